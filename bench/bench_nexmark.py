@@ -12,7 +12,7 @@ cut off leaves whole queries, and a heap that runs full takes no other query wit
 
 --events, --only q3,q4, --parts speed and --quick choose; --rocksdb-events measures RocksDB over fewer events (rates
 are compared by event, and the page says how many they were). Figures of single queries add up in
-bench/results/nexmark.json; docs/performance.md and bench/results/nexmark.html are written from it (`nexmark_page.py`).
+bench/results/nexmark.json; `nexmark_page.py` writes docs/understand/nexmark.md and bench/results/nexmark.html from it.
 """
 
 from __future__ import annotations

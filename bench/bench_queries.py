@@ -113,7 +113,7 @@ def measure_job(report: Report, session: SparkSession, sizes: Sizes) -> None:
     ratio = median_ratio(took["few"], took["asked"])
     report.note(
         f"in columns {sizes.keys:,} keys and asked are {ratio:.2f} × {sizes.few_keys} keys and not: few keys are "
-        "added up before the exchange (docs/benchmarks.md, Windows), whoever asks"
+        "added up before the exchange (docs/understand/benchmarks.md, Windows), whoever asks"
     )
 
 

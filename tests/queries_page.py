@@ -1,4 +1,4 @@
-"""The program of docs/queries.md, run as it is printed, for tests that ask it in the ways the page tells."""
+"""The program of docs/operate/queries.md, run as it is printed, for tests that ask it in the ways the page tells."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from millstream.testing import EPOCH, Script, run
 
 __all__ = ["run_queries_page"]
 
-_PAGE = Path(__file__).resolve().parents[1] / "docs" / "queries.md"
+_PAGE = Path(__file__).resolve().parents[1] / "docs" / "operate" / "queries.md"
 _CLICKS = [Row(user="ann", at=5, cents=30), Row(user="ann", at=9, cents=20), EPOCH, Row(user="bo", at=9, cents=1)]
 
 

@@ -256,7 +256,7 @@ def test_an_address_with_credentials_in_it_is_refused_without_repeating_them() -
 
 
 def test_the_program_of_the_page_copies_objects(bucket: Bucket) -> None:
-    page = Path(__file__).resolve().parents[2] / "docs" / "files.md"
+    page = Path(__file__).resolve().parents[2] / "docs" / "connectors" / "files.md"
     names: dict[str, Any] = {}
     for block in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
         exec(compile(block, page.name, "exec"), names)

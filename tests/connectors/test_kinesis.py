@@ -380,6 +380,6 @@ def test_a_connection_that_is_cut_is_told_and_the_same_succeeds_when_it_is_mende
 
 def test_a_record_that_is_too_large_stops_the_job_before_it_is_committed(moto_server: MotoServer, stream: str) -> None:
     sink = AwsSink(STREAMS, address(moto_server), stream, SimpleStringSchema(), limits=SendLimits(record_bytes=100))
-    with pytest.raises(MillstreamError, match=r"a record has .* bytes with its key, and at most 100 are allowed"):
+    with pytest.raises(MillstreamError, match=r"a record has .* bytes with its key, but at most 100 are allowed"):
         run(lambda env: env.from_collection(["x" * 100], Types.STRING()).sink_to(sink))
     assert stored(moto_server, stream) == []

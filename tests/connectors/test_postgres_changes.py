@@ -703,8 +703,8 @@ def test_a_table_that_is_altered_or_truncated_is_told(
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ("alter table {} drop column name", "column 'name' is not there any more"),
-        ("alter table {} rename column name to title", "column 'name' is not there any more"),
+        ("alter table {} drop column name", "column 'name' no longer exists"),
+        ("alter table {} rename column name to title", "column 'name' no longer exists"),
         ("alter table {} alter column name type bytea using null", "column 'name' has another type"),
     ],
 )

@@ -386,7 +386,7 @@ def test_a_sink_with_dead_letters_goes_on_without_what_its_database_refuses(
     server, url = database
     server.execute(f"create table {unique_name} (id int, v varchar(9), check (v <> 'bad'))")
     rows = [Row(id=1, v="good"), Row(id=2, v="bad"), Row(id=3, v="far too long"), Row(id=4, v="good")]
-    page = (Path(__file__).resolve().parents[2] / "docs" / "refused-rows.md").read_text(encoding="utf-8")
+    page = (Path(__file__).resolve().parents[2] / "docs" / "connectors" / "refused-rows.md").read_text(encoding="utf-8")
     names: dict[str, Any] = {}
     exec(re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0], names)
     with jobs_in_memory():

@@ -1,4 +1,4 @@
-"""The loops of examples/components and of docs/loops.md."""
+"""The loops of examples/components and of docs/datastream/loops.md."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_lines_say_who_moved_where_and_after_how_many_rounds() -> None:
 
 def test_the_program_of_the_page_counts_collatz_steps() -> None:
     names: dict[str, Any] = {}
-    for block in re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "loops.md").read_text(), re.DOTALL):
+    for block in re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "datastream" / "loops.md").read_text(), re.DOTALL):
         exec(compile(block, "loops.md", "exec"), names)
 
     def build(env: StreamExecutionEnvironment) -> None:

@@ -15,7 +15,7 @@ from changing_tables import _add_query, _read, answer, materialised, random_chan
 from fresh_names import fresh_name
 
 from millstream.common.types import Row
-from millstream.runtime.tables import group_extremes, values_apart
+from millstream.runtime.tables import group_extremes, spilled_values
 from millstream.runtime.tables.references.groups import known_groups
 from millstream.testing import Collect, run
 
@@ -40,7 +40,7 @@ def padded(row: Row) -> Row:
 def test_an_aggregate_that_is_added_is_exact_or_null(
     seed: int, values_in_row: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(values_apart, "VALUES_IN_ROW_MAX", values_in_row)
+    monkeypatch.setattr(spilled_values, "VALUES_IN_ROW_MAX", values_in_row)
     monkeypatch.setattr(group_extremes, "HEAD_VALUES", 1)
     monkeypatch.setattr(group_extremes, "HEAD_VALUES_MAX", 1)
     random = Random(f"added aggregates {seed}")

@@ -1,4 +1,5 @@
-"""An aggregate without GROUP BY over no rows: one row in BATCH, none in a stream until a row comes (docs/sql.md)."""
+"""An aggregate without GROUP BY over no rows: one row in BATCH, none in a stream until the first row arrives
+(docs/sql/statements.md)."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ def test_a_file_that_was_removed_is_an_error_of_answers_that_need_it(t_env: Tabl
     kept(t_env, tmp_path / "archive")
     files = query.open(str(tmp_path / "store")).newest().table("closed_windows").archived_files
     (tmp_path / "archive" / files[0].file).unlink()
-    with pytest.raises(MillstreamError, match=f"{files[0].file} in .* is gone, with {files[0].rows} rows"):
+    with pytest.raises(MillstreamError, match=f"{files[0].file} in .* is missing, with {files[0].rows} rows"):
         rows(t_env, "SELECT COUNT(*) FROM closed_windows")
     assert rows(t_env, "SELECT c FROM closed_windows WHERE closed = TO_TIMESTAMP_LTZ(600000, 3)") == [(10,)]
     report = verify(str(tmp_path / "store"))
@@ -244,7 +244,7 @@ def test_an_archive_is_one_job_s_as_long_as_that_is_there(t_env: TableEnvironmen
 
     # The same program with another store, and one that begins as a copy: both would write what the first has written.
     for settings in ({}, {"execution.state-recovery.path": f"{tmp_path / 'store'}@3"}):
-        with pytest.raises(MillstreamError, match=r"which is that of job 'hours' in .*store"):
+        with pytest.raises(MillstreamError, match=r"which belongs to job 'hours' in .*store"):
             kept(second(**settings), archive)
         assert not (tmp_path / "second").exists() and {path.name for path in archive.rglob("*")} == files
     shutil.rmtree(tmp_path / "store")

@@ -25,12 +25,12 @@ TABLES = ("t", "u", "w")
 FIRSTS = "f"
 """A view of first and last values of the first table."""
 FEW = {
-    "tables.values_apart.VALUES_IN_ROW_MAX": 1,
+    "tables.spilled_values.VALUES_IN_ROW_MAX": 1,
     "tables.group_aggregate._GATHERED_BYTES": 100,
     "tables.group_aggregate._GIVEN_ROWS": 3,
     "tables.group_aggregate._GROUPS_AS_THEY_CAME": 1,
     "tables.changes._GIVEN_ROWS": 3,
-    "tables.kept_table._GATHERED_BYTES_MAX": 200,
+    "tables.stored_table._GATHERED_BYTES_MAX": 200,
     "joins.matching.PAIRS_MAX": 4,
 }
 

@@ -322,7 +322,7 @@ def test_a_class_that_cannot_be_imported_is_found_while_it_is_alive() -> None:
 
 def test_a_class_that_is_gone_and_bytes_that_are_no_key_are_errors_that_say_so() -> None:
     data = canonical_bytes(OrderId(1)).replace(b"OrderId", b"OtherId")
-    with pytest.raises(ProgramError, match=r"class OtherId of module .*Put it back"):
+    with pytest.raises(ProgramError, match=r"class OtherId of module .*Move the class back"):
         decode(data)
     for nonsense in (b"", b"?", b"i123", b"(\x00\x00\x00\x09a", canonical_bytes((1, 2))[:-1]):
         with pytest.raises(StoreDamagedError, match="not the stored form of a key"):

@@ -24,7 +24,7 @@ from millstream.datastream.aggregates import Aggregates, sum
 from millstream.datastream.window import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
 from millstream.errors import JobFailedError, ProgramError
 from millstream.records.columns import arrow_type
-from millstream.state.windows.measures import Look, Measure
+from millstream.state.windows.bound_aggregates import AggregateArgument, BoundAggregate
 from millstream.testing import EPOCH, Collect, Script, run
 
 TYPES = {
@@ -83,7 +83,7 @@ def test_sums_of_windows_leave_their_type_in_columns_and_one_by_one(data: st.Dat
     rows = data.draw(st.lists(st.tuples(st.integers(0, 2), numbers(basic) | st.none()), min_size=1, max_size=20))
     cut = data.draw(st.integers(0, len(rows)))
     every_key: list[tuple[int, int | None]] = [(0, None), (1, None), (2, None)]
-    measure = Measure("total", "sum", (Look(TYPES[basic], 0),), is_strict=True)
+    measure = BoundAggregate("total", "sum", (AggregateArgument(TYPES[basic], 0),), is_strict=True)
     strict, kernel = RecordMeasure(measure, TYPES[basic]), Sum(measure)
 
     def combined(rows: list[tuple[int, int | None]]) -> pa.Array:

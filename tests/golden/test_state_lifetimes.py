@@ -17,8 +17,8 @@ from millstream.common.typeinfo import Types
 from millstream.common.types import Row, RowKind
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.errors import MillstreamError
-from millstream.runtime.tables import values_apart
-from millstream.runtime.tables.references.forgetting import ForgettingGroups, ForgettingJoin, ForgettingRows
+from millstream.runtime.tables import spilled_values
+from millstream.runtime.tables.references.expiry import ExpiringGroups, ExpiringJoin, ExpiringRows
 from millstream.state.stored.table_names import LEFT_PARTNERS, RIGHT_PARTNERS
 from millstream.table import StreamTableEnvironment
 from millstream.testing import EPOCH, Collect, ManualClock, Pause, Script, run
@@ -125,7 +125,7 @@ def _check(epochs: Epochs, query: str, expected: Callable[[Any, int], Counter[An
 @settings(max_examples=15)
 @given(epochs=histories(only_grows=False), parallelism=st.integers(1, 2))
 def test_groups_are_forgotten_when_nobody_touches_them(epochs: Epochs, parallelism: int) -> None:
-    groups = ForgettingGroups(TTL_MS)
+    groups = ExpiringGroups(TTL_MS)
     query = GROUPS.format(hint=HINT)
     _check(epochs, query, lambda changes, now: Counter(groups.apply(changes, now)), True, parallelism=parallelism)
 
@@ -141,7 +141,7 @@ def _largest(rows: list[Any]) -> list[Any]:
 @given(data=st.data())
 def test_first_rows_are_forgotten_after_they_came(data: st.DataObject, only_grows: bool) -> None:
     epochs = data.draw(histories(only_grows=only_grows))
-    ranks = ForgettingRows(TTL_MS, _largest, keeps_all=not only_grows)
+    ranks = ExpiringRows(TTL_MS, _largest, keeps_all=not only_grows)
 
     def expected(changes: Any, now_ms: int) -> Counter[Any]:
         return _counted(ranks.apply(changes, now_ms))
@@ -173,7 +173,7 @@ def test_a_join_stands_by_what_it_gave_in_any_number_of_subtasks_and_after_a_res
     data: st.DataObject, kind: str
 ) -> None:
     epochs, parallelism = data.draw(histories(only_grows=data.draw(st.booleans()))), data.draw(st.integers(1, 2))
-    join = ForgettingJoin(kind, (TTL_MS, TTL_MS), (2, 2), lambda a, b: a[1] + b[1] != 0)
+    join = ExpiringJoin(kind, (TTL_MS, TTL_MS), (2, 2), lambda a, b: a[1] + b[1] != 0)
 
     def expected(changes: Any, now_ms: int) -> Counter[Any]:
         sides = [change for change in changes if change[1][1] >= 0], [change for change in changes if change[1][1] < 0]
@@ -301,7 +301,7 @@ def test_standings_can_be_read() -> None:
 
 def _restarted(store: str, query: str, second: list[Any], ttl: str | None) -> None:
     """A job over many rows that are kept for ever, and goes on with other rows and a time-to-live."""
-    first = [_row(RowKind.INSERT, (1, number)) for number in range(2 * values_apart.VALUES_IN_ROW_MAX)]
+    first = [_row(RowKind.INSERT, (1, number)) for number in range(2 * spilled_values.VALUES_IN_ROW_MAX)]
 
     def build(items: list[Any], ttl: str | None) -> Callable[[StreamExecutionEnvironment], None]:
         def built(env: StreamExecutionEnvironment) -> None:

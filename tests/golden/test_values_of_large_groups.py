@@ -18,7 +18,7 @@ from millstream.aggregation import distinct_arguments as arguments
 from millstream.aggregation.distinct_arguments import distinct_arguments
 from millstream.common.types import Row, RowKind
 from millstream.errors import MillstreamError
-from millstream.runtime.tables import group_extremes, kept_values, values_apart
+from millstream.runtime.tables import group_extremes, group_spills, spilled_values
 from millstream.storage.memory import MemoryStore
 from millstream.testing import Collect
 
@@ -36,7 +36,7 @@ QUERY = """SELECT k, COUNT(DISTINCT s), COUNT(DISTINCT v), COUNT(DISTINCT v) FIL
 def test_counts_of_distinct_values_are_the_batch_answer_after_every_epoch(
     only_grows: bool, values_in_row: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(values_apart, "VALUES_IN_ROW_MAX", values_in_row)
+    monkeypatch.setattr(spilled_values, "VALUES_IN_ROW_MAX", values_in_row)
     for seed in range(3):
         random = Random(f"{only_grows} {values_in_row} {seed}")
         table = random_changelog(random, 6, random.choice((4, 12, 30)), only_grows=only_grows, keys=2)
@@ -44,7 +44,7 @@ def test_counts_of_distinct_values_are_the_batch_answer_after_every_epoch(
 
 
 def test_a_value_that_was_never_there_cannot_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(values_apart, "VALUES_IN_ROW_MAX", 0)
+    monkeypatch.setattr(spilled_values, "VALUES_IN_ROW_MAX", 0)
     gone = Row.of_kind(RowKind.DELETE, 1, 9, "z", 0.5)
     table = Changelog([[Row(1, 1, "a", 0.5), Row(1, 2, "b", 0.5)], [gone]])
     with pytest.raises(MillstreamError, match="value 'z' was taken away that had never been added"):
@@ -62,7 +62,7 @@ def test_a_value_that_was_never_there_cannot_go(monkeypatch: pytest.MonkeyPatch)
     ],
 )
 def test_values_of_any_type_are_counted(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(values_apart, "VALUES_IN_ROW_MAX", 1)
+    monkeypatch.setattr(spilled_values, "VALUES_IN_ROW_MAX", 1)
     table = random_changelog(Random(value), 4, 12, only_grows=False, keys=2)
     check_every_epoch(f"SELECT k, COUNT(DISTINCT {value}) FROM t GROUP BY k", {"t": table}, Life(2), only_grows=False)
 
@@ -113,7 +113,7 @@ FIRST_AS_IT_WAS = 5
 @pytest.mark.parametrize("archive", YESTERDAY, ids=lambda path: path.stem)
 def test_groups_of_an_earlier_version_go_on(archive: Path, values_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
     number = int(archive.stem.rsplit("-", 1)[1])
-    monkeypatch.setattr(values_apart, "VALUES_IN_ROW_MAX", values_max)
+    monkeypatch.setattr(spilled_values, "VALUES_IN_ROW_MAX", values_max)
     monkeypatch.setattr(group_extremes, "HEAD_VALUES", 1)
     monkeypatch.setattr(group_extremes, "HEAD_VALUES_MAX", values_max)
     store, out, whole, first = fresh_name("yesterday"), Collect(), Collect(), Collect()
@@ -150,12 +150,12 @@ def test_an_aggregate_that_is_added_beside_others_of_its_argument_is_of_rows_fro
     is_of_yesterday: bool, values_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, out = fresh_name("added"), Collect()
-    monkeypatch.setattr(values_apart, "VALUES_IN_ROW_MAX", 3)
+    monkeypatch.setattr(spilled_values, "VALUES_IN_ROW_MAX", 3)
     if is_of_yesterday:
         unpack(STORES / f"group-values-{GROWS}.zip", store)
     else:
         run_query(GROWS, store, Collect(), epochs=EPOCHS_BEFORE[GROWS])
-    monkeypatch.setattr(values_apart, "VALUES_IN_ROW_MAX", values_max)
+    monkeypatch.setattr(spilled_values, "VALUES_IN_ROW_MAX", values_max)
     query = QUERIES[GROWS]
     added = query.replace(" FROM t", ADDED)
     changes = run_query(GROWS, store, out, query=added)[out]
@@ -180,11 +180,11 @@ def test_values_that_were_shared_otherwise_are_refused(before: Any, now: Any, mo
     """As they would be by a planner that finds more, or fewer, columns of the input equal."""
 
     def run_with(rule: Any, epochs: int | None = None) -> None:
-        for module in (arguments, kept_values):
+        for module in (arguments, group_spills):
             monkeypatch.setattr(module, "distinct_arguments", rule)
         run_query(GROWS, store, Collect(), epochs=epochs)
 
-    monkeypatch.setattr(values_apart, "VALUES_IN_ROW_MAX", 3)
+    monkeypatch.setattr(spilled_values, "VALUES_IN_ROW_MAX", 3)
     store = fresh_name("shared")
     run_with(before, EPOCHS_BEFORE[GROWS])
     with pytest.raises(MillstreamError, match="other DISTINCT aggregates of this query had an argument in common"):

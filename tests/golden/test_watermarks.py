@@ -28,7 +28,7 @@ from millstream.jobs.epochs.watermarks import strategies_of, watermark_is_due
 from millstream.records.watermarks import IDLE_WATERMARK
 from millstream.runtime.task.event_time import restored_times
 from millstream.state.stored.accounts import SubtaskAccount, accounts_of
-from millstream.state.stored.times import KeptTime
+from millstream.state.stored.times import EventTimeState
 from millstream.testing import CRASH, EPOCH, Collect, ManualClock, Result, Script, run
 
 LOW, HIGH = -(2**63), 2**63 - 1
@@ -471,7 +471,7 @@ def test_a_split_keeps_its_watermark_at_another_parallelism(first: int, second: 
 def test_in_mid_stream_all_new_subtasks_start_at_the_smallest_old_watermark(second: int) -> None:
     _, records = crash_then(3, second, mid_stream=True)
     assert {time: watermark for (_, time), watermark in records.items() if time in (6, 60)} == {6: 4, 60: 4}
-    accounts = {0: SubtaskAccount(time=KeptTime(4)), 1: SubtaskAccount(time=KeptTime(9))}
+    accounts = {0: SubtaskAccount(time=EventTimeState(4)), 1: SubtaskAccount(time=EventTimeState(9))}
     assert [time.watermark for time in restored_times(accounts, second + 2)] == [4] * (second + 2)
 
 
@@ -689,5 +689,5 @@ def test_where_ways_meet_a_real_watermark_beats_an_idle_one_and_an_idle_one_the_
 def test_a_time_is_idle_exactly_from_its_timeout_on(
     watermark: int, active_ms: int, timeout_ms: int, now_ms: int
 ) -> None:
-    stands = KeptTime(watermark, active_ms).stands(timeout_ms, now_ms)
+    stands = EventTimeState(watermark, active_ms).stands(timeout_ms, now_ms)
     assert stands == (IDLE_WATERMARK if now_ms >= active_ms + timeout_ms else watermark)

@@ -1,4 +1,4 @@
-"""The examples in docs/connectors run as they are printed."""
+"""The examples in docs/extend run as they are printed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import cloudpickle
 import pytest
 
-DOCS = Path(__file__).resolve().parents[2] / "docs" / "connectors"
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "extend"
 
 
 @pytest.mark.parametrize("page", ["write-a-source.md", "write-a-sink.md"])

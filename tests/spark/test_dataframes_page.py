@@ -1,4 +1,4 @@
-"""The programs of docs/dataframes.md give what the page says."""
+"""The programs of docs/connectors/dataframes.md give what the page says."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "dataframes.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "connectors" / "dataframes.md"
 
 
 def test_frames_go_in_and_out_as_the_page_shows(

@@ -399,9 +399,9 @@ def test_an_environment_can_be_used_again_after_execute(spark: Any, tmp_path: Pa
 def test_a_cached_stream_is_computed_by_the_first_job_only(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The program of docs/several-streams.md."""
+    """The program of docs/datastream/several-streams.md."""
     monkeypatch.chdir(tmp_path)  # where the two jobs make their stores
-    page = (Path(__file__).resolve().parents[2] / "docs" / "several-streams.md").read_text()
+    page = (Path(__file__).resolve().parents[2] / "docs" / "datastream" / "several-streams.md").read_text()
     names: dict[str, Any] = {}
     exec(next(block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "cache()" in block), names)
     calls = tmp_path / "calls"

@@ -1,4 +1,4 @@
-"""docs/tutorial.md from its first line to its last: programs are saved, commands typed, answers compared.
+"""docs/start/tutorial.md from its first line to its last: programs are saved, commands typed, answers compared.
 
 One shell types all commands, so that `$!` is what the reader's would be. Where a reader waits for something to be seen,
 so does the test: until what is printed is what the page says.
@@ -95,7 +95,7 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
 
 def steps(folder: Path) -> list[Step]:
     """The commands of the page, with what they print; its programs are saved under the names they say."""
-    blocks = _BLOCK.findall((ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8"))
+    blocks = _BLOCK.findall((ROOT / "docs" / "start" / "tutorial.md").read_text(encoding="utf-8"))
     steps: list[Step] = []
     for at, (language, text) in enumerate(blocks):
         if language == "python":

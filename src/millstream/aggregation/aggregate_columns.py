@@ -2,7 +2,7 @@
 
 Every kind is a **kernel** with three steps, a shorter way, and one for windows that share panes:
 
-    lift       records → an accumulator for each, as columns (`Measure.parts`)
+    lift       records → an accumulator for each, as columns (`BoundAggregate.parts`)
     combine    accumulators, by group → one accumulator for each group
     gather     both at once, for kinds that need not make an accumulator for each record
     results    accumulators → what the user gets
@@ -37,7 +37,7 @@ from millstream.records.columns import arrow_type
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import Bools, plain_view
 from millstream.state.segments.lookup import expanded
-from millstream.state.windows.measures import Measure, basic_type
+from millstream.state.windows.bound_aggregates import BoundAggregate, basic_type
 
 __all__ = [
     "Average",
@@ -113,7 +113,7 @@ class Kernel:
     # Whether `ranged` costs the same for a run of any length. Else the caller asks for few runs at a time.
     ranges_are_cheap = True
 
-    def __init__(self, measure: Measure) -> None:
+    def __init__(self, measure: BoundAggregate) -> None:
         self.measure = measure
         self.result_kind = _arrow(measure.result_type)
         self.part_kinds = [_arrow(type_info) for _, type_info in measure.parts]
@@ -201,7 +201,7 @@ class Sum(Kernel):
     """The sum of values; null where there is none. Whole numbers wrap around in their own width, or are refused where
     the measure is strict; floats add up in 64 bits."""
 
-    def __init__(self, measure: Measure) -> None:
+    def __init__(self, measure: BoundAggregate) -> None:
         super().__init__(measure)
         self._kind = np.float64 if measure.is_floating else np.int64
         self._is_strict = measure.is_strict and not measure.is_floating
@@ -249,7 +249,7 @@ class Sum(Kernel):
             raise self._overflow()
 
     def _overflow(self) -> ProgramError:
-        basic = basic_type(self.measure.looks[0].type_info)
+        basic = basic_type(self.measure.arguments[0].type_info)
         assert basic is not None
         return overflow_error(f"sum '{self.measure.name}'", basic)
 
@@ -371,7 +371,7 @@ class Extreme(_Winner):
 class Edge(_Winner):
     """The value of the first or last record that has one, by event time, then by arrival."""
 
-    def __init__(self, measure: Measure) -> None:
+    def __init__(self, measure: BoundAggregate) -> None:
         super().__init__(measure)
         self.latest = measure.kind == "last"
 

@@ -39,7 +39,7 @@ from millstream.common.types import Row
 from millstream.errors import ProgramError
 from millstream.records.columns import from_record_batch, stream_schema, to_record_batch
 from millstream.state.keys.key_columns import key_column
-from millstream.state.windows.measures import Look, Measure, basic_type
+from millstream.state.windows.bound_aggregates import AggregateArgument, BoundAggregate, basic_type
 
 __all__ = ["RecordMeasure"]
 
@@ -47,15 +47,15 @@ __all__ = ["RecordMeasure"]
 class RecordMeasure:
     """One measure. `stream_type` is that of the records, None where they are untyped.
 
-    >>> total = RecordMeasure(Measure("total", "sum", (Look(None, 0),)), None)
+    >>> total = RecordMeasure(BoundAggregate("total", "sum", (AggregateArgument(None, 0),)), None)
     >>> total.result(total.merge(total.add(total.empty(), 2, 0), total.add(total.empty(), 3, 0)))
     5
     """
 
-    def __init__(self, measure: Measure, stream_type: TypeInformation | None) -> None:
+    def __init__(self, measure: BoundAggregate, stream_type: TypeInformation | None) -> None:
         self.measure = measure
-        self._looks = [_look(look, measure.kind, stream_type) for look in measure.looks]
-        self._type = measure.looks[0].type_info if measure.looks else None
+        self._looks = [_look(look, measure.kind, stream_type) for look in measure.arguments]
+        self._type = measure.arguments[0].type_info if measure.arguments else None
         self._basic = basic_type(self._type)
 
     def empty(self) -> Any:
@@ -145,7 +145,7 @@ class RecordMeasure:
         return fitting
 
 
-def _look(look: Look, kind: str, stream_type: TypeInformation | None) -> Callable[[Any], Any]:
+def _look(look: AggregateArgument, kind: str, stream_type: TypeInformation | None) -> Callable[[Any], Any]:
     """A function from a record to what the measure looks at."""
     field = look.field
     if look.expression is not None:
@@ -167,7 +167,7 @@ def _look(look: Look, kind: str, stream_type: TypeInformation | None) -> Callabl
     return value
 
 
-def _expressed(look: Look, record: Any, stream_type: TypeInformation) -> Any:
+def _expressed(look: AggregateArgument, record: Any, stream_type: TypeInformation) -> Any:
     assert look.type_info is not None
     schema = stream_schema(stream_type)
     assert schema is not None

@@ -23,7 +23,7 @@ from millstream.aggregation.aggregate_columns import Kernel, Parts, totals_of
 from millstream.aggregation.groups import Groups
 from millstream.aggregation.list_kernels import flat
 from millstream.state.keys.hashing import Int64s
-from millstream.state.windows.measures import Measure
+from millstream.state.windows.bound_aggregates import BoundAggregate
 
 __all__ = ["CountedValues", "HeadedValues", "NumberedValues", "SummedValues", "elsewhere"]
 
@@ -39,7 +39,7 @@ class CountedValues(Kernel):
 
     ranges_are_cheap = False
 
-    def __init__(self, measure: Measure, inner: Kernel) -> None:
+    def __init__(self, measure: BoundAggregate, inner: Kernel) -> None:
         super().__init__(measure)
         self._inner = inner
 
@@ -67,7 +67,7 @@ class HeadedValues(CountedValues):
 class SummedValues(CountedValues):
     """Distinct values, and the sums of those that are elsewhere, as the kernel `sums` has them."""
 
-    def __init__(self, measure: Measure, inner: Kernel, sums: Kernel) -> None:
+    def __init__(self, measure: BoundAggregate, inner: Kernel, sums: Kernel) -> None:
         super().__init__(measure, inner)
         self.sums = sums
 

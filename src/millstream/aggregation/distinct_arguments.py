@@ -16,10 +16,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from millstream.aggregation.row_looks import Passes
+from millstream.aggregation.row_arguments import Passes
 from millstream.common.typeinfo import Types
 from millstream.records.columns import arrow_type
-from millstream.state.windows.measures import Look, Measure, signed_numbers
+from millstream.state.windows.bound_aggregates import AggregateArgument, BoundAggregate, signed_numbers
 
 __all__ = ["MARKS_MAX", "distinct_arguments", "distinct_kind", "partial_measures", "value_kind"]
 
@@ -27,16 +27,16 @@ MARKS_MAX = 63
 """So many aggregates share rows: marks are bits of a LONG without its sign. More of one argument are another one."""
 
 
-def value_kind(measure: Measure) -> pa.DataType | None:
+def value_kind(measure: BoundAggregate) -> pa.DataType | None:
     """The Arrow type of what a measure looks at; None where that is no plain value with bytes of its own."""
-    type_info = measure.looks[0].type_info if measure.looks else None
+    type_info = measure.arguments[0].type_info if measure.arguments else None
     kind = None if type_info is None else arrow_type(type_info)
     t = pa.types
     tests = (t.is_integer, t.is_floating, t.is_boolean, t.is_temporal, t.is_decimal, t.is_string, t.is_binary)
     return kind if kind is not None and any(is_kind(kind) for is_kind in tests) else None
 
 
-def distinct_kind(measure: Measure) -> str | None:
+def distinct_kind(measure: BoundAggregate) -> str | None:
     """What is kept of an aggregate of distinct values that is a count or a sum; None of others."""
     is_distinct = measure.kind == "distinct" or (measure.kind == "signed_values" and measure.detail == "distinct")
     if not is_distinct or measure.inner is None or value_kind(measure) is None:
@@ -46,13 +46,13 @@ def distinct_kind(measure: Measure) -> str | None:
     return None if signed_numbers(measure.inner) is None else "summed_values"
 
 
-def distinct_arguments(measures: Sequence[Measure], ttl_ms: int | None) -> tuple[tuple[int, ...], ...]:
+def distinct_arguments(measures: Sequence[BoundAggregate], ttl_ms: int | None) -> tuple[tuple[int, ...], ...]:
     """The numbers of the aggregates of each argument, in order: of counts and sums of distinct values of rows that are
     never taken away. Groups that expire (`ttl_ms`) have all their values with them, each aggregate its own."""
     by_argument: dict[Any, list[list[int]]] = {}
     for number, measure in enumerate(() if ttl_ms else measures):
         if measure.kind == "distinct" and distinct_kind(measure) is not None:
-            look = measure.looks[0]
+            look = measure.arguments[0]
             several = by_argument.setdefault((look.field, look.expression), [[]])
             if len(several[-1]) == MARKS_MAX:
                 several.append([])
@@ -60,9 +60,9 @@ def distinct_arguments(measures: Sequence[Measure], ttl_ms: int | None) -> tuple
     return tuple(sorted(tuple(numbers) for several in by_argument.values() for numbers in several))
 
 
-def partial_measures(measures: Sequence[Measure], ttl_ms: int | None) -> tuple[Measure, ...]:
+def partial_measures(measures: Sequence[BoundAggregate], ttl_ms: int | None) -> tuple[BoundAggregate, ...]:
     """What is sent of the measures: those that share an argument send its values in the place of the first of them."""
-    partials: list[Measure | None] = list(measures)
+    partials: list[BoundAggregate | None] = list(measures)
     for numbers in distinct_arguments(measures, ttl_ms):
         if len(numbers) > 1:
             for number in numbers:
@@ -71,8 +71,8 @@ def partial_measures(measures: Sequence[Measure], ttl_ms: int | None) -> tuple[M
     return tuple(measure for measure in partials if measure is not None)
 
 
-def _marked(sharing: Sequence[Measure]) -> Measure:
+def _marked(sharing: Sequence[BoundAggregate]) -> BoundAggregate:
     """The values of aggregates of one argument, with marks; it has no result of its own."""
-    value = replace(sharing[0].looks[0], mask=None)
-    passes = (Look(Types.BOOLEAN(), expression=Passes(measure.looks[0].mask)) for measure in sharing)
-    return Measure(sharing[0].name, "marked_values", (value, *passes))
+    value = replace(sharing[0].arguments[0], mask=None)
+    passes = (AggregateArgument(Types.BOOLEAN(), expression=Passes(measure.arguments[0].mask)) for measure in sharing)
+    return BoundAggregate(sharing[0].name, "marked_values", (value, *passes))

@@ -18,7 +18,7 @@ from millstream.aggregation.aggregate_columns import Kernel, Parts, column_from,
 from millstream.aggregation.groups import Groups
 from millstream.aggregation.list_kernels import Listed, flat
 from millstream.state.keys.hashing import Int64s
-from millstream.state.windows.measures import Measure
+from millstream.state.windows.bound_aggregates import BoundAggregate
 
 __all__ = ["ExactReals"]
 
@@ -36,7 +36,7 @@ _ROOM, _BELOW = 1 << 12, 8
 class ExactReals(Listed):
     """SUM, AVG, VAR_POP and their kin of numbers as they are in bins; `inner` says which it is."""
 
-    def __init__(self, measure: Measure, inner: Kernel) -> None:
+    def __init__(self, measure: BoundAggregate, inner: Kernel) -> None:
         super().__init__(measure)
         self._inner = inner
         self._has_squares = inner.measure.kind == "variance"

@@ -27,7 +27,7 @@ from millstream.common.typeinfo import BasicType
 from millstream.errors import ProgramError
 from millstream.records.columns import arrow_type
 from millstream.state.keys.key_columns import is_stored_as_is
-from millstream.state.windows.measures import Look, Measure, basic_type
+from millstream.state.windows.bound_aggregates import AggregateArgument, BoundAggregate, basic_type
 
 __all__ = ["column_of", "kernels_of", "runs_in_columns"]
 
@@ -55,7 +55,7 @@ _KERNELS: dict[str, type[Kernel]] = {
     "signed_sum": SignedSum,
     "marked_values": MarkedValues,
 }
-_KERNELS_OVER_OTHERS: dict[str, Callable[[Measure, Kernel], Kernel]] = {
+_KERNELS_OVER_OTHERS: dict[str, Callable[[BoundAggregate, Kernel], Kernel]] = {
     "counted_values": CountedValues,
     "headed_values": HeadedValues,
     "numbered_values": NumberedValues,
@@ -67,12 +67,12 @@ _KERNELS_OVER_OTHERS: dict[str, Callable[[Measure, Kernel], Kernel]] = {
 _ENCODED = (BasicType.BIG_INT, BasicType.BIG_DEC, BasicType.INSTANT)
 
 
-def kernels_of(measures: Sequence[Measure]) -> list[Kernel]:
+def kernels_of(measures: Sequence[BoundAggregate]) -> list[Kernel]:
     """A kernel for each measure; all of them must run in columns."""
     return [_kernel_of(measure) for measure in measures]
 
 
-def _kernel_of(measure: Measure) -> Kernel:
+def _kernel_of(measure: BoundAggregate) -> Kernel:
     if measure.kernel is not None:
         kernel: Kernel = measure.kernel(measure)
         return kernel
@@ -83,13 +83,13 @@ def _kernel_of(measure: Measure) -> Kernel:
     return _KERNELS[measure.kind](measure)
 
 
-def runs_in_columns(measure: Measure) -> bool:
+def runs_in_columns(measure: BoundAggregate) -> bool:
     """Whether this measure has a kernel for what it looks at."""
     if not measure.is_typed:
         return False
     if measure.kind in ("count", "first", "last", "collect"):
         return True
-    type_info = measure.looks[0].type_info
+    type_info = measure.arguments[0].type_info
     assert type_info is not None
     if measure.kind == "approx_distinct":
         return is_stored_as_is(type_info)
@@ -102,7 +102,7 @@ def runs_in_columns(measure: Measure) -> bool:
     )
 
 
-def column_of(look: Look, columns: pa.RecordBatch) -> pa.Array:
+def column_of(look: AggregateArgument, columns: pa.RecordBatch) -> pa.Array:
     """The column that `look` means, of the declared type."""
     if look.expression is None:
         column = columns.column(look.field or 0)

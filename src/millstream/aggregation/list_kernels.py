@@ -16,7 +16,7 @@ from millstream.aggregation.groups import Groups
 from millstream.aggregation.rolling_columns import order_numbers
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import Bools, plain_view
-from millstream.state.windows.measures import Measure
+from millstream.state.windows.bound_aggregates import BoundAggregate
 
 __all__ = ["Collected", "Largest", "Listed", "flat"]
 
@@ -26,7 +26,7 @@ class Listed(Kernel):
 
     ranges_are_cheap = False
 
-    def __init__(self, measure: Measure) -> None:
+    def __init__(self, measure: BoundAggregate) -> None:
         super().__init__(measure)
         self._list_kind = self.part_kinds[0]
         self._row_kind = self._list_kind.value_type

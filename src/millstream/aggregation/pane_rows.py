@@ -20,25 +20,25 @@ from millstream.common.typeinfo import TypeInformation, Types
 from millstream.records.columns import arrow_type
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import KeyColumn
-from millstream.state.windows.measures import Measure
+from millstream.state.windows.bound_aggregates import BoundAggregate
 
 __all__ = ["Accumulators", "PaneRows", "accumulator_type", "partial_session_type", "partial_type", "result_of_nothing"]
 
 
-def accumulator_type(measures: Sequence[Measure]) -> TypeInformation:
+def accumulator_type(measures: Sequence[BoundAggregate]) -> TypeInformation:
     """The type of what a pane keeps of all measures."""
     parts = [part for measure in measures for part in measure.parts]
     return Types.ROW_NAMED([name for name, _ in parts], [type_info for _, type_info in parts])
 
 
-def partial_type(measures: Sequence[Measure], key_type: TypeInformation) -> TypeInformation:
+def partial_type(measures: Sequence[BoundAggregate], key_type: TypeInformation) -> TypeInformation:
     """The type of a partial aggregate: its key, its pane, how many records it stands for, and the accumulators."""
     parts = [part for measure in measures for part in measure.parts]
     names = ["key", "pane", "records", *(name for name, _ in parts)]
     return Types.ROW_NAMED(names, [key_type, Types.LONG(), Types.LONG(), *(type_info for _, type_info in parts)])
 
 
-def partial_session_type(measures: Sequence[Measure], key_type: TypeInformation) -> TypeInformation:
+def partial_session_type(measures: Sequence[BoundAggregate], key_type: TypeInformation) -> TypeInformation:
     """The type of a partial session: its key, first and last moment, its records, and the accumulators."""
     parts = [part for measure in measures for part in measure.parts]
     names = ["key", "start", "last", "records", *(name for name, _ in parts)]
@@ -80,7 +80,7 @@ class PaneRows:
 class Accumulators:
     """The kernels of all measures, over their parts as one list of columns."""
 
-    def __init__(self, measures: Sequence[Measure]) -> None:
+    def __init__(self, measures: Sequence[BoundAggregate]) -> None:
         self.kernels: list[Kernel] = kernels_of(measures)
         stored = arrow_type(accumulator_type(measures))
         assert stored is not None
@@ -162,10 +162,12 @@ class Accumulators:
 def result_of_nothing(kernel: Kernel) -> pa.Array:
     """The result of no rows, as a column of one: of a row in which nothing is seen, where a measure looks at
     anything."""
-    if not kernel.measure.looks:
+    if not kernel.measure.arguments:
         return pa.array([0], kernel.result_kind)
     if "array" in (kernel.measure.kind, kernel.measure.inner and kernel.measure.inner.kind):  # NULL is a value to it
         return pa.nulls(1, kernel.result_kind)
-    unseen = [pa.nulls(1, arrow_type(look.type_info)) for look in kernel.measure.looks if look.type_info is not None]
+    unseen = [
+        pa.nulls(1, arrow_type(look.type_info)) for look in kernel.measure.arguments if look.type_info is not None
+    ]
     at = np.zeros(1, dtype=np.int64)
     return kernel.results(kernel.combine(kernel.lift(unseen, at), Groups(at, 1)))

@@ -24,7 +24,7 @@ from millstream.aggregation.list_kernels import flat
 from millstream.aggregation.sql_list_kernels import ValuesForAnother
 from millstream.aggregation.value_histories import by_arrival, by_stay, net
 from millstream.state.keys.hashing import Int64s
-from millstream.state.windows.measures import Measure
+from millstream.state.windows.bound_aggregates import BoundAggregate
 
 __all__ = ["SignedSum", "SignedValues", "negated"]
 
@@ -63,7 +63,7 @@ class SignedValues(ValuesForAnother):
     """Every value and how often it is there; results are those of another kernel over the values, each as often as it
     is there, or once (`distinct`)."""
 
-    def __init__(self, measure: Measure, inner: Kernel) -> None:
+    def __init__(self, measure: BoundAggregate, inner: Kernel) -> None:
         super().__init__(measure, inner)
         self._is_distinct = measure.detail == "distinct"
         if inner.measure.kind == "last" and not self._is_distinct:

@@ -30,7 +30,7 @@ from millstream.aggregation.aggregate_columns import (
 from millstream.aggregation.groups import Groups
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import Bools
-from millstream.state.windows.measures import Measure
+from millstream.state.windows.bound_aggregates import BoundAggregate
 
 __all__ = ["DecimalAverage", "DecimalSum", "Variance", "WholeAverage"]
 
@@ -42,7 +42,7 @@ _WORD_MAX = 1 << 62
 class DecimalSum(Kernel):
     """The sum of decimals; NULL where there is none, or where it has too many digits."""
 
-    def __init__(self, measure: Measure) -> None:
+    def __init__(self, measure: BoundAggregate) -> None:
         super().__init__(measure)
         self._limbs = len(measure.parts) - 1
 
@@ -103,7 +103,7 @@ class DecimalAverage(DecimalSum):
     @property
     def part_scale(self) -> int:
         """The digits after the point of what is summed."""
-        data_type: Any = self.measure.looks[0].type_info
+        data_type: Any = self.measure.arguments[0].type_info
         return int(data_type.data_type.scale)
 
     def _mean(self, row: tuple[int, ...], factor: int) -> decimal.Decimal | None:

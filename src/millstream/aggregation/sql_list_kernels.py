@@ -20,7 +20,7 @@ from millstream.errors import ProgramError
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import Bools
 from millstream.state.segments.sorting import ascending_below
-from millstream.state.windows.measures import Measure
+from millstream.state.windows.bound_aggregates import BoundAggregate
 
 __all__ = ["Array", "DistinctValues", "JoinedTexts", "JsonTexts", "Multiset", "ValuesForAnother"]
 
@@ -28,7 +28,7 @@ __all__ = ["Array", "DistinctValues", "JoinedTexts", "JsonTexts", "Multiset", "V
 class ValuesForAnother(Listed):
     """Values that are kept until another kernel makes the result of them."""
 
-    def __init__(self, measure: Measure, inner: Kernel) -> None:
+    def __init__(self, measure: BoundAggregate, inner: Kernel) -> None:
         super().__init__(measure)
         self._inner = inner
         # All of them but ARRAY_AGG pass over NULL; its second column says which rows count.

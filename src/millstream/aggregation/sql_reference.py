@@ -20,14 +20,14 @@ import numpy as np
 from millstream.expressions.types import DecimalType, IntegralType
 from millstream.records.bitmaps import bitmaps_of, numbers_of
 from millstream.records.table_type import TableValueType
-from millstream.state.windows.measures import Measure
+from millstream.state.windows.bound_aggregates import BoundAggregate
 
 __all__ = ["measured"]
 
 
-def measured(measure: Measure, values: Sequence[Any]) -> Any:
+def measured(measure: BoundAggregate, values: Sequence[Any]) -> Any:
     """The result of a measure over these values."""
-    if measure.kind == "count" and not measure.looks:
+    if measure.kind == "count" and not measure.arguments:
         return len(values)
     if measure.kind == "array":
         return list(values) or None
@@ -54,7 +54,7 @@ def measured(measure: Measure, values: Sequence[Any]) -> Any:
     return _sum(measure, present)
 
 
-def _bitmap(measure: Measure, present: Sequence[Any]) -> Any:
+def _bitmap(measure: BoundAggregate, present: Sequence[Any]) -> Any:
     """A set of numbers as its bytes, or how many they are."""
     if measure.detail == "build":
         numbers = {value % 2**32 for value in present}
@@ -69,7 +69,7 @@ def _bitmap(measure: Measure, present: Sequence[Any]) -> Any:
     return bitmaps_of(np.zeros(len(values), np.int64), values, 1)[0].as_py()
 
 
-def _sum(measure: Measure, present: Sequence[Any]) -> Any:
+def _sum(measure: BoundAggregate, present: Sequence[Any]) -> Any:
     result: Any = measure.result
     assert isinstance(result, TableValueType)
     if isinstance(result.data_type, DecimalType):
@@ -82,7 +82,7 @@ def _sum(measure: Measure, present: Sequence[Any]) -> Any:
     return math.fsum(present) / (len(present) if measure.kind == "avg" else 1)
 
 
-def _decimal(measure: Measure, present: Sequence[Any], type_: DecimalType) -> decimal.Decimal | None:
+def _decimal(measure: BoundAggregate, present: Sequence[Any], type_: DecimalType) -> decimal.Decimal | None:
     exact = sum((Fraction(value) for value in present), Fraction(0))
     if measure.kind == "decimal_avg":
         exact /= len(present)

@@ -1,7 +1,7 @@
 """Asynchronous calls per record: many requests to a slow service at once, without a thread for each.
 
-Arguments are checked here, at the user's line; `runtime/operators/async_calls.py` makes the calls. docs/async.md says
-what is promised about order, failures and time-outs.
+Arguments are checked here, at the user's line; `runtime/operators/async_calls.py` makes the calls.
+docs/datastream/async.md says what is promised about order, failures and time-outs.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from millstream.common.typeinfo import TypeInformation
 from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.connectors.contracts import Sink, Source
 from millstream.graph.site import UNKNOWN_SITE, Site
-from millstream.state.windows.measures import Measure
+from millstream.state.windows.bound_aggregates import BoundAggregate
 
 __all__ = [
     "AssignTimestamps",
@@ -185,7 +185,7 @@ class ReadyAggregates:
     """Aggregates whose meaning the engine knows. A result is a row of the key (`has_key`), the start and the end of the
     window (`has_bounds`) and the measures. `row_type` None: one of these has no type with columns."""
 
-    measures: tuple[Measure, ...]
+    measures: tuple[BoundAggregate, ...]
     has_key: bool
     has_bounds: bool
     row_type: TypeInformation | None

@@ -13,7 +13,7 @@ from typing import Any
 from millstream.expressions.nested_types import RowType
 from millstream.graph.nodes import Operation
 from millstream.graph.table_nodes import OrderKey
-from millstream.state.windows.measures import Measure
+from millstream.state.windows.bound_aggregates import BoundAggregate
 
 __all__ = ["Frame", "OverColumn", "OverOrder", "OverTime"]
 
@@ -36,7 +36,7 @@ class OverColumn:
 
     function: str
     frame: Frame = Frame()
-    measure: Measure | None = None
+    measure: BoundAggregate | None = None
     arguments: tuple[int, ...] = ()
     reach: int = 0
     """Of LAG: how many rows back it looks."""

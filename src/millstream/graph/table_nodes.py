@@ -17,7 +17,7 @@ from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.row_expressions import RowExpression
 from millstream.graph.nodes import Operation
-from millstream.state.windows.measures import Measure
+from millstream.state.windows.bound_aggregates import BoundAggregate
 from millstream.state.windows.pane_windows import PaneWindows
 
 __all__ = [
@@ -158,7 +158,7 @@ class WindowAggregate(Operation):
 
     keys: tuple[int, ...]
     key_type: TypeInformation
-    measures: tuple[Measure, ...]
+    measures: tuple[BoundAggregate, ...]
     windows: PaneWindows
     columns: tuple[WindowColumn, ...]
     zone: str = "UTC"
@@ -172,7 +172,7 @@ class SessionAggregate(Operation):
 
     keys: tuple[int, ...]
     key_type: TypeInformation
-    measures: tuple[Measure, ...]
+    measures: tuple[BoundAggregate, ...]
     gap_ms: int
     is_event_time: bool
     columns: tuple[WindowColumn, ...]
@@ -189,7 +189,7 @@ class GroupAggregate(Operation):
 
     keys: tuple[int, ...]
     key_type: TypeInformation
-    measures: tuple[Measure, ...]
+    measures: tuple[BoundAggregate, ...]
     is_signed: bool = False
     ttl_ms: int | None = None
 

@@ -12,7 +12,7 @@ from typing import Any
 from millstream.common.typeinfo import TypeInformation
 from millstream.graph.nodes import IntervalJoin, Operation, PairFields, Process, Window
 from millstream.graph.table_nodes import RankRows, WindowColumn
-from millstream.state.windows.measures import Measure
+from millstream.state.windows.bound_aggregates import BoundAggregate
 from millstream.state.windows.pane_windows import PaneWindows
 
 __all__ = [
@@ -45,7 +45,7 @@ class Rolling(Operation):
 class PartialAggregate(Operation):
     """Ready aggregates by key and pane, before the exchange: each task sums up what it reads."""
 
-    measures: tuple[Measure, ...]
+    measures: tuple[BoundAggregate, ...]
     windows: PaneWindows
 
 
@@ -54,7 +54,7 @@ class PaneAggregate(Operation):
     """Ready aggregates by window, from partials, in columns. `has_key` and `has_bounds`: what stands before them in a
     result."""
 
-    measures: tuple[Measure, ...]
+    measures: tuple[BoundAggregate, ...]
     windows: PaneWindows
     has_key: bool = True
     has_bounds: bool = True
@@ -84,7 +84,7 @@ class PartialGroups(Operation):
     """Aggregates of rows by group, before the exchange: each task sums up what it reads. See `GroupAggregate`."""
 
     keys: tuple[int, ...]
-    measures: tuple[Measure, ...]
+    measures: tuple[BoundAggregate, ...]
     is_signed: bool
 
 
@@ -93,7 +93,7 @@ class FinalGroups(Operation):
     """Groups in the store, from partials, and what changes of them. `keys` is how many columns a key has."""
 
     keys: int
-    measures: tuple[Measure, ...]
+    measures: tuple[BoundAggregate, ...]
     is_signed: bool
     ttl_ms: int | None = None
 
@@ -110,7 +110,7 @@ class PartialSessions(Operation):
     """Sessions of what a task reads, before the exchange. See `SessionAggregate`."""
 
     keys: tuple[int, ...]
-    measures: tuple[Measure, ...]
+    measures: tuple[BoundAggregate, ...]
     gap_ms: int
     is_event_time: bool
 
@@ -120,7 +120,7 @@ class FinalSessions(Operation):
     """Sessions in the store, from partial ones. `keys` is how many columns a key has."""
 
     keys: int
-    measures: tuple[Measure, ...]
+    measures: tuple[BoundAggregate, ...]
     gap_ms: int
     is_event_time: bool
     columns: tuple[WindowColumn, ...]

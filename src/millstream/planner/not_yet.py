@@ -12,14 +12,23 @@ __all__ = ["LATER", "NO_MODELS", "not_yet", "refused_function"]
 NO_MODELS = (
     "Millstream calls no models. Call yours in a function of the program's: @udf, with func_type='pandas' for many rows"
 )
-_UNBUILT = {"ML_PREDICT": NO_MODELS, "ML_EVALUATE": NO_MODELS, "VECTOR_SEARCH": NO_MODELS}
+_COLLECT = "Collect the rows with an aggregate, for example (SELECT ARRAY_AGG(v) FROM t)"
+_UNBUILT = {
+    "ML_PREDICT": NO_MODELS,
+    "ML_EVALUATE": NO_MODELS,
+    "VECTOR_SEARCH": NO_MODELS,
+    "ARRAY QUERY": _COLLECT,
+    "MAP QUERY": _COLLECT,
+    "MULTISET QUERY": _COLLECT,
+}
 _OF_TABLES = ("TO_CHANGELOG", "FROM_CHANGELOG")
 
 
 def refused_function(name: str, where: Node | Span | None) -> NotYetError | NotAvailableError | None:
     """The error of a function that Flink has and Millstream has not; None for all others."""
     if name.upper() in _UNBUILT:
-        sentence = f"the function {name.upper()} is not available: {_UNBUILT[name.upper()]}"
+        written = name.upper().replace(" QUERY", "(SELECT …)")
+        sentence = f"the function {written} is not available: {_UNBUILT[name.upper()]}"
         return NotAvailableError(problem(sentence, where).message)
     if name.upper() in _OF_TABLES:
         words = f"it takes a table, and stands in FROM: SELECT * FROM {name.upper()}(input => TABLE t)"

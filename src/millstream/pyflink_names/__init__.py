@@ -32,7 +32,8 @@ class StandIn:
     def _refuse(self) -> NoReturn:
         raise NotAvailableError(
             f"{self._path} is not available: it is part of PyFlink's bridge to Flink's JVM, and there is none here. "
-            "Use the Python objects themselves; for what stood behind a Java class see docs/coming-from-pyflink.md"
+            "Use the Python objects themselves; for what stood behind a Java class see "
+            "docs/start/coming-from-pyflink.md"
         )
 
     def __call__(self, *arguments: Any, **named: Any) -> NoReturn:

@@ -1,1 +1,1 @@
-"""What happens inside a task: blocks in, operators, blocks out, a barrier at the end. No PySpark."""
+"""The inside of a task: receives blocks, runs operators, sends blocks and a final barrier. No PySpark."""

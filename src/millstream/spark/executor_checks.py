@@ -34,7 +34,7 @@ __all__ = [
 
 VERSIONS_VARIABLE = "MILLSTREAM_DRIVER_VERSIONS"
 _CLOCK_MS_MAX = 60_000
-_PACK = "`millstream pack` makes an archive of an environment for executors (docs/cluster.md)"
+_PACK = "`millstream pack` makes an archive of an environment for executors (docs/operate/cluster.md)"
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ Each epoch needs an execution of its own (Spark would reuse the shuffle files of
 in some milliseconds, the same every time, so the next epoch's is planned while this epoch runs.
 
 Where all tasks are on this machine and shuffle files lie in its memory, records do not cross the shuffle: tasks lay
-blocks in a folder there, which lives as long as the epoch runs (`runtime.exchange.laid_blocks`).
+blocks in a folder there, which lives as long as the epoch runs (`runtime.exchange.shared_blocks`).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from pyspark.sql import functions as f
 
 from millstream.errors import StoreAwayError
 from millstream.plan.stages import Plan
-from millstream.runtime.exchange.laid_blocks import folder_for_blocks
 from millstream.runtime.exchange.messages import ENVELOPE_DDL, FAILURE
+from millstream.runtime.exchange.shared_blocks import shared_block_folder
 from millstream.runtime.operators.user_code import FailureReport, UserFailureError
 from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import EpochSpec
@@ -185,7 +185,7 @@ class SparkRunner:
         assert self._job is not None
         if self._memory_folder is None:
             return nullcontext()
-        return folder_for_blocks(block_folder(self._memory_folder, self._job.facts, spec.round))
+        return shared_block_folder(block_folder(self._memory_folder, self._job.facts, spec.round))
 
     def _stage_ids(self, group: str) -> list[int]:
         """The stages of the job's newest Spark job, as Spark numbers them; none if it is forgotten already."""

@@ -72,9 +72,9 @@ APPLICATION_SETTINGS: Mapping[str, str] = {
     "spark.sql.ui.retainedExecutions": "10",
     "spark.driver.memory": "1g",
     # Blocks are arrays of megabytes, which Java's usual collector keeps in regions of their own: an exchange of large
-    # blocks is a sixth faster without it (docs/benchmarks.md, exchanges).
+    # blocks is a sixth faster without it (docs/understand/benchmarks.md, exchanges).
     # … and without its second compiler: what the JVM does for us is short, or copies bytes, and is no faster by it. It
-    # cost a third of a core-second in every new job, two at the start (docs/benchmarks.md, SQL).
+    # cost a third of a core-second in every new job, two at the start (docs/understand/benchmarks.md, SQL).
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:TieredStopAtLevel=1",
 }
 

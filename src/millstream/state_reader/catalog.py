@@ -20,7 +20,7 @@ from millstream.state.schemas.schema_history import History
 from millstream.state.schemas.state_schemas import last_schemas
 from millstream.state.segments.version import Refs
 from millstream.state.stored.accounts import ListEntry, OperatorAccount, WindowLengths, accounts_of, tables_of
-from millstream.state.stored.operator_lists import KeptState
+from millstream.state.stored.operator_lists import StoredLists
 from millstream.state.stored.table_names import JOIN_ROWS, KINDS, LOOP, PANES
 from millstream.state.tables.state_table import last_versions
 
@@ -142,7 +142,7 @@ def _broadcast(uid: str, operator: str, account: OperatorAccount, created_ms: in
 
 
 def _lists(uid: str, operator: str, account: OperatorAccount, created_ms: int) -> Iterator[StoredState]:
-    kept = KeptState(account.functions)
+    kept = StoredLists(account.functions)
     for name in kept.names():
         mode = kept.mode(name)
         kind = "broadcast map" if mode == "broadcast" else f"{mode} list"

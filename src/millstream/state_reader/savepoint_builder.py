@@ -49,7 +49,7 @@ from millstream.state.tables.changes import TableChanges
 from millstream.state.tables.map_keys import MapKeyCodec
 from millstream.state.tables.state_table import StateTable, TableSetting
 from millstream.state_reader.catalog import states_of
-from millstream.state_reader.given_rows import Columns, given_table, key_columns, map_key_column, picked, state_column
+from millstream.state_reader.input_rows import Columns, key_columns, map_key_column, picked, state_column, table_from
 from millstream.state_reader.snapshot import Snapshot
 from millstream.state_reader.table_source import layout_of
 from millstream.storage.names import segment_name
@@ -146,7 +146,7 @@ class SavepointBuilder:
         each row expires; without the column all live on for `ttl_ms` from now.
         """
         what = f"state '{name}' of '{uid}'"
-        table = given_table(rows, what)
+        table = table_from(rows, what)
         if kind in _SINGLE:  # None is no value
             present = picked(table, value, what)
             if len(present) == 1 and present[0].null_count:
@@ -202,7 +202,7 @@ class SavepointBuilder:
         """The timers of a keyed function: a key and a time per row."""
         name = EVENT_TIMERS if domain == "event" else PROCESSING_TIMERS
         what = f"'{name}' of '{uid}'"
-        table = given_table(rows, what)
+        table = table_from(rows, what)
         made = StateTable(name, key_type, self.max_parallelism, None, sub_type=pa.int64(), has_due=True)
         [times] = picked(table, time_ms, what)
         times = times.cast(pa.int64())
@@ -224,7 +224,7 @@ class SavepointBuilder:
     ) -> SavepointBuilder:
         """The broadcast state `name` of the operator `uid`: an entry per row."""
         what = f"broadcast state '{name}' of '{uid}'"
-        table = given_table(rows, what)
+        table = table_from(rows, what)
         codec = MapKeyCodec(map_key_type, f"the map keys of {what}")
         made = StateTable(name, None, self.max_parallelism, StateCodec(value_type, what), codec)
         keys: KeyColumn = key_column([BROADCAST_KEY] * table.num_rows, None)
@@ -244,7 +244,7 @@ class SavepointBuilder:
     ) -> SavepointBuilder:
         """The operator list state `name` of the operator `uid`: an element per row, handed out when the job starts."""
         what = f"operator state '{name}' of '{uid}'"
-        column = state_column(given_table(rows, what), value, value_type, what)
+        column = state_column(table_from(rows, what), value, value_type, what)
         self._lists.append(_List(uid, name, mode, column, StateCodec(value_type, what)))
         return self
 

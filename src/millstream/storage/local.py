@@ -250,7 +250,7 @@ class LocalStore:
             is_root = place == str(self._root)
             _remove_older(place, [name for name in files if _is_unfinished(name, is_root)], before_ms)
 
-    def remove_unfinished_beside(self, name: str) -> None:
+    def remove_unfinished_siblings(self, name: str) -> None:
         """Remove what writers that died have left in the folder of `name`, long before that was written."""
         path = self._root / checked_name(name)
         with suppress(OSError):  # it is tried again with the next name

@@ -24,7 +24,7 @@ from millstream.common.typeinfo import TypeInformation
 from millstream.datastream import aggregates as agg
 from millstream.errors import ProgramError
 from millstream.records.columns import arrow_type, as_declared, from_record_batch, to_record_batch
-from millstream.state.windows.measures import KINDS, Look, Measure
+from millstream.state.windows.bound_aggregates import KINDS, AggregateArgument, BoundAggregate
 from millstream.state.windows.pane_windows import PaneWindows
 
 
@@ -58,21 +58,21 @@ OF_KIND = {"sum": NUMBERS, "avg": NUMBERS, "min": ORDERED, "max": ORDERED, "top_
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> tuple[Measure, TypeInformation, list[tuple[int, int, Any]], list[int]]:
+def histories(draw: st.DrawFn) -> tuple[BoundAggregate, TypeInformation, list[tuple[int, int, Any]], list[int]]:
     """A measure, the type of its records, records as (group, time, record), and a partial number for every record."""
     kind = draw(st.sampled_from(KINDS))
     value_type, values = draw(st.sampled_from(list(OF_KIND.get(kind, ANY).values())))
     other_type, others = draw(st.sampled_from(list(ANY.values())))
     stream_type = Types.TUPLE([value_type, other_type])
-    looks: tuple[Look, ...] = (Look(value_type, 0),)
+    looks: tuple[AggregateArgument, ...] = (AggregateArgument(value_type, 0),)
     if kind == "top_n" and draw(st.booleans()):
-        looks += (Look(other_type, 1),)
+        looks += (AggregateArgument(other_type, 1),)
     if kind == "count" and draw(st.booleans()):
         looks = ()
     row = st.tuples(st.integers(0, 3), st.integers(0, 5), st.tuples(values | st.none(), others | st.none()))
     rows = draw(st.lists(row, min_size=1, max_size=25))
     partial = draw(st.lists(st.integers(0, 3), min_size=len(rows), max_size=len(rows)))
-    return Measure("it", kind, looks, draw(st.integers(1, 4))), stream_type, rows, sorted(partial)
+    return BoundAggregate("it", kind, looks, draw(st.integers(1, 4))), stream_type, rows, sorted(partial)
 
 
 Seen = tuple[list[pa.Array], Any]
@@ -81,7 +81,7 @@ Seen = tuple[list[pa.Array], Any]
 def seen_by(kernel: Kernel, rows: list[tuple[int, int, Any]], stream_type: TypeInformation) -> Seen:
     """The columns that a kernel looks at, and the times of the rows."""
     columns = to_record_batch([record for _, _, record in rows], stream_type)
-    looked = [columns.column(look.field) for look in kernel.measure.looks]
+    looked = [columns.column(look.field) for look in kernel.measure.arguments]
     return looked, np.array([at for _, at, _ in rows], dtype=np.int64)
 
 
@@ -108,7 +108,9 @@ def agree(found: Any, expected: Any) -> bool:
     return bool(found == expected)
 
 
-def one_by_one(measure: Measure, stream_type: TypeInformation, rows: list[tuple[int, int, Any]]) -> dict[int, Any]:
+def one_by_one(
+    measure: BoundAggregate, stream_type: TypeInformation, rows: list[tuple[int, int, Any]]
+) -> dict[int, Any]:
     record_measure = RecordMeasure(measure, stream_type)
     accumulators: dict[int, Any] = defaultdict(record_measure.empty)
     settled = as_declared([record for _, _, record in rows], stream_type)
@@ -121,7 +123,7 @@ def one_by_one(measure: Measure, stream_type: TypeInformation, rows: list[tuple[
 @settings(max_examples=40, deadline=None)
 @given(histories())
 def test_columns_in_any_cuts_give_what_one_record_after_another_gives(
-    history: tuple[Measure, TypeInformation, list[tuple[int, int, Any]], list[int]],
+    history: tuple[BoundAggregate, TypeInformation, list[tuple[int, int, Any]], list[int]],
 ) -> None:
     measure, stream_type, rows, partial_of = history
     assert runs_in_columns(measure)
@@ -145,7 +147,7 @@ def test_columns_in_any_cuts_give_what_one_record_after_another_gives(
 @settings(max_examples=40, deadline=None)
 @given(histories())
 def test_records_that_are_gathered_at_once_come_to_what_their_accumulators_come_to(
-    history: tuple[Measure, TypeInformation, list[tuple[int, int, Any]], list[int]],
+    history: tuple[BoundAggregate, TypeInformation, list[tuple[int, int, Any]], list[int]],
 ) -> None:
     measure, stream_type, rows, _ = history
     (kernel,) = kernels_of([measure])
@@ -158,7 +160,9 @@ def test_records_that_are_gathered_at_once_come_to_what_their_accumulators_come_
 def test_what_is_null_is_not_counted_when_records_are_gathered_at_once() -> None:
     groups = Groups(np.array([0, 1, 0, 0]), 2)
     values, at = pa.array([1, None, None, 4]), np.zeros(4, dtype=np.int64)
-    of_values, of_records = kernels_of([Measure("n", "count", (Look(Types.LONG(), 0),)), Measure("all", "count")])
+    of_values, of_records = kernels_of(
+        [BoundAggregate("n", "count", (AggregateArgument(Types.LONG(), 0),)), BoundAggregate("all", "count")]
+    )
     assert of_values.gather([values], at, groups)[0].to_pylist() == [2, 0]
     assert of_records.gather([], at, groups)[0].to_pylist() == [3, 1]
 
@@ -166,7 +170,7 @@ def test_what_is_null_is_not_counted_when_records_are_gathered_at_once() -> None
 @settings(max_examples=25, deadline=None)
 @given(histories(), st.lists(st.tuples(st.integers(0, 24), st.integers(1, 24)), min_size=1, max_size=8))
 def test_runs_of_rows_give_what_the_rows_of_each_give(
-    history: tuple[Measure, TypeInformation, list[tuple[int, int, Any]], list[int]], asked: list[tuple[int, int]]
+    history: tuple[BoundAggregate, TypeInformation, list[tuple[int, int, Any]], list[int]], asked: list[tuple[int, int]]
 ) -> None:
     measure, stream_type, rows, _ = history
     (kernel,) = kernels_of([measure])
@@ -194,7 +198,7 @@ def test_groups_are_equal_values_whatever_they_are(rows: list[tuple[Any, Any]]) 
 
 @pytest.mark.parametrize("true_count", [0, 1, 10, 500, 3_000, 20_000, 200_000])
 def test_approx_distinct_is_about_right_at_any_size(true_count: int) -> None:
-    (kernel,) = kernels_of([Measure("it", "approx_distinct", (Look(Types.LONG(), 0),))])
+    (kernel,) = kernels_of([BoundAggregate("it", "approx_distinct", (AggregateArgument(Types.LONG(), 0),))])
     values = pa.array(np.arange(true_count, dtype=np.int64) * 7919)
     twice = pa.concat_arrays([values, values, pa.nulls(1, pa.int64())])
     lifted = kernel.lift([twice], np.zeros(len(twice), dtype=np.int64))
@@ -206,7 +210,7 @@ def test_approx_distinct_is_about_right_at_any_size(true_count: int) -> None:
 
 
 def test_sketches_do_not_depend_on_the_order_of_merging() -> None:
-    (kernel,) = kernels_of([Measure("it", "approx_distinct", (Look(Types.STRING(), 0),))])
+    (kernel,) = kernels_of([BoundAggregate("it", "approx_distinct", (AggregateArgument(Types.STRING(), 0),))])
     lifted = kernel.lift([pa.array([str(n) for n in range(5_000)])], np.zeros(5_000, dtype=np.int64))
     one = Groups(np.zeros(5_000, dtype=np.int64), 1)
     backwards = [part.take(pa.array(np.arange(5_000)[::-1])) for part in lifted]
@@ -338,7 +342,7 @@ def test_the_extremes_of_whole_numbers_are_those_of_python(
     codes = data.draw(st.lists(st.integers(0, 3), min_size=1, max_size=20))
     values = data.draw(st.lists(st.integers(-most, most - 1), min_size=len(codes), max_size=len(codes)))
     present = sorted(set(codes))
-    (kernel,) = kernels_of([Measure("it", kind, (Look(type_info, 0),))])
+    (kernel,) = kernels_of([BoundAggregate("it", kind, (AggregateArgument(type_info, 0),))])
     groups = Groups(np.array([present.index(code) for code in codes]), len(present))
     (column,) = kernel.combine(kernel.lift([pa.array(values, arrow)], np.zeros(len(codes), dtype=np.int64)), groups)
     best = min if kind == "min" else max

@@ -16,18 +16,18 @@ from millstream.aggregation.groups import Groups
 from millstream.aggregation.kernels import kernels_of
 from millstream.aggregation.signed_kernels import negated
 from millstream.common.typeinfo import Types
-from millstream.state.windows.measures import Look, Measure
+from millstream.state.windows.bound_aggregates import AggregateArgument, BoundAggregate
 
-LOOKS = (Look(Types.DOUBLE(), 0),)
+LOOKS = (AggregateArgument(Types.DOUBLE(), 0),)
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 
 
-def exact(kind: str, detail: str = "") -> Measure:
-    inner = Measure("m", kind, LOOKS, result=Types.DOUBLE(), detail=detail)
-    return Measure("m", "exact_reals", LOOKS, result=Types.DOUBLE(), detail=detail, inner=inner)
+def exact(kind: str, detail: str = "") -> BoundAggregate:
+    inner = BoundAggregate("m", kind, LOOKS, result=Types.DOUBLE(), detail=detail)
+    return BoundAggregate("m", "exact_reals", LOOKS, result=Types.DOUBLE(), detail=detail, inner=inner)
 
 
-def result(measure: Measure, added: list[float | None], taken: list[float | None], pieces: int) -> float | None:
+def result(measure: BoundAggregate, added: list[float | None], taken: list[float | None], pieces: int) -> float | None:
     """Of one group, whose rows come mixed, in so many partials that are combined a second time."""
     (kernel,) = kernels_of([measure])
     rows = [(value, 1) for value in added] + [(value, -1) for value in taken]

@@ -17,7 +17,7 @@ from millstream.aggregation.kernels import column_of, kernels_of
 from millstream.aggregation.list_kernels import flat
 from millstream.aggregation.marked_kernels import MarkedPairs, united, united_reference
 from millstream.common.typeinfo import Types
-from millstream.state.windows.measures import Look, Measure
+from millstream.state.windows.bound_aggregates import AggregateArgument, BoundAggregate
 
 LONG = Types.LONG()
 VALUES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
@@ -54,10 +54,10 @@ def test_marks_of_a_group_and_value_are_united(name: str, places_per_pair: int, 
     assert result.values.type == kind
 
 
-def distinct(number: int, field: int, mask: int | None = None, kind: str = "count") -> Measure:
-    looks = (Look(LONG, field, mask=mask),)
-    inner = Measure("inner", kind, looks, result=LONG)
-    return Measure(f"{number}_{kind}", "distinct", looks, result=LONG, inner=inner)
+def distinct(number: int, field: int, mask: int | None = None, kind: str = "count") -> BoundAggregate:
+    looks = (AggregateArgument(LONG, field, mask=mask),)
+    inner = BoundAggregate("inner", kind, looks, result=LONG)
+    return BoundAggregate(f"{number}_{kind}", "distinct", looks, result=LONG, inner=inner)
 
 
 ROW = st.tuples(st.integers(0, 2), st.none() | st.integers(-2, 2), st.none() | st.booleans(), st.none() | st.booleans())
@@ -75,7 +75,7 @@ def test_values_carry_the_marks_of_aggregates_whose_filter_they_pass(rows: list[
     filters = data.draw(st.sampled_from([(None, 2), (2, 3), (2, None, 3)]))
     (measure,) = partial_measures([distinct(number, 1, mask) for number, mask in enumerate(filters)], None)
     (kernel,) = kernels_of([measure])
-    columns = [column_of(look, batch) for look in measure.looks]
+    columns = [column_of(look, batch) for look in measure.arguments]
     codes, at = np.array([row[0] for row in rows]), np.zeros(len(rows), np.int64)
     expected: dict[tuple[int, Any], int] = {}
     for row in rows:
@@ -100,7 +100,7 @@ def test_values_carry_the_marks_of_aggregates_whose_filter_they_pass(rows: list[
 def test_aggregates_of_one_argument_are_sent_in_the_place_of_the_first() -> None:
     measures = [
         distinct(0, 1),
-        Measure("1_count", "count"),
+        BoundAggregate("1_count", "count"),
         distinct(2, 2),
         distinct(3, 1, 3),
         distinct(4, 1, 4, "sum"),

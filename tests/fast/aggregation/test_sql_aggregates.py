@@ -22,18 +22,20 @@ from millstream.expressions.data_type import DataType
 from millstream.records.bitmaps import bitmaps_of
 from millstream.records.columns import from_record_batch, to_record_batch
 from millstream.records.table_type import TableValueType
-from millstream.state.windows.measures import Look, Measure
+from millstream.state.windows.bound_aggregates import AggregateArgument, BoundAggregate
 
 LONGS = st.integers(-(1 << 63), (1 << 63) - 1)
 NARROW, WIDE = types.DecimalType(10, 2), types.DecimalType(38, 4)
 
 
-def measure(kind: str, argument: DataType, result: DataType, detail: str = "") -> Measure:
-    return Measure("m", kind, (Look(TableValueType(argument), 0),), result=TableValueType(result), detail=detail)
+def measure(kind: str, argument: DataType, result: DataType, detail: str = "") -> BoundAggregate:
+    return BoundAggregate(
+        "m", kind, (AggregateArgument(TableValueType(argument), 0),), result=TableValueType(result), detail=detail
+    )
 
 
-def distinct(inner: Measure) -> Measure:
-    return Measure("m", "distinct", inner.looks, result=inner.result, inner=inner)
+def distinct(inner: BoundAggregate) -> BoundAggregate:
+    return BoundAggregate("m", "distinct", inner.arguments, result=inner.result, inner=inner)
 
 
 def exact(unscaled: int) -> Decimal:
@@ -49,7 +51,7 @@ BITMAPS = st.lists(st.integers(65_530, 65_545), max_size=9).map(bitmap)
 NARROW_VALUES = st.decimals(-99_999_999, 99_999_999, places=2)
 WIDE_VALUES = st.integers(-(10**38) + 1, 10**38 - 1).map(lambda n: exact(n))
 TEXT = types.VarCharType(9)
-MEASURES: dict[str, tuple[Measure, st.SearchStrategy[Any]]] = {
+MEASURES: dict[str, tuple[BoundAggregate, st.SearchStrategy[Any]]] = {
     "sum of INT": (measure("sum", types.IntType(), types.IntType()), st.integers(-(1 << 31), (1 << 31) - 1)),
     "sum of TINYINT": (measure("sum", types.TinyIntType(), types.TinyIntType()), st.integers(-128, 127)),
     "sum of BIGINT": (measure("sum", types.BigIntType(), types.BigIntType()), LONGS),
@@ -97,10 +99,10 @@ MEASURES: dict[str, tuple[Measure, st.SearchStrategy[Any]]] = {
 }
 
 
-def computed(of: Measure, values: list[Any], codes: list[int], groups: int, cut: int) -> list[Any]:
+def computed(of: BoundAggregate, values: list[Any], codes: list[int], groups: int, cut: int) -> list[Any]:
     """The results of the kernel, where rows before `cut` are combined first, as partials are."""
     [kernel] = kernels_of([of])
-    argument = of.looks[0].type_info
+    argument = of.arguments[0].type_info
     assert argument is not None
     column = to_record_batch(values, argument).column(0)
     at = np.arange(len(values))
@@ -167,8 +169,8 @@ def test_sums_of_runs_are_those_of_their_rows(data: st.DataObject) -> None:
     of, values_strategy = MEASURES[name]
     values = data.draw(st.lists(st.none() | values_strategy, min_size=1, max_size=9))
     [kernel] = kernels_of([of])
-    assert of.looks[0].type_info is not None
-    parts = kernel.lift([to_record_batch(values, of.looks[0].type_info).column(0)], np.arange(len(values)))
+    assert of.arguments[0].type_info is not None
+    parts = kernel.lift([to_record_batch(values, of.arguments[0].type_info).column(0)], np.arange(len(values)))
     bounds = st.tuples(st.integers(0, len(values) - 1), st.integers(1, len(values))).filter(lambda b: b[0] < b[1])
     runs = data.draw(st.lists(bounds, min_size=1, max_size=5))
     starts, stops = (np.array(each) for each in zip(*runs, strict=True))

@@ -154,7 +154,7 @@ def test_a_source_that_never_ends_may_only_be_the_last() -> None:
 
 
 def test_sources_of_different_types_are_refused() -> None:
-    with pytest.raises(ProgramError, match="different records"):
+    with pytest.raises(ProgramError, match="different record types"):
         HybridSource([NumberSequenceSource(1, 2), Lists(["a"])])
 
 

@@ -140,7 +140,7 @@ def test_while_the_store_is_away_nothing_is_received_and_nothing_lost(
     monkeypatch: pytest.MonkeyPatch, answers_lost: bool
 ) -> None:
     """A receiver that gave up would never begin again: the job would find the store away for ever."""
-    monkeypatch.setattr(received_input, "_AWAY_PAUSE_S", 0.0)
+    monkeypatch.setattr(received_input, "_STORE_PAUSE_S", 0.0)
     for call in range(1, 6):
         absence = Absence(answers_lost=answers_lost)
         store = AwayStore(f"received-{next(_STORES)}", absence)
@@ -209,10 +209,10 @@ def test_a_job_that_is_run_again_receives_again() -> None:
 @pytest.mark.parametrize(("kept", "left"), [(1, [b"d"]), (2, [b"bc", b"d"]), (16, [b"a", b"bc", b"d"])])
 def test_of_what_is_read_the_newest_chunks_stay(store: Meeting, begun: Begun, kept: int, left: list[bytes]) -> None:
     receiver = begun()
-    receiver.kept_chunks = kept
+    receiver.retained_chunks = kept
     for data in (b"a", b"bc", b"d"):
         receiver.keep(data, len(data))
-    receiver.forget(4)
+    receiver.remove_before(4)
     assert store.chunks() == left
 
 
@@ -225,7 +225,7 @@ def test_ids_whose_acknowledgements_were_on_their_way_are_known_after_a_restart(
     first.begin()
     for number in range(5):
         first.keep(source.packed([b"body"], [f"id-{number}"]), 1)
-    first.forget(5)  # the job has read all of it, and keeps no epoch before
+    first.remove_before(5)  # the job has read all of it, and keeps no epoch before
     first.stop()
     second.begin()
     assert all(f"id-{number}" in second._known for number in range(5))

@@ -211,7 +211,7 @@ def test_a_fork_goes_on_with_the_checkpoint_of_its_origin_as_of_the_last_batch_i
     assert files == logs | {"metadata"} | {f"sources/0/{batch}" for batch in range(4)}
     assert fork.get("input/in/checkpoint-9a/offsets/2") == b"v1\n2"
     assert json.loads(fork.get("input/in/checkpoint-9a/metadata"))["id"] != "of the origin"
-    with pytest.raises(StoreError, match=r"does not say where batch 7 ended.*Start the job there once"):
+    with pytest.raises(StoreError, match=r"does not have the end of batch 7.*Start the job there once"):
         inherit_checkpoint("in", InheritedBatches(origin.url, "3f", 7), fork, "input/in/checkpoint-b0")
     inherit_checkpoint("in", InheritedBatches(origin.url, "3f", -1), fork, "input/in/checkpoint-c0")
     assert not fork.list("input/in/checkpoint-c0"), "an origin that has stored nothing has nothing to go on from"

@@ -1,7 +1,7 @@
 """Programs of our own, of the kinds that PyFlink ships as examples: each prints, line by line, what PyFlink prints.
 
-The expected lines follow Flink's rules of text (docs/text.md): a typed value in Java's words, an untyped one in
-Python's. Three more are in `test_printed_programs`.
+The expected lines follow Flink's rules of text (docs/datastream/text.md): a typed value in Java's words, an untyped
+one in Python's. Three more are in `test_printed_programs`.
 """
 
 from __future__ import annotations

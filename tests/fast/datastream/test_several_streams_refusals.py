@@ -239,7 +239,7 @@ class YieldsAnother(ProcessFunction):
     ("function", "words"),
     [
         (YieldsTexts(), ["'number 7'", "LONG", "side output 'odd'"]),
-        (YieldsAnother(), ["given out as STRING and read as LONG", "Use the same OutputTag", "record    7"]),
+        (YieldsAnother(), ["emitted as STRING and read as LONG", "Use the same OutputTag", "record    7"]),
     ],
 )
 def test_a_value_of_another_type_than_its_tag_fails_the_job(function: ProcessFunction, words: list[str]) -> None:

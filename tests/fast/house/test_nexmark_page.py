@@ -32,15 +32,15 @@ def test_flink_may_have_fewer_events_and_we_may_not() -> None:
 
 
 def test_figures_over_other_events_say_how_many(tmp_path: Path) -> None:
-    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "understand").mkdir(parents=True)
     (tmp_path / "bench" / "results").mkdir(parents=True)
     _module().write_pages({"q1": {"ours": _figure(2_000_000, 1.0), "rocksdb": _figure(500_000, 1.0)}}, tmp_path)
-    page = (tmp_path / "docs" / "performance.md").read_text(encoding="utf-8")
+    page = (tmp_path / "docs" / "understand" / "nexmark.md").read_text(encoding="utf-8")
     assert "| q1 | 2 M | 2,000 | – | 500 (0.5 M) | 4.0 × |" in page
 
 
 def test_flinks_better_figure_counts_and_what_is_missing_is_a_dash(tmp_path: Path) -> None:
-    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "understand").mkdir(parents=True)
     (tmp_path / "bench" / "results").mkdir(parents=True)
     figures = {
         "q10": {"ours": _figure(1_000_000, 2.0)},
@@ -52,7 +52,7 @@ def test_flinks_better_figure_counts_and_what_is_missing_is_a_dash(tmp_path: Pat
         },
     }
     _module().write_pages(figures, tmp_path)
-    page = (tmp_path / "docs" / "performance.md").read_text(encoding="utf-8")
+    page = (tmp_path / "docs" / "understand" / "nexmark.md").read_text(encoding="utf-8")
     assert "1 queries: geometric mean 3.0 ×, the least 3.0 × (q2)." in page
     rows = [line for line in page.splitlines() if line.startswith(("| q1", "| q2"))]
     assert rows[0].startswith("| q2 | 1 M | 1,000 | 111 | 333 | 3.0 × | differ | – |")

@@ -120,7 +120,7 @@ def test_what_cannot_be_typed_is_seen(wrong: str) -> None:
 
 def settings() -> Iterator[tuple[str, str]]:
     for page in PAGES:
-        if page.name == "api-coverage.md":  # its names are PyFlink's modules
+        if page.name == "pyflink-names.md":  # its names are PyFlink's modules
             continue
         for key in SETTING.findall(page.read_text(encoding="utf-8")):
             if not (key.startswith("millstream.") and key.split(".")[1] in PACKAGES):
@@ -167,7 +167,7 @@ def test_no_page_says_to_install_what_no_index_has() -> None:
 
 
 def test_the_page_of_sql_names_every_connector() -> None:
-    page = (ROOT / "docs" / "sql.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "sql" / "statements.md").read_text(encoding="utf-8")
     listed = re.search(r"^Connectors: (.*?)\(\[their options", page, re.M | re.S)
     assert listed is not None
     assert sorted(re.findall(r"`([a-z-]+)`", listed.group(1))) == sorted(FACTORIES)

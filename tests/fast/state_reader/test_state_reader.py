@@ -659,7 +659,7 @@ def test_rows_that_make_no_state_are_refused_by_name() -> None:
 
 def test_the_page_in_docs_runs_as_it_is_printed() -> None:
     page: dict[str, Any] = {}
-    text = (Path(__file__).resolve().parents[3] / "docs" / "state-as-data.md").read_text()
+    text = (Path(__file__).resolve().parents[3] / "docs" / "operate" / "state-as-data.md").read_text()
     for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
         exec(compile(block, "state-as-data.md", "exec"), page)
     words = pd.DataFrame({"word": ["sea", "sky"], "n": [3, 5]})

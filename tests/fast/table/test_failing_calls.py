@@ -34,7 +34,10 @@ QUERIES: dict[str, tuple[Callable[[Table], Table], str]] = {
         "ValueError: no threes, raised by parts(3, 'b')",
     ),
     "function": (lambda table: table.select(picky(col("n") + 1 - 1)), "picky(n + 1 - 1): the function raised"),
-    "cast": (lambda table: table.select(col("w").cast(DataTypes.INT())), "CAST(w AS INT): the text 'a' is no INT"),
+    "cast": (
+        lambda table: table.select(col("w").cast(DataTypes.INT())),
+        "CAST(w AS INT): the text 'a' is not a valid INT",
+    ),
     "division": (lambda table: table.where(lit(1) / (col("n") - 1) > 0), "1 / (n - 1): division by zero"),
 }
 

@@ -68,7 +68,7 @@ def test_a_query_as_a_value_is_that_of_its_one_row(t_env: TableEnvironment) -> N
 
 
 def test_a_query_as_a_value_with_two_rows_is_an_error(t_env: TableEnvironment) -> None:
-    with pytest.raises(MillstreamError, match=r"a query as a value gives at most one row, this one has \d"):
+    with pytest.raises(MillstreamError, match=r"a scalar subquery returns at most one row, this one has \d"):
         rows(t_env, "SELECT k, (SELECT n FROM inside WHERE a <> k) FROM outside")
     with pytest.raises(MillstreamError, match="at most one row"):
         rows(t_env, "SELECT k FROM outside WHERE k = (SELECT a FROM inside)")

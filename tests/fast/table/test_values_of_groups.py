@@ -70,7 +70,7 @@ def test_the_single_value_of_a_group_is_that_of_its_only_row() -> None:
 
 
 def test_a_group_of_two_rows_has_no_single_value() -> None:
-    with pytest.raises(MillstreamError, match="SINGLE_VALUE is of groups of one row, this group has 2"):
+    with pytest.raises(MillstreamError, match="SINGLE_VALUE takes groups of one row, this group has 2"):
         rows("SELECT k, SINGLE_VALUE(c) AS s FROM (VALUES (1, 10), (1, 10)) AS t(k, c) GROUP BY k")
 
 

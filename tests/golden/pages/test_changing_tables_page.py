@@ -1,4 +1,4 @@
-"""Every statement of docs/changing-tables.md runs, in the order of the page."""
+"""Every statement of docs/sql/changing-tables.md runs, in the order of the page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from millstream.cli.sql_client.client import SqlClient, Terminal
 from millstream.sql.splitting import statement_spans
 from millstream.testing.local_jobs import jobs_in_memory
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs" / "changing-tables.md").read_text()
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "sql" / "changing-tables.md").read_text()
 
 
 def test_the_statements_of_the_page_of_changes_run() -> None:

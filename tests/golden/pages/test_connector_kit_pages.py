@@ -10,7 +10,7 @@ from pathlib import Path
 import cloudpickle
 import pytest
 
-PAGES = Path(__file__).resolve().parents[3] / "docs" / "connectors"
+PAGES = Path(__file__).resolve().parents[3] / "docs" / "extend"
 
 
 @pytest.mark.parametrize(("page", "program_lines", "kit_lines"), [("write-a-source", 50, 10), ("write-a-sink", 50, 14)])

@@ -1,11 +1,11 @@
-"""The examples of docs/evolution.md run as they are printed."""
+"""The examples of docs/datastream/state-evolution.md run as they are printed."""
 
 from __future__ import annotations
 
 import doctest
 from pathlib import Path
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "evolution.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "datastream" / "state-evolution.md"
 
 
 def test_the_examples_of_the_page_give_what_the_page_says() -> None:

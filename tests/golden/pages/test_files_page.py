@@ -1,4 +1,4 @@
-"""The programs of docs/files.md run as they are printed, and write what the page says."""
+"""The programs of docs/connectors/files.md run as they are printed, and write what the page says."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from millstream.common import Row
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.testing import Collect, run
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "files.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "connectors" / "files.md"
 
 
 @pytest.fixture

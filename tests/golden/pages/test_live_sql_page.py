@@ -1,4 +1,4 @@
-"""Every statement of docs/live-sql.md runs, in the order of the page, in one session."""
+"""Every statement of docs/sql/live-queries.md runs, in the order of the page, in one session."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from millstream.sql.splitting import statement_spans
 from millstream.table import EnvironmentSettings, TableEnvironment
 from millstream.testing.local_jobs import jobs_in_memory
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs" / "live-sql.md").read_text()
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "sql" / "live-queries.md").read_text()
 WAIT_S = 60
 
 

@@ -1,11 +1,11 @@
-"""The examples of docs/operator-state.md run as they are printed."""
+"""The examples of docs/datastream/operator-state.md run as they are printed."""
 
 from __future__ import annotations
 
 import doctest
 from pathlib import Path
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "operator-state.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "datastream" / "operator-state.md"
 
 
 def test_the_examples_of_the_page_give_what_the_page_says() -> None:

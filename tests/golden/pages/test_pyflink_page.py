@@ -1,4 +1,4 @@
-"""The programs of docs/coming-from-pyflink.md run as they are printed, and its claims hold."""
+"""The programs of docs/start/coming-from-pyflink.md run as they are printed, and its claims hold."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from millstream.datastream.connectors.file_system import BucketAssigner, FileSin
 from millstream.errors import JobFailedError
 from millstream.testing import Collect, run
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "coming-from-pyflink.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "start" / "coming-from-pyflink.md"
 
 
 def test_the_programs_of_the_page_run_and_their_claims_hold() -> None:

@@ -1,4 +1,4 @@
-"""The program and the questions of docs/queries.md run as they are printed."""
+"""The program and the questions of docs/operate/queries.md run as they are printed."""
 
 from __future__ import annotations
 

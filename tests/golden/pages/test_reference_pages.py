@@ -1,4 +1,4 @@
-"""docs/settings.md and docs/command-line.md are what scripts/reference-pages makes of the code; what they say runs."""
+"""The settings and the command line in docs/operate are what scripts/reference-pages makes of the code, and run."""
 
 from __future__ import annotations
 

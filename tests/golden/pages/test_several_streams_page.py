@@ -1,4 +1,4 @@
-"""The programs of docs/several-streams.md run as they are printed."""
+"""The programs of docs/datastream/several-streams.md run as they are printed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from millstream.common import Types, WatermarkStrategy
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.testing import EPOCH, Collect, Script, run
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "several-streams.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "datastream" / "several-streams.md"
 
 
 def of_page() -> dict[str, Any]:

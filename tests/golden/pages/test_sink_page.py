@@ -1,4 +1,4 @@
-"""The sink that docs/connectors/write-a-sink.md prints keeps every record once: run again, gone back, restored, forked.
+"""The sink that docs/extend/write-a-sink.md prints keeps every record once: run again, gone back, restored, forked.
 
 Each of these gives epochs numbers that another job, or another life of the same store, has used.
 """
@@ -30,7 +30,7 @@ from millstream.runtime.task.local import LocalRunner
 from millstream.storage.memory import MemoryStore
 from millstream.testing import CRASH, EPOCH, ManualClock, Script, run
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "connectors" / "write-a-sink.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "extend" / "write-a-sink.md"
 _STORES = itertools.count()
 NUMBERS = range(60)
 

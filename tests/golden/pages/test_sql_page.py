@@ -1,4 +1,4 @@
-"""Every statement of docs/sql.md runs, in the order of the page, in one session; and so does its program."""
+"""Every statement of docs/sql/statements.md runs, in the order of the page, in one session; and so does its program."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from millstream.sql.splitting import statement_spans
 from millstream.testing.local_jobs import jobs_in_memory
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGE = (ROOT / "docs" / "sql.md").read_text()
+PAGE = (ROOT / "docs" / "sql" / "statements.md").read_text()
 
 
 def blocks(language: str) -> list[str]:

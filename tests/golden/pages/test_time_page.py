@@ -1,4 +1,4 @@
-"""docs/time.md: watermarks over several files are assigned at the source, and what happens if not, in figures."""
+"""docs/datastream/time.md: watermarks over several files are assigned at the source, with figures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.testing import Collect, run
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "time.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "datastream" / "time.md"
 NINE_MS = 1_000_000_000 * 1000
 CLICKS_PER_FILE = 3_000
 

@@ -1,4 +1,4 @@
-"""docs/tutorial.md without Spark: its test passes, its changed program goes on from the state of the first.
+"""docs/start/tutorial.md without Spark: its test passes, its changed program goes on from the state of the first.
 
 Its commands are typed in tests/spark/test_tutorial.py.
 """
@@ -21,7 +21,7 @@ from millstream.common import Row
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.testing import Collect, Script, run
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "tutorial.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "start" / "tutorial.md"
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The programs of docs/windows.md and examples/dashboard run as they are printed."""
+"""The programs of docs/datastream/windows.md and examples/dashboard run as they are printed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ ROOT = Path(__file__).resolve().parents[3]
 def of_page() -> dict[str, Any]:
     """What the code blocks of the page define, one after the other."""
     names: dict[str, Any] = {}
-    for block in re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "windows.md").read_text(), re.DOTALL):
+    page = (ROOT / "docs" / "datastream" / "windows.md").read_text()
+    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
         exec(compile(block, "windows.md", "exec"), names)
     return names
 

@@ -15,7 +15,7 @@ from millstream.graph.nodes import Graph, Node, Reduce, RollingField
 from millstream.plan.operations import Rolling
 from millstream.records.columns import arrow_type
 from millstream.records.shapes import plain_type
-from millstream.state.windows.measures import basic_type
+from millstream.state.windows.bound_aggregates import basic_type
 
 __all__ = ["roll_in_columns", "rolling_operation"]
 

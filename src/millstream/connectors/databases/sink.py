@@ -40,7 +40,7 @@ from millstream.connectors.databases.refused_by_database import NumberedRows, is
 from millstream.connectors.databases.sql_values import checked_fields
 from millstream.connectors.databases.statements import with_percent_parameters
 from millstream.connectors.databases.unique_indexes import check_upsert_key
-from millstream.connectors.refused_rows import RefusedRowsError, kept_rows, shown_row
+from millstream.connectors.refused_rows import RefusedRowsError, accepted_rows, shown_row
 from millstream.connectors.staging import StagedBatches, decode_columns, read_staged, read_staged_values
 from millstream.errors import ProgramError, TypeMismatchError
 from millstream.records.batch import Batch
@@ -348,7 +348,7 @@ def _row_batches(publish: Sequence[Json], store: Store) -> Iterator[NumberedRows
         type_info = _staged_type(payload)
         schema = stream_schema(type_info)
         assert schema is not None
-        for columns, numbers in kept_rows(payload, decode_columns(read_staged(payload, store))):
+        for columns, numbers in accepted_rows(payload, decode_columns(read_staged(payload, store))):
             rows, deletes = _without_kinds(columns, schema.names)
             yield NumberedRows(item, numbers, RowBatch(rows, type_info, first, deletes))
             first += columns.num_rows

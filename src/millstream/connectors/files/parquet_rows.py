@@ -52,12 +52,12 @@ class ParquetRows(RowCountedFormat):
 
     name = "Parquet"
 
-    def __init__(self, type_info: TypeInformation, *, emits_dictionaries: bool = False) -> None:
-        """`emits_dictionaries`: emit dictionary-encoded text as dictionaries."""
+    def __init__(self, type_info: TypeInformation, *, emit_dictionaries: bool = False) -> None:
+        """`emit_dictionaries`: emit dictionary-encoded text as dictionaries."""
         if stream_schema(type_info) is None:
             raise ProgramError("A Parquet file source needs the type of its rows. Pass Types.ROW_NAMED([…], […]).")
         self.type_info: TypeInformation = type_info
-        self._emits_dictionaries = emits_dictionaries
+        self._emit_dictionaries = emit_dictionaries
         self._filters: tuple[GroupFilter, ...] = ()
 
     def skipping(self, filters: Sequence[GroupFilter]) -> ParquetRows:
@@ -139,9 +139,7 @@ class ParquetRows(RowCountedFormat):
                 if self._filters and not may_hold(self._filters, footer.row_group(group)):
                     row += end - begin
                     continue
-                name = GroupName(
-                    path, size, mark, group, tuple(schema.names), self._emits_dictionaries, paths, identity
-                )
+                name = GroupName(path, size, mark, group, tuple(schema.names), self._emit_dictionaries, paths, identity)
                 reader = group_reader(name, footer, begin)
                 try:
                     for batch in _batches_until(reader, end, bytes_max):

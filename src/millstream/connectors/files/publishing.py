@@ -118,7 +118,7 @@ def _sweep_unfinished(target: Store, names: Sequence[str]) -> None:
                 if len(_SWEPT_FOLDERS) >= _SWEPT_FOLDERS_MAX:
                     _SWEPT_FOLDERS.clear()
                 _SWEPT_FOLDERS.add(folder)
-                store.remove_unfinished_beside(name)
+                store.remove_unfinished_siblings(name)
 
 
 def _epoch_of_chunk(name: str) -> float:

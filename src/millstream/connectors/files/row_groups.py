@@ -36,7 +36,7 @@ _CODE_BYTES_MAX = 4  # per value: the length prefix of plain-encoded text
 
 @dataclass(frozen=True)
 class GroupName:
-    """A row group of a file, and its wanted columns. `emits_dictionaries`: return dictionary-encoded text as
+    """A row group of a file, and its wanted columns. `emit_dictionaries`: return dictionary-encoded text as
     dictionaries. `paths`: the column paths to read, if not every field of a nested row: `bid.price`.
     `identity`: distinguishes files with the same path."""
 
@@ -45,7 +45,7 @@ class GroupName:
     mark: str
     group: int
     columns: tuple[str, ...]
-    emits_dictionaries: bool = False
+    emit_dictionaries: bool = False
     paths: tuple[str, ...] = ()
     identity: tuple[int | str, ...] = ()
 
@@ -62,7 +62,7 @@ class GroupReader:
         self._ahead_bytes: int = sum(ahead if is_remote_file else (min(size, _AHEAD_BYTES) for size in ahead))
         check_size(name.path, name.size)
         self._raw: Any = opened_file(name.path, name.size, name.mark) if is_remote_file else pa.OSFile(name.path)
-        coded = _coded_columns(footer, chunks) if name.emits_dictionaries else []
+        coded = _coded_columns(footer, chunks) if name.emit_dictionaries else []
         heavy = _heavy_columns(name.columns, chunks, self.rows)
         # `pre_buffer` reads the row group whole, whatever `buffer_size` is: for an object this saves requests, for a
         # local file it only costs memory, whose first allocation is expensive.

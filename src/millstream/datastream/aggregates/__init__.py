@@ -38,7 +38,7 @@ from millstream.datastream.streams.argument_checks import checked_count, checked
 from millstream.datastream.streams.key_selection import field_position
 from millstream.records.columns import arrow_type, holds_pickles
 from millstream.records.shapes import plain_type
-from millstream.state.windows.measures import Look, Measure, basic_type
+from millstream.state.windows.bound_aggregates import AggregateArgument, BoundAggregate, basic_type
 
 __all__ = [
     "Aggregate",
@@ -175,7 +175,7 @@ class Aggregates(AggregateFunction):
         self._aggregates = aggregates
         self._bind(None, tuple(_untyped(name, aggregate) for name, aggregate in aggregates.items()))
 
-    def _bind(self, stream_type: TypeInformation | None, measures: tuple[Measure, ...]) -> None:
+    def _bind(self, stream_type: TypeInformation | None, measures: tuple[BoundAggregate, ...]) -> None:
         self.measures, self._stream_type = measures, stream_type
         self._records = [RecordMeasure(measure, stream_type) for measure in measures if _can_run(measure, stream_type)]
         self._row = Row(*(measure.name for measure in measures))
@@ -255,37 +255,39 @@ class KeyAndBounds(ProcessWindowFunction[Any, Any, Any, Any]):
 # --- binding to a stream ------------------------------------------------------------------------------------------
 
 
-def _can_run(measure: Measure, stream_type: TypeInformation | None) -> bool:
-    return stream_type is not None or all(look.expression is None for look in measure.looks)
+def _can_run(measure: BoundAggregate, stream_type: TypeInformation | None) -> bool:
+    return stream_type is not None or all(look.expression is None for look in measure.arguments)
 
 
-def _untyped(name: str, aggregate: Aggregate) -> Measure:
+def _untyped(name: str, aggregate: Aggregate) -> BoundAggregate:
     looks = tuple(
-        Look(declared, expression=field) if callable(field) else Look(None, field)
+        AggregateArgument(declared, expression=field) if callable(field) else AggregateArgument(None, field)
         for field, declared in aggregate.fields
     )
-    return Measure(name, aggregate.kind, looks, aggregate.n)
+    return BoundAggregate(name, aggregate.kind, looks, aggregate.n)
 
 
-def _typed(name: str, aggregate: Aggregate, stream_type: TypeInformation) -> Measure:
+def _typed(name: str, aggregate: Aggregate, stream_type: TypeInformation) -> BoundAggregate:
     looks = tuple(_typed_look(aggregate.kind, field, declared, stream_type) for field, declared in aggregate.fields)
     if looks:
         _check_kind(aggregate.kind, looks[0])
-    return Measure(name, aggregate.kind, looks, aggregate.n)
+    return BoundAggregate(name, aggregate.kind, looks, aggregate.n)
 
 
-def _typed_look(kind: str, field: Field, declared: TypeInformation | None, stream_type: TypeInformation) -> Look:
+def _typed_look(
+    kind: str, field: Field, declared: TypeInformation | None, stream_type: TypeInformation
+) -> AggregateArgument:
     if callable(field):
-        return Look(declared, expression=field)
+        return AggregateArgument(declared, expression=field)
     if isinstance(plain_type(stream_type), RowTypeInfo | TupleTypeInfo):
         position, field_type = field_position(kind, field, stream_type)
-        return Look(field_type, position)
+        return AggregateArgument(field_type, position)
     if field != 0:
         raise refuse(f"{kind}({field!r}): a record of {stream_type} is a single value, which is its field 0")
-    return Look(stream_type)
+    return AggregateArgument(stream_type)
 
 
-def _check_kind(kind: str, look: Look) -> None:
+def _check_kind(kind: str, look: AggregateArgument) -> None:
     """Refuse what can never be computed; what can, but not in columns, runs a record at a time."""
     type_info = look.type_info
     assert type_info is not None

@@ -1,6 +1,6 @@
 """Asynchronous functions and when to try them again: interfaces, and the settings of an asynchronous operator.
 
-`AsyncDataStream` runs them; docs/async.md says what is promised.
+`AsyncDataStream` runs them; docs/datastream/async.md says what is promised.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A descriptor is given a name by `set_queryable`; `KeyedStream.as_queryable_state` ends a stream in a state that has one;
 `WindowedStream.queryable` names the windows of an operator. A state has one such name, set once. Names are the job's:
-each stands for one state, which is checked where all are known. How they are asked for is told in docs/queries.md.
+each stands for one state, which is checked where all are known. docs/operate/queries.md describes the requests.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["KeepLast", "QueryableDescriptor", "QueryableStateStream", "checked_q
 
 
 class QueryableDescriptor:
-    """The part of a `StateDescriptor` that is about queries (docs/queries.md)."""
+    """The part of a `StateDescriptor` that is about queries (docs/operate/queries.md)."""
 
     _queryable_name: str | None = None
 

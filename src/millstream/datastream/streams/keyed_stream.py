@@ -140,8 +140,8 @@ class KeyedStream(UnnamedStream):
     def process_batches(self, func: KeyedBatchFunction, output_type: TypeInformation) -> DataStream:
         """Run a `KeyedBatchFunction`: whole Arrow batches with the states of their keys (beyond PyFlink).
 
-        For logic that can be said in columns, at high rates; docs/keyed-state.md says when, and what it costs. Stream,
-        key, states and output all need declared types.
+        For logic that can be said in columns, at high rates; docs/datastream/keyed-state.md says when, and what it
+        costs. Stream, key, states and output all need declared types.
         """
         func = checked_function("process_batches", func, KeyedBatchFunction, callables=False)
         if not is_typed(self._stream_type()):

@@ -66,7 +66,7 @@ class _Windowed(DescribedWindows):
 
     def queryable(self, name: str) -> Self:
         """Let windows that are still open be asked for under this name, with what each comes to so far (beyond PyFlink;
-        docs/queries.md). The name is the job's: no other state or windows may have it."""
+        docs/operate/queries.md). The name is the job's: no other state or windows may have it."""
         checked = checked_queryable_name("queryable", name, self._windowing.queryable)
         self._windowing = replace(self._windowing, queryable=checked)
         return self

@@ -17,7 +17,7 @@ _SHA2_BITS = (224, 256, 384, 512)
 def _sha2(arguments: Arguments) -> DataType:
     bits = arguments.constant(1)
     if isinstance(bits, int) and bits not in _SHA2_BITS:
-        raise SignatureError(f"SHA2 has 224, 256, 384 or 512 bits, not {bits}. Call it as SHA2(text, bits).")
+        raise SignatureError(f"SHA2 supports 224, 256, 384 or 512 bits, not {bits}. Call it as SHA2(text, bits).")
     return VarCharType(max(_LENGTHS.values()))
 
 
@@ -30,15 +30,15 @@ for _name, _length in _LENGTHS.items():
         _doc,
         FAMILY,
         may_fail=False,
-        is_dear=True,
+        is_expensive=True,
         method=_name.lower(),
     )
 scalar(
     "SHA2(text, bits)",
     [TEXT_OR_BYTES, WHOLE],
     _sha2,
-    "The digest of the text by SHA-2 of so many bits.",
+    "The digest of the text by SHA-2 with a number of bits.",
     FAMILY,
-    is_dear=True,
+    is_expensive=True,
     method="sha2",
 )

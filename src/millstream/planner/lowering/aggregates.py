@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from millstream.aggregation.groups import can_be_grouped, is_flat
 from millstream.aggregation.rolling_columns import rolls_in_columns
-from millstream.aggregation.row_looks import RowOfColumns
+from millstream.aggregation.row_arguments import RowOfColumns
 from millstream.common.typeinfo import TypeInformation, Types
 from millstream.errors import LATER, NotYetError, ProgramError
 from millstream.expressions.data_type import DataType
@@ -23,7 +23,7 @@ from millstream.planner.lowering.user_aggregates import user_measure
 from millstream.planner.relations import KEPT_ROWS, AggregateCall
 from millstream.planner.traits.constants import NO_ROWS, Constants
 from millstream.records.table_type import TableRowType, TableValueType
-from millstream.state.windows.measures import Look, Measure, signed_numbers
+from millstream.state.windows.bound_aggregates import AggregateArgument, BoundAggregate, signed_numbers
 
 __all__ = ["key_type_of", "measures_of", "signed_measure"]
 
@@ -33,10 +33,10 @@ _PICKS = {"FIRST_VALUE": "first", "LAST_VALUE": "last", "MIN": "min", "MAX": "ma
 
 def measures_of(
     calls: Sequence[AggregateCall], types: Sequence[DataType], constants: Constants | None = None
-) -> tuple[Measure, ...]:
+) -> tuple[BoundAggregate, ...]:
     """A measure for each call over columns of these types. There is one at the least: panes keep something."""
     if not calls:
-        return (Measure("rows", "count"),)
+        return (BoundAggregate("rows", "count"),)
     return tuple(
         _measure(call, types, f"{number}_{_name_of(call)}", constants or {}) for number, call in enumerate(calls)
     )
@@ -65,13 +65,13 @@ def key_type_of(groups: tuple[int, ...], row_type: RowType) -> TypeInformation:
 _WORDS = {"first": "FIRST_VALUE", "last": "LAST_VALUE", "array": "ARRAY_AGG"}
 
 
-def signed_measure(measure: Measure) -> Measure:
+def signed_measure(measure: BoundAggregate) -> BoundAggregate:
     """The measure of rows that are taken away, too."""
     numbers = measure if measure.kind == "user" else signed_numbers(measure)
     if numbers is not None:
         return numbers
     # The others find the value that goes among those they keep.
-    kept = measure.looks[0].type_info
+    kept = measure.arguments[0].type_info
     if isinstance(kept, TableValueType):
         _check_groupable(kept.data_type, f"{_WORDS.get(measure.kind, measure.kind.upper())} over rows that change,")
     if measure.kind == "approx_distinct":  # exact is near enough, and a sketch cannot be taken away from
@@ -81,7 +81,7 @@ def signed_measure(measure: Measure) -> Measure:
     return replace(measure, kind="signed_values", inner=measure, detail="")
 
 
-def _measure(call: AggregateCall, types: Sequence[DataType], name: str, constants: Constants) -> Measure:
+def _measure(call: AggregateCall, types: Sequence[DataType], name: str, constants: Constants) -> BoundAggregate:
     function = call.function.upper()
     result = TableValueType(call.type)
     if call.user is not None:
@@ -89,7 +89,7 @@ def _measure(call: AggregateCall, types: Sequence[DataType], name: str, constant
     if function == "COUNT" and not call.arguments:
         # Rows that a FILTER lets pass: the filter's own column, seen where it is TRUE.
         looks = () if call.filter is None else (_look(call.filter, BooleanType(), call),)
-        return Measure(name, "count", looks, result=result)
+        return BoundAggregate(name, "count", looks, result=result)
     if not call.arguments:
         raise ProgramError(f"{function} needs an argument in this aggregation")
     argument = types[call.arguments[0]]
@@ -97,62 +97,62 @@ def _measure(call: AggregateCall, types: Sequence[DataType], name: str, constant
     if function == "COUNT" and len(call.arguments) > 1:
         held = [types[at].nullable() for at in call.arguments]
         argument = RowType.of([f"f{number}" for number in range(len(held))], held)
-        looks = (Look(TableValueType(argument), expression=RowOfColumns(call.arguments, call.filter)),)
+        looks = (AggregateArgument(TableValueType(argument), expression=RowOfColumns(call.arguments, call.filter)),)
     if call.distinct and function not in ("MIN", "MAX"):
         _check_groupable(argument, f"{function}(DISTINCT …)")
         inner = _of_kind(call, function, looks, argument, "inner", result, constants)
-        return Measure(name, "distinct", inner.looks, result=result, inner=inner)
+        return BoundAggregate(name, "distinct", inner.arguments, result=result, inner=inner)
     return _of_kind(call, function, looks, argument, name, result, constants)
 
 
 def _of_kind(
     call: AggregateCall,
     function: str,
-    looks: tuple[Look, ...],
+    looks: tuple[AggregateArgument, ...],
     argument: DataType,
     name: str,
     result: TableValueType,
     constants: Constants,
-) -> Measure:
+) -> BoundAggregate:
     """The measure of a function of one column."""
     if call.order and call.name != KEPT_ROWS:
         raise ProgramError(
             f"{function} with ORDER BY is not supported: sort what it gives, as ARRAY_SORT(ARRAY_AGG(x))"
         )
     if function == "COUNT":
-        return Measure(name, "count", looks, result=result)
+        return BoundAggregate(name, "count", looks, result=result)
     if function in ("SUM", "$SUM0", "SUM0", "AVG"):
         _check_type(argument, NumericType, function)
-        return Measure(name, _sum_kind(function, argument), looks, result=result)
+        return BoundAggregate(name, _sum_kind(function, argument), looks, result=result)
     if function in _PICKS:
         if function in ("MIN", "MAX") and not rolls_in_columns("min", argument.arrow):
             raise NotYetError.of(f"{function} of {argument}", LATER)
-        return Measure(name, _PICKS[function], looks, result=result)
+        return BoundAggregate(name, _PICKS[function], looks, result=result)
     if function in _VARIANCES:
         _check_type(argument, NumericType, function)
         detail = "STDDEV_SAMP" if function == "STDDEV" else function
-        return Measure(name, "variance", looks, result=result, detail=detail)
+        return BoundAggregate(name, "variance", looks, result=result, detail=detail)
     if function == "LISTAGG":
         if not is_text(argument):
             raise ProgramError(f"LISTAGG of {argument}: it joins texts. Cast it to STRING")
-        return Measure(name, "listagg", looks, result=result, detail=_separator(call, constants))
+        return BoundAggregate(name, "listagg", looks, result=result, detail=_separator(call, constants))
     if function == "COLLECT":
         if not is_flat(argument.arrow):  # the keys of a MULTISET are those of a dictionary
             raise NotYetError.of(f"COLLECT of {argument}", LATER, "collect into an array: ARRAY_AGG(x)")
-        return Measure(name, "multiset", looks, result=result)
+        return BoundAggregate(name, "multiset", looks, result=result)
     if function in ("JSON_ARRAYAGG", "JSON_OBJECTAGG"):
-        return Measure(name, "json", looks, result=result, detail=function[5:-3].lower())
+        return BoundAggregate(name, "json", looks, result=result, detail=function[5:-3].lower())
     if function.startswith("BITMAP_"):
-        return Measure(name, "bitmap", looks, result=result, detail=function.split("_")[1].lower())
+        return BoundAggregate(name, "bitmap", looks, result=result, detail=function.split("_")[1].lower())
     if function == "ARRAY_AGG":
-        value = (Look(looks[0].type_info, looks[0].field),)
-        mask = () if call.filter is None else (Look(TableValueType(BooleanType()), call.filter),)
+        value = (AggregateArgument(looks[0].type_info, looks[0].field),)
+        mask = () if call.filter is None else (AggregateArgument(TableValueType(BooleanType()), call.filter),)
         # Of rows that are kept (`kept_rows`) the keys are fields; an order that the query wrote stops before.
         order = tuple((key.column, key.descending, key.nulls_first) for key in call.order)
-        return Measure(name, "array", value + mask, result=result, order=order)
+        return BoundAggregate(name, "array", value + mask, result=result, order=order)
     if function == "APPROX_COUNT_DISTINCT":
         _check_groupable(argument, function)
-        return Measure(name, "approx_distinct", looks, result=result)
+        return BoundAggregate(name, "approx_distinct", looks, result=result)
     raise NotYetError.of(f"the aggregate {function} in windows", LATER)
 
 
@@ -166,8 +166,8 @@ def _sum_kind(function: str, argument: DataType) -> str:
     return "avg" if is_average else "sum"
 
 
-def _look(column: int, type_: DataType, call: AggregateCall) -> Look:
-    return Look(TableValueType(type_.nullable()), column, mask=call.filter)
+def _look(column: int, type_: DataType, call: AggregateCall) -> AggregateArgument:
+    return AggregateArgument(TableValueType(type_.nullable()), column, mask=call.filter)
 
 
 def _separator(call: AggregateCall, constants: Constants) -> str:

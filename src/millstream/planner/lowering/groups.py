@@ -11,7 +11,7 @@ from millstream.planner.lowering.user_aggregates import kept_by_groups
 from millstream.planner.relations import Aggregate
 from millstream.planner.traits.changes import GROWS, changes_of
 from millstream.planner.traits.constants import constant_columns
-from millstream.state.windows.measures import Measure
+from millstream.state.windows.bound_aggregates import BoundAggregate
 
 __all__ = ["lower_aggregate"]
 
@@ -23,7 +23,7 @@ def lower_aggregate(relation: Aggregate, context: Lowering) -> Lowered:
     measures = measures_of(relation.calls, rows.types, constant_columns(relation.input))
     measures = kept_by_groups(measures, relation, is_signed=is_signed, is_batch=context.session.is_batch)
     if is_signed:
-        counted = () if not relation.calls else (Measure("rows", "count"),)
+        counted = () if not relation.calls else (BoundAggregate("rows", "count"),)
         measures = (*(signed_measure(each) for each in measures), *counted)
     operation = GroupAggregate(
         relation.groups,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from millstream.aggregation.row_looks import RowOfArguments
+from millstream.aggregation.row_arguments import RowOfArguments
 from millstream.errors import ProgramError
 from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowType
@@ -19,19 +19,19 @@ from millstream.planner.relations import AggregateCall, Relation
 from millstream.records.table_type import TableValueType
 from millstream.runtime.tables.user_aggregates import UserAggregate
 from millstream.sql.places import problem
-from millstream.state.windows.measures import Look, Measure
+from millstream.state.windows.bound_aggregates import AggregateArgument, BoundAggregate
 
 __all__ = ["kept_by_groups", "kept_by_windows", "user_measure"]
 
 
-def user_measure(call: AggregateCall, types: Sequence[DataType], name: str) -> Measure:
+def user_measure(call: AggregateCall, types: Sequence[DataType], name: str) -> BoundAggregate:
     """The measure of a call; all rows are kept."""
     user = call.user
     assert isinstance(user, UserFunction)
     held = [types[at].nullable() for at in call.arguments] or [BooleanType()]
     arguments = RowType.of([f"f{number}" for number in range(len(held))], held)
-    looks = (Look(TableValueType(arguments), expression=RowOfArguments(call.arguments, call.filter)),)
-    measure = Measure(
+    looks = (AggregateArgument(TableValueType(arguments), expression=RowOfArguments(call.arguments, call.filter)),)
+    measure = BoundAggregate(
         name,
         "user",
         looks,
@@ -45,17 +45,17 @@ def user_measure(call: AggregateCall, types: Sequence[DataType], name: str) -> M
         return measure
     if not call.arguments:
         raise ProgramError(f"the aggregate '{user.name}' has no arguments that could be DISTINCT")
-    return Measure(name, "distinct", looks, result=measure.result, inner=replace(measure, name="inner"))
+    return BoundAggregate(name, "distinct", looks, result=measure.result, inner=replace(measure, name="inner"))
 
 
 def kept_by_groups(
-    measures: Sequence[Measure], relation: Relation, *, is_signed: bool, is_batch: bool
-) -> tuple[Measure, ...]:
+    measures: Sequence[BoundAggregate], relation: Relation, *, is_signed: bool, is_batch: bool
+) -> tuple[BoundAggregate, ...]:
     """The measures of groups of all rows so far."""
     return tuple(_kept_by_group(each, relation, is_signed, is_batch) for each in measures)
 
 
-def _kept_by_group(measure: Measure, relation: Relation, is_signed: bool, is_batch: bool) -> Measure:
+def _kept_by_group(measure: BoundAggregate, relation: Relation, is_signed: bool, is_batch: bool) -> BoundAggregate:
     user = measure.function if measure.inner is None else measure.inner.function
     if user is None:
         return measure
@@ -79,12 +79,12 @@ def _kept_by_group(measure: Measure, relation: Relation, is_signed: bool, is_bat
     return replace(measure, detail="groups")
 
 
-def kept_by_windows(measures: Sequence[Measure], *, merges: bool) -> tuple[Measure, ...]:
+def kept_by_windows(measures: Sequence[BoundAggregate], *, merges: bool) -> tuple[BoundAggregate, ...]:
     """The measures of windows; `merges`: a window is put together of several parts."""
     return tuple(_kept_by_window(each, merges) for each in measures)
 
 
-def _kept_by_window(measure: Measure, merges: bool) -> Measure:
+def _kept_by_window(measure: BoundAggregate, merges: bool) -> BoundAggregate:
     user = measure.function
     if user is None or user.mode is not CallMode.PER_ROW or (merges and "merge" in user.missing_methods):
         return measure

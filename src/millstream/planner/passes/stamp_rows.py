@@ -19,6 +19,7 @@ from millstream.planner.relations import (
     Over,
     Project,
     Relation,
+    SetOperation,
     Sink,
     TimeKind,
     Unnest,
@@ -26,14 +27,16 @@ from millstream.planner.relations import (
     WindowAssign,
 )
 from millstream.planner.session import PlannerSession
-from millstream.planner.time_joins import IntervalJoin, Stamp, TemporalJoin
+from millstream.planner.time_joins import IntervalJoin, Stamp, TemporalJoin, WindowJoin
 from millstream.planner.traits.intervals import interval_of, version_of
 from millstream.planner.traits.time_orders import time_order
+from millstream.planner.traits.windows import window_columns
+from millstream.planner.window_ranks import WindowRank
 
 __all__ = ["stamp_rows"]
 
-_ONE_BY_ONE = (Filter, Limit, Unnest, Correlate, Project, LookupJoin, Over, TemporalJoin)
-"""Relations whose rows are those of their first input, with its columns before others, and a time beside them."""
+_ONE_BY_ONE = (Filter, Limit, Unnest, Correlate, Project, LookupJoin, Over, TemporalJoin, WindowRank)
+"""Relations that pass on the rows of their first input, its columns first, together with the rows' time."""
 
 
 def stamp_rows(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
@@ -72,6 +75,10 @@ def _time_beside(relation: Relation, *, is_batch: bool) -> int | None:
         return len(relation.left.schema) + right if relation.kind is JoinKind.RIGHT else left
     if isinstance(relation, Stamp):
         return relation.column
+    if isinstance(relation, WindowJoin):
+        return _time_of_window_join(relation)
+    if isinstance(relation, SetOperation):
+        return _time_of_union(relation, is_batch=is_batch)
     if not isinstance(relation, _ONE_BY_ONE):
         return None
     beside = _time_beside(relation.inputs[0], is_batch=is_batch)
@@ -89,3 +96,18 @@ def _time_beside(relation: Relation, *, is_batch: bool) -> int | None:
         )
         return next(places, -1)
     return beside
+
+
+def _time_of_window_join(relation: WindowJoin) -> int | None:
+    """The window time of the side that has no unmatched rows of the other in it; -1 for FULL, where either may be NULL.
+    In an inner join both sides' times are the rows' time."""
+    windows = window_columns(relation)
+    if relation.kind in (JoinKind.INNER, JoinKind.SEMI, JoinKind.ANTI):
+        return None
+    return min(windows.times, default=-1) if windows is not None else -1
+
+
+def _time_of_union(relation: SetOperation, *, is_batch: bool) -> int | None:
+    """The column that is the time of the rows in every branch that has two; -1 if branches differ."""
+    columns = {_time_beside(branch, is_batch=is_batch) for branch in relation.branches} - {None}
+    return next(iter(columns), None) if len(columns) < 2 else -1

@@ -1,16 +1,15 @@
-"""An exchange inside a task: records are packed into blocks, what goes out is counted, what comes in is checked.
+"""A task's side of an exchange: packs records into blocks, counts the blocks it sends, checks the blocks it receives.
 
-A block is records packed into bytes, with all that is needed to unpack them. Typed records are one Arrow IPC stream (it
-carries its own schema; several batches may follow one another); untyped records are one pickle of a list. The first
-byte says which. Timestamps travel along, as a hidden column or beside the list. Decoding a typed block copies nothing.
-A block that is stored begins with that byte. Before one that crosses an exchange stand seven zeros more, and it is as
-long as a multiple of eight: so its numbers lie where a processor reads them quickest.
+A block is records packed into self-contained bytes. Typed records are one Arrow IPC stream (it carries its own schema
+and may hold several batches); untyped records are one pickle of a list. The first byte is the format. Timestamps are a
+hidden column or a second list. Decoding a typed block copies nothing. A stored block begins with the format byte. A
+block that crosses an exchange has seven zeros before it and is padded to a multiple of eight bytes, which aligns its
+numbers.
 
-Invariants: a block is not much larger than asked for, unless a single record is; one that no block can carry is
-refused. A task passes on the end of an epoch only if it has heard every sender of the stage before, and has received on
-every channel exactly the blocks each sender says it sent, in order. Anything else is an error that fails the epoch: a
-hole is never committed. Acknowledgements are not looked at here: they pass through to the driver, who knows how many
-there must be.
+Invariants: a block is not much larger than requested, unless a single record is; a record larger than the maximum block
+is rejected. A task forwards the end of an epoch only after it has a barrier from every upstream sender and has
+received, on every channel, exactly the blocks that each sender announced, in order. Any deviation fails the epoch, so a
+hole is never committed. Acknowledgements are not checked here: the driver knows how many there must be.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ from millstream.records.batch import Batch, alike
 from millstream.records.columns import PICKLE, TIMESTAMP_COLUMN, TYPED, filled_up
 from millstream.records.pickling import pickled
 from millstream.records.unpickling import unpickled
-from millstream.runtime.exchange.laid_blocks import BrokenExchangeError, LaidBlocks
 from millstream.runtime.exchange.messages import (
     ACKNOWLEDGEMENT,
     BARRIER,
@@ -42,6 +40,7 @@ from millstream.runtime.exchange.messages import (
     ends_bytes,
 )
 from millstream.runtime.exchange.routing import Router
+from millstream.runtime.exchange.shared_blocks import BrokenExchangeError, SharedBlocks
 from millstream.runtime.operators.user_code import UserCall
 
 __all__ = [
@@ -58,31 +57,31 @@ __all__ = [
 ]
 
 STORED, ALIGNED = b"", bytes(7)
-"""What stands before a block that is stored, and before one that crosses an exchange."""
+"""Prefix of a stored block, and of a block that crosses an exchange."""
 
 BLOCK_BYTES_MAX = 1 << 30
-"""No block is larger. A row of Spark's shuffle ends at 2 GiB."""
+"""The largest block. A row of Spark's shuffle is limited to 2 GiB."""
 
 _OPTIONS = pa.ipc.IpcWriteOptions(allow_64bit=True)
-# Batches of fewer records, on average, share one when they share a block.
+# Batches with fewer records, on average, are concatenated when they share a block.
 _SMALL_RECORDS = 4_096
 
 
 class RecordTooLargeError(ProgramError):
-    """A record is larger than a block can be."""
+    """A record exceeds the maximum block size."""
 
 
-def encode_block(batches: Sequence[Batch], lead: bytes = STORED, laid: LaidBlocks | None = None) -> pa.Buffer:
-    """Pack batches that are alike (same type, same columns, all with or all without timestamps) into one block, or into
-    a file of `laid` and a note of it, where it takes such."""
+def encode_block(batches: Sequence[Batch], lead: bytes = STORED, shared: SharedBlocks | None = None) -> pa.Buffer:
+    """Packs batches of the same form (type, columns, with or without timestamps) into one block. With `shared`, writes
+    a large typed block to a file and returns a reference to it."""
     if batches[0].typed:
         columns = _joined([_with_timestamps(batch) for batch in batches])
         about_bytes = sum(batch.nbytes for batch in columns)
-        if laid is not None and about_bytes <= BLOCK_BYTES_MAX:
-            note = laid.laid(about_bytes, lambda file: _write_columns(file, lead, columns))
-            if note is not None:
-                return note
-        # Measured first, then written in place: a stream that grows copies what it has again and again.
+        if shared is not None and about_bytes <= BLOCK_BYTES_MAX:
+            reference = shared.share(about_bytes, lambda file: _write_columns(file, lead, columns))
+            if reference is not None:
+                return reference
+        # Measured first, then written in place: a stream that grows copies its contents repeatedly.
         measured = pa.MockOutputStream()
         _write_columns(measured, lead, columns)
         block = pa.allocate_buffer(measured.size())
@@ -95,8 +94,8 @@ def encode_block(batches: Sequence[Batch], lead: bytes = STORED, laid: LaidBlock
 
 
 def _joined(columns: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """One batch of many small ones. Dealt out to many tasks, and again to many, a batch is crumbs, and each costs
-    everybody on its way as much as a large one."""
+    """Concatenates small batches. Two exchanges with many tasks cut a batch into fragments, and each fragment costs
+    every operator downstream as much as a large batch."""
     if len(columns) == 1 or sum(batch.num_rows for batch in columns) >= _SMALL_RECORDS * len(columns):
         return columns
     return [pa.concat_batches(columns)]
@@ -110,21 +109,21 @@ def _write_columns(sink: pa.NativeFile, lead: bytes, columns: Sequence[pa.Record
 
 
 class BlockPacker:
-    """Gathers batches into blocks: small ones wait for one another up to a size, so that a block is worth its header.
+    """Gathers batches into blocks. Small batches wait until a block is large enough to be worth its header.
 
-    A batch that is larger than a block is cut. Of untyped records the size is only known when they are pickled: it is
-    told by the last block, at first by some of them, and a block that came out too large is made anew in halves.
+    A batch larger than a block is split. The size of untyped records is known only after pickling: it is estimated from
+    the previous block (at first from a sample), and a block that turns out too large is encoded again in halves.
     """
 
     __slots__ = (
         "_batches",
         "_bytes",
         "_bytes_max",
-        "_laid",
         "_lead",
         "_record_bytes",
         "_records",
         "_records_max",
+        "_shared",
         "_untyped_max",
     )
 
@@ -134,19 +133,19 @@ class BlockPacker:
         records_max: int,
         untyped_max: int,
         lead: bytes = STORED,
-        laid: LaidBlocks | None = None,
+        shared: SharedBlocks | None = None,
     ) -> None:
-        self._lead, self._laid = lead, laid
+        self._lead, self._shared = lead, shared
         self._bytes_max, self._records_max, self._untyped_max = bytes_max, records_max, untyped_max
-        self._record_bytes = 0  # of an untyped record, by the last block
-        self._forget()
+        self._record_bytes = 0  # estimated size of an untyped record, from the previous block
+        self._reset()
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._batches: list[Batch] = []
         self._bytes = self._records = 0
 
     def add(self, batch: Batch) -> Iterator[tuple[pa.Buffer, int]]:
-        """Take a batch; gives the blocks that are full, each with the number of its records."""
+        """Adds a batch; yields full blocks, each with its record count."""
         if self._batches and not alike(self._batches[-1], batch):
             yield from self.rest()
         size = batch.nbytes if batch.typed or not self._record_bytes else len(batch) * self._record_bytes
@@ -162,14 +161,14 @@ class BlockPacker:
             yield from self.rest()
 
     def rest(self) -> Iterator[tuple[pa.Buffer, int]]:
-        """What waits, as a block, if anything does."""
+        """Packs the waiting batches into a block, if there are any."""
         if self._batches:
             batches = self._batches
-            self._forget()
+            self._reset()
             yield from self._blocks(batches)
 
     def _blocks(self, batches: list[Batch]) -> Iterator[tuple[pa.Buffer, int]]:
-        block, records = encode_block(batches, self._lead, self._laid), sum(map(len, batches))
+        block, records = encode_block(batches, self._lead, self._shared), sum(map(len, batches))
         if not batches[0].typed:
             self._record_bytes = block.size // max(records, 1)
             if block.size > 4 * self._bytes_max and records > 1:
@@ -178,8 +177,8 @@ class BlockPacker:
                 return
         if block.size > BLOCK_BYTES_MAX:
             raise RecordTooLargeError(
-                f"a record takes {block.size:,} bytes, and at most {BLOCK_BYTES_MAX:,} can go to another task. "
-                "Write what is so large to a file and send its name, or cut it into several records"
+                f"a record takes {block.size:,} bytes, and at most {BLOCK_BYTES_MAX:,} can cross an exchange. "
+                "Write the large value to a file and send its name, or split it into several records"
             )
         yield block, records
 
@@ -190,11 +189,11 @@ def _halves(batch: Batch) -> tuple[Batch, Batch]:
 
 
 def decode_block(payload: pa.Buffer, type_info: TypeInformation | None) -> Iterator[Batch]:
-    """The batches of a block, in order."""
+    """Unpacks the batches of a block, in order."""
     begin = 0 if payload[0] else len(ALIGNED)
     kind, body = payload[begin : begin + 1].to_pybytes(), payload.slice(begin + 1)
     if kind == PICKLE:
-        # The bytes were made by our own sender and came through Spark's authenticated shuffle, or from the job's store.
+        # Our own sender made the bytes; they passed Spark's authenticated shuffle or come from the job's store.
         values, stamps = unpickled(body)
         yield Batch(type_info, len(values), values, None, stamps)
         return
@@ -219,17 +218,18 @@ def _without_timestamps(columns: pa.RecordBatch, type_info: TypeInformation) -> 
     return Batch.of_columns(columns.remove_column(position), type_info, stamps)
 
 
-# So many records share a block at most.
+# Maximum records per block.
 _BLOCK_RECORDS_MAX = 131_072
 _BLOCK_UNTYPED_MAX = 16_384
 
 
 class Outbox:
-    """Everything this task sends to the next stage; `laid`: where it lays blocks, if tasks can hand them over so."""
+    """Everything this task sends to the next stage. `shared`: writes blocks to memory files, if tasks can share
+    them."""
 
-    def __init__(self, next_width: int, sender: int, block_bytes_max: int, laid: LaidBlocks | None = None) -> None:
+    def __init__(self, next_width: int, sender: int, block_bytes_max: int, shared: SharedBlocks | None = None) -> None:
         self._next_width = next_width
-        self._laid = laid
+        self._shared = shared
         self._sender = sender
         self._block_bytes_max = block_bytes_max
         self._packers: dict[tuple[int, int], BlockPacker] = {}  # by channel and subtask
@@ -238,14 +238,14 @@ class Outbox:
         self._ready: list[Envelope] = []
 
     def send(self, channel: Channel, router: Router, call: UserCall, batch: Batch) -> None:
-        """Route a batch and pack what is large enough. `call` names the operator it comes from, for errors."""
+        """Routes a batch and packs full blocks. `call` names the operator that emitted it, for errors."""
         self._calls[channel.id] = call
         for subtask, piece in router(batch):
             key = (channel.id, subtask)
             packer = self._packers.get(key)
             if packer is None:
                 bounds = self._block_bytes_max, _BLOCK_RECORDS_MAX, _BLOCK_UNTYPED_MAX
-                packer = self._packers[key] = BlockPacker(*bounds, ALIGNED, self._laid)
+                packer = self._packers[key] = BlockPacker(*bounds, ALIGNED, self._shared)
             for payload in self._packed(channel.id, packer.add(piece)):
                 self._put(key[0], self._sender, key[1], payload)
 
@@ -256,7 +256,7 @@ class Outbox:
             raise self._calls[channel].failed(error, "output") from error
 
     def relay(self, envelope: Envelope) -> None:
-        """Pass on a block that is meant for a later stage."""
+        """Forwards a block addressed to a later stage."""
         self._put(envelope.channel, envelope.sender, envelope.subtask, envelope.payload)
 
     def _put(self, channel: int, sender: int, subtask: int, payload: pa.Buffer) -> None:
@@ -271,7 +271,7 @@ class Outbox:
         yield from ready
 
     def flush(self) -> None:
-        """Pack everything that still waits."""
+        """Packs all waiting records."""
         for (channel, subtask), packer in self._packers.items():
             for payload in self._packed(channel, packer.rest()):
                 self._put(channel, self._sender, subtask, payload)
@@ -279,8 +279,7 @@ class Outbox:
     def barriers(self, epoch: int, nonce: str, ends: list[tuple[int, int, int, int]]) -> Iterator[Envelope]:
         """One barrier for every task of the next stage.
 
-        `ends`: (channel, sender, subtask, watermark) of everything this task speaks for: its own channels and
-        those it relays.
+        `ends`: (channel, sender, subtask, watermark) of this task's own channels and of those it relays.
         """
         ends_by_target: list[list[ChannelEnd]] = [[] for _ in range(self._next_width)]
         for channel, sender, subtask, watermark in ends:
@@ -291,20 +290,20 @@ class Outbox:
             yield Envelope(target, BARRIER, pa.py_buffer(head + ends_bytes(target_ends)), sender=self._sender)
 
     def acknowledgements(self, payloads: Iterable[pa.Buffer]) -> Iterator[Envelope]:
-        """This task's acknowledgement, and those it was handed, on to one task of the next stage."""
+        """This task's acknowledgement and the relayed ones, addressed to one task of the next stage."""
         target = self._sender % self._next_width
         for payload in payloads:
             yield Envelope(target, ACKNOWLEDGEMENT, payload, sender=self._sender)
 
     def failures(self, report: bytes) -> Iterator[Envelope]:
-        """The news of a failure, to every task of the next stage; one of them gets the report."""
+        """Failure envelopes for every task of the next stage; one of them carries the report."""
         for target in range(self._next_width):
             body = report if target == self._sender % self._next_width else b""
             yield Envelope(target, FAILURE, pa.py_buffer(body), sender=self._sender)
 
 
 class Inbox:
-    """Checks everything this task receives from the stage before."""
+    """Receives and checks everything from the previous stage."""
 
     def __init__(self, plan: Plan, stage: int, subtask: int, epoch: int) -> None:
         self._plan, self._stage, self._subtask, self._epoch = plan, stage, subtask, epoch
@@ -315,25 +314,25 @@ class Inbox:
         self.acknowledgements: list[pa.Buffer] = []
         self.failures: list[bytes] = []
         self.failed = False
-        self._barriers_ns: tuple[int, int] | None = None  # when the first and the last one came
+        self._barriers_ns: tuple[int, int] | None = None  # arrival of the first and the last
 
     def data(self, envelope: Envelope) -> None:
-        """Take note of a block and check its place in the order of its sender."""
+        """Counts a block and checks its sequence number."""
         place = (envelope.channel, envelope.sender, envelope.subtask)
         if envelope.sequence != self._received[place]:
             raise BrokenExchangeError(
                 f"epoch {self._epoch}, stage {self._stage}, task {self._subtask}: block {envelope.sequence} of sender "
-                f"{envelope.sender} came where {self._received[place]} was due; the epoch is run again"
+                f"{envelope.sender} arrived instead of block {self._received[place]}; the epoch is run again"
             )
         self._received[place] += 1
 
     def barrier(self, barrier: Barrier) -> None:
-        """Take note that a sender is done."""
+        """Records that a sender is done."""
         is_known = 0 <= barrier.sender < self._senders
         if barrier.epoch != self._epoch or barrier.sender in self.barriers or not is_known:
             raise BrokenExchangeError(
                 f"epoch {self._epoch}, stage {self._stage}, task {self._subtask}: barrier of sender {barrier.sender} "
-                f"for epoch {barrier.epoch} is doubled, of another epoch, or of none of the {self._senders} senders"
+                f"for epoch {barrier.epoch} is a duplicate, of another epoch, or of none of the {self._senders} senders"
             )
         self.barriers[barrier.sender] = barrier
         now_ns = time.perf_counter_ns()
@@ -345,22 +344,22 @@ class Inbox:
         return 0 if self._barriers_ns is None else self._barriers_ns[1] - self._barriers_ns[0]
 
     def acknowledgement(self, payload: pa.Buffer) -> None:
-        """Keep what a task has to say to the driver, unread. A copy: the blocks it came with need not stay for it."""
+        """Stores an acknowledgement, unread. A copy, so that the shuffle batch it arrived in can be freed."""
         self.acknowledgements.append(pa.py_buffer(payload.to_pybytes()))
 
     @property
-    def heard(self) -> str:
-        """Which attempts of the stage before this task heard, once all have been heard."""
+    def attempts(self) -> str:
+        """Checksum of the upstream attempts this task received; requires all barriers."""
         return attempts_sum([self.barriers[sender].nonce for sender in range(self._senders)])
 
     def failure(self, report: bytes) -> None:
-        """A sender failed; what it sent is void."""
+        """A sender failed; its data is void."""
         self.failed = True
         if report:
             self.failures.append(report)
 
     def check(self) -> dict[tuple[int, int, int], ChannelEnd]:
-        """All senders heard, all blocks here. Returns the end of every channel, by (channel, sender, subtask)."""
+        """Checks that every barrier and block arrived. Returns the channel ends by (channel, sender, subtask)."""
         missing = sorted(set(range(self._senders)) - set(self.barriers))
         if missing:
             raise BrokenExchangeError(
@@ -376,9 +375,9 @@ class Inbox:
 
     def _check_end(self, end: ChannelEnd | None, place: tuple[int, int, int]) -> None:
         received = self._received.get(place, 0)
-        announced = "none were announced" if end is None else f"{end.blocks} were sent"
+        announced = "none announced" if end is None else f"{end.blocks} sent"
         if end is None or end.blocks != received:
             raise BrokenExchangeError(
                 f"epoch {self._epoch}, stage {self._stage}, task {self._subtask}: "
-                f"channel {place[0]}, sender {place[1]}: {received} blocks came, {announced}"
+                f"channel {place[0]}, sender {place[1]}: {received} blocks received, {announced}"
             )

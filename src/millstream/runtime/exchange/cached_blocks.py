@@ -1,15 +1,15 @@
-"""The records of a cached stream: one job writes them on its way, later jobs of the environment read them.
+"""The records of a cached stream: one job writes them while it runs, later jobs of the environment read them.
 
-A cache is a folder of block files (`blocks.py`) and a marker for every epoch of the job that fills it, which lists that
-epoch's files; the last one says that it is the last. Tasks write blocks under names no other attempt has; the driver
-writes a marker when its epoch is committed, as for any output.
+A cache is a folder of block files (`blocks.py`) and one marker file per epoch of the writing job. A marker lists its
+epoch's files, and the last one is flagged as last. Tasks write blocks under names unique to their attempt; the driver
+writes the marker when the epoch is committed, like any sink's output.
 
     blocks/{epoch}-{subtask}-{nonce}-{part}
     epochs/000000000001.json    {"blocks": [{"file": …, "bytes": …, "crc32": …, "records": …, "subtask": …}], "last": …}
 
-Invariant: there is a cache only when the markers of all epochs are there, from the first to the last. A job that
-failed, was stopped, or went on from an epoch of another folder leaves none. Records keep their timestamps and, per
-subtask, their order.
+Invariant: a cache is valid only if the markers of all epochs exist, from the first to the last. A job that failed, was
+stopped, or resumed from an epoch of another folder leaves no valid cache. Records retain their timestamps and their
+order within a subtask.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class _Block:
 
 
 class CacheSink(Sink):
-    """Fills the cache in the folder at `url`. `name` is that of the operator whose records it keeps."""
+    """Fills the cache in the folder at `url`. `name` is the name of the operator whose records it stores."""
 
     def __init__(self, url: str, name: str) -> None:
         self.url, self.name = url, name
@@ -66,7 +66,7 @@ class CacheSink(Sink):
         return _CacheWriter(_opened(self.url), context)
 
     def plan_commit(self, staged: Sequence[Json], pending: Json, now_ms: int, final: bool) -> CommitPlan:
-        # One item more than was staged: every epoch has a marker, so that a missing one is seen.
+        # One item more than was staged: every epoch has a marker, so that a missing one is detected.
         return CommitPlan((*staged, {_LAST: final}))
 
     def commit(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
@@ -101,16 +101,16 @@ class _CacheWriter(SinkWriter):
 
 
 def cached_source(url: str, name: str, type_info: TypeInformation | None) -> CachedSource | None:
-    """What reads the cache in the folder at `url`; None while it is not whole."""
+    """A source that reads the cache in the folder at `url`; None if the cache is incomplete."""
     store = _opened(url)
     markers = [json.loads(store.get(marker)) for marker in store.list("epochs")]
-    is_whole = bool(markers) and markers[-1][_LAST] and store.exists(_marker(len(markers)))
-    if not is_whole:
+    is_complete = bool(markers) and markers[-1][_LAST] and store.exists(_marker(len(markers)))
+    if not is_complete:
         return None
     by_subtask: dict[int, list[_Block]] = {}
     present = set(store.list("blocks"))
     for entry in (entry for marker in markers for entry in marker["blocks"]):
-        if entry["file"] not in present:  # staged by a driver before this one, which had another folder
+        if entry["file"] not in present:  # staged by an earlier driver that used another folder
             return None
         by_subtask.setdefault(entry["subtask"], []).append(_Block(**entry))
     blocks = {f"{subtask:05d}": tuple(by_subtask[subtask]) for subtask in sorted(by_subtask)}
@@ -118,7 +118,7 @@ def cached_source(url: str, name: str, type_info: TypeInformation | None) -> Cac
 
 
 class CachedSource(Source):
-    """Reads a cache: a split for each subtask that wrote it, whose offsets are numbers of blocks."""
+    """Reads a cache. There is a split per subtask that wrote it; offsets are block numbers."""
 
     bounded = True
     carries_timestamps = True
@@ -159,7 +159,7 @@ class CachedSource(Source):
 
 
 def _opened(url: str) -> Store:
-    # What a power cut takes away is computed again.
+    # No fsync: after a power failure the cache is computed again.
     return open_store(url, fsync=False)
 
 

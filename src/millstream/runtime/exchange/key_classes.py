@@ -1,10 +1,10 @@
-"""Keys of the program's own classes (frozen dataclasses, enums), rebuilt from what was stored.
+"""Rebuilds stored keys of the program's own classes (frozen dataclasses, enums).
 
-Only a task does this. The class is imported by its name, and importing runs code; whoever reads a store from beside the
-job gets a `ClassKey` instead (`state.keys.canonical_decoding`). A class of the program's main file, or one defined
-inside a function, has no importable name in a worker; it came there with the user's function, and is found among the
-classes that are alive. A worker lives longer than a job: where a program comes again (a cell of a notebook that was
-changed), its class of the same name is another one, so what was found is forgotten with every plan (`forget_classes`).
+Only tasks do this. The class is imported by name, and an import runs code; readers outside the job get a `ClassKey`
+instead (`state.keys.canonical_decoding`). A class of the program's main file, or one defined inside a function, has no
+importable name in a worker: it arrived with the user's function, so it is looked up among the live classes. A worker
+outlives a job. If a program is submitted again (a changed notebook cell), its class of the same name is a new object,
+so the lookup cache is cleared with every plan (`clear_class_cache`).
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from typing import Any
 from millstream.errors import ProgramError
 from millstream.state.keys.canonical_decoding import decode
 
-__all__ = ["decode_key", "forget_classes"]
+__all__ = ["clear_class_cache", "decode_key"]
 
 
 def decode_key(data: bytes) -> Any:
-    """The key that canonical bytes stand for, of its own class where it has one."""
+    """Decodes the canonical bytes of a key, as an instance of its own class if it has one."""
     return decode(data, _rebuild)
 
 
-def forget_classes() -> None:
-    """A program has come, perhaps with new classes: they are looked for anew."""
+def clear_class_cache() -> None:
+    """Clears the cache of classes by name: a new program may define them anew."""
     _class_named.cache_clear()
 
 
@@ -39,19 +39,19 @@ def _rebuild(name: str, values: tuple[Any, ...]) -> Any:
         return key_class(*values)
     if issubclass(key_class, enum.Enum):
         if values[0] not in key_class.__members__:
-            raise ProgramError(f"a key {qualname}.{values[0]} was stored, and is no member now. Put it back.")
+            raise ProgramError(f"stored key {qualname}.{values[0]} is no longer a member of its enum. Restore it.")
         return key_class[values[0]]
     return _dataclass_of(key_class, values)
 
 
 def _dataclass_of(key_class: type, values: tuple[Any, ...]) -> Any:
-    """A value with these fields. Its `__init__` is not called: the key was checked when it was first made."""
+    """An instance with these fields. `__init__` is not called: the key was checked when it was first made."""
     fields = dataclasses.fields(key_class) if dataclasses.is_dataclass(key_class) else ()
     compared = [field for field in fields if field.compare]
     if len(compared) != len(values):
         raise ProgramError(
-            f"a key of class {key_class.__qualname__} was stored with {len(values)} fields, the class now has "
-            f"{len(compared)}. Give the class its fields back, or start without the old state."
+            f"a stored key of class {key_class.__qualname__} has {len(values)} fields, the class now has "
+            f"{len(compared)}. Restore the fields of the class, or start without the old state."
         )
     key: Any = object.__new__(key_class)
     for field, value in zip(compared, values, strict=True):
@@ -63,7 +63,7 @@ def _dataclass_of(key_class: type, values: tuple[Any, ...]) -> Any:
 
 
 def _default_of(field: dataclasses.Field[Any]) -> Any:
-    """What stands in a field that is no part of the key, and was therefore not stored."""
+    """The value of a field that is not part of the key and was not stored."""
     if field.default is not dataclasses.MISSING:
         return field.default
     return field.default_factory() if field.default_factory is not dataclasses.MISSING else None
@@ -77,17 +77,17 @@ def _class_named(module: str, qualname: str) -> type:
         for part in qualname.split("."):
             thing = getattr(thing, part)
     except (ImportError, AttributeError):
-        thing = _living_class(module, qualname)
+        thing = _live_class(module, qualname)
     if isinstance(thing, type):
         return thing
     raise ProgramError(
-        f"a key of class {qualname} of module {module} was stored, and there is no such class now. Put it back where "
-        "it was, or in a module that workers can import."
+        f"a stored key is of class {qualname} of module {module}, which no longer exists. Move the class back, or to a "
+        "module that workers can import."
     )
 
 
-def _living_class(module: str, qualname: str) -> type | None:
-    """The class of this name that is alive in this process, the youngest if there are several."""
+def _live_class(module: str, qualname: str) -> type | None:
+    """The live class of this name in this process, the newest if there are several."""
     visited: set[type] = set()
     pending: list[type] = [object]
     youngest = None

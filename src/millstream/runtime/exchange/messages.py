@@ -1,23 +1,23 @@
-"""The messages between tasks: envelopes, and what tasks say in them beside records: barriers and acknowledgements.
+"""The messages between tasks: envelopes, barriers and acknowledgements.
 
-An **envelope** is the only row that crosses Spark's shuffle. It is addressed to a task (`target`) and holds a block of
-records (`blocks`), a barrier, an acknowledgement on its way to the driver, or the news of a failure. It names its
-channel, the subtask it is meant for (of a later stage, if it is relayed), its sender, and its number among those of the
-sender: so the receiver can check that it has all, in order. Payloads are as long as a multiple of eight bytes, so that
-each begins at one where many share a column: numbers in a block are then where a processor likes them, and nobody has
-to copy them first.
+An **envelope** is the only row type that crosses Spark's shuffle. It is addressed to a task (`target`) and holds a
+block of records (`blocks`), a barrier, an acknowledgement on its way to the driver, or a failure report. It names its
+channel, the receiving subtask (of a later stage, if it is relayed), its sender, and a sequence number per sender, so
+the receiver can check that no block is missing and that the order is right. Payload sizes are multiples of eight bytes,
+so that every payload in a shared column starts at an aligned offset and the numbers in a block can be read without a
+copy.
 
-A **barrier** says that a task has sent its part of an epoch. It goes to *every* task of the next stage, with what each
-of them must know and nothing else: how many blocks the sender put on each channel for this receiver (so a hole cannot
-pass unnoticed), how far event time has come there, and the `nonce` that names the sender's *attempt*. There are as many
-barriers as pairs of tasks, so one is a hundred bytes of fixed fields.
+A **barrier** ends a task's part of an epoch. It goes to *every* task of the next stage and carries only the receiver's
+share: how many blocks the sender put on each channel for this receiver (so a hole cannot pass unnoticed), the watermark
+of each channel, and the `nonce` that names the sender's *attempt*. There are as many barriers as pairs of tasks, so one
+is a hundred bytes of fixed fields.
 
-An **acknowledgement** is one task's account of what it read, staged and counted, and travels once: to one task of the
-next stage, which hands it on unread to one of the stage behind, and so to the driver.
+An **acknowledgement** reports what one task read, staged and counted. It travels once: to one task of the next stage,
+which relays it unread to the stage after that, and so to the driver.
 
-Spark may run a task twice and let different receivers read different attempts. So every acknowledgement says which
-attempts its task heard, as one sum over all of them (`attempts_sum`); the driver adds up the attempts that were
-acknowledged in the same way and refuses the epoch where a sum differs.
+Spark may run a task twice and let different receivers read different attempts. So every acknowledgement carries one
+checksum of the upstream attempts its task received (`attempts_sum`). The driver computes the same checksum over the
+acknowledged attempts and rejects the epoch if one differs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ import pyarrow as pa
 
 from millstream.records.columns import filled_up
 from millstream.state.stored.accounts import AccountReader, FunctionAccount, RecordedSplit, SubtaskAccount
-from millstream.state.stored.times import KeptTime
+from millstream.state.stored.times import EventTimeState
 from millstream.storage.json_records import Flat, from_json, to_json
 
 __all__ = [
@@ -68,7 +68,7 @@ _NOTHING = pa.py_buffer(b"")
 
 @dataclass(frozen=True)
 class Envelope:
-    """One row. `channel` is -1 for all but blocks of records, which alone belong to a channel."""
+    """One row of the shuffle. `channel` is -1 for all kinds but blocks of records."""
 
     target: int
     kind: int
@@ -80,7 +80,7 @@ class Envelope:
 
 
 def seal(envelopes: Sequence[Envelope]) -> pa.RecordBatch:
-    """Rows for the shuffle. A single envelope's payload is not copied."""
+    """Packs envelopes into rows for the shuffle. The payload of a single envelope is not copied."""
     heads = [pa.array([getattr(e, name) for e in envelopes], pa.int32()) for name in _NAMES]
     if len(envelopes) == 1:
         body = envelopes[0].payload
@@ -92,7 +92,7 @@ def seal(envelopes: Sequence[Envelope]) -> pa.RecordBatch:
 
 
 def open_envelopes(rows: pa.RecordBatch) -> Iterator[Envelope]:
-    """The envelopes of a batch of rows; payloads are views, not copies."""
+    """Unpacks the envelopes of a batch of rows; payloads are views, not copies."""
     heads = [rows.column(i).to_pylist() for i in range(len(_NAMES))]
     payloads = _views(rows.column(len(_NAMES)))
     for payload, head in zip(payloads, zip(*heads, strict=True), strict=True):
@@ -101,21 +101,21 @@ def open_envelopes(rows: pa.RecordBatch) -> Iterator[Envelope]:
 
 
 def _views(payloads: pa.Array) -> Iterator[pa.Buffer]:
-    """The values of a binary column, each where it lies: a scalar of the column would be a copy."""
+    """The values of a binary column as slices of its buffer. Scalars of the column would be copies."""
     _, ends, data = payloads.buffers()
-    width = np.int64 if payloads.type == pa.large_binary() else np.int32  # Spark can be told to send either
+    width = np.int64 if payloads.type == pa.large_binary() else np.int32  # a Spark setting chooses the type
     bounds = np.frombuffer(ends, dtype=width)[payloads.offset :][: len(payloads) + 1].tolist()
     for start, stop in pairwise(bounds):
         yield _NOTHING if data is None else data.slice(start, stop - start)
 
 
-# Epoch, sender, bytes of the nonce. The nonce follows, filled up, then the ends.
+# Epoch, sender, size of the nonce. The padded nonce follows, then the ends.
 _HEAD = struct.Struct("<qii")
 _END = struct.Struct("<iii4xqq")
 
 
 class ChannelEnd(NamedTuple):
-    """What one sender put on one channel for one receiving subtask in this epoch."""
+    """The block count and watermark of one sender on one channel for one receiving subtask in this epoch."""
 
     channel: int
     sender: int
@@ -126,11 +126,11 @@ class ChannelEnd(NamedTuple):
 
 @dataclass(frozen=True)
 class SplitRead:
-    """How far a split was read in an epoch: up to which offset and event time, and how much that was. `recorded`: what
-    is kept of it, if the job records its input."""
+    """How far a split was read in an epoch: the end offset, the event time there, and the amount. `recorded`: the
+    recording of it, if the job records its input."""
 
     offset: Any
-    time: Annotated[KeptTime, Flat()]
+    time: Annotated[EventTimeState, Flat()]
     records: int = 0
     bytes: int = 0
     recorded: RecordedSplit | None = None
@@ -138,29 +138,29 @@ class SplitRead:
 
 @dataclass
 class Acknowledgement:
-    """What one task tells of its part of an epoch. It travels as JSON, and most of it ends up in the manifest.
+    """One task's report of its part of an epoch. It travels as JSON; most of it ends up in the manifest.
 
-    Many fields: they are all that the driver ever hears of a task.
+    The fields are everything that the driver learns from a task.
     """
 
     stage: int
     subtask: int
     nonce: str
-    heard: str = ""  # the sum of the attempts it heard of the stage before
+    upstream_attempts: str = ""  # checksum of the upstream attempts it received
     sources: dict[str, dict[str, SplitRead]] = field(default_factory=dict)  # by uid and split
-    staged: dict[str, list[Any]] = field(default_factory=dict)  # sink uid -> what its writer handed over
-    states: dict[str, SubtaskAccount] = field(default_factory=dict)  # uid -> what the operator keeps of this subtask
-    operator_states: dict[str, FunctionAccount] = field(default_factory=dict)  # uid -> what its function keeps of it
+    staged: dict[str, list[Any]] = field(default_factory=dict)  # sink uid -> items its writer staged
+    states: dict[str, SubtaskAccount] = field(default_factory=dict)  # uid -> the operator's account of this subtask
+    operator_states: dict[str, FunctionAccount] = field(default_factory=dict)  # uid -> its function's account
     watermarks: dict[str, int] = field(default_factory=dict)  # uid -> event time at the end of the epoch
-    event_times: dict[str, int] = field(default_factory=dict)  # uid -> where this subtask stands, if it goes on there
-    operators: dict[str, dict[str, int]] = field(default_factory=dict)  # uid -> records in, out, where time went
-    times: dict[str, int] = field(default_factory=dict)  # of the whole task: how long it took, its requests
+    event_times: dict[str, int] = field(default_factory=dict)  # uid -> this subtask's event time, if it resumes there
+    operators: dict[str, dict[str, int]] = field(default_factory=dict)  # uid -> records in and out, time by phase
+    times: dict[str, int] = field(default_factory=dict)  # of the whole task: duration, store requests
     metrics: dict[str, Any] = field(default_factory=dict)
-    output: list[list[str]] = field(default_factory=list)  # what user code printed and logged: [stream, text]
-    place: str = ""  # the process of the cluster it ran in; empty where there is but one
+    output: list[list[str]] = field(default_factory=list)  # lines that user code printed and logged: [stream, text]
+    place: str = ""  # the cluster process it ran in; empty if there is only one
 
     def encode(self) -> pa.Buffer:
-        """As JSON, the form it travels in."""
+        """Encodes it as JSON."""
         fields = dict(vars(self))
         fields["sources"] = {
             uid: {split: to_json(read) for split, read in splits.items()} for uid, splits in self.sources.items()
@@ -172,7 +172,7 @@ class Acknowledgement:
 
     @classmethod
     def decode(cls, payload: bytes, reader: AccountReader | None = None) -> Acknowledgement:
-        """Read what `encode` wrote. A `reader` that reads many reads what they have in common once."""
+        """Decodes the result of `encode`. A shared `reader` parses parts that several accounts have in common once."""
         reader = reader or AccountReader()
         fields = json.loads(payload)
         fields["sources"] = {
@@ -200,17 +200,17 @@ class Barrier:
     ends: tuple[ChannelEnd, ...] = ()
 
     def encode(self) -> pa.Buffer:
-        """The form it travels in."""
+        """Encodes the barrier."""
         return pa.py_buffer(self.head() + ends_bytes(self.ends))
 
     def head(self) -> bytes:
-        """What is the same for all receivers, in the form it travels in; `ends_bytes` goes behind it."""
+        """The encoded part that all receivers share; `ends_bytes` follows it."""
         nonce = self.nonce.encode()
         return _HEAD.pack(self.epoch, self.sender, len(nonce)) + filled_up(nonce)
 
     @classmethod
     def decode(cls, payload: pa.Buffer) -> Barrier:
-        """Read what `encode` wrote."""
+        """Decodes the result of `encode`."""
         data = payload.to_pybytes()
         epoch, sender, length = _HEAD.unpack_from(data)
         begin = _HEAD.size + length
@@ -219,12 +219,12 @@ class Barrier:
 
 
 def ends_bytes(ends: Iterable[ChannelEnd]) -> bytes:
-    """The ends of channels in the form they travel in."""
+    """Encodes channel ends."""
     return b"".join(_END.pack(*end) for end in ends)
 
 
 def attempts_sum(nonces: Sequence[str]) -> str:
-    """The attempts of all tasks of a stage, in their order, as one short text that no other attempts have.
+    """A checksum of the attempts of all tasks of a stage, in task order.
 
     >>> attempts_sum(["a", "b"]) == attempts_sum(["b", "a"]), attempts_sum([])
     (False, '')

@@ -1,18 +1,18 @@
-"""Where a record goes: its key, and the subtask that takes it.
+"""Routes records: determines their keys and the subtask that receives each record.
 
-`Keying` gives the keys of a batch, as Python values for functions or as a column for the store and the exchange. Where
-the key is a field of a typed stream, its column *is* the key column and nothing runs per record. Else the user's
-selector is called for every record. Where records come without an exchange by their key
-(`reinterpret_as_keyed_stream`), each key is held against the key groups of the subtask: state of a key that belongs to
-another one would be lost or mixed, in silence.
+`Keying` extracts the keys of a batch, as Python values for functions or as a column for the store and the exchange. If
+the key is a field of a typed stream, its column *is* the key column and no code runs per record. Otherwise the user's
+selector is called for every record. If records arrive without an exchange by their key (`reinterpret_as_keyed_stream`),
+each key is checked against the key groups of the subtask: otherwise the state of a key of another subtask would be lost
+or mixed silently.
 
 A `Router` (one per outgoing channel of a task) splits a batch into pieces, each with its target. Pieces are as large as
-they can be: rebalancing deals out contiguous runs rather than single records. In each epoch odd records go to another
-receiver (`first_turn`), so that a stream of one record an epoch comes to all of them.
+possible: rebalancing distributes contiguous runs rather than single records. The remainder starts at another receiver
+in each epoch (`first_turn`), so that a stream of one record per epoch reaches all of them.
 
-Invariants: both forms of keys name the same keys, and what is one key by the rule of `keys.key_columns` is one key
-in either. Routing is a function of the batch, the sender and the epoch, never of chance, so a replayed epoch routes
-every record as it did before.
+Invariants: both forms of keys name the same keys, and values that are one key by the rule of `keys.key_columns` are one
+key in either form. Routing is a deterministic function of batch, sender and epoch, so a replayed epoch routes every
+record as before.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ from millstream.state.keys.settled_keys import settled_keys
 __all__ = ["Keying", "Piece", "Router", "first_turn", "router_for"]
 
 _SAMPLE_ROWS = 1_024
-# Hashing a text costs several times what finding it in a dictionary does, as long as the dictionary stays small.
+# Hashing a text costs several times a dictionary lookup, as long as the dictionary is small.
 _REPEATS_MIN = 4
-# Where there are no more, it is quicker to look for the records of each than to sort by receiver.
+# For up to this many receivers, one scan per receiver is faster than a sort by receiver.
 _RECEIVERS_FEW = 4
 
 
 class Keying:
-    """Finds the keys of batches. `selector` is the user's, `key_type` what it was declared to give; with `owned`, a key
-    outside of it is an error."""
+    """Extracts the keys of batches. `selector` is the user's, `key_type` its declared result type; with `owned`, a key
+    outside that range is an error."""
 
     def __init__(
         self, selector: Any, key_type: TypeInformation | None, call: UserCall, owned: KeyRange | None = None
@@ -71,13 +71,13 @@ class Keying:
 
     @classmethod
     def of_edge(cls, edge: Edge, call: UserCall, owned: KeyRange) -> Keying:
-        """The keys of what comes along an edge to the subtask that has `owned`. An exchange by key brings no others;
-        where there was none, that is checked."""
+        """The keying of an edge into the subtask that owns `owned`. An exchange by key delivers only owned keys, so
+        ownership is checked only if there was none."""
         checked = owned if edge.partitioning is Partitioning.FORWARD else None
         return cls(edge.key_selector, edge.key_type, call.at(edge.site), checked)
 
     def gathered_keys(self, batch: Batch) -> GatheredKeys:
-        """The keys of records that are about to be visited."""
+        """The keys of records for the next visits."""
         field = self._field(batch)
         if field is None:
             return self._gathered_values(batch, self._settled(batch))
@@ -92,12 +92,12 @@ class Keying:
         return keys
 
     def column_to_group(self, batch: Batch) -> KeyColumn:
-        """As `column`, for records of which few will be left when they are grouped: only those get a hash."""
+        """Like `column`, for records that are about to be grouped: only the few remaining keys are hashed."""
         field = self._field(batch) if self._owned is None else None
         return self.column(batch) if field is None else KeyColumn(None, normalised(field))
 
     def column(self, batch: Batch) -> KeyColumn:
-        """The key of every record, as the store knows it."""
+        """The key of every record, in the store's form."""
         field = self._field(batch)
         if field is not None:
             return self._check_owner(batch, _column_of(field))
@@ -117,7 +117,7 @@ class Keying:
         return gathered_keys
 
     def _check_owner(self, batch: Batch, keys: KeyColumn, codes: Int64s | None = None) -> KeyColumn:
-        """The keys, if they all belong to this subtask. `codes`: which of `keys` each record has, if not one each."""
+        """Returns the keys if this subtask owns them all. `codes`: each record's index into `keys`, if not one each."""
         if self._owned is None:
             return keys
         is_foreign = ~self._owned.holds(keys.hashes)
@@ -127,25 +127,25 @@ class Keying:
         (record,) = batch.slice(row, 1).values()
         error = ProgramError(
             f"the key {self._key_of(record)!r} of this record does not belong to its subtask: "
-            "reinterpret_as_keyed_stream() takes the stream to be partitioned by its key already, as key_by() "
-            "partitions it, and it is not. Use key_by() there, or give it the key (of the same type) and the maximum "
-            "parallelism that the operators before it have"
+            "reinterpret_as_keyed_stream() requires a stream that is already partitioned as key_by() partitions it, "
+            "and this one is not. Use key_by() there, or pass the key (of the same type) and the maximum parallelism "
+            "of the upstream operators"
         )
         raise self._call.failed(error, "key selector", (record,))
 
     def _field(self, batch: Batch) -> pa.Array | None:
-        """The column that is the key, where there is one."""
+        """The column that is the key, or None."""
         if self._column is None or not batch.typed:
             return None
         columns = batch.columns()
         kind = columns.schema.get_field_index(KIND_COLUMN)
-        if kind >= 0 and columns.column(kind).null_count:  # a record that is None has no field
+        if kind >= 0 and columns.column(kind).null_count:  # a record that is None has no fields
             return None
         return columns.column(self._column)
 
 
 def _column_of(array: pa.Array) -> KeyColumn:
-    """A key column; texts that repeat are hashed once each.
+    """A key column; repeated texts are hashed once each.
 
     >>> texts = pa.array(["a", "b"] * 2_000)
     >>> _column_of(texts).hashes.tolist() == xxhash64_column(texts).tolist()
@@ -194,7 +194,7 @@ def _always(target: int) -> Router:
 
 
 def _neighbours(sender: int, senders: int, receivers: int) -> range:
-    """The receivers that `rescale` gives to a sender: an equal share, so that records need not travel far."""
+    """The receivers of one sender under `rescale`: an equal share, so that records travel a short way."""
     if receivers >= senders:
         return range(sender * receivers // senders, (sender + 1) * receivers // senders)
     nearest = sender * receivers // senders
@@ -202,12 +202,12 @@ def _neighbours(sender: int, senders: int, receivers: int) -> range:
 
 
 def first_turn(sender: int, epoch: int, receivers: int) -> int:
-    """The receiver that gets the first odd record of a sender in an epoch: within any `2 * receivers - 1` epochs in a
-    row, every receiver at least once.
+    """The receiver of a sender's first leftover record in an epoch. Within any `2 * receivers - 1` consecutive epochs
+    every receiver is first at least once.
 
-    Plain counting would not do where records come in every other epoch only, as when a timer wakes the job in between:
-    half of an even number of receivers would never get one. So the count begins anew in every block of epochs, at a
-    place that depends on the block as if drawn.
+    Plain counting would fail if records arrive only in every other epoch, as when a timer wakes the job in between:
+    with an even number of receivers, half of them would never receive one. So the count restarts in every block of
+    epochs, at a pseudo-random place.
 
     >>> [first_turn(0, epoch, 3) for epoch in range(9)]
     [1, 2, 0, 1, 2, 0, 0, 1, 2]
@@ -217,8 +217,8 @@ def first_turn(sender: int, epoch: int, receivers: int) -> int:
 
 
 def _deal(targets: range, sender: int, epoch: int) -> Router:
-    """Gives all receivers as many records. Which ones get one more goes round; the runs are in the order of receivers,
-    so that what gathers them again in that order has the records as they were."""
+    """Distributes records evenly. The receivers of the remainder rotate. Runs follow the order of receivers, so an
+    operator that concatenates them in that order restores the original sequence."""
     turn = first_turn(sender, epoch, len(targets))
 
     def route(batch: Batch) -> Iterator[Piece]:
@@ -272,7 +272,7 @@ def _custom(channel: Channel, call: UserCall) -> Router:
 
 
 def _scatter(batch: Batch, targets: npt.NDArray[Any], receivers: int) -> Iterator[Piece]:
-    """Split a batch by target, keeping the order of records within each."""
+    """Splits a batch by target and retains the order of records within each."""
     if receivers == 1:
         yield 0, batch
         return

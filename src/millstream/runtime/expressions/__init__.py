@@ -1,1 +1,1 @@
-"""Expressions of SQL inside a task: compiled once to steps over Arrow columns, beside a reference a row at a time."""
+"""SQL expressions inside a task: compiled once to steps over Arrow columns; a row-at-a-time reference for tests."""

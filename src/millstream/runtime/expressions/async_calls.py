@@ -1,7 +1,7 @@
-"""Calls of asynchronous functions of the program's own: many rows at once, each repeated when it fails.
+"""Calls asynchronous user-defined functions for many rows concurrently and retries failed calls.
 
-Flink's options say how many calls run at once, how often and after what pause a call that raised is repeated, and how
-long all attempts of a row may take together. The defaults are Flink's, too: 10 calls, 3 repetitions, 100 ms, 3 minutes.
+Flink's options set the concurrency, the number of retries and the pause between them, and the timeout of a row over
+all attempts. The defaults are Flink's: 10 calls, 3 retries, 100 ms, 3 minutes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from millstream.errors import ConfigurationError
 from millstream.expressions.user_functions import UserFunction
 from millstream.runtime.operators.loop_thread import LoopThread
 
-__all__ = ["AsyncCalls", "FailedCall", "called_at_once"]
+__all__ = ["AsyncCalls", "FailedCall", "call_async"]
 
 _CONCURRENCY = "table.exec.async-scalar.max-concurrent-operations"
 _CAPACITY = "table.exec.async-scalar.buffer-capacity"
@@ -29,7 +29,7 @@ _LOOPS: WeakKeyDictionary[UserFunction, LoopThread] = WeakKeyDictionary()
 
 
 class FailedCall(Exception):
-    """The call of a row raised, in its last attempt too; the cause says what."""
+    """The last attempt of a row's call raised; the cause is that exception."""
 
     def __init__(self, row: int) -> None:
         super().__init__()
@@ -38,28 +38,28 @@ class FailedCall(Exception):
 
 @dataclass(frozen=True)
 class AsyncCalls:
-    """How asynchronous functions are called."""
+    """Settings for asynchronous calls."""
 
     concurrency_max: int = 10
-    repetitions_max: int = 3
+    retries_max: int = 3
     pause_ms: int = 100
     timeout_ms: int = 180_000
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> AsyncCalls:
-        """What the options of a session say.
+        """Reads the settings from the options of a session.
 
-        >>> AsyncCalls.of({"table.exec.async-scalar.retry-strategy": "NO_RETRY"}).repetitions_max
+        >>> AsyncCalls.of({"table.exec.async-scalar.retry-strategy": "NO_RETRY"}).retries_max
         0
         """
         strategy = options.get(_STRATEGY, "FIXED_DELAY").strip().upper()
         if strategy not in ("FIXED_DELAY", "NO_RETRY"):
             raise ConfigurationError(f"'{_STRATEGY}' is {strategy!r}, expected FIXED_DELAY or NO_RETRY")
         concurrency = options.get(_CONCURRENCY) or options.get(_CAPACITY)
-        repetitions = options.get(_ATTEMPTS, str(cls.repetitions_max))
+        retries = options.get(_ATTEMPTS, str(cls.retries_max))
         return cls(
             _number(_CONCURRENCY, concurrency or str(cls.concurrency_max), least=1),
-            _number(_ATTEMPTS, repetitions, least=0) if strategy == "FIXED_DELAY" else 0,
+            _number(_ATTEMPTS, retries, least=0) if strategy == "FIXED_DELAY" else 0,
             parse_duration_ms(options.get(_PAUSE, f"{cls.pause_ms} ms")),
             parse_duration_ms(options.get(_TIMEOUT, f"{cls.timeout_ms} ms")),
         )
@@ -71,23 +71,23 @@ def _number(key: str, text: str, least: int) -> int:
     return int(text)
 
 
-def called_at_once(function: UserFunction, columns: Sequence[list[Any]], rows: int, settings: AsyncCalls) -> list[Any]:
-    """The results of all rows, in their order; FailedCall where one cannot be had."""
+def call_async(function: UserFunction, columns: Sequence[list[Any]], rows: int, settings: AsyncCalls) -> list[Any]:
+    """Calls the function for all rows; results are in row order. Raises FailedCall for a row without a result."""
 
     async def attempts(arguments: tuple[Any, ...]) -> Any:
-        for attempt in range(settings.repetitions_max + 1):
+        for attempt in range(settings.retries_max + 1):
             try:
                 return await function.call(*arguments)
             except Exception:
-                if attempt == settings.repetitions_max:
+                if attempt == settings.retries_max:
                     raise
                 await asyncio.sleep(settings.pause_ms / 1000)
 
     async def gather() -> list[Any]:
-        places = asyncio.Semaphore(settings.concurrency_max)
+        permits = asyncio.Semaphore(settings.concurrency_max)
 
         async def single(row: int) -> Any:
-            async with places:
+            async with permits:
                 try:
                     return await asyncio.wait_for(
                         attempts(tuple(column[row] for column in columns)), settings.timeout_ms / 1000
@@ -107,7 +107,7 @@ def called_at_once(function: UserFunction, columns: Sequence[list[Any]], rows: i
 
 
 def _loop_of(function: UserFunction) -> LoopThread:
-    """A function's event loop lives as long as the function: clients that it keeps are bound to it."""
+    """The event loop of a function. It lives as long as the function, whose clients may be bound to it."""
     loop = _LOOPS.get(function)
     if loop is None or not loop.running:
         loop = _LOOPS[function] = LoopThread(f"async-{function.name}")

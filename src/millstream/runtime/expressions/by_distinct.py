@@ -1,13 +1,13 @@
-"""Functions run once for each distinct value of a column, not once for each row.
+"""Evaluates functions once for each distinct value of a column instead of once per row.
 
-Where a column comes as a dictionary, any deterministic function of it alone is. Where it does not, a dear function (a
-pattern, a date format) makes one, if a sample says that values repeat often enough. The result stays a dictionary for
-the functions that follow.
+If a column is dictionary-encoded, every deterministic function of that column alone runs on its dictionary. If it is
+not, an expensive function (a pattern, a date format) encodes it, provided that a sample shows enough repetition. The
+result stays encoded for the functions that follow.
 
-Batches of one row group of a file have one dictionary. What a function gave for it is kept for the next batch, and
-taken if that has the same values and constants.
+Batches of one row group share a dictionary. Results for it are cached for the next batch, and reused if that has the
+same values and constants.
 
-The dictionary may hold values that no row has, so a function that fails on it is run again over the rows.
+The dictionary may contain values that no row uses, so a function that fails on it is run again over the rows.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ import pyarrow.types as kinds
 
 from millstream.runtime.expressions.frames import Frame
 from millstream.runtime.expressions.kernel import Value
-from millstream.runtime.expressions.numbers import truth_column, truths
+from millstream.runtime.expressions.numbers import boolean_column, booleans
 
-__all__ = ["dictionary_of", "entries", "known_result", "remember_result", "spread"]
+__all__ = ["cache_result", "cached_result", "dictionary_of", "distinct_values", "expand"]
 
 _ROWS_MIN = 1024
 _SAMPLE_ROWS = 2048
 _SAMPLE_PLACES = np.random.default_rng(17).random(_SAMPLE_ROWS)
 _REPEATS_MIN = 2.0
-"""How many rows there must be for a distinct value: making the dictionary costs about as much as a cheap function."""
+"""Rows per distinct value required: encoding costs about as much as a cheap function."""
 
 
-def dictionary_of(frame: Frame, slot: int, *, is_dear: bool) -> pa.DictionaryArray | None:
-    """The slot's values as a dictionary, if they are one, or if making one pays for a dear function."""
+def dictionary_of(frame: Frame, slot: int, *, is_expensive: bool) -> pa.DictionaryArray | None:
+    """The slot's values dictionary-encoded, if they are, or if encoding them pays off for an expensive function."""
     value = frame.value(slot)
     if isinstance(value, pa.DictionaryArray):
         return value
-    if not is_dear or isinstance(value, pa.Scalar) or len(value) < _ROWS_MIN or not _is_encodable(value.type):
+    if not is_expensive or isinstance(value, pa.Scalar) or len(value) < _ROWS_MIN or not _is_encodable(value.type):
         return None
     if slot not in frame.dictionaries:
-        frame.dictionaries[slot] = value.dictionary_encode() if pays(value) else None
+        frame.dictionaries[slot] = value.dictionary_encode() if repeats_enough(value) else None
     return frame.dictionaries[slot]
 
 
@@ -48,14 +48,14 @@ def _is_encodable(type_: pa.DataType) -> bool:
     return bool(kinds.is_string(type_) or kinds.is_binary(type_) or kinds.is_temporal(type_))
 
 
-def pays(values: pa.Array) -> bool:
-    """Whether values repeat, as far as a sample can say.
+def repeats_enough(values: pa.Array) -> bool:
+    """Whether values repeat often enough, estimated from a sample.
 
-    In a sample of s rows of d values that are as frequent as each other, a share of about s / 2d is there already.
+    In a sample of s rows of d equally frequent values, about s / 2d of the rows are repetitions.
     """
     rows = len(values)
     size = min(_SAMPLE_ROWS, rows)
-    # One row of every stretch, at a place that does not repeat: data that comes in turns must not fool it.
+    # One row per stretch, at irregular offsets: periodic data must not bias the sample.
     places = (np.arange(size) + _SAMPLE_PLACES[:size]) * (rows / size)
     sample = values.take(pa.array(places.astype(np.int64)))
     different = pc.count_distinct(sample, mode="all").as_py()
@@ -66,8 +66,8 @@ def pays(values: pa.Array) -> bool:
     return bool(distinct * _REPEATS_MIN <= rows)
 
 
-def entries(dictionary: pa.DictionaryArray) -> tuple[pa.Array, pa.Array]:
-    """The values to run over, and for each row which one it is. Where rows are NULL, NULL is one of the values."""
+def distinct_values(dictionary: pa.DictionaryArray) -> tuple[pa.Array, pa.Array]:
+    """The values to evaluate, and the index of each row's value. If rows are NULL, NULL is one of the values."""
     values, codes = dictionary.dictionary, dictionary.indices
     if codes.null_count:
         values = pa.concat_arrays([values, pa.nulls(1, values.type)])
@@ -75,14 +75,14 @@ def entries(dictionary: pa.DictionaryArray) -> tuple[pa.Array, pa.Array]:
     return values, codes
 
 
-def known_result(frame: Frame, slot: int, arguments: Sequence[Value], *, is_dear: bool) -> pa.Array | None:
-    """What the function of this slot gave for just these arguments in a batch before, whatever their order; None: it
-    had others, or running it again costs less than to find them."""
-    known = None if frame.results is None else frame.results.get(slot)
-    if known is None:
+def cached_result(frame: Frame, slot: int, arguments: Sequence[Value], *, is_expensive: bool) -> pa.Array | None:
+    """The result of this slot for the same arguments in the previous batch, reordered if needed; None: the arguments
+    differ, or evaluating again is cheaper than matching them."""
+    cached = None if frame.results is None else frame.results.get(slot)
+    if cached is None:
         return None
-    result: pa.Array = known[1]
-    different = [pair for pair in zip(known[0], arguments, strict=True) if not _is_same(*pair)]
+    result: pa.Array = cached[1]
+    different = [pair for pair in zip(cached[0], arguments, strict=True) if not _is_same(*pair)]
     if not different:
         return result
     if len(different) > 1 or any(isinstance(value, pa.Scalar) for value in different[0]):
@@ -90,25 +90,25 @@ def known_result(frame: Frame, slot: int, arguments: Sequence[Value], *, is_dear
     values_before, values = different[0]
     if not kinds.is_string(values.type) or len(values) > 2 * len(values_before):
         return None
-    # A comparison of all values is done sooner than they are found.
-    if not is_dear and not kinds.is_string(result.type):
+    # Comparing all values is cheaper than looking them up.
+    if not is_expensive and not kinds.is_string(result.type):
         return None
-    # Row groups have the same values in another order: to find them costs less than most functions.
+    # Row groups have the same values in another order: looking them up is cheaper than most functions.
     places = _places(frame, values, values_before)
     if places.null_count:
         return None
     result = result.take(places)
     if len(values) >= len(values_before):  # for the batches of this row group that follow
-        remember_result(frame, slot, arguments, result)
+        cache_result(frame, slot, arguments, result)
     return result
 
 
 _PLACES_SLOT = -1
-"""Where what was found last is kept, beside the results of slots."""
+"""Key of the most recent lookup of values, stored among the results of slots."""
 
 
 def _places(frame: Frame, values: pa.Array, values_before: pa.Array) -> pa.Array:
-    """Where each of the values stood. Found once for all functions of one column."""
+    """The previous position of each value. Looked up once for all functions of one column."""
     assert frame.results is not None
     last = frame.results.get(_PLACES_SLOT)
     if last is None or not _is_same(last[0], values) or not _is_same(last[1], values_before):
@@ -117,8 +117,8 @@ def _places(frame: Frame, values: pa.Array, values_before: pa.Array) -> pa.Array
     return places
 
 
-def remember_result(frame: Frame, slot: int, arguments: Sequence[Value], result: pa.Array) -> None:
-    """For the next batch."""
+def cache_result(frame: Frame, slot: int, arguments: Sequence[Value], result: pa.Array) -> None:
+    """Caches a result for the next batch."""
     if frame.results is not None:
         frame.results[slot] = (tuple(arguments), result)
 
@@ -129,10 +129,10 @@ def _is_same(argument: Value, other: Value) -> bool:
     return argument is other or bool(argument.equals(other))
 
 
-def spread(results: pa.Array, codes: pa.Array) -> pa.Array:
-    """Results for values as results for rows: text as a dictionary again, what has a fixed width spelt out."""
+def expand(results: pa.Array, codes: pa.Array) -> pa.Array:
+    """Results per value as results per row: text stays dictionary-encoded, fixed-width types are decoded."""
     if kinds.is_string(results.type) or kinds.is_binary(results.type):
-        return pa.DictionaryArray.from_arrays(codes, results, safe=False)  # codes of as many values as there are
+        return pa.DictionaryArray.from_arrays(codes, results, safe=False)  # the codes are within the dictionary
     if kinds.is_boolean(results.type) and not results.null_count:
-        return truth_column(np.take(truths(results), codes.to_numpy()))
+        return boolean_column(np.take(booleans(results), codes.to_numpy()))
     return results.take(codes)

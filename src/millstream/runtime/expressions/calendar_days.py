@@ -1,8 +1,8 @@
-"""Days as whole numbers since 1970, and the years, months and weeks they lie in, over columns.
+"""Calendar arithmetic over columns: days since 1970 to years, months and weeks, and back.
 
-The calendar is Gregorian for all time, as in Java's newer classes; what the older ones show before 15 October 1582,
-the Julian one, is `julian_days`. Weeks begin on Sunday, and the first is the one with 1 January in it (the United
-States'), where text is made; EXTRACT(WEEK) counts as ISO 8601 does.
+The calendar is proleptic Gregorian, as in Java's newer classes; `julian_days` is the calendar of the older ones, which
+are Julian before 15 October 1582. Formatting starts weeks on Sunday and counts from the week of 1 January (United
+States); EXTRACT(WEEK) follows ISO 8601.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ __all__ = [
 
 Int64s = npt.NDArray[np.int64]
 JULIAN_END = -141_427
-"""15 October 1582, the first day of the Gregorian calendar where it was taken up first."""
+"""15 October 1582, the first day of the Gregorian calendar."""
 
 
 def civil(days: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-    """Year, month and day of the month of each day.
+    """Year, month and day of month of each day.
 
     >>> [int(part[0]) for part in civil(np.array([18321]))]
     [2020, 2, 29]
     """
-    # Years begin in March here, so that a leap day is the last of its year.
+    # Years begin in March, so that the leap day is the last day of a year.
     shifted = np.asarray(days, np.int64) + 719_468
     era = shifted // 146_097
     of_era = shifted - era * 146_097
@@ -49,7 +49,7 @@ def civil(days: Int64s) -> tuple[Int64s, Int64s, Int64s]:
 
 
 def days_of_civil(year: Int64s, month: Int64s, day: Int64s) -> Int64s:
-    """The day of a date; a day beyond its month goes on into the next.
+    """Days since 1970 of dates; a day beyond its month continues in the next.
 
     >>> int(days_of_civil(np.array([2020]), np.array([2]), np.array([29]))[0])
     18321
@@ -64,7 +64,7 @@ def days_of_civil(year: Int64s, month: Int64s, day: Int64s) -> Int64s:
 
 
 def month_days(year: Int64s, month: Int64s) -> Int64s:
-    """How many days the month has."""
+    """The number of days of each month."""
     is_leap = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
     usual = np.array([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31], np.int64)[np.asarray(month) - 1]
     return np.where((np.asarray(month) == 2) & is_leap, 29, usual)
@@ -77,21 +77,21 @@ def weekday(days: Int64s) -> Int64s:
 
 
 def iso_year(days: Int64s) -> Int64s:
-    """The year the day's ISO week belongs to: that of its Thursday."""
+    """The year of the day's ISO week, which is the year of its Thursday."""
     return civil(days - weekday(days) + 4)[0]
 
 
 def iso_week(days: Int64s) -> Int64s:
-    """The ISO week of the year, 1 to 53."""
+    """The ISO week, 1 to 53."""
     thursday = days - weekday(days) + 4
     year = civil(thursday)[0]
     return (thursday - days_of_civil(year, np.ones_like(year), np.ones_like(year))) // 7 + 1
 
 
 def julian_civil(days: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-    """Year, month and day as the Julian calendar has them until 4 October 1582, the Gregorian one after."""
+    """Year, month and day in the Julian calendar until 4 October 1582, and in the Gregorian calendar after."""
     gregorian = civil(days)
-    # Years of four make a cycle of 1461 days; as above, years begin in March.
+    # Four years are a cycle of 1461 days; as above, years begin in March.
     shifted = np.asarray(days, np.int64) + 719_470
     cycle = shifted // 1_461
     of_cycle = shifted - cycle * 1_461
@@ -107,7 +107,7 @@ def julian_civil(days: Int64s) -> tuple[Int64s, Int64s, Int64s]:
 
 
 def julian_days(year: Int64s, month: Int64s, day: Int64s) -> Int64s:
-    """The day of a date read by the calendar of its time."""
+    """Days since 1970 of dates in the calendar of their time."""
     gregorian = days_of_civil(year, month, day)
     shifted_year = np.asarray(year, np.int64) - (np.asarray(month) <= 2)
     of_year = (153 * (np.asarray(month) + np.where(np.asarray(month) > 2, -3, 9)) + 2) // 5 + np.asarray(day) - 1
@@ -116,7 +116,7 @@ def julian_days(year: Int64s, month: Int64s, day: Int64s) -> Int64s:
 
 
 def dense(keys: Int64s, function: Callable[[Int64s], Int64s]) -> Int64s:
-    """`function` of each key, run once per value between the least and the greatest where they lie close together."""
+    """`function` of each key, evaluated over the range of the keys instead if that is shorter."""
     if len(keys) < 256:
         return function(keys)
     low, high = int(keys.min()), int(keys.max())

@@ -1,7 +1,7 @@
-"""Sets of characters as ranges of code points: what Java's character classes mean, whatever the engine that runs them.
+"""Sets of characters as ranges of code points, which represent Java's character classes independently of the engine.
 
-A set is a tuple of (first, last) pairs, in order and apart. Classes are computed here (unions, intersections,
-complements, properties) and then written as one plain class, which RE2 and Python's `re` read alike.
+A set is a sorted tuple of disjoint (first, last) pairs. Classes are computed here (unions, intersections, complements,
+properties) and written as one plain class that RE2 and Python's `re` interpret alike.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SURROGATES = range(0xD800, 0xE000)
 
 
 def of_ranges(ranges: Iterable[tuple[int, int]]) -> CodePoints:
-    """A set of any ranges: put in order, those that touch made one.
+    """Sorts ranges and merges adjacent and overlapping ones.
 
     >>> of_ranges([(5, 9), (1, 4)])
     ((1, 9),)
@@ -48,7 +48,7 @@ def of_ranges(ranges: Iterable[tuple[int, int]]) -> CodePoints:
 
 
 def of_characters(text: str) -> CodePoints:
-    """The characters of a text.
+    """The set of a text's characters.
 
     >>> of_characters("cab")
     ((97, 99),)
@@ -57,12 +57,12 @@ def of_characters(text: str) -> CodePoints:
 
 
 def union(*sets: CodePoints) -> CodePoints:
-    """What is in any of them."""
+    """Characters in any of the sets."""
     return of_ranges(pair for each in sets for pair in each)
 
 
 def complement(points: CodePoints) -> CodePoints:
-    """What is not in it.
+    """Characters not in the set.
 
     >>> complement(((0, 96),)) == ((97, LAST),)
     True
@@ -78,12 +78,12 @@ def complement(points: CodePoints) -> CodePoints:
 
 
 def intersection(left: CodePoints, right: CodePoints) -> CodePoints:
-    """What is in both."""
+    """Characters in both sets."""
     return complement(union(complement(left), complement(right)))
 
 
 def with_both_cases(points: CodePoints, of_all_letters: bool = False) -> CodePoints:
-    """The set and the same letters in other cases: of ASCII alone, as Java does, or of all letters.
+    """Adds the other cases of letters: of ASCII only, as Java does by default, or of all letters.
 
     >>> class_text(with_both_cases(of_characters("k"))), class_text(with_both_cases(of_characters("k"), True))
     ('[Kk]', '[Kk\\u212a]')
@@ -99,7 +99,7 @@ def with_both_cases(points: CodePoints, of_all_letters: bool = False) -> CodePoi
 
 
 def _fold(character: str) -> str:
-    """Java compares letters without case by the lower case of their upper case, one character each."""
+    """Java's case-insensitive comparison key: the lower case of the upper case, if each is a single character."""
     upper = character.upper()
     upper = upper if len(upper) == 1 else character
     lower = upper.lower()
@@ -108,7 +108,7 @@ def _fold(character: str) -> str:
 
 @lru_cache(maxsize=1)
 def _case_variants() -> dict[str, str]:
-    """By what letters are compared by without case: all that are equal then."""
+    """Letters that are equal ignoring case, by their comparison key."""
     variants: dict[str, str] = {}
     for point in range(0x1E944):
         character = chr(point)
@@ -124,7 +124,7 @@ def _cased() -> CodePoints:
 
 
 def class_text(points: CodePoints) -> str:
-    """The set as one class, the same for RE2 and Python's `re`; it may not be empty."""
+    """The set, which must not be empty, as one class for both RE2 and Python's `re`."""
     inverse = complement(points)
     negated = len(inverse) < len(points) and bool(inverse)
     shown = "".join(
@@ -136,7 +136,7 @@ def class_text(points: CodePoints) -> str:
 
 
 def _without_surrogates(first: int, last: int) -> list[tuple[int, int]]:
-    """A range without the halves of pairs, which are no characters."""
+    """Removes surrogates, which are not characters, from a range."""
     if first >= 0xD800 and last <= 0xDFFF:
         return []
     parts = [(first, min(last, 0xD7FF)), (max(first, 0xE000), last)]
@@ -148,28 +148,28 @@ def _in_class(point: int) -> str:
     return "\\" + character if character in r"\]^-[&~|" else character
 
 
-def _assigned_places() -> Iterator[int]:
-    """Where characters are: nearly all others are not assigned, and have no property that any of these has."""
+def _assigned_points() -> Iterator[int]:
+    """Code points that may be assigned. Nearly all others are unassigned and have no property used here."""
     return (p for p in (*range(0x32400), *range(0xE0000, 0xE0200)) if p not in _SURROGATES)
 
 
 def _where(test: Callable[[str], bool]) -> CodePoints:
-    """All characters that pass a test."""
-    return of_ranges((p, p) for p in _assigned_places() if test(chr(p)))
+    """All characters for which the test is true."""
+    return of_ranges((p, p) for p in _assigned_points() if test(chr(p)))
 
 
 @lru_cache(maxsize=64)
 def _category(name: str) -> CodePoints:
-    """A general category, or a group of them: `Lu`, `L`."""
-    if name[0] == "C":  # all that is not assigned has one of these
+    """A general category or group of categories: `Lu`, `L`."""
+    if name[0] == "C":  # includes unassigned code points
         return of_ranges((p, p) for p in range(LAST + 1) if unicodedata.category(chr(p)).startswith(name))
     return _where(lambda character: unicodedata.category(character).startswith(name))
 
 
 @lru_cache(maxsize=32)
 def _script(name: str) -> CodePoints | None:
-    """A script. RE2 knows them, Python does not."""
-    letters = [chr(p) for p in _assigned_places()]
+    """A Unicode script, by way of RE2; Python does not support scripts."""
+    letters = [chr(p) for p in _assigned_points()]
     try:
         mask = pc.match_substring_regex(pa.array(letters), rf"\p{{{name}}}").to_numpy(zero_copy_only=False)
     except pa.ArrowInvalid:
@@ -238,7 +238,7 @@ _BLOCKS: dict[str, tuple[int, int]] = {
 
 @lru_cache(maxsize=128)
 def property_named(name: str) -> CodePoints | None:
-    """The characters of what Java writes as `\\p{name}`; None if there is no such property.
+    """The characters of Java's `\\p{name}`; None if there is no such property.
 
     >>> class_text(property_named("Alpha")), property_named("Nonsense")
     ('[A-Za-z]', None)

@@ -1,7 +1,7 @@
-"""Whole columns cast to another type: fast roads for the pairs that matter, `value_casts` for the rest.
+"""Casts whole columns: vectorised casts for the common pairs of types, `value_casts` for the rest.
 
-A road may decline a column (None): text that is not all of one plain form, decimals too wide for 8 bytes. Then every
-distinct value is cast alone, and the first row that cannot be is named.
+A vectorised cast may decline a column (None): text not entirely of one plain form, decimals wider than 8 bytes. Then
+each distinct value is cast on its own, and the error names the first row that cannot be cast.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from millstream.runtime.expressions.kernel import SessionFacts, ValueProblem
 from millstream.runtime.expressions.number_casts import (
     decimal_to_decimal,
     decimal_to_float,
-    decimal_to_whole,
-    float_to_whole,
-    whole_to_decimal,
-    whole_to_whole,
+    decimal_to_integer,
+    float_to_integer,
+    integer_to_decimal,
+    integer_to_integer,
 )
 from millstream.runtime.expressions.time_columns import (
     DAY_S,
@@ -47,41 +47,41 @@ from millstream.runtime.expressions.time_columns import (
     rate_of,
     ticks,
 )
-from millstream.runtime.expressions.time_texts import parsed_stamp
+from millstream.runtime.expressions.time_texts import parse_stamp
 from millstream.runtime.expressions.value_casts import cast_value
 
-__all__ = ["attempted", "converted"]
+__all__ = ["cast_column", "try_cast_column"]
 
-Road = Callable[[pa.Array, DataType, DataType, SessionFacts], pa.Array | None]
+ColumnCast = Callable[[pa.Array, DataType, DataType, SessionFacts], pa.Array | None]
 _TIMES = (DateType, TimeType, TimestampType, LocalZonedTimestampType)
-_PLAIN_WHOLE = r"^[+-]?\d{1,18}$"
+_PLAIN_INTEGER = r"^[+-]?\d{1,18}$"
 _PLAIN_FLOAT = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 _PLAIN_STAMP = r"^[1-9]\d{3}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}(\.\d{1,6})?$"
 _PLAIN_DAY = r"^[1-9]\d{3}-\d{2}-\d{2}$"
 
 
-def converted(values: pa.Array, from_: DataType, to: DataType, session: SessionFacts) -> pa.Array:
-    """A column cast as CAST does; raises `ValueProblem` at the first row that cannot be."""
+def cast_column(values: pa.Array, from_: DataType, to: DataType, session: SessionFacts) -> pa.Array:
+    """Casts a column as CAST does; raises `ValueProblem` for the first row that cannot be cast."""
     if kinds.is_null(values.type):
         return pa.nulls(len(values), to.arrow)
     if from_.is_like(to):
         return values
-    road = _road(from_, to)
-    if road is not None:
+    column_cast = _column_cast(from_, to)
+    if column_cast is not None:
         try:
-            result = road(values, from_, to, session)
+            result = column_cast(values, from_, to, session)
         except (pa.ArrowInvalid, ValueProblem):
-            # The way value by value says which row it is.
+            # The cast value by value locates the row.
             result = None
         if result is not None:
             return result
     return _value_by_value(values, from_, to, session, is_strict=True)
 
 
-def attempted(values: pa.Array, from_: DataType, to: DataType, session: SessionFacts) -> pa.Array:
-    """A column cast as TRY_CAST does: NULL where it cannot be."""
+def try_cast_column(values: pa.Array, from_: DataType, to: DataType, session: SessionFacts) -> pa.Array:
+    """Casts a column as TRY_CAST does: values that cannot be cast become NULL."""
     try:
-        return converted(values, from_, to, session)
+        return cast_column(values, from_, to, session)
     except ValueProblem:
         return _value_by_value(values, from_, to, session, is_strict=False)
 
@@ -89,7 +89,7 @@ def attempted(values: pa.Array, from_: DataType, to: DataType, session: SessionF
 def _value_by_value(
     values: pa.Array, from_: DataType, to: DataType, session: SessionFacts, *, is_strict: bool
 ) -> pa.Array:
-    """Every distinct value alone."""
+    """Casts each distinct value on its own."""
     codes = None
     if not kinds.is_nested(values.type):
         encoded = values.dictionary_encode()
@@ -107,15 +107,15 @@ def _value_by_value(
 
 
 def _first(codes: pa.Array, code: int) -> int:
-    """The first row that has a value. Dictionaries are in the order of rows, so it is the first bad one of all."""
+    """The first row with a code. Dictionaries are in row order, so the first failing code has the first failing row."""
     return int(pc.index(codes, pa.scalar(code, codes.type)).as_py())
 
 
-def _road(from_: DataType, to: DataType) -> Road | None:
-    """The fast way from one type to another, if there is one."""
-    for sources, targets, road in _ROADS:
+def _column_cast(from_: DataType, to: DataType) -> ColumnCast | None:
+    """The vectorised cast from one type to another, if there is one."""
+    for sources, targets, column_cast in _COLUMN_CASTS:
         if isinstance(from_, sources) and isinstance(to, targets):
-            return road
+            return column_cast
     return None
 
 
@@ -124,12 +124,12 @@ def _by_arrow(values: pa.Array, from_: DataType, to: DataType, session: SessionF
 
 
 def _to_sized_text(values: pa.Array, from_: DataType, to: DataType, session: SessionFacts) -> pa.Array | None:
-    """Text of what Arrow writes as Flink does, cut to the length of its type."""
+    """Casts values that Arrow formats as Flink does, truncated to the length of the type."""
     assert isinstance(to, CharType | VarCharType)
     if isinstance(from_, BooleanType):
         values = pc.if_else(values, "TRUE", "FALSE")
-    is_far = isinstance(from_, DateType) and not _is_within_four_digits(values)
-    values = _far_days(values) if is_far else values.cast(pa.string())
+    is_beyond = isinstance(from_, DateType) and not _is_within_four_digits(values)
+    values = _extended_days(values) if is_beyond else values.cast(pa.string())
     if to.length < 0x7FFFFFFF:
         values = pc.utf8_slice_codeunits(values, 0, to.length)
     return pc.utf8_rpad(values, to.length) if isinstance(to, CharType) else values
@@ -140,10 +140,10 @@ def _is_within_four_digits(days: pa.Array) -> bool:
     return ends["min"] is None or (ends["min"] >= -719_162 and ends["max"] <= 2_932_896)
 
 
-def _far_days(days: pa.Array) -> pa.Array:
-    """Days of any year as text; years that have not four digits stand behind a sign, as ISO 8601 has it.
+def _extended_days(days: pa.Array) -> pa.Array:
+    """Days as text; years beyond four digits carry a sign, as in ISO 8601.
 
-    >>> _far_days(pa.array([2_932_897, 0, -719_529, None], pa.date32())).to_pylist()
+    >>> _extended_days(pa.array([2_932_897, 0, -719_529, None], pa.date32())).to_pylist()
     ['+10000-01-01', '1970-01-01', '-0001-12-31', None]
     """
     moments = days.fill_null(0).view(pa.int32()).to_numpy().astype("datetime64[D]")
@@ -157,7 +157,7 @@ def _far_days(days: pa.Array) -> pa.Array:
 
 
 def _stamp_to_text(values: pa.Array, from_: DataType, to: DataType, session: SessionFacts) -> pa.Array | None:
-    """Timestamps as the session's clock shows them, with the digits of their type."""
+    """Formats timestamps as local time in the session's zone, with the digits of their type."""
     assert isinstance(from_, TimestampType | LocalZonedTimestampType)
     source = ticks(values)
     wall = TimestampType(from_.precision)
@@ -170,7 +170,7 @@ def _stamp_to_text(values: pa.Array, from_: DataType, to: DataType, session: Ses
         begins = pc.floor_temporal(local, unit="day")
         of_day = pc.subtract(local, begins).view(pa.int64()).view(local.type)
         clock = pc.utf8_slice_codeunits(of_day.cast(pa.string()), 10, 19 + digits)
-        text = pc.binary_join_element_wise(_far_days(begins.cast(pa.date32())), clock, "")
+        text = pc.binary_join_element_wise(_extended_days(begins.cast(pa.date32())), clock, "")
     return _to_sized_text(text, VarCharType(1), to, session)
 
 
@@ -183,9 +183,9 @@ def _all_match(values: pa.Array, pattern: str) -> bool:
     return pc.all(pc.match_substring_regex(values, pattern)).as_py() is not False
 
 
-def _text_to_whole(values: pa.Array, from_: DataType, to: DataType, session: SessionFacts) -> pa.Array | None:
+def _text_to_integer(values: pa.Array, from_: DataType, to: DataType, session: SessionFacts) -> pa.Array | None:
     trimmed = pc.utf8_trim_whitespace(values)
-    if not _all_match(trimmed, _PLAIN_WHOLE):
+    if not _all_match(trimmed, _PLAIN_INTEGER):
         return None
     return pc.utf8_ltrim(trimmed, "+").cast(to.arrow)
 
@@ -204,9 +204,9 @@ def _text_to_stamp(values: pa.Array, from_: DataType, to: DataType, session: Ses
         return _as_stamp(local.values, 1_000_000, local.valid, to, session)
     if to.precision <= 6:
         return None
-    # Billionths of a second are more than a Python datetime has.
+    # A Python datetime has no nanoseconds.
     rate = rate_of(to)
-    numbers = [None if text is None else parsed_stamp(text, to.precision, rate) for text in values.to_pylist()]
+    numbers = [None if text is None else parse_stamp(text, to.precision, rate) for text in values.to_pylist()]
     local = ticks(pa.array(numbers, pa.int64()))
     return _as_stamp(local.values, rate, local.valid, to, session)
 
@@ -216,7 +216,7 @@ def _text_to_day(values: pa.Array, from_: DataType, to: DataType, session: Sessi
 
 
 def _as_stamp(local: np.ndarray, rate: int, valid: np.ndarray | None, to: DataType, session: SessionFacts) -> pa.Array:
-    """What a clock shows, in ticks of a rate, as timestamps of a type."""
+    """Converts local time, in ticks of a rate, to a timestamp column."""
     precision: int = to.precision  # type: ignore[attr-defined]
     unit = max(1, rate // 10**precision)
     cut = local // unit * unit
@@ -230,7 +230,7 @@ def _as_stamp(local: np.ndarray, rate: int, valid: np.ndarray | None, to: DataTy
 
 
 def _time_to_time(values: pa.Array, from_: DataType, to: DataType, session: SessionFacts) -> pa.Array:
-    """Dates, times of day and timestamps, by way of what the session's clock shows."""
+    """Casts between dates, times of day and timestamps through local time in the session's zone."""
     source = ticks(values)
     if isinstance(from_, LocalZonedTimestampType) and isinstance(to, LocalZonedTimestampType):
         plain_from, plain_to = TimestampType(from_.precision), TimestampType(to.precision)
@@ -249,11 +249,11 @@ def _time_to_time(values: pa.Array, from_: DataType, to: DataType, session: Sess
 
 
 def _row_to_row(values: pa.Array, from_: DataType, to: DataType, session: SessionFacts) -> pa.Array | None:
-    """Field by field. Rows that are NULL have NULL fields, so none of these fails."""
+    """Casts rows field by field. A NULL row has NULL fields, so it cannot fail."""
     assert isinstance(from_, RowType) and isinstance(to, RowType)
     try:
         parts = [
-            converted(part, source, target, session)
+            cast_column(part, source, target, session)
             for part, source, target in zip(values.flatten(), from_.types, to.types, strict=True)
         ]
     except ValueProblem:
@@ -263,12 +263,12 @@ def _row_to_row(values: pa.Array, from_: DataType, to: DataType, session: Sessio
 
 
 def _array_to_array(values: pa.Array, from_: DataType, to: DataType, session: SessionFacts) -> pa.Array | None:
-    """All elements at once."""
+    """Casts the elements of all rows as one column."""
     assert isinstance(from_, ArrayType) and isinstance(to, ArrayType)
     if values.offset or values.null_count:
         return None
     try:
-        elements = converted(values.values, from_.element_type, to.element_type, session)
+        elements = cast_column(values.values, from_.element_type, to.element_type, session)
     except ValueProblem:
         return None
     return pa.ListArray.from_arrays(values.offsets, elements, type=to.arrow)
@@ -276,21 +276,21 @@ def _array_to_array(values: pa.Array, from_: DataType, to: DataType, session: Se
 
 _TEXT = (CharType, VarCharType)
 _FLOATS = (FloatType, DoubleType)
-_ROADS: tuple[tuple[tuple[type, ...], tuple[type, ...], Road], ...] = (
-    ((IntegralType,), (IntegralType,), whole_to_whole),
+_COLUMN_CASTS: tuple[tuple[tuple[type, ...], tuple[type, ...], ColumnCast], ...] = (
+    ((IntegralType,), (IntegralType,), integer_to_integer),
     ((IntegralType,), _FLOATS, _by_arrow),
     (_FLOATS, _FLOATS, _by_arrow),
-    (_FLOATS, (IntegralType,), float_to_whole),
-    ((IntegralType,), (DecimalType,), whole_to_decimal),
+    (_FLOATS, (IntegralType,), float_to_integer),
+    ((IntegralType,), (DecimalType,), integer_to_decimal),
     ((DecimalType,), (DecimalType,), decimal_to_decimal),
-    ((DecimalType,), (IntegralType,), decimal_to_whole),
+    ((DecimalType,), (IntegralType,), decimal_to_integer),
     ((DecimalType,), _FLOATS, decimal_to_float),
     ((BooleanType,), (IntegralType, *_FLOATS), _by_arrow),
     ((IntegralType, *_FLOATS), (BooleanType,), _by_arrow),
     ((*_TEXT, IntegralType, BooleanType, DateType), _TEXT, _to_sized_text),
     ((TimestampType, LocalZonedTimestampType), _TEXT, _stamp_to_text),
     (_TEXT, (VarBinaryType,), _text_to_bytes),
-    (_TEXT, (IntegralType,), _text_to_whole),
+    (_TEXT, (IntegralType,), _text_to_integer),
     (_TEXT, (DoubleType,), _text_to_double),
     (_TEXT, (TimestampType, LocalZonedTimestampType), _text_to_stamp),
     (_TEXT, (DateType,), _text_to_day),

@@ -1,8 +1,8 @@
-"""Columns of text read by a pattern of digits, without a Python call per text.
+"""Parses columns of text by a pattern of digits, without a Python call per text.
 
-Only the plain case is read here: text of just the pattern's length, digits where digits belong, every number within its
-range, years from 1600 on. There Java's strict reader, its lenient one and SQL's own form all agree. What is not `read`
-is left to the slow way, value by value (`java_date_parsing`, `standard_dates`).
+Handles only the plain case: text of exactly the pattern's length, digits at the positions of digits, every number in
+its range, years from 1600. For these, Java's strict and lenient parsers and the SQL format agree. Texts not marked as
+`parsed` are left to the value-by-value implementation (`java_date_parsing`, `standard_dates`).
 """
 
 from __future__ import annotations
@@ -25,43 +25,43 @@ _SECOND_NS = 1_000_000_000
 
 
 def standard_clocks(texts: pa.Array) -> tuple[Int64s, Bools]:
-    """Nanoseconds of the clock, and which texts were read, of texts like '2020-02-29 12:34:56.789' or '2020-02-29'."""
+    """Parses texts like '2020-02-29 12:34:56.789' or '2020-02-29' to nanoseconds of local time; marks parsed texts."""
     lengths = _lengths(texts)
-    clocks, read = np.zeros(len(texts), np.int64), np.zeros(len(texts), np.bool_)
+    clocks, parsed = np.zeros(len(texts), np.int64), np.zeros(len(texts), np.bool_)
     for length in np.unique(lengths).tolist():
         digits = length - len(_SECONDS) - 1
         if length not in (len(_DATE), len(_SECONDS)) and not 1 <= digits <= 9:
             continue
         pattern = _DATE if length == len(_DATE) else _SECONDS + (f".{'S' * digits}" if digits > 0 else "")
-        some, some_read = fixed_clocks(pattern_parts(pattern, Reader.FORMATTER), texts)
-        clocks, read = np.where(some_read, some, clocks), read | some_read
-    return clocks, read
+        piece, piece_parsed = fixed_clocks(pattern_parts(pattern, Reader.FORMATTER), texts)
+        clocks, parsed = np.where(piece_parsed, piece, clocks), parsed | piece_parsed
+    return clocks, parsed
 
 
 def fixed_clocks(parts: tuple[Part, ...], texts: pa.Array) -> tuple[Int64s, Bools]:
-    """Nanoseconds of the clock by a pattern, and which texts were read."""
+    """Parses texts by a pattern to nanoseconds of local time; marks parsed texts."""
     rows = len(texts)
-    unread = np.zeros(rows, np.int64), np.zeros(rows, np.bool_)
+    none_parsed = np.zeros(rows, np.int64), np.zeros(rows, np.bool_)
     width = _width(parts)
     if not rows or width is None:
-        return unread
+        return none_parsed
     fits = _lengths(texts) == width
     if texts.null_count:
         fits &= np.asarray(texts.is_valid())
     places = np.flatnonzero(fits)
     if not len(places):
-        return unread
+        return none_parsed
     numbers, is_good = _numbers(parts, _lines(texts, places, width))
     clocks, in_range = _clocks(numbers)
     is_good &= in_range
-    result, read = unread
+    result, parsed = none_parsed
     result[places] = np.where(is_good, clocks, 0)
-    read[places] = is_good
-    return result, read
+    parsed[places] = is_good
+    return result, parsed
 
 
 def _width(parts: tuple[Part, ...]) -> int | None:
-    """How many bytes all texts have; None if the pattern is not one of digits with a year in it."""
+    """The length in bytes of all texts; None unless the pattern consists of digits and includes a year."""
     width, letters = 0, [part.letter for part in parts if part.letter]
     for part in parts:
         if part.letter == "":
@@ -82,7 +82,7 @@ def _lengths(texts: pa.Array) -> npt.NDArray[np.int32]:
 
 
 def _lines(texts: pa.Array, places: npt.NDArray[np.intp], width: int) -> Bytes:
-    """The bytes of the texts at some places, a line each."""
+    """The bytes of the texts at some places, a matrix row each."""
     offsets = _offsets(texts)
     data = np.frombuffer(texts.buffers()[2], np.uint8)
     if len(places) == len(texts):
@@ -102,7 +102,7 @@ def _numbers(parts: tuple[Part, ...], lines: Bytes) -> tuple[dict[str, Int64s], 
             continue
         number = np.zeros(len(lines), np.int64)
         for _ in range(part.width):
-            digit = lines[:, start] - 48  # what is below '0' wraps around
+            digit = lines[:, start] - 48  # characters below '0' wrap around
             is_good &= digit < 10
             number = number * 10 + digit
             start += 1
@@ -118,7 +118,7 @@ def _clocks(numbers: dict[str, Int64s]) -> tuple[Int64s, Bools]:
     in_range = (year >= 1600) & (month >= 1) & (month <= 12) & (hour < 24) & (minute < 60) & (second < 60)
     month = np.clip(month, 1, 12)
     in_range &= (day >= 1) & (day <= month_days(year, month))
-    # A clock of nanoseconds ends with 2262; beyond it the slow way has Python's numbers.
+    # Nanoseconds end in 2262; the value-by-value implementation handles later years with Python's integers.
     in_range &= (year >= 1678) & (year < 2262)
     days = days_of_civil(year, month, day)
     seconds = days * 86_400 + hour * 3600 + minute * 60 + second

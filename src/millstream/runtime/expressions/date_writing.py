@@ -1,9 +1,9 @@
-"""Columns of times written by a pattern, each distinct text made once.
+"""Formats columns of times by a pattern, each distinct text once.
 
-A pattern needs the clock only to a certain unit: `yyyy-MM-dd` to the day, `HH:mm` to the minute. Clocks are counted in
-that unit, each count that occurs is written once, and the texts are spread over the rows. Where all texts have one
-length (patterns of digits), they are written as a matrix of bytes, without a Python call per text; `written` in
-`java_dates` is the slow way of the same.
+A pattern depends on local time only down to some unit: `yyyy-MM-dd` on days, `HH:mm` on minutes. Times are counted in
+that unit, each distinct count is formatted once, and the texts are distributed to the rows. If all texts have one
+length (patterns of digits), they are written as a matrix of bytes without a Python call per text. `format_moment` in
+`java_dates` is the reference.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millstream.runtime.expressions.calendar_days import civil
-from millstream.runtime.expressions.java_dates import Moment, Part, Reader, written
+from millstream.runtime.expressions.java_dates import Moment, Part, Reader, format_moment
 from millstream.runtime.expressions.zones import Zone
 
-__all__ = ["written_column"]
+__all__ = ["format_column"]
 
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -28,7 +28,7 @@ _UNIT_SECONDS = {**dict.fromkeys("HhKkaB", 3600), "m": 60, "s": 1}
 _DIGITS = {("y", 4), ("u", 4), ("M", 2), ("L", 2), ("d", 2), ("H", 2), ("m", 2), ("s", 2)}
 
 
-def written_column(
+def format_column(
     parts: tuple[Part, ...],
     local: Int64s,
     rate: int,
@@ -36,11 +36,11 @@ def written_column(
     valid: Bools | None = None,
     zone: Zone | None = None,
 ) -> pa.Array:
-    """Clocks, in ticks (`rate` a second), written by a pattern. With `zone`, `local` is the moment itself."""
+    """Formats local times, in ticks (`rate` per second), by a pattern. With `zone`, `local` holds moments."""
     rows = len(local)
     if zone is not None:
         offsets = zone.simple_offsets(local // rate)
-        # Texts may name the offset, so clocks that show the same time differ.
+        # Texts may contain the offset, so equal local times may have different texts.
         texts = [
             _text(parts, clock + offset * rate, rate, reader, zone, offset)
             for clock, offset in zip(local.tolist(), offsets.tolist(), strict=True)
@@ -77,11 +77,11 @@ def _text(
 ) -> str:
     day, rest = divmod(clock, _DAY_S * rate)
     moment = Moment(day, rest * (1_000_000_000 // rate), zone, offset, reader is Reader.SIMPLE)
-    return written(parts, moment, reader)
+    return format_moment(parts, moment, reader)
 
 
 def _step(parts: tuple[Part, ...], rate: int) -> int:
-    """How many ticks may go by without a change of the text."""
+    """The number of ticks within which the text cannot change."""
     step = _DAY_S * rate
     for part in parts:
         if part.letter in _UNIT_SECONDS:
@@ -92,13 +92,13 @@ def _step(parts: tuple[Part, ...], rate: int) -> int:
 
 
 def _are_common(keys: Int64s, step: int, rate: int) -> bool:
-    """Whether all lie in the years 1600 to 9999, which have four digits in every calendar."""
+    """Whether all times lie in the years 1600 to 9999, which have four digits in every calendar."""
     low, high = int(keys.min()) * step, int(keys.max()) * step
     return low >= -11_644_473_600 * rate and high < 253_402_300_800 * rate
 
 
 def _fixed_writer(parts: tuple[Part, ...], reader: Reader) -> Callable[[Int64s, int], Bytes] | None:
-    """Writes clocks as a matrix of bytes, a line each; None if the texts differ in length."""
+    """Returns a function that writes times as a matrix of bytes; None if the texts differ in length."""
     for part in parts:
         is_fraction = part.letter == "S" and (reader is Reader.FORMATTER or part.width == 3)
         if part.letter and part.letter not in "[]" and (part.letter, part.width) not in _DIGITS and not is_fraction:
@@ -135,7 +135,7 @@ def _fixed_writer(parts: tuple[Part, ...], reader: Reader) -> Callable[[Int64s, 
 
 
 def _array_of(matrix: Bytes, valid: Bools | None) -> pa.Array:
-    """Lines of bytes as texts."""
+    """The rows of a byte matrix as texts."""
     rows, width = matrix.shape
     if rows * width > 2**31 - 1:
         halves = rows // 2

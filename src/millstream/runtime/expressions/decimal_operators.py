@@ -1,8 +1,8 @@
-"""+ - * / % of decimals, exactly as Flink rounds them.
+"""+ - * / % of decimals, rounded exactly as in Flink.
 
-A result is rounded half away from zero to its scale. One with more digits than its type becomes NULL, as in Flink.
-Unscaled numbers are computed in 8 bytes by numpy where the greatest of them leave room for it, which one look at the
-columns says; else row by row in Python, whose numbers have no end.
+A result is rounded half away from zero to its scale; one with more digits than its type becomes NULL. Unscaled
+integers are computed in 8 bytes by numpy if the largest magnitudes of the columns leave room for it; otherwise row by
+row with Python's unbounded integers.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ import pyarrow.types as kinds
 from millstream.expressions.types import DecimalType
 from millstream.runtime.expressions.kernel import CallContext, Value, ValueProblem
 from millstream.runtime.expressions.numbers import (
+    allocate,
     decimal_column,
     first_row,
-    fresh,
     is_valid_row,
     magnitude,
     unscaled,
     validity,
 )
 
-__all__ = ["EXACT", "decimal_result", "fitting", "limited", "rounded_half_up"]
+__all__ = ["EXACT", "decimal_result", "null_if_overflow", "round_half_up", "round_to_type"]
 
 EXACT = decimal.Context(prec=200, rounding=decimal.ROUND_HALF_UP)
-"""Room for any sum or product of decimals."""
+"""Precision for any sum or product of decimals."""
 _DIVISION = decimal.Context(prec=38, rounding=decimal.ROUND_HALF_UP)
 _ROOM = 2**63 - 1
 
@@ -39,57 +39,57 @@ _ROOM = 2**63 - 1
 def decimal_result(operator: str, context: CallContext, left: Value, right: Value) -> pa.Array:
     """The column of `left operator right`."""
     if operator in ("/", "%"):
-        _refuse_zero(context.rows, left, right)
+        _reject_zero(context.rows, left, right)
     type_ = context.type
     assert isinstance(type_, DecimalType)
     result = _in_eight_bytes(operator, type_, left, right)
     if result is not None:
         valid = validity(context.rows, left, right)
         result = np.broadcast_to(result, (context.rows,))
-        return decimal_column(*limited(result, type_, valid))
+        return decimal_column(*null_if_overflow(result, type_, valid))
     return _row_by_row(operator, type_, context.rows, left, right)
 
 
 def scale_of(value: Value) -> int:
-    """Digits behind the point; of a whole number none."""
+    """Digits after the decimal point; 0 for integers."""
     return value.type.scale if kinds.is_decimal(value.type) else 0
 
 
 def _in_eight_bytes(operator: str, type_: DecimalType, left: Value, right: Value) -> Any | None:
-    """The unscaled results; None: 8 bytes may not do."""
+    """The unscaled results; None if 8 bytes may not suffice."""
     first, second = unscaled(left), unscaled(right)
     if first is None or second is None:
         return None
     first_scale, second_scale = scale_of(left), scale_of(right)
-    most_first, most_second = magnitude(first), magnitude(second)
+    first_max, second_max = magnitude(first), magnitude(second)
     if operator == "*":
-        if most_first * most_second > _ROOM:
+        if first_max * second_max > _ROOM:
             return None
-        return rounded_half_up(_product(first, second), first_scale + second_scale - type_.scale)
+        return round_half_up(_product(first, second), first_scale + second_scale - type_.scale)
     if operator == "/":
         return _quotient(first, second, type_.scale + second_scale - first_scale)
     scale = max(first_scale, second_scale)
     first_factor, second_factor = 10 ** (scale - first_scale), 10 ** (scale - second_scale)
-    if max(first_factor, second_factor) > _ROOM or most_first * first_factor + most_second * second_factor > _ROOM:
+    if max(first_factor, second_factor) > _ROOM or first_max * first_factor + second_max * second_factor > _ROOM:
         return None
     first, second = first * np.int64(first_factor), second * np.int64(second_factor)
     if operator == "%":
-        return rounded_half_up(np.fmod(first, np.where(second == 0, 1, second)), scale - type_.scale)
+        return round_half_up(np.fmod(first, np.where(second == 0, 1, second)), scale - type_.scale)
     total = first + second if operator == "+" else first - second
-    return rounded_half_up(total, scale - type_.scale)
+    return round_half_up(total, scale - type_.scale)
 
 
 def _product(first: Any, second: Any) -> Any:
     if np.ndim(first) == np.ndim(second) == 0:
         return first * second
-    return np.multiply(first, second, out=fresh(max(np.size(first), np.size(second)), np.int64))
+    return np.multiply(first, second, out=allocate(max(np.size(first), np.size(second)), np.int64))
 
 
 def _quotient(dividend: Any, divisor: Any, shift: int) -> Any | None:
-    """Whole quotients of the dividend with so many zeros more, halves away from zero; None: 8 bytes may not do.
+    """Integer quotients of dividend × 10^shift, rounded half away from zero; None if 8 bytes may not suffice.
 
-    Divided as by hand: what remains gets as many zeros as there is room for, and is divided again. Flink rounds to 38
-    digits first, which 18 digits do not feel.
+    Long division: the remainder is multiplied by as large a power of ten as fits, and divided again. Flink first
+    rounds to 38 digits, which does not affect 18 digits.
     """
     divisor = np.where(divisor == 0, 1, divisor)
     above, below = np.abs(dividend), np.abs(divisor)
@@ -111,8 +111,8 @@ def _quotient(dividend: Any, divisor: Any, shift: int) -> Any | None:
     return np.where((dividend < 0) != (divisor < 0), -quotient, quotient)
 
 
-def rounded_half_up(values: Any, digits: int) -> Any:
-    """Whole numbers with so many digits fewer, halves away from zero. Fewer than none: zeros are added."""
+def round_half_up(values: Any, digits: int) -> Any:
+    """Drops decimal digits, rounding half away from zero. A negative count appends zeros."""
     if digits <= 0:
         return values * np.int64(10**-digits) if digits else values
     if digits > 18:
@@ -124,20 +124,22 @@ def rounded_half_up(values: Any, digits: int) -> Any:
     return np.where(values < 0, -whole, whole)
 
 
-def limited(values: Any, type_: DecimalType, valid: pa.Array | None) -> tuple[Any, pa.DataType, pa.Array | None]:
-    """NULL where a number has more digits than its type."""
+def null_if_overflow(
+    values: Any, type_: DecimalType, valid: pa.Array | None
+) -> tuple[Any, pa.DataType, pa.Array | None]:
+    """Numbers with more digits than the type become NULL."""
     arrow = type_.arrow
     if type_.precision >= 19 or magnitude(values) < 10**type_.precision:
         return values, arrow, valid
     fits = np.abs(values) < 10**type_.precision
-    there = pa.array(fits)
-    return np.where(fits, values, 0), arrow, there if valid is None else pc.and_(valid, there)
+    mask = pa.array(fits)
+    return np.where(fits, values, 0), arrow, mask if valid is None else pc.and_(valid, mask)
 
 
 def _row_by_row(operator: str, type_: DecimalType, rows: int, left: Value, right: Value) -> pa.Array:
     operate = OPERATORS[operator]
     pairs = zip(_decimals(left, rows), _decimals(right, rows), strict=True)
-    results = [None if a is None or b is None else fitting(operate(a, b), type_) for a, b in pairs]
+    results = [None if a is None or b is None else round_to_type(operate(a, b), type_) for a, b in pairs]
     return pa.array(results, type_.arrow)
 
 
@@ -146,8 +148,8 @@ def _decimals(value: Value, rows: int) -> list[Any]:
     return [decimal.Decimal(each) if isinstance(each, int) else each for each in values]
 
 
-def fitting(value: decimal.Decimal, type_: DecimalType) -> decimal.Decimal | None:
-    """A decimal rounded to a type's scale; None if it has too many digits then."""
+def round_to_type(value: decimal.Decimal, type_: DecimalType) -> decimal.Decimal | None:
+    """Rounds a decimal to the type's scale; None if it then has too many digits."""
     if value.adjusted() > 100:
         return None
     rounded = value.quantize(decimal.Decimal((0, (1,), -type_.scale)), context=EXACT)
@@ -165,13 +167,13 @@ OPERATORS: dict[str, Callable[[decimal.Decimal, decimal.Decimal], decimal.Decima
 }
 
 
-def _refuse_zero(rows: int, left: Value, right: Value) -> None:
-    there = is_valid_row(validity(rows, left, right), rows)
+def _reject_zero(rows: int, left: Value, right: Value) -> None:
+    is_set = is_valid_row(validity(rows, left, right), rows)
     zero = pc.equal(right, pa.scalar(decimal.Decimal(0) if kinds.is_decimal(right.type) else 0, right.type))
     is_zero = (
         np.full(rows, zero.as_py() is True)
         if isinstance(zero, pa.Scalar)
         else is_valid_row(zero.fill_null(False), rows)
     )
-    if (is_zero & there).any():
-        raise ValueProblem("division by zero", first_row(is_zero & there))
+    if (is_zero & is_set).any():
+        raise ValueProblem("division by zero", first_row(is_zero & is_set))

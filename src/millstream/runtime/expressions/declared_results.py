@@ -1,7 +1,7 @@
-"""What a function of the program declares beyond the kind of its results: NOT NULL, and lengths of texts and bytes.
+"""Checks results of user-defined functions against NOT NULL and declared lengths of text and bytes.
 
-The plan relies on both: IS NULL of a NOT NULL result is not asked. So a result that breaks them is an error, in rows
-and arrays, too, and is never stored or sent on as if it kept them.
+The planner relies on both: it drops IS NULL of a NOT NULL result. A result that violates them, also inside rows and
+arrays, is therefore an error and is never stored or sent on.
 """
 
 from __future__ import annotations
@@ -16,49 +16,53 @@ from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import ArrayType, RowType
 from millstream.expressions.types import BinaryType, CharType, VarBinaryType, VarCharType
 
-__all__ = ["broken_promise"]
+__all__ = ["first_violation"]
 
 _LENGTH_MAX = 0x7FFFFFFF
 _SHOWN_MAX = 60
 
 
-def broken_promise(column: pa.Array, type_: DataType) -> tuple[int, str] | None:
-    """The first row whose value breaks what the type says, and how; None: no row does.
+def first_violation(column: pa.Array, type_: DataType) -> tuple[int, str] | None:
+    """The first row whose value violates the declared type, and the message; None: no row does.
 
-    >>> broken_promise(pa.array(["abc", "abcd"]), VarCharType(3))
+    >>> first_violation(pa.array(["abc", "abcd"]), VarCharType(3))
     (1, "it returned 'abcd' of length 4, but declares VARCHAR(3)")
     """
-    if not _promises(type_):
+    if not _has_constraints(type_):
         return None
     if not type_.is_nullable and column.null_count:
         return int(np.asarray(column.is_null()).argmax()), f"it returned None, but declares {type_}"
     if isinstance(type_, CharType | VarCharType | BinaryType | VarBinaryType):
         return _too_long(column, type_)
-    found = None
+    violation = None
     if isinstance(type_, ArrayType) and pa.types.is_list(column.type):
-        found = broken_promise(column.flatten(), type_.element_type)
-        return None if found is None else (pc.list_parent_indices(column)[found[0]].as_py(), found[1])
+        violation = first_violation(column.flatten(), type_.element_type)
+        return None if violation is None else (pc.list_parent_indices(column)[violation[0]].as_py(), violation[1])
     if isinstance(type_, RowType) and pa.types.is_struct(column.type):
         present = pc.indices_nonzero(column.is_valid())
         rows = column.take(present)
-        found = min(
-            (each for at, part in enumerate(type_.types) if (each := broken_promise(rows.field(at), part)) is not None),
+        violation = min(
+            (
+                each
+                for at, part in enumerate(type_.types)
+                if (each := first_violation(rows.field(at), part)) is not None
+            ),
             default=None,
         )
-        return None if found is None else (present[found[0]].as_py(), found[1])
+        return None if violation is None else (present[violation[0]].as_py(), violation[1])
     return None
 
 
 @lru_cache(maxsize=1024)
-def _promises(type_: DataType) -> bool:
-    """Whether there is something to look at."""
+def _has_constraints(type_: DataType) -> bool:
+    """Whether the type constrains more than the kind of its values."""
     if not type_.is_nullable:
         return True
     if isinstance(type_, CharType | VarCharType | BinaryType | VarBinaryType):
         return type_.length < _LENGTH_MAX
     if isinstance(type_, ArrayType):
-        return _promises(type_.element_type)
-    return isinstance(type_, RowType) and any(map(_promises, type_.types))
+        return _has_constraints(type_.element_type)
+    return isinstance(type_, RowType) and any(map(_has_constraints, type_.types))
 
 
 def _too_long(column: pa.Array, type_: CharType | VarCharType | BinaryType | VarBinaryType) -> tuple[int, str] | None:

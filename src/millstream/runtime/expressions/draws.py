@@ -1,12 +1,12 @@
-"""What chance gives the rows of a task: RAND, RAND_INTEGER, UUID.
+"""Random numbers for the rows of a task: RAND, RAND_INTEGER, UUID.
 
-An epoch that is run again, or replayed, must give what it gave before. So numbers are not drawn from the machine's
-chance: they follow from the names of the job and the operator, the subtask, the epoch, and the row's place in what the
-operator gets in it. Other epochs, tasks and jobs have others. Calls are told apart by their order in the statement.
+An epoch that is run again or replayed must emit the same values. The generator is therefore seeded with the job, the
+operator, the subtask, the epoch and the position of the row in the operator's input of that epoch. Calls are
+distinguished by their order in the statement.
 
-A call with a seed that is a constant follows it as Java's generator does: the sequence begins with the seed in every
-subtask, and goes on from batch to batch. Where an operator keeps it (`kept_sequences`) it goes on from epoch to epoch,
-through restarts; elsewhere every epoch begins it again.
+A call with a constant seed reproduces Java's generator: each subtask starts a sequence from the seed and continues it
+from batch to batch. Operators that store sequences (`random_sequences`) continue them across epochs and restarts;
+elsewhere the sequence starts again every epoch.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from millstream.runtime.expressions.java_random import JavaRandom
 
 __all__ = ["Draws"]
 
-_NUMBERS_A_BLOCK = 4  # Philox makes so many at once
+_NUMBERS_A_BLOCK = 4  # numbers per Philox step
 
 
 class Draws:
-    """The numbers of one operator in one subtask. `begin` begins an epoch, `next_batch` a batch of so many rows."""
+    """The random numbers of an operator's subtask. `begin` starts an epoch, `next_batch` a batch of `rows` rows."""
 
     def __init__(self, *names: object) -> None:
         self._names = names
-        self.sequences: dict[tuple[int, int], JavaRandom] = {}  # by the place of the call, and its seed
+        self.sequences: dict[tuple[int, int], JavaRandom] = {}  # by position of the call, and seed
         self.keeps_sequences = False
         self._epoch = self._rows = self._first_row = self._calls = 0
 
@@ -45,7 +45,7 @@ class Draws:
         return self.sequences.setdefault((place, seed), JavaRandom(seed))
 
     def generator(self, numbers_a_row: int = 1) -> np.random.Generator:
-        """A generator for the next call of a statement, at the first row of the batch.
+        """A generator for the next call of the statement, positioned at the first row of the batch.
 
         >>> whole, parts = Draws("job", "uid", 0), Draws("job", "uid", 0)
         >>> whole.next_batch(3)

@@ -1,11 +1,11 @@
-"""Products of a constant and a column of whole numbers, which are exact: what is asked of them may cost less.
+"""Simplifies expressions over exact products of a constant and an integer column.
 
     0.908 * price > 1000000                     price > 1101321
     CAST(0.908 * price AS DECIMAL(23, 3))       0.908 * price, of that type from the start
 
-Both hold where the product is a decimal that keeps all its digits and has room for the largest of them. A constant can
-then be divided instead of every number multiplied, and is rounded to the side that changes nothing. NULL stays NULL.
-What is not of that form, or whose bound the column's type cannot hold, is left alone.
+Both hold if the product is a decimal that keeps all its digits and has room for the largest of them. The constant is
+then divided once instead of multiplying every number, and rounded to the side that preserves the result. NULL stays
+NULL. Other forms, and bounds outside the column's type, are left unchanged.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fractions import Fraction
 from millstream.expressions.row_expressions import Call, Literal, RowExpression
 from millstream.expressions.types import DecimalType, IntegralType
 
-__all__ = ["cheaper"]
+__all__ = ["simplify_product"]
 
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _ROUNDED: dict[str, Callable[[Fraction], int]] = {
@@ -29,18 +29,17 @@ _ROUNDED: dict[str, Callable[[Fraction], int]] = {
 }
 
 
-def cheaper(expression: RowExpression) -> RowExpression:
-    """What gives the same for less; the expression itself where nothing is known that does. Only its outermost call is
-    looked at."""
+def simplify_product(expression: RowExpression) -> RowExpression:
+    """An equivalent simplify_product expression, or the expression itself. Considers only the outermost call."""
     if not isinstance(expression, Call):
         return expression
     if expression.function == "CAST":
-        return _product_of_that_type(expression)
-    return _of_the_column(expression) if expression.function in _MIRRORED else expression
+        return _without_cast(expression)
+    return _column_comparison(expression) if expression.function in _MIRRORED else expression
 
 
-def _of_the_column(comparison: Call) -> Call:
-    """The comparison of the column itself, where it is of a multiple."""
+def _column_comparison(comparison: Call) -> Call:
+    """The comparison of the column itself, if it compares a multiple of it."""
     left, right = comparison.arguments
     function = comparison.function
     if isinstance(left, Literal):
@@ -58,8 +57,8 @@ def _of_the_column(comparison: Call) -> Call:
     return replace(comparison, function=function, arguments=(column, Literal(column.type.not_null(), bound)))
 
 
-def _product_of_that_type(cast: Call) -> Call:
-    """The product without a cast that only gives it another number of digits, where all products have no more."""
+def _without_cast(cast: Call) -> Call:
+    """The product without a cast that only changes its precision, if every product fits the new precision."""
     product, type_ = cast.arguments[0], cast.type
     if not isinstance(product, Call) or not isinstance(type_, DecimalType) or not isinstance(product.type, DecimalType):
         return cast
@@ -70,7 +69,7 @@ def _product_of_that_type(cast: Call) -> Call:
 
 
 def _multiple(product: RowExpression) -> tuple[Fraction, RowExpression] | None:
-    """The factor and the whole numbers of which this is the exact product; None: it is none."""
+    """The factor and the integer column of an exact product; None if it is not one."""
     product = _before_widening(product)
     if not isinstance(product, Call) or product.function != "*" or not isinstance(product.type, DecimalType):
         return None
@@ -78,7 +77,7 @@ def _multiple(product: RowExpression) -> tuple[Fraction, RowExpression] | None:
     factor, column = (first, second) if isinstance(first, Literal) else (second, first)
     if not isinstance(factor, Literal) or not _is_exact(factor) or not isinstance(column.type, IntegralType):
         return None
-    # A digit that is rounded away, or a product that is NULL because it has too many, would make another answer.
+    # Rounding a digit, or a product that overflows to NULL, would change the result.
     number, unit = Fraction(factor.value), 10**product.type.scale
     keeps_digits = (number * unit).denominator == 1
     has_room = abs(number) * 2 ** (column.type.bits - 1) * unit < 10**product.type.precision
@@ -86,7 +85,7 @@ def _multiple(product: RowExpression) -> tuple[Fraction, RowExpression] | None:
 
 
 def _before_widening(value: RowExpression) -> RowExpression:
-    """What is cast, where it is a decimal and the cast gives it room on both sides of the point and changes nothing."""
+    """The operand of a decimal cast that only adds digits before or after the point, or else the value itself."""
     if not isinstance(value, Call) or value.function != "CAST" or not isinstance(value.type, DecimalType):
         return value
     narrow, wide = value.arguments[0].type, value.type

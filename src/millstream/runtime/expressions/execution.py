@@ -1,7 +1,7 @@
-"""Steps carried out on a frame, and what goes wrong there put into words.
+"""Executes steps on a frame and turns their failures into errors that name the row.
 
-Kernels say which row of theirs has no result; here that becomes the row of the batch, the expression as SQL, and the
-values. A kernel that fails in another way is asked again row by row, until the row is known.
+A kernel reports the position of the first row without a result; this module maps it to the row of the batch, the
+expression as SQL, and the values. If a kernel fails without a position, it is run again row by row to locate the row.
 """
 
 from __future__ import annotations
@@ -13,31 +13,37 @@ import pyarrow as pa
 
 from millstream.expressions.row_expressions import Call, UserCall
 from millstream.expressions.sql_text import sql_text
-from millstream.runtime.expressions.by_distinct import dictionary_of, entries, known_result, remember_result, spread
+from millstream.runtime.expressions.by_distinct import (
+    cache_result,
+    cached_result,
+    dictionary_of,
+    distinct_values,
+    expand,
+)
 from millstream.runtime.expressions.frames import Frame
 from millstream.runtime.expressions.kernel import KERNELS, CallContext, Value, ValueProblem
 from millstream.runtime.expressions.problems import ExpressionError
 from millstream.runtime.expressions.selection import run_case, run_coalesce, run_logic
 from millstream.runtime.expressions.steps import Block, CaseStep, CoalesceStep, KernelStep, LogicStep, Step, UserStep
-from millstream.runtime.expressions.user_calls import UserCallProblem, called
+from millstream.runtime.expressions.user_calls import UserCallProblem, call_function
 
 __all__ = ["run_block", "run_steps"]
 
 
 def run_block(frame: Frame, block: Block) -> Value:
-    """A block's result for the rows of a frame."""
+    """Evaluates a block for the rows of a frame; dictionaries are decoded."""
     run_steps(frame, block.steps)
-    return frame.plain(block.result)
+    return frame.decoded(block.result)
 
 
 def run_coded_block(frame: Frame, block: Block) -> Value:
-    """The same; text may be a dictionary."""
+    """Evaluates a block for the rows of a frame; text may be dictionary-encoded."""
     run_steps(frame, block.steps)
     return frame.value(block.result)
 
 
 def run_steps(frame: Frame, steps: Sequence[Step]) -> None:
-    """Fill the slots of these steps, in their order."""
+    """Fills the slots of the steps, in order."""
     for step in steps:
         if step.slot not in frame.values:
             frame.values[step.slot] = _run(step, frame)
@@ -66,39 +72,39 @@ def _run_kernel(step: KernelStep, frame: Frame) -> Value:
             result = _run_by_distinct(step, frame, slot)
             if result is not None:
                 return result
-    return _run_over(step, frame, [frame.plain(slot) for slot in step.arguments], frame.rows)
+    return _run_over(step, frame, [frame.decoded(slot) for slot in step.arguments], frame.rows)
 
 
 def _run_once(step: KernelStep, frame: Frame) -> Value:
-    """A function of constants: computed for one row, whatever their number."""
+    """Evaluates a function of constants for a single row."""
     arguments = [pa.repeat(frame.value(slot), 1) for slot in step.arguments]
     result = _run_over(step, frame, arguments, 1)
     return result if isinstance(result, pa.Scalar) else result[0]
 
 
 def _run_by_distinct(step: KernelStep, frame: Frame, slot: int) -> Value | None:
-    """The function over the distinct values of its one column; None: by rows."""
-    dictionary = dictionary_of(frame, slot, is_dear=step.is_dear)
+    """Evaluates the function over the distinct values of its only varying column; None: it must run by rows."""
+    dictionary = dictionary_of(frame, slot, is_expensive=step.is_expensive)
     if dictionary is None:
         return None
-    values, codes = entries(dictionary)
+    values, codes = distinct_values(dictionary)
     if len(values) > frame.rows:
         return None
     arguments = [values if argument == slot else frame.value(argument) for argument in step.arguments]
-    known = known_result(frame, step.slot, arguments, is_dear=step.is_dear)
-    if known is not None:
-        return spread(known, codes)
+    cached = cached_result(frame, step.slot, arguments, is_expensive=step.is_expensive)
+    if cached is not None:
+        return expand(cached, codes)
     try:
         result = _checked(KERNELS[step.call.function](_context(step, frame, len(values)), *arguments), step.call)
     except MemoryError:
         raise
     except (ValueProblem, pa.ArrowException, ArithmeticError, ValueError):
-        # Perhaps it is a value that no row has: the rows themselves decide.
+        # The failing dictionary value may belong to no row: evaluate the rows themselves.
         return None
     if isinstance(result, pa.Scalar):
         return result
-    remember_result(frame, step.slot, arguments, result)
-    return spread(result, codes)
+    cache_result(frame, step.slot, arguments, result)
+    return expand(result, codes)
 
 
 def _run_over(step: KernelStep, frame: Frame, arguments: Sequence[Value], rows: int) -> Value:
@@ -107,7 +113,7 @@ def _run_over(step: KernelStep, frame: Frame, arguments: Sequence[Value], rows: 
         raise LookupError(f"the function {step.call.function} has no kernel")
     try:
         return _checked(kernel(_context(step, frame, rows), *arguments), step.call)
-    except MemoryError:  # Arrow's is an ArrowException, too, and no problem of a row
+    except MemoryError:  # Arrow's is an ArrowException too, but not caused by a row
         raise
     except ValueProblem as problem:
         raise _error(step.call, str(problem), frame, arguments, problem.row) from None
@@ -121,7 +127,7 @@ def _context(step: KernelStep, frame: Frame, rows: int) -> CallContext:
 
 
 def _checked(result: Value, call: Call) -> Value:
-    """A kernel's result, of just the type that was promised."""
+    """Casts a kernel's result to the exact type of the call."""
     expected = call.type.arrow
     return result if result.type == expected else result.cast(expected)
 
@@ -129,7 +135,7 @@ def _checked(result: Value, call: Call) -> Value:
 def _first_problem(
     step: KernelStep, frame: Frame, arguments: Sequence[Value], rows: int, problem: Exception
 ) -> tuple[int, str]:
-    """The first row that fails alone, and what it says; slow, but only once."""
+    """The first row that fails on its own, and its message. Slow, but runs only after a failure."""
     kernel = KERNELS[step.call.function]
     for row in range(rows):
         single = [each if isinstance(each, pa.Scalar) else each[row : row + 1] for each in arguments]
@@ -147,8 +153,8 @@ def _error(call: Call | UserCall, message: str, frame: Frame, arguments: Sequenc
 
 
 def value_at(argument: Value, row: int) -> Any:
-    """The Python value of a row, as it is shown in an error; what Python has no value for is Arrow's number, or the
-    type of what holds it."""
+    """The Python value of a row for an error message. For values that Python cannot represent: Arrow's number, or the
+    type of the nested value."""
     value = argument if isinstance(argument, pa.Scalar) else argument[row]
     try:
         return value.as_py()
@@ -157,9 +163,9 @@ def value_at(argument: Value, row: int) -> Any:
 
 
 def _run_user_function(step: UserStep, frame: Frame) -> Value:
-    arguments = [frame.plain(slot) for slot in step.arguments]
+    arguments = [frame.decoded(slot) for slot in step.arguments]
     try:
-        return called(step.call, arguments, frame.rows, frame.session.options)
+        return call_function(step.call, arguments, frame.rows, frame.session.options)
     except UserCallProblem as problem:
         cause = problem.__cause__ or problem
         raise _error(step.call, str(problem), frame, arguments, problem.row) from cause

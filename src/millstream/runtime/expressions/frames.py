@@ -1,8 +1,7 @@
-"""The values of slots for some rows: all rows of a batch, or those of a frame above that reached a block.
+"""A frame holds the values of slots for some rows: all rows of a batch, or the rows of its parent that reached a block.
 
-A slot that a frame has not filled is taken from the frame above, only for the frame's rows, and only when it is asked
-for: columns that no surviving row needs are never touched. Text may stand in a slot as a dictionary; `plain` gives it
-as the kernels take it.
+A slot that a frame has not filled is taken from its parent on first use, for the frame's rows only, so columns that no
+surviving row needs are never copied. Text in a slot may be dictionary-encoded; `decoded` returns it as kernels expect.
 """
 
 from __future__ import annotations
@@ -22,27 +21,27 @@ Int64s = npt.NDArray[np.int64]
 
 
 DistinctResults = dict[int, Any]
-"""What functions gave for the dictionaries of the batch before, by slot (`by_distinct.py`)."""
+"""Results of functions for the dictionaries of the previous batch, by slot (`by_distinct.py`)."""
 
 
 class Frame:
-    """Slots of `rows` rows. `selection`: the rows of the frame above that these are."""
+    """Slots of `rows` rows. `selection`: their positions in the parent frame."""
 
     def __init__(
         self,
         rows: int,
         session: SessionFacts,
-        above: Frame | None = None,
+        parent: Frame | None = None,
         selection: Int64s | None = None,
         results: DistinctResults | None = None,
     ) -> None:
         self.rows = rows
         self.session = session
-        self.above = above
+        self.parent = parent
         self.selection = selection
         self.results = results
         self.values: dict[int, Value] = {}
-        self.dictionaries: dict[int, Any] = {}  # of slots that were looked at for it; None: does not pay
+        self.dictionaries: dict[int, Any] = {}  # by slot; None: encoding does not pay off
         self._decoded: dict[int, pa.Array] = {}
         self._indices: pa.Array | None = None
 
@@ -51,19 +50,19 @@ class Frame:
         return Frame(len(rows), self.session, self, rows, self.results)
 
     def value(self, slot: int) -> Value:
-        """What stands in a slot: an array, a dictionary array, or one value for all rows."""
+        """The value of a slot: an array, a dictionary array, or a scalar for all rows."""
         value = self.values.get(slot)
         if value is None:
-            if self.above is None:
+            if self.parent is None:
                 raise LookupError(f"slot {slot} is not filled")
-            value = self.above.value(slot)
+            value = self.parent.value(slot)
             if not isinstance(value, pa.Scalar):
-                value = value.take(self._taken_rows())
+                value = value.take(self._selected_indices())
             self.values[slot] = value
         return value
 
-    def plain(self, slot: int) -> Value:
-        """The same, with dictionaries spelt out."""
+    def decoded(self, slot: int) -> Value:
+        """The value of a slot, with dictionaries decoded."""
         value = self.value(slot)
         if not isinstance(value, pa.DictionaryArray):
             return value
@@ -71,15 +70,15 @@ class Frame:
             self._decoded[slot] = value.dictionary_decode()
         return self._decoded[slot]
 
-    def _taken_rows(self) -> pa.Array:
+    def _selected_indices(self) -> pa.Array:
         if self._indices is None:
             self._indices = pa.array(self.selection)
         return self._indices
 
     def origin(self, row: int) -> int:
-        """The row of the batch that a row of this frame is."""
+        """The batch's row of a row of this frame."""
         frame: Frame | None = self
         while frame is not None and frame.selection is not None:
             row = int(frame.selection[row])
-            frame = frame.above
+            frame = frame.parent
         return row

@@ -1,9 +1,9 @@
-"""Text read by Java's patterns for dates: strictly as `DateTimeFormatter` does, leniently as `SimpleDateFormat` does.
+"""Parses text by Java's date patterns: strictly like `DateTimeFormatter`, leniently like `SimpleDateFormat`.
 
-Both give what a clock shows, in nanoseconds since 1970 (`Clock`), or None where the text does not fit. The strict
-reader wants all of the text and just so many digits, and takes the last day of the month for a day that it has not (30
-February). The lenient one leaves what follows, takes fewer digits or more, and goes on into the next month, hour or
-year; before 15 October 1582 it reads the Julian calendar.
+Both return local time in nanoseconds since 1970 (`Clock`), or None if the text does not match. The strict parser
+requires the whole text and exact numbers of digits, and adjusts an invalid day to the last of its month (30 February).
+The lenient one ignores trailing text, accepts fewer or more digits, and carries values beyond their range over into
+the next month, hour or year; before 15 October 1582 it uses the Julian calendar.
 """
 
 from __future__ import annotations
@@ -25,46 +25,46 @@ DAY_NS = 86_400 * SECOND_NS
 
 
 class Clock(NamedTuple):
-    """What was read: nanoseconds of the clock since 1970, and the offset in seconds if the text had one."""
+    """The parsed local time in nanoseconds since 1970, and the offset in seconds if the text has one."""
 
     nano: int
     offset: int | None = None
 
 
-class _Misfit(Exception):
-    """The text does not fit the pattern."""
+class _Mismatch(Exception):
+    """The text does not match the pattern."""
 
 
 @dataclass
 class _Text:
-    """The text, and how far it has been read."""
+    """The text and the position of the parser."""
 
     text: str
     place: int = 0
 
     def digits(self, fewest: int, most: int) -> str:
-        """So many digits from here on."""
+        """Reads a run of digits; raises if there are fewer than `fewest`."""
         stop = self.place
         while stop < len(self.text) and stop - self.place < most and "0" <= self.text[stop] <= "9":
             stop += 1
-        found = self.text[self.place : stop]
-        if len(found) < fewest:
-            raise _Misfit
+        digits = self.text[self.place : stop]
+        if len(digits) < fewest:
+            raise _Mismatch
         self.place = stop
-        return found
+        return digits
 
     def expect(self, words: str) -> None:
-        """Just these characters."""
+        """Skips exactly these characters."""
         if not self.text.startswith(words, self.place):
-            raise _Misfit
+            raise _Mismatch
         self.place += len(words)
 
     def one_of(self, names: tuple[str, ...], exact: bool) -> int:
-        """Which of some names stands here, the longest first."""
+        """Reads the longest matching name and returns its index."""
         rest = self.text[self.place :] if exact else self.text[self.place :].lower()
         fits = [i for i, name in enumerate(names) if rest.startswith(name if exact else name.lower())]
         if not fits:
-            raise _Misfit
+            raise _Mismatch
         best = max(fits, key=lambda i: len(names[i]))
         self.place += len(names[best])
         return best
@@ -72,12 +72,12 @@ class _Text:
 
 # --- strictly -----------------------------------------------------------------------------------------------------
 
-_FIXED = "MLdHhKkmsw"  # of two letters: just two digits
+_FIXED = "MLdHhKkmsw"  # two letters: exactly two digits
 _NAMED = {"M": MONTHS, "L": MONTHS, "E": DAYS}
 
 
 def read_strictly(parts: tuple[Part, ...], text: str) -> Clock | None:
-    """The clock by a pattern of `DateTimeFormatter`; None if the text does not fit."""
+    """Parses text by a pattern of `DateTimeFormatter`; None if it does not match."""
     source = _Text(text)
     fields: dict[str, int] = {}
     try:
@@ -85,7 +85,7 @@ def read_strictly(parts: tuple[Part, ...], text: str) -> Clock | None:
         if source.place < len(text):
             return None
         return _resolved(fields)
-    except _Misfit:
+    except _Mismatch:
         return None
 
 
@@ -98,7 +98,7 @@ def _read_section(parts: tuple[Part, ...], start: int, stop: int, source: _Text,
             before, known = source.place, dict(fields)
             try:
                 _read_section(parts, place + 1, end, source, fields)
-            except _Misfit:
+            except _Mismatch:
                 source.place = before
                 fields.clear()
                 fields.update(known)
@@ -119,7 +119,7 @@ def _section_end(parts: tuple[Part, ...], start: int) -> int:
 
 
 def _reserved(parts: tuple[Part, ...], place: int) -> int:
-    """How many digits the parts right behind this one need: it leaves them."""
+    """The number of digits required by the directly following parts, which this part must leave."""
     digits = 0
     for part in parts[place + 1 :]:
         is_fixed = (
@@ -135,7 +135,7 @@ def _read_part(part: Part, reserved: int, source: _Text, fields: dict[str, int])
     letter, width = part.letter, part.width
     if letter in _NAMED and (width > 2 or letter == "E"):
         if width > 4:
-            raise PatternProblem(f"text is not read by {letter * width}")
+            raise PatternProblem(f"parsing does not support {letter * width}")
         names = _NAMED[letter] if width == 4 else tuple(name[:3] for name in _NAMED[letter])
         fields["M" if letter == "L" else letter] = source.one_of(names, exact=True) + 1
     elif letter == "a":
@@ -150,16 +150,16 @@ def _read_part(part: Part, reserved: int, source: _Text, fields: dict[str, int])
         fields[letter] = _read_year(width, reserved, source)
     elif letter in "MLdHhKkmsDnNA":
         if width == 1 or letter in "nNA":
-            found = source.digits(width, max(width, 19 - reserved) if not reserved else _left(source, reserved, width))
+            digits = source.digits(width, max(width, 19 - reserved) if not reserved else _left(source, reserved, width))
         else:
-            found = source.digits(width, 3 if letter == "D" else width)
-        fields["M" if letter == "L" else letter] = int(found)
+            digits = source.digits(width, 3 if letter == "D" else width)
+        fields["M" if letter == "L" else letter] = int(digits)
     else:
-        raise PatternProblem(f"text is not read by the letter {letter} of a pattern")
+        raise PatternProblem(f"parsing does not support the pattern letter {letter}")
 
 
 def _left(source: _Text, reserved: int, fewest: int) -> int:
-    """How many digits of a run may be taken so that the reserved ones are left."""
+    """The number of digits of a run that may be consumed without the reserved ones."""
     run = re.compile(r"[0-9]*").match(source.text, source.place)
     assert run is not None
     return max(fewest, len(run.group()) - reserved)
@@ -173,10 +173,10 @@ def _read_year(width: int, reserved: int, source: _Text) -> int:
         source.place += 1
     else:
         sign = ""
-    found = source.digits(width, _left(source, reserved, width) if reserved else 19)
-    if width >= 4 and (len(found) > width) != (sign == "+") and sign != "-":
-        raise _Misfit
-    return -int(found) if sign == "-" else int(found)
+    digits = source.digits(width, _left(source, reserved, width) if reserved else 19)
+    if width >= 4 and (len(digits) > width) != (sign == "+") and sign != "-":
+        raise _Mismatch
+    return -int(digits) if sign == "-" else int(digits)
 
 
 _OFFSETS = re.compile(r"([+-])(\d{2})(?::?(\d{2}))?(?::?(\d{2}))?")
@@ -186,7 +186,7 @@ def _read_offset(part: Part, source: _Text) -> int:
     if part.letter == "V":
         match = re.compile(r"[A-Za-z0-9/_+:-]+").match(source.text, source.place)
         if match is None or zone_of(match.group()) is None:
-            raise _Misfit
+            raise _Mismatch
         source.place = match.end()
         return 0
     if part.letter in "XZ" and source.text.startswith("Z", source.place) and part.letter == "X":
@@ -194,11 +194,11 @@ def _read_offset(part: Part, source: _Text) -> int:
         return 0
     match = _OFFSETS.match(source.text, source.place)
     if match is None:
-        raise _Misfit
+        raise _Mismatch
     has_colon = ":" in match.group()
     wants_colon = part.width in (3, 5) if part.letter in "Xx" else part.width == 5
     if match.group(3) is not None and has_colon != wants_colon:
-        raise _Misfit
+        raise _Mismatch
     source.place = match.end()
     sign = -1 if match.group(1) == "-" else 1
     return sign * (int(match.group(2)) * 3600 + int(match.group(3) or 0) * 60 + int(match.group(4) or 0))
@@ -211,22 +211,22 @@ _RANGES |= {"s": (0, 59), "D": (1, 366), "n": (0, 999_999_999), "A": (0, 86_399_
 def _resolved(fields: dict[str, int]) -> Clock:
     for letter, (low, high) in _RANGES.items():
         if letter in fields and not low <= fields[letter] <= high:
-            raise _Misfit
+            raise _Mismatch
     year = fields.get("u", fields.get("y", 1970))
     if "y" in fields and "u" not in fields:
         if year < 1:
-            raise _Misfit
+            raise _Mismatch
         year = 1 - year if fields.get("G") == 0 else year
     if "D" in fields and "M" not in fields:
         day = _days(year, 1, 1) + fields["D"] - 1
         if int(civil(np.array([day]))[0][0]) != year:
-            raise _Misfit
+            raise _Mismatch
     else:
         month = fields.get("M", 1)
         last = int(month_days(np.array([year]), np.array([month]))[0])
         day = _days(year, month, min(fields.get("d", 1), last))
     if "E" in fields and int(weekday(np.array([day]))[0]) != fields["E"]:
-        raise _Misfit
+        raise _Mismatch
     if "A" in fields or "N" in fields:
         return Clock(day * DAY_NS + fields.get("N", fields.get("A", 0) * 1_000_000), fields.get("offset"))
     hour = _hour(fields)
@@ -234,7 +234,7 @@ def _resolved(fields: dict[str, int]) -> Clock:
         "S", fields.get("n", 0)
     )
     if hour == 24 and nano > DAY_NS:
-        raise _Misfit
+        raise _Mismatch
     return Clock(day * DAY_NS + nano, fields.get("offset"))
 
 
@@ -258,8 +258,8 @@ _LENIENT_NUMBERS = "yMLdDHkKhmsSuF"
 
 
 def read_leniently(parts: tuple[Part, ...], text: str, this_year: int) -> Clock | None:
-    """The clock by a pattern of `SimpleDateFormat`; two digits of a year lie within 80 years before `this_year` and 20
-    after. None if the text does not fit."""
+    """Parses text by a pattern of `SimpleDateFormat`; None if it does not match. Two-digit years lie between 80 years
+    before `this_year` and 20 after."""
     source = _Text(text)
     fields: dict[str, int] = {}
     try:
@@ -269,7 +269,7 @@ def read_leniently(parts: tuple[Part, ...], text: str, this_year: int) -> Clock 
             else:
                 following = parts[place + 1] if place + 1 < len(parts) else None
                 _read_leniently(part, _is_number(following), source, fields, this_year)
-    except _Misfit:
+    except _Mismatch:
         return None
     return _rolled(fields) if source.place else None
 
@@ -301,21 +301,21 @@ def _read_leniently(part: Part, keep: bool, source: _Text, fields: dict[str, int
             number += 100 if number < first else 0
         fields["M" if letter == "L" else letter] = number
     else:
-        raise PatternProblem(f"text is not read by the letter {letter} of a pattern")
+        raise PatternProblem(f"parsing does not support the pattern letter {letter}")
 
 
-_DIGITS_MAX = 9  # Java's int; what has more is no date of any calendar
+_DIGITS_MAX = 9  # Java's int; longer numbers are no date in any calendar
 
 
 def _read_number(width: int | None, source: _Text) -> int:
     stop = len(source.text) if width is None else source.place + width
     if stop > len(source.text):
-        raise _Misfit
+        raise _Mismatch
     match = re.compile(r"-?[0-9]+").match(source.text, source.place, stop)
     if match is None:
-        raise _Misfit
+        raise _Mismatch
     if len(match.group()) > _DIGITS_MAX:
-        raise _Misfit
+        raise _Mismatch
     source.place = match.end()
     return int(match.group())
 
@@ -328,13 +328,13 @@ def _read_zone(source: _Text) -> int:
     match = re.compile(r"[A-Za-z_/]+").match(source.text, source.place)
     zone = zone_of(match.group()) if match is not None else None
     if match is None or zone is None:
-        raise _Misfit
+        raise _Mismatch
     source.place = match.end()
     return zone.standard_offset
 
 
 def _rolled(fields: dict[str, int]) -> Clock:
-    """Fields beyond their range go on into the next."""
+    """Fields beyond their range carry over into the next."""
     year = fields.get("y", 1970)
     year = 1 - year if fields.get("G") == 0 else year
     months = year * 12 + (1 if "D" in fields and "M" not in fields else fields.get("M", 1)) - 1

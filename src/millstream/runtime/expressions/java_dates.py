@@ -1,10 +1,10 @@
-"""Java's patterns for dates, as a list of parts; and one time written by such a list.
+"""Parses Java's date patterns into parts, and formats a moment by them.
 
-Java has two readers of patterns, and Flink uses both: `DateTimeFormatter` for timestamps (DATE_FORMAT, TO_TIMESTAMP),
-`SimpleDateFormat` where numbers of seconds are meant or text is given (FROM_UNIXTIME, UNIX_TIMESTAMP, CONVERT_TZ,
-TO_DATE with a format). The letters look alike and differ: u is the year in one and the day of the week in the other.
-A pattern that Java refuses raises `PatternProblem`. Names are English, weeks those of the United States, as in a
-Flink that is set up there.
+Java has two classes for patterns, and Flink uses both: `DateTimeFormatter` for timestamps (DATE_FORMAT, TO_TIMESTAMP),
+`SimpleDateFormat` for seconds and text (FROM_UNIXTIME, UNIX_TIMESTAMP, CONVERT_TZ, TO_DATE with a format). Their
+letters overlap but differ in meaning: u is the year in one and the day of the week in the other. Patterns that Java
+rejects raise `PatternProblem`. Names are English, and weeks those of the United States, as in a Flink with the US
+locale.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from millstream.runtime.expressions.calendar_days import civil, days_of_civil, julian_civil, weekday
 from millstream.runtime.expressions.zones import Zone
 
-__all__ = ["DAYS", "MONTHS", "Moment", "Part", "PatternProblem", "Reader", "pattern_parts", "written"]
+__all__ = ["DAYS", "MONTHS", "Moment", "Part", "PatternProblem", "Reader", "format_moment", "pattern_parts"]
 
 MONTHS = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
@@ -30,11 +30,11 @@ _DAY_NS = 86_400_000_000_000
 
 
 class PatternProblem(ValueError):
-    """The pattern is none, or has a part that the value has not."""
+    """The pattern is malformed, or needs a part that the value lacks."""
 
 
 class Reader(Enum):
-    """Which of Java's two classes reads the pattern; the letters it knows, each with the greatest number of them."""
+    """The Java class that defines the pattern's syntax."""
 
     FORMATTER = "DateTimeFormatter"
     SIMPLE = "SimpleDateFormat"
@@ -53,7 +53,7 @@ _ZONED = "VvzOXxZ"
 
 @dataclass(frozen=True)
 class Part:
-    """One letter of a pattern so many times; text has no letter. `optional` says how deep in brackets it stands."""
+    """A repeated pattern letter, or literal text without a letter. `optional` is the depth of enclosing brackets."""
 
     letter: str
     width: int = 0
@@ -63,7 +63,7 @@ class Part:
 
 @lru_cache(maxsize=512)
 def pattern_parts(pattern: str, reader: Reader) -> tuple[Part, ...]:
-    """The parts of a pattern, or a `PatternProblem`."""
+    """Parses a pattern; raises `PatternProblem` if it is malformed."""
     parts: list[Part] = []
     depth = 0
     place = 0
@@ -82,10 +82,10 @@ def pattern_parts(pattern: str, reader: Reader) -> tuple[Part, ...]:
             continue
         if reader is Reader.FORMATTER and letter in "[]{}#":
             if letter in "{}#":
-                raise PatternProblem(f"the pattern has {letter!r}, which is reserved: {pattern!r}")
+                raise PatternProblem(f"the pattern contains {letter!r}, which is reserved: {pattern!r}")
             depth += 1 if letter == "[" else -1
             if depth < 0:
-                raise PatternProblem(f"the pattern has ] without [ before it: {pattern!r}")
+                raise PatternProblem(f"the pattern has ] without a preceding [: {pattern!r}")
             parts.append(Part(letter, optional=depth))
         else:
             parts.append(Part("", text=letter, optional=depth))
@@ -94,7 +94,7 @@ def pattern_parts(pattern: str, reader: Reader) -> tuple[Part, ...]:
 
 
 def _quoted(pattern: str, place: int) -> tuple[str, int]:
-    """The text between quotes, or a quote itself where two stand together; and where it ends."""
+    """The text between quotes, or a quote itself for two adjacent ones; and its end."""
     if pattern[place : place + 2] == "''":
         return "'", place + 2
     text = ""
@@ -106,15 +106,15 @@ def _quoted(pattern: str, place: int) -> tuple[str, int]:
             place += 1
         text += pattern[place]
         place += 1
-    raise PatternProblem(f"the pattern has a quote that does not end: {pattern!r}")
+    raise PatternProblem(f"the pattern has an unterminated quote: {pattern!r}")
 
 
 def _lettered(letter: str, width: int, reader: Reader, depth: int) -> Part:
     most = _LETTERS[reader].get(letter)
     if most is None:
-        raise PatternProblem(f"a pattern of dates has no letter {letter!r}")
+        raise PatternProblem(f"date patterns have no letter {letter!r}")
     if width > most or (reader is Reader.FORMATTER and (letter, width) in (("c", 2), ("V", 1), ("O", 2), ("O", 3))):
-        raise PatternProblem(f"a pattern of dates cannot have {letter * width!r}")
+        raise PatternProblem(f"date patterns do not allow {letter * width!r}")
     return Part(letter, width, optional=depth)
 
 
@@ -123,7 +123,7 @@ def _lettered(letter: str, width: int, reader: Reader, depth: int) -> Part:
 
 @dataclass(frozen=True)
 class Moment:
-    """What a clock shows: the day since 1970, the nanosecond of the day; with the zone where that is known."""
+    """A local time: day since 1970 and nanosecond of the day; with the zone if it is known."""
 
     day: int
     nano: int
@@ -139,13 +139,13 @@ class Moment:
 
     @property
     def year_of_era(self) -> int:
-        """The year as one writes it: there is none before 1."""
+        """The year of its era: 1 BC precedes AD 1."""
         year = self.date[0]
         return year if year > 0 else 1 - year
 
     @property
     def day_of_year(self) -> int:
-        """From 1."""
+        """Day of the year, from 1."""
         year = np.array([self.date[0]])
         if self.is_julian:
             from millstream.runtime.expressions.calendar_days import julian_days
@@ -155,12 +155,12 @@ class Moment:
 
     @property
     def weekday(self) -> int:
-        """1 for Monday."""
+        """Day of the week, 1 for Monday."""
         return int(weekday(np.array([self.day]))[0])
 
     @property
     def week(self) -> tuple[int, int]:
-        """The year the week belongs to and its number; weeks begin on Sunday, the first has 1 January in it."""
+        """The week's year and number; weeks start on Sunday, the first contains 1 January."""
         year = self.date[0]
         next_new_year = int(days_of_civil(np.array([year + 1]), np.array([1]), np.array([1]))[0])
         saturday = self.day + 6 - self.weekday % 7
@@ -172,18 +172,18 @@ class Moment:
 
     @property
     def second_of_day(self) -> int:
-        """From 0."""
+        """Second of the day, from 0."""
         return self.nano // 1_000_000_000
 
 
-def written(parts: tuple[Part, ...], moment: Moment, reader: Reader) -> str:
-    """The moment by the pattern."""
+def format_moment(parts: tuple[Part, ...], moment: Moment, reader: Reader) -> str:
+    """Formats a moment by a pattern."""
     write = _formatter_text if reader is Reader.FORMATTER else _simple_text
     return "".join(write(part, moment) if part.letter not in ("", "[", "]") else part.text for part in parts)
 
 
 def _numbers(letter: str, moment: Moment) -> int | None:
-    """The number that both readers write for a letter."""
+    """The number for a letter that has the same meaning in both classes."""
     seconds = moment.second_of_day
     hour = seconds // 3600
     plain = {
@@ -235,7 +235,7 @@ def _formatter_text(part: Part, moment: Moment) -> str:
         }[letter]  # fmt: skip
         return f"{number:0{width}d}"
     if letter == "B":
-        raise PatternProblem("the letter B of patterns (in the morning, at noon) is not available")
+        raise PatternProblem("the letter B of patterns (in the morning, at noon) is not supported")
     return f"{_numbers(letter, moment):0{width}d}"
 
 
@@ -274,7 +274,7 @@ def _simple_text(part: Part, moment: Moment) -> str:
 def _zone_text(part: Part, moment: Moment) -> str:
     letter, width = part.letter, part.width
     if moment.zone is None:
-        raise PatternProblem(f"a timestamp without a zone has nothing for the letter {letter} of a pattern")
+        raise PatternProblem(f"a timestamp without a zone has no value for the pattern letter {letter}")
     sign = "-" if moment.offset < 0 else "+"
     minutes = abs(moment.offset) // 60
     hours, minutes = divmod(minutes, 60)
@@ -290,4 +290,4 @@ def _zone_text(part: Part, moment: Moment) -> str:
         return f"{sign}{hours:02d}{':' if width in (3, 5) else ''}{minutes:02d}"
     if letter == "z" and width < 4:
         return moment.zone.abbreviation(moment.day * 86_400 + moment.second_of_day - moment.offset)
-    raise PatternProblem(f"the pattern {letter * width} (names of zones) is not available")
+    raise PatternProblem(f"the pattern {letter * width} (names of zones) is not supported")

@@ -1,4 +1,4 @@
-"""Java's formats of text, `%-5d` and the like, for PRINTF. What Java refuses has no text: `JavaFormatProblem`."""
+"""Java's `String.format` (`%-5d` and the like) for PRINTF. Raises `JavaFormatProblem` where Java rejects the format."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ _COUNT_DIGITS_MAX = 6
 
 
 class JavaFormatProblem(ValueError):
-    """Java does not take this format, or this argument for it."""
+    """Java rejects this format, or this argument for it."""
 
 
 def java_format(template: str, values: tuple[Any, ...], texts: tuple[str, ...]) -> str:
-    """A template filled in. `texts` are the values as Java writes them, for `%s`.
+    """Formats values by a template. `texts` are the values as Java's strings, for `%s`.
 
     >>> java_format("%2$s is %1$05.1f", (2.25, "x"), ("2.25", "x"))
     'x is 002.3'
     """
-    written: list[str] = []
+    pieces: list[str] = []
     at, ordinary, last = 0, 0, -1
     while (start := template.find("%", at)) >= 0:
-        written.append(template[at:start])
+        pieces.append(template[at:start])
         match = _PART.match(template, start)
         if not match or not match[7] or match[6]:
-            raise JavaFormatProblem(f"{template!r} is no format at {start}")
+            raise JavaFormatProblem(f"{template!r} has an invalid format at {start}")
         at = match.end()
         if any(len(digits) > _COUNT_DIGITS_MAX for digits in (match[1] or "", match[4] or "", match[5] or "")):
-            raise JavaFormatProblem(f"{template!r} asks for more than a million characters at {start}")
+            raise JavaFormatProblem(f"{template!r} requests more than a million characters at {start}")
         if match[7] in "%n":
-            written.append(_padded("%" if match[7] == "%" else "\n", match[3], match[4]))
+            pieces.append(_padded("%" if match[7] == "%" else "\n", match[3], match[4]))
             continue
         if match[1]:
             last = int(match[1]) - 1
@@ -43,18 +43,18 @@ def java_format(template: str, values: tuple[Any, ...], texts: tuple[str, ...]) 
             last, ordinary = ordinary, ordinary + 1
         if not 0 <= last < len(values):
             raise JavaFormatProblem(f"{template!r} has no value for {match[0]}")
-        written.append(_one(values[last], texts[last], match))
-    return "".join([*written, template[at:]])
+        pieces.append(_one(values[last], texts[last], match))
+    return "".join([*pieces, template[at:]])
 
 
 def _one(value: Any, text: str, match: re.Match[str]) -> str:
-    """One value by one part of a format."""
+    """Formats a value by one format specifier."""
     flags, width, digits, letter = match[3], match[4], match[5], match[7]
     kind = letter.lower()
     if kind not in "bhscdoxefga" or (letter.isupper() and kind in "dof"):
-        raise JavaFormatProblem(f"%{letter} is no kind of format")
+        raise JavaFormatProblem(f"%{letter} is not a format conversion")
     if len(set(flags)) < len(flags) or (("-" in flags or "0" in flags) and not width):
-        raise JavaFormatProblem(f"the flags {flags!r} do not fit")
+        raise JavaFormatProblem(f"the flags {flags!r} are invalid")
     if value is None:
         shown = "false" if kind == "b" else "null"
         shown = shown if digits is None else shown[: int(digits)]
@@ -77,11 +77,11 @@ def _general(value: Any, text: str, kind: str, digits: str | None) -> str:
         shown = "false" if value is False else "true"
     elif kind == "c":
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 0x10FFFF:
-            raise JavaFormatProblem(f"{value!r} is no character")
+            raise JavaFormatProblem(f"{value!r} is not a character")
         shown = chr(value)
     elif kind == "h":
         if not isinstance(value, int) or isinstance(value, bool):
-            raise JavaFormatProblem("%h is of whole numbers only here")
+            raise JavaFormatProblem("%h supports integers only")
         shown = f"{(value ^ (value >> 32) if abs(value) >= 2**31 else value) & 0xFFFFFFFF:x}"
     else:
         shown = text
@@ -90,7 +90,7 @@ def _general(value: Any, text: str, kind: str, digits: str | None) -> str:
 
 def _whole(value: Any, kind: str, flags: str, width: str | None, digits: str | None) -> str:
     if not isinstance(value, int) or isinstance(value, bool) or digits is not None:
-        raise JavaFormatProblem(f"{value!r} is no whole number")
+        raise JavaFormatProblem(f"{value!r} is not an integer")
     if kind != "d":
         bits = 2**64 if abs(value) >= 2**31 else 2**32
         prefix = {"x": "0x", "o": "0"}[kind] if "#" in flags else ""
@@ -101,11 +101,11 @@ def _whole(value: Any, kind: str, flags: str, width: str | None, digits: str | N
 
 def _fraction(value: Any, kind: str, flags: str, width: str | None, digits: int) -> str:
     if not isinstance(value, float) or kind == "a":
-        raise JavaFormatProblem(f"{value!r} is no number for %{kind}")
+        raise JavaFormatProblem(f"{value!r} is not a number for %{kind}")
     if value != value or value in (float("inf"), float("-inf")):
         name = "NaN" if value != value else "Infinity"
         return _signed(value < 0, name, flags.replace("0", ""), width)
-    # Java rounds the number as it is written, half up.
+    # Java rounds the decimal text of the number half up.
     exact = decimal.Decimal(repr(abs(value)))
     if kind == "g":
         digits = max(digits, 1)
@@ -130,7 +130,7 @@ def _scientific(exact: decimal.Decimal, digits: int) -> str:
 
 
 def _signed(negative: bool, shown: str, flags: str, width: str | None) -> str:
-    """A number with its sign, filled with zeros where the flags say so."""
+    """Adds the sign, and zeros if the flags request them."""
     before, behind = "", ""
     if negative:
         before, behind = ("(", ")") if "(" in flags else ("-", "")

@@ -1,6 +1,6 @@
-r"""Characters and classes of characters in Java's patterns: `\x41`, `\d`, `\p{Lu}`, `[a-z&&[^aeiou]]`, as sets.
+r"""Parses characters and character classes of Java's patterns (`\x41`, `\d`, `\p{Lu}`, `[a-z&&[^aeiou]]`) to sets.
 
-`Cursor` is a place in a pattern; all readers of parts of a pattern move it, and refuse at it.
+`Cursor` is a position in a pattern; all parsers of parts advance it and report errors at its position.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _OF_UNICODE |= {"Punct": "IsPunctuation", "Space": "IsWhite_Space", "Cntrl": "Is
 
 
 class PatternProblem(ValueError):
-    """A pattern that Java refuses, too."""
+    """A pattern that Java rejects too."""
 
     def __init__(self, pattern: str, place: int | None, reason: str) -> None:
         at = "" if place is None else f", at character {place + 1}"
@@ -56,52 +56,52 @@ class PatternProblem(ValueError):
 
 
 class UnsupportedPattern(ValueError):
-    """A pattern that Java takes, but no engine that is at hand here."""
+    """A pattern that Java accepts but neither engine supports."""
 
 
 @dataclass(frozen=True)
 class Flags:
-    """Java's flags, by the letters that set them."""
+    """Java's flags, named by their letters."""
 
-    i: bool = False  # letters in any case, of ASCII
-    u: bool = False  # of all letters
-    m: bool = False  # ^ and $ at every line
-    s: bool = False  # . takes ends of lines
-    x: bool = False  # blanks and comments are skipped
-    d: bool = False  # only \n ends a line
-    U: bool = False  # \w and the like of all of Unicode
+    i: bool = False  # case-insensitive, ASCII only
+    u: bool = False  # case-insensitive for all letters
+    m: bool = False  # ^ and $ match at every line
+    s: bool = False  # . matches line terminators
+    x: bool = False  # blanks and comments are ignored
+    d: bool = False  # only \n terminates a line
+    U: bool = False  # \w and the like cover all of Unicode
 
 
 class Cursor:
-    """A place in a pattern."""
+    """A position in a pattern."""
 
     def __init__(self, source: str) -> None:
         self.source = source
         self.at = 0
 
     def fail(self, reason: str, place: int | None = None) -> NoReturn:
-        """The pattern is wrong."""
+        """Raises a `PatternProblem` at the position."""
         raise PatternProblem(self.source, self.at if place is None else place, reason)
 
     def peek(self) -> str:
-        """The next character; none at the end."""
+        """The next character; empty at the end."""
         return self.source[self.at : self.at + 1]
 
     def next(self) -> str:
-        """Go past the next character."""
+        """Consumes the next character."""
         if self.at >= len(self.source):
             self.fail("it ends too early")
         self.at += 1
         return self.source[self.at - 1]
 
-    def taken(self, text: str) -> bool:
-        """Whether this stands here; if so, go past it."""
-        found = self.source.startswith(text, self.at)
-        self.at += len(text) if found else 0
-        return found
+    def accept(self, text: str) -> bool:
+        """Consumes the text if it follows; returns whether it did."""
+        matches = self.source.startswith(text, self.at)
+        self.at += len(text) if matches else 0
+        return matches
 
     def until(self, end: str) -> str:
-        """What stands before an end; go past both."""
+        """Consumes up to and including `end`; returns the text before it."""
         stop = self.source.find(end, self.at)
         if stop < 0:
             self.fail(f"{end} is missing")
@@ -109,7 +109,7 @@ class Cursor:
         return text
 
     def skip_blanks(self) -> None:
-        """Go past what (?x) leaves out."""
+        """Skips blanks and comments, as in (?x)."""
         while self.at < len(self.source):
             if self.peek() in " \t\n\x0b\f\r":
                 self.at += 1
@@ -121,21 +121,21 @@ class Cursor:
 
 
 def folded(points: CodePoints, flags: Flags) -> CodePoints:
-    """The set in all cases, where a flag says so."""
+    """Adds the other cases if the flags are case-insensitive."""
     return with_both_cases(points, flags.u or flags.U) if flags.i else points
 
 
 def escaped_character(cursor: Cursor, letter: str) -> str | None:
-    """The character that an escape stands for, behind its backslash and letter; None: it stands for something else."""
+    """Parses an escape for a character, after its letter; None if it is another kind of escape."""
     if letter in _CONTROLS:
         return _CONTROLS[letter]
     if letter == "x":
-        braces = cursor.taken("{")
+        braces = cursor.accept("{")
         digits = cursor.until("}") if braces else _digits(cursor, 2)
         return _character(cursor, digits)
     if letter == "u":
         first = _character(cursor, _digits(cursor, 4))
-        if "\ud800" <= first < "\udc00" and cursor.taken("\\u"):
+        if "\ud800" <= first < "\udc00" and cursor.accept("\\u"):
             second = _character(cursor, _digits(cursor, 4))
             return (first + second).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         return first
@@ -145,13 +145,13 @@ def escaped_character(cursor: Cursor, letter: str) -> str | None:
             cursor.at += 1
         digits = cursor.source[start : cursor.at]
         if not digits:
-            cursor.fail("an octal number is expected behind \\0")
+            cursor.fail("an octal number is expected after \\0")
         if len(digits) == 3 and digits[0] > "3":
             cursor.at, digits = cursor.at - 1, digits[:2]
         return chr(int(digits, 8))
     if letter == "c":
         return chr(ord(cursor.next()) ^ 64)
-    if letter == "N" and cursor.taken("{"):
+    if letter == "N" and cursor.accept("{"):
         name = cursor.until("}")
         try:
             return unicodedata.lookup(name)
@@ -170,19 +170,19 @@ def _character(cursor: Cursor, digits: str) -> str:
     try:
         return chr(int(digits, 16))
     except (ValueError, OverflowError):
-        cursor.fail("a hexadecimal number of a character is expected")
+        cursor.fail("a hexadecimal code point is expected")
 
 
 def escaped_set(cursor: Cursor, letter: str, flags: Flags) -> CodePoints | None:
-    """The set that an escape stands for, behind its backslash and letter; None: it stands for something else."""
+    """Parses an escape for a set, after its letter; None if it is another kind of escape."""
     if letter in "pP":
         start = cursor.at
-        name = cursor.until("}") if cursor.taken("{") else cursor.next()
+        name = cursor.until("}") if cursor.accept("{") else cursor.next()
         if flags.U:
             name = _OF_UNICODE.get(name, name)
         points = property_named(name)
         if points is None:
-            cursor.fail(f"there is no property {name!r} of characters", start)
+            cursor.fail(f"there is no character property {name!r}", start)
         return points if letter == "p" else complement(points)
     points = _SETS.get(letter.lower())
     if points is None:
@@ -201,8 +201,8 @@ def _words() -> CodePoints:
 
 
 def class_of(cursor: Cursor, flags: Flags) -> CodePoints:
-    """A class in brackets, whose opening one is passed already."""
-    negated = cursor.taken("^")
+    """Parses a bracketed class, after its opening bracket."""
+    negated = cursor.accept("^")
     start = cursor.at - 1
     result: CodePoints = ALL
     points: CodePoints | None = None
@@ -210,27 +210,27 @@ def class_of(cursor: Cursor, flags: Flags) -> CodePoints:
         if flags.x:
             cursor.skip_blanks()
         if not cursor.peek():
-            cursor.fail("a class that is not closed", start)
+            cursor.fail("a character class is not closed", start)
         if cursor.peek() == "]" and points is not None:
             cursor.at += 1
             break
-        if cursor.taken("&&"):
+        if cursor.accept("&&"):
             result = intersection(result, points) if points is not None else result
             points = () if cursor.peek() == "]" else None
             continue
-        part = class_of(cursor, flags) if cursor.taken("[") else _member(cursor, flags)
+        part = class_of(cursor, flags) if cursor.accept("[") else _member(cursor, flags)
         points = union(points or (), part)
     result = intersection(result, points)
     return complement(result) if negated else result
 
 
 def _member(cursor: Cursor, flags: Flags) -> CodePoints:
-    """One character, a range or an escape inside a class."""
+    """Parses one character, range or escape inside a class."""
     first = _one(cursor, flags)
     if not isinstance(first, str):
         return first
-    behind = cursor.source[cursor.at + 1 : cursor.at + 2]
-    if cursor.peek() != "-" or behind in ("]", "[", ""):
+    following = cursor.source[cursor.at + 1 : cursor.at + 2]
+    if cursor.peek() != "-" or following in ("]", "[", ""):
         return folded(of_characters(first), flags)
     start = cursor.at
     cursor.at += 1
@@ -247,9 +247,9 @@ def _one(cursor: Cursor, flags: Flags) -> str | CodePoints:
     if character != "\\":
         return character
     letter = cursor.next()
-    found = escaped_set(cursor, letter, flags)
-    if found is not None:
-        return found
+    points = escaped_set(cursor, letter, flags)
+    if points is not None:
+        return points
     escaped = escaped_character(cursor, letter)
     if escaped is None:
         cursor.fail(f"\\{letter} has no meaning in a class", cursor.at - 1)

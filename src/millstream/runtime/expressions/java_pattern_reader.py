@@ -1,7 +1,7 @@
-r"""Reads one Java pattern and writes it for Python's `re` and for RE2 as it goes; `java_patterns` says why.
+r"""Translates a Java pattern for Python's `re` and for RE2 in one pass; see `java_patterns` for the reasons.
 
-It descends: alternatives, of sequences, of atoms with quantifiers. Flags hold from where they are set to the end of the
-group. Every atom is written so that a quantifier behind it takes it as a whole.
+Recursive descent: alternatives of sequences of atoms with quantifiers. Flags hold until the end of their group. Every
+atom is written so that a following quantifier applies to all of it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _COUNT_MAX = 2**31 - 1
 
 
 class Reader(Cursor):
-    """The state of reading one pattern: what was written, what is known of groups."""
+    """A parser of one pattern, with its output and its knowledge of groups."""
 
     def __init__(self, source: str) -> None:
         super().__init__(_QUOTED.sub(_unquoted, source))
@@ -52,23 +52,23 @@ class Reader(Cursor):
         self.needs_ascii = False
 
     def read(self) -> None:
-        """Read all of it."""
+        """Translates the whole pattern."""
         self.alternatives(Flags())
         if self.at < len(self.source):
             self.fail("a ) that closes nothing")
 
     def write(self, python: str, re2: str | int | None = None) -> None:
-        """Write a part; for RE2 the same, unless it is given."""
+        """Writes a part; RE2 gets the same text unless `re2` is passed."""
         self.python.append(python)
         self.re2.append(python if re2 is None else re2)
 
     def only_python(self, text: str) -> None:
-        """Write what RE2 has not."""
+        """Writes a part that RE2 does not support."""
         self.write(text)
         self.re2_can = False
 
     def write_set(self, points: CodePoints) -> None:
-        """Write a set of characters."""
+        """Writes a set of characters."""
         if not points:
             self.write("(?!)", r"[^\x00-\x{10FFFF}]")
         elif points == ALL:
@@ -79,20 +79,20 @@ class Reader(Cursor):
     # --- structure ----------------------------------------------------------------------------------------------------
 
     def alternatives(self, flags: Flags) -> list[int]:
-        """Alternatives up to the end of the group or of the pattern; gives where the bars between them were written."""
+        """Parses alternatives up to the end of the group or pattern; returns the positions of the bars written."""
         first_group = self.group_count + 1
         flags = self.sequence(flags)
         bars: list[int] = []
-        while self.taken("|"):
+        while self.accept("|"):
             bars.append(len(self.python))
             self.write("|")
             flags = self.sequence(flags)
-        if bars:  # a group in one alternative has no part in a match of another
+        if bars:  # a group in one alternative does not participate in a match of another
             self.uncertain.update(range(first_group, self.group_count + 1))
         return bars
 
     def sequence(self, flags: Flags) -> Flags:
-        """Atoms with their quantifiers; gives the flags that hold behind them."""
+        """Parses atoms with their quantifiers; returns the flags in effect after them."""
         while True:
             if flags.x:
                 self.skip_blanks()
@@ -110,16 +110,16 @@ class Reader(Cursor):
             self.quantifier(start, first_group)
 
     def changed(self, flags: Flags, match: re.Match[str]) -> Flags:
-        """The flags after letters that set and letters that take away."""
+        """Applies flag letters that set and clear flags."""
         for letters, value in ((match[1], True), (match[2] or "", False)):
             for letter in letters:
                 if letter not in Flags.__annotations__:
-                    self.fail(f"{letter} is no flag", match.start())
+                    self.fail(f"{letter} is not a flag", match.start())
                 flags = replace(flags, **{letter: value})
         return flags
 
     def quantifier(self, start: int, first_group: int) -> None:
-        """How often the atom written from `start` on is taken."""
+        """Parses the quantifier of the atom written from `start` on."""
         sign = self.peek()
         if sign in ("*", "+", "?"):
             self.at += 1
@@ -130,7 +130,7 @@ class Reader(Cursor):
                 self.fail("a number of repetitions is expected, {2} or {2,} or {2,3}")
             least, most = self.count(match[1]), self.count(match[3] or match[1])
             if most < least:
-                self.fail(f"{least} repetitions at least are more than {most} at most")
+                self.fail(f"the minimum of {least} repetitions exceeds the maximum of {most}")
             if max(least, most) > _RE2_COUNT_MAX:
                 self.re2_can = False
             text, self.at = match[0], match.end()
@@ -139,26 +139,26 @@ class Reader(Cursor):
         if least == 0:
             self.uncertain.update(range(first_group, self.group_count + 1))
         self.python[start:] = ["(?:", *self.python[start:], ")"] if self.is_bare(start) else self.python[start:]
-        if self.taken("+"):
+        if self.accept("+"):
             self.only_python(text + "+")
         else:
-            self.write(text + "?" if self.taken("?") else text)
+            self.write(text + "?" if self.accept("?") else text)
 
     def count(self, digits: str) -> int:
-        """A number of repetitions; what has very many digits is not computed."""
+        """Parses a number of repetitions without computing very long numbers."""
         number = int(digits.lstrip("0")[:11] or "0")
         if number > _COUNT_MAX:
             self.fail(f"more than {_COUNT_MAX} repetitions")
         return number
 
     def is_bare(self, start: int) -> bool:
-        """Whether what was written is an anchor, which Python does not repeat."""
+        """Whether the atom is an anchor, which Python cannot repeat."""
         return self.python[start:] in (["\\A"], ["\\Z"], ["^"])
 
     # --- atoms --------------------------------------------------------------------------------------------------------
 
     def atom(self, flags: Flags) -> None:
-        """One thing that a quantifier may follow."""
+        """Parses one atom, to which a quantifier may apply."""
         character = self.next()
         if character == "(":
             self.group(flags)
@@ -180,20 +180,20 @@ class Reader(Cursor):
             self.literal(character, flags)
 
     def literal(self, character: str, flags: Flags) -> None:
-        """A character that means itself."""
+        """Writes a literal character."""
         points = folded(of_characters(character), flags)
         single = points == of_characters(character)
         self.write(re.escape(character) if single and character.isascii() else class_text(points))
 
     def line_start(self, flags: Flags) -> None:
-        """^."""
+        """Writes ^."""
         if not flags.m:
             self.write("\\A")
         else:
             self.only_python("(?:(?!\\Z)(?:\\A|(?<=\n)))" if flags.d else _EACH_START)
 
     def line_end(self, flags: Flags, each: bool) -> None:
-        r"""$ or \Z: at the end, before the last end of a line, or before each."""
+        r"""Writes $ or \Z: matches at the end, before the last line terminator, or before each."""
         self.needs_plain_lines = True
         if flags.d:
             self.write("(?:\\Z|(?=\n))" if each else "(?:\\Z|(?=\n\\Z))", r"\z")
@@ -201,26 +201,26 @@ class Reader(Cursor):
             self.write(_EACH_END if each else _LAST_END, r"\z")
 
     def group(self, flags: Flags) -> None:
-        """A group of any kind, whose ( is passed."""
+        """Parses a group of any kind, after its opening parenthesis."""
         start = self.at - 1
         match = _FLAGS.match(self.source, start)
         if match:
             self.at = match.end()
             self.write("(?:")
             flags = self.changed(flags, match)
-        elif self.taken("?"):
+        elif self.accept("?"):
             self.special_group(start)
         else:
             self.capture()
         opening = len(self.python) - 1
         bars = self.alternatives(flags)
-        if not self.taken(")"):
-            self.fail("a group that is not closed", start)
+        if not self.accept(")"):
+            self.fail("a group is not closed", start)
         self.write(")")
-        self.split_look_behind(opening, bars)
+        self.split_lookbehind(opening, bars)
 
-    def split_look_behind(self, opening: int, bars: list[int]) -> None:
-        """Each alternative of a look-behind becomes one of its own: Python wants one length in each."""
+    def split_lookbehind(self, opening: int, bars: list[int]) -> None:
+        """Splits a look-behind into one per alternative: Python requires a fixed length in each."""
         kind = self.python[opening]
         if kind not in ("(?<=", "(?<!") or not bars:
             return
@@ -230,9 +230,9 @@ class Reader(Cursor):
         self.python[opening:] = [f"(?:{together.join(f'{kind}{part})' for part in parts)})"]
 
     def special_group(self, start: int) -> None:
-        """What stands behind (?, but for flags."""
+        """Parses the kind of a group after (?, except for flags."""
         for opening in ("=", "!", "<=", "<!", ">"):
-            if self.taken(opening):
+            if self.accept(opening):
                 self.only_python("(?" + opening)
                 return
         match = _NAME.match(self.source, self.at)
@@ -245,12 +245,12 @@ class Reader(Cursor):
         self.names[match[1]] = self.group_count
 
     def capture(self) -> None:
-        """Open a group that is counted."""
+        """Opens a capturing group."""
         self.group_count += 1
         self.write("(", self.group_count)
 
     def escape(self, flags: Flags) -> None:
-        """What a backslash begins."""
+        """Parses an escape."""
         if self.at >= len(self.source):
             self.fail("a backslash at the end", self.at - 1)
         letter = self.next()
@@ -268,7 +268,7 @@ class Reader(Cursor):
         elif letter == "k":
             match = _NAME.match(self.source, self.at)
             if not match or match[1] not in self.names:
-                self.fail("the name of a group before is expected behind \\k")
+                self.fail("\\k must be followed by the name of an earlier group")
             self.at = match.end()
             self.refer(self.names[match[1]], flags)
         elif (points := escaped_set(self, letter, flags)) is not None:
@@ -277,18 +277,18 @@ class Reader(Cursor):
             self.literal(character, flags)
         else:
             if letter in "GX":
-                raise UnsupportedPattern(f"the pattern {self.source!r} has \\{letter}, which cannot be run here")
+                raise UnsupportedPattern(f"the pattern {self.source!r} has \\{letter}, which is not supported")
             self.fail(f"\\{letter} has no meaning", self.at - 2)
 
     def back_reference(self, digits: str, flags: Flags) -> None:
-        """The number of a group; more digits belong to it as long as there is such a group."""
+        """Parses a group number; further digits belong to it as long as the group exists."""
         group = int(digits)
         while "0" <= (self.peek() or "x") <= "9" and group * 10 + int(self.peek()) <= self.group_count:
             group = group * 10 + int(self.next())
         self.refer(group, flags)
 
     def refer(self, group: int, flags: Flags) -> None:
-        """What a group matched, once more. A group that is not there matches nothing."""
+        """Writes a back-reference. A reference to a missing group never matches."""
         if group > self.group_count:
             self.only_python("(?!)")
         else:
@@ -297,7 +297,7 @@ class Reader(Cursor):
 
 
 def _unquoted(match: re.Match[str]) -> str:
-    r"""The characters between \Q and \E, each of which means itself."""
+    r"""Escapes the literal characters between \Q and \E."""
     if match[1] is None:
         return match[0]
     return "".join(c if c.isalnum() or not c.isascii() else "\\" + c for c in match[1])

@@ -1,13 +1,13 @@
-r"""Java's regular expressions, as Flink's functions take them, for engines that are at hand here.
+r"""Java's regular expressions, as used by Flink's functions, translated for the available engines.
 
-A pattern is read once and written twice: for RE2, which Arrow runs over a whole column, and for Python's `re`, which
-has what RE2 has not (look-around, back-references, possessive quantifiers). Both mean just what Java means: classes are
-computed to sets of characters, letters without case are written in both cases, `.`, `^` and `$` are spelt out. So no
-flag is left to either engine. `JavaPattern.re2` is None where RE2 cannot say it; two conditions (`needs_plain_lines`,
-`needs_ascii`) say for which texts alone RE2 means the same.
+A pattern is parsed once and translated twice: for RE2, which Arrow runs over a whole column, and for Python's `re`,
+which supports constructs that RE2 lacks (look-around, back-references, possessive quantifiers). Both translations mean
+exactly what Java means: classes are computed as sets of characters, case-insensitive letters are written in both cases,
+`.`, `^` and `$` are expanded, so that no flag is passed to either engine. `JavaPattern.re2` is None if RE2 cannot
+express the pattern; two conditions (`needs_plain_lines`, `needs_ascii`) restrict the texts for which RE2 is exact.
 
-What Java refuses is refused with the place. What Java has and neither engine can do (`\X`, `\G`, a look-behind of many
-lengths) is refused in another way, for there a NULL would be a wrong answer.
+A pattern that Java rejects raises `PatternProblem` with the position. One that Java accepts but neither engine supports
+(`\X`, `\G`, a look-behind of many lengths) raises `UnsupportedPattern`, because NULL would be a wrong result.
 """
 
 from __future__ import annotations
@@ -25,34 +25,34 @@ __all__ = ["JavaPattern", "PatternProblem", "UnsupportedPattern", "java_pattern"
 
 @dataclass(frozen=True)
 class JavaPattern:
-    """One pattern. `re2` has the numbers of groups where a group that may capture opens."""
+    """A translated pattern. `re2` holds a group's number where a capturing group may open."""
 
     source: str
     python: str
     re2: tuple[str | int, ...] | None
     group_count: int
     group_names: tuple[tuple[str, int], ...]
-    certain_groups: frozenset[int]  # those that are part of every match
-    needs_plain_lines: bool  # RE2 means the same only in texts without ends of lines
-    needs_ascii: bool  # and only in texts of ASCII alone
+    certain_groups: frozenset[int]  # groups that participate in every match
+    needs_plain_lines: bool  # RE2 is exact only for texts without line terminators
+    needs_ascii: bool  # RE2 is exact only for ASCII texts
 
     @cached_property
     def compiled(self) -> re.Pattern[str]:
-        """For Python's `re`."""
+        """The pattern compiled for Python's `re`."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 return re.compile(self.python, re.ASCII)
         except (re.error, OverflowError) as problem:
-            raise UnsupportedPattern(f"the pattern {self.source!r} cannot be run here: {problem}") from None
+            raise UnsupportedPattern(f"the pattern {self.source!r} is not supported: {problem}") from None
 
     @cached_property
     def may_be_empty(self) -> bool:
-        """Whether it can match no character at all."""
+        """Whether it can match the empty text."""
         return bool(self.compiled.fullmatch("")) or _least_width(self.python) == 0
 
     def for_re2(self, group: int | None = None) -> str | None:
-        """The text for RE2, with no group captured, or one: as `found`. None: RE2 cannot."""
+        """The pattern for RE2 without capturing groups, or with one, named `found`. None: not supported by RE2."""
         if self.re2 is None or (group and group not in self.certain_groups):
             return None
         opened = {group: "(?P<found>"}
@@ -68,7 +68,7 @@ def _least_width(pattern: str) -> int:
 
 @lru_cache(maxsize=1024)
 def java_pattern(source: str) -> JavaPattern:
-    """Read a pattern; `PatternProblem` if Java refuses it, `UnsupportedPattern` if only we do.
+    """Translates a pattern; raises `PatternProblem` if Java rejects it, `UnsupportedPattern` if only we do.
 
     >>> java_pattern(r"(?i)a[^\\d&&[0-9a-c]]+").for_re2()
     '[Aa][^0-9]+'
@@ -76,7 +76,7 @@ def java_pattern(source: str) -> JavaPattern:
     try:
         return _read(source)
     except RecursionError:
-        raise UnsupportedPattern(f"the pattern {source[:50]!r}… is nested too deeply to be run here") from None
+        raise UnsupportedPattern(f"the pattern {source[:50]!r}… is nested too deeply") from None
 
 
 def _read(source: str) -> JavaPattern:
@@ -92,5 +92,5 @@ def _read(source: str) -> JavaPattern:
         reader.needs_plain_lines,
         reader.needs_ascii,
     )
-    _ = pattern.compiled, pattern.may_be_empty  # what cannot be run is refused here
+    _ = pattern.compiled, pattern.may_be_empty  # rejects unsupported patterns now
     return pattern

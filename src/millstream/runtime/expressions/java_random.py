@@ -1,8 +1,8 @@
-"""Java's `java.util.Random`, many numbers at a time: what RAND(seed) and RAND_INTEGER(seed, bound) give in Flink.
+"""Java's `java.util.Random`, vectorised, for RAND(seed) and RAND_INTEGER(seed, bound) as in Flink.
 
-The generator is linear, of 48 bits: its n-th state follows from the first by one multiplication and one addition, whose
-constants are computed once. So columns are drawn without a loop over their rows. Only a whole number that Java draws
-anew, because some remainders would come more often than others, makes the rest of a column a loop.
+The generator is a 48-bit linear congruential one: its n-th state follows from the first by one multiplication and one
+addition with precomputed constants, so columns are generated without a loop over rows. Only an integer that Java
+rejects and draws again, to avoid bias, makes the rest of a column a loop.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ _DOUBLE_UNIT = 2.0**-53
 
 
 class JavaRandom:
-    """One sequence of numbers. `state` is all that it goes on from."""
+    """A sequence of numbers, continued from `state`."""
 
     def __init__(self, seed: int) -> None:
         self.state = (seed ^ _FACTOR) & _MASK
 
     @classmethod
     def at(cls, state: int) -> JavaRandom:
-        """The sequence that goes on from a state."""
+        """The sequence continued from a state."""
         result = cls(0)
         result.state = state
         return result
 
     def doubles(self, count: int) -> npt.NDArray[np.float64]:
-        """`nextDouble()` so many times.
+        """`count` calls of `nextDouble()`.
 
         >>> JavaRandom(42).doubles(2).tolist()
         [0.7275636800328681, 0.6832234717598454]
@@ -45,27 +45,27 @@ class JavaRandom:
         return _double(states[::2], states[1::2])
 
     def integers(self, bounds: Int64s) -> Int64s:
-        """`nextInt(bound)` for each of the bounds, which are above 0.
+        """`nextInt(bound)` for each of the bounds, which must be positive.
 
         >>> JavaRandom(42).integers(np.array([10, 10, 64, 2**31 - 1])).tolist()
         [0, 3, 43, 102948884]
         """
         before = self.state
-        result, is_taken = _below(self._states(len(bounds)), bounds)
-        if is_taken.all():
+        result, is_accepted = _below(self._states(len(bounds)), bounds)
+        if is_accepted.all():
             return result
-        # Java draws once more where a number is not taken, and all that follow move by one.
+        # Java draws again after a rejected number, which shifts all that follow by one.
         self.state = before
         return np.array([self._integer(bound) for bound in bounds.tolist()], np.int64)
 
     def _integer(self, bound: int) -> int:
         while True:
-            result, is_taken = _below(self._states(1), np.array([bound], np.int64))
-            if is_taken[0]:
+            result, is_accepted = _below(self._states(1), np.array([bound], np.int64))
+            if is_accepted[0]:
                 return int(result[0])
 
     def _states(self, count: int) -> UInt64s:
-        """The next states."""
+        """The next `count` states."""
         factors, addends = _jumps()
         result = np.empty(count, np.uint64)
         for start in range(0, count, _CHUNK):
@@ -77,7 +77,7 @@ class JavaRandom:
 
 
 def first_doubles(seeds: Int64s) -> npt.NDArray[np.float64]:
-    """The first double of a sequence of its own for each seed.
+    """The first double of a separate sequence for each seed.
 
     >>> first_doubles(np.array([42, 42, 1])).tolist()
     [0.7275636800328681, 0.7275636800328681, 0.7308781907032909]
@@ -87,9 +87,9 @@ def first_doubles(seeds: Int64s) -> npt.NDArray[np.float64]:
 
 
 def first_integers(seeds: Int64s, bounds: Int64s) -> Int64s:
-    """The first whole number below a bound of a sequence of its own for each seed."""
-    result, is_taken = _below(_next(_scrambled(seeds)), bounds)
-    for row in np.flatnonzero(~is_taken).tolist():
+    """The first integer below a bound of a separate sequence for each seed."""
+    result, is_accepted = _below(_next(_scrambled(seeds)), bounds)
+    for row in np.flatnonzero(~is_accepted).tolist():
         result[row] = JavaRandom(int(seeds[row])).integers(bounds[row : row + 1])[0]
     return result
 
@@ -103,13 +103,13 @@ def _next(states: UInt64s) -> UInt64s:
 
 
 def _double(first: UInt64s, second: UInt64s) -> npt.NDArray[np.float64]:
-    """A number of two states: 26 bits of the one, 27 of the other."""
+    """A double from two states: 26 bits of the first, 27 of the second."""
     high, low = first >> np.uint64(_BITS - 26), second >> np.uint64(_BITS - 27)
     return np.asarray(((high << np.uint64(27)) + low) * _DOUBLE_UNIT, np.float64)
 
 
 def _below(states: UInt64s, bounds: Int64s) -> tuple[Int64s, npt.NDArray[np.bool_]]:
-    """31 bits of each state as a number below a bound, and which of them Java takes."""
+    """31 bits of each state reduced below a bound, and whether Java accepts them."""
     drawn = (states >> np.uint64(_BITS - 31)).astype(np.int64)
     is_power = bounds & (bounds - 1) == 0
     rest = drawn % bounds
@@ -118,7 +118,7 @@ def _below(states: UInt64s, bounds: Int64s) -> tuple[Int64s, npt.NDArray[np.bool
 
 @cache
 def _jumps() -> tuple[UInt64s, UInt64s]:
-    """For 1, 2, 3, … steps: what a state is multiplied by, and what is added."""
+    """The factors and addends that advance a state by 1, 2, 3, … steps."""
     factors, addends = np.empty(_CHUNK, np.uint64), np.empty(_CHUNK, np.uint64)
     factor, addend = 1, 0
     for step in range(_CHUNK):

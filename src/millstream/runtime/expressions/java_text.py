@@ -1,7 +1,7 @@
-"""What Java's text is made of where Flink's answers show it: units of UTF-16, names of charsets, numbers in text.
+"""Properties of Java's strings that are visible in Flink's results: UTF-16 units, names of charsets, numbers in text.
 
-Most of Flink's functions count characters. A few (LPAD, OVERLAY, SPLIT by nothing) hand the text to Java's String,
-which counts an emoji as two units; half an emoji is written as `?` when it leaves Java.
+Most of Flink's functions count characters. A few (LPAD, OVERLAY, SPLIT by the empty text) work on Java's String, which
+counts an emoji as two units; an unpaired surrogate is written as `?` when it leaves Java.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _HALF = re.compile("[\ud800-\udfff]")
 _DIGITS = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 _HEX = r"0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+"
 JAVA_NUMBER = re.compile(rf"[\0- ]*[+-]?(?:NaN|Infinity|(?:{_HEX}|{_DIGITS})[fFdD]?)[\0- ]*")
-"""What Double.parseDouble takes."""
+"""The texts that Double.parseDouble accepts."""
 _CHARSETS = {
     "us-ascii": "ascii",
     "utf-16": "utf-16-be",
@@ -28,7 +28,7 @@ _CHARSETS = {
 
 
 def units_of(text: str) -> str:
-    """The units of UTF-16, one character each.
+    """The UTF-16 units of a text, one character each.
 
     >>> len(units_of("a😀"))
     3
@@ -39,7 +39,7 @@ def units_of(text: str) -> str:
 
 
 def of_units(units: str) -> str:
-    """The text of units; half a pair becomes a question mark.
+    """The text of UTF-16 units; unpaired surrogates become question marks.
 
     >>> of_units(units_of("a😀")), of_units(units_of("a😀")[:2])
     ('a😀', 'a?')
@@ -51,7 +51,7 @@ def of_units(units: str) -> str:
 
 
 def java_charset(name: str) -> str | None:
-    """Python's name of a charset that Java knows by a name; None if there is none.
+    """Python's name of a charset with a Java name; None if unknown.
 
     >>> java_charset("UTF-16"), java_charset("nope")
     ('utf-16-be', None)
@@ -60,7 +60,7 @@ def java_charset(name: str) -> str | None:
     if known:
         return known
     try:
-        found = codecs.lookup(name)
+        codec = codecs.lookup(name)
     except (LookupError, ValueError):
         return None
-    return found.name if getattr(found, "_is_text_encoding", True) else None
+    return codec.name if getattr(codec, "_is_text_encoding", True) else None

@@ -1,4 +1,4 @@
-"""Filters in paths into JSON: `@.price < 10`, `@.name`, two of them with `&&` or `||` between."""
+"""Filters in JSON paths: `@.price < 10`, `@.name`, combined with `&&` and `||`."""
 
 from __future__ import annotations
 
@@ -28,38 +28,38 @@ _MISSING = object()
 
 @dataclass(frozen=True)
 class Filter:
-    """Alternatives of conditions: each is the names of a path, an operator and a value; no operator: it is there."""
+    """A disjunction of conjunctions of tests: path names, operator and constant; no operator tests for existence."""
 
     alternatives: tuple[tuple[tuple[tuple[str, ...], str, Any], ...], ...]
 
     def holds(self, value: Any) -> bool:
-        """Whether a value passes."""
+        """Whether a value satisfies the filter."""
         return any(all(_holds(value, *test) for test in tests) for tests in self.alternatives)
 
 
-def _holds(value: Any, names: tuple[str, ...], sign: str, wanted: Any) -> bool:
+def _holds(value: Any, names: tuple[str, ...], sign: str, constant: Any) -> bool:
     for name in names:
         value = value.get(name, _MISSING) if isinstance(value, dict) else _MISSING
     if value is _MISSING:
         return False
     if not sign:
         return True
-    if isinstance(value, bool) or isinstance(wanted, bool) or value is None or wanted is None:
-        return (value is wanted) == (sign == "==") if sign in ("==", "!=") else False
-    if isinstance(value, str) != isinstance(wanted, str) or isinstance(value, list | dict):
+    if isinstance(value, bool) or isinstance(constant, bool) or value is None or constant is None:
+        return (value is constant) == (sign == "==") if sign in ("==", "!=") else False
+    if isinstance(value, str) != isinstance(constant, str) or isinstance(value, list | dict):
         return sign == "!="
-    return bool(_OPERATORS[sign](value, wanted))
+    return bool(_OPERATORS[sign](value, constant))
 
 
 def read_filter(text: str) -> Filter:
-    """Read a filter; a `JsonProblem` if it is one that is not known here."""
+    """Parses a filter; raises `JsonProblem` for unsupported ones."""
     return Filter(tuple(tuple(_read_test(test) for test in part.split("&&")) for part in text.split("||")))
 
 
 def _read_test(text: str) -> tuple[tuple[str, ...], str, Any]:
     match = _TEST.fullmatch(text)
     if not match:
-        raise JsonProblem(f"the filter {text!r} is not known here; write it like @.name == 1")
+        raise JsonProblem(f"the filter {text!r} is not supported; write it like @.name == 1")
     names = tuple(a or b for a, b in _STEP.findall(match[1]))
     return names, match[2] or "", _constant(match[3], text) if match[3] else None
 
@@ -73,4 +73,4 @@ def _constant(text: str, whole: str) -> Any:
     try:
         return Decimal(text)
     except ArithmeticError:
-        raise JsonProblem(f"the filter {whole!r} compares with {text!r}, which is no constant") from None
+        raise JsonProblem(f"the filter {whole!r} compares with {text!r}, which is not a constant") from None

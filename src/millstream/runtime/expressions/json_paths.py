@@ -1,9 +1,9 @@
-"""Paths into JSON, `lax $.a[0].b`, as Flink's functions take them.
+"""JSON paths, `lax $.a[0].b`, as in Flink's functions.
 
-A path is **definite** if it can lead to one value only: names and single places. It gives that value. All others (`*`,
-`..`, slices, lists of places, filters) give the array of what they find. In `strict` mode, which is the rule, a
-definite step that leads nowhere is an error; in `lax` mode it finds nothing. Past the first indefinite step nothing is
-an error: what does not fit is left out.
+A path is **definite** if it can match one value only: names and single indexes. Its result is that value. The result
+of any other path (`*`, `..`, slices, lists of indexes, filters) is the array of its matches. In `strict` mode, the
+default, a definite step without a match is an error; in `lax` mode the result is missing. After the first indefinite
+step nothing is an error: values that do not match are omitted.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from functools import lru_cache
 from typing import Any, NoReturn
 
 from millstream.runtime.expressions.json_filters import Filter, read_filter
-from millstream.runtime.expressions.json_text import JsonProblem, with_room
+from millstream.runtime.expressions.json_text import JsonProblem, with_extended_recursion
 
 __all__ = ["MISSING", "JsonPath", "json_path"]
 
 MISSING = object()
-"""Nothing was found."""
+"""The path has no match."""
 _MODE = re.compile(r"\s*(strict|lax)\s+(.+)", re.IGNORECASE | re.DOTALL)
 _NAME = re.compile(r"[^.\[\]()\s]+")
 _PLACES = re.compile(r"\[\s*(-?\d+(?:\s*,\s*-?\d+)*)\s*\]")
@@ -43,24 +43,24 @@ class Step:
 
     @property
     def is_definite(self) -> bool:
-        """Whether it can lead to one value only."""
+        """Whether the step can match one value only."""
         return self.kind in ("name", "place", "length") or (self.kind == "names" and len(self.names) == 1)
 
 
 @dataclass(frozen=True)
 class JsonPath:
-    """A path that was read."""
+    """A parsed path."""
 
     is_strict: bool
     steps: tuple[Step, ...]
 
     @property
     def is_definite(self) -> bool:
-        """Whether it can lead to one value only."""
+        """Whether the path can match one value only."""
         return all(step.is_definite for step in self.steps)
 
     def find(self, document: Any) -> Any:
-        """What it leads to; MISSING if nothing, a `JsonProblem` if that is an error.
+        """The match in a document, or MISSING; raises `JsonProblem` if a strict path has none.
 
         >>> json_path("$.a[*].b").find({"a": [{"b": 1}, {"c": 2}]})
         [1]
@@ -71,30 +71,30 @@ class JsonPath:
                 value = value[step.names[0]]  # nearly all steps are names
                 continue
             if not step.is_definite:
-                return with_room(_all_found, value, self.steps[at:])
-            value = next(_taken(value, step), MISSING)
+                return with_extended_recursion(_all_matches, value, self.steps[at:])
+            value = next(_matches(value, step), MISSING)
             if value is MISSING:
                 if self.is_strict:
-                    raise JsonProblem(f"the path leads nowhere at its step {at + 1}")
+                    raise JsonProblem(f"the path has no match at step {at + 1}")
                 return MISSING if self.is_definite else []
         return value
 
 
-def _all_found(value: Any, steps: tuple[Step, ...]) -> list[Any]:
+def _all_matches(value: Any, steps: tuple[Step, ...]) -> list[Any]:
     return list(_walk(value, steps))
 
 
 def _walk(value: Any, steps: tuple[Step, ...]) -> Iterator[Any]:
-    """Everything that the steps lead to."""
+    """All values that the steps match."""
     if not steps:
         yield value
         return
-    for each in _taken(value, steps[0]):
+    for each in _matches(value, steps[0]):
         yield from _walk(each, steps[1:])
 
 
-def _taken(value: Any, step: Step) -> Iterator[Any]:
-    """What one step leads to."""
+def _matches(value: Any, step: Step) -> Iterator[Any]:
+    """The values that one step matches."""
     match step.kind:
         case "name" | "names":
             if isinstance(value, dict):
@@ -110,7 +110,7 @@ def _taken(value: Any, step: Step) -> Iterator[Any]:
         case "deep":
             yield value
             for child in _children(value):
-                yield from _taken(child, step)
+                yield from _matches(child, step)
         case "filter":
             yield from _filtered(value, step)
         case "length":
@@ -119,7 +119,7 @@ def _taken(value: Any, step: Step) -> Iterator[Any]:
 
 
 def _filtered(value: Any, step: Step) -> Iterator[Any]:
-    """The elements of an array, or an object itself, for which a filter holds."""
+    """The elements of an array, or an object itself, that satisfy a filter."""
     assert step.filter is not None
     elements = value if isinstance(value, list) else [value]
     yield from (each for each in elements if step.filter.holds(each))
@@ -134,11 +134,11 @@ def _children(value: Any) -> Iterator[Any]:
 
 @lru_cache(maxsize=1024)
 def json_path(text: str) -> JsonPath:
-    """Read a path; a `JsonProblem` if it is none."""
+    """Parses a path; raises `JsonProblem` if it is malformed."""
     match = _MODE.fullmatch(text)
     is_strict, source = (match[1].lower() == "strict", match[2].strip()) if match else (True, text.strip())
     if not source:
-        _refuse(text)
+        _reject(text)
     if not source.startswith("$"):
         source = "$." + source
     steps: list[Step] = []
@@ -148,12 +148,12 @@ def json_path(text: str) -> JsonPath:
     return JsonPath(is_strict, tuple(steps))
 
 
-def _refuse(text: str) -> NoReturn:
-    raise JsonProblem(f"{text!r} is no path into JSON; one looks like $.name[0]")
+def _reject(text: str) -> NoReturn:
+    raise JsonProblem(f"{text!r} is not a JSON path; write it like $.name[0]")
 
 
 def _read_step(source: str, at: int, steps: list[Step], text: str) -> int:
-    """Read one step; gives where it ends."""
+    """Parses one step; returns its end."""
     if source.startswith("..", at):
         steps.append(Step("deep"))
         at += 2
@@ -168,10 +168,10 @@ def _read_step(source: str, at: int, steps: list[Step], text: str) -> int:
         return at + 1
     name = _NAME.match(source, at)
     if not name or source[at - 1] != ".":
-        _refuse(text)
+        _reject(text)
     if source.startswith("()", name.end()):
         if name[0] != "length":
-            raise JsonProblem(f"the path {text!r} has the function {name[0]}(); only length() is known here")
+            raise JsonProblem(f"the path {text!r} uses the function {name[0]}(); only length() is supported")
         steps.append(Step("length"))
         return name.end() + 2
     steps.append(Step("name", (name[0],)))
@@ -179,7 +179,7 @@ def _read_step(source: str, at: int, steps: list[Step], text: str) -> int:
 
 
 def _read_bracket(source: str, at: int, steps: list[Step], text: str) -> int:
-    """Read a step in brackets."""
+    """Parses a step in brackets; returns its end."""
     if match := _PLACES.match(source, at):
         places = tuple(int(place) for place in match[1].split(","))
         steps.append(Step("place" if len(places) == 1 else "places", places=places))
@@ -194,7 +194,7 @@ def _read_bracket(source: str, at: int, steps: list[Step], text: str) -> int:
     elif match := re.compile(r"\[\s*\*\s*\]").match(source, at):
         steps.append(Step("all"))
     else:
-        _refuse(text)
+        _reject(text)
     return match.end()
 
 

@@ -1,9 +1,9 @@
-"""JSON as Flink reads and writes it: numbers with a point keep their digits, the last of equal keys counts, keys are
-written in order, and what stands behind the first value is not looked at.
+"""Reads and writes JSON as Flink does: numbers with a point keep their digits, the last of duplicate keys counts, keys
+are sorted on output, and text after the first value is ignored.
 
-Read values are dict, list, str, bool, None, int, and `Decimal` for numbers with a point or an exponent.
+Parsed values are dict, list, str, bool, None, int, and `Decimal` for numbers with a point or an exponent.
 
-Nesting ends at 1,000 levels, as in Flink: what a text is must not hang on how deep the caller's own stack is.
+Nesting is limited to 1,000 levels, as in Flink, so that the result does not depend on the depth of the caller's stack.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ __all__ = [
     "json_quoted",
     "json_text",
     "read_json",
-    "with_room",
+    "with_extended_recursion",
 ]
 
 _Result = TypeVar("_Result")
 _LEVELS_MAX = 1_000
-# Reading takes a frame of the stack for each level, writing two: the levels, and what stands below them.
+# Reading uses one stack frame per level, writing two, in addition to the frames below.
 _FRAMES = 5_000
 _BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|[][{}]', re.DOTALL)
 
@@ -42,11 +42,11 @@ _SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f":
 
 
 class JsonProblem(ValueError):
-    """A text is no JSON, or a path finds nothing in it."""
+    """A text is not JSON, or a path has no match in it."""
 
 
 class WrittenNumber:
-    """A number that goes into JSON as it is written."""
+    """A number that is written to JSON in its original form."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -55,70 +55,70 @@ class WrittenNumber:
         return self.text
 
     def __eq__(self, other: object) -> bool:
-        return False  # it is no zero whose sign must go
+        return False  # never compares as a zero, whose sign would be dropped
 
     __hash__ = object.__hash__
 
 
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON")
+def _reject(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
 
 
-_DECODER = json.JSONDecoder(parse_float=decimal.Decimal, parse_constant=_refuse)
+_DECODER = json.JSONDecoder(parse_float=decimal.Decimal, parse_constant=_reject)
 
 
 def check_nesting(text: str) -> None:
-    """JsonProblem where a text is nested too deeply to be read."""
+    """Raises JsonProblem if a text is nested too deeply."""
     if text.count("[") + text.count("{") <= _LEVELS_MAX:
         return
     level = 0
-    for found in _BRACKETS.finditer(text):
-        level += {"[": 1, "{": 1, "]": -1, "}": -1}.get(found[0], 0)
+    for bracket in _BRACKETS.finditer(text):
+        level += {"[": 1, "{": 1, "]": -1, "}": -1}.get(bracket[0], 0)
         if level > _LEVELS_MAX:
-            raise JsonProblem(f"{text[:80]!r} is no JSON: it is nested in more than {_LEVELS_MAX:,} levels")
+            raise JsonProblem(f"{text[:80]!r} is not JSON: it is nested deeper than {_LEVELS_MAX:,} levels")
 
 
-class _Room:
-    """Python's bound of frames, which all threads share: raised while somebody reads or writes what is deeply nested,
-    and put back by the last who leaves. A program that has set a bound of its own meanwhile keeps that."""
+class _ExtendedRecursion:
+    """Raises Python's recursion limit, which all threads share, while deeply nested values are read or written. The
+    last thread to leave restores it, unless the program has set a limit of its own in the meantime."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._inside, self._bound_before = 0, 0
+        self._inside, self._previous_limit = 0, 0
 
     def __enter__(self) -> None:
         with self._lock:
             self._inside += 1
             if self._inside == 1:
-                self._bound_before = sys.getrecursionlimit()
-                sys.setrecursionlimit(max(_FRAMES, self._bound_before))
+                self._previous_limit = sys.getrecursionlimit()
+                sys.setrecursionlimit(max(_FRAMES, self._previous_limit))
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._inside -= 1
-            is_ours = sys.getrecursionlimit() == max(_FRAMES, self._bound_before)
-            if not self._inside and is_ours:
-                # A caller that stands at the bound itself cannot get it back from here; it stays as it is then.
+            is_unchanged = sys.getrecursionlimit() == max(_FRAMES, self._previous_limit)
+            if not self._inside and is_unchanged:
+                # A caller already at the limit cannot restore it from here; the limit then stays raised.
                 with suppress(RecursionError):
-                    sys.setrecursionlimit(self._bound_before)
+                    sys.setrecursionlimit(self._previous_limit)
 
 
-_ROOM = _Room()
+_EXTENDED_RECURSION = _ExtendedRecursion()
 
 
-def with_room(act: Callable[..., _Result], *arguments: Any) -> _Result:
-    """The result of reading or writing what is nested in as many levels as there may be. Python's own bound is low; it
-    is raised only while a value is at work that needs it: whoever else counts on it (a function of the user's that
-    never ends) is still stopped by it. `act` may be begun again, so that it changes nothing."""
+def with_extended_recursion(act: Callable[..., _Result], *arguments: Any) -> _Result:
+    """Runs `act`, which reads or writes a nested value, and repeats it with a raised recursion limit if it exceeds
+    Python's. The limit is raised only then, so that it still stops endless recursion in user functions. `act` must be
+    free of side effects."""
     try:
         return act(*arguments)
     except RecursionError:
-        with _ROOM:
+        with _EXTENDED_RECURSION:
             return act(*arguments)
 
 
 def read_json(text: str) -> Any:
-    """The value that a text begins with.
+    """Parses the value at the start of a text.
 
     >>> read_json('{"a": 1.50}')
     {'a': Decimal('1.50')}
@@ -126,21 +126,21 @@ def read_json(text: str) -> Any:
     start = 0 if text[:1] in ("{", "[") else len(text) - len(text.lstrip(" \t\n\r"))
     check_nesting(text)
     try:
-        value, end = with_room(_DECODER.raw_decode, text, start)
+        value, end = with_extended_recursion(_DECODER.raw_decode, text, start)
     except (ValueError, RecursionError, decimal.InvalidOperation) as problem:
-        raise JsonProblem(f"{text[:80]!r} is no JSON: {problem}") from None
+        raise JsonProblem(f"{text[:80]!r} is not JSON: {problem}") from None
     checked_end(text, value, end)
     return value
 
 
 def checked_end(text: str, value: Any, end: int) -> None:
-    """A number or a word ends where a blank follows; brackets and quotes end by themselves."""
+    """Rejects a number or word directly followed by other text; brackets and quotes delimit themselves."""
     if not isinstance(value, str | list | dict) and text[end : end + 1] not in ("", " ", "\t", "\n", "\r"):
-        raise JsonProblem(f"{text[:80]!r} is no JSON: {text[end]!r} stands behind a value")
+        raise JsonProblem(f"{text[:80]!r} is not JSON: {text[end]!r} follows a value")
 
 
 def json_quoted(text: str) -> str:
-    """A text as JSON writes it: characters beyond ASCII as they are.
+    """A text as a JSON string; characters beyond ASCII are not escaped.
 
     >>> json_quoted("ä/\\t")
     '"ä/\\\\t"'
@@ -153,12 +153,12 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def json_text(value: Any) -> str:
-    """A value as JSON, without blanks.
+    """A value as JSON without blanks.
 
     >>> json_text({"a": [1, None, True]})
     '{"a":[1,null,true]}'
     """
-    return with_room(_json_text, value)
+    return with_extended_recursion(_json_text, value)
 
 
 def _json_text(value: Any) -> str:

@@ -1,12 +1,13 @@
-"""What a kernel is: a function over columns that does what one SQL function does, for all rows at once.
+"""Kernels: functions over columns that evaluate one SQL function for all rows at once.
 
-A kernel gets Arrow arrays of just the types its definition was bound to, all of one length, or a scalar where the
-argument is one value for all rows. It gives an array of the Arrow type of the call's result, of that length; of scalars
-alone it may give a scalar. NULL is Arrow's null. A value that cannot be computed (a division by zero, text that is no
-number) raises `ValueProblem` with the position of the first such row; the program adds the expression and the record.
+A kernel takes Arrow arrays of exactly the types its definition was bound to, all of one length, or a scalar for an
+argument that is constant. It returns an array of that length and of the Arrow type of the call's result; if all
+arguments are scalars, it may return a scalar. NULL is Arrow's null. For a value without a result (division by zero,
+malformed number) it raises `ValueProblem` with the position of the first such row; the program adds the expression
+and the record.
 
-Kernels are pure but for what `CallContext` gives. They are entered by name with `kernel`, one module per family; the
-same name in `references` is the slow and obvious way: a Python function of the values of one row.
+Kernels are pure except for `CallContext`. `kernel` registers them by name, one module per family; the same name in
+`references` is the slow, obvious implementation: a Python function of the values of one row.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ Value: TypeAlias = pa.Array | pa.Scalar
 
 
 class ValueProblem(Exception):
-    """The function has no result for the value in row `row`; the text says why."""
+    """The function has no result for the value in row `row`; the message states the reason."""
 
     def __init__(self, message: str, row: int = 0) -> None:
         super().__init__(message)
@@ -52,8 +53,8 @@ class ValueProblem(Exception):
 
 @dataclass(frozen=True)
 class SessionFacts:
-    """What functions may know beyond their arguments. `now_us`: the epoch's moment; `draws`: chance, which the machine
-    has where there is no task."""
+    """Inputs of functions beyond their arguments. `now_us`: the time of the epoch; `draws`: random numbers of the task,
+    None outside a task (then the machine's)."""
 
     zone: str = "UTC"
     now_us: int = 0
@@ -66,12 +67,12 @@ class SessionFacts:
 
 @dataclass(frozen=True)
 class CallContext:
-    """The call a kernel works for, and how many rows there are."""
+    """The call that a kernel evaluates, and the number of rows."""
 
     call: Call
     rows: int
     session: SessionFacts
-    place: int = 0  # tells equal calls of one program apart
+    place: int = 0  # distinguishes equal calls in one program
 
     @property
     def type(self) -> DataType:
@@ -84,7 +85,7 @@ class CallContext:
         return tuple(argument.type for argument in self.call.arguments)
 
     def option(self, name: str, default: Any = None) -> Any:
-        """A word of the call's syntax."""
+        """An option of the call's syntax."""
         return dict(self.call.options).get(name, default)
 
 
@@ -96,45 +97,45 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def kernel(*names: str) -> Callable[[_Function], _Function]:
-    """Enter a kernel under the names of functions."""
+    """Registers a kernel for the named functions."""
 
-    def enter(function: _Function) -> _Function:
+    def register(function: _Function) -> _Function:
         for name in names:
             if name in KERNELS:
-                raise ValueError(f"the kernel {name} is there already")
+                raise ValueError(f"the kernel {name} is already registered")
             KERNELS[name] = function
         return function
 
-    return enter
+    return register
 
 
 def reference(*names: str) -> Callable[[_Function], _Function]:
-    """Enter the slow way of functions: (context, *values) → value, for one row; None is NULL."""
+    """Registers the reference of functions: (context, *values) → value, for one row; None is NULL."""
 
-    def enter(function: _Function) -> _Function:
+    def register(function: _Function) -> _Function:
         for name in names:
             if name in REFERENCES:
-                raise ValueError(f"the reference {name} is there already")
+                raise ValueError(f"the reference {name} is already registered")
             REFERENCES[name] = function
         return function
 
-    return enter
+    return register
 
 
 @cache
 def load_kernels() -> None:
-    """Enter the kernels of all families."""
+    """Registers the kernels of all families."""
     _import_all("millstream.runtime.expressions.kernels")
 
 
 @cache
 def load_references() -> None:
-    """Enter the slow ways of all families."""
+    """Registers the references of all families."""
     _import_all("millstream.runtime.expressions.references")
 
 
 def _import_all(package: str) -> None:
-    """Every module of a package is a family; importing it enters its functions."""
+    """Imports every module of a package, a family each; the import registers its functions."""
     folder = importlib.import_module(package)
     for module in pkgutil.iter_modules(folder.__path__):
         importlib.import_module(f"{package}.{module.name}")

@@ -1,7 +1,7 @@
-r"""The patterns of LIKE and SIMILAR TO as Java's, just as Flink makes them.
+r"""Translates the patterns of LIKE and SIMILAR TO to Java's, as Flink does.
 
-`%` takes anything, ends of lines too; `_` takes one character, but no end of a line. There is no escape unless it is
-given. SIMILAR TO keeps what SQL and Java share and takes `$` and `\` as they are; a point is Java's point.
+`%` matches any characters including line terminators; `_` matches one character except a line terminator. There is no
+default escape. SIMILAR TO keeps the syntax that SQL and Java share and takes `$` and `\` literally; `.` is Java's.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _checked_escape(pattern: str, escape: str) -> str:
 
 @lru_cache(maxsize=1024)
 def like_parts(pattern: str, escape: str = "") -> tuple[str, ...]:
-    r"""A pattern of LIKE as texts, and `%` and `_` alone where they are wild; a text is marked by `=` before it.
+    r"""Splits a LIKE pattern into wildcards (`%`, `_`) and literal texts, which are prefixed with `=`.
 
     >>> like_parts("a%b!%", "!")
     ('=a', '%', '=b%')
@@ -40,7 +40,7 @@ def like_parts(pattern: str, escape: str = "") -> tuple[str, ...]:
         if escape and character == escape:
             at += 1
             if at == len(pattern) or pattern[at] not in ("%", "_", escape):
-                raise PatternProblem(pattern, at - 1, f"behind the escape {escape!r} stands %, _ or itself")
+                raise PatternProblem(pattern, at - 1, f"the escape {escape!r} must be followed by %, _ or itself")
             character, is_wild = pattern[at], False
         if is_wild:
             parts += [] if parts and character == "%" == parts[-1] else [character]
@@ -54,7 +54,7 @@ def like_parts(pattern: str, escape: str = "") -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def like_source(pattern: str, escape: str = "") -> str:
-    r"""The Java pattern of a whole text that is LIKE it.
+    r"""The Java pattern that matches whole texts LIKE the pattern.
 
     >>> like_source("a.%")
     '\\A(?:a\\.(?s:.*))\\z'
@@ -75,7 +75,7 @@ def _quoted(text: str) -> str:
 
 @lru_cache(maxsize=1024)
 def similar_source(pattern: str, escape: str = "") -> str:
-    r"""The Java pattern of a whole text that is SIMILAR TO it.
+    r"""The Java pattern that matches whole texts SIMILAR TO the pattern.
 
     >>> similar_source("(a|b)_%$")
     '\\A(?:(a|b).(?s:.*)\\$)\\z'
@@ -88,7 +88,7 @@ def similar_source(pattern: str, escape: str = "") -> str:
         at += 1
         if escape and character == escape:
             if at == len(pattern):
-                raise PatternProblem(pattern, at - 1, "the escape has nothing behind it")
+                raise PatternProblem(pattern, at - 1, "nothing follows the escape")
             parts.append(_quoted(pattern[at]))
             at += 1
         elif character == "[":
@@ -101,7 +101,7 @@ def similar_source(pattern: str, escape: str = "") -> str:
 
 
 def similar_pattern(pattern: str, escape: str = "") -> JavaPattern:
-    """The compiled pattern. What is wrong with it is told of the pattern as it was written, not of Java's."""
+    """The compiled pattern. Errors refer to the original pattern, not to the translated one."""
     try:
         return java_pattern(similar_source(pattern, escape))
     except PatternProblem as problem:
@@ -111,7 +111,7 @@ def similar_pattern(pattern: str, escape: str = "") -> JavaPattern:
 
 
 def _class_end(pattern: str, start: int) -> int:
-    """The ] that closes a class, past those of named classes inside."""
+    """The ] that closes a character class, after any named classes inside."""
     at = start
     while at < len(pattern):
         named = _NAMED.match(pattern, at)
@@ -121,7 +121,7 @@ def _class_end(pattern: str, start: int) -> int:
             return at
         else:
             at += 1
-    raise PatternProblem(pattern, start - 1, "a class that is not closed")
+    raise PatternProblem(pattern, start - 1, "a character class is not closed")
 
 
 def _class(pattern: str, start: int, end: int) -> str:

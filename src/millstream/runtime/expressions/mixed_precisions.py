@@ -1,7 +1,7 @@
-"""Timestamps of different units compared exactly, in the coarser unit: nanoseconds do not reach all years.
+"""Compares timestamps of different units exactly, in the coarser unit, because nanoseconds do not cover all years.
 
-A time falls between two ticks of the coarser unit, or on one. It is before a tick if the tick it follows is, and not
-after one if the tick it precedes is not; it is equal to a tick only if both are that tick.
+A timestamp lies on a tick of the coarser unit or between two. It is < a tick if the preceding tick is, and <= a tick
+if the next tick is; it equals a tick only if it lies on it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from millstream.runtime.expressions.kernel import Value
 
-__all__ = ["compared_times"]
+__all__ = ["compare_times"]
 
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -24,21 +24,21 @@ _BY_TICK: dict[str, tuple[Callable[[Value, Value], Value], bool]] = {
     "<=": (pc.less_equal, True),
     ">": (pc.greater, True),
 }
-"""How a time is compared with ticks: by the tick it precedes (True), or by that it follows."""
+"""The comparison to use on ticks, and whether it takes the next tick (True) or the preceding one."""
 
 
-def compared_times(function: str, left: Value, right: Value) -> Value:
-    """Compare two columns of timestamps, of one kind and different units.
+def compare_times(function: str, left: Value, right: Value) -> Value:
+    """Compares two timestamp columns of one kind and different units.
 
     >>> fine = pa.array([1_500_000_000, 2_000_000_000, None], pa.timestamp("ns"))
     >>> coarse = pa.array([1, 2, 3], pa.timestamp("s"))
-    >>> compared_times(">", fine, coarse).to_pylist(), compared_times("=", coarse, fine).to_pylist()
+    >>> compare_times(">", fine, coarse).to_pylist(), compare_times("=", coarse, fine).to_pylist()
     ([True, False, None], [False, True, None])
     """
     if _PER_SECOND[left.type.unit] < _PER_SECOND[right.type.unit]:
-        return compared_times(_MIRRORED[function], right, left)
+        return compare_times(_MIRRORED[function], right, left)
     if function == "<>":
-        return pc.invert(compared_times("=", left, right))
+        return pc.invert(compare_times("=", left, right))
     if function == "=":
         return pc.and_(*(pc.equal(_ticks(left, right.type, up), right) for up in (False, True)))
     compare, is_next = _BY_TICK[function]
@@ -46,7 +46,7 @@ def compared_times(function: str, left: Value, right: Value) -> Value:
 
 
 def _ticks(times: Value, type_: pa.TimestampType, is_next: bool) -> Value:
-    """The tick of a coarser unit that each time follows, or the next one that it precedes; the tick it is on."""
+    """The preceding or next tick of a coarser unit for each timestamp; on a tick, that tick."""
     step = _PER_SECOND[times.type.unit] // _PER_SECOND[type_.unit]
     column = pa.repeat(times, 1) if isinstance(times, pa.Scalar) else times
     numbers = column.view(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)

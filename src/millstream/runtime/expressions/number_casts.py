@@ -1,4 +1,4 @@
-"""Columns of numbers cast to other numbers, as Java narrows and Flink rounds. None: too wide for 8 bytes."""
+"""Casts numeric columns to other numeric types, narrowing as Java and rounding as Flink. None: wider than 8 bytes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from millstream.expressions.data_type import DataType
 from millstream.expressions.types import DecimalType, IntegralType
-from millstream.runtime.expressions.decimal_operators import limited, rounded_half_up
+from millstream.runtime.expressions.decimal_operators import null_if_overflow, round_half_up
 from millstream.runtime.expressions.kernel import SessionFacts
 from millstream.runtime.expressions.numbers import (
     decimal_column,
@@ -23,24 +23,24 @@ from millstream.runtime.expressions.numbers import (
 __all__ = [
     "decimal_to_decimal",
     "decimal_to_float",
-    "decimal_to_whole",
-    "float_to_whole",
-    "whole_to_decimal",
-    "whole_to_whole",
+    "decimal_to_integer",
+    "float_to_integer",
+    "integer_to_decimal",
+    "integer_to_integer",
 ]
 
 _ROOM = 2**63 - 1
 _EXACT_WHOLE = 2**53
 
 
-def whole_to_whole(values: pa.Array, from_: DataType, to: DataType, session: SessionFacts) -> pa.Array:
-    """Narrower numbers lose their upper bits."""
+def integer_to_integer(values: pa.Array, from_: DataType, to: DataType, session: SessionFacts) -> pa.Array:
+    """Narrowing drops the upper bits."""
     with np.errstate(all="ignore"):
         return number_column(numbers(values), to.arrow, validity(len(values), values))
 
 
-def float_to_whole(values: pa.Array, from_: DataType, to: DataType, session: SessionFacts) -> pa.Array:
-    """Cut towards zero; beyond the ends of 4 bytes (8 for BIGINT) the end; NaN is 0."""
+def float_to_integer(values: pa.Array, from_: DataType, to: DataType, session: SessionFacts) -> pa.Array:
+    """Truncates towards zero and saturates at 4 bytes (8 for BIGINT); NaN becomes 0."""
     assert isinstance(to, IntegralType)
     bits = max(to.bits, 32)
     limit = float(1 << (bits - 1))
@@ -51,14 +51,14 @@ def float_to_whole(values: pa.Array, from_: DataType, to: DataType, session: Ses
     return number_column(inside.astype(np.int64), to.arrow, validity(len(values), values))
 
 
-def whole_to_decimal(values: pa.Array, from_: DataType, to: DataType, session: SessionFacts) -> pa.Array | None:
-    """NULL where there are too many digits."""
+def integer_to_decimal(values: pa.Array, from_: DataType, to: DataType, session: SessionFacts) -> pa.Array | None:
+    """Numbers with too many digits become NULL."""
     assert isinstance(to, DecimalType)
     return _rescaled(unscaled(values), 0, to, validity(len(values), values))
 
 
 def decimal_to_decimal(values: pa.Array, from_: DataType, to: DataType, session: SessionFacts) -> pa.Array | None:
-    """Rounded half away from zero; NULL where there are too many digits."""
+    """Rounds half away from zero; numbers with too many digits become NULL."""
     assert isinstance(from_, DecimalType) and isinstance(to, DecimalType)
     return _rescaled(unscaled(values), from_.scale, to, validity(len(values), values))
 
@@ -67,11 +67,11 @@ def _rescaled(whole: Any | None, scale: int, to: DecimalType, valid: pa.Array | 
     factor = 10 ** max(0, to.scale - scale)
     if whole is None or factor > _ROOM or magnitude(whole) * factor > _ROOM:
         return None
-    return decimal_column(*limited(rounded_half_up(whole, scale - to.scale), to, valid))
+    return decimal_column(*null_if_overflow(round_half_up(whole, scale - to.scale), to, valid))
 
 
-def decimal_to_whole(values: pa.Array, from_: DataType, to: DataType, session: SessionFacts) -> pa.Array | None:
-    """Cut towards zero; narrower numbers lose their upper bits."""
+def decimal_to_integer(values: pa.Array, from_: DataType, to: DataType, session: SessionFacts) -> pa.Array | None:
+    """Truncates towards zero; narrowing drops the upper bits."""
     assert isinstance(from_, DecimalType)
     whole = unscaled(values)
     if whole is None:
@@ -84,7 +84,7 @@ def decimal_to_whole(values: pa.Array, from_: DataType, to: DataType, session: S
 
 
 def decimal_to_float(values: pa.Array, from_: DataType, to: DataType, session: SessionFacts) -> pa.Array | None:
-    """One division of numbers that 8 bytes of floating point hold exactly rounds as it should."""
+    """A single division of numbers that a double represents exactly is rounded correctly."""
     assert isinstance(from_, DecimalType)
     whole = unscaled(values)
     if whole is None or from_.scale > 22 or magnitude(whole) > _EXACT_WHOLE:

@@ -1,7 +1,7 @@
-"""Numbers as Java writes them, and as Flink reads them from text.
+"""Formats numbers as Java does, and parses them from text as Flink does.
 
-A floating point number has the fewest digits that tell it from its neighbours: plainly between a thousandth and ten
-millions (`123.0`), else with a power of ten (`1.0E7`). A decimal is written plainly, with all digits of its scale.
+A floating-point number has the fewest digits that identify it: plain from 0.001 to 10,000,000 (`123.0`), otherwise
+with an exponent (`1.0E7`). A decimal is written without an exponent, with all digits of its scale.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ import numpy as np
 
 from millstream.expressions.types import DecimalType, IntegralType
 from millstream.records.bounded_numbers import bounded_decimal
-from millstream.runtime.expressions.decimal_operators import fitting
+from millstream.runtime.expressions.decimal_operators import round_to_type
 from millstream.runtime.expressions.kernel import ValueProblem
 
-__all__ = ["decimal_text", "float_text", "parsed_decimal", "parsed_float", "parsed_whole"]
+__all__ = ["decimal_text", "float_text", "parse_decimal", "parse_float", "parse_integer"]
 
 _WHOLE = re.compile(r"([+-]?)(\d*)(?:\.(\d*))?")
 _FLOAT = re.compile(r"[+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[fFdD]?)")
 _LONG_DIGITS = 19
 _JAVA_BLANKS = "".join(map(chr, range(33)))
-"""What Java's `trim` removes."""
+"""The characters that Java's `trim` removes."""
 
 
 def float_text(number: float, is_single: bool = False) -> str:
-    """Java's text of a DOUBLE, or of a FLOAT.
+    """Java's text of a DOUBLE or FLOAT.
 
     >>> float_text(1e7), float_text(0.1), float_text(-0.0), float_text(16777216.0, is_single=True)
     ('1.0E7', '0.1', '-0.0', '1.6777216E7')
@@ -48,16 +48,16 @@ def float_text(number: float, is_single: bool = False) -> str:
 
 
 def decimal_text(number: decimal.Decimal) -> str:
-    """All digits, never with a power of ten."""
+    """All digits, without an exponent."""
     return format(number, "f")
 
 
-def parsed_whole(text: str, type_: IntegralType) -> int:
-    """A whole number; what stands behind a point is read and dropped."""
+def parse_integer(text: str, type_: IntegralType) -> int:
+    """Parses an integer; digits after a point are checked and dropped."""
     trimmed = text.strip(_JAVA_BLANKS)
     match = _WHOLE.fullmatch(trimmed)
     if match is None or not (match[2] or match[3]):
-        raise ValueProblem(f"the text {text!r} is no {type_.name}")
+        raise ValueProblem(f"the text {text!r} is not a valid {type_.name}")
     digits = (match[2] or "0").lstrip("0")
     number = int((match[1] or "") + (digits or "0")) if len(digits) <= _LONG_DIGITS else 1 << 64
     if not -(1 << (type_.bits - 1)) <= number < 1 << (type_.bits - 1):
@@ -65,24 +65,24 @@ def parsed_whole(text: str, type_: IntegralType) -> int:
     return number
 
 
-def parsed_float(text: str, name: str = "DOUBLE") -> float:
-    """A floating point number as Java reads it."""
+def parse_float(text: str, name: str = "DOUBLE") -> float:
+    """Parses a floating-point number as Java does."""
     trimmed = text.strip(_JAVA_BLANKS)
     if not trimmed.isascii() or _FLOAT.fullmatch(trimmed) is None:
-        raise ValueProblem(f"the text {text!r} is no {name}")
+        raise ValueProblem(f"the text {text!r} is not a valid {name}")
     return float(trimmed if trimmed[-1] in "yN" else trimmed.rstrip("fFdD"))
 
 
-def parsed_decimal(text: str, type_: DecimalType) -> decimal.Decimal:
-    """A decimal, rounded to the scale of its type."""
+def parse_decimal(text: str, type_: DecimalType) -> decimal.Decimal:
+    """Parses a decimal and rounds it to the scale of the type."""
     trimmed = text.strip(_JAVA_BLANKS)
     try:
         number = bounded_decimal(trimmed, type_.scale)
     except ValueError as error:
         raise ValueProblem(f"{error}, expected {type_.nullable()}") from None
     if not number.is_finite():
-        raise ValueProblem(f"the text {text!r} is no {type_.nullable()}")
-    result = fitting(number, type_)
+        raise ValueProblem(f"the text {text!r} is not a valid {type_.nullable()}")
+    result = round_to_type(number, type_)
     if result is None:
         raise ValueProblem(f"the number {trimmed} has more digits than {type_.nullable()}")
     return result

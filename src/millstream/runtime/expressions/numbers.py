@@ -1,7 +1,7 @@
-"""Columns of numbers as numpy arrays, without copying, and back.
+"""Views numeric columns as numpy arrays without copying, and builds columns from arrays.
 
-What stands in the place of a NULL is undefined: whoever checks values looks at valid rows only. Decimals are seen as
-their unscaled numbers where these fit 8 bytes, which is nearly always; `unscaled` says None where they do not.
+The number under a NULL is undefined, so checks must consider valid rows only. Decimals appear as unscaled integers
+where these fit 8 bytes, which is nearly always; otherwise `unscaled` returns None.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import pyarrow.types as kinds
 from millstream.runtime.expressions.kernel import Value
 
 __all__ = [
+    "allocate",
+    "boolean_column",
+    "booleans",
     "decimal_column",
     "first_row",
-    "fresh",
     "is_valid_row",
     "magnitude",
     "number_column",
     "numbers",
-    "truth_column",
-    "truths",
     "unscaled",
     "validity",
 ]
@@ -42,7 +42,7 @@ _TYPES = {
 
 
 def numbers(value: Value) -> Any:
-    """The numbers of a column, or of a scalar (0 for NULL)."""
+    """The numbers of a column or scalar (0 for NULL)."""
     if isinstance(value, pa.Scalar):
         number = value.as_py()
         return _TYPES[value.type](0 if number is None else number)
@@ -54,25 +54,25 @@ def numbers(value: Value) -> Any:
 
 
 def validity(rows: int, *values: Value) -> pa.Array | None:
-    """Where all values are there; None: everywhere."""
+    """Marks rows in which all values are valid; None: all rows."""
     valid: pa.Array | None = None
     for value in values:
         if isinstance(value, pa.Scalar):
             if not value.is_valid:
                 return pa.repeat(pa.scalar(False), rows)
         elif value.null_count:
-            there = value.is_valid()
-            valid = there if valid is None else pc.and_(valid, there)
+            mask = value.is_valid()
+            valid = mask if valid is None else pc.and_(valid, mask)
     return valid
 
 
 def is_valid_row(valid: pa.Array | None, rows: int) -> npt.NDArray[np.bool_]:
-    """The same as numpy has it."""
-    return np.ones(rows, np.bool_) if valid is None else truths(valid)
+    """The validity as a numpy array."""
+    return np.ones(rows, np.bool_) if valid is None else booleans(valid)
 
 
-def truths(column: pa.Array) -> npt.NDArray[np.bool_]:
-    """The truths of a column without NULL: all eight of a byte at once, which Arrow looks at one by one."""
+def booleans(column: pa.Array) -> npt.NDArray[np.bool_]:
+    """The values of a boolean column without NULL; unpacks bytes of eight, which is faster than Arrow bit by bit."""
     bits = column.buffers()[1]
     if bits is None or not len(column):
         return np.zeros(len(column), np.bool_)
@@ -81,36 +81,36 @@ def truths(column: pa.Array) -> npt.NDArray[np.bool_]:
     return unpacked[before:].view(np.bool_)
 
 
-def truth_column(values: npt.NDArray[np.bool_]) -> pa.Array:
-    """A column of these truths."""
+def boolean_column(values: npt.NDArray[np.bool_]) -> pa.Array:
+    """A boolean column from a numpy array."""
     return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(np.packbits(values, bitorder="little"))])
 
 
 def _bitmap(valid: pa.Array | None) -> pa.Buffer | None:
-    """The bitmap of an array of truths that begins at bit 0."""
+    """The bitmap of a boolean array, starting at bit 0."""
     if valid is None:
         return None
     return valid.buffers()[1] if valid.offset == 0 else pa.concat_arrays([valid]).buffers()[1]
 
 
-def fresh(count: int, dtype: Any) -> Any:
-    """Room for numbers, of Arrow's memory: it is used again at once, where the system would clear new pages."""
+def allocate(count: int, dtype: Any) -> Any:
+    """Allocates an array from Arrow's pool, which reuses memory; the system would clear new pages."""
     return np.frombuffer(pa.allocate_buffer(count * np.dtype(dtype).itemsize), dtype, count=count)
 
 
 def number_column(values: Numbers, type_: pa.DataType, valid: pa.Array | None) -> pa.Array:
-    """A column of these numbers, NULL where they are not valid."""
+    """A column of numbers, NULL where not valid."""
     values = np.ascontiguousarray(values, dtype=_TYPES[type_])
     return pa.Array.from_buffers(type_, len(values), [_bitmap(valid), pa.py_buffer(values)])
 
 
 def first_row(rows: npt.NDArray[np.bool_]) -> int:
-    """The first row that is marked."""
+    """The first marked row."""
     return int(np.argmax(rows))
 
 
 def unscaled(value: Value) -> Any | None:
-    """The unscaled 8-byte numbers of a decimal or whole number column; None if one is wider."""
+    """The unscaled 8-byte integers of a decimal or integer column; None if one is wider."""
     if isinstance(value, pa.Scalar):
         number = value.as_py()
         if number is None:
@@ -126,23 +126,23 @@ def unscaled(value: Value) -> Any | None:
     low, high = words[0::2], words[1::2]
     fits = high == (low >> 63)
     if value.null_count:
-        there = is_valid_row(value.is_valid(), len(value))
-        if not (fits | ~there).all():
+        is_set = is_valid_row(value.is_valid(), len(value))
+        if not (fits | ~is_set).all():
             return None
-        return np.where(there, low, 0)
+        return np.where(is_set, low, 0)
     return low if fits.all() else None
 
 
 def magnitude(values: Any) -> int:
-    """The greatest absolute value."""
+    """The largest absolute value."""
     if np.ndim(values) == 0:
         return abs(int(values))
     return max(abs(int(values.min())), abs(int(values.max()))) if len(values) else 0
 
 
 def decimal_column(values: Any, type_: pa.DataType, valid: pa.Array | None) -> pa.Array:
-    """A column of decimals of these unscaled 8-byte numbers. They must have no more digits than the type."""
-    words = fresh(2 * len(values), np.int64)
+    """A decimal column from unscaled 8-byte integers, which must fit the precision of the type."""
+    words = allocate(2 * len(values), np.int64)
     words[0::2] = values
     np.right_shift(values, 63, out=words[1::2])
     return pa.Array.from_buffers(type_, len(values), [_bitmap(valid), pa.py_buffer(words)])

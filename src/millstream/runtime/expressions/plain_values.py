@@ -1,4 +1,4 @@
-"""Columns as Python values and back: list of an array, dict of a map or multiset, tuple of a row, None for NULL."""
+"""Converts columns to Python values and back: arrays are lists, maps and multisets dicts, rows tuples, NULL is None."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["arrow_column", "dict_key", "python_value", "python_values"]
 
 
 def python_values(column: pa.Array, type_: DataType) -> list[Any]:
-    """The values of a column.
+    """Converts a column to Python values.
 
     >>> from millstream.expressions.types import VarCharType
     >>> python_values(pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int32())), MapType(VarCharType(), IntType()))
@@ -41,14 +41,14 @@ def python_values(column: pa.Array, type_: DataType) -> list[Any]:
 
 
 class _MapKey(dict[Any, Any]):
-    """A map that is a key of a map: equal to the dict of its entries, and never changed."""
+    """A map used as a key of a map: hashable, equal to the dict of its entries, never changed."""
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(frozenset(self.items()))
 
 
 def dict_key(value: Any) -> Any:
-    """A value as a key of a dict, which has no lists and no dicts as its keys: it equals the value, and what is in it.
+    """Converts a value to a hashable equivalent that is equal to it.
 
     >>> {dict_key({"a": [1]}): 1}[dict_key({"a": [1]})]
     1
@@ -65,21 +65,21 @@ def _entry_types(type_: MapType | MultisetType) -> tuple[DataType, DataType]:
 
 
 def _cut(column: pa.Array, inside: list[Any]) -> list[Any]:
-    """What lies in each list of a column."""
+    """Slices the flat values into the lists of a column."""
     offsets = column.offsets.to_pylist()
     valid = column.is_valid().to_pylist()
     return [inside[offsets[i] : offsets[i + 1]] if valid[i] else None for i in range(len(column))]
 
 
 def python_value(scalar: pa.Scalar, type_: DataType) -> Any:
-    """One value."""
+    """Converts a scalar to a Python value."""
     if scalar.is_valid and isinstance(type_, ArrayType | MapType | MultisetType | RowType):
         return python_values(pa.array([scalar.as_py()], scalar.type), type_)[0]
     return scalar.as_py()
 
 
 def arrow_column(values: Sequence[Any], type_: DataType) -> pa.Array:
-    """The column of values.
+    """Converts Python values to a column.
 
     >>> from millstream.expressions.types import VarCharType
     >>> arrow_column([{"a": 1}, None], MapType(VarCharType(), IntType())).type
@@ -91,7 +91,7 @@ def arrow_column(values: Sequence[Any], type_: DataType) -> pa.Array:
 
 
 def _plain(value: Any, type_: DataType) -> Any:
-    """A value in the form in which Arrow takes it: a map as pairs, a row as a tuple."""
+    """A value as Arrow accepts it: a map as pairs, a row as a tuple."""
     if value is None:
         return None
     if isinstance(type_, RowType):

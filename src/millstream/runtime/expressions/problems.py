@@ -1,4 +1,4 @@
-"""The error of an expression in a running task: which row, which expression, which values."""
+"""The error of an expression in a running task, with its row, expression and values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SHOWN_MAX = 80
 
 
 class ExpressionError(MillstreamError):
-    """An expression has no value for a row. `row` counts from 0 in the batch that was computed."""
+    """An expression has no result for a row. `row` counts from 0 in the batch."""
 
     def __init__(self, problem: str, row: int, expression: str, values: Sequence[Any]) -> None:
         shown = ", ".join(_shown(value) for value in values)
@@ -29,7 +29,7 @@ class ExpressionError(MillstreamError):
 
 
 def shown_call(name: str, values: Sequence[Any]) -> str:
-    """A call with its values.
+    """A call as text, with its values.
 
     >>> shown_call("split", ("a b", None))
     "split('a b', NULL)"

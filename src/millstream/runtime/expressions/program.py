@@ -1,8 +1,8 @@
 """A compiled program: expressions over the columns of a batch, computed for all rows at once.
 
-The condition is computed first; the outputs only for the rows that pass it, and only the columns they need are taken.
-A part that stands in several expressions is computed once. A program is data: it is pickled to the tasks as it is, and
-`run` changes nothing in it, so that one program may be run by several threads.
+`run` computes the condition first, then the outputs for the rows that pass it, and takes only the columns they need.
+A subexpression shared by several expressions is computed once. A program is immutable data: it is pickled to tasks,
+and several threads may run one program.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class Result:
 
     @property
     def rows(self) -> int | None:
-        """How many rows passed; None: all."""
+        """The number of rows that passed; None: all."""
         return None if self.selected is None else len(self.selected)
 
 
 @dataclass(frozen=True)
 class Program:
-    """Steps of a condition and of outputs. `constants` are the values of their slots; columns have the first slots."""
+    """The steps of the condition and of the outputs. Columns have the first slots; `constants` maps slots to values."""
 
     input_types: tuple[pa.DataType, ...]
     constants: tuple[tuple[int, pa.Scalar], ...]
@@ -56,12 +56,12 @@ class Program:
         session: SessionFacts,
         results: DistinctResults | None = None,
         *,
-        gives_dictionaries: bool = False,
+        emit_dictionaries: bool = False,
     ) -> Result:
         """Compute the outputs for the rows of these columns that pass the condition.
 
-        `results` are those of the batch before, which may have the same dictionaries. `gives_dictionaries`: text may
-        be given so."""
+        `results` are the results of the previous batch, reused if this one has the same dictionaries.
+        `emit_dictionaries` allows text to be emitted dictionary-encoded."""
         if rows == 0:
             return Result([pa.nulls(0, type_) for type_ in self.output_types], None)
         load_kernels()
@@ -78,15 +78,15 @@ class Program:
             return Result([pa.nulls(0, type_) for type_ in self.output_types], selected)
         run_steps(frame, self.outputs.steps)
         outputs = zip(self.output_slots, self.output_types, strict=True)
-        return Result([_output(frame, slot, type_, gives_dictionaries) for slot, type_ in outputs], selected)
+        return Result([_output(frame, slot, type_, emit_dictionaries) for slot, type_ in outputs], selected)
 
     def user_functions(self) -> tuple[UserFunction, ...]:
-        """The program's functions that are called, each once: an operator opens and closes them."""
+        """The distinct user-defined functions of the program, for the operator to open and close."""
         return tuple(dict.fromkeys(call.function for call in self.user_calls))
 
 
 def _as_declared(column: pa.Array | pa.ChunkedArray, type_: pa.DataType) -> pa.Array:
-    """One array of just the declared type, or a dictionary of it: kernels rely on that. Nested types are left alone."""
+    """One array of exactly the declared type, or a dictionary of it, as kernels require. Nested types stay as is."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     value_type = column.type.value_type if isinstance(column, pa.DictionaryArray) else column.type
@@ -95,20 +95,20 @@ def _as_declared(column: pa.Array | pa.ChunkedArray, type_: pa.DataType) -> pa.A
     return column.cast(type_)
 
 
-def _output(frame: Frame, slot: int, type_: pa.DataType, gives_dictionaries: bool) -> pa.Array:
+def _output(frame: Frame, slot: int, type_: pa.DataType, emit_dictionaries: bool) -> pa.Array:
     value = frame.value(slot)
     if (
-        gives_dictionaries
+        emit_dictionaries
         and isinstance(value, pa.DictionaryArray)
         and value.type.value_type == type_
         and len(value.dictionary) <= len(value)
     ):
         return value
-    return _column(frame.plain(slot), type_, frame.rows)
+    return _column(frame.decoded(slot), type_, frame.rows)
 
 
 def _column(value: Value, type_: pa.DataType, rows: int) -> pa.Array:
-    """A value as a column of a type."""
+    """Casts a value to a column of the type."""
     if isinstance(value, pa.Scalar):
         value = pa.repeat(value.cast(type_), rows)
     return value if value.type == type_ else value.cast(type_)

@@ -1,8 +1,8 @@
-"""Values of SQL as Python has them in the program's own functions, and back.
+"""Converts SQL values to the Python values that user-defined functions see, and results back.
 
-Numbers, texts, dates and the like are Arrow's Python values. Rows are `Row` objects with names, maps are dicts, arrays
-lists. What a function returns must fit the type it declared; the first value that does not is named. Numbers are
-converted as PyFlink's coders convert them: where whole numbers are declared, a fraction is cut off, and that is logged.
+Numbers, text, dates and the like are Arrow's Python values. Rows are `Row` objects with names, maps are dicts, arrays
+lists. A result must fit the declared type; the error names the first that does not. Numbers are converted as by
+PyFlink's coders: for an integer type the fraction is truncated, which is logged.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ResultMismatch(Exception):
 
 
 def python_values(value: Value, type_: DataType, rows: int) -> list[Any]:
-    """The Python values of a column, or of one value repeated."""
+    """Converts a column, or one repeated value, to Python values."""
     convert = _conversion(type_)
     if isinstance(value, pa.Scalar):
         single = value.as_py()
@@ -55,7 +55,7 @@ def python_values(value: Value, type_: DataType, rows: int) -> list[Any]:
 
 
 def _is_plain(column: pa.Array) -> bool:
-    """Whether it is of numbers alone, which numpy makes Python's of in half the time."""
+    """Whether the column holds only numbers, which numpy converts in half the time."""
     return not column.null_count and bool(pa.types.is_integer(column.type) or pa.types.is_float64(column.type))
 
 
@@ -65,7 +65,7 @@ def _plain_numbers(column: pa.Array) -> list[Any]:
 
 
 def _conversion(type_: DataType) -> Callable[[Any], Any] | None:
-    """From Arrow's Python value to ours; None where they are the same."""
+    """The conversion from Arrow's Python value to the function's; None if they are the same."""
     if isinstance(type_, RowType):
         return _row_conversion(type_)
     if isinstance(type_, ArrayType):
@@ -100,13 +100,13 @@ def _same(value: Any) -> Any:
 
 
 def column_of(values: Sequence[Any], type_: DataType, function: UserFunction | None = None) -> pa.Array:
-    """A column of Python values; `ResultMismatch` names the first that does not fit. `function` returned them."""
+    """Converts values returned by `function` to a column; raises `ResultMismatch` for the first that does not fit."""
     stored, converts = values, function is None or function.mode not in (CallMode.PANDAS, CallMode.ARROW)
     is_nested = isinstance(type_, RowType | ArrayType | MapType | MultisetType | UserDefinedType)
     kinds = set(map(type, values)) if isinstance(type_, IntegralType) else set()
     try:
         if kinds == {int} and isinstance(type_, BigIntType):
-            return pa.array(np.fromiter(values, np.int64, len(values)))  # in half the time, and as strict
+            return pa.array(np.fromiter(values, np.int64, len(values)))  # twice as fast, and as strict
         if isinstance(type_, DecimalType) or is_nested or not _are_whole(kinds):
             stored = [_stored(value, type_, converts) for value in values]
             if function is not None and isinstance(type_, IntegralType):
@@ -122,7 +122,7 @@ def column_of(values: Sequence[Any], type_: DataType, function: UserFunction | N
 
 
 def rows_with_whole_numbers(rows: list[Any], types: Sequence[DataType], function: UserFunction) -> list[Any]:
-    """Rows that a table function gave, with whole numbers where those are declared."""
+    """Converts numbers in a table function's rows to integers where integer types are declared."""
     for place, type_ in enumerate(types):
         if not isinstance(type_, IntegralType) or all(len(row) <= place or type(row[place]) is int for row in rows):
             continue
@@ -130,7 +130,7 @@ def rows_with_whole_numbers(rows: list[Any], types: Sequence[DataType], function
             if len(row) == len(types) and isinstance(row[place], Number) and type(row[place]) is not int:
                 try:
                     whole = stored_value(row[place], type_, converts_numbers=True)
-                except (TypeError, ValueError, ArithmeticError):  # refused with the row, where it becomes a column
+                except (TypeError, ValueError, ArithmeticError):  # rejected later, when the row becomes a column
                     continue
                 _warn_of_fractions([row[place]], [whole], type_, function)
                 rows[at] = (*tuple(row)[:place], whole, *tuple(row)[place + 1 :])
@@ -138,7 +138,7 @@ def rows_with_whole_numbers(rows: list[Any], types: Sequence[DataType], function
 
 
 def _typed_array(values: Sequence[Any], type_: DataType, converts: bool) -> pa.Array:
-    """The values as an array; where Arrow takes a real number of another type for none, it is converted first."""
+    """Converts values to an array; floats that Arrow rejects because of their Python type are converted first."""
     try:
         return pa.array(values, type_.arrow)
     except (pa.ArrowException, TypeError):
@@ -148,13 +148,13 @@ def _typed_array(values: Sequence[Any], type_: DataType, converts: bool) -> pa.A
 
 
 def _are_whole(kinds: Collection[type]) -> bool:
-    """Whether Arrow takes all values for whole numbers, by the types there are: it would cut a fraction off in
-    silence, and refuses truths."""
+    """Whether Arrow converts values of these types to integers without loss: it silently truncates fractions and
+    rejects booleans."""
     return all(kind is type(None) or (hasattr(kind, "__index__") and kind is not bool) for kind in kinds)
 
 
 def _warn_of_fractions(values: Sequence[Any], stored: Sequence[Any], type_: DataType, function: UserFunction) -> None:
-    """Log, once, that a function's results lost their fractions."""
+    """Logs once that a function's results lost their fractions."""
     for value, whole in zip(values, stored, strict=True):
         if value is not None and value != whole:
             warn_once(
@@ -182,5 +182,5 @@ def _mismatch(value: Any, type_: DataType) -> str:
         expected = "a decimal.Decimal" if isinstance(type_, DecimalType) else "a float"
     elif isinstance(type_, LocalZonedTimestampType):
         expected = "a datetime.datetime"
-    wanted = f"; expected {expected} or None" if expected else ""
-    return f"it returned {shown} ({type(value).__name__}), but declares {type_.nullable()}{wanted}"
+    expectation = f"; expected {expected} or None" if expected else ""
+    return f"it returned {shown} ({type(value).__name__}), but declares {type_.nullable()}{expectation}"

@@ -1,7 +1,7 @@
-"""Expressions computed the slow and obvious way: one row at a time, with Python values.
+"""Reference evaluation of expressions: the slow, obvious way, one row at a time, with Python values.
 
-What `program` computes must be just this; tests compare the two on random expressions. Values are Arrow's Python
-values: dicts of rows, lists of pairs of maps.
+`program` must compute the same; tests compare the two on random expressions. Values are Arrow's Python values: rows
+are dicts, maps are lists of pairs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["evaluate"]
 
 
 def evaluate(expression: RowExpression, row_values: Sequence[Any], session: SessionFacts | None = None) -> Any:
-    """The value of an expression in a row."""
+    """Evaluates an expression for a row."""
     load_references()
     return _value(expression, row_values, session or SessionFacts())
 
@@ -58,7 +58,7 @@ def _call(call: Call, row: Sequence[Any], session: SessionFacts) -> Any:
 
 
 def _logic(call: Call, row: Sequence[Any], session: SessionFacts) -> bool | None:
-    """AND stops at FALSE, OR at TRUE; else one that is unknown makes all unknown."""
+    """AND stops at FALSE, OR at TRUE; otherwise one unknown argument makes the result unknown."""
     decisive = call.function == "OR"
     is_unknown = False
     for argument in call.arguments:

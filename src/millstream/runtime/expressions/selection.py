@@ -1,8 +1,8 @@
-"""Functions that do not look at all their arguments: AND, OR, CASE, COALESCE.
+"""Functions with lazily evaluated arguments: AND, OR, CASE, COALESCE.
 
-An argument that may fail, is dear, or calls the program's own code is a block with steps, and is run only on the rows
-that reach it: `CASE WHEN x <> 0 THEN 1 / x END` never divides by zero. What is cheap and safe was computed for all rows
-before, and is only chosen from.
+An argument that may fail, is expensive, or calls a user-defined function is a block with steps, which run only on the
+rows that reach it: `CASE WHEN x <> 0 THEN 1 / x END` never divides by zero. Cheap and safe arguments are computed for
+all rows beforehand and only selected from.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ import pyarrow.types as kinds
 
 from millstream.runtime.expressions.frames import Frame, Int64s
 from millstream.runtime.expressions.kernel import Value
-from millstream.runtime.expressions.numbers import truths
+from millstream.runtime.expressions.numbers import booleans
 from millstream.runtime.expressions.steps import Block, CaseStep, CoalesceStep, LogicStep
 
 __all__ = ["run_case", "run_coalesce", "run_logic", "true_rows"]
 
 RunBlock = Callable[[Frame, Block], Value]
-"""Runs a block in a frame; gives its result there, dictionaries spelt out."""
+"""Runs a block in a frame and returns its result, with dictionaries decoded."""
 Bools = npt.NDArray[np.bool_]
 Piece = tuple[Int64s, Value, bool]
-"""Rows, the value they get, and whether that has all rows of the frame (else just these)."""
+"""Row positions, their value, and whether it covers all rows of the frame (else only these)."""
 
 
 def true_rows(condition: Value, rows: int) -> Int64s | None:
@@ -40,11 +40,11 @@ def is_true(condition: Value, rows: int) -> Bools:
     """Where a condition is TRUE: neither FALSE nor unknown."""
     if isinstance(condition, pa.Scalar):
         return np.full(rows, condition.as_py() is True)
-    return truths(condition.fill_null(False) if condition.null_count else condition)
+    return booleans(condition.fill_null(False) if condition.null_count else condition)
 
 
 def run_logic(step: LogicStep, frame: Frame, run: RunBlock) -> Value:
-    """AND and OR, with the three values of SQL."""
+    """AND and OR in SQL's three-valued logic."""
     combine = pc.and_kleene if step.is_and else pc.or_kleene
     result = run(frame, step.blocks[0])
     for block in step.blocks[1:]:
@@ -58,20 +58,20 @@ def run_logic(step: LogicStep, frame: Frame, run: RunBlock) -> Value:
             result = combine(result, run(frame, block))
             continue
         value = run(frame.selected(open_rows), block)
-        # Rows that are decided get NULL, which changes nothing there: FALSE AND NULL is FALSE.
-        result = combine(result, assembled(frame.rows, [(open_rows, value, False)], pa.bool_()))
+        # Decided rows get NULL, which does not change them: FALSE AND NULL is FALSE.
+        result = combine(result, assemble(frame.rows, [(open_rows, value, False)], pa.bool_()))
     return result
 
 
 def _is_decided(result: Value, rows: int, is_and: bool) -> Bools:
-    """Where AND is FALSE already, or OR is TRUE."""
+    """Where AND is already FALSE, or OR already TRUE."""
     return is_true(pc.invert(result) if is_and else result, rows)
 
 
 def run_case(step: CaseStep, frame: Frame, run: RunBlock, run_coded: RunBlock) -> Value:
-    """The value of the first branch whose condition is TRUE. Text may be a dictionary (`run_coded` gives it so)."""
+    """The value of the first branch whose condition is TRUE. Text may be dictionary-encoded (by `run_coded`)."""
     if len(step.branches) == 1 and step.otherwise is not None:
-        simple = _chosen_of_two(step, frame, run)
+        simple = _choose_of_two(step, frame, run)
         if simple is not None:
             return simple
     pending = np.ones(frame.rows, np.bool_)
@@ -84,11 +84,11 @@ def run_case(step: CaseStep, frame: Frame, run: RunBlock, run_coded: RunBlock) -
             break
     if step.otherwise is not None:
         pieces.append(_piece(step.otherwise, frame, np.flatnonzero(pending), run_coded))
-    return assembled(frame.rows, pieces, step.type.arrow)
+    return assemble(frame.rows, pieces, step.type.arrow)
 
 
-def _chosen_of_two(step: CaseStep, frame: Frame, run: RunBlock) -> Value | None:
-    """One condition and two values of a fixed width, all computed already: Arrow chooses faster."""
+def _choose_of_two(step: CaseStep, frame: Frame, run: RunBlock) -> Value | None:
+    """Chooses between two computed values of a fixed width with Arrow's if_else, which is faster."""
     (condition, value), otherwise = step.branches[0], step.otherwise
     assert otherwise is not None
     if condition.steps or value.steps or otherwise.steps or not _is_fixed_width(step.type.arrow):
@@ -104,7 +104,7 @@ def _is_fixed_width(type_: pa.DataType) -> bool:
 
 
 def _hits(condition: Block, frame: Frame, pending: Bools, run: RunBlock) -> Bools:
-    """The rows that no earlier branch took and whose condition is TRUE."""
+    """The rows that no earlier branch matched and whose condition is TRUE."""
     if not condition.steps or pending.all():
         return is_true(run(frame, condition), frame.rows) & pending
     rows = np.flatnonzero(pending)
@@ -133,23 +133,23 @@ def run_coalesce(step: CoalesceStep, frame: Frame, run: RunBlock) -> Value:
                 continue
             pieces.append((rows, value, is_whole))
             break
-        there = value.is_valid().to_numpy(zero_copy_only=False)
+        is_set = value.is_valid().to_numpy(zero_copy_only=False)
         if is_whole:
-            there = there[rows]
-            pieces.append((rows[there], value, True))
+            is_set = is_set[rows]
+            pieces.append((rows[is_set], value, True))
         else:
-            pieces.append((rows[there], value.filter(pa.array(there)), False))
-        open_rows = rows[~there]
+            pieces.append((rows[is_set], value.filter(pa.array(is_set)), False))
+        open_rows = rows[~is_set]
         if len(open_rows) == 0:
             break
-    return assembled(frame.rows, pieces, step.type.arrow)
+    return assemble(frame.rows, pieces, step.type.arrow)
 
 
-def assembled(rows: int, pieces: list[Piece], type_: pa.DataType) -> pa.Array:
-    """One column of pieces; rows of no piece are NULL. Text of dictionaries and constants alone is a dictionary."""
+def assemble(rows: int, pieces: list[Piece], type_: pa.DataType) -> pa.Array:
+    """Assembles a column from pieces; uncovered rows are NULL. Text of dictionaries and constants stays encoded."""
     pieces = [piece for piece in pieces if len(piece[0])]
     if kinds.is_string(type_) and all(isinstance(value, pa.Scalar | pa.DictionaryArray) for _, value, _ in pieces):
-        return _assembled_codes(rows, pieces, type_)
+        return _assemble_codes(rows, pieces, type_)
     pieces = [
         (at, value.dictionary_decode() if isinstance(value, pa.DictionaryArray) else value, is_whole)
         for at, value, is_whole in pieces
@@ -176,8 +176,8 @@ def assembled(rows: int, pieces: list[Piece], type_: pa.DataType) -> pa.Array:
     return whole.take(pa.array(positions, mask=missing if missing.any() else None))
 
 
-def _assembled_codes(rows: int, pieces: list[Piece], type_: pa.DataType) -> pa.Array:
-    """The same of dictionaries and constants: all their values stand in one dictionary, and no text is copied."""
+def _assemble_codes(rows: int, pieces: list[Piece], type_: pa.DataType) -> pa.Array:
+    """Assembles dictionaries and constants into one dictionary array without copying text."""
     codes = np.full(rows, -1, np.int32)
     dictionaries: list[pa.Array] = []
     offset = 0

@@ -1,7 +1,7 @@
-"""Text of dates and timestamps in SQL's own form, as Flink reads it where no pattern is given.
+"""Parses dates and timestamps in the SQL format, Flink's default without a pattern.
 
-`parsed_date` is also what CAST(text AS DATE) does, `parsed_timestamp` what CAST(text AS TIMESTAMP) does; both give None
-for text that is no such. `parsed_sql_time` is JDBC's reading, which Flink falls back to where a pattern does not fit.
+`parse_date` implements CAST(text AS DATE), `parse_timestamp` CAST(text AS TIMESTAMP); both return None for malformed
+text. `parse_sql_time` parses as JDBC does, Flink's fallback for text that does not match a pattern.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from millstream.runtime.expressions.calendar_days import days_of_civil, julian_days, month_days
 from millstream.runtime.expressions.kernel import ValueProblem
 
-__all__ = ["check_precision", "parsed_date", "parsed_sql_time", "parsed_timestamp"]
+__all__ = ["check_precision", "parse_date", "parse_sql_time", "parse_timestamp"]
 
 _SECOND_NS = 1_000_000_000
 _DAY_NS = 86_400 * _SECOND_NS
@@ -22,10 +22,10 @@ _JDBC = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})(?: (0*\d{1,9}):(0*\d{1,9}):(0*\
 _NUMBER = re.compile(r"\s*\d+\s*", re.ASCII)
 
 
-def parsed_date(text: str) -> int | None:
-    """The day since 1970 of '2020-02-29'; month and day may be missing, a time of day may follow.
+def parse_date(text: str) -> int | None:
+    """Days since 1970 of '2020-02-29'; month and day may be missing, a time of day may follow.
 
-    >>> parsed_date("2020-2-29 12:00:00"), parsed_date("2021-02-29")
+    >>> parse_date("2020-2-29 12:00:00"), parse_date("2021-02-29")
     (18321, None)
     """
     blank = text.find(" ")
@@ -41,20 +41,20 @@ def parsed_date(text: str) -> int | None:
 
 
 def check_precision(digits: int, row: int = 0) -> None:
-    """The digits below the second that a number of TO_TIMESTAMP_LTZ has; beyond these it would be computed for ever."""
+    """Checks the fractional digits of TO_TIMESTAMP_LTZ; a larger number would take unbounded time to compute."""
     if not 0 <= digits <= 9:
         raise ValueProblem(f"TO_TIMESTAMP_LTZ has a precision of {digits}, expected 0 to 9", row)
 
 
 def _small(digits: str) -> int:
-    """The number; where it has more than nine digits, one of ten, which is beyond every year, month and day."""
+    """Parses a number; more than nine digits yield a ten-digit one, which exceeds every year, month and day."""
     return int(digits.strip().lstrip("0")[:10] or "0")
 
 
-def parsed_timestamp(text: str) -> int | None:
-    """Nanoseconds of the clock since 1970 of '2020-02-29 12:34:56.789'; a day beyond its month is the month's last.
+def parse_timestamp(text: str) -> int | None:
+    """Nanoseconds since 1970 of '2020-02-29 12:34:56.789' as local time; a day beyond its month becomes the last day.
 
-    >>> parsed_timestamp("1970-1-1 0:0:1.5"), parsed_timestamp("1970-01-01T00:00:00")
+    >>> parse_timestamp("1970-1-1 0:0:1.5"), parse_timestamp("1970-01-01T00:00:00")
     (1500000000, None)
     """
     match = _STAMP.fullmatch(text)
@@ -70,8 +70,8 @@ def parsed_timestamp(text: str) -> int | None:
     return whole_day * _DAY_NS + (hour * 3600 + minute * 60 + second) * _SECOND_NS + fraction
 
 
-def parsed_sql_time(text: str) -> int | None:
-    """Nanoseconds of the clock since 1970 as JDBC reads them: days and hours beyond their range go on into the next."""
+def parse_sql_time(text: str) -> int | None:
+    """Nanoseconds since 1970 as JDBC parses local time: days and hours beyond their range carry over."""
     match = _JDBC.fullmatch(text.strip())
     if match is None:
         return None

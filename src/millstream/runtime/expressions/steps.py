@@ -1,8 +1,8 @@
-"""What a program consists of: steps, each of which reads slots and fills one. Frozen data, made by `compile`.
+"""The steps of a program, each of which reads slots and fills one. Frozen data, created by `compile`.
 
-A **slot** is a number; columns of the input have the first ones, constants the next, every step its own. A **block** is
-steps that are run only on the rows that reach them, and the slot of their result. A block without steps stands for a
-slot that is filled for all rows anyway.
+A **slot** is a number: columns of the input occupy the first, constants the next, then one per step. A **block** is a
+list of steps that run only on the rows that reach them, and the slot of their result. A block without steps refers to
+a slot that is filled for all rows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Block:
-    """Steps, and the slot of what they are for."""
+    """Steps, and the slot of their result."""
 
     steps: tuple[Step, ...]
     result: int
@@ -32,17 +32,17 @@ class Block:
 
 @dataclass(frozen=True)
 class KernelStep(Step):
-    """A built-in function. Run over the dictionary of its one varying column where that pays (`is_dear`) or is free."""
+    """A built-in function. Runs over the dictionary of its only varying column if there is one or `is_expensive`."""
 
     call: Call
     arguments: tuple[int, ...]
     is_deterministic: bool = True
-    is_dear: bool = False
+    is_expensive: bool = False
 
 
 @dataclass(frozen=True)
 class UserStep(Step):
-    """A function of the program's."""
+    """A user-defined function."""
 
     call: UserCall
     arguments: tuple[int, ...]
@@ -50,7 +50,7 @@ class UserStep(Step):
 
 @dataclass(frozen=True)
 class LogicStep(Step):
-    """AND or OR. Rows that an earlier block decided do not reach the later ones."""
+    """AND or OR. Rows decided by an earlier block do not reach the later ones."""
 
     blocks: tuple[Block, ...]
     is_and: bool
@@ -58,7 +58,7 @@ class LogicStep(Step):
 
 @dataclass(frozen=True)
 class CaseStep(Step):
-    """CASE and IF: (condition, value) pairs, and what holds where no condition does (None: NULL)."""
+    """CASE and IF: (condition, value) pairs, and the ELSE value (None: NULL)."""
 
     type: DataType
     branches: tuple[tuple[Block, Block], ...]
@@ -67,7 +67,7 @@ class CaseStep(Step):
 
 @dataclass(frozen=True)
 class CoalesceStep(Step):
-    """COALESCE and IFNULL: the first block that is not NULL."""
+    """COALESCE and IFNULL: the first value that is not NULL."""
 
     type: DataType
     blocks: tuple[Block, ...]

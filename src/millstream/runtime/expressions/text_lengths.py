@@ -1,6 +1,6 @@
-"""How long the texts may be that a function makes of a number: REPEAT('a', 2000000000) is no answer but an attack.
+"""Bounds the lengths of texts that functions produce from a number, as in REPEAT('a', 2000000000).
 
-`check_length` bounds one text, `check_lengths` also all texts of a batch together, before any of them is made.
+`check_length` bounds one text, `check_lengths` also the total of a batch, before any text is produced.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ _BATCH_CHARS_MAX = (1 << 31) - 1  # of texts in one Arrow array
 
 
 def check_length(function: str, chars: int, row: int = 0) -> None:
-    """Raise a ValueProblem if a text would be too long."""
+    """Raises a ValueProblem if a text would be too long."""
     if chars > TEXT_CHARS_MAX:
         raise ValueProblem(
-            f"{function} would make a text of {chars:,} characters, expected at most {TEXT_CHARS_MAX:,}", row
+            f"{function} would produce a text of {chars:,} characters, expected at most {TEXT_CHARS_MAX:,}", row
         )
 
 
 def check_lengths(function: str, chars: Value, rows: int) -> None:
-    """The same for the lengths of a column, or of one value in all rows."""
+    """Checks the lengths of a column, or of one value for all rows, and their total."""
     longest = pc.max(chars).as_py() if isinstance(chars, pa.Array) else chars.as_py()
     if longest is None:
         return
@@ -36,4 +36,4 @@ def check_lengths(function: str, chars: Value, rows: int) -> None:
         present = pc.fill_null(chars, 0) if isinstance(chars, pa.Array) else pa.repeat(chars, rows)
         total = pc.sum(pc.max_element_wise(present.cast(pa.int64()), 0)).as_py()
         if total > _BATCH_CHARS_MAX:
-            raise ValueProblem(f"{function} would make {total:,} characters of text for {rows:,} rows: shorten them")
+            raise ValueProblem(f"{function} would produce {total:,} characters of text for {rows:,} rows: shorten them")

@@ -1,8 +1,8 @@
-"""Columns of times as whole numbers: what all kernels of times begin and end with.
+"""Converts columns of times to integers and back, for all kernels of times.
 
-A **tick** is the unit a column counts in: days of DATE, milliseconds of TIME and intervals, what the precision of a
-timestamp asks for. `ticks` gives numbers of a column (one number of a scalar, which numpy spreads over the rows), with
-a mask of those that are not NULL; `column` makes a column of numbers again. Numbers under NULL are any.
+A **tick** is the unit a column counts in: days for DATE, milliseconds for TIME and intervals, the unit of its precision
+for a timestamp. `ticks` returns the numbers of a column (a single number of a scalar, which numpy broadcasts) with a
+mask of valid rows; `column` builds a column from numbers. Numbers under NULL are arbitrary.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ DAY_S = 86_400
 
 @dataclass(frozen=True)
 class Ticks:
-    """Numbers and which of them count; `valid` None: all. One number stands for all rows."""
+    """Numbers and their validity (None: all valid). A single number applies to all rows."""
 
     values: Int64s
     valid: Bools | None
@@ -59,7 +59,7 @@ def ticks(value: Value) -> Ticks:
     if not pa.types.is_integer(value.type):
         value = value.view(pa.int32() if width == 32 else pa.int64())
     if valid is not None:
-        # Under NULL stands some value that occurs: the range of the numbers, by which kernels choose, stays narrow.
+        # NULLs get a value that occurs: kernels choose by the range of the numbers, which must stay narrow.
         value = pc.fill_null(value, value[int(np.argmax(valid))] if valid.any() else 0)
     return Ticks(value.to_numpy(zero_copy_only=False).astype(np.int64, copy=False), valid)
 
@@ -69,7 +69,7 @@ def _is_plain(type_: pa.DataType) -> bool:
 
 
 def both_valid(*sides: Ticks) -> Bools | None:
-    """Where none is NULL."""
+    """Marks rows in which no side is NULL."""
     valid: Bools | None = None
     for side in sides:
         if side.valid is not None:
@@ -78,7 +78,7 @@ def both_valid(*sides: Ticks) -> Bools | None:
 
 
 def column(type_: DataType, values: Int64s, valid: Bools | None, rows: int) -> pa.Array:
-    """A column of numbers, in the Arrow type of a data type; NULL where not `valid`."""
+    """A column of the data type from numbers; NULL where not `valid`."""
     arrow = type_.arrow
     values = np.broadcast_to(values, (rows,))
     mask = None if valid is None else ~np.broadcast_to(valid, (rows,))
@@ -95,7 +95,7 @@ def column(type_: DataType, values: Int64s, valid: Bools | None, rows: int) -> p
 
 
 def rate_of(type_: DataType) -> int:
-    """Ticks in a second; of a DATE, as if it had been turned into seconds."""
+    """Ticks per second; for a DATE 1, as if it were in seconds."""
     if isinstance(type_, DateType):
         return 1
     arrow = type_.arrow
@@ -107,13 +107,13 @@ def session_zone(session: SessionFacts) -> Zone:
     zone = zone_of(session.zone)
     if zone is None:
         raise ValueProblem(
-            f"the session's zone {session.zone!r} is unknown. Set 'table.local-time-zone' to one that is"
+            f"the session's zone {session.zone!r} is unknown. Set 'table.local-time-zone' to a known one"
         )
     return zone
 
 
 def local_ticks(type_: DataType, values: Int64s, session: SessionFacts) -> Int64s:
-    """What a clock shows, in ticks: of TIMESTAMP_LTZ in the session's zone; a DATE is its midnight in seconds."""
+    """Local time in ticks: for TIMESTAMP_LTZ in the session's zone; for a DATE its midnight in seconds."""
     if isinstance(type_, DateType):
         return values * DAY_S
     if isinstance(type_, LocalZonedTimestampType):
@@ -125,7 +125,7 @@ def local_ticks(type_: DataType, values: Int64s, session: SessionFacts) -> Int64
 
 
 def moment_ticks(type_: DataType, values: Int64s, session: SessionFacts) -> Int64s:
-    """The other way: from what the clock shows, in ticks of a type, to the values of that type."""
+    """The inverse of `local_ticks`: local time in ticks to values of the type."""
     if isinstance(type_, DateType):
         return values // DAY_S
     if isinstance(type_, LocalZonedTimestampType):
@@ -143,7 +143,7 @@ def day_and_rest(values: Int64s, rate: int) -> tuple[Int64s, Int64s]:
 
 
 def check_added(type_: DataType, values: Int64s, amounts: Int64s, factor: int) -> None:
-    """Refuse sums of values and amounts × factor that 64 bits do not hold, at the first such row."""
+    """Rejects sums of values and amounts × factor that overflow 64 bits; the error names the first row."""
     least = int(values.min(initial=0)) + int(amounts.min(initial=0)) * factor
     greatest = int(values.max(initial=0)) + int(amounts.max(initial=0)) * factor
     if least >= -(2**63) and greatest < 2**63:
@@ -156,10 +156,10 @@ def check_added(type_: DataType, values: Int64s, amounts: Int64s, factor: int) -
 
 
 def check_times(type_: DataType, values: Int64s, factor: int) -> None:
-    """Refuse products of values and a factor that 64 bits do not hold, at the first such row."""
+    """Rejects products of values and a factor that overflow 64 bits; the error names the first row."""
     check_added(type_, np.zeros(1, np.int64), values, factor)
 
 
 def is_stamp(type_: DataType) -> bool:
-    """Whether it is a timestamp, of the session's zone or of none."""
+    """Whether the type is a timestamp, with or without local time zone."""
     return isinstance(type_, TimestampType | LocalZonedTimestampType)

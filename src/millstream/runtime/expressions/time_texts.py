@@ -1,7 +1,7 @@
-"""Dates, times, timestamps and intervals as text, and read from it, by Flink's rules for casts.
+"""Formats and parses dates, times, timestamps and intervals by Flink's rules for casts.
 
-`2020-2-3`, `2020-02` and `2020` are days; a timestamp may have any number of digits behind the second, of which those
-beyond its precision are dropped, and none of its time. Patterns of the program's are read elsewhere (`java_dates`).
+`2020-2-3`, `2020-02` and `2020` are dates. The time of a timestamp is optional, and may have any number of fractional
+digits, of which those beyond the precision are dropped. Patterns of the user are in `java_dates`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import datetime as dt
 import re
 
 from millstream.runtime.expressions.kernel import ValueProblem
-from millstream.runtime.expressions.standard_dates import parsed_timestamp
+from millstream.runtime.expressions.standard_dates import parse_timestamp
 
-__all__ = ["day_interval_text", "month_interval_text", "parsed_day", "parsed_stamp", "parsed_time", "time_text"]
+__all__ = ["day_interval_text", "month_interval_text", "parse_day", "parse_stamp", "parse_time", "time_text"]
 
 _DAY = re.compile(r"(-?\d{1,6})(?:-(\d{1,2})(?:-(\d{1,2}))?)?")
 _TIME = re.compile(r"(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?)?")
@@ -20,8 +20,8 @@ _EPOCH = dt.date(1970, 1, 1).toordinal()
 DAY_S = 86_400
 
 
-def parsed_day(text: str) -> int:
-    """The day since 1970."""
+def parse_day(text: str) -> int:
+    """Days since 1970."""
     trimmed = text.strip().split(" ", 1)[0]
     match = _DAY.fullmatch(trimmed)
     try:
@@ -29,29 +29,29 @@ def parsed_day(text: str) -> int:
             raise ValueError
         return dt.date(int(match[1]), int(match[2] or 1), int(match[3] or 1)).toordinal() - _EPOCH
     except ValueError:
-        raise ValueProblem(f"the text {text!r} is no DATE: expected one like '2020-12-31'") from None
+        raise ValueProblem(f"the text {text!r} is not a DATE: expected one like '2020-12-31'") from None
 
 
-def parsed_time(text: str, precision: int) -> int:
-    """The milliseconds since midnight."""
+def parse_time(text: str, precision: int) -> int:
+    """Milliseconds since midnight."""
     match = _TIME.fullmatch(text.strip())
     if match is None or int(match[1]) > 23 or int(match[2] or 0) > 59 or int(match[3] or 0) > 59:
-        raise ValueProblem(f"the text {text!r} is no TIME: expected one like '23:59:59'")
+        raise ValueProblem(f"the text {text!r} is not a TIME: expected one like '23:59:59'")
     fraction = int(((match[4] or "")[: min(precision, 3)] + "000")[:3])
     return ((int(match[1]) * 60 + int(match[2] or 0)) * 60 + int(match[3] or 0)) * 1_000 + fraction
 
 
-def parsed_stamp(text: str, precision: int, ticks_per_second: int) -> int:
-    """What the clock shows, in ticks since 1970."""
-    nano = parsed_timestamp(text)
+def parse_stamp(text: str, precision: int, ticks_per_second: int) -> int:
+    """Local time in ticks since 1970."""
+    nano = parse_timestamp(text)
     if nano is None:
-        raise ValueProblem(f"the text {text!r} is no timestamp: expected one like '2020-12-31 23:59:59.999'")
+        raise ValueProblem(f"the text {text!r} is not a timestamp: expected one like '2020-12-31 23:59:59.999'")
     step: int = 10 ** (9 - precision)
     return nano // step * step * ticks_per_second // 1_000_000_000
 
 
 def time_text(milliseconds: int, precision: int) -> str:
-    """A time of day with as many digits as its type has, 3 at most."""
+    """A time of day with the fractional digits of its type, at most 3."""
     seconds, rest = divmod(milliseconds, 1_000)
     minutes, second = divmod(seconds, 60)
     hour, minute = divmod(minutes, 60)

@@ -1,7 +1,7 @@
-"""The program's own functions, called over columns: row by row, with pandas Series, with Arrow arrays, or many at once.
+"""Calls user-defined functions over columns: row by row, with pandas Series, with Arrow arrays, or asynchronously.
 
-Functions run in the task's own process; what they are given is what PyFlink gives them, what they return is checked
-against the declared type. A function that raises is reported with its row, the exception as its cause.
+Functions run in the task's process. Their arguments are as in PyFlink; results are checked against the
+declared type. A function that raises is reported with its row, with the exception as the cause.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ import pyarrow as pa
 
 from millstream.expressions.row_expressions import UserCall
 from millstream.expressions.user_functions import CallMode, UserFunction
-from millstream.runtime.expressions.async_calls import AsyncCalls, FailedCall, called_at_once
-from millstream.runtime.expressions.declared_results import broken_promise
+from millstream.runtime.expressions.async_calls import AsyncCalls, FailedCall, call_async
+from millstream.runtime.expressions.declared_results import first_violation
 from millstream.runtime.expressions.kernel import Value
 from millstream.runtime.expressions.python_values import ResultMismatch, column_of, python_values
 from millstream.runtime.operators.explanations import is_engine_file
 
-__all__ = ["UserCallProblem", "called", "series_of", "told_error"]
+__all__ = ["UserCallProblem", "call_function", "error_text", "series_of"]
 
 PIECE_ROWS = 4096
 
 
 class UserCallProblem(Exception):
-    """The function raised, or returned what it did not promise."""
+    """The function raised, or its result does not fit its declaration."""
 
     def __init__(self, message: str, row: int = 0) -> None:
         super().__init__(message)
         self.row = row
 
 
-def called(
+def call_function(
     call: UserCall, arguments: Sequence[Value], rows: int, options: Mapping[str, str] = MappingProxyType({})
 ) -> pa.Array:
-    """The column of a function's results. `options` are those of the session: they say how asynchronous calls are
-    repeated."""
+    """Calls a function and returns its results as a column. `options` of the session set how asynchronous calls are
+    retried."""
     function: UserFunction = call.function
     if function.mode is CallMode.PER_ROW:
         column = _by_pieces(call, arguments, rows)
@@ -48,8 +48,8 @@ def called(
         column = _result_column(call, _all_at_once(call, arguments, rows, options))
     else:
         column = _whole_batch(call, arguments, rows)
-    if (broken := broken_promise(column, call.type)) is not None:
-        raise UserCallProblem(broken[1], broken[0])
+    if (violation := first_violation(column, call.type)) is not None:
+        raise UserCallProblem(violation[1], violation[0])
     return column
 
 
@@ -61,8 +61,8 @@ def _result_column(call: UserCall, values: Sequence[Any]) -> pa.Array:
 
 
 def _by_pieces(call: UserCall, arguments: Sequence[Value], rows: int) -> pa.Array:
-    """Some rows at a time: their Python values take the memory that those of the piece before have just left, in place
-    of memory that the system has to give, and takes back, for every batch."""
+    """Converts a limited number of rows at a time: their Python values reuse the memory of the previous piece, so the
+    system need not allocate and release memory for every batch."""
     pieces: list[pa.Array] = []
     for start in range(0, max(rows, 1), PIECE_ROWS):
         count = min(PIECE_ROWS, rows - start)
@@ -88,30 +88,30 @@ def _per_row(call: UserCall, arguments: Sequence[Value], rows: int) -> list[Any]
         if not columns:
             results.extend(evaluate() for _ in range(rows))
         else:
-            # Extended one by one: what is there when it raises, says which row it was.
+            # Extended one by one: the number of results is the row that raised.
             results.extend(map(evaluate, *columns))
     except Exception as error:
         raise UserCallProblem(_raised(error), len(results)) from error
-    if len(results) < rows:  # to who goes through an iterator, StopIteration is its end
+    if len(results) < rows:  # `extend` takes a StopIteration of the function for the end of the iterator
         raise UserCallProblem(_raised(StopIteration("raised by the function itself")), len(results))
     return results
 
 
 def _all_at_once(call: UserCall, arguments: Sequence[Value], rows: int, options: Mapping[str, str]) -> list[Any]:
-    """An asynchronous function for all rows, so many at a time; results keep the rows' order."""
+    """Calls an asynchronous function for all rows, a bounded number at a time; results are in row order."""
     try:
-        return called_at_once(call.function, _argument_lists(call, arguments, rows), rows, AsyncCalls.of(options))
+        return call_async(call.function, _argument_lists(call, arguments, rows), rows, AsyncCalls.of(options))
     except FailedCall as failed:
         assert isinstance(failed.__cause__, Exception)
         raise UserCallProblem(_raised(failed.__cause__), failed.row) from failed.__cause__
 
 
 def _whole_batch(call: UserCall, arguments: Sequence[Value], rows: int) -> pa.Array:
-    """A function of Series or arrays. Constants are given as Python values."""
+    """Calls a function of Series or arrays. Constants are passed as Python values."""
     is_pandas = call.function.mode is CallMode.PANDAS
-    given_values = [_batch_argument(value, is_pandas) for value in arguments]
+    batch_arguments = [_batch_argument(value, is_pandas) for value in arguments]
     try:
-        result = call.function.call(*given_values)
+        result = call.function.call(*batch_arguments)
     except Exception as error:
         raise UserCallProblem(_raised(error)) from error
     if isinstance(result, str | bytes) or not isinstance(result, Iterable):
@@ -120,7 +120,7 @@ def _whole_batch(call: UserCall, arguments: Sequence[Value], rows: int) -> pa.Ar
     column = _batch_result(call, result, is_pandas)
     if len(column) != rows:
         noun = "a Series" if is_pandas else "an array"
-        raise UserCallProblem(f"it was given {rows} rows and returned {len(column)}; {noun} of as many is expected")
+        raise UserCallProblem(f"it received {rows} rows and returned {len(column)}; {noun} of as many is expected")
     return column
 
 
@@ -131,9 +131,9 @@ def _batch_argument(value: Value, is_pandas: bool) -> Any:
 
 
 def series_of(value: pa.Array) -> Any:
-    """A column as pandas has it; rows are a DataFrame of their fields. Beside NULLs, whole numbers and truths are of
-    pandas' nullable types: as floats, which PyFlink makes of them, large ones would change, and what a function gives
-    would depend on the rows around."""
+    """A column as pandas data; rows become a DataFrame of their fields. Integers and booleans with NULLs get pandas'
+    nullable types. PyFlink converts them to floats, which changes large integers, and makes the type depend on the
+    other rows of the batch."""
     if pa.types.is_struct(value.type):
         import pandas as pd
 
@@ -165,7 +165,7 @@ def _batch_result(call: UserCall, result: Any, is_pandas: bool) -> pa.Array:
             return result if result.type == expected else result.cast(expected)
         return pa.array(result, expected, from_pandas=is_pandas)
     except (pa.ArrowException, TypeError, ValueError) as error:
-        raise UserCallProblem(f"it returned what is not {call.type.nullable()}: {error}") from error
+        raise UserCallProblem(f"it returned a value that is not {call.type.nullable()}: {error}") from error
 
 
 def _is_not_the_programs(filename: str) -> bool:
@@ -173,12 +173,12 @@ def _is_not_the_programs(filename: str) -> bool:
 
 
 def _raised(error: Exception) -> str:
-    return f"the function raised {told_error(error)}"
+    return f"the function raised {error_text(error)}"
 
 
-def told_error(error: Exception, function: Any = None) -> str:
-    """What was raised, and at which line of the program; where none is, at that of the function: it cannot be called
-    as it was."""
+def error_text(error: Exception, function: Any = None) -> str:
+    """The error's text with the line of the user's program that raised it; without one, the line of the function,
+    whose signature does not fit the call."""
     frames = [each for each in traceback.extract_tb(error.__traceback__) if not _is_not_the_programs(each.filename)]
     code = getattr(function, "__code__", None)
     place = f" (at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""

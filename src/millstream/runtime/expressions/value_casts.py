@@ -1,7 +1,7 @@
-"""One value cast to another type: the slow and obvious way of CAST, and the road of pairs that have no faster one.
+"""Casts one value to another type: the reference of CAST, also used for pairs without a vectorised cast.
 
-Values are Arrow's Python values. What cannot be cast raises `ValueProblem`; decimals with too many digits become NULL,
-whole numbers wrap around, floating point stops at the greatest number, all as in Flink.
+Values are Arrow's Python values. A value that cannot be cast raises `ValueProblem`. As in Flink, decimals with too
+many digits become NULL, integers wrap around, and floating-point numbers saturate.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ from millstream.expressions.types import (
     is_text,
 )
 from millstream.runtime.expressions.bitmap_texts import bitmap_text
-from millstream.runtime.expressions.decimal_operators import fitting
+from millstream.runtime.expressions.decimal_operators import round_to_type
 from millstream.runtime.expressions.kernel import SessionFacts, ValueProblem
 from millstream.runtime.expressions.number_texts import (
     decimal_text,
     float_text,
-    parsed_decimal,
-    parsed_float,
-    parsed_whole,
+    parse_decimal,
+    parse_float,
+    parse_integer,
 )
 from millstream.runtime.expressions.time_texts import (
     day_interval_text,
     month_interval_text,
-    parsed_day,
-    parsed_stamp,
-    parsed_time,
+    parse_day,
+    parse_stamp,
+    parse_time,
     time_text,
 )
 from millstream.runtime.expressions.zones import zone_of
@@ -64,7 +64,7 @@ _MICROSECOND = dt.timedelta(microseconds=1)
 
 
 def cast_value(value: Any, from_: DataType, to: DataType, session: SessionFacts) -> Any:
-    """The value as another type; NULL stays NULL."""
+    """Casts a value; NULL stays NULL."""
     if value is None:
         return None
     if isinstance(to, CharType | VarCharType):
@@ -72,7 +72,7 @@ def cast_value(value: Any, from_: DataType, to: DataType, session: SessionFacts)
     if isinstance(to, BinaryType | VarBinaryType):
         return sized_bytes(value.encode() if isinstance(value, str) else value, to)
     if isinstance(to, BooleanType):
-        return _truth(value)
+        return _boolean(value)
     if isinstance(to, NumericType):
         return _number(value, from_, to)
     if isinstance(to, DateType | TimeType | TimestampType | LocalZonedTimestampType):
@@ -85,47 +85,47 @@ def cast_value(value: Any, from_: DataType, to: DataType, session: SessionFacts)
 
 
 def sized_text(text: str, type_: CharType | VarCharType) -> str:
-    """Cut to the length of its type; CHAR is filled up with blanks."""
+    """Truncates text to the length of its type; CHAR is padded with blanks."""
     cut = text[: type_.length]
     return cut.ljust(type_.length) if isinstance(type_, CharType) else cut
 
 
 def sized_bytes(value: bytes, type_: BinaryType | VarBinaryType) -> bytes:
-    """Cut to the length of its type; BINARY is filled up with zeros."""
+    """Truncates bytes to the length of their type; BINARY is padded with zeros."""
     cut = value[: type_.length]
     return cut.ljust(type_.length, b"\0") if isinstance(type_, BinaryType) else cut
 
 
-def _truth(value: Any) -> bool:
+def _boolean(value: Any) -> bool:
     if not isinstance(value, str):
         return bool(value)
     word = value.lower()
     if word in _TRUE or word in _FALSE:
         return word in _TRUE
-    raise ValueProblem(f"the text {value!r} is no BOOLEAN: expected true or false")
+    raise ValueProblem(f"the text {value!r} is not a BOOLEAN: expected true or false")
 
 
 def _number(value: Any, from_: DataType, to: NumericType) -> Any:
     if is_text(from_):
         if isinstance(to, IntegralType):
-            return parsed_whole(value, to)
-        return parsed_decimal(value, to) if isinstance(to, DecimalType) else as_float(parsed_float(value, to.name), to)
+            return parse_integer(value, to)
+        return parse_decimal(value, to) if isinstance(to, DecimalType) else as_float(parse_float(value, to.name), to)
     if isinstance(value, dt.timedelta):
         value = value // dt.timedelta(milliseconds=1)
     if isinstance(to, IntegralType):
-        return wrapped(value, to)
+        return wrap_integer(value, to)
     if isinstance(to, DecimalType):
         if isinstance(value, float):
             if not math.isfinite(value):
-                raise ValueProblem(f"{float_text(value)} is no {to.nullable()}")
+                raise ValueProblem(f"{float_text(value)} is not a {to.nullable()}")
             value = decimal.Decimal(repr(value))
-        return fitting(decimal.Decimal(int(value) if isinstance(value, bool) else value), to)
-    # Decimals have no negative zero.
+        return round_to_type(decimal.Decimal(int(value) if isinstance(value, bool) else value), to)
+    # DECIMAL has no negative zero.
     return as_float(float(value) + 0.0 if isinstance(value, decimal.Decimal) else float(value), to)
 
 
 def as_float(number: float, type_: DataType) -> float:
-    """Rounded to 4 bytes where the type has no more."""
+    """Rounds to single precision if the type is FLOAT."""
     if isinstance(type_, DoubleType):
         return number
     try:
@@ -134,12 +134,12 @@ def as_float(number: float, type_: DataType) -> float:
         return math.copysign(math.inf, number)
 
 
-def wrapped(value: Any, type_: IntegralType) -> int:
-    """A whole number of so many bits: as Java narrows whole numbers, decimals and floating point."""
+def wrap_integer(value: Any, type_: IntegralType) -> int:
+    """Narrows a number to the bits of an integer type, as Java narrows integers, decimals and floating point."""
     if isinstance(value, float):
         if math.isnan(value):
             return 0
-        # Java goes by way of 4 or 8 bytes, and stops at the ends of those.
+        # Java converts through 4 or 8 bytes and saturates there.
         bits = max(type_.bits, 32)
         limit = 1 << (bits - 1)
         value = max(
@@ -150,7 +150,7 @@ def wrapped(value: Any, type_: IntegralType) -> int:
 
 
 def _local(value: Any, from_: DataType, session: SessionFacts) -> dt.datetime:
-    """What a clock shows for a date, time or timestamp."""
+    """The local time of a date, time or timestamp."""
     if isinstance(from_, DateType):
         return dt.datetime.combine(value, dt.time())
     if isinstance(from_, TimeType):
@@ -166,22 +166,22 @@ def _local(value: Any, from_: DataType, session: SessionFacts) -> dt.datetime:
 
 def _time(value: Any, from_: DataType, to: DataType, session: SessionFacts) -> Any:
     if is_text(from_):
-        return _parsed_time(value, to, session)
+        return _parse_time(value, to, session)
     local = _local(value, from_, session)
     if isinstance(to, DateType):
         return local.date()
     precision: int = to.precision  # type: ignore[attr-defined]
     if isinstance(to, TimeType):
-        return truncated(local, min(precision, 3)).time()
+        return truncate(local, min(precision, 3)).time()
     if isinstance(to, LocalZonedTimestampType):
         if isinstance(from_, LocalZonedTimestampType):
-            return truncated(value, precision)
-        return _moment(truncated(local, precision), session)
-    return truncated(local, precision)
+            return truncate(value, precision)
+        return _moment(truncate(local, precision), session)
+    return truncate(local, precision)
 
 
 def _within_range(moment: Any, to: DataType) -> Any:
-    """The moment, if nanoseconds reach it where the type has them."""
+    """Rejects a moment outside the range of nanoseconds if the type has them."""
     if has_nanoseconds(to) and not 1678 <= moment.year < 2262:
         since = moment.replace(tzinfo=None) - _EPOCH
         if not is_within_range(since // _MICROSECOND * 1_000):
@@ -189,32 +189,32 @@ def _within_range(moment: Any, to: DataType) -> Any:
     return moment
 
 
-def _parsed_time(text: str, to: DataType, session: SessionFacts) -> Any:
+def _parse_time(text: str, to: DataType, session: SessionFacts) -> Any:
     if isinstance(to, DateType):
-        return (_EPOCH + dt.timedelta(days=parsed_day(text))).date()
+        return (_EPOCH + dt.timedelta(days=parse_day(text))).date()
     if isinstance(to, TimeType):
-        return (_EPOCH + dt.timedelta(milliseconds=parsed_time(text, to.precision))).time()
+        return (_EPOCH + dt.timedelta(milliseconds=parse_time(text, to.precision))).time()
     precision: int = to.precision  # type: ignore[attr-defined]
-    local = _EPOCH + dt.timedelta(microseconds=parsed_stamp(text, precision, 1_000_000))
+    local = _EPOCH + dt.timedelta(microseconds=parse_stamp(text, precision, 1_000_000))
     return _moment(local, session) if isinstance(to, LocalZonedTimestampType) else local
 
 
 def _moment(local: dt.datetime, session: SessionFacts) -> dt.datetime:
-    """The moment at which the session's clock shows a time."""
+    """The moment of a local time in the session's zone."""
     zone = zone_of(session.zone)
     assert zone is not None
     offset = zone.local_offset(math.floor((local - _EPOCH) / dt.timedelta(seconds=1)))
     return (local - dt.timedelta(seconds=offset)).replace(tzinfo=dt.UTC)
 
 
-def truncated(moment: dt.datetime, precision: int) -> dt.datetime:
-    """With no more digits of a second than a precision."""
+def truncate(moment: dt.datetime, precision: int) -> dt.datetime:
+    """Truncates the fraction of a second to a precision."""
     unit: int = 10 ** max(0, 6 - precision)
     return moment.replace(microsecond=moment.microsecond // unit * unit)
 
 
 def text_of(value: Any, type_: DataType, session: SessionFacts) -> str:
-    """A value as text, as CAST writes it."""
+    """Formats a value as CAST to text does."""
     if value is None:
         return "NULL"
     if isinstance(value, str):

@@ -1,13 +1,13 @@
 """Time zones by Java's rules, over whole columns of seconds.
 
-A clock that is put forward skips an hour, one that is put back shows an hour twice. Java takes such a time by the
-offset that held before the change: in the gap it lands later, in the overlap on the first of the two. The older
+A clock that is put forward skips an hour; one that is put back repeats an hour. Java resolves these local times with
+the offset before the change: a skipped time becomes a later one, a repeated time is the first of the two. The older
 calendar classes, which FROM_UNIXTIME and its kin use, take the second of the two instead.
 
-Changes of offset are found once per zone and year by looking at half days and halving those whose ends differ; offsets
-of all values are then one binary search. Before 1800 all zones have local mean time. After 2100 only the last rule of a
-zone is left, so later years take their changes from the year of the same shape before 2500: the calendar repeats every
-400 years.
+The changes of offset are located once per zone and year, by sampling every half day and bisecting the intervals whose
+ends differ; the offsets of all values are then one binary search. Before 1800 all zones have local mean time. After
+2100 a zone has only its last rule, so later years take their changes from the corresponding year before 2500: the
+calendar repeats every 400 years.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CYCLE = 146_097 * _DAY  # 400 years
 _FIRST = -5_364_662_400  # 1800
 _LAST = 16_725_225_600  # 2500
 _SIMPLE_FIRST = -2_208_988_800  # 1900
-# Names of three letters that Java still reads; fixed offsets are written as such.
+# Three-letter names that Java still accepts.
 _SHORT_NAMES = {
     "ACT": "Australia/Darwin", "AET": "Australia/Sydney", "AGT": "America/Argentina/Buenos_Aires",
     "ART": "Africa/Cairo", "AST": "America/Anchorage", "BET": "America/Sao_Paulo", "BST": "Asia/Dhaka",
@@ -43,7 +43,7 @@ _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))
 
 
 class Zone:
-    """A zone, with its offsets in seconds east of Greenwich."""
+    """A zone, with its offsets in seconds east of UTC."""
 
     def __init__(self, name: str, rules: tzinfo) -> None:
         self.name = name
@@ -53,19 +53,19 @@ class Zone:
         self._fixed = None if fixed is None else int(fixed.total_seconds())
 
     def offset(self, moment: int) -> int:
-        """The offset at a moment, in seconds since 1970 in Greenwich: the slow way, for one."""
+        """The offset at one moment, in seconds since 1970 UTC, without the table of changes."""
         offset = self._clock(moment).utcoffset()
         assert offset is not None
         return int(offset.total_seconds())
 
     def _clock(self, moment: int) -> datetime:
-        """What the zone's clock shows at a moment, or at one with the same rules that Python's calendar has."""
+        """The zone's local time at a moment, or at one with the same rules within Python's calendar."""
         if moment >= _LAST:
             moment -= ((moment - _LAST) // _CYCLE + 1) * _CYCLE
         return datetime.fromtimestamp(max(moment, _FIRST), self.rules)
 
     def local_offset(self, local: int, later: bool = False) -> int:
-        """The offset of what the clock shows; `later`: of a time shown twice, the second."""
+        """The offset of a local time; `later` selects the second of a repeated time."""
         return int(self.local_offsets(np.array([local], np.int64), later)[0])
 
     def offsets(self, moments: Int64s) -> Int64s:
@@ -81,7 +81,7 @@ class Zone:
         return offsets[np.searchsorted(starts, folded, side="right") - 1]
 
     def local_offsets(self, local: Int64s, later: bool = False) -> Int64s:
-        """The offset of what the clock shows, by the offset before a change (`later`: after it, in an overlap)."""
+        """The offsets of local times: the offset before a change (`later`: after it, for repeated times)."""
         if self._fixed is not None:
             return np.full(local.shape, self._fixed, np.int64)
         before = self.offsets(local - _DAY)
@@ -89,7 +89,7 @@ class Zone:
         if not later and np.array_equal(before, after):
             return before
         again = self.offsets(local - after)
-        # Past a change both agree on the new offset; in a gap they do not, and the old one holds.
+        # After a change both agree on the new offset. In a gap they differ, and the old offset holds.
         result = np.where(again == after, after, before)
         if later:
             following = self.offsets(local + _DAY)
@@ -99,23 +99,23 @@ class Zone:
 
     @cached_property
     def standard_offset(self) -> int:
-        """The offset without summer time, by the last rule of the zone."""
+        """The offset without daylight saving time, by the last rule of the zone."""
         return min(self.offset(_LAST - 1), self.offset(_LAST - 183 * _DAY))
 
     def simple_offsets(self, moments: Int64s) -> Int64s:
-        """The offset at each moment as Java's older classes have it: before 1900 the standard one."""
+        """The offset at each moment by Java's older classes: the standard offset before 1900."""
         return np.where(moments < _SIMPLE_FIRST, self.standard_offset, self.offsets(moments))
 
     def simple_local_offsets(self, local: Int64s) -> Int64s:
-        """The offset of what the clock shows, as Java's older classes have it."""
+        """The offset of each local time by Java's older classes."""
         return np.where(local < _SIMPLE_FIRST, self.standard_offset, self.local_offsets(local, later=True))
 
     def abbreviation(self, moment: int) -> str:
-        """CET or CEST, as the zone says at a moment."""
+        """The zone's abbreviation at a moment, such as CET or CEST."""
         return self._clock(moment).tzname() or self.name
 
     def _changes(self, low: int, high: int, moments: Int64s) -> tuple[Int64s, Int64s]:
-        """Where each offset starts, for all years between two moments (or only those that occur)."""
+        """The start of each offset, for all years between two moments (or only those that occur)."""
         first, last = (1970 + (each // (365.2425 * _DAY)) for each in (low, high))
         years = np.arange(int(first) - 1, int(last) + 2)
         if len(years) > 300:
@@ -153,7 +153,7 @@ class Zone:
 
 @lru_cache(maxsize=256)
 def zone_of(name: str) -> Zone | None:
-    """The zone of this name as Java reads it, None if there is none."""
+    """The zone of a name by Java's rules; None if unknown."""
     name = _SHORT_NAMES.get(name, name)
     if match := _OFFSET.fullmatch(name):
         sign, hours, minutes, seconds = match.groups()

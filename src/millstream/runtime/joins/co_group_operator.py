@@ -34,7 +34,7 @@ class CoGroupOperator(TwoKeyedInputs, WindowOperator):
         self._late_tags = operation.late_tags
 
     def records(self, batch: Batch) -> list[Any]:
-        return tag_records(batch.values(), self.facing == 1)
+        return tag_records(batch.values(), self.current_input == 1)
 
     def refuse_late(self, value: Any, stamp: int, out: list[Any], stamps: list[int]) -> None:
         is_first, first, second = value

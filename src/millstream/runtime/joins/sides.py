@@ -167,7 +167,7 @@ class TwoSidedOperator(KeyedOperator):
             declared = dict(getattr(self.node.operation, "tags", ()))[tag.tag_id]
             if declared != batch.type_info:
                 batch = self.typed(batch.values(), batch.timestamps, declared)
-            self._hand_on(tag.tag_id, batch)
+            self._emit_part(tag.tag_id, batch)
 
     def advance(self, watermark: int) -> int:
         reached = super().advance(watermark)
@@ -183,7 +183,7 @@ class TwoSidedOperator(KeyedOperator):
     def hand_on(self, tag: str | None, batch: Batch) -> None:
         """Give out some results of `join`; what others do with them is not this operator's time."""
         self.busy_ns += time.perf_counter_ns() - self.started_ns
-        self._hand_on(tag, batch)
+        self._emit_part(tag, batch)
         self.started_ns = time.perf_counter_ns()
 
     def keep_rows(self, side: Side, rows: SideRows, expires_ms: Int64s) -> None:

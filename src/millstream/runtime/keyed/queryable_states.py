@@ -15,7 +15,7 @@ from millstream.graph.window_traits import MergingAssigner
 from millstream.plan.operations import FoldedWindow, PaneAggregate
 from millstream.state.schemas.saved_types import written_type
 from millstream.state.stored.queryable import NUMBERED, PANES, PLACES, WINDOW_STATES, Queryable
-from millstream.state.windows.measures import Measure
+from millstream.state.windows.bound_aggregates import BoundAggregate
 from millstream.state.windows.pane_windows import PaneWindows
 
 __all__ = ["queryable_of_panes", "queryable_of_windows", "queryables_of_states"]
@@ -88,12 +88,12 @@ def _fields(windows: PaneWindows) -> tuple[Any, ...]:
     return (*windows.lengths_ms, windows.is_event_time, windows.lateness_ms)
 
 
-def _measures(measures: Sequence[Measure]) -> tuple[tuple[str, str, tuple[Any, ...], int], ...]:
+def _measures(measures: Sequence[BoundAggregate]) -> tuple[tuple[str, str, tuple[Any, ...], int], ...]:
     return tuple(
         (
             measure.name,
             measure.kind,
-            tuple(None if look.type_info is None else written_type(look.type_info) for look in measure.looks),
+            tuple(None if look.type_info is None else written_type(look.type_info) for look in measure.arguments),
             measure.n,
         )
         for measure in measures

@@ -1,1 +1,1 @@
-"""What each kind of node does to a batch, and the user's functions it calls."""
+"""The operators: how each kind of node processes a batch and calls the user's functions."""

@@ -1,11 +1,11 @@
-"""The operator of asynchronous calls: a user's `async def` function, for many records at once.
+"""The operator of asynchronous calls: runs a user's `async def` function for many records concurrently.
 
-Calls begin when their batch comes and go on while the task reads the next one; what is done is handed on, and the rest
-is waited for before event time moves. So calls belong to their epoch: a crash repeats those of epochs that were not
-committed and no others, no result crosses a watermark, and nothing under way has to be kept in the store. A slow
-service holds the task up in `take`, which is all the back-pressure there is and all that is needed.
+Calls begin when their batch arrives and continue while the task reads the next one. Finished calls are emitted, and the
+operator waits for the rest before event time advances. So calls belong to their epoch: a crash repeats only the calls
+of uncommitted epochs, no result crosses a watermark, and pending calls need no stored state. A slow service blocks the
+task in `take`, which is all the back-pressure needed.
 
-Results have the timestamp of their record. The function keeps no keyed state.
+Results have the timestamp of their record. The function has no keyed state.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ class AsyncCallsOperator(Operator):
         self._calls: EpochCalls | None = None
 
     def open_functions(self) -> None:
-        """Open the function on the loop, where the clients it makes will be used."""
+        """Opens the function on the loop, where the clients it creates will be used."""
         self._thread = LoopThread(f"async calls of {self.node.name}")
         try:
             with self.call.running("open"):
                 self._thread.run(lambda: self._settings.function.open(self.setting.context))
         except BaseException:
-            self._thread.stop()  # nobody closes what was not opened
+            self._thread.stop()  # close() is never called on an operator that failed to open
             raise
 
     def close(self) -> None:
-        """Drop calls under way, close the function on the loop, end the loop."""
+        """Cancels pending calls, closes the function on the loop, and ends the loop."""
         assert self._thread is not None
         stuck = self._calls is not None and self._calls.stuck
         if not self._thread.running:
@@ -75,23 +75,23 @@ class AsyncCallsOperator(Operator):
             self._calls = EpochCalls(self._settings, self._thread, self._watch)
 
     def _abandon(self) -> None:
-        """Calls of an attempt that has failed elsewhere may still be under way."""
+        """Cancels pending calls of an attempt that failed in another task."""
         if self._calls is not None and not self._calls.idle:
             self._calls.abandon()
 
     def take(self, batch: Batch) -> None:
-        """Begin the calls of a batch and hand on what is done; returns when all have begun."""
+        """Begins the calls of a batch and emits finished ones; returns when all have begun."""
         assert self._calls is not None
         self.records_in += len(batch)
         self._calls.queue(batch.values(), None if batch.timestamps is None else batch.timestamps.tolist())
-        self._hand_on(all_done=False)
+        self._emit_finished(all_done=False)
 
     def advance(self, watermark: int) -> int:
-        """The epoch's input is in: wait for what is under way."""
-        self._hand_on(all_done=True)
+        """All input of the epoch has arrived: waits for pending calls."""
+        self._emit_finished(all_done=True)
         return super().advance(watermark)
 
-    def _hand_on(self, *, all_done: bool) -> None:
+    def _emit_finished(self, *, all_done: bool) -> None:
         assert self._calls is not None
         over = False
         while not over:
@@ -106,7 +106,7 @@ class AsyncCallsOperator(Operator):
                 self.emit(batch)
 
     def _batches(self, calls: list[Call]) -> Iterator[Batch]:
-        """The results of calls as batches; records with a timestamp and without are never in one."""
+        """The results of calls as batches; records with and without a timestamp are never in the same batch."""
         for untimed, alike in itertools.groupby(calls, key=lambda call: call.timestamp is None):
             values, stamps = [], []
             for call in alike:

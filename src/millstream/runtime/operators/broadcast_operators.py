@@ -1,10 +1,10 @@
-"""Operators with broadcast state: a stream that reads what a broadcast stream writes.
+"""Operators with broadcast state: one stream reads the state that a broadcast stream writes.
 
-Order: within an epoch all broadcast records come first, in the order of their channels, senders and sequence, then the
-records of the other side. Every subtask gets the same broadcast records; applied in one fixed order, whatever the
-shuffle did, they leave the same state everywhere, and every record of the epoch meets that state in whichever subtask
-it is, on a repeated epoch too. For this both inputs are kept until all that other tasks send is here; records that
-are read in the same task come after that, and are not kept.
+Order: within an epoch all broadcast records come first, by channel, sender and sequence, then the records of the other
+side. Every subtask receives the same broadcast records and applies them in the same order, whatever the shuffle does.
+So they all arrive at the same state, and every record of the epoch sees it in any subtask, also in a repeated epoch.
+Both inputs are buffered until everything from other tasks has arrived; records read in the same task come later and are
+not buffered.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from millstream.state.tables.state_table import TableSetting
 __all__ = ["BroadcastInputs", "BroadcastProcessOperator", "KeyedBroadcastOperator"]
 
 
-class _TimeTeller:
-    """The times every context tells."""
+class _TimeReader:
+    """The times available in every context."""
 
     __slots__ = ()
     _service: TaskTimerService
@@ -45,14 +45,14 @@ class _TimeTeller:
         return self._service.watermark
 
 
-class _StateReader(_TimeTeller):
-    """Broadcast state to read."""
+class _StateReader(_TimeReader):
+    """Read access to broadcast state."""
 
     _view: BroadcastView
 
     def _read_from(self, states: BroadcastStates) -> None:
         self._states = states
-        self._descriptor: Any = states  # the value is no descriptor; None might be asked for
+        self._descriptor: Any = states  # a value that is never a descriptor; a caller might pass None
 
     def get_broadcast_state(self, state_descriptor: Any) -> BroadcastView:
         # Called for every record, mostly with the same descriptor.
@@ -85,7 +85,7 @@ class TimerReadingContext(_StateReader, TimerContext):
         self._read_from(states)
 
 
-class WritingContext(_TimeTeller):
+class WritingContext(_TimeReader):
     """The `ctx` of `process_broadcast_element`. There is no key, so there are no timers to set."""
 
     __slots__ = ("_service", "_states", "_timestamp")
@@ -102,7 +102,7 @@ class WritingContext(_TimeTeller):
 
 
 class KeyedWritingContext(WritingContext):
-    """The same on a keyed stream, where the states of all keys can be gone through."""
+    """The same on a keyed stream, with access to the states of all keys."""
 
     __slots__ = ("_backend",)
 
@@ -117,7 +117,7 @@ class KeyedWritingContext(WritingContext):
 
 
 class BroadcastInputs(TwoInputs):
-    """What both operators share: the order of the inputs, and the broadcast states with their epochs."""
+    """Shared by both operators: the order of the inputs, and the broadcast states of each epoch."""
 
     methods = ("process_element", "process_broadcast_element")
     order = (2, 1)
@@ -131,19 +131,19 @@ class BroadcastInputs(TwoInputs):
         self._broadcast_segments = OpenSegments(setting.facts.store)
 
     def input(self, number: int, origin: Origin) -> Output:
-        return partial(self._hold_or_take, number, origin)
+        return partial(self._buffer_or_take, number, origin)
 
-    def _hold_or_take(self, number: int, origin: Origin, batch: Batch) -> None:
-        if number == self.facing == 1:
+    def _buffer_or_take(self, number: int, origin: Origin, batch: Batch) -> None:
+        if number == self.current_input == 1:
             self.take(batch)
         else:
-            self.hold(number, origin, batch)
+            self.buffer(number, origin, batch)
 
     def receive_end(self) -> None:
-        """Broadcast records always come from other tasks: they are all here. The other side's need not wait longer."""
-        self.work_on(2)
-        self.face(1)
-        self.work_on(1)
+        """All broadcast records have arrived, since they come from other tasks. The other input can be processed."""
+        self.process_input(2)
+        self.select_input(1)
+        self.process_input(1)
 
     def begin(self, spec: EpochSpec, nonce: str) -> None:
         super().begin(spec, nonce)
@@ -156,7 +156,7 @@ class BroadcastInputs(TwoInputs):
             self.broadcast.begin(place, spec.states.get(self.uid, {}))
 
     def write_broadcast_states(self) -> StoredTables | None:
-        """Write the broadcast states, in the subtask that does; returns their tables."""
+        """Writes the broadcast states in the one subtask that stores them; returns their tables."""
         with self.call.running("state"):
             return self.broadcast.end()
 
@@ -171,19 +171,19 @@ class BroadcastProcessOperator(BroadcastInputs, ProcessOperator):
         super().acknowledge(acknowledgement)
 
     def element_context(self) -> Any:
-        kind = WritingContext if self.facing == 2 else ReadingContext
+        kind = WritingContext if self.current_input == 2 else ReadingContext
         return kind(self.broadcast, self.time)
 
 
 class KeyedBroadcastOperator(BroadcastInputs, KeyedProcessOperator):
-    """A `KeyedBroadcastProcessFunction`: broadcast records, then those of the keyed stream, then the timers due. Timers
-    of processing time that had come when the epoch began fire first, and see the state of the epoch before."""
+    """A `KeyedBroadcastProcessFunction`: broadcast records, then those of the keyed stream, then the timers due.
+    Processing-time timers due at the start of the epoch fire first, and see the state of the previous epoch."""
 
     def write_states(self) -> SubtaskAccount:
         return replace(super().write_states(), broadcast=self.write_broadcast_states())
 
     def take(self, batch: Batch) -> None:
-        if self.facing == 2:
+        if self.current_input == 2:
             Operator.take(self, batch)  # broadcast records have no key: they are not gathered
         else:
             super().take(batch)
@@ -192,7 +192,7 @@ class KeyedBroadcastOperator(BroadcastInputs, KeyedProcessOperator):
         self._work()
 
     def element_context(self) -> Any:
-        kind = KeyedWritingContext if self.facing == 2 else KeyedReadingContext
+        kind = KeyedWritingContext if self.current_input == 2 else KeyedReadingContext
         return kind(self.broadcast, self.backend)
 
     def timer_context(self, domain: Any) -> Any:

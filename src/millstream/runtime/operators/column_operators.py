@@ -1,4 +1,4 @@
-"""Operators that work on columns: no record of theirs is ever a Python value."""
+"""Operators that process columns and never convert a record to a Python value."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["CacheOperator", "MapBatchesOperator", "ProjectOperator"]
 
 
 class CacheOperator(Operator):
-    """Hands its records on. In a job that reads the cache, a source stands in its place."""
+    """Forwards its records. A job that reads the cache has a source instead."""
 
     def apply(self, batch: Batch) -> Batch:
         return batch
@@ -40,7 +40,7 @@ class ProjectOperator(Operator):
 
 
 class MapBatchesOperator(Operator):
-    """The user's function gets and returns Arrow record batches. Same number of rows: timestamps are kept."""
+    """Calls the user's function with Arrow record batches. If the row count is unchanged, timestamps are retained."""
 
     def __init__(self, setting: OperatorSetting) -> None:
         super().__init__(setting)
@@ -52,7 +52,7 @@ class MapBatchesOperator(Operator):
         assert self.node.output_type is not None
         try:
             result = self._map(batch.columns())
-            # The usual case costs next to nothing: one batch, just as declared.
+            # The usual case costs almost nothing: one batch of the declared schema.
             as_declared = isinstance(result, pa.RecordBatch) and result.schema.equals(self._schema)
             parts = [result] if as_declared else self._parts_of(result)
         except Exception as error:

@@ -1,4 +1,4 @@
-"""The operators at the ends of a job: reading a source's ranges, stamping time, staging for a sink."""
+"""The operators at the ends of a job: read a source's ranges, assign timestamps, stage output for a sink."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from millstream.runtime.task.event_time import Timekeeper, restored_time
 from millstream.runtime.task.recorded_input import InputRecorder
 from millstream.runtime.task.spec import EpochSpec, ReadRange
 from millstream.state.stored.accounts import SubtaskAccount
-from millstream.state.stored.times import KeptTime
+from millstream.state.stored.times import EventTimeState
 
 __all__ = ["ReadOperator", "TimestampOperator", "WriteOperator", "writer_context"]
 
@@ -45,14 +45,14 @@ _LOG = logging.getLogger(__name__)
 
 
 class ReadOperator(Operator):
-    """Reads the ranges of this subtask, split by split, and keeps each split's event time.
+    """Reads the ranges of this subtask, split by split, and tracks each split's event time.
 
-    Its watermark is the smallest of the splits it read and of those nobody reads in this epoch (the floor). When all
-    have come to their end, that is the end of time: windows close in the epoch that reads their last records, which
+    Its watermark is the minimum over the splits it read and those that are not read in this epoch (the floor). When all
+    splits have ended, it is the maximum watermark: windows close in the epoch that reads their last records, and these
     are never written to state.
     """
 
-    tells_time = True
+    generates_watermarks = True
 
     def __init__(self, setting: OperatorSetting) -> None:
         super().__init__(setting)
@@ -78,7 +78,7 @@ class ReadOperator(Operator):
         return True
 
     def begin(self, spec: EpochSpec, nonce: str) -> None:
-        """If the job records its input, it does so under names no other attempt has."""
+        """Begins an epoch. If the job records its input, the recorder's file names are unique to this attempt."""
         super().begin(spec, nonce)
         facts, subtask = self.setting.facts, self.setting.context.subtask
         recorder = InputRecorder(facts.store, self.uid, spec.epoch, subtask, nonce) if facts.records_input else None
@@ -88,7 +88,7 @@ class ReadOperator(Operator):
 
     def read(self) -> Iterator[None]:
         for range_ in self._ranges:
-            time_, now_ms = KeptTime.of(range_.time, range_.watermark), self.time.now_ms
+            time_, now_ms = EventTimeState.of(range_.time, range_.watermark), self.time.now_ms
             yield from self._read(range_, Timekeeper(self._strategy, time_, self.call, now_ms, self._rows), now_ms)
         if self._is_final:
             self._watermark = MAX_WATERMARK
@@ -110,7 +110,7 @@ class ReadOperator(Operator):
             if isinstance(item, DeadLetters):
                 records += len(item.batch)
                 size += item.batch.nbytes
-                self._give_out(item)
+                self._emit_dead_letters(item)
                 yield
                 continue
             batches = list(self._cut(item))
@@ -131,12 +131,12 @@ class ReadOperator(Operator):
             time_ = replace(time_, watermark=max(watermark, range_.watermark))
         recorded = None if self._recorder is None else self._recorder.end_split(watermark)
         self._positions[split.name] = SplitRead(offset, time_, records, size, recorded)
-        if not (range_.is_last and offset == range_.stop):  # what has ended holds nobody back
+        if not (range_.is_last and offset == range_.stop):  # a split that has ended does not hold event time back
             self._watermark = min(self._watermark, time_.stands(keeper.timeout_ms, now_ms))
 
-    def _give_out(self, letters: DeadLetters) -> None:
-        """Messages that cannot be read: counted, and given to the side output that the program reads. They are in no
-        event time, so that none of them holds it up."""
+    def _emit_dead_letters(self, letters: DeadLetters) -> None:
+        """Counts messages that could not be decoded and emits them to their side output. They have no event time and do
+        not hold it back."""
         batch = letters.batch
         self.records_in += len(batch)
         self.setting.context.metrics.counter("numRecordsInErrors").inc(len(batch))
@@ -145,8 +145,8 @@ class ReadOperator(Operator):
         if not self.side_outputs and not self._has_warned:
             self._has_warned = True
             _LOG.warning(
-                "'%s' meets messages that it cannot read, and nobody reads their side output: they are dropped, and "
-                "counted as numRecordsInErrors. The first: %s",
+                "'%s' reads messages that it cannot decode, and no operator reads their side output: they are dropped, "
+                "and counted as numRecordsInErrors. The first: %s",
                 self.node.name,
                 batch.slice(0, 1).values()[0],
             )
@@ -157,7 +157,7 @@ class ReadOperator(Operator):
                 output(part)
 
     def _cut(self, item: Any) -> Iterator[Batch]:
-        """What a source yielded, as batches of bounded size."""
+        """Converts an item of a source to batches of bounded size."""
         limit = self.setting.facts.batch_records_max
         if isinstance(item, pa.RecordBatch):
             if self.node.output_type is None:
@@ -183,7 +183,7 @@ class ReadOperator(Operator):
         return IDLE_WATERMARK if self._watermark == IDLE_WATERMARK else super().advance(self._watermark)
 
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
-        """Tell how far each split was read."""
+        """Reports how far each split was read."""
         acknowledgement.sources[self.uid] = self._positions
         super().acknowledge(acknowledgement)
 
@@ -191,18 +191,19 @@ class ReadOperator(Operator):
 class TimestampOperator(Operator):
     """`assign_timestamps_and_watermarks` in mid-stream: its event time replaces that of its inputs.
 
-    Of its inputs only their end counts; that they are idle does not, for it sees itself whether records come.
+    Of its inputs' event time only the end matters. Their idleness does not: the operator sees itself whether records
+    arrive.
     """
 
-    tells_time = True
+    generates_watermarks = True
 
     def __init__(self, setting: OperatorSetting) -> None:
         super().__init__(setting)
         assert isinstance(self.node.operation, AssignTimestamps)
         self._strategy = self.node.operation.watermarks
         self._rows = RowClock(self._strategy, self.call) if isinstance(self._strategy, ColumnWatermarks) else None
-        self._keeper = Timekeeper(self._strategy, KeptTime(), self.call)
-        self._time_at_end = KeptTime()
+        self._keeper = Timekeeper(self._strategy, EventTimeState(), self.call)
+        self._time_at_end = EventTimeState()
 
     def follows_splits(self, inputs_do: bool) -> bool:
         return False
@@ -215,7 +216,7 @@ class TimestampOperator(Operator):
         self._keeper = Timekeeper(self._strategy, time_, self.call, self.time.now_ms, self._rows)
 
     def apply(self, batch: Batch) -> Batch:
-        # A batch may go to several outputs: stamp a copy of its head, not the batch others hold.
+        # A batch may have several consumers: stamp a shallow copy, not the shared batch.
         return self._keeper.stamp(batch.slice(0, len(batch)))
 
     def advance(self, watermark: int) -> int:
@@ -226,13 +227,13 @@ class TimestampOperator(Operator):
         return IDLE_WATERMARK if stands == IDLE_WATERMARK else super().advance(stands)
 
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
-        """Keep this subtask's event time."""
+        """Stores this subtask's event time."""
         acknowledgement.states[self.uid] = SubtaskAccount(time=self._time_at_end)
         super().acknowledge(acknowledgement)
 
 
 def writer_context(operator: Operator, spec: EpochSpec, nonce: str) -> WriterContext:
-    """What a writer knows that an operator makes in an epoch."""
+    """The context of a writer that an operator creates in an epoch."""
     context, facts = operator.setting.context, operator.setting.facts
     return WriterContext(
         uid=operator.uid,
@@ -248,7 +249,7 @@ def writer_context(operator: Operator, spec: EpochSpec, nonce: str) -> WriterCon
 
 
 class WriteOperator(Operator):
-    """Hands batches to the sink's writer; a writer lives for one epoch of one task attempt."""
+    """Passes batches to the sink's writer; a writer lives for one epoch of one task attempt."""
 
     writes_out = True
 
@@ -256,7 +257,7 @@ class WriteOperator(Operator):
         super().__init__(setting)
         assert isinstance(self.node.operation, Write)
         self._sink = self.node.operation.sink
-        # A sink whose writers keep state: every writer starts from a copy that no other has touched.
+        # For a sink whose writers have state: every writer starts from an unmodified copy.
         self._pristine = cloudpickle.dumps(self._sink) if keeps_state(self._sink) else None
         self._writer: SinkWriter | None = None
         self._context: WriterContext | None = None
@@ -265,7 +266,7 @@ class WriteOperator(Operator):
         return None
 
     def begin(self, spec: EpochSpec, nonce: str) -> None:
-        """Forget the last writer."""
+        """Drops the previous epoch's writer."""
         super().begin(spec, nonce)
         self._writer = None
         self._context = writer_context(self, spec, nonce)
@@ -278,17 +279,17 @@ class WriteOperator(Operator):
     def _new_writer(self) -> SinkWriter:
         assert self._context is not None
         sink: Sink = self._sink if self._pristine is None else pickle.loads(self._pristine)
-        writer = self._writer = new_writer(sink, self._context)  # from here on it has something to abort
+        writer = self._writer = new_writer(sink, self._context)  # assigned first, so that abort() finds it
         if self._pristine is not None and not keeps_state(writer.stateful()):
             raise ProgramError(
-                f"{type(sink).__name__} has initialize_state() and snapshot_state(), but it is its writer that "
-                f"works in tasks: give the methods to {type(writer).__name__}, or derive the sink from TwoPhaseSink"
+                f"{type(sink).__name__} has initialize_state() and snapshot_state(), but its writer is the object that "
+                f"works in tasks: move the methods to {type(writer).__name__}, or derive the sink from TwoPhaseSink"
             )
-        self.operator_state.initialize(writer.stateful(), lives_on=False)
+        self.operator_state.initialize(writer.stateful(), outlives_epoch=False)
         return writer
 
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
-        """Make the epoch's output durable and tell where it is."""
+        """Makes the epoch's output durable and reports the staged items."""
         if self._writer is not None:
             started = time.perf_counter_ns()
             with self.call.running("sink writer"):
@@ -297,6 +298,6 @@ class WriteOperator(Operator):
         super().acknowledge(acknowledgement)
 
     def abort(self) -> None:
-        """Let the writer clean up."""
+        """Aborts the writer."""
         if self._writer is not None:
             self._writer.abort()

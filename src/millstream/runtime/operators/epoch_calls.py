@@ -1,13 +1,12 @@
-"""The asynchronous calls of one epoch: which are queued, under way, done, and whose turn it is.
+"""The asynchronous calls of one epoch: the queued, running and finished ones.
 
-Records are queued by the task's thread. On the loop's thread up to `capacity` calls run; when one ends, another begins.
-Results are handed over in the order of their records, or as they come. The task's thread waits for one of two things:
-that the call of every queued record has begun (so that no more are queued than the service can bear), or that all are
-done.
+The task's thread queues records. Up to `capacity` calls run on the loop's thread; when one ends, another begins.
+Results are returned in the order of their records, or as they complete. The task's thread waits either until the calls
+of all queued records have begun (so that the queue stays bounded) or until all calls are done.
 
-Invariant: every record queued comes out of `finished` once, or the epoch has failed. Nothing is ever given up silently:
-whatever ends a call, a cancellation by the user's own code included, is a result or a failure. Only the first failure
-is kept; after it no call is begun, and those under way are cancelled.
+Invariant: every queued record is returned by `finished` once, or the epoch fails. No call is dropped silently: however
+it ends, even by a cancellation in the user's own code, it has a result or a failure. Only the first failure is
+recorded; after it no call begins, and running calls are cancelled.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ from millstream.runtime.operators.loop_thread import LoopThread, StepWatch
 
 __all__ = ["Call", "CallFailure", "EpochCalls"]
 
-# So many results may wait for those of an earlier record. With more, no call is begun until that record is done.
-_OUT_OF_TURN_MAX = 10_000
-# Results that are handed on at once, even if more are to come.
+# Maximum results that wait for an earlier record's. At this limit no call begins until that record is done.
+_OUT_OF_ORDER_MAX = 10_000
+# This many results are returned at once, even if more are pending.
 _FINISHED_MAX = 4_096
-# How often the task's thread checks that the loop still moves.
+# Interval at which the task's thread checks that the loop still progresses.
 _CHECK_S = 0.5
 
 
 @dataclass(slots=True)
 class Call:
-    """One record, and its results once they are there."""
+    """One record, and its results when the call is done."""
 
     number: int
     value: Any
@@ -46,7 +45,7 @@ class Call:
 
 @dataclass(frozen=True)
 class CallFailure:
-    """What ended a call, in which of the user's methods."""
+    """The error that ended a call, and the user's method that raised it."""
 
     error: BaseException
     role: str
@@ -54,9 +53,8 @@ class CallFailure:
 
 
 class EpochCalls:
-    """The calls of one subtask in one epoch. `queue`, `finished` and `abandon` are the task's, the rest the loop's.
-
-    It has many attributes because two threads share it: what only the loop's thread touches, then what both do.
+    """The calls of one subtask in one epoch. The task's thread uses `queue`, `finished` and `abandon`, the loop's
+    thread the rest. The attributes are grouped by thread: first those of the loop's thread alone, then the shared ones.
     """
 
     def __init__(self, settings: AsyncCalls, thread: LoopThread, watch: StepWatch) -> None:
@@ -66,19 +64,19 @@ class EpochCalls:
         self._retry_error: Callable[[BaseException], bool] | None = predicate.exception_predicate()
         self._queue: deque[Call] = deque()
         self._running: set[asyncio.Task[None]] = set()
-        self._out_of_turn: dict[int, Call] = {}  # done, in ordered mode, but an earlier one is not
+        self._out_of_order: dict[int, Call] = {}  # in ordered mode: done, but an earlier one is not
         self._turn = 0
         self._call_count = 0
-        # What both threads see, under the lock of `_changed`.
+        # Shared by both threads, under the lock of `_changed`.
         self._changed = threading.Condition()
         self._finished: list[Call] = []
-        self._unbegun = self._unfinished = 0
+        self._unstarted = self._unfinished = 0
         self._failure: CallFailure | None = None
 
     # --- the task's thread ------------------------------------------------------------------------------
 
     def queue(self, values: list[Any], timestamps: list[int] | None) -> None:
-        """Take records in; their calls begin as soon as there is room."""
+        """Queues records; their calls begin when capacity allows."""
         stamps: list[Any] = [None] * len(values) if timestamps is None else timestamps
         calls = [
             Call(number, value, stamp)
@@ -86,7 +84,7 @@ class EpochCalls:
         ]
         self._call_count += len(calls)
         with self._changed:
-            self._unbegun += len(calls)
+            self._unstarted += len(calls)
             self._unfinished += len(calls)
 
         def begin() -> None:
@@ -96,14 +94,14 @@ class EpochCalls:
         self._thread.soon(begin)
 
     def finished(self, *, all_done: bool) -> tuple[list[Call], bool]:
-        """Wait until every record is under way (or done, with `all_done`), or many are done: those, in their order,
-        and whether there is nothing more to wait for."""
+        """Waits until every call has begun (with `all_done`: is done), or many are done. Returns the finished calls in
+        order, and whether there is nothing more to wait for."""
         with self._changed:
             while not self._is_worth_returning(all_done):
                 if not self._changed.wait(_CHECK_S):
                     self._check_loop()
             done, self._finished = self._finished, []
-            return done, not (self._unfinished if all_done else self._unbegun)
+            return done, not (self._unfinished if all_done else self._unstarted)
 
     @property
     def failure(self) -> CallFailure | None:
@@ -115,41 +113,41 @@ class EpochCalls:
 
     @property
     def stuck(self) -> bool:
-        """Whether the loop is held up by a step that no time-out can end."""
+        """Whether a step that no time-out can end blocks the loop."""
         return self._watch.blocked_s() > self._settings.timeout_ms / 1000 + 1
 
     def abandon(self) -> None:
-        """Nobody wants the results any more: the attempt they belong to has ended."""
+        """Cancels all calls: their attempt has ended."""
         with self._changed:
             self._failure = self._failure or CallFailure(asyncio.CancelledError(), "async_invoke", None)
         self._thread.soon(self._cancel)
 
     def _is_worth_returning(self, all_done: bool) -> bool:
-        remaining = self._unfinished if all_done else self._unbegun
+        remaining = self._unfinished if all_done else self._unstarted
         return not remaining or self._failure is not None or len(self._finished) >= _FINISHED_MAX
 
     def _check_loop(self) -> None:
-        """What would keep the epoch from ever ending: a step that outlasts its own time-out, a loop that has ended."""
+        """Detects conditions under which the epoch would never end: a blocked loop, a loop that has ended."""
         if self.stuck:
             error = ProgramError(
-                f"async_invoke() blocks the event loop: one step has taken {self._watch.blocked_s():.0f} s and is not "
-                f"over, so its time-out of {self._settings.timeout_ms} ms cannot come. Await an asynchronous client, "
-                "or await asyncio.to_thread(...) for what blocks"
+                f"async_invoke() blocks the event loop: one step has run for {self._watch.blocked_s():.0f} s, so its "
+                f"time-out of {self._settings.timeout_ms} ms cannot fire. Await an asynchronous client, or await "
+                "asyncio.to_thread(...) for blocking code"
             )
             self._failure = CallFailure(error, "async_invoke", self._watch.value)
         elif not self._thread.running:
-            error = ProgramError("the event loop was ended by what ran on it. Let no task or callback stop it or exit")
+            error = ProgramError("code on the event loop ended it. No task or callback may stop the loop or exit")
             self._failure = CallFailure(error, "async_invoke", self._watch.value)
 
     # --- the loop's thread ------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Begin as many calls as there is room for."""
+        """Begins as many calls as capacity allows."""
         begun = 0
         while (
             self._queue
             and len(self._running) < self._settings.capacity
-            and len(self._out_of_turn) < _OUT_OF_TURN_MAX
+            and len(self._out_of_order) < _OUT_OF_ORDER_MAX
             and self._failure is None
         ):
             call = self._queue.popleft()
@@ -159,13 +157,13 @@ class EpochCalls:
             begun += 1
         if begun:
             with self._changed:
-                self._unbegun -= begun
-                if not self._unbegun:
+                self._unstarted -= begun
+                if not self._unstarted:
                     self._changed.notify()
 
     def _ended(self, call: Call, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
-        if task.cancelled():  # before its first step, so that `_perform` could not tell
+        if task.cancelled():  # before its first step, so that `_perform` could not report it
             self._fail(asyncio.CancelledError("the call was cancelled before it began"), "async_invoke", call.value)
         self._begin()
 
@@ -175,7 +173,7 @@ class EpochCalls:
             task.cancel()
 
     async def _perform(self, call: Call) -> None:
-        """One record, to its results or its failure."""
+        """Runs the call of one record to its results or its failure."""
         try:
             async with asyncio.timeout(self._settings.timeout_ms / 1000) as limit:
                 results = await self._results_of(call.value)
@@ -192,7 +190,7 @@ class EpochCalls:
         self._done(call)
 
     async def _results_of(self, value: Any) -> list[Any]:
-        """What the function gives, after as many attempts as its retry strategy allows."""
+        """The function's results, after as many attempts as its retry strategy allows."""
         retry, attempt = self._settings.retry, 1
         while True:
             results, raised = await self._attempt(value)
@@ -207,7 +205,7 @@ class EpochCalls:
             attempt += 1
 
     async def _attempt(self, value: Any) -> tuple[list[Any], Exception | None]:
-        """One call of the function: what it gave, or raised."""
+        """Calls the function once; returns its results or its error."""
         try:
             results = await self._watch.timed(self._function.async_invoke(value), value)
         except Exception as error:
@@ -217,10 +215,10 @@ class EpochCalls:
     def _done(self, call: Call) -> None:
         results = [call]
         if self._settings.ordered:
-            self._out_of_turn[call.number] = call
+            self._out_of_order[call.number] = call
             results = []
-            while self._turn in self._out_of_turn:
-                results.append(self._out_of_turn.pop(self._turn))
+            while self._turn in self._out_of_order:
+                results.append(self._out_of_order.pop(self._turn))
                 self._turn += 1
         if not results:
             return

@@ -1,7 +1,7 @@
-"""The timestamps of records, where an operator goes by event time: every record has one, and it is a time.
+"""Validates the timestamps of records for operators of event time: every record needs one within bounds.
 
-A timestamp at one of the ends of 64 bits is no time of an event: the length of a window added to it has no place there.
-Results of windows without an end have such a timestamp, and so have records of programs that mean "never" by it.
+A timestamp near the ends of the 64-bit range is rejected: adding the length of a window to it would overflow. Results
+of windows without an end have such timestamps, and so do records of programs that use them for "never".
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from millstream.runtime.operators.user_code import UserCall
 __all__ = ["EVENT_TIME_MAX", "event_times", "window_times"]
 
 EVENT_TIME_MAX = 2**62
-"""Event times are between this and its negative: that many milliseconds are more than a hundred million years."""
+"""Event times lie between this and its negative: a range of more than a hundred million years each way."""
 
 
-def event_times(batch: Batch, call: UserCall, what: str, role: str) -> Timestamps:
-    """The timestamps of records, of which there are some; or the failure of the first, where they have none. `what`:
-    how the operator goes by event time."""
+def event_times(batch: Batch, call: UserCall, usage: str, role: str) -> Timestamps:
+    """The timestamps of a non-empty batch, or a failure if it has none. `usage`: how the operator uses event time, for
+    the message."""
     stamps = batch.timestamps
     if stamps is None:
         error = ProgramError(
-            f"'{call.operator}' {what} event time, and its records have no timestamps. Call "
+            f"'{call.operator}' {usage} event time, and its records have no timestamps. Call "
             "assign_timestamps_and_watermarks() before key_by() with a strategy that has with_timestamp_assigner(...)"
         )
         raise call.failed(error, role, tuple(batch.slice(0, 1).values()))
@@ -30,13 +30,14 @@ def event_times(batch: Batch, call: UserCall, what: str, role: str) -> Timestamp
 
 
 def window_times(batch: Batch, call: UserCall, role: str) -> Timestamps:
-    """The same for windows, which need some time behind each record."""
+    """The same for windows, which need room for the window after each timestamp."""
     stamps = event_times(batch, call, "has windows of", role)
     if len(stamps) and not -EVENT_TIME_MAX <= stamps.min() <= stamps.max() <= EVENT_TIME_MAX:
         row = int(((stamps > EVENT_TIME_MAX) | (stamps < -EVENT_TIME_MAX)).argmax())
         error = ProgramError(
             f"'{call.operator}' has windows of event time, and a record has the timestamp {int(stamps[row])}, which is "
-            "no time. A timestamp is in milliseconds since 1970-01-01 UTC: assign others before key_by(), or drop it"
+            "out of range. A timestamp is in milliseconds since 1970-01-01 UTC: assign one before key_by(), or drop "
+            "the record"
         )
         raise call.failed(error, role, tuple(batch.slice(row, 1).values()))
     return stamps

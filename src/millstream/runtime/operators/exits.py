@@ -1,11 +1,10 @@
-"""A function that ends its process (`sys.exit`), or raises KeyboardInterrupt, asyncio's CancelledError or what else is
-no `Exception`, fails like any other function.
+"""Treats functions that end their process (`sys.exit`), or raise KeyboardInterrupt, asyncio's CancelledError or another
+BaseException, as failed functions.
 
-No `UserCall` catches these, and they would take the worker, or a test's whole process, along.
-It is caught around a task, where the traceback still knows which operator was at work: the innermost frame of ours
-whose `self` has a `UserCall`. A real Ctrl-C is left alone: Python raises it in the main thread only, and jobs in this
-process run on threads of their own. A worker of Spark runs tasks in its main thread, and there it is told by what was
-interrupted: a `raise` is the function's own.
+No `UserCall` catches these, and they would end the worker, or a test's whole process. They are caught around a task,
+where the traceback still identifies the operator: the innermost engine frame whose `self` has a `UserCall`. A real
+Ctrl-C is left alone: Python raises it only in the main thread, and jobs in this process run on threads of their own. A
+Spark worker runs tasks in its main thread; there the interrupted instruction decides: a `raise` is the function's own.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ __all__ = ["exits_as_failures"]
 
 @contextmanager
 def exits_as_failures() -> Iterator[None]:
-    """Around user code: what would end the process becomes the failure of the operator that was at work."""
+    """Around user code: converts an error that would end the process to a failure of the current operator."""
     try:
         yield
     except Exception:
         raise
     except BaseException as error:
-        frames = [] if _is_no_functions(error) else [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+        frames = [] if _is_external(error) else [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
         for frame in reversed(frames):
             call = _call_of(frame)
             if call is not None:
@@ -39,8 +38,8 @@ def exits_as_failures() -> Iterator[None]:
         raise
 
 
-def _is_no_functions(error: BaseException) -> bool:
-    """Whether no function raised it: Ctrl-C, a task dropped before its end, a crash that a connector's test plays."""
+def _is_external(error: BaseException) -> bool:
+    """Whether no user function raised it: Ctrl-C, a cancelled task, a crash simulated by a connector's test."""
     if type(error).__module__.startswith("millstream."):
         return True
     if isinstance(error, KeyboardInterrupt) and threading.current_thread() is not threading.main_thread():
@@ -49,21 +48,21 @@ def _is_no_functions(error: BaseException) -> bool:
 
 
 def _call_of(frame: FrameType) -> UserCall | None:
-    """The `UserCall` of the operator whose method runs in a frame of ours; None in any other frame."""
+    """The `UserCall` of the operator whose method runs in an engine frame; None for any other frame."""
     owner = frame.f_locals.get("self") if is_engine_file(frame.f_code.co_filename) else None
     candidates = (owner, getattr(owner, "call", None), getattr(owner, "_call", None))
     return next((call for call in candidates if isinstance(call, UserCall)), None)
 
 
 def _role_of(frame: FrameType) -> str:
-    """What the code at work is to its operator: as the frame calls it, or else as the operator does."""
+    """The role of the failing code in its operator: as named by the frame, or else by the operator."""
     owner, names = frame.f_locals.get("self"), frame.f_locals
     roles = (names.get("role"), names.get("method"), getattr(owner, "method", ""), getattr(owner, "role", ""))
     return next((role for role in roles if isinstance(role, str) and role), "function")
 
 
 def _is_raised(trace: TracebackType | None) -> bool:
-    """Whether a statement raised the error: a signal comes between any two steps of a function."""
+    """Whether a `raise` statement raised the error: a signal arrives between any two instructions."""
     if trace is None:
         return False
     while trace.tb_next is not None:

@@ -1,10 +1,10 @@
-"""What an error in user code means, in the user's terms.
+"""Explains errors of user code in the user's terms.
 
-A function that should yield records returns a number, a trigger forgets its `return`: the engine stumbles over it a
-moment later, in a line of its own, with an error that names neither. Nothing is checked before, for every record would
-pay for it. Afterwards it is plain: an error whose traceback has no line of the user's is about what came back from one
-(`explanation_of`). An error of the user's own line keeps Python's words, and gets the sentence that is missing
-(`message_of`): what exit() does to a task, why something is None, what one of our objects has in place of a method.
+If a function returns a number instead of records, or a trigger lacks its `return`, the engine fails a moment later, in
+a line of its own, with an error that names neither. Results are not checked in advance, since every record would pay
+for it. But an error whose traceback has no user line must be about a value that user code returned, and
+`explanation_of` replaces it. An error of a user line retains Python's message, and `message_of` adds a hint: what
+exit() does in a task, why a value is None, which methods an engine object has.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ _EXPECTED = {"window assigner": "a collection of windows"}
 
 
 def is_engine_file(filename: str) -> bool:
-    """Whether a line of a traceback is the engine's own."""
+    """Whether a traceback line is the engine's own."""
     return filename.startswith(PACKAGE_FOLDER)
 
 
 def explanation_of(error: BaseException, role: str) -> BaseException:
-    """`error`, or what it means where it is about a returned value. `role`: what the function is to its operator."""
+    """`error`, or an explanation if it is about a returned value. `role`: the function's role in its operator."""
     if not all(is_engine_file(frame.filename) for frame in traceback.extract_tb(error.__traceback__)):
         return error
     if isinstance(error, AttributeError) and error.name in ("is_fire", "is_purge"):
         return ProgramError(
             f"the trigger returned {error.obj!r} ({type(error.obj).__name__}), expected a TriggerResult: CONTINUE, "
-            "FIRE, PURGE or FIRE_AND_PURGE. Does every way through it end with a return?"
+            "FIRE, PURGE or FIRE_AND_PURGE. Does every path through it end with a return?"
         )
     if isinstance(error, AttributeError) and role == "window assigner":
         return ProgramError(
-            f"the {role} gave {error.obj!r} ({type(error.obj).__name__}) among its windows, which has no "
-            f"{error.name!r}: expected windows that its get_window_serializer() can write"
+            f"the {role} returned a window {error.obj!r} ({type(error.obj).__name__}), which has no {error.name!r}: "
+            "expected windows that its get_window_serializer() can write"
         )
     match = _NOT_ITERABLE.fullmatch(str(error)) if isinstance(error, TypeError) else None
     if match is not None:
-        what = role if role in _EXPECTED or role.endswith("function") else f"{role} function"
-        return ProgramError(f"the {what} returned {_a(match.group(1))}, expected {_EXPECTED.get(role, _RECORDS)}")
+        subject = role if role in _EXPECTED or role.endswith("function") else f"{role} function"
+        return ProgramError(f"the {subject} returned {_a(match.group(1))}, expected {_EXPECTED.get(role, _RECORDS)}")
     return error
 
 
 def message_of(error: BaseException) -> str:
-    """What an error says of itself; of an exit, what it does to a task.
+    """The message of an error; for an exit, its effect on a task.
 
     >>> message_of(SystemExit(3))
     'the function called sys.exit(3). A task ends when its input does: raise an error to fail the job'
@@ -68,14 +68,14 @@ def message_of(error: BaseException) -> str:
 
 
 def user_trace(error: BaseException) -> str:
-    """The frames that led to the error, without the engine's own."""
+    """The user frames of the error's traceback."""
     frames = traceback.extract_tb(error.__traceback__)
     return "".join(traceback.format_list([frame for frame in frames if not is_engine_file(frame.filename)]))
 
 
 def causes_of(error: BaseException) -> str:
-    """The errors that led to this one (`raise … from …`, or raised while another was handled), as Python shows them, or
-    nothing. Those that never left the engine are left out."""
+    """The errors that led to this one (`raise … from …`, or raised while another was handled), formatted as by Python,
+    or an empty text. Errors raised and handled within the engine are omitted."""
     parts: list[str] = []
     seen = {id(error)}
     while True:
@@ -101,7 +101,7 @@ def _in_one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
-# Our objects in user code: PyFlink's name of each, and what a program may call.
+# Engine objects in user code: PyFlink's name of each, and the methods a program may call.
 _PUBLIC = {
     "ValueHandle": "ValueState: value update clear",
     "ListHandle": "ListState: get add add_all update clear",
@@ -111,17 +111,17 @@ _PUBLIC = {
     "BroadcastMap": "BroadcastState: get put put_all remove contains keys values items is_empty clear",
     "BroadcastView": "ReadOnlyBroadcastState: get contains keys values items is_empty",
 }
-# Names of Flink's that newcomers try, and what is written in their place.
+# Flink names that newcomers try, and the replacement.
 _WRITTEN_INSTEAD = {
     "output": "Write `yield tag, value` for a side output",
     "collect": "Write `yield value`",
-    "get_state": "Ask for states in open(), as by runtime_context.get_state(descriptor)",
-    "get_runtime_context": "Take what is needed of it in open(runtime_context)",
+    "get_state": "Get states in open(), as by runtime_context.get_state(descriptor)",
+    "get_runtime_context": "Use the runtime_context argument of open(runtime_context)",
 }
 
 
 def _missing(owner: object, name: str | None) -> str:
-    """An object of ours has no such attribute: what it has, or what to write."""
+    """The message for a missing attribute of an engine object: the attributes it has, or a replacement."""
     kind = type(owner).__name__
     names = [known for known in dir(type(owner)) if not known.startswith("_") and callable(getattr(owner, known))]
     alias = "runtime_context" if kind == "TaskContext" else "ctx" if kind.endswith("Context") else kind
@@ -130,11 +130,11 @@ def _missing(owner: object, name: str | None) -> str:
     return f"{shown} has no {name!r}. {instead}"
 
 
-# A call that gives None for a reason that newcomers meet first, and that reason.
+# Calls that return None for a reason newcomers often miss, and the reason.
 _NONE_HINTS = (
     (
         re.compile(r"\.timestamp\(\)"),
-        "timestamp() is None: nothing before this operator gives records timestamps. Call "
+        "timestamp() is None: no operator upstream assigns timestamps. Call "
         "assign_timestamps_and_watermarks() with a strategy that has with_timestamp_assigner(...)",
     ),
     (re.compile(r"\.value\(\)"), "value() of a state is None until the key's first update()"),
@@ -142,11 +142,11 @@ _NONE_HINTS = (
 
 
 def _hint_of(error: BaseException) -> str:
-    """One more sentence for an error about None, where the user's line shows what gave it, and for an attribute that a
-    function class does not have yet; else nothing."""
+    """A hint for an error about None, if the user's line shows its origin, and for an attribute that a function object
+    does not have yet; else an empty text."""
     if isinstance(error, AttributeError) and _is_function(type(error.obj)):
-        return ". Make it in open(self, runtime_context), or in __init__"
-    if isinstance(error, TypeMismatchError):  # it says what to do
+        return ". Set it in open(self, runtime_context), or in __init__"
+    if isinstance(error, TypeMismatchError):  # its message includes the next step
         return ""
     if not isinstance(error, TypeError | AttributeError) or "NoneType" not in str(error):
         return ""
@@ -160,7 +160,7 @@ def _is_function(kind: type) -> bool:
 
 
 def _lines_up_to(error: BaseException) -> list[str]:
-    """The lines of the user's function, backwards from the one that raised."""
+    """The lines of the user's function, backwards from the line that raised."""
     steps = [step for step in traceback.walk_tb(error.__traceback__) if not is_engine_file(step[0].f_code.co_filename)]
     if not steps:
         return []
@@ -169,7 +169,7 @@ def _lines_up_to(error: BaseException) -> list[str]:
 
 
 def _a(type_name: str) -> str:
-    """A value of this type, in words.
+    """A type name with its article.
 
     >>> _a("int"), _a("NoneType")
     ('an int', 'None')

@@ -1,11 +1,12 @@
 """Operators that call a user's function for every record: map, filter, flat map and process.
 
-Functions that give any number of results of a record take a batch in `Pieces`. Results are Python values until they are
-handed on, so it is their bytes that count, not the number of records they came from. Nobody knows them beforehand: the
-first piece is small, and each one tells how large the next may be. Results of a single record are never cut.
+Functions with any number of results per record process a batch in `Pieces`. Results are Python values until they are
+emitted, so their size in bytes matters, not the number of input records. The size is unknown in advance: the first
+piece is small, and each one determines the size of the next. Functions with one result per record are not limited this
+way.
 
-A process function gives each of its results to the main output or to a side output. Results have the timestamp of the
-record they came from.
+A process function emits each of its results to the main output or to a side output. Results have the timestamp of their
+record.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from millstream.graph.notices import warn_once
 from millstream.graph.tags import SideTag
 from millstream.records.batch import Batch, Timestamps, is_typed
 from millstream.runtime.operators.operator import Operator, OperatorSetting
-from millstream.runtime.operators.strange_results import warn_of_nothing, warn_of_parts, warn_of_verdict
+from millstream.runtime.operators.suspicious_results import warn_if_all_none, warn_if_iterated, warn_if_not_bool
 from millstream.runtime.operators.user_code import ElementContext
 
 __all__ = [
@@ -39,7 +40,7 @@ __all__ = [
 ]
 
 _FIRST_RECORDS = 256
-# So many times as large as the last one a piece may be, when its results were small.
+# Maximum growth from one piece to the next, if results are small.
 _GROWTH = 8
 _RESULT_BYTES = 16 << 20
 
@@ -63,12 +64,12 @@ class Pieces:
         self.records = min(_FIRST_RECORDS, records_max)
 
     def learn(self, records: int, result_bytes: int) -> None:
-        """A piece of so many records gave so many bytes."""
+        """Adjusts the size after a piece of `records` records had results of `result_bytes`."""
         affordable = records * _RESULT_BYTES // max(result_bytes, 1)
         self.records = max(1, min(affordable, _GROWTH * self.records, self._records_max))
 
     def of(self, batch: Batch) -> Iterator[Batch]:
-        """A batch in pieces; before each, what came of the last one may have been learnt."""
+        """Splits a batch into pieces; the size may change between pieces."""
         start = 0
         while start < len(batch):
             size = min(self.records, len(batch) - start)
@@ -76,8 +77,8 @@ class Pieces:
             start += size
 
 
-# Of a batch so many records are Python values at once: those of more leave the processor's cache before they are
-# columns again, and everything around the function takes half as much time more.
+# Maximum records of a batch that are Python values at once: more would leave the processor's cache before they are
+# columns again, and everything around the function would take half as much time more.
 _PIECE_RECORDS = 8_192
 
 
@@ -98,13 +99,13 @@ class MapOperator(Operator):
     def apply(self, batch: Batch) -> Batch | None:
         values = self.call.each(self._function, batch.values(), "map")
         if len(batch) > 1 and not is_typed(self.node.output_type):
-            warn_of_nothing(values, self.node, "map", "is handed on")
+            warn_if_all_none(values, self.node, "map", "is emitted")
         result = self.typed(values, batch.timestamps, self.node.output_type)
         if isinstance(self.node.output_type, BasicTypeInfo) and result.typed and result.columns().column(0).null_count:
             warn_once(
                 f"None of {self.uid}",
                 f"the function of '{self.node.name}' returned None where {self.node.output_type} is declared; it is "
-                "handed on as a null. Does every way through it end with a return? To drop records, use filter() or "
+                "emitted as a null. Does every path through it end with a return? To drop records, use filter() or "
                 "flat_map()",
                 self.node.site,
             )
@@ -117,8 +118,8 @@ class FilterOperator(MapOperator):
     def apply(self, batch: Batch) -> Batch:
         values = batch.values()
         verdicts = self.call.each(self._function, values, "filter")
-        warn_of_nothing(verdicts, self.node, "filter", "drops them")
-        warn_of_verdict(verdicts, self._function, self.node)
+        warn_if_all_none(verdicts, self.node, "filter", "drops them")
+        warn_if_not_bool(verdicts, self._function, self.node)
         mask = np.fromiter(map(bool, verdicts), dtype=bool, count=len(verdicts))
         stamps = None if batch.timestamps is None else batch.timestamps[mask]
         survivors = list(compress(values, verdicts))
@@ -127,7 +128,7 @@ class FilterOperator(MapOperator):
 
 
 class SeveralResultsOperator(MapOperator):
-    """A function that gives any number of results of a record: it takes a batch in pieces, by the bytes they give."""
+    """A function with any number of results per record: processes a batch in pieces, sized by the bytes of results."""
 
     def __init__(self, setting: OperatorSetting) -> None:
         super().__init__(setting)
@@ -156,15 +157,15 @@ class FlatMapOperator(SeveralResultsOperator):
                 ends.append(len(out))
         except Exception as error:
             raise self.call.failed(error, "flat_map", self.call.current(values, remaining)) from error
-        warn_of_parts(results, self.node, "flat_map")
+        warn_if_iterated(results, self.node, "flat_map")
         result = self.typed(out, inherited_timestamps(batch.timestamps, ends), self.node.output_type)
         self._pieces.learn(len(batch), result.nbytes)
         return result
 
 
 def inherited_timestamps(timestamps: Timestamps | None, ends: list[int]) -> Timestamps | None:
-    """Timestamps of derived records: those of the record they came from. `ends[i]`: results up to record i."""
-    if timestamps is None or ends == list(range(1, len(ends) + 1)):  # one result of each, as most functions give
+    """Timestamps of derived records: those of their input records. `ends[i]`: number of results up to record i."""
+    if timestamps is None or ends == list(range(1, len(ends) + 1)):  # one result each, the usual case
         return timestamps
     counts = np.array(ends, dtype=np.int64)
     counts[1:] -= counts[:-1].copy()
@@ -175,7 +176,7 @@ class ProcessOperator(SeveralResultsOperator):
     """A `ProcessFunction`: yields values, and `(tag, value)` pairs for side outputs."""
 
     method = "process_element"
-    _has_tags = False  # whether the function has given out a tagged value
+    _has_tags = False  # whether the function has emitted a tagged value
 
     def apply(self, batch: Batch) -> Batch | None:
         values = batch.values()
@@ -196,13 +197,13 @@ class ProcessOperator(SeveralResultsOperator):
         return main
 
     def _results_of(self, values: Iterator[Any], timestamps: Timestamps | None) -> tuple[list[Any], Timestamps | None]:
-        """What the function gives for each of the values, one after another, with the timestamps of those."""
+        """The function's results for all values, in order, with inherited timestamps."""
         function, context = self._function, self.element_context()
         results = None
         if timestamps is None:
-            # A comprehension, because `extend` asks every generator first how long it is: a quarter of the time.
+            # A comprehension, because `extend` queries every generator's length hint first: a quarter of the time.
             out = [item for value in values if (results := function(value, context)) is not None for item in results]
-            warn_of_parts(results, self.node, "process")
+            warn_if_iterated(results, self.node, "process")
             return out, None
         out = []
         ends: list[int] = []
@@ -211,7 +212,7 @@ class ProcessOperator(SeveralResultsOperator):
             if results is not None:
                 out.extend(results)
             ends.append(len(out))
-        warn_of_parts(results, self.node, "process")
+        warn_if_iterated(results, self.node, "process")
         return out, inherited_timestamps(timestamps, ends)
 
     def element_context(self) -> Any:
@@ -221,7 +222,7 @@ class ProcessOperator(SeveralResultsOperator):
     def _parts(self, out: list[Any], stamps: Timestamps | None) -> list[tuple[str | None, Batch]]:
         """Results by output: tagged values to their side outputs, the rest (None) to the main one."""
         if not self._has_tags and is_typed(self.node.output_type):
-            # No type has a place for a tag: where all values fit it, none of them needs to be looked at.
+            # No declared type has room for a tag: if all values fit the type, none of them is tagged.
             with suppress(TypeMismatchError):
                 return [(None, Batch.of_values(out, self.node.output_type, stamps))]
         tagged = [type(item) is tuple and len(item) == 2 and isinstance(item[0], SideTag) for item in out]
@@ -241,24 +242,24 @@ class ProcessOperator(SeveralResultsOperator):
         return [*parts, (None, self.typed(main, None if stamps is None else stamps[is_main], self.node.output_type))]
 
     def _warn_of_unread(self, unread: set[str]) -> None:
-        """Records of a side output that nobody reads are dropped, as in Flink. Where others are read, that is often a
-        slip of the pen."""
+        """Warns of records for a side output that has no reader: they are dropped, as in Flink. If other side outputs
+        are read, that is often a typing error."""
         for tag in sorted(unread) if self.side_outputs else ():
             warn_once(
                 f"side output {tag} of {self.uid}",
-                f"'{self.node.name}' gives records to side output '{tag}', which nobody reads: they are dropped. Read "
-                f"are {', '.join(repr(name) for name in sorted(self.side_outputs))}",
+                f"'{self.node.name}' emits records to side output '{tag}', which has no reader: they are dropped. The "
+                f"side outputs with readers are {', '.join(repr(name) for name in sorted(self.side_outputs))}",
                 self.node.site,
             )
 
     def _side(self, tag: str, tagged: list[tuple[SideTag, Any]], stamps: Timestamps | None) -> Batch:
-        """The records of a side output, of the type that its readers declared."""
+        """The records of a side output, of the type declared by its readers."""
         assert isinstance(self.node.operation, Process)
         type_info = dict(self.node.operation.tags)[tag]
         for side_tag in {id(item[0]): item[0] for item in tagged}.values():
             if is_typed(type_info) and is_typed(side_tag.type_info) and side_tag.type_info != type_info:
                 error = ProgramError(
-                    f"side output '{tag}' is given out as {side_tag.type_info} and read as {type_info}. Use the same "
+                    f"side output '{tag}' is emitted as {side_tag.type_info} and read as {type_info}. Use the same "
                     "OutputTag in the function and in get_side_output()"
                 )
                 value = next(item[1] for item in tagged if item[0] is side_tag)

@@ -1,10 +1,11 @@
-"""An epoch that is not wanted any more ends between two batches, where its tasks run in this process.
+"""Cancels an epoch between two batches when its tasks run in this process.
 
-Spark kills the tasks of an epoch that was cancelled. Nobody can kill a thread: so whoever runs tasks in one says here
-what tells that the epoch is cancelled, and operators look at it whenever they hand on a batch, or have a piece of pairs
-ready. What lies between two looks is bounded by the size of a batch, not by that of the answer.
+Spark kills the tasks of a cancelled epoch, but a thread cannot be killed. So a runner of tasks in threads registers an
+event, and operators check it whenever they emit a batch or have computed a chunk of join pairs. The time between two
+checks is bounded by the size of a batch, not by the size of the result.
 
-What is raised is no `Exception`: neither a function of the user's nor what reports its failures may take it for one.
+The exception does not derive from `Exception`: neither user functions nor the code that reports their failures may
+handle it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["InterruptedEpoch", "check_wanted", "interrupted_by"]
+__all__ = ["InterruptedEpoch", "check_cancelled", "interrupted_by"]
 
 _THREAD = threading.local()
 
@@ -24,7 +25,7 @@ class InterruptedEpoch(BaseException):
 
 @contextmanager
 def interrupted_by(cancelled: threading.Event) -> Iterator[None]:
-    """Run tasks in the block, in this thread, until the event is set."""
+    """Runs tasks in the block, in this thread, until the event is set."""
     before = getattr(_THREAD, "cancelled", None)
     _THREAD.cancelled = cancelled
     try:
@@ -33,8 +34,8 @@ def interrupted_by(cancelled: threading.Event) -> Iterator[None]:
         _THREAD.cancelled = before
 
 
-def check_wanted() -> None:
-    """Raise InterruptedEpoch, if the epoch that runs in this thread was cancelled."""
+def check_cancelled() -> None:
+    """Raises InterruptedEpoch if the epoch of this thread was cancelled."""
     cancelled: threading.Event | None = getattr(_THREAD, "cancelled", None)
     if cancelled is not None and cancelled.is_set():
         raise InterruptedEpoch

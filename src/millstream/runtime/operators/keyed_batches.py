@@ -1,15 +1,13 @@
 """Keyed functions over whole Arrow batches: records, keys and states as columns, in and out.
 
-A per-record keyed function pays for a Python call per record. A function that can say what it does in columns (numpy,
-`pyarrow.compute`) gets all records of a batch with the states of their keys at once and returns output and new states
-the same way. Between two batches of an epoch its states stay columns: the first time a state is asked for in a visit it
-is read for all keys of the visit in one lookup; what the operator sets goes to the table in one piece when the visit
-ends.
+A per-record keyed function costs a Python call per record. A function that works on columns (numpy, `pyarrow.compute`)
+receives all records of a batch with the states of their keys at once, and returns output and new states the same way.
+The first access to a state in a visit reads it for all keys of the visit in one lookup; new values are written to the
+table in one piece when the visit ends.
 
-The function is trusted with its own logic only: what it returns is held against the declared types and the number of
-keys, and an error names the state.
+The function's results are checked against the declared types and the number of keys, and an error names the state.
 
-Invariant: a visit sees what the visits before it set; null is no value.
+Invariant: a visit sees the updates of earlier visits; null means no value.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ __all__ = ["ColumnState", "ColumnStates", "ColumnarOperator", "KeyedBatch", "Key
 
 
 class ColumnState(StateHandle):
-    """One state, as a column beside the keys of the visit."""
+    """One state, as a column parallel to the keys of the visit."""
 
     def __init__(self, table: StateTable, scope: Scope) -> None:
         super().__init__(table, scope)
@@ -55,7 +53,7 @@ class ColumnState(StateHandle):
         self._keys, self._stored, self._new = keys, None, None
 
     def get(self) -> pa.Array:
-        """The values of the visit's keys; null where there is none."""
+        """The values of the visit's keys; null if a key has none."""
         if self._new is not None:
             return self._new
         assert self._keys is not None
@@ -71,7 +69,7 @@ class ColumnState(StateHandle):
         return lookup.values.take(pa.array(positions, mask=~lookup.mask))
 
     def set(self, values: pa.Array) -> None:
-        """Set the values of all keys of the visit; null removes."""
+        """Sets the values of all keys of the visit; null removes."""
         self._new = values
 
     def leave(self) -> None:
@@ -82,7 +80,7 @@ class ColumnState(StateHandle):
             self.table.changes.put(keys, new)
             return
         has_value = np.asarray(new.is_valid())
-        # A key that is known to have no row needs no tombstone.
+        # A key known to have no row needs no tombstone.
         removed = ~has_value if self._stored is None else ~has_value & self._stored
         if not self.table.view.is_empty:
             self.table.delete_keys(keys.take(np.flatnonzero(removed)))
@@ -99,7 +97,7 @@ class ColumnStates(Mapping[str, ColumnState]):
             backend.keep(name, state)
 
     def columns(self) -> dict[str, pa.Array]:
-        """Every state of the visit's keys."""
+        """The values of every state for the visit's keys."""
         return {name: state.get() for name, state in self._states.items()}
 
     def __getitem__(self, name: str) -> ColumnState:
@@ -116,10 +114,10 @@ class ColumnStates(Mapping[str, ColumnState]):
 class KeyedBatch:
     """Records of a keyed stream, in arrival order per key, and the states of their keys.
 
-    `records`      the records, one column per field (one column `value` where a record is a single value)
+    `records`      the records, one column per field (one column `value` if a record is a single value)
     `keys`         the distinct keys, in the order of the store
-    `key_of`       for every record, which of `keys` is its key: an int array as long as `records`
-    `states`       for every state a column as long as `keys`; null where a key has no value
+    `key_of`       for every record, the index of its key in `keys`: an int array as long as `records`
+    `states`       for every state a column as long as `keys`; null if a key has no value
     `timestamps`   event time of every record in ms, or None
     """
 
@@ -132,12 +130,12 @@ class KeyedBatch:
 
 @dataclass(frozen=True)
 class KeyedBatchResult:
-    """What a keyed batch function returns.
+    """The result of a keyed batch function.
 
-    `output`   a record batch (or table) of the declared output type; None: nothing
-    `states`   new columns for states, as long as `keys`; null removes; a state left out stays as it is
-    `rows`     for every output row, the record it comes from: it gets that record's timestamp. By default an output
-               as long as the input has the input's timestamps, any other has none
+    `output`   a record batch (or table) of the declared output type; None: no output
+    `states`   new columns for states, as long as `keys`; null removes; an omitted state is unchanged
+    `rows`     for every output row, the index of its input record: it gets that record's timestamp. By default an
+               output as long as the input has the input's timestamps, any other has none
     """
 
     output: pa.RecordBatch | pa.Table | None = None

@@ -1,4 +1,4 @@
-"""Map, filter and flat map on a keyed stream: the same functions, with state of the key of the record at hand."""
+"""Map, filter and flat map on a keyed stream: the same functions, with state of the current record's key."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from millstream.runtime.operators.function_operators import (
     inherited_timestamps,
 )
 from millstream.runtime.operators.keyed_operator import Part, PerRecordOperator
-from millstream.runtime.operators.strange_results import warn_of_nothing, warn_of_parts, warn_of_verdict
+from millstream.runtime.operators.suspicious_results import warn_if_all_none, warn_if_iterated, warn_if_not_bool
 
 __all__ = ["KeyedFilterOperator", "KeyedFlatMapOperator", "KeyedMapOperator"]
 
 
 class KeyedMapOperator(PerRecordOperator, MapOperator):
-    """A `MapFunction` on a keyed stream: it may hold state of the key of the record at hand."""
+    """A `MapFunction` on a keyed stream: it may have state of the current record's key."""
 
     def _results(self, batch: Batch, numbers: list[int]) -> list[Any]:
-        """What the function returns for every record, each called within its key."""
+        """The function's result for every record, each called with its key as the current key."""
         function, scope, values = self._function, self.backend.scope, batch.values()
         remaining = iter(values)
         results: list[Any] = []
@@ -38,7 +38,7 @@ class KeyedMapOperator(PerRecordOperator, MapOperator):
     def apply_at(self, batch: Batch, numbers: list[int]) -> list[Part]:
         results = self._results(batch, numbers)
         if len(batch) > 1 and not is_typed(self.node.output_type):
-            warn_of_nothing(results, self.node, "map", "is handed on")
+            warn_if_all_none(results, self.node, "map", "is emitted")
         return [(None, self.typed(results, batch.timestamps, self.node.output_type))]
 
 
@@ -47,8 +47,8 @@ class KeyedFilterOperator(KeyedMapOperator, FilterOperator):
 
     def apply_at(self, batch: Batch, numbers: list[int]) -> list[Part]:
         verdicts = self._results(batch, numbers)
-        warn_of_nothing(verdicts, self.node, "filter", "drops them")
-        warn_of_verdict(verdicts, self._function, self.node)
+        warn_if_all_none(verdicts, self.node, "filter", "drops them")
+        warn_if_not_bool(verdicts, self._function, self.node)
         rows = np.flatnonzero(list(map(bool, verdicts)))
         return [(None, batch.take(rows))]
 
@@ -70,5 +70,5 @@ class KeyedFlatMapOperator(KeyedMapOperator, FlatMapOperator):
                 ends.append(len(out))
         except Exception as error:
             raise self.call.failed(error, "flat_map", self.call.current(values, remaining)) from error
-        warn_of_parts(results, self.node, "flat_map")
+        warn_if_iterated(results, self.node, "flat_map")
         return [(None, self.typed(out, inherited_timestamps(batch.timestamps, ends), self.node.output_type))]

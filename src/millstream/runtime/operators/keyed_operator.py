@@ -1,8 +1,8 @@
 """Operators of keyed streams: functions that see one key at a time, with state and timers of that key.
 
 KeyedOperator          gathers the records of an epoch, visits them key by key, and has a backend that is opened for
-                       every epoch and written at its end. Windows and joins are made of it too
-PerRecordOperator      calls the function for record after record of a visit
+                       every epoch and written at its end. Windows and joins derive from it too
+PerRecordOperator      calls the function for every record of a visit
 KeyedProcessOperator   a keyed process function: elements first, then the timers that are due
 """
 
@@ -27,8 +27,8 @@ from millstream.runtime.keyed.timers import Timers
 from millstream.runtime.operators.explanations import is_engine_file
 from millstream.runtime.operators.function_operators import Pieces, ProcessOperator, inherited_timestamps
 from millstream.runtime.operators.operator import Operator, OperatorSetting
-from millstream.runtime.operators.strange_results import warn_of_parts
-from millstream.runtime.operators.user_code import ElementContext, InWords
+from millstream.runtime.operators.suspicious_results import warn_if_iterated
+from millstream.runtime.operators.user_code import Described, ElementContext
 from millstream.runtime.task.spec import EpochSpec, own_accounts
 from millstream.state.segments.open_segments import OpenSegments
 from millstream.state.stored.accounts import SubtaskAccount
@@ -36,10 +36,10 @@ from millstream.state.tables.state_table import TableSetting
 
 __all__ = ["KeyedContext", "KeyedOperator", "KeyedProcessOperator", "Part", "PerRecordOperator", "TimerContext"]
 
-# Of a visit's records so many are Python values at once.
+# Maximum records of a visit that are Python values at once.
 _PIECE_RECORDS = 4_096
-# What is gathered before it is worked on, even if more is to come in this epoch. Results that are not columns are
-# Python values until they are sent, hence fewer.
+# Limits on gathered records, beyond which they are processed before the epoch's input is complete. Untyped results are
+# Python values until they are sent, so fewer are gathered.
 _GATHERED_BYTES_MAX = 64 << 20
 _GATHERED_RECORDS_MAX = 4_000_000
 _GATHERED_UNTYPED_MAX = 65_536
@@ -49,8 +49,8 @@ Part = tuple[str | None, Batch]
 
 
 class KeyedOperator(Operator):
-    """What all operators of a keyed stream share: how records are gathered and visited key by key, and a backend that
-    is opened for every epoch and written at its end."""
+    """Shared by all operators of a keyed stream: gathers records and visits them key by key, with a backend that is
+    opened for every epoch and written at its end."""
 
     is_keyed = True
 
@@ -86,7 +86,8 @@ class KeyedOperator(Operator):
         self.open_states(own_accounts(spec.states.get(self.uid, {}), context.subtask, context.parallelism))
 
     def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
-        """Open the states at the last version. `accounts` are of this subtask's keys, by the subtask that kept them."""
+        """Opens the states at the last version. `accounts` cover this subtask's keys, by the subtask that wrote
+        them."""
         with self.call.running("state"):
             self.backend.begin(self._table_setting, accounts)
 
@@ -99,12 +100,12 @@ class KeyedOperator(Operator):
         super().acknowledge(acknowledgement)
 
     def write_states(self) -> SubtaskAccount:
-        """Write the states; returns the account of them."""
+        """Writes the states; returns their account."""
         with self.call.running("state"):
             return self.backend.end(self.time.now_ms)
 
     def take(self, batch: Batch) -> None:
-        """Keep a batch until there is enough to work on, or the epoch's input is in."""
+        """Gathers a batch until there is enough to process, or the epoch's input is complete."""
         if self._gathered and not alike(self._gathered[-1], batch):
             self._work()
         self.records_in += len(batch)
@@ -123,7 +124,7 @@ class KeyedOperator(Operator):
         return super().advance(watermark)
 
     def _work(self) -> None:
-        """Visit the records gathered so far and hand on what comes of them."""
+        """Visits the gathered records and emits the results."""
         if not self._gathered:
             return
         started = time.perf_counter_ns()
@@ -136,13 +137,13 @@ class KeyedOperator(Operator):
                 self.backend.visit(visit.keys, visit.values)
             for tag, batch in self.work(visit):
                 self.busy_ns += time.perf_counter_ns() - started
-                self._hand_on(tag, batch)
+                self._emit_part(tag, batch)
                 started = time.perf_counter_ns()
             with self.call.running("state"):
                 self.backend.leave()
         self.busy_ns += time.perf_counter_ns() - started
 
-    def _hand_on(self, tag: str | None, batch: Batch) -> None:
+    def _emit_part(self, tag: str | None, batch: Batch) -> None:
         if not len(batch):
             return
         if tag is None:
@@ -152,12 +153,12 @@ class KeyedOperator(Operator):
                 output(batch)
 
     def work(self, visit: Visit) -> Iterator[Part]:
-        """What this operator makes of the records of a visit."""
+        """Processes the records of a visit; yields the results."""
         raise NotImplementedError
 
 
 class PerRecordOperator(KeyedOperator):
-    """Calls a function for one record after another, each within its key."""
+    """Calls a function for every record, with the record's key as the current key."""
 
     def __init__(self, setting: OperatorSetting) -> None:
         super().__init__(setting)
@@ -174,7 +175,7 @@ class PerRecordOperator(KeyedOperator):
         self.backend.scope.leave()
 
     def apply_at(self, batch: Batch, numbers: list[int]) -> list[Part]:
-        """What comes of some records, whose keys have these numbers in the visit."""
+        """Processes records whose keys have these numbers in the visit; returns the results."""
         raise NotImplementedError
 
 
@@ -209,9 +210,9 @@ class TimerContext(KeyedContext):
 
 
 class KeyedProcessOperator(PerRecordOperator, ProcessOperator):
-    """A `KeyedProcessFunction`: elements first, then the timers that are due. (A `ProcessFunction` has no timers to
-    fire, but on a keyed stream it may hold state and set them.) In BATCH all come when the input has ended, those of
-    processing time too: how the input is cut into epochs must not be seen."""
+    """A `KeyedProcessFunction`: elements first, then the timers that are due. (A `ProcessFunction` has no `on_timer`,
+    but on a keyed stream it may have state and set timers.) In BATCH all timers fire at the end of the input, also
+    those of processing time: the division into epochs must not be visible."""
 
     def __init__(self, setting: OperatorSetting) -> None:
         super().__init__(setting)
@@ -222,13 +223,13 @@ class KeyedProcessOperator(PerRecordOperator, ProcessOperator):
         self._domains: tuple[Any, Any] = operation.time_domains
 
     def wake(self) -> None:
-        """Before any element: timers of processing time that have come."""
+        """Fires the processing-time timers that are due before any element."""
         if not self._is_batch:
             self._fire(self.backend.processing_timers, self.time.now_ms, None, self._domains[1])
 
     def write_states(self) -> SubtaskAccount:
         account = super().write_states()
-        return replace(account, wake_ms=None) if self._is_batch else account  # in BATCH nobody need wake up for a timer
+        return replace(account, wake_ms=None) if self._is_batch else account  # in BATCH no timer wakes the job
 
     def element_context(self) -> Any:
         return KeyedContext(self.backend)
@@ -252,23 +253,23 @@ class KeyedProcessOperator(PerRecordOperator, ProcessOperator):
         return self._parts(out, stamps)
 
     def _process_untimed(self, numbers: list[int], remaining: Iterator[Any]) -> list[Any]:
-        """What the function gives for every record, none of which has a timestamp to hand on."""
+        """The function's results for all records, which have no timestamps."""
         function, scope, context = self._function, self.backend.scope, self.element_context()
         results = None
-        # A comprehension, because `extend` asks every generator first how long it is.
+        # A comprehension, because `extend` queries every generator's length hint first.
         out = [
             item
             for scope.at, value in zip(numbers, remaining, strict=True)
             if (results := function(value, context)) is not None
             for item in results
         ]
-        warn_of_parts(results, self.node, "process")
+        warn_if_iterated(results, self.node, "process")
         return out
 
     def _process_timed(
         self, numbers: list[int], remaining: Iterator[Any], stamps: list[int]
     ) -> tuple[list[Any], list[int]]:
-        """The same for records with timestamps, and how many results there were up to each."""
+        """The same for records with timestamps; also returns the number of results up to each record."""
         function, scope, context = self._function, self.backend.scope, self.element_context()
         out: list[Any] = []
         ends: list[int] = []
@@ -280,7 +281,7 @@ class KeyedProcessOperator(PerRecordOperator, ProcessOperator):
                 for item in results:
                     add(item)
             append(len(out))
-        warn_of_parts(results, self.node, "process")
+        warn_if_iterated(results, self.node, "process")
         return out, ends
 
     def advance(self, watermark: int) -> int:
@@ -293,14 +294,14 @@ class KeyedProcessOperator(PerRecordOperator, ProcessOperator):
         return reached
 
     def _fire(self, timers: Timers, through: int, after: int | None, domain: Any) -> None:
-        """Call `on_timer` for every timer up to `through`; in BATCH for all that were set before, and of those that
-        they set, for the ones up to `through`: a timer that sets itself again must come to an end."""
+        """Calls `on_timer` for every timer up to `through`. In BATCH calls it for all existing timers, but for timers
+        set meanwhile only up to `through`: a timer that sets itself again must end."""
         started = time.perf_counter_ns()
         with self.call.running("timers"):
             due = timers.due_through(MAX_WATERMARK if self._is_batch and domain is self._domains[1] else through, after)
             if not due:
                 return
-            self._warn_of_deaf_timers()
+            self._warn_of_unhandled_timers()
             visits = TimerVisits(self.backend, [key for _, key in sorted(due, key=_time_of)])
         out: list[Any] = []
         stamps: list[int] = []
@@ -315,34 +316,34 @@ class KeyedProcessOperator(PerRecordOperator, ProcessOperator):
                 if results is not None:
                     out.extend(results)
             except Exception as error:
-                raise self.call.failed(error, "on_timer", (InWords(f"timer {moment} of key {key!r}"),)) from error
+                raise self.call.failed(error, "on_timer", (Described(f"timer {moment} of key {key!r}"),)) from error
             stamps.extend([moment] * (len(out) - len(stamps)))
             if len(out) >= _FIRED_RECORDS_MAX:
                 self.busy_ns += time.perf_counter_ns() - started
                 self._emit_fired(out, stamps)
                 started = time.perf_counter_ns()
                 out, stamps = [], []
-        warn_of_parts(results, self.node, "on_timer")
+        warn_if_iterated(results, self.node, "on_timer")
         with self.call.running("state"):
             self.backend.leave()
         self.busy_ns += time.perf_counter_ns() - started
         self._emit_fired(out, stamps)
 
-    def _warn_of_deaf_timers(self) -> None:
-        """Timers that come to nothing: the function sets them and has no `on_timer`, or only that of its base class."""
+    def _warn_of_unhandled_timers(self) -> None:
+        """Warns of timers without effect: the function sets them but has no `on_timer` of its own."""
         kind = type(self.user_function())
         if self._on_timer is None or is_engine_file(self._on_timer.__code__.co_filename):
             warn_once(
                 f"timers of {self.uid}",
                 f"timers of '{self.node.name}' are due, and {kind.__name__} has no on_timer(self, timestamp, ctx): "
-                "they come to nothing. Write one, or set no timers",
+                "they have no effect. Write one, or set no timers",
                 self.node.site,
             )
 
     def _emit_fired(self, out: list[Any], stamps: list[int]) -> None:
         if out:
             for tag, batch in self._parts(out, np.array(stamps, dtype=np.int64)):
-                self._hand_on(tag, batch)
+                self._emit_part(tag, batch)
 
 
 def _time_of(timer: tuple[int, Any]) -> int:
@@ -351,7 +352,7 @@ def _time_of(timer: tuple[int, Any]) -> int:
 
 class TimerVisits:
     """Visits the keys of timers. Timers fire by time, not by key: `keys` are entered one at a time, in that order, and
-    visited in groups. A key that is not among them is visited with the next group."""
+    visited in groups. A key that is not in the current group is visited with the next one."""
 
     def __init__(self, backend: KeyedBackend, keys: list[Any]) -> None:
         self._backend = backend
@@ -360,7 +361,7 @@ class TimerVisits:
         self._numbers: dict[Any, int] = {}
 
     def enter(self, key: Any) -> None:
-        """The function is about to be called for `key`."""
+        """Makes `key` the current key before a call of the function."""
         number = self._numbers.get(key)
         if number is None:
             self._visit(key)
@@ -368,7 +369,7 @@ class TimerVisits:
         self._backend.scope.at = number
 
     def _visit(self, key: Any) -> None:
-        """Visit `key` and the next of the others."""
+        """Visits `key` and the next group of keys."""
         group = self._keys[self._next : self._next + self._backend.visit_keys_max]
         self._next += len(group)
         keys = list(dict.fromkeys((key, *group)))

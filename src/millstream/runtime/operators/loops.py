@@ -1,16 +1,16 @@
-"""The two ends of a loop in a task. What is on its way round is state: written by the tail, read by the head.
+"""The two ends of a loop in a task. Records in the loop are state: the tail writes them, the head reads them.
 
-An epoch goes round in *rounds* (`jobs/epochs/rounds.py`), each one run of the whole plan. In a round the tail gathers
-what arrives and writes it down like any state; in the next one, of the same epoch or of the next, the head gives it out
-before its own input. So the loop needs no channel that points backwards, its records are in every snapshot, and a crash
-repeats the rounds since the last manifest, nothing else.
+An epoch iterates in *rounds* (`jobs/epochs/rounds.py`), each one run of the whole plan. In a round the tail gathers
+arriving records and writes them like any state; in the next round, of the same epoch or the next, the head emits them
+before its own input. So the loop needs no backward channel, its records are in every snapshot, and a crash repeats only
+the rounds since the last manifest.
 
-Event time behind the head waits for the records in the loop: it passes none of those given out in a round, for each of
-them may come back. When nothing came back, the next round lets it go on. A record is therefore never late just because
-it went round.
+Event time after the head waits for the records in the loop: it stays below the timestamps emitted in a round, since
+each of these records may return. When none returns, the next round lets event time advance. So an iteration never makes
+a record late.
 
-Stored form, version 1: a column of blocks as they cross an exchange (`runtime/exchange/blocks.py`), as one operator
-list (`operator_lists`), which has length and checksum. After a change of parallelism the blocks are dealt out anew.
+Stored form, version 1: a column of blocks in the exchange format (`runtime/exchange/blocks.py`), as one operator list
+(`operator_lists`), which has length and checksum. After a change of parallelism the blocks are redistributed.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ _BLOCK_BYTES_MAX = 4 << 20
 
 
 def loop_records(accounts: Mapping[int, SubtaskAccount]) -> int:
-    """How many records are in a loop, by what the subtasks of its tail said."""
+    """The number of records in a loop, from the accounts of its tail."""
     return sum(account.loop.records for account in accounts.values() if account.loop is not None)
 
 
 def loop_is_settled(accounts: Mapping[int, SubtaskAccount]) -> bool:
-    """Whether event time behind a loop has come as far as it can, by what the subtasks of its head said."""
+    """Whether event time after a loop has advanced as far as it can, from the accounts of its head."""
     return not any(account.holds for account in accounts.values())
 
 
 class LoopTailOperator(Operator):
-    """Keeps what arrives, for the head."""
+    """Stores arriving records for the head."""
 
     def begin(self, spec: EpochSpec, nonce: str) -> None:
-        """A new round: nothing has come back yet."""
+        """Begins a round with an empty buffer."""
         super().begin(spec, nonce)
         self._epoch, self._nonce = spec.epoch, nonce
         self._packer = BlockPacker(_BLOCK_BYTES_MAX, _BLOCK_RECORDS_MAX, _BLOCK_RECORDS_MAX)
@@ -69,7 +69,7 @@ class LoopTailOperator(Operator):
             self._blocks += [block.to_pybytes() for block, _ in packed]
 
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
-        """Write down what came back."""
+        """Writes the gathered records."""
         entry: ListEntry | None = None
         self._add_blocks(self._packer.rest())
         if self._blocks:
@@ -85,9 +85,9 @@ class LoopTailOperator(Operator):
 
 
 class LoopHeadOperator(Operator):
-    """Gives out what came back, then its input."""
+    """Emits the returned records, then its input."""
 
-    tells_time = True
+    generates_watermarks = True
 
     def __init__(self, setting: OperatorSetting) -> None:
         super().__init__(setting)
@@ -95,14 +95,14 @@ class LoopHeadOperator(Operator):
         self._tail = setting.node.operation.tail
 
     def begin(self, spec: EpochSpec, nonce: str) -> None:
-        """A new round: find what came back in the last one."""
+        """Begins a round: locates the records that returned in the last one."""
         super().begin(spec, nonce)
-        # Where the slowest head stands, though this one may have been ahead: a record of another head can come back
-        # here, and nobody behind an exchange has passed it yet.
+        # The minimum over all heads, even if this one was ahead: a record of another head can return here, and no
+        # operator after an exchange has passed it yet.
         self.time.watermark = spec.watermarks.get(self.uid, MIN_WATERMARK)
         context = self.setting.context
         accounts = spec.states.get(self._tail, {})
-        # The account of the tail's subtask of the same number; after a change of parallelism all, to be dealt out anew.
+        # The tail's account of the same subtask; after a change of parallelism all accounts, to be redistributed.
         self._tails = own_accounts(accounts, context.subtask, context.parallelism)
         self._is_same_parallelism = self._tails is not accounts
         self._earliest: int | None = None
@@ -132,9 +132,9 @@ class LoopHeadOperator(Operator):
         type_name = format(self.node.output_type)
         if tail.type != type_name or entry.type != _STORED_AS:
             raise ProgramError(
-                f"{tail.records} records of type {tail.type} are in the loop '{self.node.name}' "
-                f"(stored as {entry.type}), and the program now has {type_name} there (stored as "
-                f"{_STORED_AS}). Let the loop run empty before its type is changed"
+                f"{tail.records} records of type {tail.type} are in the loop '{self.node.name}' (stored as "
+                f"{entry.type}), and the program now has {type_name} there (stored as {_STORED_AS}). Let the loop run "
+                "empty before its type is changed"
             )
 
     def apply(self, batch: Batch) -> Batch:
@@ -146,8 +146,8 @@ class LoopHeadOperator(Operator):
         return batch
 
     def advance(self, watermark: int) -> int:
-        """Event time waits for the records given out in this round: they may come back. So does its end, for which
-        records without timestamps count too."""
+        """Advances event time, but not past the records emitted in this round: they may return. The end of event time
+        also waits for records without timestamps."""
         if self._earliest is not None and self._earliest <= watermark:
             self._holds = True
             return super().advance(self._earliest - 1)
@@ -157,6 +157,6 @@ class LoopHeadOperator(Operator):
         return IDLE_WATERMARK if watermark == IDLE_WATERMARK else super().advance(watermark)
 
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
-        """Tell whether event time waits."""
+        """Reports whether event time waits."""
         acknowledgement.states[self.uid] = SubtaskAccount(holds=self._holds)
         super().acknowledge(acknowledgement)

@@ -4,27 +4,27 @@
                ▲        └───────────── take* ──────────────┘             │
                └──────────────────── the next epoch ─────────────────────┘
 
-    open(accounts)         once, in a worker process: the user's function gets its operator state and is opened
-    begin(spec, nonce)     an epoch: time stands where the last one ended, states are opened at their last version
-    wake()                 nothing has come yet: emit what is due by the clock
-    take(batch)            work on a batch and hand on the result; `input` says who takes the batches of which input
-    receive_end()          all that other tasks sent is here, and nothing is missing
-    read()                 read from outside, as sources do; a step of the iterator is a batch
-    advance(watermark)     all input is here: finish it, then let event time move on
-    acknowledge(...)       write the states and stage the output; say where they are
-    close()                the job has ended, or the subtask is open somewhere else
+    open(accounts)         once per worker process: restores the operator state of the user's function and opens it
+    begin(spec, nonce)     starts an epoch: restores event time, and opens states at their last version
+    wake()                 before any input: emits results due by processing time
+    take(batch)            processes a batch and emits the result; `input` returns the callable for each input
+    receive_end()          everything from other tasks has arrived, and is complete
+    read()                 reads external input, as sources do; each step of the iterator is a batch
+    advance(watermark)     all input has arrived: finishes it, then advances event time
+    acknowledge(...)       writes the states, stages the output, and reports both
+    close()                the job has ended, or another process runs the subtask
 
-`run_epoch` takes the steps, in tasks and in the test harness: each step is taken by all operators of a subtask, in
-topological order, before any of them takes the next. What surrounds them (exchanges and the driver, or a test) is a
-`Traffic`: it brings what others sent, takes away what is to be sent, and knows how far event time has come on the
-inputs. So batches come to an operator from `wake` until its own `advance`, and none after it. If a step behind `begin`
-fails, every operator is told to `abort`, and is closed.
+`run_epoch` performs the steps, in tasks and in the test harness: all operators of a subtask perform a step, in
+topological order, before any of them performs the next. A `Traffic` connects them with exchanges and the driver, or
+with a test: it delivers input, collects output, and provides the watermarks of the inputs. So batches arrive at an
+operator from `wake` until its own `advance`, and none after it. If a step after `begin` fails, every operator is
+aborted and closed.
 
-A subclass overrides the steps in which it differs, and calls `super()`. Operators measure their own time, not that of
-those they hand to, so the shares add up. No operator does anything per record outside the user's own function.
+A subclass overrides the steps in which it differs, and calls `super()`. Operators measure their own time, excluding
+downstream operators, so the shares add up. No operator has per-record work outside the user's own function.
 
-Invariant: once all operators have begun an epoch, they acknowledge it, or each is told to abort it, whatever the others
-make of that: after a failure here, and after one of another task that this one hears of.
+Invariant: once all operators have begun an epoch, either they acknowledge it or each of them is aborted, whatever the
+others do: after a failure here, and after the reported failure of another task.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from millstream.graph.nodes import Node
 from millstream.records.batch import Batch, Timestamps
 from millstream.records.watermarks import IDLE_WATERMARK, MAX_WATERMARK, MIN_WATERMARK
 from millstream.runtime.exchange.messages import Acknowledgement
-from millstream.runtime.operators.interruption import check_wanted
+from millstream.runtime.operators.interruption import check_cancelled
 from millstream.runtime.operators.operator_state import OperatorState
 from millstream.runtime.operators.user_code import TaskContext, TaskTimerService, UserCall
 from millstream.runtime.task.spec import EpochSpec, JobFacts
@@ -56,12 +56,12 @@ _LOG = logging.getLogger(__name__)
 
 Output = Callable[[Batch], None]
 Origin = tuple[int, int]
-"""Where a batch comes from: the channel and the subtask that sent it."""
+"""The origin of a batch: its channel and the sending subtask."""
 
 
 @dataclass(frozen=True)
 class OperatorSetting:
-    """Where an operator stands: its node, its runtime context, its job, and the type of the records it gets first."""
+    """The context of an operator: its node, its runtime context, its job, and the record type of its first input."""
 
     node: Node
     context: TaskContext
@@ -69,18 +69,18 @@ class OperatorSetting:
     input_type: TypeInformation | None = None
 
     def with_states(self, states: Any) -> OperatorSetting:
-        """The same, for an operator whose functions may ask for keyed state."""
+        """A copy for an operator whose functions may use keyed state."""
         return replace(self, context=replace(self.context, states=states))
 
 
 class Operator:
-    """One node in one subtask; the module's text draws its life. Most subclasses only say what `apply` gives."""
+    """One node in one subtask; the module docstring shows its life cycle. Most subclasses only override `apply`."""
 
     method = ""  # the name of the user's method, for function classes
     role = "function"
     is_keyed = False
-    tells_time = False  # whether it says itself where event time stands while all its inputs are idle
-    writes_out = False  # whether its work is to stage output
+    generates_watermarks = False  # whether it determines event time itself while all its inputs are idle
+    writes_out = False  # whether it stages output
 
     def __init__(self, setting: OperatorSetting) -> None:
         node = setting.node
@@ -97,15 +97,15 @@ class Operator:
         self.records_in = self.records_out = self.busy_ns = 0
 
     def user_function(self) -> Any:
-        """The user's function, where the operator has one."""
+        """The user's function, if the operator has one."""
         return getattr(self.node.operation, "function", None)
 
     def user_functions(self) -> Iterable[Any]:
-        """All functions of the user's that are opened and closed with the operator, if they have the methods."""
+        """All user functions that are opened and closed with the operator, if they have the methods."""
         return (self.user_function(),)
 
     def stateful(self) -> Any:
-        """The object that keeps operator state as long as this operator is open, if it has the methods for it."""
+        """The object that has operator state while this operator is open, if it implements the methods."""
         return self.user_function()
 
     def follows_splits(self, inputs_do: bool) -> bool:
@@ -115,19 +115,19 @@ class Operator:
 
     @property
     def state_read_ns(self) -> int:
-        """The time this operator has spent looking up keyed state since it was made."""
+        """Total time this operator has spent on lookups of keyed state."""
         return 0
 
-    # --- its life, in order -------------------------------------------------------------------------------------
+    # --- life cycle, in order -----------------------------------------------------------------------------------
 
     def open(self, accounts: Mapping[int, FunctionAccount]) -> None:
-        """Give the user's function its operator state, of which each subtask kept an account, and open it."""
+        """Restores the operator state of the user's function from the accounts of all subtasks, and opens it."""
         self.operator_state.restore(accounts)
         self.operator_state.initialize(self.stateful(), self.setting.context.states)
         self.open_functions()
 
     def open_functions(self) -> None:
-        """Open the user's functions. If one fails, those before it are closed again: nobody else knows of them."""
+        """Opens the user's functions. If one fails, closes the ones already open: nothing else refers to them."""
         opened: list[Any] = []
         try:
             for function in self.user_functions():
@@ -142,7 +142,7 @@ class Operator:
             raise
 
     def begin(self, spec: EpochSpec, nonce: str) -> None:
-        """An epoch begins, in the attempt that `nonce` names. Time stands where the last epoch ended."""
+        """Begins an epoch in the attempt named by `nonce`. Event time resumes from the last epoch."""
         context = self.setting.context
         key_groups = context.max_parallelism if self.is_keyed else None
         self.time.now_ms = spec.now_ms
@@ -151,14 +151,14 @@ class Operator:
         self.operator_state.begin(spec.operator_states.get(self.uid, {}), nonce, spec.epoch, spec.now_ms)
 
     def wake(self) -> None:
-        """All operators of the task have begun; none has taken a batch. Emit what is due, if anything is."""
+        """All operators of the task have begun; none has taken a batch. Emits results that are due."""
 
     def input(self, number: int, origin: Origin) -> Output:
-        """What takes the batches of an input. Operators of connected streams have two, numbered from 1."""
+        """The callable that takes the batches of an input. Connected streams have two inputs, numbered from 1."""
         return self.take
 
     def take(self, batch: Batch) -> None:
-        """Work on a batch and hand on the result."""
+        """Processes a batch and emits the result."""
         started = time.perf_counter_ns()
         self.records_in += len(batch)
         result = self.apply(batch)
@@ -167,48 +167,48 @@ class Operator:
             self.emit(result)
 
     def apply(self, batch: Batch) -> Batch | None:
-        """What this operator makes of a batch."""
+        """Processes a batch; returns the result."""
         raise NotImplementedError
 
     def receive_end(self) -> None:
-        """All that other tasks sent is here, and nothing is missing. What is read in this task comes after."""
+        """Everything from other tasks has arrived and is complete. Input read in this task follows."""
 
     def read(self) -> Iterator[None]:
-        """Read from outside; pauses after each batch, so that the task can send what has piled up."""
+        """Reads external input; pauses after each batch, so that the task can send full blocks."""
         return iter(())
 
     def advance(self, watermark: int) -> int:
-        """Event time has come to `watermark` on all inputs; returns where it stands behind this operator."""
+        """Event time has reached `watermark` on all inputs; returns the operator's output watermark."""
         self.time.watermark = max(self.time.watermark, watermark)
         return self.time.watermark
 
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
-        """The epoch ends, and all its output is made: keep the function's operator state."""
+        """Ends the epoch after all output: stores the function's operator state."""
         started = time.perf_counter_ns()
         self.operator_state.acknowledge(acknowledgement)
         self.busy_ns += time.perf_counter_ns() - started
 
     def abort(self) -> None:
-        """The attempt failed after `begin`, here or in another task: undo what is outside the store, if anything is."""
+        """The attempt failed after `begin`, here or in another task: undoes effects outside the store."""
 
     def close(self) -> None:
-        """Close the user's functions, each of them whatever becomes of the others."""
+        """Closes the user's functions; a failure of one does not prevent the others."""
         with ExitStack() as closing:
             for function in reversed(tuple(self.user_functions())):
                 closing.callback(self._call_function, function, "close")
 
-    # --- what operators use -------------------------------------------------------------------------------------
+    # --- used by subclasses -------------------------------------------------------------------------------------
 
     def _call_function(self, function: Any, method: str, *arguments: Any) -> None:
-        """Call a method of a function of the user's, if it has one of this name."""
+        """Calls a method of a user's function, if it exists."""
         bound = getattr(function, method, None)
         if callable(bound):
             with self.call.running(method):
                 bound(*arguments)
 
     def emit(self, batch: Batch) -> None:
-        """Hand a batch to every output."""
-        check_wanted()
+        """Passes a batch to every output."""
+        check_cancelled()
         self.records_out += len(batch)
         for output in self.outputs:
             output(batch)
@@ -220,7 +220,7 @@ class Operator:
         type_info: TypeInformation | None,
         role: str = "output type",
     ) -> Batch:
-        """A batch of what user code returned, checked against the type it was declared to have."""
+        """A batch of values returned by user code, checked against the declared type."""
         try:
             return Batch.of_values(values, type_info, timestamps)
         except TypeMismatchError as error:
@@ -231,25 +231,25 @@ Rows = Iterator[pa.RecordBatch]
 
 
 class Traffic(Protocol):
-    """What comes to the operators of a subtask in an epoch, and what leaves them. Operators are named by node."""
+    """The input and output of a subtask's operators in an epoch. Operators are named by node."""
 
     def arrivals(self) -> Generator[pa.RecordBatch, None, bool]:
-        """Hand the operators what others sent; yields rows to send. Returns False if another task has failed."""
+        """Delivers the input from other tasks; yields rows to send. Returns False if another task has failed."""
 
     def departures(self) -> Rows:
-        """Rows to send now: what has piled up."""
+        """Rows to send now."""
 
     def watermark(self, node: int, watermarks: Mapping[int, int]) -> int:
-        """How far event time has come on all inputs of an operator; `watermarks`: behind those before it."""
+        """The watermark over all inputs of an operator; `watermarks`: those of upstream operators."""
 
     def end(self, watermarks: Mapping[int, int]) -> Rows:
-        """All operators have acknowledged; `watermarks`: where event time stands behind each. Yields the last rows."""
+        """All operators have acknowledged; `watermarks`: their output watermarks. Yields the last rows."""
 
 
 def run_epoch(
     operators: Mapping[int, Operator], spec: EpochSpec, acknowledgement: Acknowledgement, traffic: Traffic
 ) -> Rows:
-    """Take open operators through one epoch; they fill in the acknowledgement. Yields the rows that are to be sent."""
+    """Runs open operators through one epoch; they fill in the acknowledgement. Yields the rows to send."""
     members = list(operators.values())
     read_before_ns = [operator.state_read_ns for operator in members]
     for operator in members:
@@ -277,7 +277,7 @@ def run_epoch(
 
 
 def _abort(operators: Iterable[Operator]) -> None:
-    """Have operators abort the epoch. What that raises is logged: it must not hide why the epoch failed."""
+    """Aborts the epoch in all operators. Errors are logged: they must not hide the cause of the epoch's failure."""
     for operator in operators:
         try:
             operator.abort()
@@ -286,13 +286,13 @@ def _abort(operators: Iterable[Operator]) -> None:
 
 
 def _advance(operator: Operator, watermark: int) -> int:
-    """Move one operator's event time; returns where it stands behind it.
+    """Advances one operator's event time; returns its output watermark.
 
-    Behind an operator whose inputs are all idle it is idle too, and the operator itself stands still. In BATCH event
-    time has two moments, before the end of the input and after it, however many epochs read it: no record is late, and
-    timers and windows come when all records are in.
+    An operator whose inputs are all idle is idle too, and its own event time stays. In BATCH event time has two values,
+    before the end of the input and after it, however many epochs read it: no record is late, and timers and windows
+    fire when all records have arrived.
     """
-    if watermark != IDLE_WATERMARK or operator.tells_time:
+    if watermark != IDLE_WATERMARK or operator.generates_watermarks:
         reached = operator.advance(watermark)
     else:
         operator.advance(operator.time.watermark)
@@ -301,7 +301,7 @@ def _advance(operator: Operator, watermark: int) -> int:
 
 
 def _acknowledge(operator: Operator, acknowledgement: Acknowledgement, read_before_ns: int) -> dict[str, int]:
-    """Have an operator acknowledge the epoch; returns what it did in it, and where its time went."""
+    """Acknowledges the epoch for an operator; returns its record counts and times."""
     worked_ns = operator.busy_ns
     started = time.perf_counter_ns()
     operator.acknowledge(acknowledgement)

@@ -1,15 +1,15 @@
-"""Operator state in a task: what a subtask's function keeps through `initialize_state` and `snapshot_state`.
+"""Operator state in a task: the state of a subtask's function through `initialize_state` and `snapshot_state`.
 
-A function is open in a worker process from epoch to epoch, but nothing promises that its subtask stays in that
-process, or that the epoch it worked on was committed. So the function's memory counts for nothing unless it is
-exactly what the last manifest says: the attempt that wrote the manifest's account of this subtask was this very
-object. An attempt's nonce tells (`continues`). When it is not so, the function is closed, and a new copy is made, given
-its state, and opened; `initialize_state` is therefore called once on each object, before `open`, as in Flink.
+A function stays open in a worker process across epochs, but its subtask may move to another process, and the epoch it
+processed may not be committed. So the function's memory is valid only if it is exactly the state in the last manifest:
+this very object wrote the manifest's account of the subtask, as the nonce of the attempt shows (`is_outdated`).
+Otherwise the function is closed, and a new copy is created, initialised and opened; so `initialize_state` is called
+once on each object, before `open`, as in Flink.
 
-What it keeps are lists and maps (`operator_values`), and to what follows a map is a list of pairs.
+State values are lists and maps (`operator_values`); a map is stored as a list of pairs.
 
-A sink's writer lives for one epoch, so it is given its state in every epoch in which it gets records. Lists that no
-function asks for are handed on as they are, to those who may ask for them later.
+A sink's writer lives for one epoch, so it is initialised in every epoch in which it receives records. Stored lists that
+no function declares are retained unchanged, for a function that may declare them later.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from millstream.runtime.keyed.declared_states import evolution_of, task_codec, t
 from millstream.runtime.operators.operator_values import OperatorList, OperatorMap, OperatorValue
 from millstream.runtime.operators.user_code import UserCall
 from millstream.state.stored.accounts import FunctionAccount, ListEntry, ListMode, ListSchema
-from millstream.state.stored.operator_lists import KeptState, column_of, entry_of
+from millstream.state.stored.operator_lists import StoredLists, column_of, entry_of
 from millstream.storage.names import segment_name
 from millstream.storage.store import Store
 
@@ -42,12 +42,12 @@ V = TypeVar("V", bound=OperatorValue)
 
 
 def keeps_state(function: Any) -> bool:
-    """Whether an object keeps operator state: it has both methods of a `CheckpointedFunction`."""
+    """Whether an object has operator state: it implements both methods of a `CheckpointedFunction`."""
     return all(callable(getattr(function, method, None)) for method in _METHODS)
 
 
 class _StateStore:
-    """The operator state store a function sees."""
+    """The operator state store as a function sees it."""
 
     def __init__(self, state: OperatorState) -> None:
         self._state = state
@@ -103,8 +103,8 @@ class SnapshotContext:
 class OperatorState:
     """The operator state of one operator in one subtask.
 
-    `restore` opens it at what the last manifest keeps, `initialize` hands it to the function, `begin` starts an epoch
-    and `acknowledge` ends it. Between the two the memory of the function is worth nothing to anybody else.
+    `restore` opens it at the last manifest, `initialize` passes it to the function, `begin` starts an epoch and
+    `acknowledge` ends it. Between the two the function's memory is not a valid version.
     """
 
     def __init__(self, uid: str, parallelism: int, subtask: int, store: Store, call: UserCall) -> None:
@@ -112,16 +112,16 @@ class OperatorState:
         self._uid, self._parallelism, self._subtask, self._call = uid, parallelism, subtask, call
         self._store = store
         self._function: Any = None
-        self._lives_on = False
+        self._outlives_epoch = False
         self._held_nonce: str | None = None
         self._nonce, self._snapshot_context = "", SnapshotContext(0, 0)
         self._stream_state_names: frozenset[str] = frozenset()
-        self._forget(KeptState({}))
+        self._reset(StoredLists({}))
 
-    def _forget(self, saved_lists: KeptState) -> None:
+    def _reset(self, saved_lists: StoredLists) -> None:
         self._saved_lists = saved_lists
         self._values: dict[str, OperatorValue] = {}
-        # This subtask's lists as they are stored now. After a rescale nothing stored is just this subtask's.
+        # The stored lists of this subtask. After a rescale no stored list belongs to this subtask alone.
         is_same_parallelism = saved_lists.parallelism == self._parallelism
         self._entries: Mapping[str, ListEntry] = saved_lists.of_subtask(self._subtask) if is_same_parallelism else {}
 
@@ -133,12 +133,12 @@ class OperatorState:
     # --- from epoch to epoch ----------------------------------------------------------------------------------
 
     def restore(self, accounts: Mapping[int, FunctionAccount]) -> None:
-        """Open at the last manifest; `accounts` are what it keeps, by subtask."""
-        self._function, self._lives_on = None, False
-        self._forget(KeptState.for_subtask(accounts, self._subtask, self._parallelism))
+        """Opens the state at the last manifest, with its accounts by subtask."""
+        self._function, self._outlives_epoch = None, False
+        self._reset(StoredLists.for_subtask(accounts, self._subtask, self._parallelism))
 
-    def initialize(self, function: Any, keyed: Any = None, *, lives_on: bool = True) -> None:
-        """Hand the state to `function`, if it keeps any. `lives_on`: the object stays open when the epoch ends."""
+    def initialize(self, function: Any, keyed: Any = None, *, outlives_epoch: bool = True) -> None:
+        """Passes the state to `function`, if it has operator state. `outlives_epoch`: the object stays open."""
         methods = [method for method in _METHODS if callable(getattr(function, method, None))]
         if not methods:
             return
@@ -149,24 +149,24 @@ class OperatorState:
                     f"both {_METHODS[0]}(context) and {_METHODS[1]}(context). Add the other one: derive from "
                     "CheckpointedFunction"
                 )
-            self._function, self._lives_on = function, lives_on
+            self._function, self._outlives_epoch = function, outlives_epoch
             function.initialize_state(InitializationContext(self, keyed))
 
     def is_outdated(self, accounts: Mapping[int, FunctionAccount]) -> bool:
-        """Whether the function lives on from another version than the last manifest's, or from half an epoch."""
+        """Whether the open function has another version than the last manifest's, or an incomplete epoch's."""
         account = accounts.get(self._subtask)
         committed = None if account is None else account.nonce
-        return self._lives_on and (self._held_nonce is None or self._held_nonce != committed)
+        return self._outlives_epoch and (self._held_nonce is None or self._held_nonce != committed)
 
     def begin(self, accounts: Mapping[int, FunctionAccount], nonce: str, epoch: int, now_ms: int) -> None:
-        """An epoch begins: from now on, until it is acknowledged, this object holds no version at all."""
-        if not self._lives_on:
+        """Begins an epoch: until it is acknowledged, this object has no valid version."""
+        if not self._outlives_epoch:
             self.restore(accounts)
         self._held_nonce = None
         self._nonce, self._snapshot_context = nonce, SnapshotContext(epoch, now_ms)
 
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
-        """The epoch ends: have the function put down what it knows, and store it."""
+        """Ends the epoch: snapshots the function and stores the values."""
         if self._function is None and not self._saved_lists.accounts:
             return
         with self._call.running("snapshot_state"):
@@ -182,11 +182,11 @@ class OperatorState:
     # --- the lists and maps -----------------------------------------------------------------------------------
 
     def reserve(self, names: Iterable[str]) -> None:
-        """The operator has broadcast states of these names already: those of its broadcast streams."""
+        """Reserves names of the operator's broadcast states, which a function may not use."""
         self._stream_state_names = frozenset(names)
 
     def list_of(self, descriptor: Any, mode: ListMode) -> OperatorList:
-        """The list a descriptor names, with what was kept of it."""
+        """The list of a descriptor, with its restored content."""
         declared = getattr(descriptor, "type_info", None)
         if not isinstance(declared, ListTypeInfo):
             raise self._wrong_descriptor(descriptor, mode, "a ListStateDescriptor(name, type)")
@@ -196,52 +196,52 @@ class OperatorState:
         return self._open_value(descriptor, OperatorList(codec, mode, evolution))
 
     def map_of(self, descriptor: Any) -> OperatorMap:
-        """The map a descriptor names, with the copy this subtask takes over."""
+        """The map of a descriptor, with the copy restored in this subtask."""
         declared = getattr(descriptor, "type_info", None)
         if not isinstance(declared, MapTypeInfo):
             raise self._wrong_descriptor(descriptor, "broadcast", "a MapStateDescriptor(name, key type, value type)")
-        what = self._description(descriptor.get_name())
+        subject = self._description(descriptor.get_name())
         if descriptor.get_name() in self._stream_state_names:
             raise ProgramError(
-                f"{what} has the name of a state of its broadcast stream, which is another one. Use that by "
-                "ctx.get_broadcast_state(descriptor) in process_element and process_broadcast_element, or give this "
-                "one another name"
+                f"{subject} has the name of a state of its broadcast stream, which is another one. Use that one by "
+                "ctx.get_broadcast_state(descriptor) in process_element and process_broadcast_element, or rename this "
+                "one"
             )
-        key = task_map_keys(declared.key_type, f"the map keys of {what}")
+        key = task_map_keys(declared.key_type, f"the map keys of {subject}")
         evolution = evolution_of(descriptor)
         serializer = None if evolution is None else evolution.serializer
         return self._open_value(
-            descriptor, OperatorMap(key, task_codec(declared.value_type, what, serializer), evolution)
+            descriptor, OperatorMap(key, task_codec(declared.value_type, subject, serializer), evolution)
         )
 
     def _wrong_descriptor(self, descriptor: Any, mode: ListMode, expected: str) -> ProgramError:
         return ProgramError(f"{_NAMES[mode]} of '{self.operator}': found {descriptor!r}, expected {expected}")
 
     def _open_value(self, descriptor: Any, value: V) -> V:
-        """The value, filled with what was kept of it; or the one that was asked for before."""
+        """The value with its restored content, or the value already open under this name."""
         name: str = descriptor.get_name()
-        what = self._description(name)
+        subject = self._description(name)
         ttl: Any = getattr(descriptor, "_ttl_config", None)
         if ttl is not None and ttl.is_enabled():
-            raise ProgramError(f"{what} cannot expire: only keyed state has a time to live. Remove it, or the values")
+            raise ProgramError(f"{subject} cannot expire: only keyed state has a time to live. Remove the TTL")
         if getattr(descriptor, "_queryable_name", None) is not None:
-            raise ProgramError(f"{what} cannot be queryable: only state of keys is. Remove set_queryable")
-        found: Any = self._values.get(name)
-        if found is not None:
-            _check(what, found.mode, found.type_name, value, "declared")
-            return found  # type: ignore[no-any-return] # one mode is one kind of value
+            raise ProgramError(f"{subject} cannot be queryable: only keyed state is. Remove set_queryable")
+        open_value: Any = self._values.get(name)
+        if open_value is not None:
+            _check(subject, open_value.mode, open_value.type_name, value, "declared")
+            return open_value  # type: ignore[no-any-return] # one mode is one kind of value
         for entry in self._saved_lists.entries(name):
             if entry is not None and entry.mode != value.mode:
-                _check(what, entry.mode, entry.type, value, "saved")
+                _check(subject, entry.mode, entry.type, value, "saved")
         parts = self._saved_lists.share(name, value.mode, self._subtask, self._parallelism)
-        column = column_of(parts, self._store, what, value.changes)
+        column = column_of(parts, self._store, subject, value.changes)
         if column is not None:
             value.fill(column)
         self._values[name] = value
         return value
 
     def _write_values(self) -> dict[str, ListEntry]:
-        """The entries of all values that are not empty: those in use, and those nobody asked for."""
+        """Writes all non-empty values, open and undeclared ones; returns their entries."""
         written: dict[str, ListEntry] = {}
         for name, used in self._values.items():
             column = used.column()
@@ -249,15 +249,15 @@ class OperatorState:
                 written[name] = self._store_column(name, column, used.mode, used.type_name, used.schema)
         for name in self._saved_lists.names():
             if name not in self._values:
-                entry = self._hand_on(name)
+                entry = self._retain_undeclared(name)
                 if entry is not None:
                     written[name] = entry
         return written
 
-    def _hand_on(self, name: str) -> ListEntry | None:
+    def _retain_undeclared(self, name: str) -> ListEntry | None:
         if name in self._entries:
             return self._entries[name]
-        # Of a union everybody would get everything; handing on is done by parts, so that it does not multiply.
+        # A union restores everything in each subtask; an undeclared one is split, so that it does not multiply.
         mode: ListMode = "broadcast" if self._saved_lists.mode(name) == "broadcast" else "split"
         parts = self._saved_lists.share(name, mode, self._subtask, self._parallelism)
         column = column_of(parts, self._store, self._description(name)) if parts else None
@@ -267,7 +267,7 @@ class OperatorState:
         return self._store_column(name, column, first.mode, first.type, first.schema)
 
     def _store_column(self, name: str, column: Any, mode: ListMode, type_name: str, schema: ListSchema) -> ListEntry:
-        # A letter of its own after the nonce: keyed state of the same name has files beside this one.
+        # A suffix after the nonce: keyed state of the same name has files in the same folder.
         file = segment_name(self._uid, name, self._snapshot_context.epoch, self._subtask, f"{self._nonce}o")
         return entry_of(column, mode, type_name, self._store, file, self._entries.get(name), schema)
 
@@ -275,10 +275,10 @@ class OperatorState:
         return f"operator state '{name}' of '{self.operator}'"
 
 
-def _check(what: str, old_mode: ListMode, old_type: str, value: OperatorValue, verb: str) -> None:
+def _check(subject: str, old_mode: ListMode, old_type: str, value: OperatorValue, verb: str) -> None:
     old, new = (_NAMES[old_mode], old_type), (_NAMES[value.mode], value.type_name)
     if old != new:
         raise ProgramError(
-            f"{what} was {verb} by {old[0]} as {old[1]}, and is now asked for by {new[0]} as {new[1]}. "
+            f"{subject} was {verb} by {old[0]} as {old[1]}, and is now requested by {new[0]} as {new[1]}. "
             "Give the new one another name"
         )

@@ -1,7 +1,7 @@
-"""The values of operator state a function holds: lists and maps of a subtask, in memory.
+"""The values of operator state: lists and maps of a subtask, in memory.
 
-Each knows how it is dealt out when the job starts again (`mode`), its type as the manifest names it, and its one Arrow
-column: the items of a list, or the pairs of a map as structs of key and value.
+Each has a redistribution mode (`mode`), a type as the manifest names it, and one Arrow column: the items of a list, or
+the pairs of a map as structs of key and value.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["OperatorList", "OperatorMap", "OperatorValue"]
 
 
 class OperatorValue(Protocol):
-    """What storing asks of a value. An empty one is not stored."""
+    """A value as the store sees it. An empty one is not stored."""
 
     @property
     def mode(self) -> ListMode: ...
@@ -35,21 +35,21 @@ class OperatorValue(Protocol):
 
     @property
     def schema(self) -> ListSchema:
-        """What its entry tells of the type besides."""
+        """Details of the type for its entry."""
 
     @property
     def changes(self) -> ValueChanges:
-        """What makes values of another type those of today."""
+        """Converts values of older types to the current type."""
 
     def fill(self, column: pa.Array) -> None:
-        """Take over what was kept. The value is empty before."""
+        """Restores the stored content; the value is empty before."""
 
     def column(self) -> pa.Array | None:
-        """What is to be kept; None when it is empty."""
+        """The content to store; None if it is empty."""
 
 
 class OperatorList:
-    """A `ListState` that belongs to a subtask. It lives in memory and is written at the end of every epoch."""
+    """A `ListState` of a subtask. It is in memory and is written at the end of every epoch."""
 
     def __init__(self, codec: StateCodec, mode: ListMode, evolution: Evolution | None = None) -> None:
         self.mode, self.type_name = mode, stored_type(codec)
@@ -64,31 +64,31 @@ class OperatorList:
         return self._codec.encode(self._values) if self._values else None
 
     def get(self) -> list[Any]:
-        """The elements, in the order they were added."""
+        """Returns the elements, in insertion order."""
         return list(self._values)
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.get())
 
     def add(self, value: Any) -> None:
-        """Append an element."""
+        """Appends an element."""
         self._values.append(self._codec.settle(value))
 
     def add_all(self, values: Iterable[Any]) -> None:
-        """Append elements."""
+        """Appends elements."""
         self._values.extend([self._codec.settle(value) for value in values])
 
     def update(self, values: Iterable[Any]) -> None:
-        """Replace all elements."""
+        """Replaces all elements."""
         self._values = [self._codec.settle(value) for value in values]
 
     def clear(self) -> None:
-        """Remove all elements."""
+        """Removes all elements."""
         self._values = []
 
 
 class OperatorMap(SettledMap):
-    """A `BroadcastState` of which every subtask keeps a copy of its own."""
+    """A `BroadcastState`, with a copy in every subtask."""
 
     mode: ListMode = "broadcast"
 

@@ -1,8 +1,8 @@
-"""The operators of running aggregations: `reduce` a record at a time, `sum` and its kin in columns.
+"""The operators of running aggregations: `reduce` per record, `sum` and the others in columns.
 
-In STREAMING every record gives the result of its key so far, with the record's timestamp. In BATCH only the final
-result of each key is wanted: it is given out when the input has ended, in the order of the store, without a
-timestamp. Either way the state is the key's result so far, so a job killed and restarted goes on where it was.
+In STREAMING every record emits the current result of its key, with the record's timestamp. In BATCH only the final
+result of each key is emitted, at the end of the input, in the order of the store, without a timestamp. In both modes
+the state is the current result per key, so a restarted job resumes exactly.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from millstream.runtime.operators.operator import OperatorSetting
 from millstream.state.keys.hashing import Int64s
 from millstream.state.stored.table_names import ROLLED
 from millstream.state.tables.state_table import StateTable
-from millstream.state.windows.measures import basic_type
+from millstream.state.windows.bound_aggregates import basic_type
 
 __all__ = ["ReduceOperator", "RollingOperator"]
 
 
 class _RunningOperator(KeyedOperator):
-    """Gives out results of every record, or in BATCH the last ones when the input has ended."""
+    """Emits a result per record, or in BATCH the final results at the end of the input."""
 
     def advance(self, watermark: int) -> int:
         ended_before = self.time.watermark == MAX_WATERMARK
@@ -52,7 +52,7 @@ class _RunningOperator(KeyedOperator):
         raise NotImplementedError
 
     def _rows(self, table: StateTable) -> Iterator[pa.Array]:
-        """All results, as columns, once the changes of this epoch are in the table."""
+        """All results, as columns, including the changes of this epoch."""
         with self.call.running("state"):
             table.settle()
             for rows in table.view.scan():
@@ -60,7 +60,7 @@ class _RunningOperator(KeyedOperator):
 
 
 class ReduceOperator(_RunningOperator, PerRecordOperator):
-    """`reduce` with a user's function, or an aggregation that has no columns to run on."""
+    """`reduce` with a user's function, or an aggregation without a columnar form."""
 
     def __init__(self, setting: OperatorSetting) -> None:
         super().__init__(setting)
@@ -108,7 +108,7 @@ class ReduceOperator(_RunningOperator, PerRecordOperator):
 
 
 class RollingOperator(_RunningOperator, ColumnarOperator):
-    """`sum`, `min`, `max`, `min_by`, `max_by` of a typed stream, without a Python step per record."""
+    """`sum`, `min`, `max`, `min_by`, `max_by` of a typed stream, without Python code per record."""
 
     def __init__(self, setting: OperatorSetting) -> None:
         type_info = setting.node.output_type
@@ -122,7 +122,7 @@ class RollingOperator(_RunningOperator, ColumnarOperator):
         position = self._operation.position
         fields = plain.get_field_types() if isinstance(plain, RowTypeInfo | TupleTypeInfo) else [type_info]
         self._basic = basic_type(fields[position])
-        # Other numbers than these have no bounds to wrap around at.
+        # Other number types have no bounds at which they could overflow.
         self._is_strict = self._operation.is_strict and self._operation.kind == "sum" and self._basic in INTEGER_BITS
 
     def work(self, visit: Visit) -> Iterator[Part]:
@@ -132,7 +132,7 @@ class RollingOperator(_RunningOperator, ColumnarOperator):
         has_result = np.asarray(before.is_valid())
         kind, position, fields_before = self._operation.kind, self._operation.position, self._fields_of(before)
         if self._is_strict:
-            self._refuse_overflow(
+            self._reject_overflow(
                 batch, overflowing(fields[position], visit.codes, fields_before[position], has_result)
             )
         rolled = roll(kind, position, fields, visit.codes, fields_before, has_result)
@@ -141,7 +141,7 @@ class RollingOperator(_RunningOperator, ColumnarOperator):
             columns = pa.RecordBatch.from_arrays(rolled.output, schema=self._schema)
             yield None, Batch.of_columns(columns, self._type, batch.timestamps)
 
-    def _refuse_overflow(self, batch: Batch, records: Int64s) -> None:
+    def _reject_overflow(self, batch: Batch, records: Int64s) -> None:
         if len(records):
             record = batch.slice(int(records[0]), 1).values()[0]
             assert self._basic is not None
@@ -149,7 +149,7 @@ class RollingOperator(_RunningOperator, ColumnarOperator):
             raise self.call.failed(error, "sum", (record,)) from error
 
     def _check(self, batch: Batch) -> None:
-        """Records that cannot be aggregated: None, changes other than INSERT, and None in the field itself."""
+        """Rejects records that cannot be aggregated: None, changes other than INSERT, and None in the field itself."""
         columns, position = batch.columns(), self._operation.position
         bad: tuple[pa.Array, str] | None = None
         if columns.column(position).null_count:

@@ -1,11 +1,11 @@
-"""User code and the task it runs in: how it is called, what it may ask, and what is said when it fails.
+"""Calls user code: binds functions, provides their context, and reports their failures.
 
 Every call into user code goes through a `UserCall`, which costs nothing per record: a batch is run in one
-comprehension, and only when it raises is the record found (an iterator knows how many items it has left). A failure is
-told in the user's terms (what, where and on which record), and travels to the driver as data, not as a Spark error: it
-is not retried in vain and arrives without JVM frames.
+comprehension, and the failing record is determined only after an error (an iterator knows how many items remain). A
+failure is reported in the user's terms (error, place and record) and travels to the driver as data, not as a Spark
+error: it is not retried in vain and arrives without JVM frames.
 
-What Python says of an error is put in the user's terms by `explanations`.
+`explanations` rephrases Python's errors in the user's terms.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from millstream.runtime.operators.explanations import (
 )
 
 __all__ = [
+    "Described",
     "ElementContext",
     "FailureReport",
-    "InWords",
     "TaskContext",
     "TaskTimerService",
     "UserCall",
@@ -44,8 +44,8 @@ _RECORD_CHARACTERS_MAX = 500
 
 @dataclass(frozen=True)
 class FailureReport:
-    """Everything a user needs to mend a failing function. `text()` is what is printed. Many fields: each is a line of
-    it, or says where it happened."""
+    """Everything a user needs to fix a failing function. `text()` is the printed report; each field is a part of it or
+    identifies the place."""
 
     operator: str
     uid: str
@@ -58,8 +58,8 @@ class FailureReport:
     subtask: int = -1
     epoch: int = -1
     output: tuple[tuple[str, ...], ...] = ()  # what user code printed and logged before it failed
-    causes: str = ""  # the errors that led to this one, as Python shows them
-    place: str = ""  # the process of the cluster it happened in, if known
+    causes: str = ""  # the errors that led to this one, formatted as by Python
+    place: str = ""  # the cluster process it happened in, if known
 
     def text(self) -> str:
         """The user's traceback first, then the record, the operator and its line in the program."""
@@ -77,12 +77,12 @@ class FailureReport:
         return "\n".join(lines)
 
     def encode(self) -> bytes:
-        """As JSON, the form it travels in."""
+        """Encodes it as JSON."""
         return json.dumps(asdict(self)).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> FailureReport:
-        """Read what `encode` wrote."""
+        """Decodes the result of `encode`."""
         return cls(**json.loads(data))
 
 
@@ -95,36 +95,36 @@ class UserFailureError(Exception):
 
 
 class UserCall:
-    """Runs one operator's user code and turns what it raises into a report."""
+    """Runs one operator's user code and converts errors to reports."""
 
     def __init__(self, operator: str, uid: str, site: str) -> None:
         self.operator, self.uid, self.site = operator, uid, site
 
     def at(self, site: Site | None) -> UserCall:
-        """The same for code that another line of the program gave, such as the key selector of `key_by`."""
+        """A copy for code passed in another line of the program, such as the key selector of `key_by`."""
         return self if site is None else UserCall(self.operator, self.uid, str(site))
 
     def bind(self, function: Any, method: str, role: str) -> Callable[..., Any]:
-        """What to call for `function`: its method (a function class) or itself (a plain callable)."""
+        """The callable of `function`: its method (a function class) or itself (a plain callable)."""
         bound = getattr(function, method, None)
         if callable(bound):
             return bound  # type: ignore[no-any-return]
         if callable(function):
             return function  # type: ignore[no-any-return]
-        raise ProgramError(f"the {role} of '{self.operator}' is neither callable nor has it {method}()", at=self.site)
+        raise ProgramError(f"the {role} of '{self.operator}' is neither callable nor has a {method}()", at=self.site)
 
     def each(self, function: Callable[[Any], Any], values: list[Any], role: str = "function") -> list[Any]:
-        """`function` of every value."""
+        """Calls `function` for every value."""
         remaining = iter(values)
         try:
-            # Not `map`: a call from Python to Python needs no detour through C, and takes half the time.
+            # Not `map`: a direct call from Python to Python avoids C code and takes half the time.
             return [function(value) for value in remaining]
         except Exception as error:
             raise self.failed(error, role, self.current(values, remaining)) from error
 
     @staticmethod
     def current(values: list[Any], remaining: Iterator[Any]) -> tuple[Any, ...]:
-        """The value an iterator over `values` handed out last, as a 1-tuple (or nothing, when it has not begun)."""
+        """The last value an iterator over `values` returned, as a 1-tuple (or an empty one before the first)."""
         count = len(values) - remaining.__length_hint__()  # type: ignore[attr-defined]
         return (values[count - 1],) if count else ()
 
@@ -139,11 +139,11 @@ class UserCall:
             raise self.failed(error, role) from error
 
     def failed(self, error: BaseException, role: str, record: tuple[Any, ...] = (), call: str = "") -> UserFailureError:
-        """The report of `error`. `call`: which call raised it, where the operator has a name that does not say so."""
+        """The report of `error`. `call`: the call that raised it, if the operator's name does not imply it."""
         raised, error = error, explanation_of(error, role)
         misfit = (error.value,) if isinstance(error, TypeMismatchError) else ()
         records = record or misfit or _record_of(raised)
-        # Our own errors already say what to do; a trace through our files would only hide it.
+        # The engine's own errors state the next step; a trace through its files would only hide it.
         trace = "" if isinstance(error, MillstreamError) else user_trace(error)
         return UserFailureError(
             FailureReport(
@@ -164,8 +164,8 @@ def _message(error: BaseException) -> str:
     return error.message if isinstance(error, MillstreamError) else message_of(error)
 
 
-class InWords(str):
-    """What stands in a report in a record's place, where a function was called for a timer or a window."""
+class Described(str):
+    """A description in place of a record in a report, if a function was called for a timer or a window."""
 
     __slots__ = ()
 
@@ -174,7 +174,7 @@ class InWords(str):
 
 
 def _record_of(error: BaseException) -> tuple[Any, ...]:
-    """The record that the engine's innermost loop over records was at; such loops name their parts so."""
+    """The current record of the engine's innermost loop over records, by the names of its locals."""
     for frame in reversed([frame for frame, _ in traceback.walk_tb(error.__traceback__)]):
         names = frame.f_locals if is_engine_file(frame.f_code.co_filename) else {}
         values, remaining = names.get("values"), names.get("remaining")
@@ -193,7 +193,7 @@ def _shown(value: Any) -> str:
 
 @dataclass(frozen=True)
 class TaskContext:
-    """The runtime context handed to `open()`: PyFlink's `RuntimeContext` for one subtask of one operator."""
+    """The runtime context passed to `open()`: PyFlink's `RuntimeContext` for one subtask of one operator."""
 
     task_name: str
     parallelism: int
@@ -202,7 +202,7 @@ class TaskContext:
     attempt: int
     parameters: Mapping[str, str]
     metrics: MetricGroup
-    states: Any = None  # the keyed backend; None where the stream has no key
+    states: Any = None  # the keyed backend; None if the stream has no key
 
     def get_task_name(self) -> str:
         return self.task_name
@@ -229,7 +229,7 @@ class TaskContext:
         return self.metrics
 
     def get_metric_group(self) -> MetricGroup:
-        """The same, as functions of tables ask for it."""
+        """The same, under the name used by table functions."""
         return self.metrics
 
     def _keyed(self, name: str) -> Any:
@@ -256,7 +256,7 @@ class TaskContext:
 
 
 class TaskTimerService:
-    """Time as a function sees it: processing time and the watermark stand still within an epoch."""
+    """Time as a function sees it: processing time and the watermark are constant within an epoch."""
 
     def __init__(self) -> None:
         self.now_ms = 0
@@ -268,13 +268,13 @@ class TaskTimerService:
     def current_watermark(self) -> int:
         return self.watermark
 
-    def _refuse(self, timestamp: int) -> None:
+    def _reject(self, timestamp: int) -> None:
         raise ProgramError("timers can only be set on a keyed stream: call key_by(...) before process(...)")
 
-    register_processing_time_timer = _refuse
-    register_event_time_timer = _refuse
-    delete_processing_time_timer = _refuse
-    delete_event_time_timer = _refuse
+    register_processing_time_timer = _reject
+    register_event_time_timer = _reject
+    delete_processing_time_timer = _reject
+    delete_event_time_timer = _reject
 
 
 class ElementContext:

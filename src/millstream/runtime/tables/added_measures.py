@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from millstream.aggregation.aggregate_columns import Parts
 from millstream.state.keys.key_columns import Bools
-from millstream.state.windows.measures import Measure
+from millstream.state.windows.bound_aggregates import BoundAggregate
 
 __all__ = ["AddedMeasures", "Unseen", "masked"]
 
@@ -32,8 +32,8 @@ class AddedMeasures:
     """Which measures of a query groups were stored without. `measures`: as partials have them, `stored`: as rows of
     groups have them. `is_signed`: rows go, too; the last measure counts them."""
 
-    measures: Sequence[Measure]
-    stored: Sequence[Measure]
+    measures: Sequence[BoundAggregate]
+    stored: Sequence[BoundAggregate]
     is_signed: bool
 
     def unseen(self, had: Bools, parts: Parts) -> Unseen:
@@ -82,8 +82,8 @@ class AddedMeasures:
         return _hidden(self.stored, parts, unknown), unknown
 
 
-def _counts_rows(measure: Measure) -> bool:
-    return measure.kind == "count" and not measure.looks
+def _counts_rows(measure: BoundAggregate) -> bool:
+    return measure.kind == "count" and not measure.arguments
 
 
 def _first_of(counts: pa.Array, rows: pa.Array) -> pa.Array:
@@ -92,7 +92,7 @@ def _first_of(counts: pa.Array, rows: pa.Array) -> pa.Array:
     return pa.array(np.where(known, counts.fill_null(0).to_numpy(), rows.to_numpy()))
 
 
-def _hidden(measures: Sequence[Measure], parts: Parts, unknown: Unseen) -> Parts:
+def _hidden(measures: Sequence[BoundAggregate], parts: Parts, unknown: Unseen) -> Parts:
     """Parts with NULL where a measure is unknown."""
     parts = list(parts)
     at = 0

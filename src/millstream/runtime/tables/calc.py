@@ -15,7 +15,7 @@ from millstream.records.batch import Batch
 from millstream.records.columns import KIND_COLUMN, typed_schema
 from millstream.runtime.expressions.draws import Draws
 from millstream.runtime.operators.operator import Operator, OperatorSetting
-from millstream.runtime.tables.kept_sequences import kept_sequences
+from millstream.runtime.tables.random_sequences import random_sequences
 from millstream.runtime.tables.task_program import TaskProgram, functions_in
 from millstream.runtime.task.spec import EpochSpec
 
@@ -30,7 +30,7 @@ class CalcOperator(Operator):
         self._operation, self._type = operation, output_type
         self._schema = typed_schema(output_type)
         self._draws = Draws(setting.facts.job_id, self.uid, setting.context.subtask)
-        self._sequences = kept_sequences(
+        self._sequences = random_sequences(
             self._draws, setting.context.subtask, *operation.expressions, operation.condition
         )
         self._program = TaskProgram(
@@ -48,7 +48,7 @@ class CalcOperator(Operator):
         return self._sequences
 
     def apply(self, batch: Batch) -> Batch | None:
-        result = self._program.run(batch, self.time.now_ms, self.time.watermark, "expression", gives_dictionaries=True)
+        result = self._program.run(batch, self.time.now_ms, self.time.watermark, "expression", emit_dictionaries=True)
         chosen, stamps = result.selected, batch.timestamps
         if chosen is not None:
             if not len(chosen):

@@ -14,7 +14,7 @@ from millstream.graph.changing_nodes import ChangesAsRows, RowsAsChanges
 from millstream.records.batch import Batch
 from millstream.records.columns import KIND_COLUMN, typed_schema
 from millstream.runtime.operators.operator import Operator, OperatorSetting
-from millstream.runtime.tables.changes import with_kinds
+from millstream.runtime.tables.changes import attach_row_kinds
 
 __all__ = ["ChangesAsRowsOperator", "RowsAsChangesOperator"]
 
@@ -64,7 +64,7 @@ class RowsAsChangesOperator(Operator):
             if not len(found):
                 return None
         rows = pa.RecordBatch.from_arrays(columns.columns, schema=self._schema)
-        return Batch.of_columns(with_kinds(rows, self._kinds[found.to_numpy()]), self._type, timestamps)
+        return Batch.of_columns(attach_row_kinds(rows, self._kinds[found.to_numpy()]), self._type, timestamps)
 
     def _refuse(self, batch: Batch, row: int) -> None:
         code = batch.columns().column(self._operation.op)[row].as_py()

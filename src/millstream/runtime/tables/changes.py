@@ -29,16 +29,16 @@ from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import Bools, holds_floats
 
 __all__ = [
+    "attach_row_kinds",
+    "change_batches",
+    "change_signs",
+    "changed_mask",
     "changed_rows",
+    "consolidated_rows",
     "difference",
-    "differing",
     "equal_rows",
-    "given_pieces",
-    "netted_rows",
-    "refuse_removals",
+    "reject_retractions",
     "row_numbers",
-    "signs_of",
-    "with_kinds",
 ]
 
 _INSERT, _BEFORE, _AFTER, _DELETE = (
@@ -49,7 +49,7 @@ _KIND_FIELD = pa.field(KIND_COLUMN, pa.int8())
 _BITS = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 
 
-def signs_of(columns: pa.RecordBatch) -> tuple[pa.RecordBatch, Int64s | None]:
+def change_signs(columns: pa.RecordBatch) -> tuple[pa.RecordBatch, Int64s | None]:
     """The rows without their kinds, and 1 for each that is added, -1 for each that is taken away; None: all are
     added."""
     at = columns.schema.get_field_index(KIND_COLUMN)
@@ -60,7 +60,7 @@ def signs_of(columns: pa.RecordBatch) -> tuple[pa.RecordBatch, Int64s | None]:
     return columns.remove_column(at), None if (signs > 0).all() else signs
 
 
-def refuse_removals(call: UserCall, batch: Batch, signs: Int64s | None, role: str) -> None:
+def reject_retractions(call: UserCall, batch: Batch, signs: Int64s | None, role: str) -> None:
     """A table that is said to only grow must: the error shows the first row that is taken away from it."""
     if signs is None:
         return
@@ -70,21 +70,21 @@ def refuse_removals(call: UserCall, batch: Batch, signs: Int64s | None, role: st
     raise call.failed(error, role, tuple(batch.slice(int(np.flatnonzero(signs < 0)[0]), 1).values()))
 
 
-def with_kinds(columns: pa.RecordBatch, kinds: Int64s) -> pa.RecordBatch:
+def attach_row_kinds(columns: pa.RecordBatch, kinds: Int64s) -> pa.RecordBatch:
     """Rows with their kinds; without, where all are +I."""
     if not kinds.any():
         return columns
     return columns.append_column(_KIND_FIELD, pa.array(kinds.astype(np.int8)))
 
 
-def given_pieces(
+def change_batches(
     columns: pa.RecordBatch, kinds: Int64s | None, type_: TypeInformation, stamps: Int64s | None = None
 ) -> Iterator[Batch]:
     """Changes as batches of a good size for who takes them. Without kinds all rows are added."""
     for start in range(0, columns.num_rows, _GIVEN_ROWS):
         some = slice(start, start + _GIVEN_ROWS)
         piece = columns.slice(start, _GIVEN_ROWS)
-        rows = piece if kinds is None else with_kinds(piece, kinds[some])
+        rows = piece if kinds is None else attach_row_kinds(piece, kinds[some])
         yield Batch.of_coded_columns(rows, type_, None if stamps is None else stamps[some])
 
 
@@ -134,7 +134,7 @@ def _told_apart(column: pa.Array) -> pa.Array:
     return pa.array(map(repr, column.to_pylist()), pa.string(), size=len(column))
 
 
-def netted_rows(rows: pa.RecordBatch, signs: Int64s) -> tuple[pa.RecordBatch, Int64s]:
+def consolidated_rows(rows: pa.RecordBatch, signs: Int64s) -> tuple[pa.RecordBatch, Int64s]:
     """Rows without those that come and go: of those that are the same as many as are left."""
     if (signs > 0).all() or (signs < 0).all():
         return rows, signs
@@ -204,7 +204,7 @@ def _side_counts(rows: Int64s, split: int, groups: Groups) -> tuple[Int64s, Int6
     return np.bincount(first, minlength=groups.count), np.bincount(second, minlength=groups.count)
 
 
-def differing(before: Sequence[pa.Array], after: Sequence[pa.Array], rows: int) -> Bools:
+def changed_mask(before: Sequence[pa.Array], after: Sequence[pa.Array], rows: int) -> Bools:
     """Which rows are not the same in all columns; NULL is the same as NULL, NaN as NaN, and 0.0 not as -0.0.
 
     >>> old, new = [[float("nan")], [1.0], [0.0], None], [[float("nan")], [2.0], [-0.0], None]

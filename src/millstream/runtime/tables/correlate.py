@@ -21,11 +21,11 @@ from millstream.records.batch import Batch
 from millstream.records.columns import from_record_batch, stream_schema
 from millstream.records.table_type import TableRowType, TableValueType
 from millstream.records.unpickling import unpickled
-from millstream.runtime.expressions.declared_results import broken_promise
+from millstream.runtime.expressions.declared_results import first_violation
 from millstream.runtime.expressions.problems import shown_call
 from millstream.runtime.expressions.python_values import rows_with_whole_numbers
 from millstream.runtime.operators.operator import OperatorSetting
-from millstream.runtime.tables.kept_sequences import kept_sequences
+from millstream.runtime.tables.random_sequences import random_sequences
 from millstream.runtime.tables.repeated_rows import RepeatingOperator, batch_beside, with_rest
 from millstream.runtime.tables.task_program import TaskProgram, functions_in
 
@@ -45,7 +45,7 @@ class CorrelateOperator(RepeatingOperator):
         )
         self._arguments = Types.TUPLE([TableValueType(each.type.nullable()) for each in operation.arguments])
         self._results = TableRowType(operation.result_type)
-        self._sequences = kept_sequences(self.draws, setting.context.subtask, *operation.arguments)
+        self._sequences = random_sequences(self.draws, setting.context.subtask, *operation.arguments)
         self.condition = self.joined_on(operation.condition, operation.input_types, operation.session)
         self._evaluate: Callable[..., Any] = operation.function.call
 
@@ -80,7 +80,7 @@ class CorrelateOperator(RepeatingOperator):
         results = rows_with_whole_numbers(results, self._operation.result_type.types, function)
         made = self.typed(results, None, self._results, "result of the table function").columns().columns
         for column, field in zip(made, self._operation.result_type.fields, strict=True):
-            if (broken := broken_promise(column, field.data_type)) is not None:
+            if (broken := first_violation(column, field.data_type)) is not None:
                 raise ProgramError(f"the table function {self._operation.function.name}: {broken[1]}")
         if self.condition is not None:
             matches = self.condition.matches(batch, rows, made)

@@ -18,7 +18,7 @@ from millstream.records.batch import Batch
 from millstream.records.watermarks import MAX_WATERMARK
 from millstream.runtime.operators.keyed_operator import KeyedOperator
 from millstream.runtime.operators.operator import OperatorSetting
-from millstream.runtime.tables.changes import given_pieces, refuse_removals, signs_of
+from millstream.runtime.tables.changes import change_batches, change_signs, reject_retractions
 from millstream.runtime.tables.joined_rows import SignedRows
 from millstream.state.keys.hashing import Int64s
 from millstream.state.stored.accounts import SubtaskAccount
@@ -52,9 +52,9 @@ class GatheringOperator(KeyedOperator):
         """Keep changes until the epoch's input is in."""
         self._started_ns = time.perf_counter_ns()
         self.records_in += len(batch)
-        columns, signs = signs_of(batch.columns())
+        columns, signs = change_signs(batch.columns())
         if self._growing_role is not None:
-            refuse_removals(self.call, batch, signs, self._growing_role)
+            reject_retractions(self.call, batch, signs, self._growing_role)
         self._come.append(SignedRows.of_columns(self.keying.column(batch), columns, self.row_kind, signs))
         if self.is_enough():
             self._apply_all()
@@ -88,7 +88,7 @@ class GatheringOperator(KeyedOperator):
         self, columns: pa.RecordBatch, kinds: Int64s, type_: TypeInformation, stamps: Int64s | None = None
     ) -> None:
         """Hand changes on, a piece at a time; what others do with them is not this operator's time."""
-        for piece in given_pieces(columns, kinds, type_, stamps):
+        for piece in change_batches(columns, kinds, type_, stamps):
             self.busy_ns += time.perf_counter_ns() - self._started_ns
             self.emit(piece)
             self._started_ns = time.perf_counter_ns()

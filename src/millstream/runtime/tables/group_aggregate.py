@@ -4,8 +4,8 @@ Before the exchange rows become partials (`PartialGroupsOperator`): a hot group 
 (`GroupsOperator`) an epoch's partials are gathered, merged to one for each group, and combined with what the store has
 of these groups, which is read once. Accumulators that changed are written, and the group's row is given out as it was
 and as it is (`runtime.tables.changes`): what an epoch gives is net, whatever came in it. Values of large groups that a
-result may need have rows of their own (`kept_values`). An aggregate that was added to the query is told from the others
-by what is stored (`added_measures`).
+result may need have rows of their own (`group_spills`). `added_measures` detects aggregates added to the query since
+the state was written.
 
 A group that no row is in any more is removed. Without GROUP BY there is one group, which is never removed once it is
 there. In BATCH only final rows are wanted: they come when the input has ended, and without GROUP BY there is one, even
@@ -35,11 +35,17 @@ from millstream.runtime.keyed.states import StateHandle
 from millstream.runtime.operators.keyed_operator import KeyedOperator
 from millstream.runtime.operators.operator import OperatorSetting
 from millstream.runtime.tables.added_measures import AddedMeasures, Unseen, masked
-from millstream.runtime.tables.changes import changed_rows, differing, refuse_removals, signs_of, with_kinds
+from millstream.runtime.tables.changes import (
+    attach_row_kinds,
+    change_signs,
+    changed_mask,
+    changed_rows,
+    reject_retractions,
+)
 from millstream.runtime.tables.group_keys import GroupKeys
-from millstream.runtime.tables.kept_values import KeptValues, stored_measures
+from millstream.runtime.tables.group_spills import GroupSpills, stored_measures
+from millstream.runtime.tables.spilled_values import ValueTables, reject_expiry
 from millstream.runtime.tables.user_aggregates import user_functions_of
-from millstream.runtime.tables.values_apart import ValueTables, refuse_to_expire
 from millstream.runtime.windows.partial_aggregates import PartialsOperator
 from millstream.state.keys.key_columns import Bools, KeyColumn
 from millstream.state.segments.sorting import ascending
@@ -67,9 +73,9 @@ class PartialGroupsOperator(PartialsOperator):
         self._keys, self._is_signed = GroupKeys(operation.keys, key_type), operation.is_signed
 
     def apply(self, batch: Batch) -> Batch | None:
-        columns, signs = signs_of(batch.columns())
+        columns, signs = change_signs(batch.columns())
         if signs is not None and not self._is_signed:
-            refuse_removals(self.call, batch, signs, "aggregate")
+            reject_retractions(self.call, batch, signs, "aggregate")
         panes = np.zeros(len(batch), dtype=np.int64)
         return self._partial(self._keys.of(columns), panes, self._seen(columns, batch.timestamps, signs))
 
@@ -90,7 +96,7 @@ class GroupsOperator(KeyedOperator):
         self._table = StateTable(GROUPS, key_type, setting.context.max_parallelism, codec, ttl_ms=operation.ttl_ms)
         self.backend.keep(GROUPS, StateHandle(self._table, self.backend.scope))
         tables = ValueTables(key_type, setting.context.max_parallelism, self.backend, self.node.name)
-        self._values = KeptValues(operation.measures, kept, operation.ttl_ms, tables)
+        self._values = GroupSpills(operation.measures, kept, operation.ttl_ms, tables)
         self._added = AddedMeasures(operation.measures, kept, operation.is_signed)
         self._is_batch = setting.facts.batch
 
@@ -98,7 +104,7 @@ class GroupsOperator(KeyedOperator):
         super().open_states(accounts)
         with self.call.running("state"):
             if self._operation.ttl_ms:
-                refuse_to_expire(self.node.name, accounts)
+                reject_expiry(self.node.name, accounts)
             self._values.check_stored(self._table, accounts)
         self._partials: list[PaneRows] = []
         self._partial_bytes, self._partial_bytes_max = 0, _GATHERED_BYTES
@@ -214,7 +220,7 @@ class GroupsOperator(KeyedOperator):
                 masked(column.take(at), mask) for column, mask in zip(self._results(stored), unseen, strict=False)
             ]
             after = [masked(column, mask) for column, mask in zip(self._results(parts), unknown, strict=False)]
-            rows, kinds = changed_rows(had, has, differing(before, after, count))
+            rows, kinds = changed_rows(had, has, changed_mask(before, after, count))
         columns = self._key_columns(keys.array)
         both = [pa.concat_arrays(pair) for pair in zip(before, after, strict=True)]
         for start in range(0, len(rows), _GIVEN_ROWS):
@@ -222,7 +228,7 @@ class GroupsOperator(KeyedOperator):
             given = [column.take(pa.array(some % count)) for column in columns]
             given += [column.take(pa.array(some)) for column in both]
             batch = pa.RecordBatch.from_arrays(given, schema=self._schema)
-            yield with_kinds(batch, kinds[start : start + _GIVEN_ROWS])
+            yield attach_row_kinds(batch, kinds[start : start + _GIVEN_ROWS])
 
     def _results(self, parts: Parts) -> list[pa.Array]:
         """The results that are columns; the count of rows may not be one."""

@@ -28,20 +28,20 @@ from millstream.aggregation.distinct_arguments import value_kind
 from millstream.aggregation.groups import Groups, groups_of, pair_groups
 from millstream.aggregation.list_kernels import flat
 from millstream.common.typeinfo import Types
-from millstream.runtime.tables import values_apart
-from millstream.runtime.tables.values_apart import ValueTables, measures_at, refuse_absent, taken_out, totals
+from millstream.runtime.tables import spilled_values
+from millstream.runtime.tables.spilled_values import ValueTables, measures_at, reject_absent, taken_out, totals
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import Bools, KeyColumn, normalised
 from millstream.state.stored.table_names import GROUP_ARRIVALS, GROUP_VALUE_PLACES
 from millstream.state.tables.state_table import StateTable
-from millstream.state.windows.measures import Measure
+from millstream.state.windows.bound_aggregates import BoundAggregate
 
 __all__ = ["GroupArrivals", "has_arrivals"]
 
 _COUNT, _ARRIVALS, _PLACE, _VALUE = 1, 2, 3, 4  # parts behind the list
 
 
-def has_arrivals(measure: Measure) -> bool:
+def has_arrivals(measure: BoundAggregate) -> bool:
     """Whether it is a FIRST_VALUE or LAST_VALUE of rows that are taken away, too."""
     if measure.kind != "signed_values" or measure.inner is None or measure.inner.kind not in ("first", "last"):
         return False
@@ -78,11 +78,11 @@ class _Values:
 class GroupArrivals:
     """The values of large groups in one subtask: two tables for each measure."""
 
-    def __init__(self, stored_measures: Sequence[Measure], tables: ValueTables) -> None:
+    def __init__(self, stored_measures: Sequence[BoundAggregate], tables: ValueTables) -> None:
         self._edges: list[_Edge] = []
         for at, measure in measures_at(stored_measures, "numbered_values"):
             assert measure.inner is not None and measure.inner.inner is not None
-            type_info = measure.looks[0].type_info
+            type_info = measure.arguments[0].type_info
             assert type_info is not None
             place = Types.ROW_NAMED(["times", "number"], [Types.LONG(), Types.LONG()])
             by_value = tables.table(
@@ -111,7 +111,7 @@ class GroupArrivals:
         """What is kept of groups, without the values of those that are large."""
         parts = list(parts)
         for edge in self._edges:
-            large = flat(parts[edge.at])[1] > values_apart.VALUES_IN_ROW_MAX
+            large = flat(parts[edge.at])[1] > spilled_values.VALUES_IN_ROW_MAX
             if large.any():
                 _move(edge, keys, parts, _taken(edge, keys, parts, large))
         return parts
@@ -141,7 +141,7 @@ def _follow(
     before, known_numbers = _known(edge, values, subs)
     lowest = before - values.losses
     after = lowest + values.gains
-    refuse_absent(values.keys, values.values, after)
+    reject_absent(values.keys, values.values, after)
     comes = (after > 0) & (values.gains > 0 if edge.comes_again else lowest <= 0)
     goes = (before > 0) & ((after == 0) | comes)
     old_places, numbers = edge.places_of(known_numbers), known_numbers.copy()
@@ -236,7 +236,7 @@ def _find_next(edge: _Edge, keys: KeyColumn, parts: Parts, groups: Int64s, resul
 def _move(edge: _Edge, keys: KeyColumn, parts: Parts, values: _Values) -> None:
     """Give the values of groups that have become large rows of their own. The tables have none of these groups."""
     times = values.gains - values.losses
-    refuse_absent(values.keys, values.values, times)
+    reject_absent(values.keys, values.values, times)
     ranks = _ranks(values.codes)
     numbers = elsewhere(parts[edge.at + _ARRIVALS])[values.codes] + ranks
     everything = np.arange(len(numbers))

@@ -29,12 +29,12 @@ from millstream.aggregation.groups import Groups, groups_of, pair_groups
 from millstream.aggregation.kernels import kernels_of
 from millstream.aggregation.list_kernels import flat
 from millstream.aggregation.rolling_columns import order_numbers
-from millstream.runtime.tables.values_apart import ValueTables, lists_of, measures_at, totals
+from millstream.runtime.tables.spilled_values import ValueTables, lists_of, measures_at, totals
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import Bools, KeyColumn
 from millstream.state.stored.table_names import GROUP_EXTREMES
 from millstream.state.tables.state_table import StateTable
-from millstream.state.windows.measures import Measure
+from millstream.state.windows.bound_aggregates import BoundAggregate
 
 __all__ = ["HEAD_VALUES", "HEAD_VALUES_MAX", "GroupExtremes", "has_head", "places_of"]
 
@@ -45,7 +45,7 @@ _NOWHERE, _EVERYWHERE = -(2**63), 2**63 - 1
 _TEXT_BYTES = 8
 
 
-def has_head(measure: Measure) -> bool:
+def has_head(measure: BoundAggregate) -> bool:
     """Whether it is a MIN or MAX of rows that are taken away, too, of values that have a place."""
     if measure.kind != "signed_values" or measure.inner is None or measure.inner.kind not in ("min", "max"):
         return False
@@ -111,7 +111,7 @@ class _Values:
 class GroupExtremes:
     """The values of large groups in one subtask that are not in their heads: a table for each measure."""
 
-    def __init__(self, stored_measures: Sequence[Measure], tables: ValueTables) -> None:
+    def __init__(self, stored_measures: Sequence[BoundAggregate], tables: ValueTables) -> None:
         self._extremes: list[_Extreme] = []
         for at, measure in measures_at(stored_measures, "headed_values"):
             assert measure.inner is not None and measure.inner.inner is not None

@@ -27,15 +27,15 @@ from millstream.aggregation.list_kernels import flat
 from millstream.aggregation.marked_kernels import MarkedPairs, united
 from millstream.common.typeinfo import TypeInformation, Types
 from millstream.errors import StateSchemaError
-from millstream.runtime.tables import values_apart
+from millstream.runtime.tables import spilled_values
 from millstream.runtime.tables.group_values import ValuesOfEachAggregate
-from millstream.runtime.tables.values_apart import ValueTables, add_to_sums, lists_of, taken_out
+from millstream.runtime.tables.spilled_values import ValueTables, add_to_sums, lists_of, taken_out
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import Bools, KeyColumn, normalised, plain_view, plain_view_type
 from millstream.state.stored.accounts import SubtaskAccount, tables_of
 from millstream.state.stored.table_names import GROUP_MARKS
 from millstream.state.tables.state_table import StateTable, last_versions
-from millstream.state.windows.measures import Measure
+from millstream.state.windows.bound_aggregates import BoundAggregate
 
 __all__ = ["GroupMarks"]
 
@@ -50,7 +50,7 @@ class _Marked:
     sums: Kernel | None
 
     @classmethod
-    def of(cls, measure: Measure, at: int) -> _Marked:
+    def of(cls, measure: BoundAggregate, at: int) -> _Marked:
         sums = kernels_of([measure.sums_elsewhere])[0] if measure.kind == "summed_values" else None
         return cls(at, kernels_of([measure])[0].part_kinds[0], sums)
 
@@ -74,7 +74,7 @@ class GroupMarks:
     of each."""
 
     def __init__(
-        self, stored_measures: Sequence[Measure], arguments: Sequence[Sequence[int]], tables: ValueTables
+        self, stored_measures: Sequence[BoundAggregate], arguments: Sequence[Sequence[int]], tables: ValueTables
     ) -> None:
         places = np.cumsum([0, *(len(measure.parts) for measure in stored_measures)]).tolist()
         self._arguments: list[_Argument] = []
@@ -122,7 +122,7 @@ class GroupMarks:
         for argument, waiting in zip(self._arguments, self._waiting, strict=True):
             pieces = [waiting]
             for bit, aggregate in enumerate(argument.aggregates):
-                large = flat(parts[aggregate.at])[1] > values_apart.VALUES_IN_ROW_MAX
+                large = flat(parts[aggregate.at])[1] > spilled_values.VALUES_IN_ROW_MAX
                 if large.any():
                     codes, rows = taken_out(parts, aggregate.at, large)
                     pieces.append(MarkedPairs(codes, rows.field(0), np.full(len(codes), 1 << bit, dtype=np.int64)))
@@ -141,9 +141,9 @@ def _shared_otherwise(name: str) -> StateSchemaError:
     )
 
 
-def _sub_type(measure: Measure) -> TypeInformation:
+def _sub_type(measure: BoundAggregate) -> TypeInformation:
     """The type by which the values of a measure are told apart."""
-    type_info = measure.looks[0].type_info
+    type_info = measure.arguments[0].type_info
     kind = value_kind(measure)
     assert type_info is not None and kind is not None
     return Types.LONG() if plain_view_type(kind) is not None else Types.ROW_NAMED(["value"], [type_info])

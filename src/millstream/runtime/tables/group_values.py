@@ -28,13 +28,13 @@ from millstream.aggregation.marked_kernels import MarkedPairs
 from millstream.aggregation.signed_kernels import negated
 from millstream.common.typeinfo import RowTypeInfo, Types
 from millstream.errors import StateSchemaError
-from millstream.runtime.tables import values_apart
-from millstream.runtime.tables.values_apart import ValueTables, add_to_sums, refuse_absent, taken_out, totals
+from millstream.runtime.tables import spilled_values
+from millstream.runtime.tables.spilled_values import ValueTables, add_to_sums, reject_absent, taken_out, totals
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import Bools, KeyColumn, normalised
 from millstream.state.stored.table_names import GROUP_VALUES
 from millstream.state.tables.state_table import StateTable
-from millstream.state.windows.measures import Measure
+from millstream.state.windows.bound_aggregates import BoundAggregate
 
 __all__ = ["GroupValues", "ValuesOfEachAggregate"]
 
@@ -53,7 +53,7 @@ class GroupValues:
     """The values of large groups in one subtask: a table for each type of them. A row is told from others of its group
     by the number of the measure, and the value."""
 
-    def __init__(self, stored_measures: Sequence[Measure], tables: ValueTables) -> None:
+    def __init__(self, stored_measures: Sequence[BoundAggregate], tables: ValueTables) -> None:
         self._tables: dict[pa.DataType, StateTable] = {}
         self._measures: dict[pa.DataType, list[_Distinct]] = {}
         self._behind: dict[pa.DataType, set[str]] = {}  # names of MIN and MAX before the values of a table
@@ -104,7 +104,7 @@ class GroupValues:
 
     def settled(self, keys: KeyColumn, parts: Parts, had: Bools, stored: Parts) -> Parts:
         """What is kept of groups, without the values of those that are large."""
-        return self._moved(keys, list(parts), lambda part: flat(parts[part])[1] > values_apart.VALUES_IN_ROW_MAX)
+        return self._moved(keys, list(parts), lambda part: flat(parts[part])[1] > spilled_values.VALUES_IN_ROW_MAX)
 
     def _moved(self, keys: KeyColumn, parts: Parts, chosen_by: Callable[[int], Bools]) -> Parts:
         """The parts with the values of the chosen groups as counts and sums."""
@@ -126,7 +126,7 @@ class ValuesOfEachAggregate:
     the aggregates of each."""
 
     def __init__(
-        self, stored_measures: Sequence[Measure], arguments: Sequence[Sequence[int]], tables: ValueTables
+        self, stored_measures: Sequence[BoundAggregate], arguments: Sequence[Sequence[int]], tables: ValueTables
     ) -> None:
         self._tables: dict[pa.DataType, StateTable] = {}
         self._arguments: list[tuple[pa.DataType, list[int]]] = []
@@ -162,19 +162,19 @@ def _all_of(table: StateTable, keys: KeyColumn) -> tuple[Int64s, pa.Array]:
     return codes, rows.column("sub")
 
 
-def _table(measure: Measure, kind: pa.DataType, tables: ValueTables) -> StateTable:
-    type_info = measure.looks[0].type_info
+def _table(measure: BoundAggregate, kind: pa.DataType, tables: ValueTables) -> StateTable:
+    type_info = measure.arguments[0].type_info
     assert type_info is not None
     sub = Types.ROW_NAMED(["part", "value"], [Types.SHORT(), type_info])
     return tables.table(f"{GROUP_VALUES} of {kind}", Types.LONG(), sub)
 
 
-def _is_signed(measure: Measure) -> bool:
+def _is_signed(measure: BoundAggregate) -> bool:
     """Whether rows are taken away, too."""
     return measure.inner is not None and measure.inner.kind == "signed_values"
 
 
-def _numbers(stored_measures: Sequence[Measure]) -> Iterator[int]:
+def _numbers(stored_measures: Sequence[BoundAggregate]) -> Iterator[int]:
     """The number that the rows of each measure have in a table of values."""
     number = 0
     for measure in stored_measures:
@@ -182,7 +182,7 @@ def _numbers(stored_measures: Sequence[Measure]) -> Iterator[int]:
         number += _parts_once(measure)
 
 
-def _parts_once(measure: Measure) -> int:
+def _parts_once(measure: BoundAggregate) -> int:
     """How many parts a measure had when rows of values were first numbered by them. More have come since; what is
     stored has the numbers of then."""
     if measure.kind in ("summed_values", "numbered_values"):
@@ -220,7 +220,7 @@ def _presence_changes(table: StateTable, keys: KeyColumn, values: Sequence[_Valu
         if lookup.values is not None:
             before[lookup.mask] = lookup.values.to_numpy()
     after = before + rows.field(1).to_numpy()
-    refuse_absent(pairs, rows.field(0), after)
+    reject_absent(pairs, rows.field(0), after)
     put, gone = np.flatnonzero((after > 0) & (after != before)), np.flatnonzero((after == 0) & (before > 0))
     if len(put):
         table.changes.put(pairs.take(put), pa.array(after[put]), subs=subs.take(pa.array(put)))

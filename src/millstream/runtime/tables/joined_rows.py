@@ -95,7 +95,7 @@ class SignedRows:
         """The keys of all rows."""
         return KeyColumn.concat([rows.keys for rows in pieces])
 
-    def netted(self) -> SignedRows:
+    def consolidated(self) -> SignedRows:
         """The same without what comes and goes: of equal rows as many as are left, in the order they came."""
         if not len(self) or (self.signs > 0).all():
             return self

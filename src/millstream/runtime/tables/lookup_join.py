@@ -30,7 +30,7 @@ from millstream.runtime.tables.joined_rows import JoinedRows, SignedRows
 from millstream.runtime.tables.lookups import Lookups
 from millstream.runtime.tables.task_program import functions_in
 from millstream.state.keys.hashing import Int64s
-from millstream.state.stored.table_names import LOOKED_UP_ROWS
+from millstream.state.stored.table_names import LOOKUP_RESULTS
 
 __all__ = ["ChangingLookupOperator", "LookupJoinOperator", "looked_up_slowly"]
 
@@ -82,10 +82,10 @@ class ChangingLookupOperator(GatheringOperator):
         names = [f"f{at}" for at in range(len(self._schema))]
         stored = RowType.of([*names, "number"], [*output_type.row_type.types, operation.number_type], nullable=False)
         self._stored_kind = pa.struct(list(stored.schema))
-        codec = task_codec(TableRowType(stored), f"state '{LOOKED_UP_ROWS}' of '{self.node.name}'")
+        codec = task_codec(TableRowType(stored), f"state '{LOOKUP_RESULTS}' of '{self.node.name}'")
         parallelism, scope = setting.context.max_parallelism, self.backend.scope
-        self._rows = JoinedRows(LOOKED_UP_ROWS, edge.key_type, parallelism, codec, scope, operation.ttl_ms)
-        self.backend.keep(LOOKED_UP_ROWS, self._rows)
+        self._rows = JoinedRows(LOOKUP_RESULTS, edge.key_type, parallelism, codec, scope, operation.ttl_ms)
+        self.backend.keep(LOOKUP_RESULTS, self._rows)
 
     def user_functions(self) -> Iterable[Any]:
         return functions_in(*self._operation.keys, self._operation.condition)
@@ -95,7 +95,7 @@ class ChangingLookupOperator(GatheringOperator):
         super().close()
 
     def change(self, rows: SignedRows) -> None:
-        changes = rows.netted()
+        changes = rows.consolidated()
         gone = self._gone(changes.take(np.flatnonzero(changes.signs < 0)))
         come = self._found(changes.take(np.flatnonzero(changes.signs > 0)))
         self._rows.remove(gone)

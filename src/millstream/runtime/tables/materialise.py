@@ -28,10 +28,10 @@ from millstream.records.table_type import TableRowType
 from millstream.runtime.joins.matching import key_numbers
 from millstream.runtime.keyed.declared_states import task_codec
 from millstream.runtime.operators.operator import Operator, OperatorSetting
-from millstream.runtime.tables.changes import differing
+from millstream.runtime.tables.changes import changed_mask
+from millstream.runtime.tables.emitted_results import expired_retractions
 from millstream.runtime.tables.gathering import GatheringOperator
 from millstream.runtime.tables.joined_rows import JoinedRows, SignedRows
-from millstream.runtime.tables.standings import forgotten_rows
 from millstream.state.keys.hashing import Int64s
 from millstream.state.stored.table_names import SINK_ROWS
 
@@ -58,7 +58,7 @@ class MaterialiseOperator(GatheringOperator):
             parallelism, scope = setting.context.max_parallelism, self.backend.scope
             self._rows = JoinedRows(SINK_ROWS, edge.key_type, parallelism, codec, scope, operation.ttl_ms)
             self.backend.keep(SINK_ROWS, self._rows)
-            self._forgotten = forgotten_rows(setting) if self._rows.forgets else None
+            self._forgotten = expired_retractions(setting) if self._rows.forgets else None
 
     def change(self, rows: SignedRows) -> None:
         with self.call.running("materialise"):
@@ -68,7 +68,7 @@ class MaterialiseOperator(GatheringOperator):
 
     def _sides(self, rows: SignedRows) -> tuple[SignedRows, SignedRows]:
         """What was and what is, of keys that have one row at most."""
-        changes = rows.netted()
+        changes = rows.consolidated()
         return changes.take(np.flatnonzero(changes.signs < 0)), changes.take(np.flatnonzero(changes.signs > 0))
 
     def _applied(self, stored: JoinedRows, changes: SignedRows) -> tuple[SignedRows, SignedRows]:
@@ -95,7 +95,7 @@ def winners_changed(before: SignedRows, after: SignedRows) -> tuple[pa.Array, In
     differ = np.ones(count, dtype=np.bool_)
     there = np.flatnonzero(had & has)
     old, new = both.contents.take(pa.array(was[there])), both.contents.take(pa.array(now[there]))
-    differ[there] = differing(old.flatten(), new.flatten(), len(there))
+    differ[there] = changed_mask(old.flatten(), new.flatten(), len(there))
     kinds = np.where(has, np.where(had, _AFTER, _INSERT), _DELETE)
     changed = np.flatnonzero(differ)
     return both.contents.take(pa.array(np.where(has, now, was)[changed])), kinds[changed]

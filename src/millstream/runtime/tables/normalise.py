@@ -23,7 +23,7 @@ from millstream.runtime.joins.matching import key_numbers
 from millstream.runtime.keyed.declared_states import task_codec
 from millstream.runtime.keyed.states import StateHandle
 from millstream.runtime.operators.operator import OperatorSetting
-from millstream.runtime.tables.changes import changed_rows, differing
+from millstream.runtime.tables.changes import changed_mask, changed_rows
 from millstream.runtime.tables.gathering import GatheringOperator
 from millstream.runtime.tables.joined_rows import SignedRows
 from millstream.state.keys.hashing import Int64s
@@ -57,7 +57,7 @@ class NormaliseOperator(GatheringOperator):
             self._keep(rows, had, has)
         before = stored.take(pa.array(np.where(had, np.cumsum(had) - 1, 0), mask=~had)).flatten()
         after = rows.contents.flatten()
-        at, kinds = changed_rows(had, has, differing(before, after, len(rows)))
+        at, kinds = changed_rows(had, has, changed_mask(before, after, len(rows)))
         both = [pa.concat_arrays(pair).take(pa.array(at)) for pair in zip(before, after, strict=True)]
         columns = pa.RecordBatch.from_arrays(both, schema=self._schema)
         self.give(columns, kinds, self._type, self._times(columns))

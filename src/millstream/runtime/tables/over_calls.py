@@ -72,7 +72,7 @@ class FrameCall(OverCall):
 
     def lifted(self, columns: pa.RecordBatch, at: Int64s) -> Parts:
         """An accumulator for each row; `at` only grows in a partition."""
-        return self.kernel.lift([column_of(look, columns) for look in self.measure.looks], at)
+        return self.kernel.lift([column_of(look, columns) for look in self.measure.arguments], at)
 
     def results(self, rows: OrderedRows, columns: pa.RecordBatch) -> pa.Array:
         parts = self.lifted(columns, rows.places)
@@ -134,7 +134,7 @@ class DistinctCall(FrameCall):
     def running(
         self, rows: OrderedRows, columns: pa.RecordBatch, at: Int64s, earlier: Earlier
     ) -> tuple[pa.Array, Parts]:
-        values = column_of(self.measure.looks[0], columns)
+        values = column_of(self.measure.arguments[0], columns)
         stored, lengths = flat(earlier.parts[0])
         known = stored.field(0).cast(values.type)
         owners = np.repeat(np.flatnonzero(earlier.had), lengths)

@@ -5,7 +5,8 @@ a row whose results differ is taken away and given anew, and so is what came and
 was given is what the query says of all rows read so far. In BATCH rows are given when the input has ended.
 
 Rows that are forgotten by the clock are in no frame any more, when something changes of their partition next. With
-which results others were given before cannot be seen from the rows that are left, and stands beside them (`standings`).
+which results others were given before cannot be seen from the rows that are left, and is stored in
+`emitted_results`.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from millstream.records.table_type import TableRowType
 from millstream.runtime.joins.matching import key_numbers
 from millstream.runtime.keyed.declared_states import task_codec
 from millstream.runtime.operators.operator import OperatorSetting
-from millstream.runtime.tables.changes import difference, differing
+from millstream.runtime.tables.changes import changed_mask, difference
+from millstream.runtime.tables.emitted_results import EmittedResults, expired_retractions
 from millstream.runtime.tables.gathering import GatheringOperator, rowtimes
 from millstream.runtime.tables.joined_rows import JoinedRows, SignedRows
 from millstream.runtime.tables.over_calls import functions_of, over_calls
 from millstream.runtime.tables.over_frames import ordered
-from millstream.runtime.tables.standings import Standings, forgotten_rows
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import Bools
 from millstream.state.stored.table_names import ORDERED_RESULTS, ORDERED_ROWS
@@ -52,19 +53,19 @@ class OverOrderOperator(GatheringOperator):
         self._rows = JoinedRows(ORDERED_ROWS, edge.key_type, most, codec, self.backend.scope, operation.ttl_ms)
         self.backend.keep(ORDERED_ROWS, self._rows)
         self._standings = self._results_table(setting, output_type) if self._rows.forgets else None
-        self._forgotten = forgotten_rows(setting) if self._rows.forgets else None
+        self._forgotten = expired_retractions(setting) if self._rows.forgets else None
         self._is_batch = setting.facts.batch
 
-    def _results_table(self, setting: OperatorSetting, output_type: TypeInformation) -> Standings:
+    def _results_table(self, setting: OperatorSetting, output_type: TypeInformation) -> EmittedResults:
         """With which results each stored row was given."""
         assert isinstance(output_type, TableRowType)
         types = output_type.row_type.types[self.row_kind.num_fields :]
         results = RowType.of([f"r{at}" for at in range(len(types))], [each.nullable() for each in types], False)
         key_type, most = setting.node.inputs[0].key_type, setting.context.max_parallelism
         codec = task_codec(TableRowType(results), f"state '{ORDERED_RESULTS}' of '{self.node.name}'")
-        standings = Standings(ORDERED_RESULTS, key_type, most, codec, self.backend.scope, self._operation.ttl_ms)
-        self.backend.keep(ORDERED_RESULTS, standings)
-        return standings
+        emitted = EmittedResults(ORDERED_RESULTS, key_type, most, codec, self.backend.scope, self._operation.ttl_ms)
+        self.backend.keep(ORDERED_RESULTS, emitted)
+        return emitted
 
     def user_functions(self) -> Iterable[Any]:
         return functions_of(self._operation.columns)
@@ -88,7 +89,7 @@ class OverOrderOperator(GatheringOperator):
     def _applied(self, changes: SignedRows) -> tuple[pa.RecordBatch, Int64s] | None:
         """What changes of the partitions' rows, with kinds; the store follows."""
         if self._is_batch:
-            self._rows.add(changes.netted(), self.time.now_ms)
+            self._rows.add(changes.consolidated(), self.time.now_ms)
             return None
         before = self._rows.of_keys(changes.keys)
         gone, is_added, missing = before.followed_by(changes, "the table", forgets=self._rows.forgets)
@@ -105,7 +106,7 @@ class OverOrderOperator(GatheringOperator):
             was_stored, was = self._as_given(self._standings, before, was)
         # A row that stays is the same in all but its results.
         at = pa.array(kept)
-        differ = differing([column.take(at) for column in was], [column[: len(kept)] for column in is_], len(kept))
+        differ = changed_mask([column.take(at) for column in was], [column[: len(kept)] for column in is_], len(kept))
         if self._standings is not None:
             self._standings.forget(before, np.flatnonzero(gone))
             is_new = np.append(differ | ~was_stored[kept], np.ones(len(added), dtype=np.bool_))
@@ -115,18 +116,18 @@ class OverOrderOperator(GatheringOperator):
         return difference(self._with_results(before, was, less), self._with_results(after, is_, more))
 
     def _as_given(
-        self, standings: Standings, rows: SignedRows, results: list[pa.Array]
+        self, emitted: EmittedResults, rows: SignedRows, results: list[pa.Array]
     ) -> tuple[Bools, list[pa.Array]]:
         """Of which rows it is stored with which results they were given, and the results that all were given with;
         `results` are those of the others."""
-        known, stored = standings.of(rows)
+        known, stored = emitted.of(rows)
         # What is stored stands behind the others, for each row that has it.
         at = pa.array(np.where(known, len(rows) + np.cumsum(known) - 1, np.arange(len(rows))))
         columns = zip(results, stored.flatten(), strict=True)
         return known, [pa.concat_arrays([column, own]).take(at) for column, own in columns]
 
-    def _packed(self, standings: Standings, results: list[pa.Array], chosen: Bools) -> pa.Array:
-        kind, at = standings.table.layout.value_type, pa.array(np.flatnonzero(chosen))
+    def _packed(self, emitted: EmittedResults, results: list[pa.Array], chosen: Bools) -> pa.Array:
+        kind, at = emitted.table.layout.value_type, pa.array(np.flatnonzero(chosen))
         assert kind is not None
         return pa.StructArray.from_arrays([column.take(at) for column in results], fields=list(kind))
 

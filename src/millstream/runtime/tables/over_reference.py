@@ -41,9 +41,9 @@ def _value(column: OverColumn, order: Sequence[OrderKey], rows: Sequence[Row], a
     if column.measure is not None:
         frame = [rows[number] for number in range(len(rows)) if _is_in(column.frame, order, rows, at, number)]
         measure = column.measure
-        if not measure.looks:
+        if not measure.arguments:
             return len(frame)
-        look = measure.looks[0]
+        look = measure.arguments[0]
         seen = [row for row in frame if look.mask is None or row[look.mask] is True]
         return measured(measure, [row[int(look.field or 0)] for row in seen])
     before = sum(_compared(row, rows[at], order) < 0 for row in rows)

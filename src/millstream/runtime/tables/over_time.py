@@ -33,7 +33,7 @@ from millstream.runtime.keyed.states import Scope, StateHandle
 from millstream.runtime.operators.event_times import window_times
 from millstream.runtime.operators.keyed_operator import KeyedOperator
 from millstream.runtime.operators.operator import OperatorSetting
-from millstream.runtime.tables.changes import refuse_removals, signs_of
+from millstream.runtime.tables.changes import change_signs, reject_retractions
 from millstream.runtime.tables.over_calls import Earlier, FrameCall, PlaceCall, functions_of, over_calls
 from millstream.runtime.tables.over_frames import OrderedRows, ordered_by_time
 from millstream.runtime.tables.over_rows import StoredTimedRows, TimedRows
@@ -43,7 +43,7 @@ from millstream.state.stored.accounts import SubtaskAccount
 from millstream.state.stored.table_names import OVER_ROWS, OVER_TOTALS
 from millstream.state.tables.layout import NEVER_MS
 from millstream.state.tables.state_table import StateTable
-from millstream.state.windows.measures import Measure
+from millstream.state.windows.bound_aggregates import BoundAggregate
 
 __all__ = ["OverTimeOperator"]
 
@@ -65,7 +65,7 @@ class Total:
 class Totals(StateHandle):
     """The same in the store, by partition."""
 
-    def __init__(self, name: str, setting: OperatorSetting, measures: Sequence[Measure], scope: Scope) -> None:
+    def __init__(self, name: str, setting: OperatorSetting, measures: Sequence[BoundAggregate], scope: Scope) -> None:
         operation, edge = setting.node.operation, setting.node.inputs[0]
         assert isinstance(operation, OverTime)
         parts = [part for measure in measures for part in measure.parts]
@@ -181,8 +181,8 @@ class OverTimeOperator(KeyedOperator):
         """Keep rows until the epoch's input is in."""
         started = time.perf_counter_ns()
         self.records_in += len(batch)
-        columns, signs = signs_of(batch.columns())
-        refuse_removals(self.call, batch, signs, "over")
+        columns, signs = change_signs(batch.columns())
+        reject_retractions(self.call, batch, signs, "over")
         contents = pa.StructArray.from_arrays(columns.columns[1 : 1 + self._kind.num_fields], fields=list(self._kind))
         keys, numbers = self.keying.column(batch), np.full(len(batch), -1, dtype=np.int64)
         if self.operation.is_event_time:

@@ -22,7 +22,7 @@ from millstream.records.batch import Batch
 from millstream.records.table_type import TableRowType
 from millstream.runtime.expressions.draws import Draws
 from millstream.runtime.joins.matching import key_numbers, pairs, pairs_of_unique
-from millstream.runtime.operators.interruption import check_wanted
+from millstream.runtime.operators.interruption import check_cancelled
 from millstream.runtime.operators.operator import Operator
 from millstream.runtime.tables.joined_rows import SignedRows
 from millstream.runtime.tables.task_program import TaskProgram, functions_in
@@ -107,7 +107,7 @@ class PairMatcher:
         self, left: SignedRows, left_rows: Int64s, right: SignedRows, right_rows: Int64s
     ) -> tuple[Int64s, Int64s]:
         """Of pairs with one key those that meet the rest of the condition."""
-        check_wanted()
+        check_cancelled()
         if self._condition is None:
             return left_rows, right_rows
         try:

@@ -15,7 +15,7 @@ from millstream.plan.operations import PartialRank
 from millstream.records.batch import Batch
 from millstream.runtime.joins.matching import key_numbers
 from millstream.runtime.operators.operator import Operator, OperatorSetting
-from millstream.runtime.tables.changes import refuse_removals, signs_of
+from millstream.runtime.tables.changes import change_signs, reject_retractions
 from millstream.runtime.tables.ranking import ranks_of
 from millstream.runtime.task.spec import EpochSpec
 
@@ -42,8 +42,8 @@ class PartialRankOperator(Operator):
 
     def apply(self, batch: Batch) -> Batch | None:
         rank = self._rank
-        columns, signs = signs_of(batch.coded_columns())
-        refuse_removals(self.call, batch, signs, "rank")
+        columns, signs = change_signs(batch.coded_columns())
+        reject_retractions(self.call, batch, signs, "rank")
         if self._batches_to_skip:
             self._batches_to_skip -= 1
             return batch

@@ -9,7 +9,7 @@ With the number of a row in what is given, a row that moves is another row: chan
 given when the input has ended, in their order.
 
 Rows that are forgotten by the clock make room: others move up, when something changes of their partition next. What was
-given of these cannot be seen from the rows that are left, and stands beside them (`standings`).
+given of these cannot be seen from the rows that are left, and stands beside them (`emitted_results`).
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from millstream.runtime.joins.matching import key_numbers
 from millstream.runtime.keyed.declared_states import task_codec
 from millstream.runtime.operators.operator import OperatorSetting
 from millstream.runtime.tables.changes import equal_rows
+from millstream.runtime.tables.emitted_results import EmittedResults, expired_retractions
 from millstream.runtime.tables.gathering import GatheringOperator, rowtimes
 from millstream.runtime.tables.joined_rows import SignedRows
 from millstream.runtime.tables.ranked_rows import Lots, RankedRows, emitted_rows
 from millstream.runtime.tables.ranking import ranks_of
-from millstream.runtime.tables.standings import Standings, forgotten_rows
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import Bools
 from millstream.state.stored.table_names import RANK_NUMBERS, RANKED_ROWS
@@ -70,10 +70,10 @@ class RankOperator(GatheringOperator):
         )
         self.backend.keep(RANKED_ROWS, self._rows)
         self._numbers = self._given_numbers(setting, operation) if self._rows.forgets else None
-        self._forgotten = forgotten_rows(setting) if self._rows.forgets else None
+        self._forgotten = expired_retractions(setting) if self._rows.forgets else None
         self._is_batch = setting.facts.batch
 
-    def _given_numbers(self, setting: OperatorSetting, operation: RankRows) -> Standings | None:
+    def _given_numbers(self, setting: OperatorSetting, operation: RankRows) -> EmittedResults | None:
         """As which number each stored row was given, 0 if it was not; None where all that are stored were, and the
         number says nothing."""
         is_plain = operation.last == 1 or not operation.has_number
@@ -81,7 +81,7 @@ class RankOperator(GatheringOperator):
             return None
         key_type, most = setting.node.inputs[0].key_type, setting.context.max_parallelism
         codec = task_codec(Types.LONG(), f"state '{RANK_NUMBERS}' of '{self.node.name}'")
-        numbers = Standings(RANK_NUMBERS, key_type, most, codec, self.backend.scope, operation.ttl_ms)
+        numbers = EmittedResults(RANK_NUMBERS, key_type, most, codec, self.backend.scope, operation.ttl_ms)
         self.backend.keep(RANK_NUMBERS, numbers)
         return numbers
 
@@ -132,7 +132,7 @@ class RankOperator(GatheringOperator):
         return [] if self._is_batch else self._difference(lots, was, ranks)
 
     def _numbers_followed(
-        self, numbers: Standings, before: SignedRows, added: SignedRows, was: Int64s, ranks: Int64s, is_kept: Bools
+        self, numbers: EmittedResults, before: SignedRows, added: SignedRows, was: Int64s, ranks: Int64s, is_kept: Bools
     ) -> Int64s:
         """As which number each stored row was given; `was` is what the rows say that are left, for those that were
         stored before this was written down. What is given from now on is written."""

@@ -18,7 +18,7 @@ A row whose time-to-live is over is forgotten, too, and then results may differ 
 is given stays a changelog: only what was given is taken away, and once. A row that was forgotten is in the table no
 more: nothing is given for it, not when it goes either. What was given with it stays. So does the standing of its
 partners: a row that was given with a partner does not stand alone before that partner goes or, where a key has one row
-at most, another one comes in its place. With how many partners it was given is kept beside each row (`standings`).
+at most, another one comes in its place. `emitted_results` stores each row's match count.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from millstream.runtime.joins.buffer import RowTable
 from millstream.runtime.joins.matching import key_numbers
 from millstream.runtime.keyed.declared_states import task_codec
 from millstream.runtime.operators.operator import OperatorSetting
-from millstream.runtime.tables.changes import netted_rows
+from millstream.runtime.tables.changes import consolidated_rows
+from millstream.runtime.tables.emitted_results import EmittedResults, expired_retractions
 from millstream.runtime.tables.joined_rows import JoinedRows, SignedRows
 from millstream.runtime.tables.pairs import Pairs, columns_of_pairs, without_key
 from millstream.runtime.tables.row_expiry import RowExpiry
-from millstream.runtime.tables.standings import Standings, forgotten_rows
 from millstream.runtime.tables.two_tables import TwoTablesOperator
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import Bools
@@ -100,7 +100,7 @@ class RegularJoinOperator(TwoTablesOperator):
             sides.append(rows)
         self._sides = tuple(sides)
         self._standings = tuple(self._partner_counts(setting, operation, number) for number in (0, 1))
-        self._forgotten = forgotten_rows(setting) if any(side.forgets for side in self._sides) else None
+        self._forgotten = expired_retractions(setting) if any(side.forgets for side in self._sides) else None
         self._expiries = tuple(
             RowExpiry(side, row_type, operation.session, self.call) if side else None
             for side, row_type in zip(operation.expiries, operation.rows, strict=True)
@@ -108,12 +108,12 @@ class RegularJoinOperator(TwoTablesOperator):
         # In BATCH rows that may go again are not given before the end.
         self._waits = self.is_batch and operation.kind != "INNER"
 
-    def _partner_counts(self, setting: OperatorSetting, operation: RegularJoin, number: int) -> Standings | None:
+    def _partner_counts(self, setting: OperatorSetting, operation: RegularJoin, number: int) -> EmittedResults | None:
         """With how many partners each row of a side was given, where that matters and is not seen from the rows."""
         if not (self.is_whole[number] and self._sides[1 - number].forgets):
             return None
         name = _PARTNERS[number]
-        counts = Standings(
+        counts = EmittedResults(
             name,
             self.edges[number].key_type,
             setting.context.max_parallelism,
@@ -145,7 +145,7 @@ class RegularJoinOperator(TwoTablesOperator):
         young, and both changes of it are left."""
         lots, _ = self.take_rows(number)
         rows = SignedRows.concat(lots) if lots else self._sides[number].no_rows()
-        return rows if self._forgotten is not None and not self._waits else rows.netted()
+        return rows if self._forgotten is not None and not self._waits else rows.consolidated()
 
     def advance(self, watermark: int) -> int:
         had_ended = self.time.watermark == MAX_WATERMARK
@@ -233,7 +233,7 @@ class RegularJoinOperator(TwoTablesOperator):
         self._forgotten.inc(len(missing))
         deleted = stored.where(gone)
         deleted = replace(deleted, signs=-deleted.signs)
-        net = SignedRows.concat([changes.where(has_no_key).netted(), deleted, keyed.where(is_added)])
+        net = SignedRows.concat([changes.where(has_no_key).consolidated(), deleted, keyed.where(is_added)])
         return net, gone, keyed.take(missing)
 
     # --- results --------------------------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ class RegularJoinOperator(TwoTablesOperator):
         yield self._standing(number, side.added, partners(side.added, after), 1)
         yield turned[1]
 
-    def _alone_as_given(self, number: int, side: _Side, other: _Side, counts: Standings) -> Iterator[Pairs]:
+    def _alone_as_given(self, number: int, side: _Side, other: _Side, counts: EmittedResults) -> Iterator[Pairs]:
         """The same where partners are forgotten: a row stands as it was given."""
         known_partners = self.matcher.partner_counts(number, side.stored, other.stored)
         with self.call.running("state"):
@@ -320,7 +320,7 @@ class RegularJoinOperator(TwoTablesOperator):
             for columns, own in zip(held, signs, strict=True):
                 self._emit(columns, own)
         else:
-            self._emit(*netted_rows(pa.concat_batches(held), np.concatenate(signs)))
+            self._emit(*consolidated_rows(pa.concat_batches(held), np.concatenate(signs)))
 
     def _emit(self, columns: pa.RecordBatch, signs: Int64s) -> None:
         kinds = np.where(signs > 0, 0, _DELETE)

@@ -30,7 +30,7 @@ from millstream.runtime.keyed.states import StateHandle
 from millstream.runtime.operators.event_times import window_times
 from millstream.runtime.operators.keyed_operator import KeyedOperator
 from millstream.runtime.operators.operator import Operator, OperatorSetting
-from millstream.runtime.tables.changes import signs_of
+from millstream.runtime.tables.changes import change_signs
 from millstream.runtime.tables.group_keys import GroupKeys
 from millstream.runtime.tables.session_rows import SessionRows, merged_sessions
 from millstream.runtime.tables.user_aggregates import user_functions_of
@@ -63,13 +63,13 @@ class PartialSessionsOperator(Operator):
         self._gathered: list[SessionRows] = []
 
     def apply(self, batch: Batch) -> Batch | None:
-        columns, signs = signs_of(batch.columns())
+        columns, signs = change_signs(batch.columns())
         if signs is not None:
             error = ProgramError("the row is taken away, and windows need a table that only grows")
             raise self.call.failed(error, "window", tuple(batch.slice(int(np.flatnonzero(signs < 0)[0]), 1).values()))
         times = self._times(batch)
         with self.call.running("aggregate"):
-            looks = [[column_of(look, columns) for look in measure.looks] for measure in self._operation.measures]
+            looks = [[column_of(look, columns) for look in measure.arguments] for measure in self._operation.measures]
             parts = self._accumulators.lift(looks, times)
         keys = KeyColumn(np.zeros(len(batch), dtype=np.int64), self._keys.of(columns))
         rows = SessionRows(keys, times, times, np.ones(len(batch), dtype=np.int64), parts)

@@ -54,7 +54,7 @@ class TaskProgram:
             self._program = compile_program(outputs, input_types, condition)
 
     def run(
-        self, batch: Batch, now_ms: int, watermark_ms: int | None, role: str, *, gives_dictionaries: bool = False
+        self, batch: Batch, now_ms: int, watermark_ms: int | None, role: str, *, emit_dictionaries: bool = False
     ) -> Result:
         """The columns that the rows have, of those that meet the condition; text as dictionaries, if it may be."""
         session = self._session
@@ -71,7 +71,7 @@ class TaskProgram:
         )
         try:
             columns = batch.coded_columns().columns[: self._width]
-            return self._program.run(columns, len(batch), facts, self._results, gives_dictionaries=gives_dictionaries)
+            return self._program.run(columns, len(batch), facts, self._results, emit_dictionaries=emit_dictionaries)
         except MillstreamError as error:
             row = getattr(error, "row", None)
             record = tuple(batch.slice(row, 1).values()) if isinstance(row, int) and 0 <= row < len(batch) else ()

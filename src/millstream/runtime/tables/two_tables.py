@@ -22,7 +22,7 @@ from millstream.runtime.exchange.routing import Keying
 from millstream.runtime.keyed.declared_states import task_codec
 from millstream.runtime.operators.keyed_operator import KeyedOperator
 from millstream.runtime.operators.operator import OperatorSetting, Origin, Output
-from millstream.runtime.tables.changes import given_pieces, refuse_removals, signs_of
+from millstream.runtime.tables.changes import change_batches, change_signs, reject_retractions
 from millstream.runtime.tables.joined_rows import SignedRows
 from millstream.runtime.tables.pairs import PairMatcher
 from millstream.runtime.task.spec import EpochSpec
@@ -87,9 +87,9 @@ class TwoTablesOperator(KeyedOperator):
     def _gather(self, number: int, origin: Origin, batch: Batch) -> None:
         started = time.perf_counter_ns()
         self.records_in += len(batch)
-        columns, signs = signs_of(batch.columns())
+        columns, signs = change_signs(batch.columns())
         if not self.join.changing[number]:
-            refuse_removals(self.call, batch, signs, "join")
+            reject_retractions(self.call, batch, signs, "join")
         rows = SignedRows.of_columns(self._keyings[number].column(batch), columns, self._kinds[number], signs)
         self._come[number].setdefault(origin, []).append((rows, batch.timestamps))
         self.busy_ns += time.perf_counter_ns() - started
@@ -103,7 +103,7 @@ class TwoTablesOperator(KeyedOperator):
 
     def give(self, columns: pa.RecordBatch, kinds: Int64s | None = None, stamps: Int64s | None = None) -> None:
         """Hand rows on, a piece at a time; what others do with them is not this operator's time."""
-        for piece in given_pieces(columns, kinds, self._type, stamps):
+        for piece in change_batches(columns, kinds, self._type, stamps):
             self.busy_ns += time.perf_counter_ns() - self.started_ns
             self.emit(piece)
             self.started_ns = time.perf_counter_ns()

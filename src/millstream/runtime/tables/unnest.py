@@ -17,7 +17,7 @@ from millstream.expressions.nested_types import MapType, MultisetType, RowType
 from millstream.graph.table_nodes import UnnestRows
 from millstream.records.batch import Batch
 from millstream.runtime.operators.operator import OperatorSetting
-from millstream.runtime.tables.kept_sequences import kept_sequences
+from millstream.runtime.tables.random_sequences import random_sequences
 from millstream.runtime.tables.repeated_rows import RepeatingOperator, batch_beside, with_rest
 from millstream.runtime.tables.task_program import TaskProgram, functions_in
 from millstream.state.keys.hashing import Int64s
@@ -35,7 +35,7 @@ class UnnestOperator(RepeatingOperator):
             [operation.collection], operation.input_types, None, operation.session, self.call, self.draws
         )
 
-        self._sequences = kept_sequences(self.draws, setting.context.subtask, operation.collection)
+        self._sequences = random_sequences(self.draws, setting.context.subtask, operation.collection)
         self.condition = self.joined_on(operation.condition, operation.input_types, operation.session)
 
     def stateful(self) -> Any:

@@ -29,16 +29,16 @@ from millstream.expressions.user_functions import CallMode, UserFunction
 from millstream.records.pickling import PicklingError, pickled
 from millstream.records.table_type import TableValueType
 from millstream.records.unpickling import unpickled
-from millstream.runtime.expressions.declared_results import broken_promise
+from millstream.runtime.expressions.declared_results import first_violation
 from millstream.runtime.expressions.python_values import ResultMismatch, column_of, python_values
-from millstream.runtime.expressions.user_calls import series_of, told_error
+from millstream.runtime.expressions.user_calls import error_text, series_of
 from millstream.state.keys.hashing import Int64s
-from millstream.state.windows.measures import Measure
+from millstream.state.windows.bound_aggregates import BoundAggregate
 
 __all__ = ["UserAggregate", "user_functions_of"]
 
 
-def user_functions_of(measures: Iterable[Measure]) -> list[Any]:
+def user_functions_of(measures: Iterable[BoundAggregate]) -> list[Any]:
     """The program's functions in measures, each once: they are opened and closed with the operator."""
     functions: list[Any] = []
     for measure in measures:
@@ -52,9 +52,9 @@ class UserAggregate(Listed):
     """Calls the function of a measure. What it looks at is one column: a row of the arguments, NULL where a FILTER
     leaves the row out."""
 
-    def __init__(self, measure: Measure) -> None:
+    def __init__(self, measure: BoundAggregate) -> None:
         super().__init__(measure)
-        look, result = measure.looks[0].type_info, measure.result
+        look, result = measure.arguments[0].type_info, measure.result
         assert isinstance(look, TableValueType) and isinstance(look.data_type, RowType)
         assert isinstance(result, TableValueType) and isinstance(measure.function, UserFunction)
         self._arguments, self._result_type = look.data_type, result.data_type
@@ -206,14 +206,14 @@ class UserAggregate(Listed):
         """What is told of an error: the aggregate, its method, and the line."""
         if isinstance(error, MillstreamError):
             return error
-        text = told_error(error, getattr(self._function, method, None))
+        text = error_text(error, getattr(self._function, method, None))
         return ProgramError(f"the aggregate '{self._user.name}': {method} raised {text}")
 
     def _values(self, accumulators: Sequence[Any]) -> pa.Array:
         with self._calling("get_value"):
             values = [self._function.get_value(each) for each in accumulators]
         column = self._column(values)
-        if (broken := broken_promise(column, self._result_type)) is not None:
+        if (broken := first_violation(column, self._result_type)) is not None:
             raise ProgramError(f"the aggregate '{self._user.name}': {broken[1]}")
         return column
 

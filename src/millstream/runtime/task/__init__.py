@@ -1,1 +1,1 @@
-"""One task of one epoch: what it is told, what it runs, what it answers; and the epoch without Spark."""
+"""One task of one epoch: its specification, its run and its acknowledgement; and epochs without Spark."""

@@ -1,16 +1,17 @@
-"""Timestamps and watermarks: how a watermark strategy is applied to batches, and what idle means.
+"""Timestamps and watermarks: applies watermark strategies to batches and tracks idleness.
 
-Event time on any way through a job is one number, and where several ways meet it is their minimum
-(`records.watermarks`). An operator whose inputs are all idle stands still.
+The event time of each path through a job is one number; where paths meet, it is their minimum (`records.watermarks`).
+An operator whose inputs are all idle does not advance.
 
-A **Timekeeper** applies one strategy to one split or subtask for one epoch. What it remembers between epochs is a
-`KeptTime`, plain data that lies in the manifest: generators of the program are made anew and restored every epoch.
-Watermarks only ever go forward.
+A **Timekeeper** applies one strategy to one split or subtask for one epoch. Its state between epochs is a
+`EventTimeState`, plain data in the manifest: generators of the program are created and restored in every epoch.
+Watermarks never go back.
 
-No subtask of an **operator** goes back from one epoch to the next either. Behind an exchange all stand where the
-operator does. Behind an operator that tells time in mid-stream, without an exchange between, each stands where it has
-come to itself, and goes on there (`restored_event_time`). Only what is chained to a source begins at the smallest of
-its subtasks: a split may move to another one, and its records must not be late there.
+The event time of an operator's subtask never goes back between epochs either. After an exchange all subtasks share the
+operator's event time. Downstream of an operator that assigns timestamps in mid-stream, without an exchange in between,
+each subtask has an event time of its own and resumes from it (`restored_event_time`). Only operators chained to a
+source resume from the minimum of its subtasks: a split may move to another subtask, and its records must not be late
+there.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK, REAL_WAT
 from millstream.runtime.operators.user_code import UserCall
 from millstream.state.keys.key_columns import key_group_range
 from millstream.state.stored.accounts import SubtaskAccount
-from millstream.state.stored.times import KeptTime
+from millstream.state.stored.times import EventTimeState
 
 if TYPE_CHECKING:
     from millstream.records.batch import Batch, Timestamps
@@ -46,13 +47,13 @@ _SECONDS_OF_OUR_TIMES = range(1_000_000_000, 2_500_000_000)
 _NO_WATERMARKS = WatermarkStrategy.no_watermarks()
 
 
-def restored_times(subtasks: Mapping[int, SubtaskAccount], parallelism: int) -> list[KeptTime]:
-    """What each of `parallelism` subtasks goes on from, given what those of the last epoch kept.
+def restored_times(subtasks: Mapping[int, SubtaskAccount], parallelism: int) -> list[EventTimeState]:
+    """The restored times of `parallelism` subtasks, from the accounts of the last epoch.
 
-    With another parallelism than before, records go other ways: all new subtasks start at the smallest watermark of
-    the old ones, so that none claims to have seen what another one saw, and with new generators.
+    After a change of parallelism records take other routes: all new subtasks start from the smallest watermark of the
+    old ones, with new generators, so that none claims the progress of another.
 
-    >>> accounts = {0: SubtaskAccount(time=KeptTime(7)), 1: SubtaskAccount(time=KeptTime(5))}
+    >>> accounts = {0: SubtaskAccount(time=EventTimeState(7)), 1: SubtaskAccount(time=EventTimeState(5))}
     >>> [time.watermark for time in restored_times(accounts, 3)]
     [5, 5, 5]
     """
@@ -61,30 +62,30 @@ def restored_times(subtasks: Mapping[int, SubtaskAccount], parallelism: int) -> 
         return times
     lowest = min((time.watermark for time in times), default=MIN_WATERMARK)
     active = [time.active_ms for time in times if time.active_ms is not None]
-    return [KeptTime(lowest, max(active, default=None))] * parallelism
+    return [EventTimeState(lowest, max(active, default=None))] * parallelism
 
 
-def restored_time(subtasks: Mapping[int, SubtaskAccount], subtask: int, parallelism: int) -> KeptTime:
-    """What one subtask goes on from. What the others kept is looked at only after a change of parallelism."""
+def restored_time(subtasks: Mapping[int, SubtaskAccount], subtask: int, parallelism: int) -> EventTimeState:
+    """The restored time of one subtask. The accounts of others are read only after a change of parallelism."""
     if len(subtasks) == parallelism:
         return _time_of(subtasks[subtask])
     return restored_times(subtasks, parallelism)[subtask]
 
 
-def _time_of(account: SubtaskAccount) -> KeptTime:
-    assert account.time is not None, "an operator that keeps time tells it in every epoch"
+def _time_of(account: SubtaskAccount) -> EventTimeState:
+    assert account.time is not None, "an operator that tracks time reports it in every epoch"
     return account.time
 
 
 def restored_event_time(
     times: Sequence[int], subtask: int, parallelism: int, max_parallelism: int | None = None
 ) -> int:
-    """Where the event time of a subtask goes on, given where those of the last epoch stood.
+    """The restored event time of a subtask, from the event times of the last epoch's subtasks.
 
-    With the parallelism as it was, where it stood itself: a subtask that was ahead does not go back. With another one
-    it stands with the slowest of those it takes over from: for keyed operators (`max_parallelism` key groups) those
-    that had one of its key groups, for others all, as records go other ways. A key that was ahead may then meet an
-    earlier time than it did before; a later one would call records late that no subtask has ever waited for.
+    At the same parallelism, a subtask resumes from its own event time. After a change it takes the minimum over its
+    predecessors: for keyed operators (`max_parallelism` key groups), the subtasks that owned one of its key groups; for
+    others, all of them, since records take other routes. Time may then go back for keys of a faster subtask; the
+    maximum instead would drop records as late that no subtask has waited for.
 
     >>> [restored_event_time([7, 5], subtask, 2) for subtask in range(2)]
     [7, 5]
@@ -107,14 +108,14 @@ def restored_event_time(
 
 
 class Timekeeper:
-    """Applies one strategy to one split or subtask, for one epoch, starting from what was kept of it.
+    """Applies one strategy to one split or subtask for one epoch, starting from the stored time.
 
-    `rows` reads the times of a table, where the strategy is expressions over its columns."""
+    `rows` reads the times of a table, if the strategy is expressions over its columns."""
 
     def __init__(
         self,
         strategy: WatermarkStrategy | None,
-        start: KeptTime,
+        start: EventTimeState,
         call: UserCall,
         now_ms: int = 0,
         rows: RowClock | None = None,
@@ -132,7 +133,7 @@ class Timekeeper:
         self._generator = None if factory is None else _RunningGenerator(factory, start, call)
 
     def stamp(self, batch: Batch) -> Batch:
-        """The batch with its timestamps; event time moves on."""
+        """Assigns timestamps to a batch and advances event time."""
         if self._rows is not None:
             self._records += len(batch)
             batch.timestamps, reached = self._rows.times(batch, self._now_ms)
@@ -148,20 +149,20 @@ class Timekeeper:
         if self._generator is not None:
             self._generator.take(batch)
         elif delay_ms is not None and batch.timestamps is not None and len(batch):
-            # One less than the largest seen: another record with that very timestamp may still come.
+            # One less than the largest timestamp: another record with the same timestamp may still arrive.
             reached = min(int(batch.timestamps.max()) - delay_ms - 1, REAL_WATERMARK_MAX)
             self._watermark = max(self._watermark, reached)
         return batch
 
-    def end(self, now_ms: int) -> KeptTime:
-        """The epoch ends: what to keep."""
+    def end(self, now_ms: int) -> EventTimeState:
+        """Ends the epoch; returns the time to store."""
         active_ms = None
         if self.timeout_ms is not None:
             active_before_ms = self._start.active_ms
             active_ms = now_ms if self._records or active_before_ms is None else active_before_ms
         if self._generator is not None:
             return self._generator.end(active_ms)
-        return KeptTime(self._watermark, active_ms)
+        return EventTimeState(self._watermark, active_ms)
 
     def _timestamps(self, batch: Batch) -> Timestamps:
         column = _column_of_times(batch, self._strategy.timestamp_assigner)
@@ -175,23 +176,23 @@ class Timekeeper:
         except Exception as error:
             raise self._call.failed(error, "timestamp assigner", self._call.current(values, remaining)) from error
         if not set(map(type, stamps)) <= {int}:
-            self._refuse_others(stamps, values)
+            self._reject_other_types(stamps, values)
         try:
             return np.array(stamps, dtype=np.int64)
         except OverflowError:
             i = next(i for i, stamp in enumerate(stamps) if not MIN_WATERMARK <= stamp <= MAX_WATERMARK)
             raise self._call.failed(_not_a_timestamp(stamps[i]), "timestamp assigner", (values[i],)) from None
 
-    def _refuse_others(self, stamps: list[Any], values: list[Any]) -> None:
+    def _reject_other_types(self, stamps: list[Any], values: list[Any]) -> None:
         for i, stamp in enumerate(stamps):
-            # A bool is an int to Python, but no time to anybody. numpy's integers are.
+            # A bool is an int in Python, but not a timestamp. numpy's integers are accepted.
             if isinstance(stamp, bool) or not isinstance(stamp, (int, np.integer)):
                 raise self._call.failed(_not_a_timestamp(stamp), "timestamp assigner", (values[i],))
 
 
 def _warn_of_unit(first: int, site: str) -> None:
-    """Look at the first timestamp of an epoch: one of today in seconds is a time in January 1970, and one in
-    microseconds thousands of years ahead, which few mean."""
+    """Warns if the first timestamp of an epoch looks like seconds (a time in January 1970) or like microseconds or
+    nanoseconds (thousands of years ahead)."""
     if first in _SECONDS_OF_OUR_TIMES:
         where, unit, change = "in January 1970", "seconds", "multiply it by 1000"
     elif first // 1_000_000 in _SECONDS_OF_OUR_TIMES:
@@ -209,14 +210,14 @@ def _warn_of_unit(first: int, site: str) -> None:
 
 
 def _column_of_times(batch: Batch, assigner: Any) -> Timestamps | None:
-    """The times of a batch, where they are a column of it and every record has one."""
+    """The timestamps of a batch, if they are a complete column of it."""
     if not isinstance(assigner, FieldTimestamps) or not batch.typed or batch.type_info is None:
         return None
     columns = batch.columns()
     kinds = columns.schema.get_field_index(KIND_COLUMN)
     fields = columns.num_columns - (kinds >= 0)
     field = assigner.field if isinstance(assigner.field, int) else columns.schema.get_field_index(assigner.field)
-    # What is not there, not whole or not a time is left to the slow way, which names the record.
+    # A missing, incomplete or mistyped column is left to the slow path, which names the record.
     if not 0 <= field < fields or not isinstance(plain_type(batch.type_info), RowTypeInfo | TupleTypeInfo):
         return None
     column = columns.column(field)
@@ -239,18 +240,18 @@ def _not_a_timestamp(stamp: Any) -> ProgramError:
 
 
 class _RunningGenerator(WatermarkOutput):
-    """A generator of the program during one epoch, and the output it speaks to."""
+    """A generator of the program during one epoch, and the output that it writes to."""
 
     _ROLE = "watermark generator"
 
-    def __init__(self, factory: Any, start: KeptTime, call: UserCall) -> None:
+    def __init__(self, factory: Any, start: EventTimeState, call: UserCall) -> None:
         self._call = call
         self._watermark, self._idle = start.watermark, start.marked_idle
         with call.running(self._ROLE):
             generator = factory()
             if not isinstance(generator, WatermarkGenerator):
                 raise ProgramError(
-                    f"the factory given to for_generator returned {generator!r} ({type(generator).__name__}), "
+                    f"the factory passed to for_generator returned {generator!r} ({type(generator).__name__}), "
                     "expected a WatermarkGenerator. Derive your class from it"
                 )
             if start.generator is not None:
@@ -258,7 +259,7 @@ class _RunningGenerator(WatermarkOutput):
         self._generator: WatermarkGenerator = generator
 
     def take(self, batch: Batch) -> None:
-        """Show the generator every record."""
+        """Passes every record to the generator."""
         values, on_event = batch.values(), self._generator.on_event
         stamps = batch.timestamps.tolist() if batch.timestamps is not None else [MIN_WATERMARK] * len(values)
         remaining = iter(values)
@@ -268,13 +269,13 @@ class _RunningGenerator(WatermarkOutput):
         except Exception as error:
             raise self._call.failed(error, self._ROLE, self._call.current(values, remaining)) from error
 
-    def end(self, active_ms: int | None) -> KeptTime:
-        """Let it speak a last time, and keep what it knows."""
+    def end(self, active_ms: int | None) -> EventTimeState:
+        """Calls the periodic emit a last time and snapshots the generator."""
         with self._call.running(self._ROLE):
             self._generator.on_periodic_emit(self)
             subject = f"The snapshot of {type(self._generator).__name__}"
             state = plain(self._generator.snapshot(), subject)
-        return KeptTime(self._watermark, active_ms, self._idle, state)
+        return EventTimeState(self._watermark, active_ms, self._idle, state)
 
     def emit_watermark(self, timestamp_ms: int) -> None:
         if isinstance(timestamp_ms, bool) or not isinstance(timestamp_ms, (int, np.integer)):

@@ -1,10 +1,10 @@
-"""How often the garbage collector looks while a task runs.
+"""Makes the garbage collector run less often while a task runs.
 
-Records are many small tuples, alive for one batch and in no cycle: looking them over every 700 allocations, as Python
-does by itself, costs a third of a simple function and more. So it looks only when more are alive than a batch has.
+Records are many small tuples that live for one batch and form no cycles. Python's default, a collection every 700
+allocations, costs a third of a simple function and more. So the threshold is raised above the size of a batch.
 
-The setting is the process's. Tasks of several jobs may run in one process (those of tests do), each in its thread: the
-first one changes it, the last one puts it back.
+The setting belongs to the process. Tasks of several jobs may run in one process (in tests they do), each in its thread:
+the first task raises the threshold, the last one restores it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LIVING_OBJECTS_MAX = 400_000
 
 
 class _Threshold:
-    """The collector's threshold, and how many want it high."""
+    """The collector's threshold, and the number of tasks that need it raised."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -46,7 +46,7 @@ _THRESHOLD = _Threshold()
 
 @contextmanager
 def fewer_collections() -> Iterator[None]:
-    """Let garbage wait."""
+    """Raises the collection threshold inside the block."""
     _THRESHOLD.raise_()
     try:
         yield

@@ -1,7 +1,7 @@
-"""The slow, obvious way to run an epoch: every task in this process, one after another, no Spark.
+"""Runs an epoch in the simplest way: every task in this process, one after another, without Spark.
 
-It is the reference the Spark way is held against, and what tests and the operator harness run on. Blocks pass
-between stages exactly as they would through the shuffle, so everything but Spark itself is the real thing.
+It is the reference for the Spark runner, and tests and the operator harness run on it. Blocks pass between stages as
+they do through the shuffle; only Spark itself is missing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 import pyarrow as pa
 
 from millstream.runtime.exchange.messages import Envelope, open_envelopes, seal
-from millstream.runtime.operators.interruption import InterruptedEpoch, check_wanted, interrupted_by
+from millstream.runtime.operators.interruption import InterruptedEpoch, check_cancelled, interrupted_by
 from millstream.runtime.task.garbage import fewer_collections
 from millstream.runtime.task.residents import Residents
 from millstream.runtime.task.shipped_job import ShippedJob
@@ -24,7 +24,8 @@ __all__ = ["LocalRunner"]
 
 
 class LocalRunner:
-    """Runs epochs in this process. `raises`: a failure of user code is raised, with its traceback, for a debugger."""
+    """Runs epochs in this process. With `raises`, a failure of user code is raised with its traceback, for
+    debugging."""
 
     def __init__(self, *, raises: bool = False) -> None:
         self._raises = raises
@@ -38,8 +39,8 @@ class LocalRunner:
         self._job = job
 
     def run(self, spec: EpochSpec) -> list[tuple[int, bytes]]:
-        """One epoch; returns (kind, payload) of what the last stage sends. RuntimeError, if it was cancelled."""
-        self._cancelled.clear()  # whoever cancelled the epoch before, and still wants to, cancels again
+        """Runs one epoch; returns (kind, payload) of the last stage's envelopes. RuntimeError if it was cancelled."""
+        self._cancelled.clear()  # a cancellation of the previous epoch; a caller that still wants one repeats it
         try:
             with interrupted_by(self._cancelled):
                 return self._run(spec)
@@ -48,7 +49,7 @@ class LocalRunner:
 
     def _run(self, spec: EpochSpec) -> list[tuple[int, bytes]]:
         assert self._job is not None
-        # Through text, as the Spark runner sends it: what does not survive JSON must fail here too.
+        # Encoded and decoded as in the Spark runner: a value that does not survive JSON must fail here too.
         text = spec.encode()
         plan = self._job.plan()
         arriving: dict[int, list[pa.RecordBatch]] = {}
@@ -68,7 +69,7 @@ class LocalRunner:
 
     def _task(self, stage: int, subtask: int, spec: EpochSpec, rows: Iterator[pa.RecordBatch]) -> Iterator[Envelope]:
         assert self._job is not None
-        check_wanted()
+        check_cancelled()
         self._tasks += 1
         nonce = f"{self._job.facts.run}t{spec.round}n{self._tasks}"
         assignment = Assignment(stage, subtask, attempt=0, nonce=nonce, capture=False, raises=self._raises)
@@ -80,15 +81,15 @@ class LocalRunner:
         """All tasks run in this process."""
 
     def send_unsent(self) -> None:
-        """What this process wrote it sends by itself; here it takes over what others left."""
+        """This process sends its own files; here it also adopts files of processes that died."""
         store = None if self._job is None else self._job.in_task().facts.store
         if isinstance(store, TieredStore):
             store.adopt()
 
     def cancel(self) -> None:
-        """Stop the epoch that is running, from another thread: between two batches of it."""
+        """Stops the running epoch between two batches; called from another thread."""
         self._cancelled.set()
 
     def close(self) -> None:
-        """Close the functions that are still open."""
+        """Closes the functions that are still open."""
         self._residents.close()

@@ -1,8 +1,8 @@
-"""What user code prints and logs in a task reaches the user on the driver.
+"""Forwards the lines that user code prints and logs in a task to the driver.
 
-While a task runs, `sys.stdout`, `sys.stderr` and the root logger are watched; complete lines go into a bounded
-list that travels with the task's acknowledgement (or its failure). Only attempts that count are heard, so a
-retried task does not print twice.
+While a task runs, `sys.stdout`, `sys.stderr` and the root logger are captured; complete lines go into a bounded list
+that travels with the task's acknowledgement (or its failure). Only attempts that count are shown, so a retried task
+does not print twice.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LINES_MAX = 1000
 
 
 class _Lines(io.TextIOBase):
-    """A text stream that keeps complete lines."""
+    """A text stream that collects complete lines."""
 
     def __init__(self, stream: str, lines: OutputLines) -> None:
         self._stream, self._lines, self._open = stream, lines, ""
@@ -57,7 +57,7 @@ def _append(lines: OutputLines, line: list[str]) -> None:
 
 @contextmanager
 def capture_output(lines: OutputLines) -> Iterator[None]:
-    """Collect what is printed and logged inside the block into `lines`."""
+    """Collects lines printed and logged inside the block into `lines`."""
     stdout, stderr = sys.stdout, sys.stderr
     handler = _Records(lines)
     root = logging.getLogger()

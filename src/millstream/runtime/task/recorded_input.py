@@ -1,11 +1,11 @@
-"""What a source gave, kept: for replaying epochs whose source cannot be read again.
+"""Records the input of sources, to replay epochs whose source cannot be read again.
 
-With `millstream.record` on, a task writes the batches that it reads beside the state of its operators, as they came
-and before any function sees them. The manifest of their epoch names the files (in the account of the source, by split),
-so they live as long as it does, and are collected, copied and protected with it. Nobody reads them but a replay.
+With `millstream.record` on, a task writes the batches it reads to the store, next to the state of its operators, before
+any function sees them. The manifest of the epoch names the files (in the account of the source, by split), so they are
+retained, collected, copied and protected with it. Only a replay reads them.
 
-A file is an Arrow stream with one column, whose every value is a block (`blocks.py`). Messages that could not be read
-stand in files that have a second column, which says of every block whether it is one of them.
+A file is an Arrow stream with one column of blocks (`blocks.py`). A file that includes undecodable messages has a
+second column, which flags the blocks that hold them.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class InputRecorder:
         self._bytes = 0
 
     def add(self, batch: Batch) -> None:
-        """Take a batch of the split that is read now. It is encoded at once: functions may change untyped values."""
+        """Adds a batch of the current split. It is encoded at once: functions may change untyped values."""
         self._add(batch, False)
 
     def add_dead_letters(self, batch: Batch) -> None:
-        """Take messages that could not be read."""
+        """Adds messages that could not be decoded."""
         self._add(batch, True)
 
     def _add(self, batch: Batch, is_dead: bool) -> None:
@@ -63,7 +63,7 @@ class InputRecorder:
             self._write()
 
     def end_split(self, watermark: int | None) -> RecordedSplit:
-        """All of the split is read, and the source's own watermark stands there: what the manifest is to keep of it."""
+        """Ends a split at the source's own watermark; returns its entry for the manifest."""
         if self._blocks:
             self._write()
         recorded = RecordedSplit(tuple(self._files), self._subtask, self._split_count, watermark)
@@ -79,7 +79,7 @@ class InputRecorder:
         with pa.ipc.new_stream(sink, rows.schema) as writer:
             writer.write_batch(rows)
         data = sink.getvalue().to_pybytes()
-        # A letter of its own after the nonce: states of the same operator have files beside these.
+        # A suffix after the nonce: states of the same operator have files in the same folder.
         nonce = f"{self._nonce}r{self._file_count}"
         name = segment_name(self._uid, RECORDED_INPUT, self._epoch, self._subtask, nonce)
         self._store.put(name, data)
@@ -89,7 +89,7 @@ class InputRecorder:
 
 
 class RecordedSource(Source):
-    """Reads in an epoch what `source` gave in it. `recorded` is what the epoch's manifest keeps of that, by split."""
+    """Replays the input that `source` read in an epoch. `recorded` holds the manifest's entries, by split."""
 
     def __init__(self, source: Source, recorded: Mapping[str, RecordedSplit], store: Store) -> None:
         self.bounded, self.type_info, self.single = source.bounded, source.type_info, source.single
@@ -104,11 +104,11 @@ class RecordedSource(Source):
         return {name: split.subtask for name, split in self._recorded.items()}
 
     def splits(self, context: SourceContext) -> Sequence[Split]:
-        """In the order in which each subtask read them."""
+        """Splits in the order in which each subtask read them."""
         return [Split(name) for name in sorted(self._recorded, key=lambda name: self._recorded[name].number)]
 
     def reach(self, split: Split, offset: Offset, budget: int, context: SourceContext) -> Offset:
-        return offset  # there is nothing but what was read
+        return offset  # the whole recording is read
 
     def read(self, split: Split, start: Offset, stop: Offset) -> Read:
         for recorded in self._recorded[split.name].files:
@@ -132,4 +132,4 @@ class RecordedSource(Source):
         return self._recorded[split.name].watermark
 
     def describe(self) -> str:
-        return f"what was recorded of {self._described}"
+        return f"recorded input of {self._described}"

@@ -1,7 +1,6 @@
-"""Which operator runs a node: one line for each operation of a plan.
+"""Maps each operation of a plan to the operator that runs it.
 
-An operation that is not listed cannot be run. This is the only module that knows all operators; whoever needs one asks
-`operator_for`.
+An operation that is not listed cannot be run. Only this module knows all operators; others call `operator_for`.
 """
 
 from __future__ import annotations
@@ -116,7 +115,6 @@ from millstream.runtime.tables.correlate import CorrelateOperator
 from millstream.runtime.tables.enforcement import EnforcementOperator
 from millstream.runtime.tables.group_aggregate import GroupsOperator, PartialGroupsOperator
 from millstream.runtime.tables.interval_pairs import IntervalPairsOperator
-from millstream.runtime.tables.kept_table import KeptTableOperator
 from millstream.runtime.tables.limit import LimitOperator
 from millstream.runtime.tables.lookup_join import ChangingLookupOperator, LookupJoinOperator
 from millstream.runtime.tables.materialise import LatestOperator, MaterialiseOperator
@@ -128,6 +126,7 @@ from millstream.runtime.tables.rank import RankOperator
 from millstream.runtime.tables.regular_join import RegularJoinOperator
 from millstream.runtime.tables.sessions import PartialSessionsOperator, SessionsOperator
 from millstream.runtime.tables.stamps import StampOperator
+from millstream.runtime.tables.stored_table import StoredTableOperator
 from millstream.runtime.tables.stream_rows import StreamRowsOperator
 from millstream.runtime.tables.temporal_pairs import TemporalPairsOperator
 from millstream.runtime.tables.unnest import UnnestOperator
@@ -208,12 +207,12 @@ OPERATORS: Mapping[type, Callable[[OperatorSetting], Operator]] = {
     LatestRows: LatestOperator,
     LookupJoin: LookupJoinOperator,
     ChangingLookupJoin: ChangingLookupOperator,
-    KeptTable: KeptTableOperator,
+    KeptTable: StoredTableOperator,
     PartialSessions: PartialSessionsOperator,
     FinalSessions: SessionsOperator,
 }
 
 
 def operator_for(setting: OperatorSetting) -> Operator:
-    """The operator of a node, not open yet."""
+    """Creates the operator of a node, not yet open."""
     return OPERATORS[type(setting.node.operation)](setting)

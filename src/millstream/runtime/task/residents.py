@@ -1,14 +1,14 @@
-"""Operators that stay open in a worker process from one epoch to the next.
+"""Operators that stay open in a worker process across epochs.
 
-Spark starts a task per epoch, but reuses Python worker processes. A user's `open()` may load a model or connect
-to a service, so the operators of a subtask are made once per worker process and *run* (one start or restart of
-the job), and kept. Each subtask has its own copies of the user's functions, as in Flink. Which worker gets which
-subtask is Spark's choice, so a worker may hold several subtasks, and a subtask may be open in several workers.
+Spark starts a task per epoch but reuses Python worker processes. A user's `open()` may load a model or connect to a
+service, so the operators of a subtask are created once per worker process and *run* (one start or restart of the job)
+and stay open. Each subtask has its own copies of the user's functions, as in Flink. Spark chooses the worker of a
+subtask, so a worker may hold several subtasks, and a subtask may be open in several workers.
 
 `close()` is called when the job ends (in the workers that took part in its last epoch), after a failure, when a worker
-notices that another run of the same job has begun, and when it hears, with its next task, that a run has ended
-(`spark/live_runs.py`). A function with operator state is also closed, and opened
-anew from what the last manifest keeps, when what it remembers is of another epoch (`operator_state`).
+sees a newer run of the same job, and when its next task reports that a run has ended (`spark/live_runs.py`). A function
+with operator state is also closed and opened again from the last manifest if its state is of another epoch
+(`operator_state`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _Place: TypeAlias = tuple[str, str, int, int]
 
 @dataclass
 class Subtask:
-    """The open operators of one subtask of one stage, in topological order. `channel_types` are of the records."""
+    """The open operators of one subtask of one stage, in topological order, and the record types of its channels."""
 
     plan: Plan
     operators: dict[int, Operator]
@@ -49,7 +49,7 @@ class Subtask:
 
 @dataclass
 class Residents:
-    """The open subtasks of a process, by (job, run, stage, subtask). `openings` counts those ever opened."""
+    """The open subtasks of a process, by (job, run, stage, subtask). `openings` counts all that were ever opened."""
 
     openings: int = 0
     _open: dict[_Place, Subtask] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class Residents:
         return len(self._open)
 
     def subtask(self, job: ShippedJob, spec: EpochSpec, assignment: Assignment) -> Subtask:
-        """The open operators of a subtask; opened now if this process does not have them yet."""
+        """Returns the open operators of a subtask; opens them if this process does not have them."""
         place = _place(job, assignment)
         subtask = self._open.get(place)
         if subtask is None:
@@ -70,18 +70,18 @@ class Residents:
         return subtask
 
     def discard(self, job: ShippedJob, assignment: Assignment) -> None:
-        """Close and forget a subtask."""
+        """Closes and removes a subtask."""
         subtask = self._open.pop(_place(job, assignment), None)
         if subtask is not None:
             _close_subtask(subtask)
 
     def close_runs(self, runs: Collection[str]) -> None:
-        """Close and forget the subtasks of runs that have ended, of whatever job."""
+        """Closes and removes the subtasks of runs that have ended, of any job."""
         for place in [place for place in self._open if place[1] in runs]:
             _close_subtask(self._open.pop(place))
 
     def close(self) -> None:
-        """Close and forget all subtasks."""
+        """Closes and removes all subtasks."""
         for place in list(self._open):
             _close_subtask(self._open.pop(place))
 
@@ -103,13 +103,13 @@ def _open_subtask(job: ShippedJob, spec: EpochSpec, assignment: Assignment) -> S
             if assignment.subtask < node.parallelism:
                 _open_operator(subtask, node, job, spec, assignment)
     except BaseException:
-        _close_subtask(subtask)  # those that were opened before the one that failed: nobody else knows of them
+        _close_subtask(subtask)  # closes the operators opened before the failure: nothing else refers to them
         raise
     return subtask
 
 
 def _renew(subtask: Subtask, job: ShippedJob, spec: EpochSpec, assignment: Assignment) -> bool:
-    """Replace the operators whose function does not hold what the last manifest keeps; whether there were any."""
+    """Reopens operators whose function state differs from the last manifest; returns whether there were any."""
     outdated = [
         operator
         for operator in subtask.operators.values()
@@ -120,15 +120,15 @@ def _renew(subtask: Subtask, job: ShippedJob, spec: EpochSpec, assignment: Assig
         try:
             _open_operator(subtask, operator.node, job, spec, assignment)
         except BaseException:
-            del subtask.operators[operator.node.id]  # it is closed; the others will be when the subtask is discarded
+            del subtask.operators[operator.node.id]  # already closed; the others are closed with the subtask
             raise
     return bool(outdated)
 
 
 def _open_operator(subtask: Subtask, node: Node, job: ShippedJob, spec: EpochSpec, assignment: Assignment) -> None:
-    """Make the operator of a node, and open it with what the last manifest keeps."""
+    """Creates the operator of a node and opens it with its account in the last manifest."""
     function = getattr(node.operation, "function", getattr(node.operation, "source", None))
-    if keeps_state(function):  # such a function is one operator's, and is opened once
+    if keeps_state(function):  # a function with state belongs to one operator and is opened once
         node = next(copy for copy in job.plan().stages[assignment.stage].operators if copy.id == node.id)
     assert node.parallelism is not None and node.max_parallelism is not None and node.uid is not None
     context = TaskContext(
@@ -147,7 +147,7 @@ def _open_operator(subtask: Subtask, node: Node, job: ShippedJob, spec: EpochSpe
 
 
 def _channel_types(plan: Plan) -> dict[int, TypeInformation | None]:
-    """The type of the records on each channel: that of the source node's output, or of its side output."""
+    """The record type of each channel: of the source node's output or side output."""
     by_id = {node.id: node for node in plan.nodes()}
     types: dict[int, TypeInformation | None] = {}
     for channel in plan.channels:
@@ -172,11 +172,11 @@ def _close_operator(operator: Operator) -> None:
         report = failure.report
         reason = f"{report.error}: {report.message}" if report.message else report.error
         _LOG.error(
-            "close() of '%s' failed, and the job goes on: %s (%s)\n%s",
+            "close() of '%s' failed; the job continues: %s (%s)\n%s",
             report.operator,
             reason,
             report.site,
             report.trace.rstrip("\n"),
         )
     except Exception:
-        _LOG.exception("close() of '%s' failed, and the job goes on", operator.node.name)
+        _LOG.exception("close() of '%s' failed; the job continues", operator.node.name)

@@ -1,6 +1,6 @@
-"""A job as it is sent to its tasks. Spark delivers it with the function of a stage; our own driver pickled it.
+"""A job as it is sent to its tasks. Our own driver pickled it; Spark delivers it with the function of a stage.
 
-The plan stays bytes until somebody needs it: every subtask makes its own copy, with functions of its own.
+The plan stays pickled until it is used: every subtask unpickles its own copy, with functions of its own.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import pickle
 from dataclasses import dataclass, replace
 
 from millstream.plan.stages import Plan
-from millstream.runtime.exchange.key_classes import forget_classes
+from millstream.runtime.exchange.key_classes import clear_class_cache
 from millstream.runtime.task.spec import JobFacts
 
 __all__ = ["ShippedJob"]
@@ -17,18 +17,18 @@ __all__ = ["ShippedJob"]
 
 @dataclass(frozen=True)
 class ShippedJob:
-    """The pickled plan and the facts. Neither changes while a driver runs."""
+    """The pickled plan and the job's facts. Neither changes while a driver runs."""
 
     plan_pickle: bytes
     facts: JobFacts
 
     def in_task(self) -> ShippedJob:
-        """The same job with the store that tasks of this machine use."""
+        """The same job with the store of this machine's tasks."""
         facts = self.facts.in_task()
         return self if facts is self.facts else replace(self, facts=facts)
 
     def plan(self) -> Plan:
-        """A copy of the plan, with functions of its own."""
+        """A new copy of the plan, with functions of its own."""
         plan: Plan = pickle.loads(self.plan_pickle)
-        forget_classes()
+        clear_class_cache()
         return plan

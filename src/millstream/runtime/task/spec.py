@@ -1,12 +1,11 @@
-"""What every task is told: about the job, about the epoch, and which task it is.
+"""The specification of a task: facts about the job, the epoch, and the task's assignment.
 
-`JobFacts` never change while a driver runs and are sent once, with the plan. An `EpochSpec` changes every epoch
-and reaches the tasks as a Spark local property: the Spark plan itself is built once.
+`JobFacts` never change while a driver runs and are sent once, with the plan. An `EpochSpec` changes every epoch and
+reaches the tasks as a Spark local property: the Spark plan itself is built once.
 
-Every task gets the same text, and what it costs to read must not grow with the number of tasks. So the text is in
-parts, one per subtask, and a task decodes its own. What other subtasks kept stands in theirs, and is decoded if a task
-asks: after a change of parallelism, when what was kept is dealt out anew, each has to. `own_accounts` says who need
-not.
+Every task receives the same text, and the cost of decoding it must not grow with the number of tasks. So the text has a
+part per subtask, and a task decodes its own. It decodes accounts of other subtasks only on access: after a change of
+parallelism, when state is redistributed, each task has to. `own_accounts` selects the accounts that a subtask needs.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ A = TypeVar("A")
 
 @dataclass(frozen=True)
 class JobFacts:
-    """The job as its tasks know it. `run` is unique per driver start and restart: caches of another run are void."""
+    """The job as its tasks know it. `run` is unique per driver start and restart: caches of other runs are void."""
 
     job_name: str
     job_id: str
@@ -40,22 +39,22 @@ class JobFacts:
     parameters: Mapping[str, str] = field(default_factory=dict)
     batch_records_max: int = 65_536
     block_bytes_max: int = 4 << 20
-    tier: TierSettings | None = None  # where tasks keep files of a remote store; None: in memory
-    batch: bool = False  # bounded input, whole: aggregations give their final results only
-    records_input: bool = False  # what sources read is kept beside the epoch, for a replay
+    tier: TierSettings | None = None  # where tasks cache files of a remote store; None: in memory
+    batch: bool = False  # bounded input in one epoch: aggregations emit only final results
+    records_input: bool = False  # sources record their input for a replay
 
     def in_task(self) -> JobFacts:
-        """The same facts as a task goes by them: its store is that of its machine's tier, where there is one."""
+        """The facts as seen by a task: the store is that of its machine's tier, if there is one."""
         store = tiered_store(self.store, self.tier)
         return self if store is self.store else replace(self, store=store)
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """Which task this is. `nonce` is unique among all attempts of all tasks, for ever. `raises`: a failure of user code
-    is raised where it happened, not sent: somebody stands by with a debugger. `place`: the process of the cluster that
-    runs it; empty where there is but one. `block_folder`: where tasks lay blocks for each other (`laid_blocks`); empty:
-    blocks go through the shuffle."""
+    """Identifies a task. `nonce` is unique among all attempts of all tasks, of any time. `raises`: a failure of user
+    code is raised at its origin instead of sent, for a debugger. `place`: the cluster process that runs the task; empty
+    if there is only one. `block_folder`: where tasks share blocks (`shared_blocks`); empty: blocks go through the
+    shuffle."""
 
     stage: int
     subtask: int
@@ -69,10 +68,10 @@ class Assignment:
 
 @dataclass(frozen=True)
 class ReadRange:
-    """One split's part in an epoch: read `[start, stop)` in subtask `subtask`. `watermark` is where its time stands,
-    `time` what else is remembered of its time (`event_time.KeptTime.details`). `bytes_max`: a source that can ends the
-    range once it has read so much; None: the whole range is read. `is_last`: if it is read whole, its source has no
-    more for it, and neither for any other split."""
+    """One split's part in an epoch: read `[start, stop)` in subtask `subtask`. `watermark` is the split's event time,
+    `time` its other stored time details (`event_time.EventTimeState.details`). `bytes_max`: a source that supports it
+    ends the range after this many bytes; None: the whole range is read. `is_last`: after the whole range, the source
+    has no more input in this or any other split."""
 
     split: Split
     start: Any
@@ -88,10 +87,8 @@ class ReadRange:
 class EpochSpec:
     """One epoch. `round` counts the executions of the plan by this driver, so that no two attempts share a name.
 
-    The driver has all of it. A task that decodes it sees its own ranges in `reads`, and `states` and `operator_states`
-    as mappings that read an account when it is asked for.
-
-    Many fields: each is a part of what a task is told.
+    The driver has all of it. A task decodes only its own ranges in `reads`; `states` and `operator_states` are mappings
+    that decode an account on access.
     """
 
     epoch: int
@@ -99,27 +96,27 @@ class EpochSpec:
     now_ms: int
     final: bool
     reads: Mapping[str, tuple[ReadRange, ...]]
-    # What holds a source's event time back besides the ranges read: its splits that are not read in this epoch.
+    # Event times of splits that are not read in this epoch; they hold back the source's watermark.
     floors: Mapping[str, int]
     watermarks: Mapping[str, int]
     states: Mapping[str, Mapping[int, SubtaskAccount]]  # by uid and subtask
     operator_states: Mapping[str, Mapping[int, FunctionAccount]] = field(default_factory=dict)  # by uid and subtask
-    # Where each subtask of the last epoch stood, of operators whose subtasks did not all stand at the watermark.
+    # Event times by subtask, for operators whose subtasks were not all at the watermark in the last epoch.
     event_times: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    # Tasks acknowledge before the store has what they wrote: whoever commits waits for it.
+    # Tasks acknowledge before the store has their files: the committer waits for the uploads.
     deferred_uploads: bool = False
-    # It follows what is acknowledged and not committed, so files that it needs may still be on their way to the store.
+    # It follows an acknowledged, uncommitted epoch, so files it needs may still be uploading.
     is_ahead: bool = False
-    # A task that runs for longer stores where it is (`stalled_tasks`); None: no task does.
+    # A task that runs for longer stores a report (`stalled_tasks`); None: no limit.
     stalled_ms: int | None = None
 
     def event_time(self, uid: str, subtask: int, parallelism: int, max_parallelism: int | None) -> int:
-        """Where the event time of a subtask of an operator stands; `max_parallelism` of keyed operators only."""
+        """The event time of an operator's subtask; `max_parallelism` of keyed operators only."""
         watermark, times = self.watermarks.get(uid, MIN_WATERMARK), self.event_times.get(uid)
         return max(watermark, restored_event_time(times, subtask, parallelism, max_parallelism)) if times else watermark
 
     def encode(self) -> str:
-        """As text: a line of JSON for all tasks, then the parts of the subtasks, one after another."""
+        """Encodes it as text: a line of JSON for all tasks, then the parts of the subtasks, one after another."""
         parts = [json.dumps(part, separators=(",", ":")) if part else "" for part in _parts(self)]
         head = {name: value for name, value in vars(self).items() if name != "reads"}
         for kind in _ACCOUNTS:
@@ -129,7 +126,7 @@ class EpochSpec:
 
     @classmethod
     def decode(cls, text: str, subtask: int) -> EpochSpec:
-        """Read what `encode` wrote, as `subtask` has to see it."""
+        """Decodes the result of `encode` from the viewpoint of `subtask`."""
         end = text.index("\n")
         head = json.loads(text[:end])
         parts = _Parts(text, end + 1, head.pop("ends"))
@@ -143,8 +140,8 @@ class EpochSpec:
 
 
 def own_accounts(accounts: Mapping[int, A], subtask: int, parallelism: int) -> Mapping[int, A]:
-    """Of what every subtask of an operator kept, what this one has to know: its own account while the parallelism is
-    the one they were written at, since each then holds just what is its own; else all of them.
+    """The accounts that one subtask needs: its own if the parallelism is unchanged, since its account then covers its
+    key groups exactly; otherwise all of them.
 
     >>> own_accounts({0: "a", 1: "b"}, 1, 2), own_accounts({0: "a", 1: "b"}, 1, 3)
     ({1: 'b'}, {0: 'a', 1: 'b'})
@@ -174,13 +171,13 @@ def _parts(spec: EpochSpec) -> list[_Part]:
 
 
 def _subtasks(accounts: Mapping[int, Any]) -> int | list[int]:
-    """Which subtasks have an account: all below a number, as a rule."""
+    """The subtasks that have an account: a count if they are consecutive from 0, else a list."""
     numbers = sorted(accounts)
     return len(numbers) if numbers == list(range(len(numbers))) else numbers
 
 
 class _Parts:
-    """The encoded parts, each decoded when it is first asked for."""
+    """The encoded parts, each decoded on first access."""
 
     def __init__(self, text: str, begin: int, ends: Sequence[int]) -> None:
         self._text, self._begin, self._ends = text, begin, ends
@@ -201,7 +198,7 @@ class _Parts:
 
 
 class _Accounts(Mapping[int, Any]):
-    """What each subtask of one operator acknowledged last; read when it is asked for, and once."""
+    """The last acknowledged accounts of one operator, by subtask; each is decoded once, on access."""
 
     def __init__(self, parts: _Parts, kind: str, uid: str, subtasks: int | list[int]) -> None:
         self._parts, self._kind, self._uid = parts, kind, uid

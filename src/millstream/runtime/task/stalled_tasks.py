@@ -1,12 +1,11 @@
-"""Tasks that run for very long say where they are, so that a function that hangs is found.
+"""Reports where long-running tasks are, so that a hanging function can be located.
 
-A task cannot be asked from outside what it is doing, and what a cancelled one was doing nobody knows any more. So each
-process that runs tasks has a thread that looks whether one has run for longer than it may (`EpochSpec.stalled_ms`), and
-then stores where: the operator, the subtask, and the lines of Python, in a small file of the epoch. The driver reads
-those when the epoch is overdue (`jobs/epochs/epoch_run.py`). Where the interpreter itself is held, in a C library that
-keeps its lock, nothing is reported.
+A task cannot be inspected from outside, and a cancelled one leaves no trace. So each process that runs tasks has a
+thread that checks for tasks over their time limit (`EpochSpec.stalled_ms`). It stores their position (operator,
+subtask, Python stack) in a small file of the epoch, which the driver reads when the epoch is overdue
+(`jobs/epochs/epoch_run.py`). If a C library blocks the interpreter by holding its lock, nothing is reported.
 
-Watching a task costs two entries in a dictionary; the thread wakes when the oldest one is due.
+Watching a task costs two dictionary operations; the thread wakes when the earliest limit is reached.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _TASKS_SHOWN = 4
 
 @dataclass(frozen=True)
 class StalledTask:
-    """Where a task is: `operator`, `site` and the line of the user it is `at`, as far as its frames tell."""
+    """The position of a task: its `operator`, `site` and, if its frames include user code, the line `at`."""
 
     stage: int
     subtask: int
@@ -54,7 +53,7 @@ class StalledTask:
     place: str = ""
 
     def sentence(self) -> str:
-        """What is known, in a line."""
+        """The report in one line."""
         where = f" ({self.site})" if self.site else ""
         host = f" on {self.place}" if self.place else ""
         line = f"; it is at {self.at}" if self.at else ""
@@ -62,24 +61,24 @@ class StalledTask:
 
 
 class TaskWatch:
-    """The tasks of a process, and the thread that looks at them."""
+    """The tasks of a process, and the thread that watches them."""
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
         self._changed = threading.Condition()
         self._watched: dict[object, tuple[float, int, Callable[[FrameType], None]]] = {}
-        self._awake_at_s: float | None = None  # when the thread looks next; None: when it is told
+        self._awake_at_s: float | None = None  # when the thread checks next; None: when notified
         self._thread: threading.Thread | None = None
 
     @contextmanager
     def over(self, stalled_ms: int, report: Callable[[FrameType], None]) -> Iterator[None]:
-        """A block of this thread: if it is not done in time, `report` is called once with the frame it is at."""
+        """Watches a block of this thread: if it exceeds its limit, `report` is called once with the current frame."""
         token, due_s = object(), self._now_s() + stalled_ms / 1000
         with self._changed:
             self._watched[token] = due_s, threading.get_ident(), report
             if self._thread is None or not self._thread.is_alive():  # a forked process has none
                 self._awake_at_s = due_s
-                self._thread = threading.Thread(target=self._look, name="millstream-task-watch", daemon=True)
+                self._thread = threading.Thread(target=self._watch, name="millstream-task-watch", daemon=True)
                 self._thread.start()
             elif self._awake_at_s is None or due_s < self._awake_at_s:
                 self._changed.notify_all()
@@ -89,7 +88,7 @@ class TaskWatch:
             with self._changed:
                 self._watched.pop(token, None)
 
-    def _look(self) -> None:
+    def _watch(self) -> None:
         while True:
             with self._changed:
                 self._awake_at_s = min((due_s for due_s, _, _ in self._watched.values()), default=None)
@@ -105,8 +104,8 @@ class TaskWatch:
                 if thread in frames:
                     try:
                         report(frames[thread])
-                    except Exception as error:  # the store may be away; the task itself may be done any moment
-                        _LOG.warning("a task has run for long, and where it is cannot be stored: %s", error)
+                    except Exception as error:  # the store may be unavailable, and the task may finish any moment
+                        _LOG.warning("a task exceeds its time limit, and its position cannot be stored: %s", error)
 
 
 _WATCH = TaskWatch()
@@ -114,7 +113,7 @@ _WATCH = TaskWatch()
 
 @contextmanager
 def watched(store: Store, spec: EpochSpec, assignment: Assignment) -> Iterator[None]:
-    """A task: if it runs for longer than the spec says, where it is is stored, and removed if it ends after all."""
+    """Watches a task: stores its position if it exceeds the spec's limit, and removes the report if the task ends."""
     epoch, stalled_ms = spec.epoch, spec.stalled_ms
     if stalled_ms is None:
         yield
@@ -140,7 +139,7 @@ def watched(store: Store, spec: EpochSpec, assignment: Assignment) -> Iterator[N
 
 
 def located(task: StalledTask, frame: FrameType) -> StalledTask:
-    """The task with where this frame is: the innermost operator, and the lines of Python from the user's first."""
+    """Adds the position of a frame to the task: the innermost operator, and the stack from the first user line."""
     operator, step = None, frame
     while step is not None and operator is None:
         owner = step.f_locals.get("self")
@@ -158,12 +157,12 @@ def located(task: StalledTask, frame: FrameType) -> StalledTask:
 
 
 def _is_users(filename: str) -> bool:
-    """Whether a line is neither the engine's nor of what runs the engine: of Spark, Python's library, the system."""
+    """Whether a line is the user's: not the engine's, Spark's, the Python library's or the system's."""
     return not (is_engine_file(filename) or filename.startswith((sys.base_prefix, sys.prefix, "<")))
 
 
 def stalled_tasks(store: Store, epoch: int) -> list[StalledTask]:
-    """The tasks of an epoch that said where they are; what they stored is removed. What cannot be read is left out."""
+    """Reads and removes the stored reports of an epoch's stalled tasks. Unreadable ones are skipped."""
     tasks: list[StalledTask] = []
     for name in store.list(SPECS):
         if not is_stalled(name) or epoch_of_spec(name) != epoch:
@@ -172,14 +171,14 @@ def stalled_tasks(store: Store, epoch: int) -> list[StalledTask]:
             tasks.append(StalledTask(**unseal(store.get(name), "stalled-task", FORMAT, name)))
             store.delete(name)
         except (StoreDamagedError, TypeError) as error:
-            _LOG.warning("%s cannot be read, and says nothing of a task: %s", name, error)
+            _LOG.warning("%s cannot be read; this report of a stalled task is lost: %s", name, error)
     return tasks
 
 
 def text_of_stalled(tasks: Sequence[StalledTask], *, with_lines: bool = False) -> str:
-    """What is known of tasks that have not acknowledged, in a line, or each with its lines of Python."""
+    """A summary of tasks that have not acknowledged, in one line, or with the stack of each."""
     if not tasks:
-        return "No task has told where it is"
+        return "No task has reported its position"
     texts = [f"{task.sentence()}\n{task.lines}" if with_lines else task.sentence() for task in tasks[:_TASKS_SHOWN]]
     more = [f"{len(tasks) - _TASKS_SHOWN} more tasks have not either"] if len(tasks) > _TASKS_SHOWN else []
     return ("\n" if with_lines else ". ").join([*texts, *more])

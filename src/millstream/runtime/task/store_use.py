@@ -1,10 +1,10 @@
-"""What a task asks of its store beside reading and writing: that it has everything before the task acknowledges.
+"""A task's use of its store: ensures that all its files are stored before the task acknowledges.
 
-Where the store has a local tier, a task first takes over what a process of the same machine that died has not sent. At
-its end it waits until the store has all that this process wrote, unless the epoch says that whoever commits it will
-wait (`EpochSpec.deferred_uploads`): then uploads go on beside the next task. A file that is missing is waited for if
-the epoch follows one that is not committed (`EpochSpec.is_ahead`), since another machine may still be sending it. What
-a manifest names is in the store: if it is missing there, it is lost, and that is told.
+If the store has a local tier, a task first adopts unsent files of processes of the same machine that died. At its end
+it waits for all uploads of this process, unless the epoch defers them to the committer (`EpochSpec.deferred_uploads`):
+uploads then continue during the next task. If the epoch follows an uncommitted one (`EpochSpec.is_ahead`), a missing
+file is waited for, since another machine may still be sending it. Files named by a manifest are in the store: one that
+is missing there is lost, and this is an error.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class StoreUse:
             self._put_count = store.put_count
 
     def end(self) -> dict[str, int]:
-        """Wait for the uploads, unless they are deferred; returns the requests that were made for the task, and the
-        bytes it wrote that the store does not have yet."""
+        """Waits for the uploads, unless they are deferred. Returns the requests made for the task and the bytes that
+        are not uploaded yet."""
         unsent_bytes = 0
         if isinstance(self._store, TieredStore):
             if self._deferred_uploads:

@@ -1,19 +1,19 @@
 """One task: one subtask of every operator of a stage, for one epoch.
 
 In order:
-1. open the stage's operators, or find them open from the last epoch, and connect their outputs;
-2. take the blocks of the stage before, check that nothing is missing, then read the ranges of the sources in this
-   stage; every batch runs through the operators at once, and what piles up for the next stage is sent;
-3. when all input is in: advance event time through the operators, which may emit;
-4. stage the sinks' output, wait until the store has all that was written, and gather the acknowledgement;
+1. open the stage's operators, or reuse those open since the last epoch, and connect their outputs;
+2. receive the blocks of the previous stage and check that nothing is missing, then read the ranges of the sources in
+   this stage; every batch passes through the operators at once, and full blocks for the next stage are sent;
+3. when all input is read: advance event time through the operators, which may emit;
+4. stage the sinks' output, wait until the store has all files, and complete the acknowledgement;
 5. send the rest, then a barrier to every task of the next stage, and the acknowledgement to one of them.
 
-Which steps the operators take in this, and in which order, `run_epoch` knows; here is the `Traffic` around them.
+`run_epoch` defines the steps of the operators and their order; this module is the `Traffic` around them.
 
-If user code fails, the task sends the failure in place of its barriers: nothing of the epoch can then be
-committed. So it does with an error of ours, in what it does besides (the store does not take what it wrote): raised,
-Spark would try the task again at once, and its kind would be lost in a page of Spark's own, though it is the kind that
-says what the driver does next. A task never writes anything that another attempt of it could overwrite.
+If user code fails, the task sends the failure instead of its barriers, so nothing of the epoch can be committed. It
+does the same with an error of the engine outside an operator (the store rejects a write). If such an error were raised,
+Spark would retry the task at once, and its kind, which decides the driver's next step, would be buried in Spark's own
+message. A task never writes a file that another attempt of it could overwrite.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from millstream.errors import MillstreamError
 from millstream.plan.stages import Channel, Plan
 from millstream.records.watermarks import IDLE_WATERMARK
 from millstream.runtime.exchange.blocks import Inbox, Outbox, decode_block
-from millstream.runtime.exchange.laid_blocks import LaidBlocks, taken_up
 from millstream.runtime.exchange.messages import (
     ACKNOWLEDGEMENT,
     BARRIER,
@@ -43,6 +42,7 @@ from millstream.runtime.exchange.messages import (
     seal,
 )
 from millstream.runtime.exchange.routing import router_for
+from millstream.runtime.exchange.shared_blocks import SharedBlocks, resolve_block
 from millstream.runtime.operators.exits import exits_as_failures
 from millstream.runtime.operators.operator import Operator, Output, run_epoch
 from millstream.runtime.operators.user_code import UserCall, UserFailureError
@@ -59,7 +59,7 @@ __all__ = ["failed_start", "run_task"]
 def run_task(
     job: ShippedJob, spec: EpochSpec, assignment: Assignment, rows: Iterator[pa.RecordBatch], residents: Residents
 ) -> Iterator[pa.RecordBatch]:
-    """Run a task over the envelopes it receives; yields the envelopes it sends."""
+    """Runs a task over the envelopes it receives; yields the envelopes it sends."""
     printed: OutputLines = []
     with capture_output(printed) if assignment.capture else nullcontext():
         try:
@@ -69,7 +69,7 @@ def run_task(
                     subtask = residents.subtask(job, spec, assignment)
                     close = partial(residents.discard, job, assignment)
                     task = _Task(subtask, spec, assignment, rows, job.facts, close)
-                    task.acknowledgement.output = printed  # the list itself: it is filled while the task runs
+                    task.acknowledgement.output = printed  # the list itself: it grows while the task runs
                     yield from run_epoch(subtask.operators, spec, task.acknowledgement, task)
         except (UserFailureError, MillstreamError) as error:
             failure = error if isinstance(error, UserFailureError) else _failure_of(error, job.plan(), assignment.stage)
@@ -89,14 +89,14 @@ def run_task(
 def failed_start(
     job: ShippedJob, stage: int, subtask: int, place: str, rows: Iterator[pa.RecordBatch], error: MillstreamError
 ) -> Iterator[pa.RecordBatch]:
-    """What a task sends that could not be told what to do."""
+    """The envelopes of a task that failed before it could decode its specification."""
     failure = _failure_of(error, job.plan(), stage)
     failure.report = replace(failure.report, subtask=subtask, place=place)
     return _sent_failure(failure, job.plan(), stage, rows)
 
 
 def _failure_of(error: MillstreamError, plan: Plan, stage: int) -> UserFailureError:
-    """The failure of a task by something that no operator of it did. They are named all the same: by what else?"""
+    """A failure outside any operator, attributed to the stage's first one."""
     first = plan.stages[stage].operators[0]
     return UserCall(first.name, first.uid or "", str(first.site)).failed(error, "task")
 
@@ -104,7 +104,7 @@ def _failure_of(error: MillstreamError, plan: Plan, stage: int) -> UserFailureEr
 def _sent_failure(
     failure: UserFailureError, plan: Plan, stage: int, rows: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    for _ in rows:  # Spark's writer must not find the pipe closed.
+    for _ in rows:  # drained, so that Spark's writer does not find the pipe closed
         pass
     outbox = Outbox(_next_width(plan, stage), failure.report.subtask, 0)
     yield seal(list(outbox.failures(failure.report.encode())))
@@ -115,7 +115,7 @@ def _next_width(plan: Plan, stage: int) -> int:
 
 
 class _Task:
-    """The traffic around the operators of one task: what it receives and sends, checks and counts."""
+    """The traffic around the operators of one task: receives, sends, checks and counts."""
 
     def __init__(
         self,
@@ -133,15 +133,15 @@ class _Task:
         plan, stage = subtask.plan, assignment.stage
         self._channels = {channel.id: channel for channel in plan.channels}
         self._inbox = Inbox(plan, stage, assignment.subtask, spec.epoch)
-        laid = LaidBlocks(assignment.block_folder, assignment.nonce)
-        self._outbox = Outbox(_next_width(plan, stage), assignment.subtask, facts.block_bytes_max, laid)
+        shared = SharedBlocks(assignment.block_folder, assignment.nonce)
+        self._outbox = Outbox(_next_width(plan, stage), assignment.subtask, facts.block_bytes_max, shared)
         self._ends: dict[tuple[int, int, int], ChannelEnd] = {}
         self.acknowledgement = Acknowledgement(stage, assignment.subtask, assignment.nonce, place=assignment.place)
         for operator in subtask.operators.values():
             self._wire(operator)
 
     def _wire(self, operator: Operator) -> None:
-        """Connect an operator's outputs for this epoch: to operators of this task, and to exchanges."""
+        """Connects an operator's outputs for this epoch: to operators of this task, and to exchanges."""
         operator.outputs = []
         operator.side_outputs = {}
         for channel in self._subtask.plan.out_of(operator.node.id):
@@ -159,17 +159,17 @@ class _Task:
         return partial(self._outbox.send, channel, router, operator.call)
 
     def _call_of_edge(self, channel: Channel, operator: Operator) -> UserCall:
-        """Keys and partitions are found where records leave, but belong to the operator they lead to, and to the line
-        that said by which key."""
+        """The call that names errors of an edge. Keys and partitions are computed by the sender, but belong to the
+        target operator and to the line that defined the key."""
         if channel.edge.site is None:
             return operator.call
         target = next(node for node in self._subtask.plan.nodes() if node.id == channel.target)
         return UserCall(target.name, target.uid or "", str(channel.edge.site))
 
-    # --- what comes ---------------------------------------------------------------------------------------------
+    # --- input --------------------------------------------------------------------------------------------------
 
     def arrivals(self) -> Generator[pa.RecordBatch, None, bool]:
-        """Take the blocks of the stage before. If one of its tasks failed, pass that on instead of a barrier."""
+        """Receives the blocks of the previous stage. If one of its tasks failed, forwards that instead of a barrier."""
         for batch in self._rows:
             if self._assignment.stage:
                 for envelope in open_envelopes(batch):
@@ -180,7 +180,7 @@ class _Task:
             yield seal(list(self._outbox.failures(reports[0] if reports else b"")))
             return False
         self._ends = self._inbox.check()
-        self.acknowledgement.heard = self._inbox.heard
+        self.acknowledgement.upstream_attempts = self._inbox.attempts
         return True
 
     def _receive(self, envelope: Envelope) -> None:
@@ -192,7 +192,7 @@ class _Task:
             elif not self._inbox.failed:
                 operator = self._subtask.operators[channel.target]
                 take = operator.input(channel.edge.input, (channel.id, envelope.sender))
-                for batch in decode_block(taken_up(envelope.payload), self._subtask.channel_types[channel.id]):
+                for batch in decode_block(resolve_block(envelope.payload), self._subtask.channel_types[channel.id]):
                     take(batch)
         elif envelope.kind == BARRIER:
             self._inbox.barrier(Barrier.decode(envelope.payload))
@@ -202,7 +202,7 @@ class _Task:
             self._inbox.failure(envelope.payload.to_pybytes())
 
     def watermark(self, node: int, watermarks: Mapping[int, int]) -> int:
-        """The lowest of the inputs: of operators in this task, and of what the senders of the others said."""
+        """The minimum over an operator's inputs: operators of this task, and senders of the other channels."""
         subtask = self._assignment.subtask
         inputs = [
             watermarks[channel.source]
@@ -212,15 +212,15 @@ class _Task:
         ]
         return min(inputs, default=self._spec.watermarks.get(self._subtask.operators[node].uid, 0))
 
-    # --- what leaves --------------------------------------------------------------------------------------------
+    # --- output -------------------------------------------------------------------------------------------------
 
     def departures(self) -> Iterator[pa.RecordBatch]:
-        """The blocks that are full, each as a row of its own."""
+        """The full blocks, each as a row of its own."""
         for envelope in self._outbox.ready():
             yield seal([envelope])
 
     def end(self, watermarks: Mapping[int, int]) -> Iterator[pa.RecordBatch]:
-        """Send what is left, the barriers, and the acknowledgement with those that were handed to this task."""
+        """Sends the remaining blocks, the barriers, and the acknowledgements: its own and those it relays."""
         self._complete(self.acknowledgement, watermarks)
         self._outbox.flush()
         yield from self.departures()
@@ -228,7 +228,7 @@ class _Task:
         yield seal([*self._barriers(watermarks), *self._outbox.acknowledgements(acknowledgements)])
 
     def _complete(self, acknowledgement: Acknowledgement, watermarks: Mapping[int, int]) -> None:
-        """Add what is known of the task as a whole."""
+        """Adds the data of the task as a whole."""
         split_followers = self._split_followers()
         for node, operator in self._subtask.operators.items():
             watermark = watermarks[node]
@@ -237,7 +237,7 @@ class _Task:
                 event_time = operator.time.watermark if watermark == IDLE_WATERMARK else watermark
                 acknowledgement.event_times[operator.uid] = event_time
         if self._spec.final:
-            self._close()  # before metrics and output are taken, so that what close() counts and prints is in them
+            self._close()  # before metrics and output are collected, so that those of close() are included
         acknowledgement.times = {
             **self._store_use.end(),
             "took_ns": time.perf_counter_ns() - self._started_ns,
@@ -246,7 +246,7 @@ class _Task:
         acknowledgement.metrics = self._subtask.metrics.snapshot()
 
     def _split_followers(self) -> set[int]:
-        """The operators whose event time is that of the splits read in this task, which may move to another one."""
+        """The operators whose event time follows the splits of this task, which may move to another task."""
         followers: set[int] = set()
         for node, operator in self._subtask.operators.items():
             channels = self._subtask.plan.into(node)
@@ -257,7 +257,7 @@ class _Task:
     def _barriers(self, watermarks: Mapping[int, int]) -> Iterator[Envelope]:
         stage, sender, plan = self._assignment.stage, self._assignment.subtask, self._subtask.plan
         if stage + 1 == len(plan.stages):
-            return  # behind the last stage there is only the driver, who hears the acknowledgements
+            return  # after the last stage there is only the driver, which receives the acknowledgements
         ends = [
             (channel.id, sender, receiver, watermarks[node])
             for node in self._subtask.operators

@@ -32,8 +32,8 @@ from millstream.runtime.keyed.keyed_backend import Visit
 from millstream.runtime.keyed.states import StateHandle
 from millstream.runtime.operators.keyed_operator import Part
 from millstream.runtime.operators.operator import OperatorSetting
-from millstream.runtime.operators.strange_results import warn_of_parts
-from millstream.runtime.operators.user_code import InWords
+from millstream.runtime.operators.suspicious_results import warn_if_iterated
+from millstream.runtime.operators.user_code import Described
 from millstream.runtime.task.spec import EpochSpec
 from millstream.runtime.windows.contents import Fold
 from millstream.runtime.windows.contexts import FunctionContext
@@ -245,7 +245,7 @@ class FoldingWindowOperator(WindowFunctions):
             self._close(due.slice(start, _PIECE_RECORDS))
             self.busy_ns += time.perf_counter_ns() - started
             for tag, batch in self._results():
-                self._hand_on(tag, batch)
+                self._emit_part(tag, batch)
             started = time.perf_counter_ns()
         self.store.leave()
         self.busy_ns += time.perf_counter_ns() - started
@@ -284,7 +284,7 @@ class FoldingWindowOperator(WindowFunctions):
                     self._operation.function.clear(self.window(number), self._function_context)
             except Exception as error:
                 raise self.call.failed(
-                    error, self.role, (InWords(f"window {self.window(number)} of key {key!r}"),)
+                    error, self.role, (Described(f"window {self.window(number)} of key {key!r}"),)
                 ) from error
 
     def _enter(self, key: Any, number: int) -> None:
@@ -312,7 +312,7 @@ class FoldingWindowOperator(WindowFunctions):
 
     def _results(self) -> Iterator[Part]:
         if self._out:
-            warn_of_parts(self._last_results, self.node, "window")
+            warn_if_iterated(self._last_results, self.node, "window")
             out, stamps = self._out, np.array(self._stamps, dtype=np.int64)
             self._out, self._stamps = [], []
             yield from self._parts(out, stamps)

@@ -29,8 +29,8 @@ from millstream.records.batch import Batch
 from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from millstream.runtime.keyed.timers import Timers
 from millstream.runtime.operators.operator import OperatorSetting
-from millstream.runtime.operators.strange_results import warn_of_parts
-from millstream.runtime.operators.user_code import InWords
+from millstream.runtime.operators.suspicious_results import warn_if_iterated
+from millstream.runtime.operators.user_code import Described
 from millstream.runtime.task.spec import EpochSpec
 from millstream.runtime.windows.contexts import AssignerContext
 from millstream.runtime.windows.lifecycle import NO_TIMESTAMP, WindowLife
@@ -188,7 +188,7 @@ class WindowOperator(WindowFunctions):
             try:
                 self._windows.on_timer(moment, place, timers is self.store.event_timers)
             except Exception as error:
-                raise self.call.failed(error, self.role, (InWords(f"timer {moment} of key {place[0]!r}"),)) from error
+                raise self.call.failed(error, self.role, (Described(f"timer {moment} of key {place[0]!r}"),)) from error
             if len(self._windows.firings.results) >= _FIRED_RECORDS_MAX:
                 self.busy_ns += time.perf_counter_ns() - started
                 self._hand_on_results()
@@ -226,7 +226,7 @@ class WindowOperator(WindowFunctions):
     def _hand_on_results(self) -> None:
         results, stamps = self._windows.firings.results, self._windows.firings.stamps
         if results:
-            warn_of_parts(self._windows.firings.last_results, self.node, "window")
+            warn_if_iterated(self._windows.firings.last_results, self.node, "window")
             self._windows.firings.begin()
             for tag, batch in self._parts(results, np.array(stamps, dtype=np.int64)):
-                self._hand_on(tag, batch)
+                self._emit_part(tag, batch)

@@ -34,7 +34,7 @@ from millstream.runtime.operators.event_times import window_times
 from millstream.runtime.operators.operator import Operator, OperatorSetting
 from millstream.runtime.task.spec import EpochSpec
 from millstream.state.keys.hashing import Int64s
-from millstream.state.windows.measures import Measure
+from millstream.state.windows.bound_aggregates import BoundAggregate
 
 __all__ = ["PartialAggregateOperator", "PartialsOperator", "SeenRecords"]
 
@@ -60,7 +60,7 @@ class SeenRecords:
 class PartialsOperator(Operator):
     """Gathers partials of `measures`, and sends them."""
 
-    def __init__(self, setting: OperatorSetting, measures: Sequence[Measure]) -> None:
+    def __init__(self, setting: OperatorSetting, measures: Sequence[BoundAggregate]) -> None:
         super().__init__(setting)
         output_type = self.node.output_type
         assert output_type is not None
@@ -84,7 +84,7 @@ class PartialsOperator(Operator):
 
     def _seen(self, columns: pa.RecordBatch, timestamps: Timestamps | None, signs: Int64s | None = None) -> SeenRecords:
         with self.call.running("aggregate"):
-            measure_columns = [[column_of(look, columns) for look in m.looks] for m in self._measures]
+            measure_columns = [[column_of(look, columns) for look in m.arguments] for m in self._measures]
         # What goes by event time does so by the clock's windows too; without timestamps, the order of arrival is left.
         at = np.zeros(columns.num_rows, dtype=np.int64) if timestamps is None else timestamps
         return SeenRecords(measure_columns, at, signs)

@@ -63,11 +63,19 @@ def decode(data: bytes, of_class: OfClass = ClassKey) -> Any:
         return _READ[kind](data[1:])
     except ProgramError:  # of_class says what is wrong with the program; the store is whole
         raise
-    except _NOT_OURS as error:
+    except _DECODE_ERRORS as error:
         raise _not_a_key(data) from error
 
 
-_NOT_OURS = (KeyError, ValueError, TypeError, struct.error, OverflowError, decimal.InvalidOperation, RecursionError)
+_DECODE_ERRORS = (
+    KeyError,
+    ValueError,
+    TypeError,
+    struct.error,
+    OverflowError,
+    decimal.InvalidOperation,
+    RecursionError,
+)
 
 
 def _not_a_key(data: bytes) -> StoreDamagedError:

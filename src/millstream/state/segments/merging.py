@@ -16,7 +16,7 @@ import pyarrow as pa
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import Bools, plain_view
 from millstream.state.segments.lookup import Layer
-from millstream.state.segments.resolution import standing_rows
+from millstream.state.segments.resolution import surviving_rows
 from millstream.state.segments.segment import Chunk
 from millstream.state.tables.layout import PUT, TableLayout, hashes_of, kinds_of, orders_in
 
@@ -96,7 +96,7 @@ def merged_blocks(
             yield slices[0]  # one segment alone is sorted and unique already
         elif slices:
             changes = pa.concat_batches(slices)
-            yield changes.take(pa.array(standing_rows(changes, layout)))
+            yield changes.take(pa.array(surviving_rows(changes, layout)))
 
 
 def live_rows(rows: pa.RecordBatch, layout: TableLayout, now_ms: int) -> Bools:

@@ -1,7 +1,7 @@
 """Which changes stand: the newest of every row, in the order of a segment.
 
 Writing an epoch, scanning and compacting share one question: given changes, oldest first, which rows
-are left, and how are they sorted? `standing_rows` answers it for all of them, over whole columns:
+are left, and how are they sorted? `surviving_rows` answers it for all of them, over whole columns:
 
 1. sort by (order, rest), keeping the changes of one hash in the order they were made;
 2. bring each key's changes together where two keys have one hash;
@@ -24,17 +24,17 @@ from millstream.state.keys.key_columns import Bools, plain_view, same
 from millstream.state.segments.sorting import ascending
 from millstream.state.tables.layout import CLEAR, TableLayout, kinds_of, orders_in, sub_orders_in
 
-__all__ = ["newest_of_each", "standing_rows"]
+__all__ = ["newest_of_each", "surviving_rows"]
 
 
-def standing_rows(changes: pa.RecordBatch, layout: TableLayout) -> Int64s:
+def surviving_rows(changes: pa.RecordBatch, layout: TableLayout) -> Int64s:
     """The positions, in sorted order, of the changes that stand; `changes` come oldest first.
 
     >>> layout = TableLayout("total", pa.int64(), value_type=pa.int64())
     >>> columns = [[7, 3, 7], [0, 0, 0], [1, 2, 1], [0, 0, 0], [10, 20, 30]]
     >>> arrays = [pa.array(column, field.type) for column, field in zip(columns, layout.schema)]
     >>> batch = pa.RecordBatch.from_arrays(arrays, schema=layout.schema)
-    >>> standing_rows(batch, layout).tolist()
+    >>> surviving_rows(batch, layout).tolist()
     [1, 2]
     """
     sorted_rows = _by_key(changes)
@@ -110,7 +110,7 @@ def _sorted_subs(changes: pa.RecordBatch, layout: TableLayout, rows: Int64s, key
 
 
 def newest_of_each(changes: pa.RecordBatch, layout: TableLayout, key_ids: Int64s) -> Int64s:
-    """As `standing_rows`, for changes without CLEARs whose keys are known by number: the newest per number and sub."""
+    """As `surviving_rows`, for changes without CLEARs whose keys are known by number: the newest per number and sub."""
     rows = np.argsort(key_ids, kind="stable")
     by_key = key_ids[rows]
     if layout.sub_type is None:

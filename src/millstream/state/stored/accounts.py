@@ -22,7 +22,7 @@ from millstream.records.watermarks import MIN_WATERMARK
 from millstream.state.schemas.schema_history import History, history_from_json, history_to_json
 from millstream.state.segments.version import Refs, refs_from_json, refs_to_json
 from millstream.state.stored.queryable import Queryable
-from millstream.state.stored.times import KeptTime
+from millstream.state.stored.times import EventTimeState
 from millstream.storage.json_records import Flat, Form, Misfit, from_json, to_json
 
 __all__ = [
@@ -222,7 +222,7 @@ class SubtaskAccount:
     windows: WindowLengths | None = None
     pane_ms: tuple[int, int] | None = None
     fired_ms: int | None = None
-    time: Annotated[KeptTime | None, Flat()] = None
+    time: Annotated[EventTimeState | None, Flat()] = None
     loop: Annotated[LoopTail | None, Flat()] = None
     holds: bool | None = None
     by_clock: bool | None = None
@@ -277,13 +277,13 @@ class SplitAccount:
     generator: Any = None
 
     @classmethod
-    def of(cls, subtask: int, time: KeptTime) -> SplitAccount:
+    def of(cls, subtask: int, time: EventTimeState) -> SplitAccount:
         """The split at this subtask and time."""
         return cls(subtask, time.active_ms, time.marked_idle, time.generator)
 
-    def time(self, watermark: int) -> KeptTime:
+    def time(self, watermark: int) -> EventTimeState:
         """Its time, with the watermark of its position."""
-        return KeptTime(watermark, self.active_ms, self.marked_idle, self.generator)
+        return EventTimeState(watermark, self.active_ms, self.marked_idle, self.generator)
 
     @property
     def has_details(self) -> bool:

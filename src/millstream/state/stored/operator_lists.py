@@ -32,8 +32,8 @@ from millstream.storage.store import Store
 
 __all__ = [
     "INLINE_BYTES_MAX",
-    "KeptState",
     "Slice",
+    "StoredLists",
     "column_of",
     "entry_of",
     "saved_as",
@@ -86,13 +86,13 @@ def _run(counts: Sequence[int], first: int, end: int) -> list[Slice]:
 
 
 @dataclass(frozen=True)
-class KeptState:
+class StoredLists:
     """What the last manifest keeps of one operator's state, by subtask."""
 
     accounts: Mapping[int, FunctionAccount]
 
     @classmethod
-    def for_subtask(cls, accounts: Mapping[int, FunctionAccount], subtask: int, parallelism: int) -> KeptState:
+    def for_subtask(cls, accounts: Mapping[int, FunctionAccount], subtask: int, parallelism: int) -> StoredLists:
         """As far as one of `parallelism` subtasks needs it: its own account, if that was written at the same
         parallelism and says that no list is a union, of which everybody gets everybody's items."""
         account = accounts.get(subtask)

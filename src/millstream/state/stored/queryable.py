@@ -15,7 +15,7 @@ from millstream.common.typeinfo import TypeInformation
 from millstream.state.schemas.saved_types import type_from
 from millstream.state.stored import table_names
 from millstream.state.stored.table_names import WINDOW_CONTENTS, WINDOW_VALUES
-from millstream.state.windows.measures import Look, Measure
+from millstream.state.windows.bound_aggregates import AggregateArgument, BoundAggregate
 from millstream.state.windows.pane_windows import PaneWindows
 from millstream.storage.json_records import Named
 
@@ -78,9 +78,11 @@ class Queryable:
         """The windows of panes and of numbers."""
         return PaneWindows(*self.windows)
 
-    def typed_measures(self) -> tuple[Measure, ...]:
+    def typed_measures(self) -> tuple[BoundAggregate, ...]:
         """The ready aggregates, as far as results need them; those of untyped streams have no types."""
         return tuple(
-            Measure(name, kind, tuple(Look(None if t is None else type_from(t, name), 0) for t in types), n)
+            BoundAggregate(
+                name, kind, tuple(AggregateArgument(None if t is None else type_from(t, name), 0) for t in types), n
+            )
             for name, kind, types, n in self.measures
         )

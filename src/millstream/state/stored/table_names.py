@@ -21,7 +21,7 @@ __all__ = [
     "KINDS",
     "LEFT_PARTNERS",
     "LEFT_TABLE",
-    "LOOKED_UP_ROWS",
+    "LOOKUP_RESULTS",
     "LOOP",
     "MATERIALISED_ROWS",
     "MERGING_WINDOWS",
@@ -76,7 +76,7 @@ ORDERED_RESULTS = "given results"  # and with which results each was given, wher
 OVER_ROWS = "rows around rows"  # OVER: rows that wait for their time, and those that later ones look back to
 OVER_TOTALS = "totals of rows"  # OVER: what was aggregated of each partition from its first row on
 UPSERTED_ROWS = "upserted rows"  # of a table of upserts: the last row of each key
-LOOKED_UP_ROWS = "looked up rows"  # of a lookup join of a table that changes: what was found for each row
+LOOKUP_RESULTS = "looked up rows"  # of a lookup join of a table that changes: what was found for each row
 SINK_ROWS = "rows of the sink"  # what several rows of a query are under one key of a sink, as they came
 MATERIALISED_ROWS = "rows of the table"  # of a table that is kept to be asked for: by primary key, or by row
 ARCHIVED_FILES = (
@@ -112,7 +112,7 @@ KINDS = {
     ORDERED_ROWS: TABLE_ROWS,
     ORDERED_RESULTS: TABLE_ROWS,
     OVER_ROWS: TABLE_ROWS,
-    LOOKED_UP_ROWS: TABLE_ROWS,
+    LOOKUP_RESULTS: TABLE_ROWS,
     SINK_ROWS: TABLE_ROWS,
     ARCHIVED_FILES: TABLE_ROWS,
     TABLE_SESSIONS: TABLE_SESSIONS,

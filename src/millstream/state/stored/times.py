@@ -9,17 +9,17 @@ from typing import Annotated, Any
 from millstream.records.watermarks import IDLE_WATERMARK, MIN_WATERMARK
 from millstream.storage.json_records import ALWAYS
 
-__all__ = ["KeptTime"]
+__all__ = ["EventTimeState"]
 
 
 @dataclass(frozen=True)
-class KeptTime:
+class EventTimeState:
     """What is remembered of one split or subtask: its watermark, when it last had records, what its generator knows.
 
-    >>> kept = KeptTime(watermark=40, active_ms=1_000)
+    >>> kept = EventTimeState(watermark=40, active_ms=1_000)
     >>> kept.stands(timeout_ms=500, now_ms=1_499), kept.stands(timeout_ms=500, now_ms=1_500) == IDLE_WATERMARK
     (40, True)
-    >>> KeptTime.of(kept.details(), kept.watermark) == kept
+    >>> EventTimeState.of(kept.details(), kept.watermark) == kept
     True
     """
 
@@ -33,11 +33,11 @@ class KeptTime:
         quiet = timeout_ms is not None and self.active_ms is not None and now_ms - self.active_ms >= timeout_ms
         return IDLE_WATERMARK if quiet or self.marked_idle else self.watermark
 
-    def awake(self, run_started_ms: int, now_ms: int) -> KeptTime:
+    def awake(self, run_started_ms: int, now_ms: int) -> EventTimeState:
         """Nobody was idle while the job was down, or before the clock was set back beyond the last record.
 
-        >>> KeptTime(40, 900).awake(1_000, 1_200).active_ms, KeptTime(40, 9_000).awake(1_000, 1_200).active_ms
-        (1000, 1000)
+        >>> [EventTimeState(40, active_ms).awake(1_000, 1_200).active_ms for active_ms in (900, 9_000)]
+        [1000, 1000]
         """
         if self.active_ms is None or run_started_ms <= self.active_ms <= now_ms:
             return self
@@ -49,7 +49,7 @@ class KeptTime:
         return {name: value for name, value in details.items() if value is not None}
 
     @classmethod
-    def of(cls, details: Mapping[str, Any], watermark: int) -> KeptTime:
+    def of(cls, details: Mapping[str, Any], watermark: int) -> EventTimeState:
         """Read what `details` gave."""
         return cls(
             watermark, details.get("active_ms"), bool(details.get("marked_idle", False)), details.get("generator")

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from millstream.errors import TypeMismatchError
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import KeyColumn
-from millstream.state.segments.resolution import standing_rows
+from millstream.state.segments.resolution import surviving_rows
 from millstream.state.segments.segment_writer import CHUNK_ROWS, chunk_cuts, write_segment
 from millstream.state.segments.version import SegmentRef
 from millstream.state.tables.layout import (
@@ -97,7 +97,7 @@ class TableChanges:
         """What stands, sorted as a segment is."""
         if self._rows is None:
             whole = self._whole()
-            self._rows = _take(whole, standing_rows(whole, self.layout))
+            self._rows = _take(whole, surviving_rows(whole, self.layout))
         return self._rows
 
     def settle(self) -> pa.RecordBatch | None:
@@ -106,7 +106,7 @@ class TableChanges:
         if not fresh:
             return None
         whole = pa.concat_batches(fresh) if len(fresh) > 1 else fresh[0]
-        rows = _take(whole, standing_rows(whole, self.layout))
+        rows = _take(whole, surviving_rows(whole, self.layout))
         self._batches[self._sorted_count :] = [rows]
         self._sorted_count += 1
         return rows
@@ -127,7 +127,7 @@ class TableChanges:
             whole, standing = self._rows, np.arange(self._rows.num_rows)
         else:
             whole = self._whole()
-            standing = standing_rows(whole, self.layout)
+            standing = surviving_rows(whole, self.layout)
         cuts = chunk_cuts(orders_in(whole)[standing], chunk_rows)
         # Taken a chunk at a time: the sorted copy of everything would be as large as the changes themselves.
         chunks = (_take(whole, standing[a:b]) for a, b in itertools.pairwise(cuts))

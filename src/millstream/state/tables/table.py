@@ -259,9 +259,9 @@ class TableView:
             return presented(_no_rows(self.layout), self.layout, np.empty(0, dtype=np.int64))
         changes, of_key = pa.concat_batches(pieces[::-1]), np.concatenate(positions[::-1])
         standing = newest_of_each(changes, self.layout, of_key)
-        standing_rows = changes.take(pa.array(standing))
-        live = live_rows(standing_rows, self.layout, self.now_ms)
-        return presented(standing_rows.filter(pa.array(live)), self.layout, of_key[standing][live])
+        surviving_rows = changes.take(pa.array(standing))
+        live = live_rows(surviving_rows, self.layout, self.now_ms)
+        return presented(surviving_rows.filter(pa.array(live)), self.layout, of_key[standing][live])
 
     @_timed
     def key_rows(self, key: KeyColumn) -> KeyRows:

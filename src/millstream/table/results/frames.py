@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from millstream.expressions.types import LocalZonedTimestampType
 from millstream.graph.site import refuse
-from millstream.runtime.tables.changes import netted_rows, signs_of
+from millstream.runtime.tables.changes import change_signs, consolidated_rows
 from millstream.state.keys.hashing import Int64s
 from millstream.table.results.outcome import Outcome
 
@@ -39,12 +39,12 @@ def _rows_left(outcome: Outcome) -> list[pa.RecordBatch]:
     batches: list[pa.RecordBatch] = []
     signs: list[Int64s] = []
     while (batch := outcome.source.next_batch()) is not None:
-        rows, of_batch = signs_of(batch)
+        rows, of_batch = change_signs(batch)
         batches.append(rows)
         signs.append(np.ones(rows.num_rows, dtype=np.int64) if of_batch is None else of_batch)
     if all((each > 0).all() for each in signs):
         return batches
-    left, of_left = netted_rows(pa.concat_batches(batches), np.concatenate(signs))
+    left, of_left = consolidated_rows(pa.concat_batches(batches), np.concatenate(signs))
     if (of_left < 0).any():
         row = left.slice(int(np.flatnonzero(of_left < 0)[0]), 1).to_pylist()[0]
         raise refuse(

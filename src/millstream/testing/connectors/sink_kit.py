@@ -47,7 +47,7 @@ def check_sink(
     what a reader finds there, and nothing where there is nothing yet. `records`: a dozen or more that differ, of
     `type_info`. `expected(written)`: what a reader is to find when these were written in this order, if not just them
     (a table with a key shows the last of each). `broken`, `secrets` and `left_out` are as in `check_source`. An example
-    is in docs/connectors/write-a-sink.md.
+    is in docs/extend/write-a-sink.md.
     """
     if len(records) < 6:
         raise ValueError(f"check_sink: {len(records)} records are too few to be lost. Give a dozen that differ")

@@ -81,7 +81,7 @@ def test_entries_come_back_from_the_state_each_once_in_the_order_of_their_versio
 
 
 def test_an_entry_of_a_later_form_is_refused() -> None:
-    with pytest.raises(StoreDamagedError, match=f"has form {FORM + 1}.*reads up to form {FORM}"):
+    with pytest.raises(StoreDamagedError, match=f"has format {FORM + 1}.*reads up to format {FORM}"):
         entries_of([entry_column([replace(ENTRY, form=FORM + 1)])])
 
 
@@ -147,7 +147,7 @@ def test_a_file_with_any_bit_changed_is_refused_before_parquet_looks_at_it() -> 
     entry = written_entry(whole, url=store.url)
     for at in range(len(whole)):
         store.put(entry.file, whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
-        with pytest.raises(StoreDamagedError, match="is not what was written: its checksum does not match"):
+        with pytest.raises(StoreDamagedError, match="has changed: its checksum does not match"):
             read_file(entry, SCHEMA)
     store.put(entry.file, whole)
     assert read_file(entry, SCHEMA).num_rows == 3

@@ -38,14 +38,14 @@ def coded(path: Path, texts: list[str | None], codes: list[int]) -> Path:
     return path
 
 
-@pytest.mark.parametrize("emits_dictionaries", [False, True])
+@pytest.mark.parametrize("emit_dictionaries", [False, True])
 def test_a_long_text_in_a_dictionary_is_not_spelt_out_for_all_rows_at_once(
-    tmp_path: Path, emits_dictionaries: bool
+    tmp_path: Path, emit_dictionaries: bool
 ) -> None:
     codes = [0, 1] * 150
     path = coded(tmp_path / "a.parquet", ["x" * (1 << 20), "y"], codes)
     assert path.stat().st_size < 10_000
-    found = batches(ParquetRows(ROW, emits_dictionaries=emits_dictionaries), path)
+    found = batches(ParquetRows(ROW, emit_dictionaries=emit_dictionaries), path)
     assert max(len(batch) for batch in found) <= 64  # of a MiB each
     assert [length for batch in found for length in _lengths(batch)] == [1 << 20, 1] * 150
     assert [n for batch in found for n in batch.column("n").to_pylist()] == list(range(300))

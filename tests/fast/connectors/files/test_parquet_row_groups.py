@@ -138,7 +138,7 @@ def test_text_that_comes_as_dictionaries_is_the_same_text(
     table = pa.table({"s": pa.array([text and text * width for text in texts], pa.string()), "n": range(len(texts))})
     pq.write_table(table, path, row_group_size=17)
     split = Split(str(path), 0, {"path": str(path), "end": None, "size": path.stat().st_size})
-    reader, read = ParquetRows(ROWS, emits_dictionaries=True), []
+    reader, read = ParquetRows(ROWS, emit_dictionaries=True), []
     for start in range(0, len(texts), step):
         for batch in reader.read(split, start, min(start + step, len(texts))):
             rows = Batch.of_coded_columns(batch, ROWS)
@@ -152,7 +152,7 @@ def test_text_that_repeats_stays_a_dictionary_until_somebody_wants_it_plain(tmp_
     texts = [f"text {number % 7}" for number in range(1000)]
     pq.write_table(pa.table({"n": range(1000), "s": texts}), path)
     split = Split(str(path), 0, {"path": str(path), "end": None, "size": path.stat().st_size})
-    (given,) = ParquetRows(ROWS, emits_dictionaries=True).read(split, 0, 1000)
+    (given,) = ParquetRows(ROWS, emit_dictionaries=True).read(split, 0, 1000)
     assert isinstance(given.column(1), pa.DictionaryArray)
     batch = Batch.of_coded_columns(given, ROWS)
     part = batch.slice(3, 10).take(np.array([1, 0]))
@@ -160,7 +160,7 @@ def test_text_that_repeats_stays_a_dictionary_until_somebody_wants_it_plain(tmp_
     assert part.columns().column(1).to_pylist() == ["text 4", "text 3"]
     assert Batch.concat([part, batch.slice(0, 1)]).columns().column(1).to_pylist() == ["text 4", "text 3", "text 0"]
     assert [tuple(row) for row in batch.slice(0, 2).values()] == [(0, "text 0"), (1, "text 1")]
-    (few,) = ParquetRows(ROWS, emits_dictionaries=True).read(split, 0, 5)
+    (few,) = ParquetRows(ROWS, emit_dictionaries=True).read(split, 0, 5)
     assert few.column(1).type == pa.string(), "of fewer rows than values, a dictionary would only be carried along"
     (plain,) = ParquetRows(ROWS).read(split, 0, 1000)
     assert plain.column(1).type == pa.string(), "who did not ask for dictionaries gets none"

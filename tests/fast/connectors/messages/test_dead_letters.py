@@ -96,7 +96,7 @@ def test_bad_messages_that_nobody_reads_are_counted_and_told(caplog: pytest.LogC
     out = Collect()
     result = run(lambda env: read(env, MessageLog(schema().with_dead_letters(BAD), LOG)).sink_to(out))
     assert [row.n for row in result[out]] == [1, 2, 3]
-    assert "nobody reads their side output" in caplog.text and PLACES[0] in caplog.text
+    assert "no operator reads their side output" in caplog.text and PLACES[0] in caplog.text
     assert [m for name, m in result.metrics.items() if name.endswith("numRecordsInErrors")] == [{"counter": 3}]
 
 

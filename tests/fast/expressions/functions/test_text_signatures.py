@@ -67,7 +67,7 @@ def test_json_value_returns_what_is_asked_for() -> None:
         ("CONCAT", (CHAR, INT), (), "CONCAT takes text, got INT. Call it as CONCAT(text, …)."),
         ("ARRAY_CONTAINS", (ArrayType(INT), BigIntType()), (), "a value of INT for this array, got BIGINT"),
         ("ARRAY_SORT", (ArrayType(ArrayType(INT)),), (), "an array of values with an order"),
-        ("ITEM", (ArrayType(INT), INT), (None, 0), "an array begins with element 1, so there is no element 0"),
+        ("ITEM", (ArrayType(INT), INT), (None, 0), "array indexes start at 1, so there is no element 0"),
         ("SHA2", (CHAR, INT), ("a", 100), "224, 256, 384 or 512 bits, not 100"),
         ("JSON_STRING", (DateType(),), (), "CAST others to STRING, got DATE"),
         ("MAP", (CHAR,), (), "MAP takes keys and values in turn"),

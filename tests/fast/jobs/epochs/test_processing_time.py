@@ -25,7 +25,7 @@ from millstream.jobs.epochs.processing_time import ProcessingTime
 from millstream.jobs.launch.launch import Launch
 from millstream.records.watermarks import IDLE_WATERMARK
 from millstream.runtime.task.local import LocalRunner
-from millstream.state.stored.times import KeptTime
+from millstream.state.stored.times import EventTimeState
 from millstream.storage.memory import MemoryStore
 from millstream.testing import EPOCH, Collect, ManualClock, Script
 
@@ -94,7 +94,7 @@ def test_processing_time_stands_still_for_a_day_at_most(caplog: pytest.LogCaptur
     manifest = replace(FIRST, counters={"processing_time_ms": 5 * _DAY_MS})
     with caplog.at_level(logging.WARNING, "millstream.time"):
         assert ProcessingTime(ManualClock(4 * _DAY_MS)).now_ms(manifest) == 5 * _DAY_MS
-        assert "stands still until it has caught up" in caplog.text
+        assert "is held until the clock has caught up" in caplog.text
         caplog.clear()
         assert ProcessingTime(ManualClock(4 * _DAY_MS - 1)).now_ms(manifest) == 4 * _DAY_MS - 1
         assert "more than a day" in caplog.text
@@ -161,13 +161,13 @@ def test_a_source_keeps_its_rate_under_a_clock_that_is_behind_or_set_back() -> N
 
 
 def test_no_input_is_idle_for_the_time_a_job_was_down_though_the_clock_is_behind() -> None:
-    manifest, active = replace(FIRST, counters={"processing_time_ms": 100_000}), KeptTime(40, 95_000)
+    manifest, active = replace(FIRST, counters={"processing_time_ms": 100_000}), EventTimeState(40, 95_000)
     now_ms, run_started_ms = ProcessingTime(ManualClock(70_000)).run_times(manifest)
     assert active.awake(run_started_ms, now_ms).stands(1_000, now_ms) == 40
 
 
 def test_an_input_becomes_idle_after_a_clock_was_more_than_a_day_ahead() -> None:
-    manifest, active = replace(FIRST, counters={"processing_time_ms": 5 * _DAY_MS}), KeptTime(40, 5 * _DAY_MS)
+    manifest, active = replace(FIRST, counters={"processing_time_ms": 5 * _DAY_MS}), EventTimeState(40, 5 * _DAY_MS)
     clock = SetClock(5 * _DAY_MS)
     time, standing = ProcessingTime(clock), []
     for clock.at_ms in (5 * _DAY_MS, _DAY_MS, _DAY_MS + 999, _DAY_MS + 1_000):

@@ -14,7 +14,7 @@ from random_expressions import call, cast
 
 from millstream.expressions.data_types import DataTypes
 from millstream.expressions.row_expressions import Column, Literal, RowExpression
-from millstream.runtime.expressions.by_distinct import pays
+from millstream.runtime.expressions.by_distinct import repeats_enough
 from millstream.runtime.expressions.compile import compile_program
 from millstream.runtime.expressions.kernel import KERNELS, CallContext, SessionFacts, load_kernels
 from millstream.runtime.expressions.problems import ExpressionError
@@ -53,15 +53,15 @@ def test_a_value_that_no_row_has_does_not_fail() -> None:
 
 def test_a_value_that_a_row_has_fails_at_that_row() -> None:
     column = pa.DictionaryArray.from_arrays(pa.array([0, 2, 1], pa.int32()), ["1", "x", "3"])
-    with pytest.raises(ExpressionError, match="the text 'x' is no INT") as told:
+    with pytest.raises(ExpressionError, match="the text 'x' is not a valid INT") as told:
         run(cast(TEXT, DataTypes.INT()), column)
     assert told.value.row == 2
 
 
 def test_a_dictionary_pays_where_values_repeat() -> None:
-    assert pays(pa.array([f"url {number % 10_000}" for number in range(65_536)]))
-    assert not pays(pa.array([f"url {number}" for number in range(65_536)]))
-    assert pays(pa.array(["a", "b"] * 600))
+    assert repeats_enough(pa.array([f"url {number % 10_000}" for number in range(65_536)]))
+    assert not repeats_enough(pa.array([f"url {number}" for number in range(65_536)]))
+    assert repeats_enough(pa.array(["a", "b"] * 600))
 
 
 def test_columns_of_a_near_type_or_in_chunks_are_taken_as_declared() -> None:
@@ -81,7 +81,7 @@ def test_what_the_batch_before_had_changes_no_result(rows: list[list[tuple[int, 
         names = names[number % 4 :] + names[: number % 4]
         codes = pa.array([code for code, _ in batch], pa.int32(), mask=np.array([is_null for _, is_null in batch]))
         column = pa.DictionaryArray.from_arrays(codes, names)
-        given = program.run([column], len(column), SessionFacts(), results, emits_dictionaries=True)
+        given = program.run([column], len(column), SessionFacts(), results, emit_dictionaries=True)
         alone = program.run([column.dictionary_decode()], len(column), SessionFacts())
         assert [each.to_pylist() for each in given.columns] == [each.to_pylist() for each in alone.columns]
         assert isinstance(given.columns[0], pa.DictionaryArray), "text that came as a dictionary goes as one"

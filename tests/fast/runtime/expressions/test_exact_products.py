@@ -21,7 +21,7 @@ from millstream.expressions.types import (
     TinyIntType,
 )
 from millstream.runtime.expressions.compile import compile_program
-from millstream.runtime.expressions.exact_products import cheaper
+from millstream.runtime.expressions.exact_products import simplify_product
 from millstream.runtime.expressions.kernel import SessionFacts
 from millstream.runtime.expressions.reference import evaluate
 
@@ -61,7 +61,7 @@ def test_the_column_alone_gives_the_answer_of_its_multiple(
     comparison = _comparison(function, Column(type_, 0), factor, constant, is_mirrored)
     numbers = _near(type_, constant / factor)
     is_held = abs(constant / factor) < 2 ** (type_.bits - 1) - 1
-    assert (cheaper(comparison) is not comparison) or not is_held
+    assert (simplify_product(comparison) is not comparison) or not is_held
     columns = [pa.array(numbers, type_.arrow)]
     result = compile_program([comparison], [type_]).run(columns, len(numbers), SessionFacts()).columns[0]
     assert result.to_pylist() == [evaluate(comparison, [number]) for number in numbers]
@@ -70,7 +70,7 @@ def test_the_column_alone_gives_the_answer_of_its_multiple(
 def test_a_program_compares_the_column_and_multiplies_only_what_is_asked_for() -> None:
     price = Column(BigIntType(), 0)
     condition = _comparison(">", price, Decimal("0.908"), Decimal(1_000_000), False)
-    assert cheaper(condition) == call(">", price, Literal(BigIntType(False), 1_101_321))
+    assert simplify_product(condition) == call(">", price, Literal(BigIntType(False), 1_101_321))
     program = compile_program([price], [BigIntType()], condition)
     assert program.condition is not None and len(program.condition.steps) == 1
 
@@ -110,7 +110,7 @@ def test_a_program_compares_the_column_and_multiplies_only_what_is_asked_for() -
     ],
 )
 def test_what_might_change_the_answer_is_left_alone(comparison: RowExpression) -> None:
-    assert cheaper(comparison) is comparison
+    assert simplify_product(comparison) is comparison
 
 
 @given(TYPES, st.decimals(-999, 999, places=3).filter(bool), st.integers(1, 38))
@@ -123,4 +123,4 @@ def test_a_product_is_made_of_the_type_that_it_is_cast_to(type_: IntegralType, f
     assert result.columns[0].to_pylist() == [evaluate(cast, [number]) for number in numbers]
     assert result.columns[0].type == cast_type.arrow
     has_room = abs(factor) * 2 ** (type_.bits - 1) * 1000 < 10**cast_type.precision
-    assert (cheaper(cast) is not cast) == has_room
+    assert (simplify_product(cast) is not cast) == has_room

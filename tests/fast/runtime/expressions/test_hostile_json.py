@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from millstream.runtime.expressions.json_paths import json_path
-from millstream.runtime.expressions.json_text import JsonProblem, json_text, read_json, with_room
-from millstream.runtime.expressions.variants import member, parsed_variant
+from millstream.runtime.expressions.json_text import JsonProblem, json_text, read_json, with_extended_recursion
+from millstream.runtime.expressions.variants import member, parse_variant
 
 Reader = Callable[[str], object]
 
@@ -29,7 +29,7 @@ def deeper(levels: int, act: Callable[[], object]) -> object:
     return deeper(levels - 1, act) if levels else act()
 
 
-READERS: list[Reader] = [lambda text: parsed_variant(text, False), lambda text: json_text(read_json(text))]
+READERS: list[Reader] = [lambda text: parse_variant(text, False), lambda text: json_text(read_json(text))]
 
 
 @pytest.mark.parametrize("read", READERS)
@@ -37,7 +37,7 @@ READERS: list[Reader] = [lambda text: parsed_variant(text, False), lambda text: 
 def test_a_thousand_levels_are_read_wherever_the_caller_stands(read: Reader, frames: int) -> None:
     for text in ("[" * 1_000 + "]" * 1_000, '{"a":' * 1_000 + "1" + "}" * 1_000):
         assert deeper(frames, lambda text=text: read(text)) == text  # type: ignore[misc]
-        with pytest.raises(JsonProblem, match="more than 1,000 levels"):
+        with pytest.raises(JsonProblem, match="deeper than 1,000 levels"):
             deeper(frames, lambda text=text: read(f"[{text}]"))  # type: ignore[misc]
 
 
@@ -67,7 +67,9 @@ def test_the_bound_is_back_when_the_last_of_several_threads_has_read() -> None:
         return sys.getrecursionlimit()
 
     with ThreadPoolExecutor(4) as pool:
-        bounds = [each.result() for each in [pool.submit(with_room, act, [False, True]) for _ in range(4)]]
+        bounds = [
+            each.result() for each in [pool.submit(with_extended_recursion, act, [False, True]) for _ in range(4)]
+        ]
     assert min(bounds) > 1_000
     assert sys.getrecursionlimit() == 1_000
 
@@ -78,13 +80,13 @@ def test_a_bound_that_the_program_set_meanwhile_stays() -> None:
             raise RecursionError
         sys.setrecursionlimit(3_000)
 
-    with_room(act, [False, True])
+    with_extended_recursion(act, [False, True])
     assert sys.getrecursionlimit() == 3_000
 
 
 def test_brackets_side_by_side_or_in_texts_are_no_levels() -> None:
     for text in ("[" + ",".join(["[]"] * 3_000) + "]", '["' + r"[{\"\\" * 3_000 + '"]'):
-        assert parsed_variant(text, False) == text
+        assert parse_variant(text, False) == text
 
 
 def test_a_deep_member_is_found_in_a_deep_variant() -> None:
@@ -94,18 +96,18 @@ def test_a_deep_member_is_found_in_a_deep_variant() -> None:
 def test_a_hundred_thousand_levels_are_a_problem_of_the_text() -> None:
     for text in ("[" * 100_000, "[" * 100_000 + "]" * 100_000, '{"a":' * 100_000, '["' + '\\"' * 100_000 + "[" * 2_000):
         with pytest.raises(JsonProblem):
-            parsed_variant(text, False)
+            parse_variant(text, False)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(20)
 def test_many_digits_and_many_keys_take_time_by_their_number() -> None:
-    assert parsed_variant("0." + "0" * 1_000_000 + "1", False) == "0.0"
-    assert parsed_variant("1." + "01" * 500_000, False) == "1.0101010101010102"
+    assert parse_variant("0." + "0" * 1_000_000 + "1", False) == "0.0"
+    assert parse_variant("1." + "01" * 500_000, False) == "1.0101010101010102"
     keys = ",".join(f'"k{number}":1' for number in range(200_000))
-    with pytest.raises(JsonProblem, match="'k199999' is there twice"):
-        parsed_variant(f'{{{keys},"k199999":2}}', False)
+    with pytest.raises(JsonProblem, match="'k199999' occurs twice"):
+        parse_variant(f'{{{keys},"k199999":2}}', False)
 
 
 def test_half_a_character_becomes_a_question_mark_in_keys_as_in_values() -> None:
-    assert parsed_variant('{"\\ud800":"\\ud800"}', False) == '{"?":"?"}'
+    assert parse_variant('{"\\ud800":"\\ud800"}', False) == '{"?":"?"}'

@@ -279,7 +279,7 @@ def test_a_fraction_that_is_cut_off_is_logged_once(caplog: pytest.LogCaptureFixt
 
 
 def test_a_series_of_floats_with_fractions_is_refused_where_whole_numbers_are_declared() -> None:
-    with pytest.raises(ExpressionError, match=r"returned what is not BIGINT: Float value 1\.50* was truncated"):
+    with pytest.raises(ExpressionError, match=r"returned a value that is not BIGINT: Float value 1\.50* was truncated"):
         results(lambda column: column / 2, DataTypes.BIGINT(), CallMode.PANDAS, pa.array([2, 3]))
 
 
@@ -297,7 +297,7 @@ def test_a_row_is_a_data_frame_to_a_function_of_pandas() -> None:
 
 @pytest.mark.parametrize("mode", [CallMode.PANDAS, CallMode.ARROW])
 def test_a_batch_of_another_length_is_refused(mode: CallMode) -> None:
-    with pytest.raises(ExpressionError, match="it was given 3 rows and returned 2"):
+    with pytest.raises(ExpressionError, match="it received 3 rows and returned 2"):
         results(lambda column: column[:2], DataTypes.BIGINT(), mode)
 
 

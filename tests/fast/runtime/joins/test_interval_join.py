@@ -544,7 +544,7 @@ def test_records_without_timestamps_fail_the_job_with_the_record() -> None:
 
 
 def test_the_programs_of_the_page_run_as_they_are_printed() -> None:
-    page = (Path(__file__).resolve().parents[4] / "docs" / "joins.md").read_text()
+    page = (Path(__file__).resolve().parents[4] / "docs" / "datastream" / "joins.md").read_text()
     section = page.partition("## Interval joins")[2].partition("\n## ")[0]
     names_: dict[str, Any] = {}
     exec(compile("\n".join(re.findall(r"```python\n(.*?)```", section, re.DOTALL)), "joins.md", "exec"), names_)

@@ -456,7 +456,7 @@ def test_an_error_in_a_join_function_fails_the_job() -> None:
 
 
 def test_the_programs_of_the_page_run_as_they_are_printed() -> None:
-    page = (Path(__file__).resolve().parents[4] / "docs" / "joins.md").read_text()
+    page = (Path(__file__).resolve().parents[4] / "docs" / "datastream" / "joins.md").read_text()
     names: dict[str, Any] = {}
     exec(compile("\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL)), "joins.md", "exec"), names)
     bought = Types.ROW_NAMED(["order", "item", "at_ms", "cents"], [*[Types.STRING()] * 2, *[Types.LONG()] * 2])

@@ -15,7 +15,7 @@ from millstream.errors import ProgramError
 from millstream.records.batch import Batch
 from millstream.runtime.operators.user_code import UserCall, UserFailureError
 from millstream.runtime.task.event_time import Timekeeper
-from millstream.state.stored.times import KeptTime
+from millstream.state.stored.times import EventTimeState
 
 TIMES = st.integers(-(2**40), 2**40)
 MOMENTS = st.datetimes(datetime.datetime(1900, 1, 1), datetime.datetime(2100, 1, 1))
@@ -26,7 +26,7 @@ DATES = Types.ROW_NAMED(["what", "at"], [Types.STRING(), Types.SQL_TIMESTAMP()])
 
 def stamped(values: list[Any], type_info: TypeInformation | None, field: int | str) -> list[int]:
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(field)
-    keeper = Timekeeper(strategy, KeptTime(), UserCall("source", "uid", "job.py:1"))
+    keeper = Timekeeper(strategy, EventTimeState(), UserCall("source", "uid", "job.py:1"))
     stamps = keeper.stamp(Batch.of_values(values, type_info)).timestamps
     assert stamps is not None
     return stamps.tolist()

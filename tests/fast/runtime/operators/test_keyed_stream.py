@@ -32,7 +32,7 @@ from millstream.datastream.state import ValueStateDescriptor
 from millstream.errors import JobFailedError, ProgramError
 from millstream.testing import CRASH, EPOCH, Collect, Result, Script, run
 
-PAGE = Path(__file__).resolve().parents[4] / "docs" / "keyed-state.md"
+PAGE = Path(__file__).resolve().parents[4] / "docs" / "datastream" / "keyed-state.md"
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
 ROW = Types.ROW_NAMED(["user", "amount"], [Types.STRING(), Types.LONG()])
 PAIRS = [("a", 1), ("b", 10), ("a", 2), ("c", 5), ("a", 4), ("b", -3), ("c", 5)]
@@ -307,7 +307,7 @@ def test_a_reduce_that_fails_shows_the_record_and_the_line() -> None:
 
 
 def example() -> dict[str, Any]:
-    """The program of docs/keyed-state.md."""
+    """The program of docs/datastream/keyed-state.md."""
     found = re.search(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert found is not None
     names: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""When functions are opened and closed: what docs/keyed-state.md says, sentence by sentence."""
+"""When functions are opened and closed: what docs/datastream/keyed-state.md says, sentence by sentence."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ def mortal() -> MapStateDescriptor:
         (lambda s: s.get_broadcast_state(SEEN).put("x", "2"), "the map keys of operator state 'seen' of 'function'"),
         (
             lambda s: (s.get_list_state(ListStateDescriptor("seen", Types.LONG())), s.get_broadcast_state(SEEN)),
-            r"was declared by get_list_state as int64, and is now asked for by get_broadcast_state as map<int64, str",
+            r"was declared by get_list_state as int64, and is now requested by get_broadcast_state as map<int64, str",
         ),
     ],
     ids=["another kind", "no descriptor", "expires", "a value that does not fit", "a key", "a list of the name"],

@@ -375,7 +375,7 @@ def test_the_writer_of_any_sink_may_keep_state() -> None:
 
 
 def test_methods_on_a_sink_whose_writer_lacks_them_are_refused() -> None:
-    with pytest.raises(JobFailedError, match="give the methods to _Plain"):
+    with pytest.raises(JobFailedError, match="move the methods to _Plain"):
         run(lambda env: env.add_source(Script([1])).sink_to(StatefulSinkOnly()))
 
 
@@ -671,7 +671,7 @@ def test_a_state_saved_with_another_type_is_refused() -> None:
 def test_a_state_saved_as_a_list_is_not_read_as_a_union() -> None:
     store, script = a_store(), Script([1, EPOCH, CRASH, 2])
     until_crash(Seen(), script, store=store)
-    with pytest.raises(JobFailedError, match="now asked for by get_union_list_state"):
+    with pytest.raises(JobFailedError, match="now requested by get_union_list_state"):
         through(Seen(union=True), script, store=store)
 
 

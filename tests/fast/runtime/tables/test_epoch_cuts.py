@@ -13,7 +13,7 @@ from one_task import QueryPlan, QueryTask
 
 from millstream.common.typeinfo import Types
 from millstream.common.types import Row, RowKind
-from millstream.runtime.tables import values_apart
+from millstream.runtime.tables import spilled_values
 
 TYPE = Types.ROW_NAMED(["k", "v", "s"], [Types.INT(), Types.LONG(), Types.STRING()])
 ADDED = (RowKind.INSERT, RowKind.UPDATE_AFTER)
@@ -69,7 +69,7 @@ def test_a_result_is_the_same_wherever_epochs_are_cut(
     ends = [*sorted(cuts), len(changes)]
     epochs = [changes[start:end] for start, end in zip([0, *ends], ends, strict=False)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(values_apart, "VALUES_IN_ROW_MAX", values_in_row)
+        patch.setattr(spilled_values, "VALUES_IN_ROW_MAX", values_in_row)
         one_by_one = rows_of(query, [[change] for change in changes])
         assert rows_of(query, epochs) == one_by_one
         assert rows_of(query, [changes]) == one_by_one

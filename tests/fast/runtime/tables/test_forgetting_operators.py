@@ -19,7 +19,7 @@ from one_task import QueryPlan, QueryTask
 
 from millstream.common.typeinfo import Types
 from millstream.common.types import Row, RowKind
-from millstream.runtime.tables.references.forgetting import ForgettingJoin, ForgettingRows
+from millstream.runtime.tables.references.expiry import ExpiringJoin, ExpiringRows
 
 TYPE = Types.ROW_NAMED(["k", "v"], [Types.INT(), Types.LONG()])
 ADDED = (RowKind.INSERT, RowKind.UPDATE_AFTER)
@@ -134,7 +134,7 @@ def test_a_join_that_forgets_gives_what_its_reference_gives_and_takes_away_only_
 ) -> None:
     ttl_ms = data.draw(st.sampled_from(list(HINTS))) if kind not in ("SEMI", "ANTI") else (TTL_MS, TTL_MS)
     only_grows = data.draw(st.booleans())
-    reference, given_rows = ForgettingJoin(kind, ttl_ms, (2, 2), lambda a, b: a[1] <= b[1]), Given()
+    reference, given_rows = ExpiringJoin(kind, ttl_ms, (2, 2), lambda a, b: a[1] <= b[1]), Given()
     plan = plan_of(join_query(kind, HINTS[ttl_ms]), only_grows=only_grows)
     for now_ms, changes, rows in run_epochs(plan, data.draw(histories(only_grows=only_grows))):
         assert given_rows.follow(rows) == reference.apply((changes["t"], changes["u"]), now_ms)
@@ -147,7 +147,7 @@ def test_a_join_that_forgets_gives_what_its_reference_gives_and_takes_away_only_
 )
 def test_a_row_that_was_deleted_and_inserted_again_in_one_epoch_is_young(kind: str, epochs: Any) -> None:
     """As it is in two: Flink, too, counts its age from the last time it was written."""
-    reference, given_rows = ForgettingJoin(kind, (TTL_MS, TTL_MS), (2, 2)), Given()
+    reference, given_rows = ExpiringJoin(kind, (TTL_MS, TTL_MS), (2, 2)), Given()
     for now_ms, changes, rows in run_epochs(plan_of(join_query(kind)), changes_of(*epochs)):
         assert given_rows.follow(rows) == reference.apply((changes["t"], changes["u"]), now_ms)
 
@@ -159,7 +159,7 @@ def test_a_row_that_was_deleted_and_inserted_again_in_one_epoch_is_young(kind: s
 def test_a_partner_that_was_forgotten_is_gone_when_another_one_comes_under_its_only_key(epochs: Any) -> None:
     sums = "(SELECT /*+ STATE_TTL('u' = '0') */ k, SUM(v) AS v FROM u GROUP BY k) g"
     plan = plan_of(f"SELECT /*+ STATE_TTL('t' = '0') */ t.k, t.v, g.v FROM t LEFT JOIN {sums} ON t.k = g.k")
-    reference = ForgettingJoin("LEFT", (None, TTL_MS), (2, 2), unique=(False, True))
+    reference = ExpiringJoin("LEFT", (None, TTL_MS), (2, 2), unique=(False, True))
     groups: dict[Any, list[int]] = {}
     given_rows = Given()
     for now_ms, changes, rows in run_epochs(plan, epochs):
@@ -199,7 +199,7 @@ PLACED = {
 @example(epochs=changes_of((0, "+", ""), (400, "-+", ""), (600, "+", "")))
 @given(epochs=histories())
 def test_rows_of_a_partition_are_given_without_those_that_were_forgotten(query: str, epochs: Any) -> None:
-    reference, given_rows = ForgettingRows(TTL_MS, PLACED[query]), Given()
+    reference, given_rows = ExpiringRows(TTL_MS, PLACED[query]), Given()
     for now_ms, changes, rows in run_epochs(plan_of(query), epochs):
         assert given_rows.follow(rows) == reference.apply(changes["t"], now_ms)
 

@@ -17,7 +17,7 @@ from one_task import QueryPlan, QueryTask
 from millstream.common.typeinfo import Types
 from millstream.common.types import Row, RowKind
 from millstream.runtime.operators.user_code import UserFailureError
-from millstream.runtime.tables import values_apart
+from millstream.runtime.tables import spilled_values
 from millstream.runtime.tables.references.changes import table_after
 from millstream.runtime.tables.references.groups import arrivals_of, values_by_arrival
 
@@ -82,7 +82,7 @@ def test_results_are_those_of_the_values_that_are_there(
     values_in_row: int, epochs: list[list[Any]], reopened: list[bool]
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(values_apart, "VALUES_IN_ROW_MAX", values_in_row)
+        patch.setattr(spilled_values, "VALUES_IN_ROW_MAX", values_in_row)
         task, given_rows, so_far = QueryTask(plan()), list[Row](), list[Any]()
         for changes, is_reopened in zip(epochs, reopened, strict=True):
             rows = [row for change in changes for row in rows_of(*change)]
@@ -96,7 +96,7 @@ def results(query: str, *epochs: list[tuple[Any, int]], values_in_row: int, type
     """The row of a query that has one, after some epochs of changes of one column."""
     type_info = Types.ROW_NAMED(["v"], [type_info or Types.STRING()])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(values_apart, "VALUES_IN_ROW_MAX", values_in_row)
+        patch.setattr(spilled_values, "VALUES_IN_ROW_MAX", values_in_row)
         task, given_rows = QueryTask(QueryPlan(query, ["t"], type_info)), list[Row]()
         for changes in epochs:
             kinds = [(value, RowKind.INSERT if sign > 0 else RowKind.DELETE) for value, sign in changes]

@@ -14,7 +14,7 @@ from one_task import QueryPlan, QueryTask
 
 from millstream.common.typeinfo import Types
 from millstream.common.types import Row, RowKind
-from millstream.runtime.tables import values_apart
+from millstream.runtime.tables import spilled_values
 from millstream.runtime.tables.references.changes import table_after
 from millstream.runtime.tables.references.groups import distinct_values, grouped_rows, present_values
 
@@ -66,7 +66,7 @@ def test_results_are_those_of_all_rows_so_far(
     values_in_row: int, epochs: list[list[Any]], reopened: list[bool]
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(values_apart, "VALUES_IN_ROW_MAX", values_in_row)
+        patch.setattr(spilled_values, "VALUES_IN_ROW_MAX", values_in_row)
         task, given_rows, so_far = QueryTask(plan()), list[Row](), list[Any]()
         for rows, is_reopened in zip(epochs, reopened, strict=True):
             given_rows += task.run({"t": [Row(*row) for row in rows]}, reopened=is_reopened)

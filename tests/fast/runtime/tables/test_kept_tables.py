@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from millstream.common import Types
 from millstream.runtime.tables.joined_rows import SignedRows
-from millstream.runtime.tables.kept_table import last_rows
+from millstream.runtime.tables.stored_table import last_rows
 from millstream.state.keys.key_columns import key_column
 
 changes = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.booleans()), max_size=30)
@@ -35,7 +35,7 @@ def test_the_last_row_of_a_key_stands_and_a_key_that_only_lost_rows_is_gone(
     keys = key_column([key for key, _, _ in rows], Types.LONG())
     contents = pa.array([{"v": value} for _, value, _ in rows], pa.struct([("v", pa.int64())]))
     signs = np.array([1 if is_added else -1 for _, _, is_added in rows], dtype=np.int64)
-    net = SignedRows.of(keys, contents, signs).netted()
+    net = SignedRows.of(keys, contents, signs).consolidated()
     standing, gone = last_rows(net)
     added, lost = slowly(rows)
     found = net.take(standing)

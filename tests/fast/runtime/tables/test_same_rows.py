@@ -15,8 +15,8 @@ from one_task import QueryPlan, QueryTask
 
 from millstream.common.typeinfo import Types
 from millstream.common.types import Row, RowKind
-from millstream.runtime.tables import group_extremes, values_apart
-from millstream.runtime.tables.changes import difference, differing, netted_rows, row_numbers
+from millstream.runtime.tables import group_extremes, spilled_values
+from millstream.runtime.tables.changes import changed_mask, consolidated_rows, difference, row_numbers
 
 TYPE = Types.ROW_NAMED(["k", "x"], [Types.INT(), Types.DOUBLE()])
 ADDED = (RowKind.INSERT, RowKind.UPDATE_AFTER)
@@ -88,7 +88,7 @@ def test_what_is_taken_away_is_what_was_given(
     query: str, values_in_row: int, t: list[list[Row]], u: list[list[Row]], reopened: bool
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(values_apart, "VALUES_IN_ROW_MAX", values_in_row)
+        patch.setattr(spilled_values, "VALUES_IN_ROW_MAX", values_in_row)
         patch.setattr(group_extremes, "HEAD_VALUES", 1)
         patch.setattr(group_extremes, "HEAD_VALUES_MAX", 1 + values_in_row)
         task, given_rows = QueryTask(plan(query)), list[Row]()
@@ -128,9 +128,9 @@ def test_rows_are_the_same_to_the_sign_of_a_zero_and_whatever_the_bits_of_a_nan(
     for column in nested:
         assert row_numbers([column])[0].tolist() == [0, 1, 2, 2, 3], column.type
         turned = column.take(pa.array([1, 1, 3, 2, 4]))
-        assert differing([column], [turned], 5).tolist() == [True, False, False, False, False], column.type
+        assert changed_mask([column], [turned], 5).tolist() == [True, False, False, False, False], column.type
     rows = pa.RecordBatch.from_arrays([values[:2]], names=["x"])
-    assert netted_rows(rows, row_numbers([values[:2]])[0] * -2 + 1)[0].num_rows == 2
+    assert consolidated_rows(rows, row_numbers([values[:2]])[0] * -2 + 1)[0].num_rows == 2
     changed, kinds = difference(rows.slice(0, 1), rows.slice(1, 1))
     assert [repr(each) for each in changed.column(0).to_pylist()] == ["0.0", "-0.0"] and kinds.tolist() == [3, 0]
 

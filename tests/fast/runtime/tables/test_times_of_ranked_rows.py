@@ -29,10 +29,13 @@ RANKED = {
 }
 
 
-def answer(query: str, **views: str) -> list[Any]:
-    """The rows of a BATCH query over a small table, and views of it."""
+def answer(query: str, mode: str = "batch", **views: str) -> list[Any]:
+    """The rows of a query over a small table, and views of it."""
+    settings = EnvironmentSettings.new_instance()
     with jobs_in_memory():
-        t_env = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
+        t_env = TableEnvironment.create(
+            (settings.in_batch_mode() if mode == "batch" else settings.in_streaming_mode()).build()
+        )
         t_env.execute_sql(
             "CREATE TABLE t (k STRING, v BIGINT, t BIGINT, ts AS TO_TIMESTAMP_LTZ(t, 3), WATERMARK FOR ts AS ts) WITH "
             """('connector' = 'values', 'data' = '[["a", 1, 1000], ["a", 2, 2000], ["b", 3, 8000000]]')"""
@@ -61,3 +64,33 @@ def test_rows_of_an_outer_join_that_have_no_time_are_ranked_in_batch() -> None:
     expected = {(time, "a", 1, 1), (time, "a", 2, 2), (None, "b", 3, 1)}
     assert set(answer(f"SELECT * FROM ({numbered}) WHERE n <= 2")) == expected
     assert set(answer(numbered)) == expected
+
+
+SIDES = (
+    f"(SELECT * FROM {WINDOWED} WHERE v < 3) AS l {{kind}} JOIN (SELECT * FROM {WINDOWED} WHERE v > 1) AS r "
+    "ON l.k = r.k AND l.v = r.v AND l.window_start = r.window_start AND l.window_end = r.window_end"
+)
+
+
+@pytest.mark.parametrize("column", ["l.window_time", "r.window_time"])
+@pytest.mark.parametrize("kind", ["INNER", "LEFT", "RIGHT", "FULL"])
+@pytest.mark.parametrize("mode", ["batch", "streaming"])
+def test_windows_over_the_time_of_an_unmatched_side_fail(mode: str, kind: str, column: str) -> None:
+    joined = f"SELECT {column} AS wt, l.v AS lv, r.v AS rv FROM {SIDES.format(kind=kind)}"
+    windows = "TABLE(TUMBLE(TABLE x, DESCRIPTOR(wt), INTERVAL '2' HOUR))"
+    query = f"SELECT window_start, COUNT(*) FROM {windows} GROUP BY window_start, window_end"
+    has_nulls = kind == "FULL" or (kind == "LEFT" and column[0] == "r") or (kind == "RIGHT" and column[0] == "l")
+    if has_nulls:
+        with pytest.raises(Exception, match="RowTime field should not be null"):
+            answer(query, mode=mode, x=joined)
+    else:
+        counts = {"INNER": [1], "LEFT": [2], "RIGHT": [1, 1]}[kind]
+        assert [row[1] for row in sorted(answer(query, mode=mode, x=joined))] == counts
+
+
+def test_windows_over_a_union_with_unmatched_rows_fail() -> None:
+    branches = (f"SELECT l.window_time AS wt, r.v FROM {SIDES.format(kind=kind)}" for kind in ("INNER", "RIGHT"))
+    windows = "TABLE(TUMBLE(TABLE x, DESCRIPTOR(wt), INTERVAL '2' HOUR))"
+    query = f"SELECT window_start, COUNT(*) FROM {windows} GROUP BY window_start, window_end"
+    with pytest.raises(Exception, match="RowTime field should not be null"):
+        answer(query, x=" UNION ALL ".join(branches))

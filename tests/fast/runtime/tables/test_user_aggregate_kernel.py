@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.aggregation.groups import Groups
-from millstream.aggregation.row_looks import RowOfArguments
+from millstream.aggregation.row_arguments import RowOfArguments
 from millstream.expressions.types import BigIntType, BooleanType, VarCharType
 from millstream.expressions.user_functions import CallMode, UserFunction, UserFunctionKind
 from millstream.planner.lowering.user_aggregates import kept_by_windows, user_measure

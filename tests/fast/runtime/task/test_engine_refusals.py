@@ -353,7 +353,7 @@ def test_a_task_waits_for_the_barriers_of_senders_that_sent_it_nothing() -> None
 def test_blocks_out_of_their_senders_order_are_refused() -> None:
     inbox = Inbox(plan_with_a_wide_stage(), 1, 0, epoch=7)
     first, second = (Envelope(0, DATA, pa.py_buffer(b""), 0, 0, 0, sequence) for sequence in (0, 1))
-    with pytest.raises(BrokenExchangeError, match="block 1 of sender 0 came where 0 was due"):
+    with pytest.raises(BrokenExchangeError, match="block 1 of sender 0 arrived instead of block 0"):
         inbox.data(second)
     inbox.data(first)
     inbox.data(second)

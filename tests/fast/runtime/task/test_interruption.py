@@ -10,7 +10,7 @@ from millstream.common import Configuration
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.jobs.clock import SystemClock
 from millstream.jobs.launch.launch import Launch
-from millstream.runtime.operators.interruption import InterruptedEpoch, check_wanted, interrupted_by
+from millstream.runtime.operators.interruption import InterruptedEpoch, check_cancelled, interrupted_by
 from millstream.runtime.task.local import LocalRunner
 from millstream.storage.memory import MemoryStore
 
@@ -43,11 +43,11 @@ def test_a_cancelled_job_does_not_finish_its_epoch_first() -> None:
 def test_what_is_raised_is_of_the_thread_that_runs_the_epoch_and_of_its_time() -> None:
     cancelled = threading.Event()
     with interrupted_by(cancelled):
-        check_wanted()
+        check_cancelled()
         cancelled.set()
-        other = threading.Thread(target=check_wanted)  # raises nothing there
+        other = threading.Thread(target=check_cancelled)  # raises nothing there
         other.start()
         other.join()
         with pytest.raises(InterruptedEpoch):
-            check_wanted()
-    check_wanted()
+            check_cancelled()
+    check_cancelled()

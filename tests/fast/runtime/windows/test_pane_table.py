@@ -20,11 +20,11 @@ from millstream.state.segments.open_segments import OpenSegments
 from millstream.state.segments.version import SegmentRef
 from millstream.state.stored.state_codec import StateCodec
 from millstream.state.tables.state_table import TableSetting
-from millstream.state.windows.measures import Look, Measure
+from millstream.state.windows.bound_aggregates import AggregateArgument, BoundAggregate
 from millstream.state.windows.pane_windows import PaneWindows
 from millstream.storage import open_store
 
-MEASURES = [Measure("n", "count"), Measure("top", "max", (Look(Types.LONG(), 0),))]
+MEASURES = [BoundAggregate("n", "count"), BoundAggregate("top", "max", (AggregateArgument(Types.LONG(), 0),))]
 PANE_MS = 10
 STORES = itertools.count()
 Epoch = dict[tuple[int, int], int]

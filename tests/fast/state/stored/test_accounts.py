@@ -33,7 +33,7 @@ from millstream.state.stored.accounts import (
     to_json,
 )
 from millstream.state.stored.queryable import Queryable
-from millstream.state.stored.times import KeptTime
+from millstream.state.stored.times import EventTimeState
 
 FIXTURES = Path(__file__).resolve().parents[3] / "compatibility"
 
@@ -118,7 +118,7 @@ windows = st.tuples(counts, counts, counts, maybe(counts))
 queryables = st.builds(
     Queryable, names, st.sampled_from(["value", "window"]), st.just("STRING"), st.just("LONG"), merges=st.booleans()
 )
-times = st.builds(KeptTime, numbers, maybe(counts), st.booleans(), own_json)
+times = st.builds(EventTimeState, numbers, maybe(counts), st.booleans(), own_json)
 subtasks = st.builds(
     SubtaskAccount,
     *(maybe(tables), maybe(tables), by_name(counts), by_name(counts), counts, by_name(queryables), maybe(numbers)),
@@ -151,7 +151,7 @@ def test_what_says_nothing_is_left_out_and_an_empty_version_is_not() -> None:
     assert to_json(SubtaskAccount()) == {}
     assert to_json(SubtaskAccount(tables=StoredTables({}), holds=False)) == {"tables": {}, "holds": False}
     assert to_json(SubtaskAccount(broadcast=StoredTables({}))) == {"broadcast": {}}
-    assert to_json(SubtaskAccount(time=KeptTime())) == {"watermark": -(2**63)}
+    assert to_json(SubtaskAccount(time=EventTimeState())) == {"watermark": -(2**63)}
     assert to_json(OperatorAccount(recorded={})) == {"recorded": {}}
 
 

@@ -1,7 +1,7 @@
-"""Kernels of + - * / % and signs: whole numbers as Java's, floating point as IEEE 754's.
+"""Kernels of + - * / % and signs: integers as in Java, floating point as in IEEE 754.
 
-Sums and products of whole numbers wrap around. Division by zero is an error for whole numbers and decimals, Infinity or
-NaN for floating point. Decimals are computed by `decimal_operators`, times and intervals by the kernels of `temporal`.
+Integer sums and products wrap around. Division by zero is an error for integers and decimals, Infinity or NaN for
+floating point. Decimals are computed by `decimal_operators`, times and intervals by the kernels in `temporal`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow.types as kinds
 
 from millstream.expressions.decimals import as_decimal
 from millstream.expressions.types import DecimalType, NumericType
-from millstream.runtime.expressions.column_casts import converted
+from millstream.runtime.expressions.column_casts import cast_column
 from millstream.runtime.expressions.decimal_operators import decimal_result
 from millstream.runtime.expressions.kernel import KERNELS, CallContext, Value, ValueProblem, kernel
 from millstream.runtime.expressions.numbers import first_row, is_valid_row, number_column, numbers, validity
@@ -26,16 +26,16 @@ __all__: list[str] = []
 DIVISION_BY_ZERO = "division by zero"
 
 
-def _is_of_times(context: CallContext) -> bool:
+def _is_temporal(context: CallContext) -> bool:
     return not all(isinstance(type_, NumericType) for type_ in context.argument_types)
 
 
 @kernel("+")
 def add(context: CallContext, left: Value, right: Value | None = None) -> Value:
-    """The sum; of one value, itself."""
+    """The sum, or the value itself for a unary +."""
     if right is None:
         return left
-    if _is_of_times(context):
+    if _is_temporal(context):
         return KERNELS["TEMPORAL +"](context, left, right)
     if isinstance(context.type, DecimalType):
         return decimal_result("+", context, left, right)
@@ -44,8 +44,8 @@ def add(context: CallContext, left: Value, right: Value | None = None) -> Value:
 
 @kernel("-")
 def subtract(context: CallContext, left: Value, right: Value | None = None) -> Value:
-    """The difference; of one value, its negative."""
-    if _is_of_times(context):
+    """The difference, or the negative for a unary -."""
+    if _is_temporal(context):
         return (
             KERNELS["TEMPORAL NEGATE"](context, left) if right is None else KERNELS["TEMPORAL -"](context, left, right)
         )
@@ -59,7 +59,7 @@ def subtract(context: CallContext, left: Value, right: Value | None = None) -> V
 @kernel("*")
 def multiply(context: CallContext, left: Value, right: Value) -> Value:
     """The product."""
-    if _is_of_times(context):
+    if _is_temporal(context):
         return KERNELS["TEMPORAL *"](context, left, right)
     if isinstance(context.type, DecimalType):
         return decimal_result("*", context, left, right)
@@ -68,18 +68,18 @@ def multiply(context: CallContext, left: Value, right: Value) -> Value:
 
 @kernel("/")
 def divide(context: CallContext, left: Value, right: Value) -> Value:
-    """The quotient: of whole numbers towards zero."""
+    """The quotient; integer division truncates towards zero."""
     if isinstance(context.type, DecimalType):
         return decimal_result("/", context, left, right)
     if not kinds.is_integer(left.type):
         with np.errstate(all="ignore"):
             return _as_column(np.divide(numbers(left), numbers(right)), context, left, right)
-    refuse_zero(context.rows, left, right)
+    reject_zero(context.rows, left, right)
     if isinstance(right, pa.Scalar):
         if right.as_py() == -1:
             return pc.negate(_full(left, context.rows))
         return pc.divide(_full(left, context.rows), right)
-    # Zeros are left only where the result is NULL. The least number by -1 wraps around to itself.
+    # Zeros remain only where the result is NULL. The smallest integer divided by -1 wraps around to itself.
     divisor = numbers(right)
     is_special = (divisor == 0) | (divisor == -1)
     if not is_special.any():
@@ -93,13 +93,13 @@ def divide(context: CallContext, left: Value, right: Value) -> Value:
 
 @kernel("%", "MOD")
 def remainder(context: CallContext, left: Value, right: Value) -> Value:
-    """What remains, with the sign of the dividend."""
+    """The remainder, with the sign of the dividend."""
     if isinstance(context.type, DecimalType):
         return decimal_result("%", context, left, right)
     if kinds.is_decimal(left.type):
         wide = replace(context, call=replace(context.call, type=as_decimal(context.type)))
-        return converted(decimal_result("%", wide, left, right), wide.type, context.type, context.session)
-    refuse_zero(context.rows, left, right)
+        return cast_column(decimal_result("%", wide, left, right), wide.type, context.type, context.session)
+    reject_zero(context.rows, left, right)
     divisor = numbers(right)
     if np.ndim(divisor) == 0 and divisor > 0 and kinds.is_int64(left.type):
         result = _remainder_by_constant(numbers(left), divisor)
@@ -110,8 +110,8 @@ def remainder(context: CallContext, left: Value, right: Value) -> Value:
 
 
 def _remainder_by_constant(dividend: Any, divisor: Any) -> Any:
-    """By a positive constant: numpy divides by one many times faster than it takes a remainder, and small numbers
-    faster than large ones. Quotients are rounded down, so this is for numbers without signs."""
+    """The remainder by a positive constant. numpy divides by constants many times faster than it computes remainders,
+    and 32-bit numbers faster still. Quotients are rounded down, so this needs non-negative numbers."""
     if not np.ndim(dividend) or not len(dividend) or dividend.min() < 0:
         return np.fmod(dividend, divisor)
     if divisor < 2**32 and dividend.max() < 2**32:
@@ -121,19 +121,19 @@ def _remainder_by_constant(dividend: Any, divisor: Any) -> Any:
     return np.subtract(dividend, multiples, out=multiples)
 
 
-def refuse_zero(rows: int, left: Value, right: Value) -> None:
-    """Raise where a divisor is zero and the result would not be NULL."""
+def reject_zero(rows: int, left: Value, right: Value) -> None:
+    """Raises if a divisor is zero where the result would not be NULL."""
     if isinstance(right, pa.Scalar):
         if right.is_valid and right.as_py() == 0:
-            there = is_valid_row(validity(rows, left), rows)
-            if there.any():
-                raise ValueProblem(DIVISION_BY_ZERO, first_row(there))
+            is_set = is_valid_row(validity(rows, left), rows)
+            if is_set.any():
+                raise ValueProblem(DIVISION_BY_ZERO, first_row(is_set))
         return
     zero = pc.equal(right, pa.scalar(0, right.type))
     if pc.any(zero).as_py():
-        found = is_valid_row(zero.fill_null(False), rows) & is_valid_row(validity(rows, left), rows)
-        if found.any():
-            raise ValueProblem(DIVISION_BY_ZERO, first_row(found))
+        fails = is_valid_row(zero.fill_null(False), rows) & is_valid_row(validity(rows, left), rows)
+        if fails.any():
+            raise ValueProblem(DIVISION_BY_ZERO, first_row(fails))
 
 
 def _full(value: Value, rows: int) -> pa.Array:
@@ -141,6 +141,6 @@ def _full(value: Value, rows: int) -> pa.Array:
 
 
 def _as_column(values: Any, context: CallContext, *arguments: Value) -> pa.Array:
-    """Computed numbers as a column of the result's type, NULL where an argument is."""
+    """Computed numbers as a column of the result's type; NULL where an argument is NULL."""
     values = np.broadcast_to(values, (context.rows,))
     return number_column(values, context.type.arrow, validity(context.rows, *arguments))

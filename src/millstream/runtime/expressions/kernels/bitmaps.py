@@ -1,4 +1,4 @@
-"""Bitmaps over columns. Sets are made of a whole column of arrays at once, and combined container by container."""
+"""Bitmap kernels. Bitmaps are built from a whole column of arrays at once, and combined container by container."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ import pyarrow.compute as pc
 from millstream.records.bitmaps import bitmaps_of, cardinality, combined, numbers_of
 from millstream.runtime.expressions.bitmap_texts import bitmap_text
 from millstream.runtime.expressions.kernel import CallContext, Value, kernel
-from millstream.runtime.expressions.kernels.by_value import column_of, enter_by_value
+from millstream.runtime.expressions.kernels.by_value import column_of, register_by_value
 from millstream.runtime.expressions.references import bitmaps  # noqa: F401
 
 __all__: list[str] = []
 
-enter_by_value("BITMAP_FROM_BYTES")
+register_by_value("BITMAP_FROM_BYTES")
 
 
 @kernel("BITMAP_BUILD")
 def build(context: CallContext, arrays: Value) -> Value:
     lists = column_of(context, arrays)
-    # Flattening leaves out what lies under NULL, so lengths are asked of the lists themselves.
+    # Flattening drops elements under NULL, so the lengths are taken from the lists.
     lengths = np.asarray(lists.value_lengths().fill_null(0)).astype(np.int64)
     rows = np.repeat(np.arange(len(lists)), lengths)
     numbers = lists.flatten()
     if numbers.null_count or pa.types.is_null(numbers.type):
         rows, numbers = rows[np.asarray(numbers.is_valid())], numbers.drop_null()
     values = np.asarray(numbers.cast(pa.int32())).view(np.uint32)
-    made = bitmaps_of(rows, values, len(lists))
-    return _with_nulls(made, lists)
+    bitmaps_ = bitmaps_of(rows, values, len(lists))
+    return _with_nulls(bitmaps_, lists)
 
 
 def _with_nulls(values: pa.Array, like: pa.Array) -> pa.Array:
@@ -43,8 +43,8 @@ def _with_nulls(values: pa.Array, like: pa.Array) -> pa.Array:
 def _pairs(operation: str) -> Callable[..., Value]:
     def of_pairs(context: CallContext, left: Value, right: Value) -> Value:
         rows = zip(column_of(context, left).to_pylist(), column_of(context, right).to_pylist(), strict=True)
-        made = [None if a is None or b is None else combined(operation, a, b) for a, b in rows]
-        return pa.array(made, pa.binary())
+        results = [None if a is None or b is None else combined(operation, a, b) for a, b in rows]
+        return pa.array(results, pa.binary())
 
     return of_pairs
 

@@ -1,6 +1,6 @@
-"""Kernels of what Arrow has no kernel for: the reference, run for each row.
+"""Kernels for functions without an Arrow kernel: they run the reference for each row.
 
-Functions that are entered here are dear, so the program runs them over the distinct values of a column where that pays.
+The functions registered here are expensive, so the program runs them over distinct values if that pays off.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import pyarrow as pa
 from millstream.runtime.expressions.kernel import KERNELS, REFERENCES, CallContext, Kernel, Value, ValueProblem
 from millstream.runtime.expressions.plain_values import arrow_column, python_value, python_values
 
-__all__ = ["column_of", "enter_by_value", "run_by_value", "slow_rows"]
+__all__ = ["column_of", "register_by_value", "run_by_value", "with_reference_rows"]
 
 
 def run_by_value(context: CallContext, function: Callable[..., Any], *arguments: Value) -> Value:
-    """Run a function of the values of one row for every row."""
+    """Runs a function of one row's values for every row."""
     types = context.argument_types
     if all(isinstance(argument, pa.Scalar) for argument in arguments):
         values = [python_value(argument, type_) for argument, type_ in zip(arguments, types, strict=True)]
@@ -38,11 +38,11 @@ def run_by_value(context: CallContext, function: Callable[..., Any], *arguments:
     return arrow_column(results, context.type)
 
 
-def enter_by_value(*names: str) -> None:
-    """Enter the references of functions as their kernels."""
+def register_by_value(*names: str) -> None:
+    """Registers the references of functions as their kernels."""
     for name in names:
         if name in KERNELS:
-            raise ValueError(f"the kernel {name} is there already")
+            raise ValueError(f"the kernel {name} is already registered")
         KERNELS[name] = _kernel(REFERENCES[name])
 
 
@@ -54,12 +54,12 @@ def _kernel(function: Callable[..., Any]) -> Kernel:
 
 
 def column_of(context: CallContext, value: Value) -> pa.Array:
-    """A column, of one value for all rows too."""
+    """The value as a column; a scalar is repeated for all rows."""
     return value if isinstance(value, pa.Array) else pa.repeat(value, context.rows)
 
 
-def slow_rows(context: CallContext, fast: pa.Array, slow: pa.Array, name: str, *arguments: Value) -> pa.Array:
-    """A fast column, in which the rows that `slow` marks are taken from the reference of `name` instead."""
+def with_reference_rows(context: CallContext, fast: pa.Array, slow: pa.Array, name: str, *arguments: Value) -> pa.Array:
+    """Replaces the rows of a fast result that `slow` marks with results of the reference of `name`."""
     import pyarrow.compute as pc
 
     if not pc.any(slow, min_count=1).as_py():

@@ -1,6 +1,6 @@
-"""Arrays, maps and rows over columns: making them, looking into them and counting straight in Arrow's buffers.
+"""Kernels of arrays, maps and rows: constructors, element access and counts work directly on Arrow's buffers.
 
-What builds new arrays of old ones (unions, sorts) is done by value.
+Functions that build new arrays from old ones (unions, sorts) run by value.
 """
 
 from __future__ import annotations
@@ -14,52 +14,52 @@ import pyarrow.compute as pc
 from millstream.expressions.nested_types import ArrayType, MapType, MultisetType, RowType
 from millstream.expressions.types import VariantType
 from millstream.runtime.expressions.kernel import REFERENCES, CallContext, Value, ValueProblem, kernel
-from millstream.runtime.expressions.kernels.by_value import column_of, enter_by_value, run_by_value
+from millstream.runtime.expressions.kernels.by_value import column_of, register_by_value, run_by_value
 from millstream.runtime.expressions.references import collections, group_values  # noqa: F401
 
 __all__ = ["lengths_of"]
 
-enter_by_value("$PERCENTILE", "ARRAY_POSITION", "ARRAY_REMOVE", "ARRAY_APPEND", "ARRAY_PREPEND", "ARRAY_DISTINCT")
-enter_by_value("ARRAY_REVERSE", "ARRAY_SLICE", "ARRAY_SORT", "ARRAY_UNION", "ARRAY_CONCAT", "ARRAY_EXCEPT")
-enter_by_value("ARRAY_INTERSECT", "ARRAY_MAX", "ARRAY_MIN", "ARRAY_JOIN", "MAP_UNION", "MAP_FROM_ARRAYS")
+register_by_value("$PERCENTILE", "ARRAY_POSITION", "ARRAY_REMOVE", "ARRAY_APPEND", "ARRAY_PREPEND", "ARRAY_DISTINCT")
+register_by_value("ARRAY_REVERSE", "ARRAY_SLICE", "ARRAY_SORT", "ARRAY_UNION", "ARRAY_CONCAT", "ARRAY_EXCEPT")
+register_by_value("ARRAY_INTERSECT", "ARRAY_MAX", "ARRAY_MIN", "ARRAY_JOIN", "MAP_UNION", "MAP_FROM_ARRAYS")
 _SIMPLE = (pa.types.is_integer, pa.types.is_string, pa.types.is_boolean, pa.types.is_binary, pa.types.is_date)
 
 
-def slowly(context: CallContext, *arguments: Value) -> Value:
-    """The reference, row by row."""
+def by_reference(context: CallContext, *arguments: Value) -> Value:
+    """Runs the reference row by row."""
     return run_by_value(context, REFERENCES[context.call.function], *arguments)
 
 
 def _unsliced(column: pa.Array) -> pa.Array:
-    """The same values with nothing before them in their buffers."""
+    """The same values without an offset into their buffers."""
     return pa.concat_arrays([column]) if column.offset else column
 
 
 def _null_mask(column: pa.Array) -> Any:
-    """Where NULL is, as Arrow takes it; None if nowhere."""
+    """The mask of NULLs for Arrow; None if there are none."""
     return column.is_null() if column.null_count else None
 
 
 def lengths_of(column: pa.Array) -> Any:
-    """How many elements each list or map has; any number where it is NULL."""
+    """The number of elements of each list or map; arbitrary under NULL."""
     return np.diff(column.offsets.to_numpy())
 
 
 @kernel("ELEMENT")
 def element(context: CallContext, values: Value) -> Value:
     if isinstance(values, pa.Scalar) or not pa.types.is_list(values.type):
-        return slowly(context, values)
+        return by_reference(context, values)
     values = _unsliced(values)
     lengths = np.where(np.asarray(values.is_valid()), lengths_of(values), 0)
     if lengths.max(initial=0) > 1:
-        return slowly(context, values)
+        return by_reference(context, values)
     return values.values.take(pa.array(values.offsets.to_numpy()[:-1], mask=lengths == 0))
 
 
 @kernel("CARDINALITY")
 def cardinality(context: CallContext, collection: Value) -> Value:
     if isinstance(collection, pa.Scalar) or isinstance(context.argument_types[0], MultisetType):
-        return slowly(context, collection)
+        return by_reference(context, collection)
     return pa.array(lengths_of(collection).astype(np.int32), mask=_numpy_mask(collection))
 
 
@@ -69,7 +69,7 @@ def _numpy_mask(column: pa.Array) -> Any:
 
 @kernel("ARRAY")
 def array(context: CallContext, *values: Value) -> Value:
-    """The columns one behind the other, then taken row by row."""
+    """Concatenates the columns, then takes the elements row by row."""
     type_ = context.type
     assert isinstance(type_, ArrayType)
     rows, width = context.rows, len(values)
@@ -89,11 +89,11 @@ def map_(context: CallContext, *parts: Value) -> Value:
     keys = parts[::2]
     type_ = context.type
     assert isinstance(type_, MapType)
-    if pa.types.is_nested(type_.key_type.arrow):  # a map equals another whose entries stand in another order
-        return slowly(context, *parts)
+    if pa.types.is_nested(type_.key_type.arrow):  # equality of maps ignores the order of their entries
+        return by_reference(context, *parts)
     constants = [key.as_py() for key in keys if isinstance(key, pa.Scalar) and key.is_valid]
     if len(constants) < len(keys) or any(constants.count(key) > 1 for key in constants):
-        return slowly(context, *parts)
+        return by_reference(context, *parts)
     offsets = pa.array(np.arange(context.rows + 1, dtype=np.int32) * len(keys))
     inside = _interleaved(context, keys), _interleaved(context, parts[1::2])
     return pa.MapArray.from_arrays(offsets, *inside).cast(type_.arrow)
@@ -117,23 +117,23 @@ def field(context: CallContext, whole: Value) -> Value:
 @kernel("ITEM")
 def item(context: CallContext, collection: Value, place: Value) -> Value:
     if isinstance(collection, pa.Scalar) or isinstance(context.argument_types[0], VariantType):
-        return slowly(context, collection, place)
+        return by_reference(context, collection, place)
     if isinstance(context.argument_types[0], ArrayType):
         return _element(context, collection, place)
     key = place.as_py() if isinstance(place, pa.Scalar) else None
     if key is None or isinstance(key, list | dict | tuple):
-        return slowly(context, collection, place)
+        return by_reference(context, collection, place)
     return pc.map_lookup(collection, place, "last")
 
 
 def _element(context: CallContext, arrays: pa.Array, place: Value) -> pa.Array:
-    """The elements at places, which are counted from 1."""
-    wanted = column_of(context, place)
-    known = wanted.is_valid().to_numpy(zero_copy_only=False) & arrays.is_valid().to_numpy(zero_copy_only=False)
-    numbers = pc.fill_null(wanted, 1).to_numpy().astype(np.int64)
+    """The elements at indexes counted from 1."""
+    indexes = column_of(context, place)
+    known = indexes.is_valid().to_numpy(zero_copy_only=False) & arrays.is_valid().to_numpy(zero_copy_only=False)
+    numbers = pc.fill_null(indexes, 1).to_numpy().astype(np.int64)
     if (numbers[known] < 1).any():
         first = int(np.flatnonzero(known & (numbers < 1))[0])
-        raise ValueProblem(f"an array begins with element 1, so there is no element {numbers[first]}", first)
+        raise ValueProblem(f"array indexes start at 1, so there is no element {numbers[first]}", first)
     offsets = arrays.offsets.to_numpy()
     places = offsets[:-1] + numbers - 1
     return arrays.values.take(pa.array(places, mask=~known | (places >= offsets[1:])))
@@ -141,10 +141,10 @@ def _element(context: CallContext, arrays: pa.Array, place: Value) -> pa.Array:
 
 @kernel("ARRAY_CONTAINS")
 def array_contains(context: CallContext, arrays: Value, needle: Value) -> Value:
-    """Elements are compared all at once, and counted between the ends of each array."""
+    """Compares all elements at once and counts matches between the ends of each array."""
     simple = isinstance(arrays, pa.Array) and any(test(arrays.type.value_type) for test in _SIMPLE)
     if not simple or not isinstance(needle, pa.Scalar):
-        return slowly(context, arrays, needle)
+        return by_reference(context, arrays, needle)
     inside = arrays.values
     equal = pc.fill_null(pc.equal(inside, needle), False) if needle.is_valid else inside.is_null()
     counts = np.concatenate([[0], np.cumsum(equal.to_numpy(zero_copy_only=False))])
@@ -155,7 +155,7 @@ def array_contains(context: CallContext, arrays: Value, needle: Value) -> Value:
 @kernel("MAP_KEYS")
 def map_keys(context: CallContext, maps: Value) -> Value:
     if isinstance(maps, pa.Scalar):
-        return slowly(context, maps)
+        return by_reference(context, maps)
     whole = _unsliced(maps)
     return pa.ListArray.from_arrays(whole.offsets, whole.keys, mask=_null_mask(whole)).cast(context.type.arrow)
 
@@ -163,7 +163,7 @@ def map_keys(context: CallContext, maps: Value) -> Value:
 @kernel("MAP_VALUES")
 def map_values(context: CallContext, maps: Value) -> Value:
     if isinstance(maps, pa.Scalar):
-        return slowly(context, maps)
+        return by_reference(context, maps)
     whole = _unsliced(maps)
     return pa.ListArray.from_arrays(whole.offsets, whole.items, mask=_null_mask(whole)).cast(context.type.arrow)
 
@@ -171,7 +171,7 @@ def map_values(context: CallContext, maps: Value) -> Value:
 @kernel("MAP_ENTRIES")
 def map_entries(context: CallContext, maps: Value) -> Value:
     if isinstance(maps, pa.Scalar):
-        return slowly(context, maps)
+        return by_reference(context, maps)
     whole = _unsliced(maps)
     type_ = context.type
     assert isinstance(type_, ArrayType)

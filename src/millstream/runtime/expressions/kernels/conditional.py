@@ -8,17 +8,17 @@ import pyarrow.types as kinds
 
 from millstream.expressions.functions.comparison import compared_type
 from millstream.expressions.nanosecond_range import uncast_times
-from millstream.runtime.expressions.column_casts import converted
+from millstream.runtime.expressions.column_casts import cast_column
 from millstream.runtime.expressions.kernel import CallContext, Value, kernel
 from millstream.runtime.expressions.kernels.comparison import same_value
-from millstream.runtime.expressions.mixed_precisions import compared_times
+from millstream.runtime.expressions.mixed_precisions import compare_times
 
 __all__: list[str] = []
 
 
 @kernel("NULLIF")
 def null_if(context: CallContext, value: Value, other: Value) -> Value:
-    """The value, NULL where both are equal."""
+    """The value, or NULL if both are equal."""
     if kinds.is_nested(value.type):
         columns = [
             [each.as_py()] * context.rows if isinstance(each, pa.Scalar) else each.to_pylist()
@@ -31,9 +31,9 @@ def null_if(context: CallContext, value: Value, other: Value) -> Value:
     common = compared_type("NULLIF", context.argument_types, "NULLIF(value, other)")
     types = uncast_times(context.argument_types, common) or [common, common]
     sides = [
-        converted(pa.repeat(each, context.rows) if isinstance(each, pa.Scalar) else each, from_, to, context.session)
+        cast_column(pa.repeat(each, context.rows) if isinstance(each, pa.Scalar) else each, from_, to, context.session)
         for each, from_, to in zip((value, other), context.argument_types, types, strict=True)
     ]
     is_mixed = sides[0].type != sides[1].type
-    equal = pc.fill_null(compared_times("=", *sides) if is_mixed else pc.equal(*sides), False)
+    equal = pc.fill_null(compare_times("=", *sides) if is_mixed else pc.equal(*sides), False)
     return pc.if_else(equal, pa.scalar(None, value.type), value)

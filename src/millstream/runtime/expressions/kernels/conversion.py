@@ -1,10 +1,10 @@
-"""Kernels of CAST, TRY_CAST and TYPEOF; the work is done by `column_casts`."""
+"""Kernels of CAST, TRY_CAST and TYPEOF, based on `column_casts`."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-from millstream.runtime.expressions.column_casts import attempted, converted
+from millstream.runtime.expressions.column_casts import cast_column, try_cast_column
 from millstream.runtime.expressions.kernel import CallContext, Value, kernel
 
 __all__: list[str] = []
@@ -16,14 +16,14 @@ def _whole(value: Value, rows: int) -> pa.Array:
 
 @kernel("CAST")
 def cast(context: CallContext, value: Value) -> Value:
-    """Raises at the first row that cannot be cast."""
-    return converted(_whole(value, context.rows), context.argument_types[0], context.type, context.session)
+    """Raises for the first row that cannot be cast."""
+    return cast_column(_whole(value, context.rows), context.argument_types[0], context.type, context.session)
 
 
 @kernel("TRY_CAST")
 def try_cast(context: CallContext, value: Value) -> Value:
-    """NULL where a row cannot be cast."""
-    return attempted(_whole(value, context.rows), context.argument_types[0], context.type, context.session)
+    """Rows that cannot be cast become NULL."""
+    return try_cast_column(_whole(value, context.rows), context.argument_types[0], context.type, context.session)
 
 
 @kernel("TYPEOF")
@@ -34,7 +34,7 @@ def type_of(context: CallContext, value: Value, in_full: Value | None = None) ->
 
 
 def type_text(context: CallContext, is_full: bool) -> str:
-    """The type as SQL writes it, or without short names."""
+    """The type as SQL, optionally without abbreviations."""
     text = str(context.argument_types[0])
     if is_full:
         text = text.replace("STRING", "VARCHAR(2147483647)").replace("BYTES", "VARBINARY(2147483647)")

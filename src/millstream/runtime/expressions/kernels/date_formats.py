@@ -1,6 +1,7 @@
-"""Times as text and text as times: DATE_FORMAT, TO_DATE, TO_TIMESTAMP, FROM_UNIXTIME, UNIX_TIMESTAMP, CONVERT_TZ.
+"""Formatting and parsing of times: DATE_FORMAT, TO_DATE, TO_TIMESTAMP, FROM_UNIXTIME, UNIX_TIMESTAMP, CONVERT_TZ.
 
-Text is read once per distinct value. What Java cannot read is NULL, as in Flink (UNIX_TIMESTAMP: the least BIGINT).
+Each distinct text is parsed once. Text that Java cannot parse becomes NULL, as in Flink (UNIX_TIMESTAMP: the smallest
+BIGINT).
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ import pyarrow.compute as pc
 from millstream.expressions.nanosecond_range import beyond_range
 from millstream.expressions.types import LocalZonedTimestampType, is_text
 from millstream.runtime.expressions.date_reading import fixed_clocks, standard_clocks
-from millstream.runtime.expressions.date_writing import written_column
+from millstream.runtime.expressions.date_writing import format_column
 from millstream.runtime.expressions.java_date_parsing import DAY_NS, SECOND_NS, read_leniently, read_strictly
 from millstream.runtime.expressions.java_dates import PatternProblem, Reader, pattern_parts
 from millstream.runtime.expressions.kernel import CallContext, Value, ValueProblem, kernel
 from millstream.runtime.expressions.standard_dates import (
     check_precision,
-    parsed_date,
-    parsed_sql_time,
-    parsed_timestamp,
+    parse_date,
+    parse_sql_time,
+    parse_timestamp,
 )
 from millstream.runtime.expressions.time_columns import column, local_ticks, rate_of, ticks
 from millstream.runtime.expressions.zones import Zone, zone_of
@@ -37,15 +38,15 @@ Bools = npt.NDArray[np.bool_]
 SECONDS_PATTERN = "yyyy-MM-dd HH:mm:ss"
 _LEAST = -(2**63)
 _FAST_ROWS_MIN = 16
-# From the year 0 to the end of 9999: what TO_TIMESTAMP_LTZ takes.
+# From the year 0 to the end of 9999: the range of TO_TIMESTAMP_LTZ.
 _LTZ_FIRST_S, _LTZ_END_S = -62_167_219_200, 253_402_300_800
 
 
-# --- what all share -----------------------------------------------------------------------------------------------
+# --- shared -------------------------------------------------------------------------------------------------------
 
 
 def read_texts(rows: int, function: Callable[..., int | None], *arguments: Value) -> tuple[Int64s, Bools]:
-    """`function` of texts, once per distinct combination; not valid where it gives None, or a text is NULL."""
+    """`function` of texts, called once per distinct combination; invalid where it returns None or a text is NULL."""
     columns: list[tuple[npt.NDArray[np.int64], list[Any]]] = []
     for argument in arguments:
         if isinstance(argument, pa.Scalar):
@@ -55,7 +56,7 @@ def read_texts(rows: int, function: Callable[..., int | None], *arguments: Value
         columns.append(
             (encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), encoded.dictionary.to_pylist())
         )
-    # The number of a combination: the place in the first column's values, then in the second's, …
+    # The code of a combination: a mixed-radix number of the columns' indexes.
     codes = np.zeros(1, np.int64)
     for places, values in columns:
         codes = codes * len(values) + places
@@ -75,7 +76,7 @@ def read_texts(rows: int, function: Callable[..., int | None], *arguments: Value
             raise ValueProblem(str(error), int(np.argmax(inverse == place))) from None
         if result is not None and not -(2**63) <= result < 2**63:
             row = int(np.argmax(inverse == place))
-            raise ValueProblem("the result has more nanoseconds than are stored here (years 1678 to 2261)", row)
+            raise ValueProblem("the result is outside the range of nanoseconds (years 1678 to 2261)", row)
         if result is not None:
             results[place], valid[place] = result, True
     return results[inverse], valid[inverse]
@@ -86,42 +87,42 @@ def _read_fast(
     texts: Value,
     pattern: tuple[str, Reader] | None,
     finish: Callable[[Int64s], Int64s],
-    slowly: Callable[[str], int | None],
+    by_reference: Callable[[str], int | None],
 ) -> tuple[Int64s, Bools]:
-    """Texts read all at once where they are plain: `finish` makes results of clocks in nanoseconds; else `slowly`."""
+    """Parses plain texts all at once; `finish` converts local times in nanoseconds. Else `by_reference`."""
     if isinstance(texts, pa.Scalar) or rows < _FAST_ROWS_MIN:
-        return read_texts(rows, slowly, texts)
+        return read_texts(rows, by_reference, texts)
     try:
         parts = None if pattern is None else pattern_parts(*pattern)
     except PatternProblem:
-        return read_texts(rows, slowly, texts)  # a problem of the first row that has a text
+        return read_texts(rows, by_reference, texts)  # raises for the first row with a text
     if (
         pattern is not None
         and pattern[1] is Reader.SIMPLE
         and any(p.letter == "S" and p.width != 3 for p in parts or ())
     ):
-        return read_texts(rows, slowly, texts)  # its S is a number of milliseconds, no fraction
+        return read_texts(rows, by_reference, texts)  # its S is a number of milliseconds, not a fraction
     clocks, valid = standard_clocks(texts) if parts is None else fixed_clocks(parts, texts)
     values = finish(clocks)
-    left = np.flatnonzero(~valid & np.asarray(texts.is_valid()))
-    if len(left):
-        some, some_valid = read_texts(len(left), slowly, texts.take(pa.array(left)))
-        values[left], valid[left] = some, some_valid
+    unread = np.flatnonzero(~valid & np.asarray(texts.is_valid()))
+    if len(unread):
+        rest, rest_valid = read_texts(len(unread), by_reference, texts.take(pa.array(unread)))
+        values[unread], valid[unread] = rest, rest_valid
     return values, valid
 
 
-def _spread(value: Value, rows: int) -> tuple[Int64s, Bools | None]:
+def _broadcast(value: Value, rows: int) -> tuple[Int64s, Bools | None]:
     source = ticks(value)
     valid = None if source.valid is None else np.broadcast_to(source.valid, (rows,))
     return np.ascontiguousarray(np.broadcast_to(source.values, (rows,))), valid
 
 
 Write = Callable[[str, Int64s, Bools | None], pa.Array]
-"""(pattern, numbers, which of them count) → texts."""
+"""(pattern, numbers, validity) → texts."""
 
 
 def _by_pattern(pattern: Value, numbers: Int64s, valid: Bools | None, write: Write) -> Value:
-    """The text of each number by its row's pattern; rows that have the same are written together."""
+    """Formats each number by its row's pattern; rows with the same pattern are formatted together."""
     rows = len(numbers)
     if isinstance(pattern, pa.Scalar):
         text = pattern.as_py()
@@ -138,8 +139,8 @@ def _by_pattern(pattern: Value, numbers: Int64s, valid: Bools | None, write: Wri
         if text is None:
             pieces.append(pa.nulls(len(places), pa.string()))
         else:
-            some = None if valid is None else valid[places]
-            pieces.append(_checked(write, text, numbers[places], some, places))
+            valid_rows = None if valid is None else valid[places]
+            pieces.append(_checked(write, text, numbers[places], valid_rows, places))
     back = np.empty(rows, np.int64)
     back[order] = np.arange(rows)
     return pa.concat_arrays(pieces).take(pa.array(back))
@@ -148,7 +149,7 @@ def _by_pattern(pattern: Value, numbers: Int64s, valid: Bools | None, write: Wri
 def _checked(
     write: Write, pattern: str, numbers: Int64s, valid: Bools | None, places: npt.NDArray[Any] | None
 ) -> pa.Array:
-    """Written texts; a pattern that is none is a problem of the first row that needs it."""
+    """Formats numbers; an invalid pattern is reported for the first row that needs it."""
     if valid is not None and not valid.any():
         return pa.nulls(len(numbers), pa.string())
     try:
@@ -159,7 +160,7 @@ def _checked(
 
 
 def _zone(name: str) -> Zone:
-    """A zone as Java's older classes read it: what they do not know is Greenwich."""
+    """A zone by Java's older classes; unknown names are UTC."""
     is_bare_offset = name[:1] in ("+", "-")
     return (None if is_bare_offset else zone_of(name)) or zone_of("UTC")  # type: ignore[return-value]
 
@@ -169,7 +170,7 @@ def _this_year(context: CallContext) -> int:
 
 
 def _lenient_ms(text: str, pattern: str, zone: Zone, this_year: int) -> int | None:
-    """Milliseconds since 1970 of text read by `SimpleDateFormat` in a zone."""
+    """Milliseconds since 1970 of text parsed by `SimpleDateFormat` in a zone."""
     clock = read_leniently(pattern_parts(pattern, Reader.SIMPLE), text, this_year)
     if clock is None:
         return None
@@ -184,36 +185,36 @@ def _lenient_ms(text: str, pattern: str, zone: Zone, this_year: int) -> int | No
 
 @kernel("DATE_FORMAT")
 def format_date(context: CallContext, value: Value, pattern: Value) -> Value:
-    """A timestamp by a pattern of `DateTimeFormatter`; text in the usual form by one of `SimpleDateFormat`."""
+    """Formats a timestamp by a pattern of `DateTimeFormatter`, or text in SQL format by one of `SimpleDateFormat`."""
     type_ = context.argument_types[0]
     if is_text(type_):
         year = _this_year(context)
         utc = _zone("UTC")
-        moments, is_read = read_texts(context.rows, lambda text: _lenient_ms(text, SECONDS_PATTERN, utc, year), value)
+        moments, is_parsed = read_texts(context.rows, lambda text: _lenient_ms(text, SECONDS_PATTERN, utc, year), value)
 
-        return _by_pattern(pattern, moments, is_read, partial(_simple_column, zone=utc))
-    values, valid = _spread(value, context.rows)
+        return _by_pattern(pattern, moments, is_parsed, partial(_simple_column, zone=utc))
+    values, valid = _broadcast(value, context.rows)
     local, rate = local_ticks(type_, values, context.session), rate_of(type_)
 
-    def write(text: str, clocks: Int64s, some: Bools | None) -> pa.Array:
-        return written_column(pattern_parts(text, Reader.FORMATTER), clocks, rate, Reader.FORMATTER, some)
+    def write(text: str, clocks: Int64s, is_set: Bools | None) -> pa.Array:
+        return format_column(pattern_parts(text, Reader.FORMATTER), clocks, rate, Reader.FORMATTER, is_set)
 
     return _by_pattern(pattern, local, valid, write)
 
 
 def _simple_column(pattern: str, moments_ms: Int64s, valid: Bools | None, zone: Zone) -> pa.Array:
-    """Moments by a pattern of `SimpleDateFormat`; the zone's own letters need each moment by itself."""
+    """Formats moments by a pattern of `SimpleDateFormat`; with zone letters, each moment separately."""
     parts = pattern_parts(pattern, Reader.SIMPLE)
     if any(part.letter and part.letter in "zZX" for part in parts):
-        return written_column(parts, moments_ms, 1_000, Reader.SIMPLE, valid, zone)
+        return format_column(parts, moments_ms, 1_000, Reader.SIMPLE, valid, zone)
     local = moments_ms + zone.simple_offsets(moments_ms // 1_000) * 1_000
-    return written_column(parts, local, 1_000, Reader.SIMPLE, valid)
+    return format_column(parts, local, 1_000, Reader.SIMPLE, valid)
 
 
 @kernel("FROM_UNIXTIME")
 def write_seconds(context: CallContext, seconds: Value, pattern: Value | None = None) -> Value:
-    """Seconds since 1970 as text in the session's zone."""
-    values, valid = _spread(seconds, context.rows)
+    """Formats seconds since 1970 in the session's zone."""
+    values, valid = _broadcast(seconds, context.rows)
     with np.errstate(over="ignore"):
         moments = values * 1_000
     zone = _zone(context.session.zone)
@@ -223,18 +224,18 @@ def write_seconds(context: CallContext, seconds: Value, pattern: Value | None = 
 
 @kernel("CONVERT_TZ")
 def convert_zone(context: CallContext, text: Value, from_: Value, to: Value) -> Value:
-    """Text of one zone's clock as that of another's."""
+    """Converts local time of one zone, as text, to local time of another."""
     year = _this_year(context)
     usual = pattern_parts(SECONDS_PATTERN, Reader.SIMPLE)
 
-    def converted(clock: str, source: str, target: str) -> int | None:
+    def convert(clock: str, source: str, target: str) -> int | None:
         moment = _lenient_ms(clock, SECONDS_PATTERN, _zone(source), year)
         if moment is None:
             return None
         return moment + int(_zone(target).simple_offsets(np.array([moment // 1_000]))[0]) * 1_000
 
-    local, valid = read_texts(context.rows, converted, text, from_, to)
-    return written_column(usual, local, 1_000, Reader.SIMPLE, valid)
+    local, valid = read_texts(context.rows, convert, text, from_, to)
+    return format_column(usual, local, 1_000, Reader.SIMPLE, valid)
 
 
 # --- from text ----------------------------------------------------------------------------------------------------
@@ -242,20 +243,20 @@ def convert_zone(context: CallContext, text: Value, from_: Value, to: Value) -> 
 
 @kernel("TO_DATE")
 def read_date(context: CallContext, text: Value, pattern: Value | None = None) -> Value:
-    """Text as a date."""
+    """Parses a date."""
     if pattern is None:
-        days, valid = _read_fast(context.rows, text, ("yyyy-MM-dd", Reader.FORMATTER), _days_of, parsed_date)
+        days, valid = _read_fast(context.rows, text, ("yyyy-MM-dd", Reader.FORMATTER), _days_of, parse_date)
     else:
         year, utc = _this_year(context), _zone("UTC")
 
-        def read(written: str, by: str) -> int | None:
-            moment = _lenient_ms(written, by, utc, year)
+        def read(source: str, by: str) -> int | None:
+            moment = _lenient_ms(source, by, utc, year)
             return None if moment is None else moment // 86_400_000
 
         if isinstance(pattern, pa.Scalar) and pattern.is_valid:
-            given = pattern.as_py()
+            format_ = pattern.as_py()
             days, valid = _read_fast(
-                context.rows, text, (given, Reader.SIMPLE), _days_of, lambda written: read(written, given)
+                context.rows, text, (format_, Reader.SIMPLE), _days_of, lambda source: read(source, format_)
             )
         else:
             days, valid = read_texts(context.rows, read, text, pattern)
@@ -267,14 +268,14 @@ def _days_of(clocks: Int64s) -> Int64s:
 
 
 def _strict_nano(text: str, pattern: str) -> int | None:
-    """Nanoseconds of the clock: by the pattern, or else in the form of JDBC, which Flink tries then."""
+    """Nanoseconds of local time by the pattern, or by the JDBC format, which is Flink's fallback."""
     clock = read_strictly(pattern_parts(pattern, Reader.FORMATTER), text)
-    return parsed_sql_time(text) if clock is None else clock.nano
+    return parse_sql_time(text) if clock is None else clock.nano
 
 
 @kernel("TO_TIMESTAMP")
 def read_timestamp(context: CallContext, text: Value, pattern: Value | None = None) -> Value:
-    """Text as a timestamp."""
+    """Parses a timestamp."""
     step = SECOND_NS // rate_of(context.type)
 
     def finish(clocks: Int64s) -> Int64s:
@@ -282,7 +283,7 @@ def read_timestamp(context: CallContext, text: Value, pattern: Value | None = No
 
     if pattern is None:
         values, valid = _read_fast(
-            context.rows, text, None, finish, lambda written: _in_steps(parsed_timestamp(written), step)
+            context.rows, text, None, finish, lambda source: _in_steps(parse_timestamp(source), step)
         )
     elif isinstance(pattern, pa.Scalar) and pattern.is_valid:
         by = pattern.as_py()
@@ -291,11 +292,11 @@ def read_timestamp(context: CallContext, text: Value, pattern: Value | None = No
             text,
             (by, Reader.FORMATTER),
             finish,
-            lambda written: _in_steps(_strict_nano(written, by), step),
+            lambda source: _in_steps(_strict_nano(source, by), step),
         )
     else:
         values, valid = read_texts(
-            context.rows, lambda written, by: _in_steps(_strict_nano(written, by), step), text, pattern
+            context.rows, lambda source, by: _in_steps(_strict_nano(source, by), step), text, pattern
         )
     return column(context.type, values, valid, context.rows)
 
@@ -306,7 +307,7 @@ def _in_steps(nano: int | None, step: int) -> int | None:
 
 @kernel("TO_TIMESTAMP_LTZ")
 def read_moment(context: CallContext, value: Value, *rest: Value) -> Value:
-    """Text, or a number since 1970 and how many digits of it are below the second, as a moment."""
+    """A moment from text, or from a number since 1970 and its count of fractional digits."""
     type_ = context.argument_types[0]
     if is_text(type_):
         return _moment_of_text(context, value, *rest)
@@ -325,7 +326,7 @@ def read_moment(context: CallContext, value: Value, *rest: Value) -> Value:
 
 
 def _scaled(source: pa.Array, digits: npt.NDArray[Any], rate: int) -> tuple[Int64s, Bools]:
-    """Numbers of 10^-digits seconds in ticks, and whether they lie within the years 0 to 9999."""
+    """Converts numbers of 10^-digits seconds to ticks, and checks that they lie in the years 0 to 9999."""
     if pa.types.is_floating(source.type):
         numbers = pc.fill_null(source, 0).to_numpy(zero_copy_only=False).astype(np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -334,7 +335,7 @@ def _scaled(source: pa.Array, digits: npt.NDArray[Any], rate: int) -> tuple[Int6
         return np.where(fits, scaled, 0.0).astype(np.int64), fits
     if pa.types.is_decimal(source.type):
         source = pc.trunc(source).cast(pa.decimal128(38, 0))
-        # Beyond 64 bits is beyond the years, as this is.
+        # Numbers beyond 64 bits are beyond these years, as is 2^62.
         is_far = pc.fill_null(pc.greater_equal(pc.abs(source), pa.scalar(2**62, pa.decimal128(38, 0))), False)
         source = pc.if_else(is_far, pa.scalar(None, source.type), source).cast(pa.int64()).fill_null(2**62)
     numbers = pc.fill_null(source, 0).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -359,31 +360,31 @@ def _moment_of_text(
             return None
         return nano // (SECOND_NS // rate) - of.local_offset(nano // SECOND_NS) * rate
 
-    def read(written: str, by: str | None = None, name: str | None = None) -> int | None:
+    def read(source: str, by: str | None = None, name: str | None = None) -> int | None:
         of = utc if name is None else zone_of(name)
         if by is None:
-            nano = parsed_timestamp(written)
+            nano = parse_timestamp(source)
             if nano is None:
-                raise ValueProblem(f"the text {written!r} is no timestamp like '2020-02-29 12:34:56'")
+                raise ValueProblem(f"the text {source!r} is not a timestamp like '2020-02-29 12:34:56'")
             return moment(nano, utc)
-        return None if of is None else moment(_strict_nano(written, by), of)
+        return None if of is None else moment(_strict_nano(source, by), of)
 
     if isinstance(zone, pa.Scalar) and zone.is_valid and zone_of(zone.as_py()) is None:
         raise ValueProblem(f"there is no zone {zone.as_py()!r}")
-    given = [text, *(each for each in (pattern, zone) if each is not None)]
-    values, valid = read_texts(context.rows, read, *given)
+    arguments = [text, *(each for each in (pattern, zone) if each is not None)]
+    values, valid = read_texts(context.rows, read, *arguments)
     return column(context.type, values, valid, context.rows)
 
 
 @kernel("UNIX_TIMESTAMP")
 def read_seconds(context: CallContext, text: Value | None = None, pattern: Value | None = None) -> Value:
-    """Seconds since 1970: of now, or of text that the session's clock shows."""
+    """Seconds since 1970: now, or of text as local time in the session's zone."""
     if text is None:
         return pa.repeat(pa.scalar(context.session.now_us // 1_000_000, pa.int64()), context.rows)
     zone, year = _zone(context.session.zone), _this_year(context)
 
-    def read(written: str, by: str = SECONDS_PATTERN) -> int:
-        moment = _lenient_ms(written, by, zone, year)
+    def read(source: str, by: str = SECONDS_PATTERN) -> int:
+        moment = _lenient_ms(source, by, zone, year)
         return _LEAST if moment is None else int(moment / 1_000)
 
     if pattern is not None and not (isinstance(pattern, pa.Scalar) and pattern.is_valid):
@@ -396,5 +397,5 @@ def read_seconds(context: CallContext, text: Value | None = None, pattern: Value
         moments -= zone.simple_local_offsets(moments // 1_000) * 1_000
         return np.asarray(np.sign(moments) * (np.abs(moments) // 1_000), np.int64)
 
-    values, valid = _read_fast(context.rows, text, (by, Reader.SIMPLE), finish, lambda written: read(written, by))
+    values, valid = _read_fast(context.rows, text, (by, Reader.SIMPLE), finish, lambda source: read(source, by))
     return column(context.type, values, valid, context.rows)

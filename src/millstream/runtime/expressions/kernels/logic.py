@@ -1,4 +1,4 @@
-"""Kernels of NOT, IS TRUE and its kin. AND and OR are steps of the program (`selection`), not kernels."""
+"""Kernels of NOT, IS TRUE and the like. AND and OR are steps of the program (`selection`), not kernels."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__: list[str] = []
 
 @kernel("NOT")
 def invert(context: CallContext, value: Value) -> Value:
-    """Unknown stays unknown."""
+    """NOT; unknown stays unknown."""
     return pc.invert(value)
 
 
 @kernel("IS TRUE", "IS NOT TRUE", "IS FALSE", "IS NOT FALSE", "IS UNKNOWN", "IS NOT UNKNOWN")
 def is_truth(context: CallContext, value: Value) -> Value:
-    """Never unknown."""
+    """The test for a truth value; never unknown."""
     words = context.call.function.split()
     if words[-1] == "UNKNOWN":
         result = pc.is_null(value)

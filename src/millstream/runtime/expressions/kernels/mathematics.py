@@ -1,7 +1,7 @@
-"""Kernels of rounding, logarithms, trigonometry, random numbers and digits to other bases.
+"""Kernels of rounding, logarithms, trigonometry, random numbers and conversions to other bases.
 
-Rounding of floating point goes by the digits that Java would write: 1.005 has a 5 there, though its nearest 8 bytes lie
-a little below, so ROUND(1.005, 2) is 1.01.
+Floating-point rounding uses the decimal digits that Java prints: 1.005 ends in 5, although the nearest double is
+slightly smaller, so ROUND(1.005, 2) is 1.01.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from millstream.expressions.types import DecimalType, NumericType
-from millstream.runtime.expressions.decimal_operators import EXACT, fitting, limited
+from millstream.runtime.expressions.decimal_operators import EXACT, null_if_overflow, round_to_type
 from millstream.runtime.expressions.java_random import JavaRandom, first_doubles, first_integers
 from millstream.runtime.expressions.kernel import KERNELS, CallContext, Value, ValueProblem, kernel
 from millstream.runtime.expressions.numbers import (
@@ -40,13 +40,13 @@ _ROOM = 2**63 - 1
 
 
 def full(value: Value, rows: int) -> pa.Array:
-    """A column, of one value as well."""
+    """The value as a column; a scalar is repeated."""
     return pa.repeat(value, rows) if isinstance(value, pa.Scalar) else value
 
 
 @kernel("ABS")
 def absolute(context: CallContext, value: Value) -> Value:
-    """The least whole number stays what it is, as in Java."""
+    """The absolute value; the smallest integer stays negative, as in Java."""
     return pc.abs(value)
 
 
@@ -65,7 +65,7 @@ def sign(context: CallContext, value: Value) -> Value:
 
 @kernel("CEIL", "CEILING", "FLOOR")
 def next_whole(context: CallContext, value: Value, *unit: Value) -> Value:
-    """The next whole number above or below; of times, the kernels of `temporal`."""
+    """Rounds up or down to an integer; times use the kernels in `temporal`."""
     is_floor = context.call.function == "FLOOR"
     if not isinstance(context.argument_types[0], NumericType):
         return KERNELS["TEMPORAL FLOOR" if is_floor else "TEMPORAL CEIL"](context, value, *unit)
@@ -78,7 +78,7 @@ def next_whole(context: CallContext, value: Value, *unit: Value) -> Value:
 
 
 def _rounded_decimals(context: CallContext, column: pa.Array, places: int, way: str) -> pa.Array:
-    """Decimals with so many digits behind the point: in 8 bytes, or one by one where they are wider."""
+    """Rounds decimals to `places` fractional digits: in 8 bytes, or one by one if they are wider."""
     type_ = context.type
     assert isinstance(type_, DecimalType)
     digits = column.type.scale - places
@@ -86,7 +86,7 @@ def _rounded_decimals(context: CallContext, column: pa.Array, places: int, way: 
     padding = type_.scale - places
     if whole is None or not 0 <= digits <= 18 or padding > 18 or (magnitude(whole) + 1) * 10 ** max(padding, 0) > _ROOM:
         unit = decimal.Decimal((0, (1,), -min(places, column.type.scale)))
-        values = (None if n is None else fitting(n.quantize(unit, way, EXACT), type_) for n in column.to_pylist())
+        values = (None if n is None else round_to_type(n.quantize(unit, way, EXACT), type_) for n in column.to_pylist())
         return pa.array(values, type_.arrow)
     unit_size = np.int64(10**digits)
     floor = whole // unit_size
@@ -98,18 +98,18 @@ def _rounded_decimals(context: CallContext, column: pa.Array, places: int, way: 
     elif way == decimal.ROUND_HALF_UP:
         floor = floor + np.where(whole < 0, 2 * rest > unit_size, 2 * rest >= unit_size)
     scaled = floor * np.int64(10**padding) if padding >= 0 else floor // np.int64(10**-padding)
-    return decimal_column(*limited(scaled, type_, validity(context.rows, column)))
+    return decimal_column(*null_if_overflow(scaled, type_, validity(context.rows, column)))
 
 
 @kernel("ROUND")
 def round_to(context: CallContext, value: Value, digits: Value | None = None) -> Value:
-    """Halves away from zero."""
+    """Rounds half away from zero."""
     return _with_digits(context, value, digits, is_round=True)
 
 
 @kernel("TRUNCATE")
 def truncate_to(context: CallContext, value: Value, digits: Value | None = None) -> Value:
-    """Towards zero."""
+    """Truncates towards zero."""
     return _with_digits(context, value, digits, is_round=False)
 
 
@@ -117,7 +117,7 @@ def _with_digits(context: CallContext, value: Value, digits: Value | None, *, is
     if digits is None:
         digits = pa.scalar(0, pa.int32())
     column = full(value, context.rows)
-    # No number has digits beyond these.
+    # No number has digits beyond this range.
     digits = pc.max_element_wise(pc.min_element_wise(digits, 400, skip_nulls=False), -400, skip_nulls=False)
     if isinstance(digits, pa.Array):
         if pc.count_distinct(digits, mode="all").as_py() > 1:
@@ -130,12 +130,12 @@ def _with_digits(context: CallContext, value: Value, digits: Value | None, *, is
         way = decimal.ROUND_HALF_UP if is_round else decimal.ROUND_DOWN
         return _rounded_decimals(context, column, places, way)
     if kinds.is_integer(column.type):
-        return _whole_with_digits(column, places, is_round)
+        return _integers_with_digits(column, places, is_round)
     return _floats_with_digits(column, places, is_round)
 
 
 def _digits_by_row(context: CallContext, column: pa.Array, digits: pa.Array, *, is_round: bool) -> pa.Array:
-    """Another number of digits in every row: the rows of each number together."""
+    """Rounds to a different number of digits per row, grouping rows by that number."""
     result = pa.nulls(context.rows, context.type.arrow)
     for places in pc.unique(digits).drop_null():
         mask = pc.fill_null(pc.equal(digits, places), False)
@@ -144,7 +144,7 @@ def _digits_by_row(context: CallContext, column: pa.Array, digits: pa.Array, *, 
     return result
 
 
-def _whole_with_digits(column: pa.Array, places: int, is_round: bool) -> pa.Array:
+def _integers_with_digits(column: pa.Array, places: int, is_round: bool) -> pa.Array:
     if places >= 0:
         return column
     valid = validity(len(column), column)
@@ -160,32 +160,32 @@ def _whole_with_digits(column: pa.Array, places: int, is_round: bool) -> pa.Arra
 
 
 def _floats_with_digits(column: pa.Array, places: int, is_round: bool) -> pa.Array:
-    """By the shortest digits of the number. Those with more than 15 digits before the place are done by hand."""
+    """Rounds by the shortest decimal digits; numbers with more than 15 digits before the place use `decimal`."""
     values = numbers(column).astype(np.float64)
     valid = validity(len(column), column)
     if not -22 <= places <= 22:
-        return number_column(_by_hand(values, places, is_round), column.type, valid)
+        return number_column(_by_decimal(values, places, is_round), column.type, valid)
     with np.errstate(all="ignore"):
         size, unit = np.abs(values), np.float64(10 ** abs(places))
         shift, back = (np.multiply, np.divide) if places >= 0 else (np.divide, np.multiply)
         whole = np.floor(shift(size, unit))
-        # What lies just under a whole number of units may be written as that number.
+        # A double just below a whole number of units may print as that number.
         whole = whole + (back(whole + 1.0, unit) <= size)
         if is_round:
             whole = whole + (size >= back(whole + 0.5, unit))
         result = np.copysign(back(whole, unit), values)
         is_wide = ~(whole < _EXACT_WHOLE / 16)
     if is_wide.any():
-        result[is_wide] = _by_hand(values[is_wide], places, is_round)
+        result[is_wide] = _by_decimal(values[is_wide], places, is_round)
     return number_column(result, column.type, valid)
 
 
-def _by_hand(values: Any, places: int, is_round: bool) -> Any:
+def _by_decimal(values: Any, places: int, is_round: bool) -> Any:
     return np.array([rounded_float(float(each), places, is_round) for each in values], np.float64)
 
 
 def rounded_float(number: float, places: int, is_round: bool) -> float:
-    """One number, by its digits."""
+    """Rounds one number by its decimal digits."""
     if not np.isfinite(number):
         return number
     unit = decimal.Decimal((0, (1,), -places))
@@ -219,7 +219,7 @@ _FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 
 @kernel(*_FUNCTIONS)
 def function(context: CallContext, value: Value) -> Value:
-    """A function of one floating point number."""
+    """A function of one floating-point number."""
     with np.errstate(all="ignore"):
         result = _FUNCTIONS[context.call.function](numbers(value))
     return number_column(result, pa.float64(), validity(context.rows, value))
@@ -233,13 +233,13 @@ def power(context: CallContext, base: Value, exponent: Value) -> Value:
 
 @kernel("ATAN2")
 def arc_tangent_of_two(context: CallContext, y: Value, x: Value) -> Value:
-    """The angle of a point."""
+    """The angle of the point (x, y)."""
     return _of_two(context, np.arctan2, y, x)
 
 
 @kernel("LOG")
 def logarithm(context: CallContext, base: Value, number: Value | None = None) -> Value:
-    """To a base, or the natural one."""
+    """The logarithm to a base, or the natural one."""
     if number is None:
         with np.errstate(all="ignore"):
             return number_column(np.log(numbers(base)), pa.float64(), validity(context.rows, base))
@@ -266,7 +266,7 @@ def e(context: CallContext) -> Value:
 
 @kernel("RAND")
 def random(context: CallContext, seed: Value | None = None) -> Value:
-    """Random numbers from 0 to below 1. One that is not asked for, as its seed is NULL, is not drawn."""
+    """Random numbers in [0, 1). A row with a NULL seed draws none."""
     if seed is None:
         return number_column(_generator(context).random(context.rows), pa.float64(), None)
     valid = validity(context.rows, seed)
@@ -278,22 +278,22 @@ def random(context: CallContext, seed: Value | None = None) -> Value:
 
 @kernel("RAND_INTEGER")
 def random_whole(context: CallContext, first: Value, second: Value | None = None) -> Value:
-    """Random whole numbers below a bound."""
+    """Random integers below a bound."""
     bound, seed = (first, None) if second is None else (second, first)
     bounds = np.broadcast_to(_whole_numbers(bound), (context.rows,))
     valid = validity(context.rows, *([bound] if seed is None else [bound, seed]))
-    is_asked = is_valid_row(valid, context.rows)
-    wrong = (bounds <= 0) & is_asked
+    is_drawn = is_valid_row(valid, context.rows)
+    wrong = (bounds <= 0) & is_drawn
     if wrong.any():
         raise ValueProblem("the bound must be positive", first_row(wrong))
     result = np.zeros(context.rows, np.int64)
     if seed is None:
-        # One number for each row, whatever the bound: the next batch begins behind it.
+        # One number per row, whatever the bound, so that the position of the next batch is known.
         result[:] = _generator(context).random(context.rows) * np.where(bounds <= 0, 1, bounds)
     elif isinstance(seed, pa.Scalar):
-        result[is_asked] = _sequence(context, seed).integers(bounds[is_asked])
+        result[is_drawn] = _sequence(context, seed).integers(bounds[is_drawn])
     else:
-        result[is_asked] = first_integers(_whole_numbers(seed)[is_asked], bounds[is_asked])
+        result[is_drawn] = first_integers(_whole_numbers(seed)[is_drawn], bounds[is_drawn])
     return number_column(result, pa.int32(), valid)
 
 
@@ -302,42 +302,42 @@ def _whole_numbers(value: Value) -> Int64s:
 
 
 def _generator(context: CallContext) -> np.random.Generator:
-    """Chance in a task; outside of one, that of the machine."""
+    """The task's generator; outside a task, the machine's."""
     draws = context.session.draws
     return np.random.default_rng() if draws is None else draws.generator()
 
 
 def _sequence(context: CallContext, seed: pa.Scalar) -> JavaRandom:
-    """The sequence of a call with a seed; outside of a task it begins now."""
+    """The sequence of a seeded call; outside a task it starts now."""
     draws, number = context.session.draws, seed.as_py() or 0
     return JavaRandom(number) if draws is None else draws.sequence(context.place, number)
 
 
 @kernel("BIN")
 def binary_digits(context: CallContext, value: Value) -> Value:
-    """Negative numbers as their 64 bits."""
+    """Binary digits; negative numbers as 64 bits."""
     return pa.array([None if n is None else format(n & (2**64 - 1), "b") for n in value.to_pylist()], pa.string())
 
 
 @kernel("HEX")
 def hexadecimal_digits(context: CallContext, value: Value) -> Value:
-    """Of a number, or of the bytes of text."""
+    """Hexadecimal digits of a number or of the bytes of text."""
     return pa.array([None if each is None else hex_text(each) for each in value.to_pylist()], pa.string())
 
 
 def hex_text(value: int | str) -> str:
-    """Digits to base 16."""
+    """Hexadecimal digits."""
     return format(value & (2**64 - 1), "X") if isinstance(value, int) else value.encode().hex().upper()
 
 
 @kernel("UNHEX")
 def bytes_of_digits(context: CallContext, value: Value) -> Value:
-    """NULL where there are other digits."""
+    """Bytes from hexadecimal digits; NULL for other characters."""
     return pa.array([None if each is None else unhex(each) for each in value.to_pylist()], pa.binary())
 
 
 def unhex(text: str) -> bytes | None:
-    """The bytes; the first of an odd number of digits counts as zero, as in Flink."""
+    """Parses hexadecimal digits; the first of an odd number of digits counts as zero, as in Flink."""
     if any(character not in "0123456789abcdefABCDEF" for character in text):
         return None
     return bytes.fromhex("00" + text[1:] if len(text) % 2 else text)

@@ -1,4 +1,4 @@
-"""Structured objects over columns: struct arrays whose fields are put in their places."""
+"""Kernels of structured objects, which are struct arrays."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Patterns over columns: by RE2 where it means what Java means for these texts, else by Python's `re` for each value.
+"""Pattern kernels: RE2 where it is exact for the texts of the batch, otherwise Python's `re` for each value.
 
-Whether RE2 may be taken is asked once per batch, of the bytes of the column: `^` and `$` mean the same where no line
-ends, `\\b` where all is ASCII. A text with ends of lines in one batch changes nothing for the next.
+The choice is made once per batch from the bytes of the column: RE2's `^` and `$` are exact without line terminators,
+`\\b` for ASCII. It does not affect the next batch.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ import pyarrow.compute as pc
 
 from millstream.runtime.expressions.java_patterns import JavaPattern, PatternProblem, UnsupportedPattern
 from millstream.runtime.expressions.kernel import REFERENCES, CallContext, Value, ValueProblem, kernel
-from millstream.runtime.expressions.kernels.by_value import enter_by_value, run_by_value
+from millstream.runtime.expressions.kernels.by_value import register_by_value, run_by_value
 from millstream.runtime.expressions.like_patterns import like_parts, like_pattern, similar_pattern
 from millstream.runtime.expressions.references import patterns
 
 __all__ = ["re2_text"]
 
-enter_by_value("REGEXP_EXTRACT_ALL", "STR_TO_MAP")
+register_by_value("REGEXP_EXTRACT_ALL", "STR_TO_MAP")
 _LINE_ENDS = re.compile(rb"[\n\r]|\xc2\x85|\xe2\x80[\xa8\xa9]")
 
 
-def slowly(context: CallContext, *arguments: Value) -> Value:
-    """The reference, row by row."""
+def by_reference(context: CallContext, *arguments: Value) -> Value:
+    """Runs the reference row by row."""
     return run_by_value(context, REFERENCES[context.call.function], *arguments)
 
 
 def re2_text(pattern: JavaPattern, text: pa.Array, group: int | None = None) -> str | None:
-    """The pattern as RE2 takes it for these texts; None: it must be Python."""
+    """The pattern for RE2 if it is exact for these texts; None: use Python's `re`."""
     source = pattern.for_re2(group)
     if source is None or not (pattern.needs_plain_lines or pattern.needs_ascii):
         return source
@@ -42,15 +42,15 @@ def re2_text(pattern: JavaPattern, text: pa.Array, group: int | None = None) -> 
 
 
 def _by_re2(run: Callable[[], Value], context: CallContext, *arguments: Value) -> Value:
-    """What RE2 finds; what is too much for it is left to Python."""
+    """Runs RE2; patterns that exceed its limits use Python's `re`."""
     try:
         return run()
     except pa.ArrowInvalid:
-        return slowly(context, *arguments)
+        return by_reference(context, *arguments)
 
 
 def _bytes_of(text: pa.Array) -> bytes:
-    """All characters of a column, one text behind the other."""
+    """The bytes of all texts of a column, concatenated."""
     _, offsets, data = text.buffers()
     if data is None or not len(text):
         return b""
@@ -60,9 +60,9 @@ def _bytes_of(text: pa.Array) -> bytes:
 
 
 def _constant_pattern(source: Value, text: Value) -> JavaPattern | None:
-    """The pattern that is the same for all rows of a column; None: not so, or no engine here runs it.
+    """The constant pattern of a column; None if it is not constant or not supported.
 
-    Rows without text need no pattern, so the reference decides whether one that cannot be run is a problem at all.
+    Rows without text need no pattern, so the reference decides whether an unsupported one is an error.
     """
     if not isinstance(source, pa.Scalar) or not source.is_valid or isinstance(text, pa.Scalar):
         return None
@@ -77,7 +77,7 @@ def regexp(context: CallContext, text: Value, source: Value) -> Value:
     pattern = _constant_pattern(source, text)
     for_re2 = re2_text(pattern, text) if pattern is not None and pattern.source else None
     if for_re2 is None:
-        return slowly(context, text, source)
+        return by_reference(context, text, source)
     return _by_re2(lambda: pc.match_substring_regex(text, for_re2), context, text, source)
 
 
@@ -86,39 +86,39 @@ def regexp_count(context: CallContext, text: Value, source: Value) -> Value:
     pattern = _constant_pattern(source, text)
     for_re2 = re2_text(pattern, text) if pattern is not None and not pattern.may_be_empty else None
     if for_re2 is None:
-        return slowly(context, text, source)
+        return by_reference(context, text, source)
     return _by_re2(lambda: pc.count_substring_regex(text, for_re2).cast(pa.int32()), context, text, source)
 
 
 @kernel("REGEXP_INSTR")
 def regexp_instr(context: CallContext, text: Value, source: Value) -> Value:
-    """RE2 counts in bytes, so this is for texts of ASCII."""
+    """Uses RE2 only for ASCII texts, because it counts bytes."""
     pattern = _constant_pattern(source, text)
     for_re2 = re2_text(pattern, text) if pattern is not None else None
     if for_re2 is None or not _bytes_of(text).isascii():
-        return slowly(context, text, source)
+        return by_reference(context, text, source)
     return _by_re2(lambda: pc.add(pc.find_substring_regex(text, for_re2), 1).cast(pa.int32()), context, text, source)
 
 
 @kernel("REGEXP_SUBSTR")
 def regexp_substr(context: CallContext, text: Value, source: Value) -> Value:
     pattern = _constant_pattern(source, text)
-    found = _extracted(pattern, text, 0) if pattern is not None else None
-    return slowly(context, text, source) if found is None else found
+    matches = _extracted(pattern, text, 0) if pattern is not None else None
+    return by_reference(context, text, source) if matches is None else matches
 
 
 @kernel("REGEXP_EXTRACT")
 def regexp_extract(context: CallContext, text: Value, source: Value, group: Value | None = None) -> Value:
     pattern = _constant_pattern(source, text)
     number = 0 if group is None else group.as_py() if isinstance(group, pa.Scalar) else None
-    found = _extracted(pattern, text, number) if pattern is not None and number is not None else None
-    if found is not None:
-        return found
-    return slowly(context, text, source, *([] if group is None else [group]))
+    matches = _extracted(pattern, text, number) if pattern is not None and number is not None else None
+    if matches is not None:
+        return matches
+    return by_reference(context, text, source, *([] if group is None else [group]))
 
 
 def _extracted(pattern: JavaPattern, text: pa.Array, group: int) -> pa.Array | None:
-    """What a group of the first match has, by RE2; None: RE2 cannot."""
+    """The text of a group in the first match, by RE2; None if RE2 does not support it."""
     if not 0 <= group <= pattern.group_count:
         return None
     for_re2 = re2_text(pattern, text, group)
@@ -126,7 +126,7 @@ def _extracted(pattern: JavaPattern, text: pa.Array, group: int) -> pa.Array | N
         return None
     try:
         return pc.struct_field(pc.extract_regex(text, for_re2), [0])
-    except pa.ArrowInvalid:  # too much for it
+    except pa.ArrowInvalid:  # beyond RE2's limits
         return None
 
 
@@ -137,7 +137,7 @@ def regexp_replace(context: CallContext, text: Value, source: Value, replacement
     usable = pattern is not None and new is not None and not pattern.may_be_empty
     for_re2 = re2_text(pattern, text) if pattern is not None and usable else None
     if for_re2 is None or new is None:
-        return slowly(context, text, source, replacement)
+        return by_reference(context, text, source, replacement)
     quoted = new.replace("\\", "\\\\")
     return _by_re2(lambda: pc.replace_substring_regex(text, for_re2, quoted), context, text, source, replacement)
 
@@ -145,9 +145,9 @@ def regexp_replace(context: CallContext, text: Value, source: Value, replacement
 @kernel("LIKE")
 def like(context: CallContext, text: Value, source: Value, escape: Value | None = None) -> Value:
     known = escape is None or (isinstance(escape, pa.Scalar) and escape.is_valid)
-    given = [] if escape is None else [escape]
+    rest = [] if escape is None else [escape]
     if not isinstance(source, pa.Scalar) or not source.is_valid or isinstance(text, pa.Scalar) or not known:
-        return slowly(context, text, source, *given)
+        return by_reference(context, text, source, *rest)
     pattern, sign = source.as_py(), "" if escape is None else escape.as_py()
     try:
         parts = like_parts(pattern, sign)
@@ -158,12 +158,12 @@ def like(context: CallContext, text: Value, source: Value, escape: Value | None 
     except (PatternProblem, UnsupportedPattern):
         for_re2 = None
     if for_re2 is None:
-        return slowly(context, text, source, *given)
-    return _by_re2(lambda: pc.match_substring_regex(text, for_re2), context, text, source, *given)
+        return by_reference(context, text, source, *rest)
+    return _by_re2(lambda: pc.match_substring_regex(text, for_re2), context, text, source, *rest)
 
 
 def _simply_like(text: pa.Array, parts: tuple[str, ...]) -> pa.Array | None:
-    """The patterns that need no regular expression: abc, abc%, %abc, %abc%."""
+    """Evaluates patterns that need no regular expression: abc, abc%, %abc, %abc%."""
     shape = "".join(part[0] for part in parts)
     words = [part[1:] for part in parts if part[0] == "="]
     match shape:
@@ -183,13 +183,13 @@ def _simply_like(text: pa.Array, parts: tuple[str, ...]) -> pa.Array | None:
 @kernel("SIMILAR TO")
 def similar_to(context: CallContext, text: Value, source: Value, escape: Value | None = None) -> Value:
     known = escape is None or (isinstance(escape, pa.Scalar) and escape.is_valid)
-    given = [] if escape is None else [escape]
+    rest = [] if escape is None else [escape]
     if not isinstance(source, pa.Scalar) or not source.is_valid or isinstance(text, pa.Scalar) or not known:
-        return slowly(context, text, source, *given)
+        return by_reference(context, text, source, *rest)
     try:
         for_re2 = re2_text(similar_pattern(source.as_py(), "" if escape is None else escape.as_py()), text)
     except (PatternProblem, UnsupportedPattern):
         for_re2 = None
     if for_re2 is None:
-        return slowly(context, text, source, *given)
-    return _by_re2(lambda: pc.match_substring_regex(text, for_re2), context, text, source, *given)
+        return by_reference(context, text, source, *rest)
+    return _by_re2(lambda: pc.match_substring_regex(text, for_re2), context, text, source, *rest)

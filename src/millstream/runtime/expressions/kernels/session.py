@@ -1,9 +1,9 @@
-"""What a session knows: the moment, the watermark, the database; and identifiers.
+"""Kernels of session functions (time, watermark, database) and of UUID.
 
-CURRENT_TIMESTAMP and its kin are the moment of the epoch (`SessionFacts.now_us`), one for all its rows: an epoch that
-is run again gives the same rows again. Flink takes the moment of each record when it runs a stream.
+CURRENT_TIMESTAMP and the like return the time of the epoch (`SessionFacts.now_us`), the same for all its rows, so an
+epoch that is run again emits the same rows. Flink's streaming mode uses the time of each record.
 
-Identifiers of UUID() are as good as random: no two rows have the same. An epoch that is run again has the same ones.
+Values of UUID() are unique like random ones, and the same if an epoch is run again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from millstream.runtime.expressions.time_columns import check_times, column, rat
 __all__ = ["now_ticks"]
 
 _DAY_MS = 86_400_000
-# Where the first digit of each byte stands in 01234567-0123-0123-0123-0123456789ab.
+# Positions of the first digit of each byte in 01234567-0123-0123-0123-0123456789ab.
 _HIGH_PLACES = np.array([0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34])
 
 
@@ -29,13 +29,13 @@ _HIGH_PLACES = np.array([0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 
     "CURRENT_DATE", "CURRENT_TIME", "LOCALTIME", "CURRENT_TIMESTAMP", "NOW", "LOCALTIMESTAMP", "CURRENT_ROW_TIMESTAMP",
     "PROCTIME",
 )  # fmt: skip
-def tell_now(context: CallContext) -> Value:
-    """The epoch's moment, as the function's type has it."""
+def current_time(context: CallContext) -> Value:
+    """The time of the epoch in the function's type."""
     return column(context.type, np.array([now_ticks(context)], np.int64), None, context.rows)
 
 
 def now_ticks(context: CallContext) -> int:
-    """The epoch's moment in ticks of the call's type."""
+    """The time of the epoch in ticks of the call's type."""
     type_ = context.type
     now_ms = context.session.now_us // 1_000
     if isinstance(type_, LocalZonedTimestampType):
@@ -45,15 +45,15 @@ def now_ticks(context: CallContext) -> int:
     if isinstance(type_, DateType):
         return local_ms // _DAY_MS
     if isinstance(type_, TimeType):
-        # Flink's TIME(0) has no part of a second.
+        # Flink's TIME(0) has no fraction.
         return local_ms % _DAY_MS // 1_000 * 1_000
     assert isinstance(type_, TimestampType)
     return local_ms * rate_of(type_) // 1_000
 
 
 @kernel("CURRENT_WATERMARK")
-def tell_watermark(context: CallContext, rowtime: Value) -> Value:
-    """The watermark that was reached before the epoch; NULL where that is no time: before the first, after the last."""
+def current_watermark(context: CallContext, rowtime: Value) -> Value:
+    """The watermark before the epoch; NULL before the first and after the last watermark."""
     watermark_ms = context.session.watermark_ms
     if watermark_ms is None or not MIN_WATERMARK < watermark_ms <= REAL_WATERMARK_MAX:
         return pa.nulls(context.rows, context.type.arrow)
@@ -65,20 +65,20 @@ def tell_watermark(context: CallContext, rowtime: Value) -> Value:
 
 
 @kernel("SOURCE_WATERMARK")
-def refuse_source_watermark(context: CallContext) -> Value:
-    """Only a declaration has it: WATERMARK FOR t AS SOURCE_WATERMARK()."""
-    raise ValueProblem("SOURCE_WATERMARK() has no value: it stands alone behind WATERMARK FOR … AS")
+def reject_source_watermark(context: CallContext) -> Value:
+    """SOURCE_WATERMARK() is allowed only in a declaration: WATERMARK FOR t AS SOURCE_WATERMARK()."""
+    raise ValueProblem("SOURCE_WATERMARK() has no value: use it only in WATERMARK FOR … AS")
 
 
 @kernel("CURRENT_DATABASE")
-def tell_database(context: CallContext) -> Value:
+def current_database(context: CallContext) -> Value:
     """The session's database."""
     return pa.repeat(pa.scalar(context.session.database, pa.string()), context.rows)
 
 
 @kernel("UUID")
-def make_identifiers(context: CallContext) -> Value:
-    """An identifier for each row: 128 random bits, but for those that say version 4, in hexadecimal digits."""
+def uuids(context: CallContext) -> Value:
+    """Version 4 UUIDs: 128 random bits, except for those of version and variant, in hexadecimal digits."""
     draws = context.session.draws
     numbers = os.urandom(16 * context.rows) if draws is None else draws.generator(2).bytes(16 * context.rows)
     drawn = np.frombuffer(numbers, np.uint8).reshape(context.rows, 16).copy()

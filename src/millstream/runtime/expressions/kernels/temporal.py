@@ -1,7 +1,7 @@
-"""Parts of times, rounding, and arithmetic with intervals.
+"""Kernels that extract fields of times, round them, and add intervals.
 
-Everything is computed in whole ticks (`time_columns`). A TIMESTAMP_LTZ is turned into what the session's clock shows
-where years, months, days or hours are asked for, and back where the result is a moment.
+All computation is in integer ticks (`time_columns`). TIMESTAMP_LTZ is converted to local time in the session's zone to
+extract or round to years, months, days or hours, and back if the result is a moment.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ UNIT_OF_FUNCTION = {
 
 @kernel("EXTRACT", *UNIT_OF_FUNCTION)
 def extract(context: CallContext, value: Value) -> Value:
-    """A part of a time, as a number."""
+    """EXTRACT and the functions named after units."""
     unit = context.option("unit") or UNIT_OF_FUNCTION[context.call.function]
     type_ = context.argument_types[0]
     source = ticks(value)
@@ -78,7 +78,7 @@ def extract(context: CallContext, value: Value) -> Value:
 
 
 def extracted(unit: str, local: Int64s, rate: int) -> Int64s:
-    """A part of what a clock shows, given in ticks of which there are `rate` in a second."""
+    """A field of local time, in ticks with `rate` per second."""
     if unit in FRACTIONS:
         fraction = local % rate
         return fraction * FRACTIONS[unit] // rate
@@ -103,7 +103,7 @@ def _of_days(unit: str, days: Int64s) -> Int64s:
     if unit == "DOY":
         return days - days_of_civil(year, np.ones_like(year), np.ones_like(year)) + 1
     if unit in ("CENTURY", "MILLENNIUM"):
-        # The first century is that of the years 1 to 100; before it comes that of -99 to 0, the first before Christ.
+        # The first century covers the years 1 to 100; the one before it, the first BC, the years -99 to 0.
         length = 100 if unit == "CENTURY" else 1000
         return np.where(year > 0, (year + length - 1) // length, -((-year + length) // length))
     return {
@@ -112,7 +112,7 @@ def _of_days(unit: str, days: Int64s) -> Int64s:
 
 
 def _of_interval(unit: str, values: Int64s) -> Int64s:
-    """Parts of an interval keep its sign."""
+    """A field of an interval, with the interval's sign."""
     size, sign = np.abs(values), np.sign(values)
     lengths = {"DAY": (None, _DAY_MS), "HOUR": (_DAY_MS, 3_600_000), "MINUTE": (3_600_000, 60_000)}
     lengths |= {"SECOND": (60_000, 1_000), "MILLISECOND": (1_000, 1), "EPOCH": (None, 1_000)}
@@ -144,7 +144,7 @@ def round_to_unit(context: CallContext, value: Value) -> Value:
     upwards = context.call.function.endswith(("CEIL", "CEILING"))
     local = local_ticks(type_, source.values, context.session)
     result = rounded(unit, local, rate_of(type_), upwards)
-    is_beyond = result < local if upwards else result > local  # what 64 bits do not hold has wrapped around
+    is_beyond = result < local if upwards else result > local  # the sum wrapped around at 64 bits
     if is_beyond.any():
         raise ValueProblem(beyond_range("the result", context.type), int(np.argmax(is_beyond)))
     if isinstance(type_, TimeType):
@@ -153,7 +153,7 @@ def round_to_unit(context: CallContext, value: Value) -> Value:
 
 
 def rounded(unit: str, local: Int64s, rate: int, upwards: bool) -> Int64s:
-    """What a clock shows, at the last (or next) beginning of a unit. Weeks begin on Sunday."""
+    """Local time at the current (or next) start of a unit. Weeks start on Sunday."""
     if unit in FRACTIONS:
         step = rate // FRACTIONS[unit] or 1
         return -(-local // step) * step if upwards else local // step * step
@@ -170,12 +170,12 @@ def rounded(unit: str, local: Int64s, rate: int, upwards: bool) -> Int64s:
 
 
 def _unit_start(unit: str, days: Int64s, later: int = 0) -> Int64s:
-    """The first day of the weeks, months, years and so on that days lie in, or of those that follow."""
+    """The first day of the unit that contains each day, or of a later one."""
     if unit == "WEEK":
         return ((days + 4) // 7 + later) * 7 - 4  # 1970 began on a Thursday
     year, month, _ = civil(days)
     length = UNIT_MONTHS[unit]
-    # Centuries and millennia begin with a year 1.
+    # Centuries and millennia start with a year 1.
     begin = 12 if unit in ("CENTURY", "MILLENNIUM") else 0
     months = ((year * 12 + month - 1 - begin) // length + later) * length + begin
     return days_of_civil(months // 12, months % 12 + 1, np.ones_like(months))
@@ -186,7 +186,7 @@ def _unit_start(unit: str, days: Int64s, later: int = 0) -> Int64s:
 
 @kernel("TEMPORAL +", "TEMPORAL -")
 def add_interval(context: CallContext, left: Value, right: Value) -> Value:
-    """A time and an interval, or two intervals, added or subtracted."""
+    """Adds or subtracts a time and an interval, or two intervals."""
     types = context.argument_types
     sign = -1 if context.call.function.endswith("-") else 1
     first, second = ticks(left), ticks(right)
@@ -201,13 +201,13 @@ def add_interval(context: CallContext, left: Value, right: Value) -> Value:
 
 
 def _moved(context: CallContext, type_: DataType, interval: DataType, values: Int64s, amount: Int64s) -> Int64s:
-    """Times moved by an interval: months keep the day of the month where there is one, and the time of day."""
+    """Times moved by an interval. Adding months keeps the time of day, and the day of month if the month has it."""
     if isinstance(interval, YearMonthIntervalType):
         if isinstance(type_, TimeType):
             return values + 0 * amount
         if isinstance(type_, DateType):
             return days_with_months(values, amount)
-        # Months of a moment are those of Greenwich, whatever the session's zone: so does Flink.
+        # Months of a moment are added in UTC, regardless of the session's zone, as in Flink.
         rate = rate_of(type_)
         day, rest = day_and_rest(values, rate)
         moved = days_with_months(day, amount)
@@ -225,7 +225,7 @@ def _moved(context: CallContext, type_: DataType, interval: DataType, values: In
 
 
 def days_with_months(days: Int64s, months: Int64s) -> Int64s:
-    """Days so many months later; of a day that the month has not, its last."""
+    """Adds months to days; a day beyond its month becomes the last of the month."""
     if len(months) == 1 < len(days):
         return dense(days, lambda some: _with_months(some, months))
     return _with_months(*np.broadcast_arrays(days, months))
@@ -240,21 +240,21 @@ def _with_months(days: Int64s, months: Int64s) -> Int64s:
 
 @kernel("TEMPORAL *")
 def multiply_interval(context: CallContext, left: Value, right: Value) -> Value:
-    """An interval so many times."""
+    """An interval multiplied by an integer."""
     first, second = ticks(left), ticks(right)
     return column(context.type, first.values * second.values, both_valid(first, second), context.rows)
 
 
 @kernel("TEMPORAL NEGATE")
 def negate_interval(context: CallContext, value: Value) -> Value:
-    """An interval the other way."""
+    """The negated interval."""
     source = ticks(value)
     return column(context.type, -source.values, source.valid, context.rows)
 
 
 @kernel("TEMPORAL DIFFERENCE")
 def subtract_times(context: CallContext, left: Value, right: Value) -> Value:
-    """The stretch between two times of one type: in months, or in milliseconds."""
+    """The interval between two times of one type, in months or milliseconds."""
     types = context.argument_types
     first, second = ticks(left), ticks(right)
     if isinstance(context.type, YearMonthIntervalType):
@@ -265,14 +265,14 @@ def subtract_times(context: CallContext, left: Value, right: Value) -> Value:
 
 
 def _milliseconds(type_: DataType, source: Ticks) -> Int64s:
-    """Since 1970; of a moment, in Greenwich."""
+    """Milliseconds since 1970, in UTC for a moment."""
     values = source.values * DAY_S if isinstance(type_, DateType) else source.values
     rate = rate_of(type_)
     return values * (1_000 // rate) if rate <= 1_000 else values // (rate // 1_000)
 
 
 def months_between(later: Int64s, earlier: Int64s) -> Int64s:
-    """Whole months from one time to another, in milliseconds of the clock; negative where the first is the earlier."""
+    """Whole months between two local times in milliseconds; negative if `later` is the earlier."""
     later, earlier = np.broadcast_arrays(later, earlier)
     first_day, first_rest = day_and_rest(later, 1_000)
     second_day, second_rest = day_and_rest(earlier, 1_000)
@@ -283,14 +283,14 @@ def months_between(later: Int64s, earlier: Int64s) -> Int64s:
     months = (high_year - low_year) * 12 + high_month - low_month
     months = months - (days_with_months(low, months) > high)
     months = np.where(is_turned, -months, months)
-    # A month is whole only if the time of day is reached, too.
+    # A month is complete only if the time of day is reached too.
     is_same_day = days_with_months(second_day, months) == first_day
     return np.asarray(months - (is_same_day & (first_rest < second_rest)), np.int64)
 
 
 @kernel("TIMESTAMPADD")
 def add_units(context: CallContext, amount: Value, time: Value) -> Value:
-    """A time so many units later."""
+    """TIMESTAMPADD: a time moved by a number of units."""
     unit = context.option("unit")
     count, source = ticks(amount), ticks(time)
     type_ = context.argument_types[1]
@@ -319,7 +319,7 @@ def add_units(context: CallContext, amount: Value, time: Value) -> Value:
 
 @kernel("TIMESTAMPDIFF")
 def count_units(context: CallContext, start: Value, stop: Value) -> Value:
-    """How many whole units lie between two times."""
+    """The number of whole units between two times."""
     unit = context.option("unit")
     types = context.argument_types
     first, second = ticks(start), ticks(stop)
@@ -336,7 +336,7 @@ def count_units(context: CallContext, start: Value, stop: Value) -> Value:
 
 @kernel("MINUS_DATE")
 def interval_between(context: CallContext, later: Value, earlier: Value) -> Value:
-    """Months, or milliseconds."""
+    """The interval between two times, in months or milliseconds."""
     types = context.argument_types
     first, second = ticks(later), ticks(earlier)
     later_ms, earlier_ms = _milliseconds(types[0], first), _milliseconds(types[1], second)
@@ -347,8 +347,8 @@ def interval_between(context: CallContext, later: Value, earlier: Value) -> Valu
 
 @kernel("OVERLAPS")
 def overlap(context: CallContext, *arguments: Value) -> Value:
-    """Whether two stretches of time have a moment in common, ends included."""
-    fields = _stretches(arguments)
+    """Whether two periods have a moment in common, ends included."""
+    fields = _periods(arguments)
     types = context.argument_types
     if len(arguments) == 2:
         types = tuple(field.data_type for type_ in types for field in type_.fields)  # type: ignore[attr-defined]
@@ -367,8 +367,8 @@ def overlap(context: CallContext, *arguments: Value) -> Value:
     return pa.array(result, mask=None if valid is None else ~np.broadcast_to(valid, (context.rows,)))
 
 
-def _stretches(arguments: tuple[Value, ...]) -> list[Value]:
-    """Four columns: beginning and end of one stretch, beginning and end of the other."""
+def _periods(arguments: tuple[Value, ...]) -> list[Value]:
+    """Four columns: start and end of the first period, start and end of the second."""
     if len(arguments) == 4:
         return list(arguments)
     columns: list[Value] = []

@@ -1,10 +1,10 @@
-"""VARIANT over columns, by value: reading the JSON is what costs, and each text is read once."""
+"""VARIANT kernels, by value: parsing JSON dominates the cost, and each text is parsed once."""
 
 from __future__ import annotations
 
-from millstream.runtime.expressions.kernels.by_value import enter_by_value
+from millstream.runtime.expressions.kernels.by_value import register_by_value
 from millstream.runtime.expressions.references import variants  # noqa: F401
 
 __all__: list[str] = []
 
-enter_by_value("PARSE_JSON", "TRY_PARSE_JSON")
+register_by_value("PARSE_JSON", "TRY_PARSE_JSON")

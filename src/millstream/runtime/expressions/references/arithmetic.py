@@ -1,4 +1,4 @@
-"""References of + - * / %: Python's numbers, wrapped and rounded as the types say."""
+"""References of + - * / %: Python's numbers, wrapped and rounded to the types."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 
 from millstream.expressions.data_type import DataType
 from millstream.expressions.types import DecimalType, IntegralType, NumericType
-from millstream.runtime.expressions.decimal_operators import OPERATORS, fitting
+from millstream.runtime.expressions.decimal_operators import OPERATORS, round_to_type
 from millstream.runtime.expressions.kernel import REFERENCES, CallContext, ValueProblem, reference
-from millstream.runtime.expressions.value_casts import as_float, wrapped
+from millstream.runtime.expressions.value_casts import as_float, wrap_integer
 
 __all__: list[str] = []
 
 
 @reference("+", "-", "*", "/", "%", "MOD")
 def operate(context: CallContext, *values: Any) -> Any:
-    """An operator between two values, or a sign before one."""
+    """A binary operator or a sign."""
     name = context.call.function.replace("MOD", "%")
     if not all(isinstance(type_, NumericType) for type_ in context.argument_types):
         names = {1: "TEMPORAL NEGATE", 2: f"TEMPORAL {name}"}
@@ -29,21 +29,21 @@ def operate(context: CallContext, *values: Any) -> Any:
         return value if name == "+" else _negative(value, context.type)
     left, right = values
     if isinstance(context.type, IntegralType):
-        return wrapped(_whole(name, int(left), int(right)), context.type)
+        return wrap_integer(_integer(name, int(left), int(right)), context.type)
     if isinstance(context.type, DecimalType):
         if name in "/%" and right == 0:
             raise ValueProblem("division by zero")
-        return fitting(OPERATORS[name](decimal.Decimal(left), decimal.Decimal(right)), context.type)
+        return round_to_type(OPERATORS[name](decimal.Decimal(left), decimal.Decimal(right)), context.type)
     return as_float(_float(name, left, right), context.type)
 
 
 def _negative(value: Any, type_: DataType) -> Any:
     if isinstance(value, decimal.Decimal):
         return value.copy_negate() if value else value
-    return wrapped(-value, type_) if isinstance(type_, IntegralType) else -value
+    return wrap_integer(-value, type_) if isinstance(type_, IntegralType) else -value
 
 
-def _whole(name: str, left: int, right: int) -> int:
+def _integer(name: str, left: int, right: int) -> int:
     if name in "/%":
         if right == 0:
             raise ValueProblem("division by zero")

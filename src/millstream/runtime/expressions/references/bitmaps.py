@@ -1,5 +1,5 @@
-"""Bitmaps, a value at a time, as Python's sets. Only the bytes are those of `records.bitmaps`: its own test reads and
-writes them the slow way."""
+"""References of the bitmap functions, on Python sets. Only the serialisation is shared with `records.bitmaps`, whose
+own test has a reference for it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def _set(data: bytes) -> set[int]:
 
 def _bytes(numbers: Iterable[int]) -> bytes:
     values = np.array(sorted(numbers), np.int64).astype(np.uint32)
-    made: bytes = bitmaps_of(np.zeros(len(values), np.int64), values, 1)[0].as_py()
-    return made
+    data: bytes = bitmaps_of(np.zeros(len(values), np.int64), values, 1)[0].as_py()
+    return data
 
 
 @reference("BITMAP_BUILD")
 @null_of_null
 def build(context: CallContext, values: Sequence[int | None]) -> bytes:
-    """A negative number is the unsigned one with the same bits."""
+    """A negative number represents the unsigned number with the same bits."""
     return _bytes(value % 2**32 for value in values if value is not None)
 
 
@@ -64,7 +64,7 @@ def cardinality(context: CallContext, data: bytes) -> int:
 @reference("BITMAP_TO_ARRAY")
 @null_of_null
 def to_array(context: CallContext, data: bytes) -> list[int]:
-    """As INT: beyond its greatest number the negative ones follow."""
+    """Numbers as INT; those beyond its maximum become negative."""
     return [number - 2**32 if number >= 2**31 else number for number in sorted(_set(data))]
 
 
@@ -92,4 +92,4 @@ def from_bytes(context: CallContext, data: bytes) -> bytes:
     try:
         return normalised(data)
     except ValueError as error:
-        raise ValueProblem(f"{len(data)} bytes are no bitmap: {error}") from None
+        raise ValueProblem(f"{len(data)} bytes are not a bitmap: {error}") from None

@@ -1,4 +1,4 @@
-"""Arrays, maps and rows, a value at a time. NULL may be an element; it equals NULL here. NaN equals nothing."""
+"""References of functions on arrays, maps and rows. NULL elements are equal to each other; NaN equals nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["array_slice", "distinct", "is_same"]
 
 
 def is_same(left: Any, right: Any) -> bool:
-    """Whether two elements are equal; NULL is equal to NULL."""
+    """Whether two elements are equal; NULL equals NULL."""
     if left is None or right is None:
         return left is right
     return bool(left == right) and left == left
@@ -28,18 +28,18 @@ def _contains(values: Sequence[Any], needle: Any) -> bool:
 
 
 def distinct(values: Sequence[Any]) -> list[Any]:
-    """Each value once, where it first stands."""
-    kept: list[Any] = []
+    """The distinct values, in order of first occurrence."""
+    result: list[Any] = []
     for value in values:
-        if not _contains(kept, value):
-            kept.append(value)
-    return kept
+        if not _contains(result, value):
+            result.append(value)
+    return result
 
 
 @reference("CARDINALITY")
 @null_of_null
 def cardinality(context: CallContext, collection: Sequence[Any] | dict[Any, Any]) -> int:
-    """A multiset counts each value as often as it is there."""
+    """The number of elements; of a multiset including repetitions."""
     if isinstance(collection, dict) and context.argument_types[0].name == "MULTISET":
         return sum(collection.values())
     return len(collection)
@@ -52,17 +52,17 @@ def array(context: CallContext, *values: Any) -> list[Any]:
 
 @reference("MAP")
 def map_(context: CallContext, *parts: Any) -> dict[Any, Any]:
-    """Keys and values in turn; a later value takes the place of an earlier."""
+    """Builds a map of alternating keys and values; a later value replaces an earlier one."""
     return _mapped(zip(parts[::2], parts[1::2], strict=True))
 
 
 def _mapped(pairs: Any) -> dict[Any, Any]:
-    found: dict[Any, Any] = {}
+    entries: dict[Any, Any] = {}
     for key, value in pairs:
         if key is None:
-            raise ValueProblem("a key of a map is NULL; give each value a key that is none")
-        found[dict_key(key)] = value
-    return found
+            raise ValueProblem("a map key is NULL; every value needs a key that is not NULL")
+        entries[dict_key(key)] = value
+    return entries
 
 
 @reference("ROW")
@@ -81,13 +81,13 @@ def field(context: CallContext, whole: Sequence[Any]) -> Any:
 @reference("ITEM")
 @null_of_null
 def item(context: CallContext, collection: Any, place: Any) -> Any:
-    """The element at a place from 1, or the value of a key; NULL if there is none."""
+    """The element at an index from 1, or the value of a key; NULL if there is none."""
     if isinstance(collection, dict):
         return collection.get(dict_key(place))
     if isinstance(collection, str):
         return _of_variant(collection, place)
     if place < 1:
-        raise ValueProblem(f"an array begins with element 1, so there is no element {place}")
+        raise ValueProblem(f"array indexes start at 1, so there is no element {place}")
     return collection[place - 1] if place <= len(collection) else None
 
 
@@ -139,8 +139,8 @@ def array_reverse(context: CallContext, values: Sequence[Any]) -> list[Any]:
 @reference("ARRAY_SLICE")
 @null_of_null
 def array_slice(context: CallContext, values: Sequence[Any], first: int, last: int | None = None) -> list[Any]:
-    """From a place to a place, both included. A negative one counts from the end; 0 is 1; before the start is the
-    start, but nothing ends there."""
+    """The elements from `first` to `last`, inclusive. Negative indexes count from the end; 0 means 1; a start before
+    the first element means the first, an end before it selects nothing."""
     count = len(values)
     start = max(first if first >= 0 else first + count + 1, 1)
     end = count if last is None else last if last > 0 else 1 if last == 0 else last + count + 1
@@ -152,7 +152,7 @@ def array_slice(context: CallContext, values: Sequence[Any], first: int, last: i
 def array_sort(
     context: CallContext, values: Sequence[Any], ascending: bool = True, nulls_first: bool | None = None
 ) -> list[Any]:
-    """NULL stands first if it goes up, last if it goes down, unless it is said."""
+    """Sorts an array; by default NULLs come first in ascending and last in descending order."""
     first = ascending if nulls_first is None else nulls_first
     nulls = [value for value in values if value is None]
     present = sorted((value for value in values if value is not None), key=_order, reverse=not ascending)
@@ -160,7 +160,7 @@ def array_sort(
 
 
 def _order(value: Any) -> Any:
-    """NaN is greater than any number."""
+    """The sort key; NaN is greater than any number."""
     return (value != value, 0.0 if value != value else value) if isinstance(value, float) else value
 
 
@@ -191,7 +191,7 @@ def array_intersect(context: CallContext, left: Sequence[Any], right: Sequence[A
 @reference("ARRAY_MAX")
 @null_of_null
 def array_max(context: CallContext, values: Sequence[Any]) -> Any:
-    """The first of those that none is greater than; NULL has no part in it."""
+    """The first maximum; NULLs are ignored."""
     present = [value for value in values if value is not None]
     return functools.reduce(lambda best, value: value if value > best else best, present) if present else None
 
@@ -206,7 +206,7 @@ def array_min(context: CallContext, values: Sequence[Any]) -> Any:
 @reference("ARRAY_JOIN")
 @null_of_null
 def array_join(context: CallContext, texts: Sequence[str | None], delimiter: str, null: str | None = None) -> str:
-    """NULL is left out, unless there is a text for it."""
+    """Joins texts; NULLs are skipped unless `null` replaces them."""
     shown = (null if text is None else text for text in texts)
     return delimiter.join(text for text in shown if text is not None)
 
@@ -232,7 +232,7 @@ def map_entries(context: CallContext, pairs: dict[Any, Any]) -> list[tuple[Any, 
 @reference("MAP_UNION")
 @null_of_null
 def map_union(context: CallContext, *maps: dict[Any, Any]) -> dict[Any, Any]:
-    """The value of a later map takes the place of an earlier."""
+    """Merges maps; a later value replaces an earlier one."""
     return {key: value for pairs in maps for key, value in pairs.items()}
 
 

@@ -16,7 +16,7 @@ __all__: list[str] = []
 
 @reference("=", "<>", "<", "<=", ">", ">=")
 def compare(context: CallContext, left: Any, right: Any) -> bool | None:
-    """Unknown if one is."""
+    """A comparison; unknown if a value is NULL."""
     if left is None or right is None:
         return None
     match context.call.function:
@@ -35,31 +35,31 @@ def compare(context: CallContext, left: Any, right: Any) -> bool | None:
 
 @reference("IS NULL")
 def is_null(context: CallContext, value: Any) -> bool:
-    """Whether it is NULL."""
+    """Whether the value is NULL."""
     return value is None
 
 
 @reference("IS NOT NULL")
 def is_not_null(context: CallContext, value: Any) -> bool:
-    """Whether it is not."""
+    """Whether the value is not NULL."""
     return value is not None
 
 
 @reference("IS DISTINCT FROM")
 def is_distinct(context: CallContext, left: Any, right: Any) -> bool:
-    """NULL is a value as any other."""
+    """Inequality with NULL as an ordinary value."""
     return not is_same(context, left, right)
 
 
 @reference("IS NOT DISTINCT FROM")
 def is_same(context: CallContext, left: Any, right: Any) -> bool:
-    """NULL is a value as any other."""
+    """Equality with NULL as an ordinary value."""
     return left is right if left is None or right is None else same_value(left, right)
 
 
 @reference("IN")
 def is_in(context: CallContext, value: Any, *choices: Any) -> bool | None:
-    """Unknown if it is not there, and something is NULL."""
+    """TRUE if a choice equals the value; unknown if none does and one of them is NULL."""
     if value is None:
         return None
     if any(choice is not None and same_value(value, choice) for choice in choices):
@@ -69,7 +69,7 @@ def is_in(context: CallContext, value: Any, *choices: Any) -> bool | None:
 
 @reference("GREATEST", "LEAST")
 def extreme(context: CallContext, *values: Any) -> Any:
-    """NULL if one is."""
+    """The greatest or least value; NULL if one is NULL."""
     if any(value is None for value in values):
         return None
     numbers = [value for value in values if value == value]
@@ -83,13 +83,13 @@ def extreme(context: CallContext, *values: Any) -> Any:
 
 @reference("NOT")
 def invert(context: CallContext, value: bool | None) -> bool | None:
-    """Unknown stays unknown."""
+    """NOT; unknown stays unknown."""
     return None if value is None else not value
 
 
 @reference("IS TRUE", "IS NOT TRUE", "IS FALSE", "IS NOT FALSE", "IS UNKNOWN", "IS NOT UNKNOWN")
 def is_truth(context: CallContext, value: bool | None) -> bool:
-    """Never unknown."""
+    """The test for a truth value; never unknown."""
     words = context.call.function.split()
     holds = value is {"TRUE": True, "FALSE": False, "UNKNOWN": None}[words[-1]]
     return holds != ("NOT" in words)
@@ -97,7 +97,7 @@ def is_truth(context: CallContext, value: bool | None) -> bool:
 
 @reference("NULLIF")
 def null_if(context: CallContext, value: Any, other: Any) -> Any:
-    """NULL where both are equal."""
+    """The value, or NULL if both are equal."""
     if value is None or other is None:
         return value
     common = compared_type("NULLIF", context.argument_types, "NULLIF(value, other)")
@@ -110,13 +110,13 @@ def null_if(context: CallContext, value: Any, other: Any) -> Any:
 
 @reference("CAST")
 def cast(context: CallContext, value: Any) -> Any:
-    """Raises where it cannot be."""
+    """Raises for a value that cannot be cast."""
     return cast_value(value, context.argument_types[0], context.type, context.session)
 
 
 @reference("TRY_CAST")
 def try_cast(context: CallContext, value: Any) -> Any:
-    """NULL where it cannot be."""
+    """A value that cannot be cast becomes NULL."""
     try:
         return cast(context, value)
     except ValueProblem:

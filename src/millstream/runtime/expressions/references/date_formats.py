@@ -1,4 +1,4 @@
-"""Times as text and back, one by one: every row is read or written by itself."""
+"""References of date formatting and parsing."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import numpy as np
 
 from millstream.expressions.types import is_text
 from millstream.runtime.expressions.java_date_parsing import read_leniently, read_strictly
-from millstream.runtime.expressions.java_dates import Moment, PatternProblem, Reader, pattern_parts, written
+from millstream.runtime.expressions.java_dates import Moment, PatternProblem, Reader, format_moment, pattern_parts
 from millstream.runtime.expressions.kernel import CallContext, ValueProblem, reference
 from millstream.runtime.expressions.standard_dates import (
     check_precision,
-    parsed_date,
-    parsed_sql_time,
-    parsed_timestamp,
+    parse_date,
+    parse_sql_time,
+    parse_timestamp,
 )
 from millstream.runtime.expressions.zones import Zone, zone_of
 
 __all__: list[str] = []
 
 _EPOCH = dt.datetime(1970, 1, 1)
-_USUAL = "yyyy-MM-dd HH:mm:ss"
+_DEFAULT_PATTERN = "yyyy-MM-dd HH:mm:ss"
 _SECOND = 1_000_000_000
 _DAY = 86_400 * _SECOND
 
@@ -37,7 +37,7 @@ def _known_zone(name: str) -> Zone:
 
 def _write(pattern: str, moment: Moment, reader: Reader) -> str:
     try:
-        return written(pattern_parts(pattern, reader), moment, reader)
+        return format_moment(pattern_parts(pattern, reader), moment, reader)
     except PatternProblem as error:
         raise ValueProblem(str(error)) from None
 
@@ -73,7 +73,7 @@ def format_date(context: CallContext, value: Any, pattern: str | None) -> str | 
     if value is None or pattern is None:
         return None
     if is_text(context.argument_types[0]):
-        moment_ms = _lenient_ms(value, _USUAL, _known_zone("UTC"), context)
+        moment_ms = _lenient_ms(value, _DEFAULT_PATTERN, _known_zone("UTC"), context)
         return None if moment_ms is None else _simple_text(moment_ms, pattern, _known_zone("UTC"))
     if value.tzinfo is not None:
         value = value.astimezone(ZoneInfo(context.session.zone)).replace(tzinfo=None)
@@ -82,7 +82,7 @@ def format_date(context: CallContext, value: Any, pattern: str | None) -> str | 
 
 
 @reference("FROM_UNIXTIME")
-def write_seconds(context: CallContext, seconds: int | None, pattern: str | None = _USUAL) -> str | None:
+def write_seconds(context: CallContext, seconds: int | None, pattern: str | None = _DEFAULT_PATTERN) -> str | None:
     if seconds is None or pattern is None:
         return None
     return _simple_text(seconds * 1000, pattern, _known_zone(context.session.zone))
@@ -92,8 +92,8 @@ def write_seconds(context: CallContext, seconds: int | None, pattern: str | None
 def convert_zone(context: CallContext, text: str | None, from_: str | None, to: str | None) -> str | None:
     if text is None or from_ is None or to is None:
         return None
-    moment_ms = _lenient_ms(text, _USUAL, _known_zone(from_), context)
-    return None if moment_ms is None else _simple_text(moment_ms, _USUAL, _known_zone(to))
+    moment_ms = _lenient_ms(text, _DEFAULT_PATTERN, _known_zone(from_), context)
+    return None if moment_ms is None else _simple_text(moment_ms, _DEFAULT_PATTERN, _known_zone(to))
 
 
 @reference("TO_DATE")
@@ -104,7 +104,7 @@ def read_date(context: CallContext, text: str | None, *pattern: str | None) -> d
         moment_ms = _lenient_ms(text, str(pattern[0]), _known_zone("UTC"), context)
         day = None if moment_ms is None else moment_ms // 86_400_000
     else:
-        day = parsed_date(text)
+        day = parse_date(text)
     return None if day is None else _EPOCH.date() + dt.timedelta(days=day)
 
 
@@ -113,7 +113,7 @@ def _strict_ns(text: str, pattern: str) -> int | None:
         clock = read_strictly(pattern_parts(pattern, Reader.FORMATTER), text)
     except PatternProblem as error:
         raise ValueProblem(str(error)) from None
-    return parsed_sql_time(text) if clock is None else clock.nano
+    return parse_sql_time(text) if clock is None else clock.nano
 
 
 def _datetime(nano: int, step: int) -> dt.datetime:
@@ -124,7 +124,7 @@ def _datetime(nano: int, step: int) -> dt.datetime:
 def read_timestamp(context: CallContext, text: str | None, *pattern: str | None) -> dt.datetime | None:
     if text is None or None in pattern:
         return None
-    nano = _strict_ns(text, str(pattern[0])) if pattern else parsed_timestamp(text)
+    nano = _strict_ns(text, str(pattern[0])) if pattern else parse_timestamp(text)
     return None if nano is None else _datetime(nano, 1_000_000)
 
 
@@ -135,9 +135,9 @@ def read_moment(context: CallContext, value: Any, *rest: Any) -> dt.datetime | N
     step = {"ms": 1_000_000, "us": 1_000, "ns": 1}[context.type.arrow.unit]
     if is_text(context.argument_types[0]):
         zone = zone_of(rest[1]) if len(rest) > 1 else zone_of("UTC")
-        nano = _strict_ns(value, rest[0]) if rest else parsed_timestamp(value)
+        nano = _strict_ns(value, rest[0]) if rest else parse_timestamp(value)
         if nano is None and not rest:
-            raise ValueProblem(f"the text {value!r} is no timestamp like '2020-02-29 12:34:56'")
+            raise ValueProblem(f"the text {value!r} is not a timestamp like '2020-02-29 12:34:56'")
         if nano is None or zone is None:
             return None
         nano -= zone.local_offset(nano // _SECOND) * _SECOND
@@ -157,6 +157,6 @@ def read_seconds(context: CallContext, *arguments: str | None) -> int | None:
         return context.session.now_us // 1_000_000
     if None in arguments:
         return None
-    pattern = str(arguments[1]) if len(arguments) > 1 else _USUAL
+    pattern = str(arguments[1]) if len(arguments) > 1 else _DEFAULT_PATTERN
     moment_ms = _lenient_ms(str(arguments[0]), pattern, _known_zone(context.session.zone), context)
     return -(2**63) if moment_ms is None else int(moment_ms / 1000)

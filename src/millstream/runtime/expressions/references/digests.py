@@ -1,4 +1,4 @@
-"""Digests of text or bytes, in lower-case hexadecimal digits."""
+"""References of digests of text or bytes, in lower-case hexadecimal digits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SHA2 = {224: "sha224", 256: "sha256", 384: "sha384", 512: "sha512"}
 @reference("MD5", "SHA1", "SHA224", "SHA256", "SHA384", "SHA512")
 @null_of_null
 def digest(context: CallContext, value: str | bytes) -> str:
-    """The digest that the function is named after."""
+    """The digest named by the function."""
     return _hexadecimal(context.call.function.lower(), value)
 
 
@@ -33,7 +33,7 @@ def digest(context: CallContext, value: str | bytes) -> str:
 @null_of_null
 def sha2(context: CallContext, value: str | bytes, bits: int) -> str:
     if bits not in _SHA2:
-        raise ValueProblem(f"SHA2 has 224, 256, 384 or 512 bits, not {bits}")
+        raise ValueProblem(f"SHA2 supports 224, 256, 384 or 512 bits, not {bits}")
     return _hexadecimal(_SHA2[bits], value)
 
 

@@ -1,4 +1,4 @@
-"""Text and bytes in other forms: charsets, Base64, URLs, addresses."""
+"""References of encodings: charsets, Base64, URLs, IP addresses, UTF-8."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _charset(name: str) -> str:
     charset = java_charset(name)
     if charset is None:
         known = "US-ASCII, ISO-8859-1, UTF-8, UTF-16BE, UTF-16LE or UTF-16"
-        raise ValueProblem(f"there is no charset named {name!r}; give {known}")
+        raise ValueProblem(f"there is no charset named {name!r}; use {known}")
     return charset
 
 
@@ -55,10 +55,10 @@ def to_base64(context: CallContext, value: str | bytes) -> str:
 @reference("FROM_BASE64")
 @null_of_null
 def from_base64(context: CallContext, text: str | bytes) -> str:
-    """The padding may be left out, nothing else."""
+    """Decodes Base64; only the padding may be missing."""
     data = text.encode() if isinstance(text, str) else text
     if not _BASE64.fullmatch(data):
-        raise ValueProblem(f"{text!r} is no Base64")
+        raise ValueProblem(f"{text!r} is not Base64")
     return base64.b64decode(data.rstrip(b"=") + b"==").decode("utf-8", "replace")
 
 
@@ -82,14 +82,14 @@ def url_decode(context: CallContext, text: str) -> str | None:
 @reference("PARSE_URL")
 @null_of_null
 def parse_url(context: CallContext, url: str, part: str, key: str | None = None) -> str | None:
-    """A part of a URL as Java's URL takes it apart; with a key, the value of that key in the QUERY."""
+    """A part of a URL by Java's URL class; with a key, the value of that key in the QUERY."""
     if part not in _URL_PARTS or (key is not None and part != "QUERY"):
         return None
     parts = _url_parts(url)
-    found = parts.get(part) if parts else None
-    if key is None or found is None:
-        return found
-    for pair in found.split("&"):
+    value = parts.get(part) if parts else None
+    if key is None or value is None:
+        return value
+    for pair in value.split("&"):
         if pair.startswith(key + "="):
             return pair[len(key) + 1 :]
     return None
@@ -99,7 +99,7 @@ _URL_PARTS = frozenset({"HOST", "PATH", "QUERY", "REF", "PROTOCOL", "FILE", "AUT
 
 
 def _url_parts(url: str) -> dict[str, str | None] | None:
-    """All parts; None if Java refuses the URL."""
+    """All parts; None if Java rejects the URL."""
     url = url.strip("".join(map(chr, range(33))))
     url = url[4:] if url[:4].lower() == "url:" else url
     match = _SCHEME.match(url)
@@ -109,8 +109,8 @@ def _url_parts(url: str) -> dict[str, str | None] | None:
     parts: dict[str, str | None] = {"PROTOCOL": match[1].lower(), "REF": ref if hash_ else None, "HOST": ""}
     path, mark, query = rest.partition("?")
     if path.startswith("//"):
-        authority, slash, behind = path[2:].partition("/")
-        path = slash + behind
+        authority, slash, tail = path[2:].partition("/")
+        path = slash + tail
         user, at, place = authority.rpartition("@")
         host = _host(place)
         if host is None:
@@ -120,7 +120,7 @@ def _url_parts(url: str) -> dict[str, str | None] | None:
 
 
 def _host(place: str) -> str | None:
-    """The host of `host:port`; None if the port is none."""
+    """The host of `host:port`; None if the port is invalid."""
     if place.startswith("["):
         end = place.find("]")
         host, port = place[: end + 1], place[end + 1 :]
@@ -133,8 +133,8 @@ def _host(place: str) -> str | None:
 @reference("INET_ATON")
 @null_of_null
 def inet_aton(context: CallContext, text: str) -> int | None:
-    """The number of an IPv4 address. Short forms are MySQL's, as Flink has them: a.b is a.0.0.b, a.b.c is a.b.0.c, and
-    every part is a byte."""
+    """The number of an IPv4 address. Short forms follow MySQL, as in Flink: a.b is a.0.0.b, a.b.c is a.b.0.c; every
+    part is a byte."""
     parts = text.split(".")
     if len(parts) > 4 or not all(part.isascii() and part.isdigit() and len(part) <= 10 for part in parts):
         return None

@@ -1,4 +1,4 @@
-"""PRINTF: Java's formats, a row at a time."""
+"""The reference of PRINTF, on `java_format`."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _DAY_ZERO = dt.date(1970, 1, 1)
 
 @reference("PRINTF")
 def printf(context: CallContext, template: str | None, *values: Any) -> str | None:
-    """NULL where Java refuses the format. Dates are numbers of days there."""
+    """Formats values; NULL if Java rejects the format. Dates are passed as day numbers."""
     if template is None:
         return None
-    given = tuple((value - _DAY_ZERO).days if type(value) is dt.date else value for value in values)
+    arguments = tuple((value - _DAY_ZERO).days if type(value) is dt.date else value for value in values)
     types = context.argument_types[1:]
-    texts = tuple(_java_text(value, type_) for value, type_ in zip(given, types, strict=True))
+    texts = tuple(_java_text(value, type_) for value, type_ in zip(arguments, types, strict=True))
     try:
-        return java_format(template, given, texts)
+        return java_format(template, arguments, texts)
     except JavaFormatProblem:
         return None
 
 
 def _java_text(value: Any, type_: DataType) -> str:
-    """What Java's String.valueOf gives."""
+    """The text of Java's String.valueOf."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -47,8 +47,8 @@ def _java_text(value: Any, type_: DataType) -> str:
 
 
 def iso_moment(moment: dt.datetime) -> str:
-    """A moment as Java writes it."""
+    """A moment as Java's toString writes it."""
     text = moment.replace(tzinfo=None).isoformat()
     whole, point, fraction = text.partition(".")
-    # Java writes seconds always, and fractions by thousands.
+    # Java always writes seconds, and fractions in groups of three digits.
     return whole + (f".{fraction[:3]}" if point and fraction.endswith("000") else point + fraction)

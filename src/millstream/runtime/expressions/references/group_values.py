@@ -1,7 +1,7 @@
-"""Functions of an array, a value at a time: its only element, and the values at percentages of the way through it.
+"""References of functions on the collected values of a group: its only element, and percentiles.
 
-The planner computes SINGLE_VALUE, queries as values and ON CONFLICT DO ERROR by ELEMENT of all values of a group; its
-option `of` says which of these it is, for the error.
+The planner implements SINGLE_VALUE, scalar subqueries and ON CONFLICT DO ERROR as ELEMENT of all values of a group;
+the option `of` names the construct for the error.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from millstream.runtime.expressions.references.null_rules import null_of_null
 __all__: list[str] = []
 
 _TOO_MANY = {
-    None: "ELEMENT takes an array of one element, this has {}",
-    "group": "SINGLE_VALUE is of groups of one row, this group has {}",
-    "query": "a query as a value gives at most one row, this one has {}. Write an aggregate, LIMIT 1, or a condition "
+    None: "ELEMENT takes an array of one element, this one has {}",
+    "group": "SINGLE_VALUE takes groups of one row, this group has {}",
+    "query": "a scalar subquery returns at most one row, this one has {}. Write an aggregate, LIMIT 1, or a condition "
     "on its key",
     "conflict": "ON CONFLICT DO ERROR: {} rows have one primary key. Group the query by the key, or write ON CONFLICT "
     "DO NOTHING or DEDUPLICATE",
@@ -38,7 +38,7 @@ def element(context: CallContext, values: Sequence[Any]) -> Any:
 @reference("$PERCENTILE")
 @null_of_null
 def percentile(context: CallContext, values: Sequence[Any], percentages: Any) -> Any:
-    """The values at parts of the way through all of them, between two neighbours by how near each is."""
+    """Percentiles with linear interpolation between neighbouring values."""
     pairs = [value if isinstance(value, tuple | list) else (value, 1) for value in values]
     counted = sorted(
         ((value, times) for value, times in pairs if value is not None and times is not None and times > 0),
@@ -54,7 +54,7 @@ def percentile(context: CallContext, values: Sequence[Any], percentages: Any) ->
     def of(percentage: float) -> float:
         if not 0 <= percentage <= 1:
             raise ValueProblem(f"PERCENTILE takes percentages from 0 to 1, this is {percentage}")
-        # Rounded as Flink rounds: the values have the places 1, 2, 3, …
+        # Interpolated as in Flink: positions are 1, 2, 3, …
         position: float = percentage * (ends[-1] - 1) + 1
         place = math.floor(position)
         if place == position:

@@ -1,4 +1,4 @@
-"""JSON's functions, a value at a time, just as Flink 2.3 answered when it was asked."""
+"""References of the JSON functions, verified against Flink 2.3."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 
 @reference("IS JSON", *_NAMES)
 def is_json(context: CallContext, text: str | None) -> bool:
-    """The kind that is asked for is a word of the function's name, or of the call."""
+    """The kind is a word of the function's name or an option of the call."""
     words = context.call.function.split()
     kind = words[-1] if words[-1] in _KINDS else context.option("kind", "VALUE")
     return _is_kind(text, kind) != ("NOT" in words)
@@ -55,8 +55,8 @@ def _is_kind(text: str | None, kind: str) -> bool:
     }[kind]
 
 
-def _found(text: str, path: str) -> tuple[JsonPath, Any]:
-    """The path, and what it leads to; None: nothing. To lax paths no JSON is nothing, to strict ones null is wrong."""
+def _match(text: str, path: str) -> tuple[JsonPath, Any]:
+    """The path and its match, or None. Malformed JSON is no match for lax paths; null is an error for strict ones."""
     route = json_path(path)
     try:
         document = read_json(text)
@@ -65,10 +65,10 @@ def _found(text: str, path: str) -> tuple[JsonPath, Any]:
             raise
         return route, None
     if document is None:
-        raise JsonProblem("null has nothing inside")
+        raise JsonProblem("null has no members")
     value = route.find(document)
     if value is None and route.is_strict:
-        raise JsonProblem("null stands there")
+        raise JsonProblem("the match is null")
     return route, None if value is MISSING else value
 
 
@@ -77,7 +77,7 @@ def _found(text: str, path: str) -> tuple[JsonPath, Any]:
 def json_exists(context: CallContext, text: str, path: str) -> bool | None:
     behaviour = context.option("on_error", "FALSE")
     try:
-        return _found(text, path)[1] is not None
+        return _match(text, path)[1] is not None
     except JsonProblem as problem:
         if behaviour == "ERROR":
             raise ValueProblem(str(problem)) from None
@@ -87,29 +87,29 @@ def json_exists(context: CallContext, text: str, path: str) -> bool | None:
 @reference("JSON_VALUE")
 @null_of_null
 def json_value(context: CallContext, text: str, path: str) -> Any:
-    """A single value. To lax paths, null, arrays and objects are EMPTY, too; what else goes wrong is an ERROR."""
+    """JSON_VALUE. For lax paths, null, arrays and objects count as EMPTY; any other failure is an ERROR."""
     try:
-        route, value = _found(text, path)
+        route, value = _match(text, path)
         if isinstance(value, list | dict):
             if route.is_strict:
-                raise JsonProblem("an array or object stands there, no single value")
+                raise JsonProblem("the match is an array or object, not a scalar")
             value = None
     except JsonProblem as problem:
-        return _instead(context, "on_error", str(problem))
+        return _fallback(context, "on_error", str(problem))
     if value is None:
-        return _instead(context, "on_empty", f"the path {path!r} leads to nothing")
-    return _returned(value, context.type)
+        return _fallback(context, "on_empty", f"the path {path!r} has no match")
+    return _convert(value, context.type)
 
 
-def _instead(context: CallContext, option: str, why: str) -> Any:
+def _fallback(context: CallContext, option: str, reason: str) -> Any:
     word, default = default_of(dict(context.call.options), option, context.type)
     if word == "ERROR":
-        raise ValueProblem(why)
+        raise ValueProblem(reason)
     return default
 
 
-def _returned(value: Any, type_: DataType) -> Any:
-    """A single value as RETURNING wants it."""
+def _convert(value: Any, type_: DataType) -> Any:
+    """Converts a scalar to the type of RETURNING."""
     if isinstance(type_, VarCharType):
         text = of_units(value) if isinstance(value, str) else json_text(value)
         return text[: type_.length]
@@ -121,35 +121,37 @@ def _returned(value: Any, type_: DataType) -> Any:
     else:
         fits = isinstance(value, bool)
     if not fits:
-        raise ValueProblem(f"{json_text(value) if not isinstance(value, float) else value} is no {type_.nullable()}")
+        raise ValueProblem(
+            f"{json_text(value) if not isinstance(value, float) else value} is not a valid {type_.nullable()}"
+        )
     return value
 
 
 @reference("JSON_QUERY")
 @null_of_null
 def json_query(context: CallContext, text: str, path: str) -> Any:
-    """An array or object, or anything in an array around it; RETURNING ARRAY, the texts of an array's elements."""
+    """JSON_QUERY: an array or object, or any value wrapped in an array; RETURNING ARRAY, the elements as texts."""
     wrapper = context.option("wrapper", "WITHOUT").removesuffix("_ARRAY")
     try:
-        route, value = _found(text, path)
+        route, value = _match(text, path)
         keeps = wrapper == "WITHOUT" or (wrapper == "CONDITIONAL" and isinstance(value, list))
         value = value if value is None or keeps else [value]
         if value is not None and not isinstance(value, list | dict):
             if route.is_strict:
-                raise JsonProblem("no array or object stands there")
+                raise JsonProblem("the match is not an array or object")
             value = None
         if isinstance(value, dict) and isinstance(context.type, ArrayType):
-            raise JsonProblem("an object stands there, no array")
+            raise JsonProblem("the match is an object, not an array")
     except JsonProblem as problem:
-        return _query_result(context, _query_instead(context.option("on_error", "NULL"), str(problem)))
+        return _query_result(context, _query_fallback(context.option("on_error", "NULL"), str(problem)))
     if value is None:
-        why = f"the path {path!r} leads to nothing"
-        return _query_result(context, _query_instead(context.option("on_empty", "NULL"), why))
+        reason = f"the path {path!r} has no match"
+        return _query_result(context, _query_fallback(context.option("on_empty", "NULL"), reason))
     return _query_result(context, value)
 
 
 def _query_result(context: CallContext, value: Any) -> Any:
-    """A value of JSON as JSON_QUERY returns it."""
+    """Converts a JSON value to the result of JSON_QUERY."""
     if value is None:
         return None
     if not isinstance(context.type, ArrayType):
@@ -165,15 +167,15 @@ def _cut(text: str, type_: DataType) -> str:
     return text[: type_.length] if isinstance(type_, VarCharType) else text
 
 
-def _query_instead(behaviour: str, why: str) -> Any:
-    behaviour = behaviour.replace("_", " ")  # the Table API has no blanks in its words
+def _query_fallback(behaviour: str, reason: str) -> Any:
+    behaviour = behaviour.replace("_", " ")  # the Table API writes its words with underscores
     if behaviour == "ERROR":
-        raise ValueProblem(why)
+        raise ValueProblem(reason)
     return {"NULL": None, "EMPTY ARRAY": [], "EMPTY OBJECT": {}}[behaviour]
 
 
 def _at(text: str, path: str | None) -> Any:
-    """The one value that is meant; MISSING if there is none, or no JSON."""
+    """The single match of a path; MISSING if there is none or the text is not JSON."""
     try:
         document = read_json(text)
         if path is None:
@@ -204,11 +206,11 @@ def json_type(context: CallContext, text: str, path: str | None = None) -> str |
     return None if value is MISSING else names.get(type(value), "NUMBER")
 
 
-# --- making JSON ------------------------------------------------------------------------------------------------------
+# --- constructing JSON ------------------------------------------------------------------------------------------------
 
 
 def _plain(value: Any, type_: DataType) -> Any:
-    """A value of SQL as one that `json_text` writes."""
+    """Converts an SQL value for `json_text`."""
     if value is None or isinstance(value, bool | int | decimal.Decimal):
         return value
     if isinstance(type_, VariantType):
@@ -220,7 +222,7 @@ def _plain(value: Any, type_: DataType) -> Any:
     if isinstance(type_, RowType):
         return {name: _plain(each, field) for name, field, each in zip(type_.names, type_.types, value, strict=True)}
     if isinstance(value, float):
-        # As a DOUBLE, and by the rule of Java's decimals: 1.0E+10, 0.000010.
+        # As a DOUBLE, by the rule of Java's decimals: 1.0E+10, 0.000010.
         shown = float_text(value)
         is_number = shown.lstrip("-") not in ("NaN", "Infinity")
         return WrittenNumber(str(decimal.Decimal(shown)) if value else "0.0") if is_number else shown
@@ -232,17 +234,17 @@ def _plain(value: Any, type_: DataType) -> Any:
 
 
 def _argument(context: CallContext, place: int, value: Any) -> Any:
-    """A value that goes into JSON: what was made as JSON goes in as it is."""
+    """A value to insert into JSON; results of JSON functions are inserted as JSON."""
     argument = context.call.arguments[place]
-    is_made = isinstance(argument, Call | Literal) and holds_json(argument.type)
-    if value is not None and is_made:
+    is_json = isinstance(argument, Call | Literal) and holds_json(argument.type)
+    if value is not None and is_json:
         return read_json(value)
     return _plain(value, argument.type)
 
 
 @reference("JSON_OBJECT")
 def json_object(context: CallContext, *parts: Any) -> str:
-    """Keys in order; NULL is written unless ABSENT ON NULL is said."""
+    """JSON_OBJECT with sorted keys; NULL values are included unless ABSENT ON NULL is specified."""
     absent = context.option("on_null", "NULL") == "ABSENT"
     pairs: dict[str, Any] = {}
     for place in range(0, len(parts), 2):
@@ -255,8 +257,8 @@ def json_object(context: CallContext, *parts: Any) -> str:
 @reference("JSON_ARRAY")
 def json_array(context: CallContext, *values: Any) -> str:
     absent = context.option("on_null", "ABSENT") == "ABSENT"
-    kept = [_argument(context, place, value) for place, value in enumerate(values) if value is not None or not absent]
-    return json_text(kept)
+    items = [_argument(context, place, value) for place, value in enumerate(values) if value is not None or not absent]
+    return json_text(items)
 
 
 @reference("JSON_STRING")
@@ -277,7 +279,7 @@ def json_(context: CallContext, text: str) -> str:
 @reference("JSON_QUOTE")
 @null_of_null
 def json_quote(context: CallContext, text: str) -> str:
-    """All beyond ASCII is escaped, as Flink does it: an emoji by its number, then by the second of its two units."""
+    """Escapes all characters beyond ASCII as Flink does: an emoji by its code point, then by its second UTF-16 unit."""
     quoted: list[str] = []
     for character in text:
         if character <= "\x7f":

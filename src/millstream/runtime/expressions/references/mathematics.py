@@ -1,4 +1,4 @@
-"""References of rounding, logarithms, trigonometry and digits to other bases: Python's `math`, one number at a time."""
+"""References of rounding, logarithms, trigonometry and conversions to other bases, on Python's `math`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from millstream.expressions.types import DecimalType, IntegralType, NumericType
-from millstream.runtime.expressions.decimal_operators import EXACT, fitting
+from millstream.runtime.expressions.decimal_operators import EXACT, round_to_type
 from millstream.runtime.expressions.kernel import REFERENCES, CallContext, ValueProblem, reference
-from millstream.runtime.expressions.value_casts import as_float, wrapped
+from millstream.runtime.expressions.value_casts import as_float, wrap_integer
 
 __all__: list[str] = []
 
@@ -19,12 +19,12 @@ _DIGITS_MAX = 400
 
 @reference("ABS")
 def absolute(context: CallContext, value: Any) -> Any:
-    """The number without its sign."""
+    """The absolute value."""
     if value is None:
         return None
     if isinstance(value, decimal.Decimal):
         return value.copy_abs()
-    return wrapped(abs(value), context.type) if isinstance(context.type, IntegralType) else abs(value)
+    return wrap_integer(abs(value), context.type) if isinstance(context.type, IntegralType) else abs(value)
 
 
 @reference("SIGN")
@@ -34,13 +34,13 @@ def sign(context: CallContext, value: Any) -> Any:
         return value
     way = (value > 0) - (value < 0)
     if isinstance(context.type, DecimalType):
-        return fitting(decimal.Decimal(way), context.type)
+        return round_to_type(decimal.Decimal(way), context.type)
     return math.copysign(way, value) if isinstance(value, float) else way
 
 
 @reference("CEIL", "CEILING", "FLOOR")
 def next_whole(context: CallContext, value: Any, *unit: Any) -> Any:
-    """The next whole number."""
+    """Rounds up or down to an integer."""
     is_floor = context.call.function == "FLOOR"
     if not isinstance(context.argument_types[0], NumericType):
         return REFERENCES["TEMPORAL FLOOR" if is_floor else "TEMPORAL CEIL"](context, value, *unit)
@@ -48,7 +48,7 @@ def next_whole(context: CallContext, value: Any, *unit: Any) -> Any:
         return value
     if isinstance(value, decimal.Decimal):
         way = decimal.ROUND_FLOOR if is_floor else decimal.ROUND_CEILING
-        return fitting(value.quantize(decimal.Decimal(1), way, EXACT), context.type)  # type: ignore[arg-type]
+        return round_to_type(value.quantize(decimal.Decimal(1), way, EXACT), context.type)  # type: ignore[arg-type]
     if not math.isfinite(value):
         return value
     return math.copysign(float(math.floor(value) if is_floor else math.ceil(value)), value)
@@ -56,10 +56,10 @@ def next_whole(context: CallContext, value: Any, *unit: Any) -> Any:
 
 @reference("ROUND", "TRUNCATE")
 def with_digits(context: CallContext, value: Any, digits: int | None = 0) -> Any:
-    """So many digits behind the point."""
+    """Rounds or truncates to a number of fractional digits."""
     if value is None or digits is None:
         return None
-    digits = max(digits, -_DIGITS_MAX)  # nothing has digits before that
+    digits = max(digits, -_DIGITS_MAX)  # no number has digits before that
     way = decimal.ROUND_HALF_UP if context.call.function == "ROUND" else decimal.ROUND_DOWN
     wide = decimal.Context(prec=1500, rounding=way)
     if isinstance(value, float):
@@ -69,11 +69,11 @@ def with_digits(context: CallContext, value: Any, digits: int | None = 0) -> Any
         return as_float(math.copysign(rounded, value), context.type)
     if isinstance(value, decimal.Decimal):
         scale = min(digits, -int(value.as_tuple().exponent))
-        return fitting(value.quantize(decimal.Decimal((0, (1,), -scale)), way, wide), context.type)  # type: ignore[arg-type]
+        return round_to_type(value.quantize(decimal.Decimal((0, (1,), -scale)), way, wide), context.type)  # type: ignore[arg-type]
     if digits >= 0:
         return value
     rounded_whole = int(decimal.Decimal(value).quantize(decimal.Decimal((0, (1,), -digits)), way, wide))
-    return wrapped(rounded_whole, context.type)  # type: ignore[arg-type]
+    return wrap_integer(rounded_whole, context.type)  # type: ignore[arg-type]
 
 
 def _log(number: float) -> float:
@@ -105,11 +105,11 @@ _FUNCTIONS: dict[str, Callable[[float], float]] = {
 
 @reference(*_FUNCTIONS)
 def function(context: CallContext, value: float | None) -> float | None:
-    """A function of one number; NaN where it has no value, Infinity where it is too great."""
-    return None if value is None else _tried(_FUNCTIONS[context.call.function], value)
+    """A function of one number; NaN where it is undefined, Infinity where it overflows."""
+    return None if value is None else _evaluate(_FUNCTIONS[context.call.function], value)
 
 
-def _tried(compute: Callable[..., float], *values: float) -> float:
+def _evaluate(compute: Callable[..., float], *values: float) -> float:
     try:
         return compute(*values)
     except ValueError:
@@ -138,21 +138,21 @@ def power(context: CallContext, base: float | None, exponent: float | None) -> f
 
 @reference("ATAN2")
 def arc_tangent_of_two(context: CallContext, y: float | None, x: float | None) -> float | None:
-    """The angle of a point."""
+    """The angle of the point (x, y)."""
     return None if y is None or x is None else math.atan2(y, x)
 
 
 @reference("LOG")
 def logarithm(context: CallContext, base: float | None, *number: float | None) -> float | None:
-    """To a base, or the natural one."""
+    """The logarithm to a base, or the natural one."""
     if base is None or None in number:
         return None
     if not number:
         return _log(base)
-    above, below = _log(number[0]), _log(base)  # type: ignore[arg-type]
-    if below == 0:
-        return math.nan if above == 0 or math.isnan(above) else math.copysign(math.inf, above)
-    return math.nan if math.isinf(above) and math.isinf(below) else above / below
+    numerator, denominator = _log(number[0]), _log(base)  # type: ignore[arg-type]
+    if denominator == 0:
+        return math.nan if numerator == 0 or math.isnan(numerator) else math.copysign(math.inf, numerator)
+    return math.nan if math.isinf(numerator) and math.isinf(denominator) else numerator / denominator
 
 
 @reference("PI")
@@ -169,13 +169,13 @@ def e(context: CallContext) -> float:
 
 @reference("BIN")
 def binary_digits(context: CallContext, value: int | None) -> str | None:
-    """Negative numbers as their 64 bits."""
+    """Binary digits; negative numbers as 64 bits."""
     return None if value is None else format(value % 2**64, "b")
 
 
 @reference("HEX")
 def hexadecimal_digits(context: CallContext, value: int | str | None) -> str | None:
-    """Of a number, or of the bytes of text."""
+    """Hexadecimal digits of a number or of the bytes of text."""
     if value is None:
         return None
     return format(value % 2**64, "X") if isinstance(value, int) else "".join(f"{byte:02X}" for byte in value.encode())
@@ -183,7 +183,7 @@ def hexadecimal_digits(context: CallContext, value: int | str | None) -> str | N
 
 @reference("UNHEX")
 def bytes_of_digits(context: CallContext, value: str | None) -> bytes | None:
-    """NULL where there are other digits."""
+    """Bytes from hexadecimal digits; NULL for other characters."""
     if value is None or not set(value) <= set("0123456789abcdefABCDEF"):
         return None
     digits = "00" + value[1:] if len(value) % 2 else value
@@ -192,5 +192,5 @@ def bytes_of_digits(context: CallContext, value: str | None) -> bytes | None:
 
 @reference("RAND", "RAND_INTEGER")
 def random(context: CallContext, *values: Any) -> Any:
-    """Has no slow way: what is random cannot be compared."""
+    """Random functions have no reference: their results cannot be compared."""
     raise ValueProblem("random numbers have no reference")

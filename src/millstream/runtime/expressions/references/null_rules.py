@@ -1,4 +1,4 @@
-"""The rule that most functions keep: NULL in, NULL out."""
+"""The null rule of most functions: NULL if any argument is NULL."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def null_of_null(function: _Function) -> _Function:
-    """A reference that gives NULL as soon as one of its arguments is NULL."""
+    """Decorates a reference to return NULL if one of its arguments is NULL."""
 
     @functools.wraps(function)
     def strict(context: Any, *values: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Structured objects, a value at a time: tuples of their fields' values."""
+"""References of structured objects, as tuples of field values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def object_of(context: CallContext, class_name: str, *members: Any) -> tuple[Any
 
 @reference("OBJECT_UPDATE")
 def object_update(context: CallContext, whole: Any, *members: Any) -> tuple[Any, ...] | None:
-    """Of NULL, NULL."""
+    """OBJECT_UPDATE; NULL for NULL."""
     if whole is None:
         return None
     type_ = context.argument_types[0]

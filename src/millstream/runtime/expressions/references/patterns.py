@@ -1,5 +1,5 @@
-"""Regular expressions, LIKE and SIMILAR TO, a value at a time. A pattern that does not compile has no answer: NULL,
-and FALSE of REGEXP, as in Flink; only LIKE's ESCAPE and SIMILAR TO refuse one."""
+"""References of regular expressions, LIKE and SIMILAR TO. A pattern that does not compile yields NULL, or FALSE for
+REGEXP, as in Flink; only LIKE with ESCAPE and SIMILAR TO raise an error."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["compiled_or_none"]
 
 
 def compiled_or_none(source: str) -> JavaPattern | None:
-    """The pattern, or None if it does not compile."""
+    """The compiled pattern; None if Java rejects it."""
     try:
         return java_pattern(source)
     except PatternProblem:
@@ -27,7 +27,7 @@ def compiled_or_none(source: str) -> JavaPattern | None:
 @reference("REGEXP")
 @null_of_null
 def regexp(context: CallContext, text: str, source: str) -> bool:
-    """No pattern at all is found nowhere."""
+    """REGEXP; the empty pattern never matches."""
     pattern = compiled_or_none(source) if source else None
     return pattern is not None and bool(pattern.compiled.search(text))
 
@@ -42,7 +42,7 @@ def regexp_count(context: CallContext, text: str, source: str) -> int | None:
 @reference("REGEXP_INSTR")
 @null_of_null
 def regexp_instr(context: CallContext, text: str, source: str) -> int | None:
-    """Where the first match begins, counted from 1 in Java's units; 0: nowhere."""
+    """The start of the first match, counted from 1 in UTF-16 units; 0 if there is none."""
     pattern = compiled_or_none(source)
     if pattern is None:
         return None
@@ -59,7 +59,7 @@ def regexp_substr(context: CallContext, text: str, source: str) -> str | None:
 @reference("REGEXP_EXTRACT")
 @null_of_null
 def regexp_extract(context: CallContext, text: str, source: str, group: int = 0) -> str | None:
-    """What a group of the first match has; NULL if there is no such group."""
+    """The text of a group in the first match; NULL if there is no such group."""
     pattern = compiled_or_none(source)
     if pattern is None or not 0 <= group <= pattern.group_count:
         return None
@@ -70,7 +70,7 @@ def regexp_extract(context: CallContext, text: str, source: str, group: int = 0)
 @reference("REGEXP_EXTRACT_ALL")
 @null_of_null
 def regexp_extract_all(context: CallContext, text: str, source: str, group: int = 1) -> list[str | None] | None:
-    """What a group has in each match."""
+    """The texts of a group in all matches."""
     pattern = compiled_or_none(source)
     if pattern is None or not 0 <= group <= pattern.group_count:
         return None
@@ -80,7 +80,7 @@ def regexp_extract_all(context: CallContext, text: str, source: str, group: int 
 @reference("REGEXP_REPLACE")
 @null_of_null
 def regexp_replace(context: CallContext, text: str, source: str, replacement: str) -> str | None:
-    """All matches give way to the replacement, taken as it stands: Flink knows no `$1` here."""
+    """Replaces all matches by the literal replacement; Flink does not interpret `$1` here."""
     pattern = compiled_or_none(source)
     return None if pattern is None else pattern.compiled.sub(lambda match: replacement, text)
 
@@ -97,10 +97,10 @@ def similar_to(context: CallContext, text: str, source: str, escape: str = "") -
     return bool(_full(similar_pattern, source, escape).compiled.search(text))
 
 
-def _full(compiled: Callable[[str, str], JavaPattern], source: str, escape: str) -> JavaPattern:
-    """The Java pattern of a pattern of SQL."""
+def _full(translate: Callable[[str, str], JavaPattern], source: str, escape: str) -> JavaPattern:
+    """Translates an SQL pattern to a Java pattern."""
     try:
-        return compiled(source, escape)
+        return translate(source, escape)
     except (PatternProblem, UnsupportedPattern) as problem:
         raise ValueProblem(str(problem)) from None
 
@@ -108,22 +108,22 @@ def _full(compiled: Callable[[str, str], JavaPattern], source: str, escape: str)
 @reference("STR_TO_MAP")
 @null_of_null
 def str_to_map(context: CallContext, text: str, pairs: str = ",", values: str = "=") -> dict[str, str | None] | None:
-    """Pairs of keys and values; both delimiters are patterns. A later key takes the place of an earlier."""
+    """Splits text into pairs; both delimiters are patterns. A later key replaces an earlier one."""
     if not text:
         return {}
     try:
         between, inside = java_pattern(pairs), java_pattern(values)
     except (PatternProblem, UnsupportedPattern) as problem:
         raise ValueProblem(str(problem)) from None
-    found: dict[str, str | None] = {}
+    entries: dict[str, str | None] = {}
     for pair in _split(text, between, 0):
         key, *value = _split(pair, inside, 2)
-        found[key] = value[0] if value else None
-    return found
+        entries[key] = value[0] if value else None
+    return entries
 
 
 def _split(text: str, pattern: JavaPattern, limit: int) -> list[str]:
-    """Java's split: no empty part before a match of nothing at the start; without a limit, none at the end."""
+    """Java's split: ignores an empty match at the start; without a limit, drops empty parts at the end."""
     parts: list[str] = []
     start = 0
     for match in pattern.compiled.finditer(text):

@@ -1,4 +1,4 @@
-"""What a session knows, for one row."""
+"""References of the session functions."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ def _now(context: CallContext) -> dt.datetime:
 
 
 @reference("CURRENT_DATE")
-def tell_date(context: CallContext) -> dt.date:
+def current_date(context: CallContext) -> dt.date:
     return _now(context).date()
 
 
 @reference("CURRENT_TIME", "LOCALTIME")
-def tell_time(context: CallContext) -> dt.time:
+def current_time(context: CallContext) -> dt.time:
     return _now(context).time().replace(microsecond=0)
 
 
 @reference("CURRENT_TIMESTAMP", "NOW", "CURRENT_ROW_TIMESTAMP", "PROCTIME")
-def tell_moment(context: CallContext) -> dt.datetime:
+def current_timestamp(context: CallContext) -> dt.datetime:
     return _now(context).astimezone(dt.UTC)
 
 
 @reference("LOCALTIMESTAMP")
-def tell_clock(context: CallContext) -> dt.datetime:
+def local_timestamp(context: CallContext) -> dt.datetime:
     return _now(context).replace(tzinfo=None)
 
 
 @reference("CURRENT_WATERMARK")
-def tell_watermark(context: CallContext, rowtime: Any) -> dt.datetime | None:
+def current_watermark(context: CallContext, rowtime: Any) -> dt.datetime | None:
     watermark_ms = context.session.watermark_ms
     if watermark_ms is None or not MIN_WATERMARK < watermark_ms <= REAL_WATERMARK_MAX:
         return None
@@ -48,15 +48,15 @@ def tell_watermark(context: CallContext, rowtime: Any) -> dt.datetime | None:
 
 
 @reference("SOURCE_WATERMARK")
-def refuse_source_watermark(context: CallContext) -> None:
-    raise ValueProblem("SOURCE_WATERMARK() has no value: it stands alone behind WATERMARK FOR … AS")
+def reject_source_watermark(context: CallContext) -> None:
+    raise ValueProblem("SOURCE_WATERMARK() has no value: use it only in WATERMARK FOR … AS")
 
 
 @reference("CURRENT_DATABASE")
-def tell_database(context: CallContext) -> str:
+def current_database(context: CallContext) -> str:
     return context.session.database
 
 
 @reference("UUID")
-def make_identifier(context: CallContext) -> str:
+def make_uuid(context: CallContext) -> str:
     return str(uuid.uuid4())

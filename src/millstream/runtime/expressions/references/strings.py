@@ -1,4 +1,4 @@
-"""Text, a value at a time, just as Flink 2.3 answered when it was asked."""
+"""References of the text functions, verified against Flink 2.3."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from millstream.runtime.expressions.kernel import CallContext, ValueProblem, ref
 from millstream.runtime.expressions.references.null_rules import null_of_null
 from millstream.runtime.expressions.text_lengths import check_length
 
-__all__ = ["initcap", "locate", "overlay", "padded", "part", "translate"]
+__all__ = ["initcap", "locate", "overlay", "pad_text", "part", "translate"]
 
 _WORD = re.compile(r"[A-Za-z0-9]+")
 _FIRST_LETTER = str.maketrans(string.ascii_lowercase, string.ascii_uppercase)
@@ -51,7 +51,7 @@ def lower(context: CallContext, text: str) -> str:
 @reference("INITCAP")
 @null_of_null
 def initcap(context: CallContext, text: str) -> str:
-    """A word is made of ASCII's letters and digits, and only those change."""
+    """Capitalises words of ASCII letters and digits; other characters do not change."""
     return _WORD.sub(lambda m: m[0][0].translate(_FIRST_LETTER) + m[0][1:].translate(_OTHER_LETTERS), text)
 
 
@@ -64,7 +64,7 @@ def reverse(context: CallContext, text: str) -> str:
 @reference("TRIM")
 @null_of_null
 def trim(context: CallContext, text: str, characters: str = " ") -> str:
-    """`side` is a word of the call's syntax."""
+    """Strips characters; `side` is an option of the call."""
     side = context.option("side", "BOTH")
     text = text.lstrip(characters) if characters and side != "TRAILING" else text
     return text.rstrip(characters) if characters and side != "LEADING" else text
@@ -98,7 +98,7 @@ def repeat(context: CallContext, text: str, times: int) -> str:
 @reference("SUBSTRING", "SUBSTR")
 @null_of_null
 def part(context: CallContext, text: str, start: int, length: int | None = None) -> str | None:
-    """From a place on, counted from 1, or from the end if it is negative; 0 is 1. A negative length: NULL."""
+    """Text from a position counted from 1, or from the end if negative; 0 means 1. A negative length yields NULL."""
     if length is not None and length < 0:
         return None
     if start < -len(text):
@@ -128,33 +128,33 @@ def position(context: CallContext, needle: str, text: str, start: int = 1) -> in
 @reference("LOCATE")
 @null_of_null
 def locate(context: CallContext, needle: str, text: str, start: int = 1) -> int:
-    """Counted from 1; 0: not there. No text at all is found at once, wherever one begins."""
+    """The position from 1; 0 if absent. The empty text is at 1, wherever the search starts."""
     return text.find(needle, max(start - 1, 0)) + 1 if needle else 1
 
 
 @reference("INSTR")
 @null_of_null
 def instr(context: CallContext, text: str, needle: str, start: int = 1, occurrence: int = 1) -> int:
-    """The place of an occurrence; a negative start counts from the end, and looks backwards."""
+    """The position of an occurrence; a negative start counts from the end and searches backwards."""
     if occurrence < 1 or start == 0:
         raise ValueProblem(f"INSTR starts at 1 or more, or at -1 or less, not at {start}, for occurrence {occurrence}")
     if not needle:
         return 1
-    found = -1
+    at = -1
     if start > 0:
-        found = start - 2
+        at = start - 2
         for _ in range(occurrence):
-            found = text.find(needle, found + 1)
-            if found < 0:
+            at = text.find(needle, at + 1)
+            if at < 0:
                 return 0
-        return found + 1
+        return at + 1
     end = len(text) + start + len(needle)
     for _ in range(occurrence):
-        found = text.rfind(needle, 0, max(end, 0))
-        if found < 0:
+        at = text.rfind(needle, 0, max(end, 0))
+        if at < 0:
             return 0
-        end = found + len(needle) - 1
-    return found + 1
+        end = at + len(needle) - 1
+    return at + 1
 
 
 @reference("STARTSWITH")
@@ -172,36 +172,36 @@ def endswith(context: CallContext, text: str | bytes, end: Any) -> bool:
 @reference("REPLACE")
 @null_of_null
 def replace(context: CallContext, text: str, search: str, replacement: str) -> str:
-    """No text at all is found between any two units of Java's."""
+    """Replaces all occurrences; the empty text occurs between any two UTF-16 units."""
     return text.replace(search, replacement) if search else of_units(units_of(text).replace("", replacement))
 
 
 @reference("TRANSLATE")
 def translate(context: CallContext, text: str | None, old: str | None, new: str | None) -> str | None:
-    """Characters that have no partner go; the first of equal ones decides."""
+    """Replaces characters; those without a counterpart are deleted; the first of equal ones decides."""
     if text is None or not old:
         return text
-    partners = new or ""
+    replacements = new or ""
     table: dict[int, str | None] = {}
     for place, character in enumerate(old):
-        table.setdefault(ord(character), partners[place] if place < len(partners) else None)
+        table.setdefault(ord(character), replacements[place] if place < len(replacements) else None)
     return text.translate(table)
 
 
 @reference("OVERLAY")
 @null_of_null
 def overlay(context: CallContext, text: str, new: str, start: int, length: int | None = None) -> str:
-    """Counted in Java's units. Outside of the text nothing changes; a length of 0 or less takes all of the rest."""
+    """Positions count UTF-16 units. Outside the text nothing changes; a length of 0 or less replaces the rest."""
     units = units_of(text)
     if not 1 <= start <= len(units):
         return text
-    taken = len(units_of(new)) if length is None else length
-    rest = units[start - 1 + taken :] if taken > 0 else ""
+    replaced = len(units_of(new)) if length is None else length
+    rest = units[start - 1 + replaced :] if replaced > 0 else ""
     return of_units(units[: start - 1] + units_of(new) + rest)
 
 
-def padded(text: str, length: int, pad: str, on_left: bool) -> str | None:
-    """Text of just so many of Java's units; NULL if there is nothing to pad with, or the length is negative."""
+def pad_text(text: str, length: int, pad: str, on_left: bool) -> str | None:
+    """Pads text to a length in UTF-16 units; NULL if the padding is empty or the length is negative."""
     if length < 0 or not pad:
         return None
     check_length("LPAD" if on_left else "RPAD", length)
@@ -214,19 +214,19 @@ def padded(text: str, length: int, pad: str, on_left: bool) -> str | None:
 @reference("LPAD")
 @null_of_null
 def lpad(context: CallContext, text: str, length: int, pad: str) -> str | None:
-    return padded(text, length, pad, on_left=True)
+    return pad_text(text, length, pad, on_left=True)
 
 
 @reference("RPAD")
 @null_of_null
 def rpad(context: CallContext, text: str, length: int, pad: str) -> str | None:
-    return padded(text, length, pad, on_left=False)
+    return pad_text(text, length, pad, on_left=False)
 
 
 @reference("ASCII")
 @null_of_null
 def ascii_(context: CallContext, text: str) -> int:
-    """The first byte, as Java holds bytes: from -128 on."""
+    """The first byte as Java's signed byte."""
     if not text:
         return 0
     byte = text[0].encode("utf-8", "replace")[0]
@@ -250,7 +250,7 @@ def split(context: CallContext, text: str, delimiter: str) -> list[str]:
 @reference("SPLIT_INDEX")
 @null_of_null
 def split_index(context: CallContext, text: str, delimiter: str | int, index: int) -> str | None:
-    """Counted from 0. The delimiter may be the number of a character up to 255."""
+    """The part at an index from 0. The delimiter may be a character code up to 255."""
     if isinstance(delimiter, int):
         if not 0 <= delimiter <= 255:
             return None
@@ -268,7 +268,7 @@ def elt(context: CallContext, index: int | None, *values: Any) -> Any:
 
 @reference("IS_ALPHA")
 def is_alpha(context: CallContext, text: str | None) -> bool:
-    """Java looks at units, so letters beyond the first 65,536 characters are none."""
+    """Java examines UTF-16 units, so characters beyond U+FFFF are not letters."""
     return bool(text) and all(c.isalpha() and c <= "\uffff" for c in text or "")
 
 
@@ -279,7 +279,7 @@ def is_digit(context: CallContext, text: str | None) -> bool:
 
 @reference("IS_DECIMAL")
 def is_decimal(context: CallContext, text: str | None) -> bool:
-    """Whether Java reads it as a whole number, in any digits, or as a double."""
+    """Whether Java parses it as an integer, in any digits, or as a double."""
     if text is None or JAVA_NUMBER.fullmatch(text):
         return text is not None
     digits = text[1:] if text[:1] in ("+", "-") else text

@@ -1,6 +1,6 @@
-"""Times one by one, with Python's own calendar and zones: what the kernels of `temporal` must give.
+"""References of the kernels in `temporal`, with Python's calendar and zones.
 
-Values are dates, times and datetimes (of TIMESTAMP_LTZ in UTC), timedeltas, and numbers of months.
+Values are dates, times, datetimes (TIMESTAMP_LTZ in UTC), timedeltas, and numbers of months.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MONTHS = {"MILLENNIUM": 12_000, "CENTURY": 1_200, "DECADE": 120, "YEAR": 12, "Q
 
 
 def _clock(value: Any, context: CallContext) -> dt.datetime:
-    """What a clock shows: a date's midnight, a time of the first day, a moment in the session's zone."""
+    """Local time: a date's midnight, a time on the first day, a moment in the session's zone."""
     if isinstance(value, dt.datetime):
         return value if value.tzinfo is None else value.astimezone(ZoneInfo(context.session.zone)).replace(tzinfo=None)
     if isinstance(value, dt.date):
@@ -77,7 +77,7 @@ def _of_interval(unit: str, value: dt.timedelta) -> int:
 
 
 def _of_type(clock: dt.datetime, value: Any, context: CallContext) -> Any:
-    """A clock as the value it was made of."""
+    """Converts local time back to the type of the value it came from."""
     if isinstance(value, dt.datetime):
         if value.tzinfo is None:
             return clock
@@ -181,7 +181,7 @@ def count_units(context: CallContext, start: Any, stop: Any) -> int | None:
 
 @reference("MINUS_DATE")
 def interval_between(context: CallContext, later: Any, earlier: Any) -> Any:
-    """Months, or time without what is less than a millisecond."""
+    """The interval in months, or as a timedelta truncated to milliseconds."""
     if later is None or earlier is None:
         return None
     first, second = (_plain(value) for value in (later, earlier))
@@ -200,7 +200,7 @@ def _plain(value: Any) -> dt.datetime:
 
 
 def _months_between(later: dt.datetime, earlier: dt.datetime) -> int:
-    """Whole months; days are compared first, then the time of day on the last of them."""
+    """Whole months; compares dates first, then the time of day on the last date."""
     low, high = sorted((later.date(), earlier.date()))
     months = 0
     while _plus_months(dt.datetime.combine(low, dt.time()), months + 1).date() <= high:

@@ -1,11 +1,11 @@
-"""VARIANT, a value at a time."""
+"""References of the VARIANT functions."""
 
 from __future__ import annotations
 
 from millstream.runtime.expressions.json_text import JsonProblem
 from millstream.runtime.expressions.kernel import CallContext, ValueProblem, reference
 from millstream.runtime.expressions.references.null_rules import null_of_null
-from millstream.runtime.expressions.variants import parsed_variant
+from millstream.runtime.expressions.variants import parse_variant
 
 __all__: list[str] = []
 
@@ -14,7 +14,7 @@ __all__: list[str] = []
 @null_of_null
 def parse_json(context: CallContext, text: str, takes_last: bool = False) -> str:
     try:
-        return parsed_variant(text, takes_last)
+        return parse_variant(text, takes_last)
     except JsonProblem as problem:
         raise ValueProblem(str(problem)) from None
 
@@ -23,6 +23,6 @@ def parse_json(context: CallContext, text: str, takes_last: bool = False) -> str
 @null_of_null
 def try_parse_json(context: CallContext, text: str, takes_last: bool = False) -> str | None:
     try:
-        return parsed_variant(text, takes_last)
+        return parse_variant(text, takes_last)
     except JsonProblem:
         return None
