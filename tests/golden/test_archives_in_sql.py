@@ -174,7 +174,7 @@ def test_a_file_in_the_place_of_another_is_an_error_and_verify_tells_it(
     contents = [place.read_bytes() for place in places]
     for place, content in zip(places, reversed(contents), strict=True):
         place.write_bytes(content)
-    with pytest.raises(MillstreamError, match="is not what was written"):
+    with pytest.raises(MillstreamError, match="has changed: its checksum"):
         rows(t_env, "SELECT COUNT(*) FROM closed_windows")
     told = verify(str(tmp_path / "store")).problems
     assert {Path(problem.file).name for problem in told} == {first, last}
