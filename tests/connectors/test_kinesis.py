@@ -344,12 +344,12 @@ def test_firehose_passes_the_kit(moto_server: MotoServer, unique_name: str) -> N
 
 def test_a_stream_that_is_not_there_is_told_without_keys(moto_server: MotoServer) -> None:
     source = FlinkKinesisConsumer("nowhere", SimpleStringSchema(), properties(moto_server))
-    with pytest.raises(MillstreamError, match=r"Kinesis stream 'nowhere' at http.* is not there") as refusal:
+    with pytest.raises(MillstreamError, match=r"Kinesis stream 'nowhere' at http.* does not exist") as refusal:
         run(lambda env: env.add_source(source).print(), epochs=1)
     assert moto_server.secret_key not in str(refusal.value)
     for service in (STREAMS, FIREHOSE):
         sink = AwsSink(service, address(moto_server), "nowhere", SimpleStringSchema())
-        with pytest.raises(MillstreamError, match=r"'nowhere' at http.* is not there"):
+        with pytest.raises(MillstreamError, match=r"'nowhere' at http.* does not exist"):
             run(lambda env, sink=sink: env.from_collection(["a"], Types.STRING()).sink_to(sink))
 
 

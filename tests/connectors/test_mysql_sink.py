@@ -173,7 +173,7 @@ def refused(server: MariadbServer, table: str, rows: list[Row], key: Any = ()) -
 def test_what_the_table_cannot_take_is_told_and_never_cut(mariadb_server: MariadbServer, table: str) -> None:
     message = refused(mariadb_server, table, [Row(word="x" * 51, n=1)])
     assert "'word' is longer than the column, which is varchar(50)" in message
-    assert "there is no such table" in refused(mariadb_server, "nowhere", words(1))
+    assert "the table does not exist" in refused(mariadb_server, "nowhere", words(1))
     assert "n is not unique in the table" in refused(mariadb_server, table, words(1), "n")
     mariadb_server.execute(f"alter table {table} engine = MyISAM")
     assert "has no transactions" in refused(mariadb_server, table, words(1))

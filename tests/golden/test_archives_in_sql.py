@@ -156,7 +156,7 @@ def test_a_file_that_was_removed_is_an_error_of_answers_that_need_it(t_env: Tabl
     assert rows(t_env, "SELECT c FROM closed_windows WHERE closed = TO_TIMESTAMP_LTZ(600000, 3)") == [(10,)]
     report = verify(str(tmp_path / "store"))
     [problem] = report.problems
-    assert files[0].file in problem.file and "is gone" in problem.finding
+    assert files[0].file in problem.file and "is missing" in problem.finding
     assert report.newest_whole == report.epochs[-1].epoch, "the job can go on"
 
 

@@ -149,7 +149,7 @@ def test_a_source_that_never_ends_may_only_be_the_last() -> None:
     endless = Lists(["a"])
     endless.bounded = False
     assert not HybridSource([Lists(["a"]), endless]).bounded
-    with pytest.raises(ProgramError, match=r"source 0 .* never ends"):
+    with pytest.raises(ProgramError, match=r"source 0 .* is unbounded"):
         HybridSource([endless, Lists(["a"])])
 
 

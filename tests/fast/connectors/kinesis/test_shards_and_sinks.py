@@ -320,14 +320,14 @@ def test_records_that_were_not_taken_are_sent_again_and_only_those(world: Imitat
 
 def test_records_that_are_never_taken_are_an_error_within_its_time(world: ImitatedKinesis) -> None:
     world.refused_at = [{0}] * 1000
-    with pytest.raises(ConnectorAwayError, match=r"does not take 1 records \(ProvisionedThroughput"):
+    with pytest.raises(ConnectorAwayError, match=r"does not accept 1 records \(ProvisionedThroughput"):
         published(AwsSink(STREAMS, AwsAddress("r"), "s", SimpleStringSchema()), ["a"])
     assert len(world.refused_at) > 900
 
 
 def test_a_strict_sink_does_not_send_again(world: ImitatedKinesis) -> None:
     world.refused_at = [{0}]
-    with pytest.raises(ConnectorAwayError, match="does not take 1 records"):
+    with pytest.raises(ConnectorAwayError, match="does not accept 1 records"):
         published(AwsSink(STREAMS, AwsAddress("r"), "s", SimpleStringSchema(), is_strict=True), ["a"])
 
 
