@@ -42,10 +42,11 @@ __all__ = [
     "backlog_of",
     "check_commit",
     "due_ms_of",
-    "ends_early",
     "is_complete",
     "is_finished",
+    "item_error",
     "listed_splits",
+    "may_end_early",
     "new_writer",
     "offset_at_end",
     "opened_sink",
@@ -58,7 +59,6 @@ __all__ = [
     "restored_pending",
     "source_watermark",
     "staged_items",
-    "wrong_item",
 ]
 
 _PLAIN = (int, str)
@@ -137,7 +137,7 @@ def reach_of(source: Source, split: Split, offset: Offset, budget: int, context:
     return stop
 
 
-def ends_early(source: Source) -> bool:
+def may_end_early(source: Source) -> bool:
     """Whether a range may be read partially. Then an epoch that reads it is never known to be the last."""
     return type(source).read_within is not Source.read_within
 
@@ -181,7 +181,7 @@ def read_items(
     source: Source, split: Split, start: Offset, stop: Offset, bytes_max: int | None = None
 ) -> Iterator[Any]:
     """An iterator over the items of `read`; with a byte limit, of `read_within`."""
-    bounded = bytes_max is not None and ends_early(source)
+    bounded = bytes_max is not None and may_end_early(source)
     answer: Any = source.read_within(split, start, stop, bytes_max or 1) if bounded else source.read(split, start, stop)
     method = "read_within" if bounded else "read"
     if isinstance(answer, (str, bytes, dict)) or not isinstance(answer, Iterable):
@@ -189,7 +189,7 @@ def read_items(
     return iter(answer)
 
 
-def wrong_item(source: Source, item: Any) -> ProgramError:
+def item_error(source: Source, item: Any) -> ProgramError:
     """The error for an item that is neither a list nor a batch."""
     hint = ""
     if isinstance(item, pa.Table):

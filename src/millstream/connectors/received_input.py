@@ -89,7 +89,7 @@ class Receiver(threading.Thread):
         is_repeated = False
         while True:
             try:
-                self._keep(data, count, is_repeated)
+                self._append(data, count, is_repeated)
                 return
             except StoreAwayError as error:
                 if not is_repeated:
@@ -98,7 +98,7 @@ class Receiver(threading.Thread):
                 if self.stop_requested.wait(_STORE_PAUSE_S):
                     raise
 
-    def _keep(self, data: bytes, count: int, is_repeated: bool) -> None:
+    def _append(self, data: bytes, count: int, is_repeated: bool) -> None:
         name, end = f"{self._folder}/{self.stored:018d}-{count}", self.stored + count
         # A write without a response may have succeeded: then the same bytes are stored there.
         is_created = self._store.create(name, data) or (is_repeated and self._store.get(name) == data)
@@ -134,7 +134,7 @@ class Receiver(threading.Thread):
         """Whether the job keeps up. If not, a receiver that can make its sender wait does so."""
         return self.stored - self._read_to < _UNREAD_MAX
 
-    def begin(self) -> None:
+    def start_receiving(self) -> None:
         if self.ident is None:
             self._store.put(self._owner_name, self._name_bytes)
             # Listed once more: chunks that another receiver has stored until now count.
@@ -237,7 +237,7 @@ class ReceivedSource(Source):
                 receiver = self.connected(*self._receives_into, self._folder)
                 receiver.replace(self._receiver)
                 self._receiver = receiver
-            self._receiver.begin()
+            self._receiver.start_receiving()
         return (Split(self.split_name, 0, {"stores": self._stores, "folder": self._folder}),)
 
     def reach(self, split: Split, offset: Offset, budget: int, context: SourceContext) -> Offset:

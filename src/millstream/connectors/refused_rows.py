@@ -58,11 +58,11 @@ class RefusedRow:
 class RefusedRowsError(ConnectorError, ProgramError):
     """A target refuses these rows, but not the others: a retry does not help. Nothing after them is published.
 
-    `goes_on_behind`: rows before them are already published, and rows skipped before stay skipped."""
+    `continues_after`: rows before them are already published, and rows skipped before stay skipped."""
 
-    def __init__(self, message: str, rows: Sequence[RefusedRow], *, goes_on_behind: bool = False) -> None:
+    def __init__(self, message: str, rows: Sequence[RefusedRow], *, continues_after: bool = False) -> None:
         super().__init__(message)
-        self.rows, self.goes_on_behind = tuple(rows), goes_on_behind
+        self.rows, self.continues_after = tuple(rows), continues_after
 
 
 def without_rows(publish: Sequence[Json], rows: Iterable[RefusedRow]) -> list[Json]:

@@ -17,12 +17,12 @@ from millstream.connectors.files.part_plan import job_mark
 from millstream.storage.patience import with_patience
 from millstream.storage.store import open_store
 
-__all__ = ["may_be_left", "remove_left"]
+__all__ = ["candidate_leftovers", "remove_leftovers"]
 
 _NAME = re.compile(r"part-(?P<epoch>\d{12,})-\d{5,}-(?P<job>[0-9a-f]{8})[0-9a-f]{8}-\d{5,}\.snappy\.parquet")
 
 
-def may_be_left(archive: Archive, job: str, before: int) -> set[str]:
+def candidate_leftovers(archive: Archive, job: str, before: int) -> set[str]:
     """The data files that a job wrote before an epoch."""
     if archive.format != DELTA:
         return set()
@@ -31,7 +31,7 @@ def may_be_left(archive: Archive, job: str, before: int) -> set[str]:
     return {match.group() for match in own if int(match["epoch"]) < before}
 
 
-def remove_left(archive: Archive, files: Collection[str]) -> None:
+def remove_leftovers(archive: Archive, files: Collection[str]) -> None:
     """Remove these files, except those in the table: once published they belong to others as well."""
     sink = archive.sink()
     if not files or not isinstance(sink, DeltaTableSink):

@@ -231,7 +231,7 @@ class PostgresChangesSource(Source):
             patience = replace(self.patience, total_s=min(self.patience.total_s, _UNDOING_S))
             with suppress(Exception):
                 # A store that does not answer may have written the document all the same: then the start succeeded.
-                if start.made.is_something and load_table(self._store, self.settings.name) is None:
+                if start.made.has_objects and load_table(self._store, self.settings.name) is None:
                     self._with_connection(start.made.undo, patience)
             raise
 

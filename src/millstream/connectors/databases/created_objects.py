@@ -30,7 +30,7 @@ class CreatedObjects:
     slots_before: frozenset[str] = frozenset()
 
     @property
-    def is_something(self) -> bool:
+    def has_objects(self) -> bool:
         return self.slot is not None or self.publication is not None
 
     def undo(self, connection: Connection[Any]) -> None:

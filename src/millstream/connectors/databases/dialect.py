@@ -144,7 +144,7 @@ class Dialect(ABC):
         """The result of a query as columns of texts, in PostgreSQL's text format for these types."""
 
     @abstractmethod
-    def is_unfit(self, error: BaseException) -> bool:
+    def is_invalid_parameter(self, error: BaseException) -> bool:
         """Whether a parameter was refused because no value of its column can equal it."""
 
 

@@ -144,7 +144,7 @@ class MysqlDialect(Dialect):
 
     def make_commits_table(self, connection: Any, table: TableName) -> None:
         if self.shape(connection, table) is None:
-            _do(
+            _execute(
                 connection,
                 f"CREATE TABLE IF NOT EXISTS {_quoted(table)} "
                 "(committer varchar(512) CHARACTER SET ascii COLLATE ascii_bin PRIMARY KEY, epoch bigint NOT NULL, "
@@ -162,12 +162,12 @@ class MysqlDialect(Dialect):
         question = f"SELECT epoch FROM {_quoted(table)} WHERE committer = %s FOR UPDATE"
         rows = _rows(connection, question, (committer,))
         if not rows:
-            _do(connection, f"INSERT IGNORE INTO {_quoted(table)} (committer, epoch) VALUES (%s, 0)", (committer,))
+            _execute(connection, f"INSERT IGNORE INTO {_quoted(table)} (committer, epoch) VALUES (%s, 0)", (committer,))
             rows = _rows(connection, question, (committer,))
         return int(rows[0][0])
 
     def record_commit(self, connection: Any, table: TableName, committer: str, epoch: int) -> None:
-        _do(
+        _execute(
             connection,
             f"UPDATE {_quoted(table)} SET epoch = %s, committed_at = CURRENT_TIMESTAMP WHERE committer = %s",
             (epoch, committer),
@@ -214,7 +214,7 @@ class MysqlDialect(Dialect):
             for at, (type_info, is_bits) in enumerate(zip(types, are_bits, strict=True))
         ]
 
-    def is_unfit(self, error: BaseException) -> bool:
+    def is_invalid_parameter(self, error: BaseException) -> bool:
         # Raised by the client for NaN and infinity: the server's errors have a number.
         return isinstance(error, pymysql().err.ProgrammingError) and "can not be used with MySQL" in str(error)
 
@@ -274,7 +274,7 @@ def _write_run(
             cursor.execute(f"{remove} ({', '.join([mark] * len(keys))})", [value for key in keys for value in key])
 
 
-def _do(connection: Any, statement: str, parameters: Sequence[Any] | None = None) -> None:
+def _execute(connection: Any, statement: str, parameters: Sequence[Any] | None = None) -> None:
     with connection.cursor() as cursor:
         cursor.execute(statement, parameters)
 

@@ -204,7 +204,7 @@ class PostgresDialect(Dialect):
             columns = [[answer.get_value(row, at) for row in range(answer.ntuples)] for at in range(answer.nfields)]
         return [pa.array(column, pa.binary()).cast(pa.string()) for column in columns]
 
-    def is_unfit(self, error: BaseException) -> bool:
+    def is_invalid_parameter(self, error: BaseException) -> bool:
         library = psycopg()
         if not isinstance(error, library.DataError):
             return False

@@ -94,7 +94,7 @@ def mysql_tls(options: Mapping[str, str], subject: str, *, is_mariadb: bool = Fa
         else:
             others[name] = value
     if mode is None:
-        mode = _switched(switches, has_files=bool(files), has_ca="ca" in files)
+        mode = _implied_mode(switches, has_files=bool(files), has_ca="ca" in files)
     elif mode == "require" and "ca" in files:
         mode = "verify-ca"
     return TlsMode(mode, files.get("ca"), files.get("certificate"), files.get("key")), others
@@ -106,7 +106,7 @@ def _is_on(name: str, value: str, subject: str) -> bool:
     return value.lower() in _TRUE
 
 
-def _switched(switches: set[str], *, has_files: bool, has_ca: bool) -> str:
+def _implied_mode(switches: set[str], *, has_files: bool, has_ca: bool) -> str:
     """The mode of an address without an explicit one: the strictest that its options imply."""
     if "trust" in switches:
         return "require"

@@ -21,10 +21,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from millstream.connectors.absent_targets import named_target
 from millstream.connectors.contracts import Json, SinkWriter, WriterContext
 from millstream.connectors.files.part_plan import token_of
 from millstream.connectors.foreign_columns import outward
+from millstream.connectors.unavailable_targets import named_target
 from millstream.errors import ProgramError
 from millstream.records.batch import Batch
 from millstream.records.columns import to_record_batch

@@ -17,7 +17,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from millstream.common.typeinfo import BasicType, BasicTypeInfo, RowTypeInfo, Types
-from millstream.connectors.absent_targets import named_target
 from millstream.connectors.contracts import CommitId, CommitPlan, Json, RestorePoint, Sink, SinkWriter, WriterContext
 from millstream.connectors.delta.data_files import DataFileWriter, TableShape
 from millstream.connectors.delta.table import (
@@ -34,6 +33,7 @@ from millstream.connectors.files.part_rules import STAGING
 from millstream.connectors.files.places import refuse_credentials
 from millstream.connectors.files.publishing import service_of
 from millstream.connectors.foreign_columns import foreign_schema
+from millstream.connectors.unavailable_targets import named_target
 from millstream.errors import MillstreamError, ProgramError, StoreDamagedError, StoreError
 from millstream.records.shapes import plain_type
 from millstream.storage.local import LocalStore

@@ -54,7 +54,7 @@ class PlainBlocks:
         self._file = file
         self.position = 0
         fastavro = fastavro_module()
-        header = fastavro.schemaless_reader(_Taker(self._take), _HEADER)
+        header = fastavro.schemaless_reader(_Readable(self._read_exactly), _HEADER)
         if header["magic"] != b"Obj\x01":
             raise ValueError("it does not start with an Avro header")
         codec = header["meta"].pop("avro.codec", b"null").decode()
@@ -88,7 +88,7 @@ class PlainBlocks:
         first = self._read_up_to(1)
         if not first:
             return None
-        records, size = self._number(first), self._number(self._take(1))
+        records, size = self._number(first), self._number(self._read_exactly(1))
         if records < 0 or size < 0:
             raise ValueError(f"a block claims to hold {records} records in {size} bytes")
         return size, records
@@ -98,8 +98,8 @@ class PlainBlocks:
         if sizes is None:
             return False
         size, records = sizes
-        content = self._unpacked(self._take(size))
-        if self._take(len(self._sync)) != self._sync:
+        content = self._unpacked(self._read_exactly(size))
+        if self._read_exactly(len(self._sync)) != self._sync:
             raise ValueError("the sync marker after a block differs from the header's")
         if records * self._record_bytes > len(content) or (not self._record_bytes and records > EMPTY_RECORDS_MAX):
             raise ValueError(f"a block of {len(content)} bytes claims to hold {records} records")
@@ -112,11 +112,11 @@ class PlainBlocks:
         for place in range(1, _VARINT_BYTES_MAX + 1):
             if data[0] < 128:
                 return bits >> 1 ^ -(bits & 1)
-            data = self._take(1)
+            data = self._read_exactly(1)
             bits |= (data[0] & 127) << 7 * place
         raise ValueError("a number has more than 64 bits")
 
-    def _take(self, size: int) -> bytes:
+    def _read_exactly(self, size: int) -> bytes:
         data = self._read_up_to(size)
         if len(data) < size:
             # Not EOFError: between blocks fastavro would treat it as the end of the file.
@@ -134,7 +134,7 @@ class PlainBlocks:
         return b"".join(pieces)
 
 
-class _Taker:
+class _Readable:
     """A file-like object that implements only `read`."""
 
     def __init__(self, read: Callable[[int], bytes]) -> None:

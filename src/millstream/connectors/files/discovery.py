@@ -78,10 +78,10 @@ class FileLog:
         if not fresh and self.has_started:
             return
         if self._store is None:
-            self._take(fresh)
+            self._append(fresh)
             return
         if self._store.create(self._name(self._list_count + 1), list_of_files(fresh)):
-            self._take(fresh)
+            self._append(fresh)
         else:
             self._catch_up()
 
@@ -100,14 +100,14 @@ class FileLog:
                     f"missing. Restore it; without it files would be skipped or read twice."
                 )
             try:
-                self._take(files_of_list(self._store.get(name)))
+                self._append(files_of_list(self._store.get(name)))
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise StoreDamagedError(
                     f"Store {self._store.url}: {name!r}, a list of input files, is not readable ({error}). "
                     f"Restore it from a copy."
                 ) from error
 
-    def _take(self, files: list[InputFile]) -> None:
+    def _append(self, files: list[InputFile]) -> None:
         new = [file for file in files if file.path not in self._known_paths]
         self.files.extend(new)
         self._known_paths.update(file.path for file in new)

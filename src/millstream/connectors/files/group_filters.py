@@ -48,7 +48,7 @@ class GroupFilter:
         }
         return answers.get(self.comparison, True)
 
-    def may_be_in(self, group: Any) -> bool:
+    def may_match_group(self, group: Any) -> bool:
         """Whether a row group may have a row for which the condition is true."""
         chunks = [group.column(number) for number in range(group.num_columns)]
         column_chunks = [chunk for chunk in chunks if chunk.path_in_schema == self.column]
@@ -73,4 +73,4 @@ def _kind(value: Any) -> type | None:
 
 def may_hold(filters: Sequence[GroupFilter], group: Any) -> bool:
     """Whether a row group may have a row for which all conditions are true."""
-    return all(each.may_be_in(group) for each in filters)
+    return all(each.may_match_group(group) for each in filters)

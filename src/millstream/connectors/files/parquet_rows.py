@@ -34,8 +34,8 @@ from millstream.connectors.files.places import InputFile, check_size, identity_o
 from millstream.connectors.files.row_groups import (
     GroupName,
     GroupReader,
+    cache_reader,
     group_reader,
-    keep,
     without_large_dictionaries,
 )
 from millstream.connectors.foreign_columns import inward
@@ -146,13 +146,13 @@ class ParquetRows(RowCountedFormat):
                         is_full = bytes_max is not None and row > start and bytes_read >= bytes_max
                         if is_full:
                             break
-                        reader.pass_over(batch.num_rows)
+                        reader.advance(batch.num_rows)
                         row, bytes_read = row + batch.num_rows, bytes_read + batch.nbytes
                         yield declared.batch(batch)
                 except BaseException:
                     reader.close()
                     raise
-                keep(reader)
+                cache_reader(reader)
                 if is_full:
                     return row
         has_ended = split.info["end"] is None and stop >= footer.num_rows

@@ -164,7 +164,7 @@ def plan_parts(staged: Sequence[Json], pending: Json, now_ms: int, final: bool, 
     parts_before = pending_parts(pending)
     for part in parts_before:
         if not part.is_gathered:
-            _sort_out(part, rolled, waiting, rules.policy, now_ms)
+            _assign_part(part, rolled, waiting, rules.policy, now_ms)
     # Within a task in the order of staging, which an index does not show: epochs that are committed together, and the
     # rounds of a loop, may have one number, and each counts its chunks from 0.
     chunks = sorted((Chunk(**entry) for entry in staged), key=lambda c: (c.epoch, c.subtask, c.bucket))
@@ -178,7 +178,7 @@ def plan_parts(staged: Sequence[Json], pending: Json, now_ms: int, final: bool, 
             previous.since_ms if previous else now_ms,
             touched_ms=now_ms,
         )
-        _sort_out(part, rolled, waiting, rules.policy, now_ms)
+        _assign_part(part, rolled, waiting, rules.policy, now_ms)
     due = [at for at in waiting if final or at[0] in rules.due_buckets]
     rolled.extend([waiting.pop(at) for at in due])
     gathered_before = [part for part in parts_before if part.is_gathered]
@@ -204,7 +204,7 @@ def _entry(parts: Sequence[Part], rules: PartRules) -> Json:
     }
 
 
-def _sort_out(
+def _assign_part(
     part: Part, publish: list[Part], waiting: dict[tuple[str, int], Part], policy: RollingPolicy, now_ms: int
 ) -> None:
     if policy.rolls(part.bytes, part.since_ms, part.touched_ms, now_ms):

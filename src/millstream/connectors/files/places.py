@@ -192,7 +192,9 @@ def _visible(root: str, known: Any) -> Iterator[str]:
     # Skip a known file by its name alone: a stat of each of a million files takes seconds.
     for place, folders, names in os.walk(root, followlinks=True, onerror=_refuse_unlistable):
         folders[:] = sorted(
-            name for name in folders if not _is_hidden_folder(name) and not _leads_back(os.path.join(place, name), root)
+            name
+            for name in folders
+            if not _is_hidden_folder(name) and not _is_circular_link(os.path.join(place, name), root)
         )
         for name in names:
             if not name.startswith((".", "_")):
@@ -210,7 +212,7 @@ def _is_hidden_folder(name: str) -> bool:
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 
-def _leads_back(folder: str, root: str) -> bool:
+def _is_circular_link(folder: str, root: str) -> bool:
     """Whether a folder is a link to one of its parents, whose files are listed already."""
     if not os.path.islink(folder):
         return False
@@ -350,7 +352,7 @@ class _ObjectFile(io.RawIOBase):
                 except PreconditionError:
                     # Some services write the mark differently in a listing, without quotes.
                     mark_now = _backend(bucket).head(key)["e_tag"] or ""
-                    if mark_now == self._mark or _bare(mark_now) != _bare(self._mark):
+                    if mark_now == self._mark or _bare_mark(mark_now) != _bare_mark(self._mark):
                         raise
                     self._mark = mark_now
                     return self._conditional_range(bucket, key, start, stop)
@@ -370,10 +372,10 @@ class _ObjectFile(io.RawIOBase):
         return data
 
 
-def _bare(mark: str) -> str:
+def _bare_mark(mark: str) -> str:
     """A mark without the prefix and quotes that some services add.
 
-    >>> _bare('W/"0f72"'), _bare("0f72")
+    >>> _bare_mark('W/"0f72"'), _bare_mark("0f72")
     ('0f72', '0f72')
     """
     return mark.removeprefix("W/").strip('"')

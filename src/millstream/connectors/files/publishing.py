@@ -177,17 +177,17 @@ def _assembled(part: PublishedPart, chunks: list[bytes], format: PartFormat) -> 
 
 def service_of(target: Store) -> ObjectStore | None:
     """The object store behind the target, or None. It performs copies itself, without a transfer."""
-    store = _below_patience(target)
+    store = _without_retries(target)
     return store if isinstance(store, ObjectStore) else None
 
 
 def folder_of(target: Store) -> LocalStore | None:
     """The local folder behind the target, or None."""
-    store = _below_patience(target)
+    store = _without_retries(target)
     return store if isinstance(store, LocalStore) else None
 
 
-def _below_patience(target: Store) -> Store:
+def _without_retries(target: Store) -> Store:
     return target.below if isinstance(target, PatientStore) else target
 
 

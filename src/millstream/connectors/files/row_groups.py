@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from millstream.connectors.files.places import check_size, is_remote, opened_file
 
-__all__ = ["GroupName", "GroupReader", "group_reader", "keep", "without_large_dictionaries"]
+__all__ = ["GroupName", "GroupReader", "cache_reader", "group_reader", "without_large_dictionaries"]
 
 BATCH_ROWS_MAX = 65_536
 _BATCH_BYTES = 4 * 1024 * 1024
@@ -87,7 +87,7 @@ class GroupReader:
         self._decoded: pa.RecordBatch | None = None
 
     @property
-    def held_bytes(self) -> int:
+    def memory_bytes(self) -> int:
         """Approximate memory of the reader: rows read ahead, and decoded rows not passed over."""
         decoded = self._decoded
         return self._ahead_bytes + (0 if decoded is None else int(decoded.get_total_buffer_size()))
@@ -101,7 +101,7 @@ class GroupReader:
             self._decoded = decoded.select(list(self.name.columns))
         return self._decoded
 
-    def pass_over(self, rows: int) -> None:
+    def advance(self, rows: int) -> None:
         """Advance by `rows` rows."""
         while rows:
             decoded = self.ahead()
@@ -198,21 +198,21 @@ def group_reader(name: GroupName, footer: pq.FileMetaData, row: int) -> GroupRea
             reader.close()
         reader = GroupReader(name, footer)
     try:
-        reader.pass_over(row - reader.row)
+        reader.advance(row - reader.row)
     except BaseException:
         reader.close()
         raise
     return reader
 
 
-def keep(reader: GroupReader) -> None:
+def cache_reader(reader: GroupReader) -> None:
     """Cache a reader while there is room, unless it is at its end."""
-    if reader.row >= reader.rows or reader.held_bytes > _IDLE_BYTES_MAX:
+    if reader.row >= reader.rows or reader.memory_bytes > _IDLE_BYTES_MAX:
         reader.close()
         return
     _idle_readers[reader.name] = reader
     while (
         len(_idle_readers) > _IDLE_READERS_MAX
-        or sum(each.held_bytes for each in _idle_readers.values()) > _IDLE_BYTES_MAX
+        or sum(each.memory_bytes for each in _idle_readers.values()) > _IDLE_BYTES_MAX
     ):
         _idle_readers.pop(next(iter(_idle_readers))).close()

@@ -16,7 +16,6 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
-from millstream.connectors.absent_targets import named_target
 from millstream.connectors.contracts import CommitId, CommitPlan, Json, RestorePoint, Sink, SinkWriter, WriterContext
 from millstream.connectors.files.compaction import Compaction
 from millstream.connectors.files.name_lengths import check_length
@@ -48,6 +47,7 @@ from millstream.connectors.files.publishing import (
     waiting_parts,
 )
 from millstream.connectors.files.staging import ChunkWriter
+from millstream.connectors.unavailable_targets import named_target
 from millstream.errors import ProgramError, StoreError
 from millstream.records.batch import Batch
 from millstream.storage.local import UNFINISHED_MS

@@ -239,9 +239,9 @@ class UnpackedFiles:
         except BaseException:
             file.close()
             raise
-        self._keep(path, identity, file)
+        self._cache(path, identity, file)
 
-    def _keep(self, path: str, identity: tuple[int | str, ...], file: UnpackedFile) -> None:
+    def _cache(self, path: str, identity: tuple[int | str, ...], file: UnpackedFile) -> None:
         surplus = [file] if file.is_at_end else []
         file.trim()  # it may have read a very long line
         with self._lock:

@@ -136,12 +136,12 @@ def _json_fraction(value: Any) -> Any:
     return float(value) if value in _NO_NUMBERS else value
 
 
-def _without_texts(value: Any) -> Any:
+def _with_floats(value: Any) -> Any:
     """The value with every NumberText replaced by a float."""
     if isinstance(value, dict):
-        return {key: _without_texts(item) for key, item in value.items()}
+        return {key: _with_floats(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_without_texts(item) for item in value]
+        return [_with_floats(item) for item in value]
     return float(value) if type(value) is NumberText else value
 
 
@@ -233,7 +233,7 @@ def json_converter(type_info: TypeInformation, fail_on_missing_field: bool = Fal
     if isinstance(plain, MapTypeInfo):
         return _nullable(_map(plain, fail_on_missing_field))
     if isinstance(plain, PickledBytesTypeInfo):
-        return _without_texts
+        return _with_floats
     temporal = _temporal(plain)
     if temporal is None:
         raise ProgramError(f"JSON cannot be read as {type_info}. Declare another type, or none.")

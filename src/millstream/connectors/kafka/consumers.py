@@ -116,10 +116,10 @@ def _reader_of(key: _PoolKey, partition: Partition, start: int) -> Iterator[_Rea
     except BaseException:  # also if the caller abandons it: its position is unknown
         reader.close()
         raise
-    _put_back(key, reader)
+    _cache_reader(key, reader)
 
 
-def _put_back(key: _PoolKey, reader: _Reader) -> None:
+def _cache_reader(key: _PoolKey, reader: _Reader) -> None:
     if reader.meets_marks and not reader.is_brief:
         _MARKED.add((key, reader.partition))
         reader.close()
@@ -282,7 +282,7 @@ class _Reader:
                 self.meets_marks |= message.offset() > seen
                 self._scanned = max(self._scanned, message.offset())
             elif error.code() in (error_codes._AUTO_OFFSET_RESET, error_codes.OFFSET_OUT_OF_RANGE):
-                raise self._lost(error)
+                raise self._loss_error(error)
             elif not error.retriable():
                 raise self._failure(f"reading {self._place()}", error)
         return records
@@ -298,7 +298,7 @@ class _Reader:
     def _failure(self, subject: str, error: Any) -> ConnectorError:
         return failure_of(error, self._settings, subject, client_errors=self._client_errors)
 
-    def _lost(self, error: Any) -> ConnectorError:
+    def _loss_error(self, error: Any) -> ConnectorError:
         topic = self.partition.topic
         return ConnectorError(
             f"reading {self._place()}: Kafka no longer has that offset ({error.str().strip()}). The topic's "

@@ -18,7 +18,7 @@ from millstream.connectors.kafka.client_settings import ClientSettings
 from millstream.connectors.kafka.clients import ClientErrors, error_of
 from millstream.errors import ConnectorAwayError, ConnectorError
 
-__all__ = ["DEFAULT_TIMEOUT_MS", "failure_of", "is_fenced", "no_answer", "timeout_s"]
+__all__ = ["DEFAULT_TIMEOUT_MS", "failure_of", "is_fenced", "silence_error", "timeout_s"]
 
 DEFAULT_TIMEOUT_MS = 30_000
 """Time limit for a broker's response, unless delivery.timeout.ms is set."""
@@ -131,7 +131,7 @@ def failure_of(
     return ConnectorAwayError(f"{where} does not answer: {text}. {_REACH}.")
 
 
-def no_answer(settings: ClientSettings, what: str, client_errors: ClientErrors) -> ConnectorAwayError:
+def silence_error(settings: ClientSettings, what: str, client_errors: ClientErrors) -> ConnectorAwayError:
     """The exception for a broker that answered before and is now silent. The newest client error since may be
     outdated: the message shows it, but it has no other effect."""
     report = client_errors.most_specific()

@@ -135,7 +135,7 @@ def resolve(
         partition for partition in wanted if partition not in offsets and wanted[partition] in ("committed", "given")
     ]
     if lost and rule.reset == "none":
-        raise _no_offset(rule, lost)
+        raise _missing_offset_error(rule, lost)
     earliest = [*_of_kind(wanted, "earliest"), *(lost if rule.reset == "earliest" else ())]
     latest = [*_of_kind(wanted, "latest"), *(lost if rule.reset == "latest" else ())]
     offsets |= lookup.earliest(earliest) if earliest else {}
@@ -154,7 +154,7 @@ def _within(offsets: dict[Partition, int], lookup: OffsetLookup) -> dict[Partiti
     return {at: offset for at, offset in offsets.items() if first[at] <= offset <= end[at]}
 
 
-def _no_offset(rule: OffsetRule, partitions: list[Partition]) -> ConnectorError:
+def _missing_offset_error(rule: OffsetRule, partitions: list[Partition]) -> ConnectorError:
     names = ", ".join(partition.name for partition in sorted(partitions)[:5])
     more = f" and {len(partitions) - 5} more" if len(partitions) > 5 else ""
     what = "committed" if rule.kind == "committed" else "specific or committed"

@@ -129,7 +129,7 @@ class PartitionLog:
             if not self._store.create(self._name(self._list_count + 1), data):
                 self._catch_up()
                 return
-        self._take(new)
+        self._append(new)
 
     def _catch_up(self) -> None:
         assert self._store is not None
@@ -142,7 +142,7 @@ class PartitionLog:
                     f"Store {self._store.url}: {self._name(self._list_count + 1)!r}, a list of Kafka partitions, is "
                     "missing. Restore it; without it records would be skipped or read twice."
                 )
-            self._take(partitions_of_list(self._store.get(name), f"Store {self._store.url}: {name!r}"))
+            self._append(partitions_of_list(self._store.get(name), f"Store {self._store.url}: {name!r}"))
 
     def _inherit(self, bases: tuple[Store, ...]) -> None:
         """Start with the list of the original job, merged into one file, under this job's own name."""
@@ -154,7 +154,7 @@ class PartitionLog:
                 self.add(list(of_base.partitions.values()))
                 return
 
-    def _take(self, new: Iterable[DiscoveredPartition]) -> None:
+    def _append(self, new: Iterable[DiscoveredPartition]) -> None:
         for each in new:
             self.partitions.setdefault(each.partition, each)
         self._list_count += 1

@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from millstream.connectors.kafka.client_settings import ClientSettings
 from millstream.connectors.kafka.clients import ClientErrors, confluent, new_client
-from millstream.connectors.kafka.kafka_failures import DEFAULT_TIMEOUT_MS, failure_of, no_answer, timeout_s
+from millstream.connectors.kafka.kafka_failures import DEFAULT_TIMEOUT_MS, failure_of, silence_error, timeout_s
 from millstream.errors import ConfigurationError
 
 __all__ = [
@@ -33,7 +33,7 @@ __all__ = [
     "POOL",
     "OpenProducer",
     "ProducerPool",
-    "called",
+    "call_client",
     "check_topic",
     "flush",
     "open_producer",
@@ -133,11 +133,11 @@ def send(producer: OpenProducer, topic: str, messages: pa.RecordBatch) -> None:
         _wait_for_room(producer)
         _send_slice(producer, topic, piece)
         producer.slices.append(piece.num_rows)
-        called(producer.client.poll, 0)
+        call_client(producer.client.poll, 0)
         producer.check()
 
 
-def called(call: Callable[..., T], *arguments: Any) -> T:
+def call_client(call: Callable[..., T], *arguments: Any) -> T:
     """The result of a client call. A call that raises because it was fenced also reports failed messages through our
     callback while the exception is active, which Python turns into a SystemError. Undone here."""
     try:
@@ -152,7 +152,7 @@ def _wait_for_room(producer: OpenProducer) -> None:
     """Wait until the oldest queued slice is delivered. Terminates, because each message has its timeout."""
     slices = producer.slices
     while len(slices) == slices.maxlen and len(producer.client) > sum(slices) - slices[0]:
-        called(producer.client.poll, 0.05)
+        call_client(producer.client.poll, 0.05)
 
 
 def _slices(messages: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -198,16 +198,16 @@ def _send_slice(producer: OpenProducer, topic: str, piece: pa.RecordBatch) -> No
                     f"a message of {len(keys[at] or b'') + len(values[at] or b''):,} bytes is larger than the producer "
                     "may queue: buffer.memory (queue.buffering.max.kbytes). Raise it with set_property, or remove it"
                 ) from error
-            called(producer.client.poll, 0.05)
+            call_client(producer.client.poll, 0.05)
 
 
 def flush(producer: OpenProducer) -> None:
     """Wait until every message is delivered; raises if one was not."""
-    left = called(producer.client.flush, timeout_s(producer.settings) + _GRACE_S)
+    left = call_client(producer.client.flush, timeout_s(producer.settings) + _GRACE_S)
     producer.slices.clear()
     producer.check()
     if left:
-        raise no_answer(producer.settings, f"{left} messages were not acknowledged", producer.client_errors)
+        raise silence_error(producer.settings, f"{left} messages were not acknowledged", producer.client_errors)
 
 
 def check_topic(settings: ClientSettings, topic: str | None) -> None:

@@ -37,7 +37,7 @@ from millstream.connectors.kafka.producers import (
     open_producer,
     send,
 )
-from millstream.connectors.kafka.transactions import Target, publish_lane, transactional_id, try_transactions
+from millstream.connectors.kafka.transactions import Target, check_transactions, publish_lane, transactional_id
 from millstream.connectors.two_phase import commit_in_tasks
 from millstream.errors import ConfigurationError
 from millstream.records.batch import Batch
@@ -143,7 +143,7 @@ class StagingKafkaSink(KafkaSink):
     def opened(self, session: Any) -> Sink:
         """Also check that this user may use transactions, before an epoch is committed that needs one."""
         sink = super().opened(session)
-        try_transactions(self.target, self.transactional_id_prefix, self.serializer.topic)
+        check_transactions(self.target, self.transactional_id_prefix, self.serializer.topic)
         return sink
 
     def writer(self, context: WriterContext) -> SinkWriter:

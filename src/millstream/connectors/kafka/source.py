@@ -205,10 +205,10 @@ class KafkaSource(Source):
             if topic is None:
                 self._tolerate(
                     f"topic {partition.topic}",
-                    _lost(f"topic '{partition.topic}' was deleted", "Keep topics that are read"),
+                    _loss_error(f"topic '{partition.topic}' was deleted", "Keep topics that are read"),
                 )
             elif topic.id != discovered.topic_id:
-                raise _lost(
+                raise _loss_error(
                     f"topic '{partition.topic}' was deleted and created again: its old offsets are invalid in the "
                     "new one",
                     "Create topics under new names",
@@ -226,7 +226,7 @@ class KafkaSource(Source):
         self._discovered_ms = None
         self._tolerate(
             trouble,
-            _lost(
+            _loss_error(
                 f"partition {partition.number} of topic '{partition.topic}' ends at offset {end}, but the job has read "
                 f"to {position}: records were lost in Kafka, or the topic was created again",
                 "Disable unclean leader elections",
@@ -331,7 +331,7 @@ def _discovered(partition: Partition, topic: Topic, start: int, stop: int | None
     return DiscoveredPartition(partition.topic, partition.number, topic.id, start, stop)
 
 
-def _lost(what: str, advice: str) -> ConnectorError:
+def _loss_error(what: str, advice: str) -> ConnectorError:
     return ConnectorError(
         f"Kafka {what}. {advice}; or, to continue without the lost records, give the source another uid and start with "
         "--allow-non-restored-state: it then starts at its starting offsets."

@@ -39,15 +39,15 @@ from typing import Any
 from millstream.connectors.contracts import CommitId, Json
 from millstream.connectors.kafka.client_settings import ClientSettings
 from millstream.connectors.kafka.clients import confluent
-from millstream.connectors.kafka.kafka_failures import failure_of, is_fenced, no_answer, timeout_s
+from millstream.connectors.kafka.kafka_failures import failure_of, is_fenced, silence_error, timeout_s
 from millstream.connectors.kafka.lanes import FORM
 from millstream.connectors.kafka.marks import ExpiredMarks, is_published, read_mark
 from millstream.connectors.kafka.outgoing_messages import read_messages
-from millstream.connectors.kafka.producers import POOL, OpenProducer, called, flush, open_producer, send
+from millstream.connectors.kafka.producers import POOL, OpenProducer, call_client, flush, open_producer, send
 from millstream.errors import ConnectorAwayError, MillstreamError, StoreDamagedError
 from millstream.storage.store import Store
 
-__all__ = ["Target", "publish_lane", "transactional_id", "try_transactions"]
+__all__ = ["Target", "check_transactions", "publish_lane", "transactional_id"]
 
 _ABORT_S = 2.0
 _FENCED_PAUSE_S = 0.5
@@ -71,12 +71,12 @@ def transactional_id(commit: CommitId, lane: Json) -> str:
     return f"{lane['prefix']}.{commit.committer}.{lane['lane']}"
 
 
-def try_transactions(target: Target, prefix: str, topic: str | None) -> None:
+def check_transactions(target: Target, prefix: str, topic: str | None) -> None:
     """Start like a lane, under a name of no job, to report permission errors before an epoch depends on them."""
     name = f"{prefix}.check"
     producer = open_producer(target.settings, name)
     try:
-        _until_done(producer.client.init_transactions, timeout_s(target.settings))
+        _retry_step(producer.client.init_transactions, timeout_s(target.settings))
         if topic is not None:
             read_mark(target.settings, name, topic)
     except confluent().KafkaException as error:
@@ -97,7 +97,7 @@ def publish_lane(target: Target, commit: CommitId, lane: Json, store: Store) -> 
     name = transactional_id(commit, lane)
     purpose = (target.settings, name)
     old_producer = POOL.take(purpose)
-    if old_producer is not None and _was_published(old_producer, target, name, commit, lane, store):
+    if old_producer is not None and _published_by_cached(old_producer, target, name, commit, lane, store):
         POOL.put_back(purpose, old_producer)
         return
     deadline: float | None = None
@@ -116,7 +116,9 @@ def publish_lane(target: Target, commit: CommitId, lane: Json, store: Store) -> 
             time.sleep(random.uniform(0.1, 1.0) * _FENCED_PAUSE_S)
         except TimeoutError as error:
             producer.close()
-            raise no_answer(target.settings, "the transaction could not be ended", producer.client_errors) from error
+            raise silence_error(
+                target.settings, "the transaction could not be ended", producer.client_errors
+            ) from error
         except BaseException:
             producer.close()
             raise
@@ -132,7 +134,7 @@ def _may_retry(error: Any, failure: Exception) -> bool:
     return isinstance(failure, ConnectorAwayError) and is_over and error.name() not in _WAITED
 
 
-def _was_published(
+def _published_by_cached(
     producer: OpenProducer, target: Target, name: str, commit: CommitId, lane: Json, store: Store
 ) -> bool:
     """Publish with a cached producer; False if it is unusable, and a new one must be created."""
@@ -145,7 +147,7 @@ def _was_published(
         return False  # fenced, if the lane has moved between processes; or its id has expired at the broker
     except TimeoutError as error:
         producer.close()
-        raise no_answer(target.settings, "the transaction could not be ended", producer.client_errors) from error
+        raise silence_error(target.settings, "the transaction could not be ended", producer.client_errors) from error
     except BaseException:
         producer.close()
         raise
@@ -155,7 +157,7 @@ def _was_published(
 def _publish(producer: OpenProducer, target: Target, name: str, commit: CommitId, lane: Json, store: Store) -> None:
     client, limit_s, topic = producer.client, timeout_s(target.settings), lane["mark_topic"]
     if not producer.is_ready:
-        _until_done(client.init_transactions, limit_s)
+        _retry_step(client.init_transactions, limit_s)
         producer.is_ready = True
     if topic not in producer.marks:
         mark = read_mark(target.settings, name, topic)
@@ -172,8 +174,8 @@ def _publish(producer: OpenProducer, target: Target, name: str, commit: CommitId
                 send(producer, destination, messages)
         flush(producer)
         new_mark = confluent().TopicPartition(topic, 0, commit.epoch, str(commit))
-        _until_done(partial(_send_mark, client, new_mark, producer.group), limit_s)
-        _until_done(client.commit_transaction, limit_s)
+        _retry_step(partial(_send_mark, client, new_mark, producer.group), limit_s)
+        _retry_step(client.commit_transaction, limit_s)
     except confluent().KafkaException as error:
         reason = _reason(producer, error)
         _abort(client)
@@ -192,11 +194,11 @@ def _reason(producer: OpenProducer, error: Exception) -> Exception:
         return error
     reason = error
     try:
-        called(producer.client.begin_transaction)
+        call_client(producer.client.begin_transaction)
     except confluent().KafkaException as refusal:
         reason = refusal
     try:
-        called(producer.client.poll, 0)
+        call_client(producer.client.poll, 0)
         if not is_fenced(reason.args[0]):
             producer.check()  # an undelivered message is the most specific error
     except (confluent().KafkaException, MillstreamError) as undelivered:
@@ -208,8 +210,8 @@ def _abort(client: Any) -> None:
     """End a failed transaction: readers wait behind an open one. If this fails too, the first step of the next
     attempt ends it."""
     with suppress(confluent().KafkaException):
-        called(client.purge)
-        called(client.abort_transaction, _ABORT_S)
+        call_client(client.purge)
+        call_client(client.abort_transaction, _ABORT_S)
 
 
 def _send_mark(client: Any, mark: Any, group: Any, limit_s: float) -> None:
@@ -227,12 +229,12 @@ def _send_mark(client: Any, mark: Any, group: Any, limit_s: float) -> None:
     outcome.result(limit_s)
 
 
-def _until_done(step: Callable[[float], Any], limit_s: float) -> None:
+def _retry_step(step: Callable[[float], Any], limit_s: float) -> None:
     """Repeat a step of a transaction while the client reports it as retriable."""
     deadline = time.monotonic() + limit_s
     while True:
         try:
-            called(step, max(1.0, deadline - time.monotonic()))
+            call_client(step, max(1.0, deadline - time.monotonic()))
             return
         except confluent().KafkaException as error:
             if not error.args[0].retriable() or time.monotonic() > deadline:

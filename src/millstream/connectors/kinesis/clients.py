@@ -16,7 +16,7 @@ from millstream.connectors.service_urls import checked_url
 from millstream.errors import ConnectorAwayError, ConnectorError, PlatformError, ProgramError
 from millstream.storage.certificates import certificate_refusal
 
-__all__ = ["PATIENCE_S", "AwsAddress", "IteratorExpiredError", "PlaceInvalidError", "answer", "client_of"]
+__all__ = ["PATIENCE_S", "AwsAddress", "IteratorExpiredError", "PlaceInvalidError", "call_with_retries", "client_of"]
 
 PATIENCE_S = 30.0
 _FIRST_PAUSE_S = 0.1
@@ -103,28 +103,28 @@ def client_of(address: AwsAddress, service: str) -> Any:
             region_name=address.region,
             profile_name=address.profile,
         )
-        # `answer` decides about retries, with a limit.
+        # `call_with_retries` decides about retries, with a limit.
         config = Config(retries={"total_max_attempts": 1}, connect_timeout=_CONNECT_S, read_timeout=_READ_S)
         return session.client(service, endpoint_url=address.endpoint, config=config)
     except (BotoCoreError, ValueError) as error:
         raise ConnectorError(f"Kinesis at {address.place}: the settings are not usable ({error})") from None
 
 
-def answer(subject: str, act: Callable[..., _Answer], *arguments: Any, **named: Any) -> _Answer:
+def call_with_retries(subject: str, act: Callable[..., _Answer], *arguments: Any, **named: Any) -> _Answer:
     """The result of `act(…)`, with retries. `subject` names the target in errors: "Kinesis stream 'a' …"."""
     deadline_s, pause_s = time.monotonic() + PATIENCE_S, _FIRST_PAUSE_S
     while True:
         try:
             return act(*arguments, **named)
         except Exception as error:
-            meaning = _meaning(error, subject)
+            meaning = _classified(error, subject)
             if not isinstance(meaning, ConnectorAwayError) or time.monotonic() + pause_s > deadline_s:
                 raise meaning from None
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
 
-def _meaning(error: Exception, subject: str) -> Exception:
+def _classified(error: Exception, subject: str) -> Exception:
     """The client's error as one of ours. Its text is omitted where it could quote signed content."""
     from botocore import exceptions as raised
 

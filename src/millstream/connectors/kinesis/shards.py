@@ -30,7 +30,7 @@ from millstream.connectors.kinesis.clients import (
     AwsAddress,
     IteratorExpiredError,
     PlaceInvalidError,
-    answer,
+    call_with_retries,
     client_of,
 )
 from millstream.errors import ConnectorError
@@ -75,7 +75,7 @@ class Shard:
         iterator = self._iterator(client, position)
         while iterator is not None:
             try:
-                got = answer(self.subject, client.get_records, ShardIterator=iterator, Limit=limit)
+                got = call_with_retries(self.subject, client.get_records, ShardIterator=iterator, Limit=limit)
             except IteratorExpiredError:
                 iterator = self._iterator(client, position)
                 continue
@@ -111,7 +111,7 @@ class Shard:
         else:
             moment = datetime.fromtimestamp(position["at"] / 1000, UTC)
             request |= {"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": moment}
-        got = answer(self.subject, client.get_shard_iterator, **request)
+        got = call_with_retries(self.subject, client.get_shard_iterator, **request)
         iterator: str | None = got["ShardIterator"]
         return iterator
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from millstream.common.serialization import SerializationSchema
 from millstream.connectors.contracts import CommitId, Json, RestorePoint, Sink, SinkWriter, WriterContext
-from millstream.connectors.kinesis.clients import PATIENCE_S, AwsAddress, answer, client_of
+from millstream.connectors.kinesis.clients import PATIENCE_S, AwsAddress, call_with_retries, client_of
 from millstream.connectors.messages.codecs import encoder_of
 from millstream.connectors.staged_columns import StagedColumns, read_staged_columns
 from millstream.errors import ConnectorAwayError, ProgramError
@@ -99,7 +99,7 @@ class AwsSink(Sink):
 
     def opened(self, session: Any) -> Sink:
         client = client_of(self._address, self._service.name)
-        answer(self._subject, self._service.check, client, self._stream)
+        call_with_retries(self._subject, self._service.check, client, self._stream)
         return self
 
     def writer(self, context: WriterContext) -> SinkWriter:
@@ -126,7 +126,7 @@ class AwsSink(Sink):
         """Send until all are accepted. Every accepted record resets the time limit of the others."""
         client, pause_s, deadline_s = client_of(self._address, self._service.name), _FIRST_PAUSE_S, _deadline_s()
         while True:
-            answers = answer(self._subject, self._service.send, client, self._stream, records)
+            answers = call_with_retries(self._subject, self._service.send, client, self._stream, records)
             failed = [(record, got) for record, got in zip(records, answers, strict=True) if got.get("ErrorCode")]
             if not failed:
                 return

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from millstream.common.serialization import DeserializationSchema
 from millstream.connectors.contracts import Offset, Read, Source, SourceContext, Split
-from millstream.connectors.kinesis.clients import AwsAddress, answer, client_of
+from millstream.connectors.kinesis.clients import AwsAddress, call_with_retries, client_of
 from millstream.connectors.kinesis.shards import Position, Shard, epoch_ms, ms_of
 from millstream.connectors.messages.codecs import Messages, decoder_of
 from millstream.connectors.messages.dead_letters import dead_letters
@@ -116,12 +116,12 @@ class KinesisSource(Source):
     def _splits_of(self, stream: str, is_first: bool) -> list[Split]:
         """The shards of a stream, parents before their children."""
         client, subject = client_of(self._address, "kinesis"), f"Kinesis stream {stream!r} at {self._address.place}"
-        summary = answer(subject, client.describe_stream_summary, StreamName=stream)
+        summary = call_with_retries(subject, client.describe_stream_summary, StreamName=stream)
         retention_ms = summary["StreamDescriptionSummary"]["RetentionPeriodHours"] * _HOUR_MS
         shards: dict[str, dict[str, Any]] = {}
         request: dict[str, Any] = {"StreamName": stream}
         while True:
-            page = answer(subject, client.list_shards, **request)
+            page = call_with_retries(subject, client.list_shards, **request)
             shards |= {shard["ShardId"]: shard for shard in page["Shards"]}
             if not page.get("NextToken"):
                 break

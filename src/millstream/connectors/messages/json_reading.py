@@ -37,7 +37,7 @@ from millstream.common.typeinfo import (
     TypeInformation,
     Types,
 )
-from millstream.connectors.messages.json_shapes import is_shapely, learnt_shape, read_shape
+from millstream.connectors.messages.json_shapes import learnt_shape, read_shape, supports_shapes
 from millstream.connectors.messages.json_values import NESTING_MAX, JsonDocuments, holds_decimals
 from millstream.connectors.messages.row_decoder import ReadColumns, RowDecoder
 from millstream.connectors.messages.text_columns import (
@@ -113,14 +113,14 @@ class JsonDecoder(RowDecoder):
             return self._finished(batch.columns, is_plain, layout)
         if len(eligible) <= _WINDOW_MIN:
             return None
-        batch, is_parsed = _parsed_around(eligible, layout.wire)
+        batch, is_parsed = _parsed_in_windows(eligible, layout.wire)
         is_plain[np.flatnonzero(is_plain)[~is_parsed]] = False
         return self._finished(batch.columns, is_plain, layout) if batch.num_rows else None
 
     def _cut(self, texts: pa.Array, layout: _Layout) -> ReadColumns | None:
         """The documents of one shape, if at least half match. After a failed attempt the next ones are skipped for a
         growing time."""
-        if not layout.is_shapely or len(texts) < _SHAPED_MIN:
+        if not layout.supports_shapes or len(texts) < _SHAPED_MIN:
             return None
         if self._skips:
             self._skips -= 1
@@ -176,7 +176,7 @@ def _are_braced(texts: pa.Array) -> Mask:
     return braced.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
-def _parsed_around(texts: pa.Array, wire: pa.Schema) -> tuple[pa.RecordBatch, Mask]:
+def _parsed_in_windows(texts: pa.Array, wire: pa.Schema) -> tuple[pa.RecordBatch, Mask]:
     """The documents read by Arrow, without those that it rejects, and the mask of the ones read.
 
     Arrow stops at the first rejected document, and usually reports its number. So it reads windows: the documents
@@ -220,14 +220,14 @@ def _parsed(texts: pa.Array, wire: pa.Schema) -> pa.RecordBatch | int | None:
             parse_options=pj.ParseOptions(explicit_schema=wire, unexpected_field_behavior="ignore"),
         )
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowCapacityError, OverflowError) as error:
-        return _refused_row(str(error), texts)
+        return _rejected_row(str(error), texts)
     if table.num_rows != len(texts) or not table.schema.equals(wire):
         return None
     [batch] = table.combine_chunks().to_batches()
     return batch
 
 
-def _refused_row(reason: str, texts: pa.Array) -> int | None:
+def _rejected_row(reason: str, texts: pa.Array) -> int | None:
     """The document that Arrow's error refers to; a guess, which affects only the speed."""
     row = _REFUSED_ROW.search(reason)
     if row is not None:
@@ -246,7 +246,7 @@ class _Layout:
         self.wire = pa.schema(
             [pa.field(name, wire) for name, (wire, _) in zip(row.get_field_names(), columns, strict=True)]
         )
-        self.is_shapely = is_shapely(self.wire)
+        self.supports_shapes = supports_shapes(self.wire)
         self.has_decimals = holds_decimals(row)
         self.finishes = [finish for _, finish in columns]
         self.schema = stream_schema(row)

@@ -42,7 +42,7 @@ def _type(schema: Any, root: Any, place: str, depth: int) -> TypeInformation:
     if not isinstance(schema, dict):
         raise ProgramError(f"JSON schema, {place}: found {schema!r}, expected an object.")
     if "$ref" in schema:
-        return _type(_referred(schema["$ref"], root, place), root, place, depth + 1)
+        return _type(_resolve_reference(schema["$ref"], root, place), root, place, depth + 1)
     if "oneOf" in schema or "anyOf" in schema:
         return _one_of(schema.get("oneOf", schema.get("anyOf")), root, place, depth)
     kind = _kind(schema, place)
@@ -70,7 +70,7 @@ def _kind(schema: dict[str, Any], place: str) -> str:
     return kinds
 
 
-def _referred(reference: Any, root: Any, place: str) -> Any:
+def _resolve_reference(reference: Any, root: Any, place: str) -> Any:
     if not isinstance(reference, str) or not reference.startswith("#/"):
         raise ProgramError(
             f"JSON schema, {place}: found the reference {reference!r}, expected one within it, such as #/…."

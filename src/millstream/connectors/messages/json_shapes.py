@@ -25,7 +25,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["Shape", "is_shapely", "learnt_shape", "read_shape", "shape_of"]
+__all__ = ["Shape", "learnt_shape", "read_shape", "shape_of", "supports_shapes"]
 
 Mask = npt.NDArray[np.bool_]
 Positions = npt.NDArray[np.int64]
@@ -63,12 +63,12 @@ class Shape:
         return sum(4 if field.kind == "text" else 2 for field in self.fields)
 
 
-def is_shapely(wire: pa.Schema) -> bool:
+def supports_shapes(wire: pa.Schema) -> bool:
     """Whether values can be cut out for all columns."""
-    return all(_is_cut(field.type) for field in wire)
+    return all(_can_be_cut(field.type) for field in wire)
 
 
-def _is_cut(arrow: pa.DataType) -> bool:
+def _can_be_cut(arrow: pa.DataType) -> bool:
     return bool(
         pa.types.is_string(arrow)
         or pa.types.is_boolean(arrow)
@@ -270,10 +270,10 @@ def _read_bare(column: pa.Array, arrow: pa.DataType | None, is_fit: Mask) -> pa.
         return is_true
     if pa.types.is_float64(arrow):
         is_fit &= _matches(column, _FRACTION_FORM)
-        return _only(column, is_fit, "1").cast(pa.float64())
-    if not _are_plainly_whole(column):
+        return _replace_others(column, is_fit, "1").cast(pa.float64())
+    if not _are_integers(column):
         is_fit &= _matches(column, _WHOLE_FORM)
-        column = _only(column, is_fit, "0")
+        column = _replace_others(column, is_fit, "0")
     numbers = column.cast(pa.int64())
     if arrow != pa.int64():
         limits = np.iinfo(arrow.to_pandas_dtype())
@@ -283,7 +283,7 @@ def _read_bare(column: pa.Array, arrow: pa.DataType | None, is_fit: Mask) -> pa.
     return numbers
 
 
-def _are_plainly_whole(column: pa.Array) -> bool:
+def _are_integers(column: pa.Array) -> bool:
     """Whether all consist of digits, at least one and not too many; a leading zero must be the only digit."""
     offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
     data = np.frombuffer(column.buffers()[2], np.uint8)
@@ -303,7 +303,7 @@ def _flags(column: pa.Array) -> Mask:
     return column.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
-def _only(column: pa.Array, is_fit: Mask, other: str) -> pa.Array:
+def _replace_others(column: pa.Array, is_fit: Mask, other: str) -> pa.Array:
     """The matching texts, and another text in place of the others."""
     return column if is_fit.all() else pc.if_else(pa.array(is_fit), column, other)
 

@@ -82,7 +82,7 @@ class RowDecoder(MessageDecoder):
         values = messages.values
         present = np.flatnonzero(np.asarray(values.is_valid())) if values.null_count else None
         present_values = values if present is None else values.drop_null()
-        work = _Work(self)
+        work = _DecodeCall(self)
         for start, length in _pieces(present_values):
             work.read_piece(present_values.slice(start, length), np.arange(start, start + length))
         batch, origins = work.gathered()
@@ -98,7 +98,7 @@ class RowDecoder(MessageDecoder):
         )
 
 
-class _Work:
+class _DecodeCall:
     """The messages of one call, with the rows read so far."""
 
     def __init__(self, decoder: RowDecoder) -> None:
@@ -180,7 +180,7 @@ class _Work:
         assert schema is not None, "decoders of rows have a type"
         if not self._batches:
             return _empty(schema), np.zeros(0, np.int64)
-        batch = pa.concat_batches(_alike(self._batches)) if len(self._batches) > 1 else self._batches[0]
+        batch = pa.concat_batches(_with_one_schema(self._batches)) if len(self._batches) > 1 else self._batches[0]
         origins = np.concatenate(self._origins)
         if np.all(origins[:-1] <= origins[1:]):
             return batch, origins
@@ -218,7 +218,7 @@ def _empty(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
 
 
-def _alike(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+def _with_one_schema(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
     """The batches with one schema: if one has row kinds, all receive them."""
     if not any(KIND_COLUMN in batch.schema.names for batch in batches):
         return batches

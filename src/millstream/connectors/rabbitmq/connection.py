@@ -18,7 +18,7 @@ from millstream.errors import ConnectorAwayError, ConnectorError, PlatformError,
 from millstream.redaction import redact
 from millstream.storage.certificates import certificate_refusal
 
-__all__ = ["RabbitAddress", "open_channel", "pass_over_odd_tables", "rabbit_errors"]
+__all__ = ["RabbitAddress", "open_channel", "rabbit_errors", "tolerate_invalid_headers"]
 
 _DEFAULT_PORT = 5672
 _HEARTBEAT_S = 10
@@ -90,7 +90,7 @@ def open_channel(address: RabbitAddress, queue: str) -> tuple[Any, Any]:
         import pika
     except ImportError as error:
         raise PlatformError("RabbitMQ needs the package pika: pip install 'millstream[rabbitmq]'") from error
-    pass_over_odd_tables()
+    tolerate_invalid_headers()
     with rabbit_errors(address, queue):
         connection = pika.BlockingConnection(address.parameters(pika))
         channel = connection.channel()
@@ -105,7 +105,7 @@ def open_channel(address: RabbitAddress, queue: str) -> tuple[Any, Any]:
 
 
 @lru_cache(maxsize=1)
-def pass_over_odd_tables() -> None:
+def tolerate_invalid_headers() -> None:
     """Makes the client read an undecodable header table as an empty one. It fails at a NaN, a time beyond the year
     9999 and deeply nested tables, and closes the connection: one message would stop every consumer repeatedly.
     """

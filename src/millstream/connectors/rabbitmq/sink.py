@@ -101,10 +101,10 @@ class RabbitSink(Sink):
         if self._connection is None or not self._connection.is_open:
             self._connection, self._channel = open_channel(self._address, self._queue)
             self._returned = False
-            self._channel.add_on_return_callback(self._note_return)
+            self._channel.add_on_return_callback(self._on_return)
             self._channel.tx_select()
 
-    def _note_return(self, *returned: Any) -> None:
+    def _on_return(self, *returned: Any) -> None:
         self._returned = True
 
     def after_restore(self, pending: Json, point: RestorePoint) -> tuple[Json, str]:

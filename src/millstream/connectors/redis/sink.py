@@ -180,7 +180,7 @@ def _refused(place: str, reason: str, command: _Command) -> ConnectorError:
     )
     if reason.startswith(_ABOUT_US):
         return ConnectorError(f"{message}. Grant the permission to the user of the url, and start the job again")
-    return RefusedRowsError(message, [RefusedRow(command.item, command.row, reason, shown)], goes_on_behind=True)
+    return RefusedRowsError(message, [RefusedRow(command.item, command.row, reason, shown)], continues_after=True)
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,10 @@ from millstream.checkpoint.manifest import Manifest, SplitFile, SplitPosition
 from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.connectors.contract_checks import (
     backlog_of,
-    ends_early,
     is_complete,
     is_finished,
     listed_splits,
+    may_end_early,
     removes_input,
 )
 from millstream.connectors.contracts import Outlook, Source, SourceContext, Split
@@ -176,10 +176,8 @@ def plan_input(
     listings: dict[str, _Listing] = {}
     live: dict[str, list[LiveSplit]] = {}
     for planned in sources:
-        uid, source_context = planned.uid, planned.in_context(context)
-        listing = _listing(
-            planned, positions.get(uid, {}), finished.get(uid, ()), cursors.get(uid, NO_CURSOR), source_context
-        )
+        uid, scoped = planned.uid, planned.in_context(context)
+        listing = _listing(planned, positions.get(uid, {}), finished.get(uid, ()), cursors.get(uid, NO_CURSOR), scoped)
         listings[uid] = listing = _with_outlooks(
             listing, planned.source, strategies.get(uid) if uses_outlooks else None
         )
@@ -192,10 +190,10 @@ def plan_input(
     waiting: dict[str, tuple[WaitingSplit, ...]] = {}
     ends: dict[str, bool] = {}
     for planned in sources:
-        uid, source_context = planned.uid, planned.in_context(context)
+        uid, scoped = planned.uid, planned.in_context(context)
         names = frozenset(split for source, split in held_splits if source == uid)
         reads[uid], waiting[uid], ends[uid] = _plan_source(
-            planned.source, live[uid], names, stops[uid], listings[uid].unread, source_context
+            planned.source, live[uid], names, stops[uid], listings[uid].unread, scoped
         )
     return InputPlan(
         reads,
@@ -382,7 +380,7 @@ def _plan_source(
             waiting.append(WaitingSplit(name, each.time, each.subtask, name in held_names))
         ends = ends and finishes
     ends = ends and not unread and is_complete(source, context)
-    if ends and ranges and ends_early(source):
+    if ends and ranges and may_end_early(source):
         # The range may be read in part: only reading it shows whether anything follows.
         ranges, ends = [replace(range_, is_last=True) for range_ in ranges], False
     return tuple(ranges), tuple(waiting), ends

@@ -144,7 +144,7 @@ class RefusedOutput:
         target is repaired, unless the sink has already continued after them: then it counts its place in the epoch
         without them."""
         message = f"{error.message}. More than {_ROWS_MAX} rows of epoch {commit.epoch} are refused"
-        if error.goes_on_behind:
+        if error.continues_after:
             return ConnectorError(
                 f"{message}: no more of them are set aside. Repair the target; the first {_ROWS_MAX} are written to "
                 "the folder when the epoch is published"

@@ -44,8 +44,8 @@ _RECORD_CHARACTERS_MAX = 500
 
 @dataclass(frozen=True)
 class FailureReport:
-    """Everything a user needs to fix a failing function. `text()` is the printed report; each field is a part of it or
-    identifies the place."""
+    """Everything a user needs to fix a failing function. `text()` is the printed report. Many fields: each
+    is a part of it or identifies the place."""
 
     operator: str
     uid: str

@@ -319,7 +319,7 @@ def test_a_sink_that_goes_on_behind_refused_rows_leaves_out_those_it_has_passed(
             try:
                 super().commit(commit, publish, store)
             except RefusedRowsError as error:
-                raise RefusedRowsError(error.message, error.rows, goes_on_behind=True) from error
+                raise RefusedRowsError(error.message, error.rows, continues_after=True) from error
 
     sink, items = Runner(1).with_dead_letters(folder), staged(store, [11, 12, 13, 1])
     monkeypatch.setattr("millstream.jobs.epochs.refused_output._ROWS_MAX", 2)

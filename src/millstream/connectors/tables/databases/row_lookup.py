@@ -31,7 +31,7 @@ _PARAMETERS_MAX = 30_000
 """PostgreSQL allows 65,535 parameters per statement."""
 
 
-class _UnfitKeyError(Exception):
+class _InvalidKeyError(Exception):
     """The database rejects one of the keys as a value of its column."""
 
 
@@ -91,7 +91,7 @@ class DatabaseRows(LookupSource):
         condition = f" WHERE ({names}) IN ({', '.join([mark] * len(wanted))})"
         try:
             yield self._fetched(statement + condition, [value for row in wanted for value in row], types)
-        except _UnfitKeyError:
+        except _InvalidKeyError:
             half = len(wanted) // 2
             for some in (wanted[:half], wanted[half:]) if half else ():
                 yield from self._matching(statement, some, types)
@@ -113,9 +113,9 @@ class DatabaseRows(LookupSource):
             connection.rollback()
             return columns
         except Exception as error:
-            if connection is not None and dialect.is_unfit(error):
+            if connection is not None and dialect.is_invalid_parameter(error):
                 connection.rollback()
-                raise _UnfitKeyError from error
+                raise _InvalidKeyError from error
             self._thread.connection = None
             if connection is not None:
                 with suppress(Exception):

@@ -58,13 +58,13 @@ class FileChoice:
     partitions: tuple[FileColumn, ...] = ()
     wanted: tuple[PartitionFilter, ...] = ()
 
-    def takes(self, path: str) -> bool:
+    def matches(self, path: str) -> bool:
         if self.pattern is not None and re.fullmatch(self.pattern, path) is None:
             return False
         if not self.wanted:
             return True
         values = {column.name: _partition_value(path, column, self.default_partition) for column in self.partitions}
-        return all(each.takes(values[each.column].as_py()) for each in self.wanted)
+        return all(each.matches(values[each.column].as_py()) for each in self.wanted)
 
 
 class _TableFiles(FileSource):
@@ -87,7 +87,7 @@ class _TableFiles(FileSource):
         return self
 
     def _planned(self, file: InputFile) -> Sequence[Split]:
-        if not self.choice.takes(file.path):
+        if not self.choice.matches(file.path):
             return (Split(split_name(file, 0), 0, {"path": file.path, "end": 0, "size": 0}),)
         splits = super()._planned(file)
         if all(column.metadata != "file.modification-time" for column in self.columns):

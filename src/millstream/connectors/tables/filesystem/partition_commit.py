@@ -118,7 +118,7 @@ class PartitionedFileSink(FileSink):
     def plan_timed_commit(
         self, staged: Sequence[Json], pending: Json, now_ms: int, final: bool, watermark_ms: int
     ) -> CommitPlan:
-        waiting = _as_waiting(pending)
+        waiting = _as_pending(pending)
         open_since: dict[str, int] = dict(waiting.get("open", {}))
         for chunk in staged:
             open_since.setdefault(chunk["bucket"], now_ms)
@@ -130,7 +130,7 @@ class PartitionedFileSink(FileSink):
         plan = self.plan_with(staged, waiting.get("parts"), now_ms, final, due)
         still_open = {folder: since_ms for folder, since_ms in sorted(open_since.items()) if folder not in due}
         success = ({"success": sorted(due), "name": self.rule.success_file},) if due else ()
-        return CommitPlan((*plan.publish, *success), _waiting(plan.pending, still_open))
+        return CommitPlan((*plan.publish, *success), _pending_json(plan.pending, still_open))
 
     def plan_commit(self, staged: Sequence[Json], pending: Json, now_ms: int, final: bool) -> CommitPlan:
         return self.plan_timed_commit(staged, pending, now_ms, final, MIN_WATERMARK)
@@ -143,21 +143,21 @@ class PartitionedFileSink(FileSink):
                 target.put(f"{folder}/{entry['name']}", b"")
 
     def due_ms(self, pending: Json) -> int | None:
-        waiting = _as_waiting(pending)
+        waiting = _as_pending(pending)
         times_ms = [self.rule.due_ms(since_ms) for since_ms in waiting.get("open", {}).values()]
         times_ms.append(super().due_ms(waiting.get("parts")))
         return min((time_ms for time_ms in times_ms if time_ms is not None), default=None)
 
     def after_restore(self, pending: Json, point: RestorePoint) -> tuple[Json, str]:
-        waiting = _as_waiting(pending)
+        waiting = _as_pending(pending)
         parts, sentence = super().after_restore(waiting.get("parts"), point)
-        return _waiting(parts, waiting.get("open", {})), sentence
+        return _pending_json(parts, waiting.get("open", {})), sentence
 
 
-def _as_waiting(pending: Json) -> dict[str, Any]:
+def _as_pending(pending: Json) -> dict[str, Any]:
     """The pending state; for a job that did not commit partitions before, only its parts."""
     return {"parts": pending} if isinstance(pending, list) else pending or {}
 
 
-def _waiting(parts: Json, still_open: dict[str, int]) -> Json:
+def _pending_json(parts: Json, still_open: dict[str, int]) -> Json:
     return {"parts": parts, "open": still_open} if parts or still_open else None

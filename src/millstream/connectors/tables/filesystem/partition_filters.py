@@ -34,7 +34,7 @@ _PLAIN = (types.IntegralType, types.VarCharType, types.DateType, types.BooleanTy
 class PartitionFilter:
     """A condition on one partition column.
 
-    >>> PartitionFilter("day", ">=", "2026-11-16").takes("2026-11-17"), PartitionFilter("day", "=", "x").takes(None)
+    >>> PartitionFilter("day", ">=", "2026-11-16").matches("2026-11-17"), PartitionFilter("day", "=", "x").matches(None)
     (True, False)
     """
 
@@ -42,7 +42,7 @@ class PartitionFilter:
     comparison: str
     constant: Any = None
 
-    def takes(self, value: Any) -> bool:
+    def matches(self, value: Any) -> bool:
         """Whether the condition is true for a partition with this value."""
         if self.comparison in ("IS NULL", "IS NOT NULL"):
             return (value is None) == (self.comparison == "IS NULL")
@@ -71,7 +71,7 @@ def partition_filter(
     column = _partition(left, fields, partition_keys)
     if column is None or not isinstance(right, Literal) or right.value is None:
         return None
-    if not isinstance(left.type, _PLAIN) or not _are_alike(left.type, right.type):
+    if not isinstance(left.type, _PLAIN) or not _are_comparable(left.type, right.type):
         return None
     return PartitionFilter(column, name, right.value)
 
@@ -84,14 +84,14 @@ def _in_list_filter(
         return None
     constants = []
     for other in others:
-        if not isinstance(other, Literal) or not _are_alike(value.type, other.type):
+        if not isinstance(other, Literal) or not _are_comparable(value.type, other.type):
             return None
         if other.value is not None:  # NULL matches nothing
             constants.append(other.value)
     return PartitionFilter(column, "IN", tuple(constants))
 
 
-def _are_alike(left: Any, right: Any) -> bool:
+def _are_comparable(left: Any, right: Any) -> bool:
     if isinstance(left, types.IntegralType):
         return isinstance(right, types.IntegralType)
     if isinstance(left, types.VarCharType):

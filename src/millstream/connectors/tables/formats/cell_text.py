@@ -209,11 +209,13 @@ def _cell_value(text: str, data_type: DataType, style: str) -> Any:
     if isinstance(data_type, _FRACTION):
         return _fraction(text.strip(), data_type)
     if isinstance(data_type, types.BooleanType):
-        return {"true": True, "false": False}[text.strip().lower()] if text.strip().lower() in _BOOLEANS else _no(text)
+        return (
+            {"true": True, "false": False}[text.strip().lower()] if text.strip().lower() in _BOOLEANS else _reject(text)
+        )
     if isinstance(data_type, types.DecimalType):
         return conformed(bounded_decimal(text, data_type.scale), data_type)
     if isinstance(data_type, types.DateType):
-        return dt.date.fromisoformat(text) if re.fullmatch(DAY_FORM, text) else _no(text)
+        return dt.date.fromisoformat(text) if re.fullmatch(DAY_FORM, text) else _reject(text)
     if isinstance(data_type, types.TimeType):
         if re.fullmatch(_TIME_FORM, text) is None:
             raise ValueError(text)
@@ -231,7 +233,7 @@ def _cell_value(text: str, data_type: DataType, style: str) -> Any:
 _BOOLEANS = ("true", "false")
 
 
-def _no(text: str) -> Any:
+def _reject(text: str) -> Any:
     raise ValueError(text)
 
 

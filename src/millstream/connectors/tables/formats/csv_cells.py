@@ -22,7 +22,7 @@ from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import ArrayType, RowType
 from millstream.expressions.types import is_text
 
-__all__ = ["csv_field", "csv_fields", "holds_up_to", "is_csv_type", "joined_texts", "text_bytes"]
+__all__ = ["contains_up_to", "csv_field", "csv_fields", "is_csv_type", "joined_texts", "text_bytes"]
 
 _BYTES_MAX = 2**31 - 1  # of texts in one array
 
@@ -93,10 +93,10 @@ def csv_field(column: pa.Array, data_type: DataType, separator: str, null_text: 
     return pa.array(written, pa.string())
 
 
-def holds_up_to(texts: pa.Array, last: int) -> pa.Array:
+def contains_up_to(texts: pa.Array, last: int) -> pa.Array:
     """Whether a text holds a character up to `last`.
 
-    >>> holds_up_to(pa.array(["a", "a b", None, "", "é,"]), ord(",")).to_pylist()
+    >>> contains_up_to(pa.array(["a", "a b", None, "", "é,"]), ord(",")).to_pylist()
     [False, True, None, False, True]
     """
     if last >= 128:

@@ -29,9 +29,9 @@ from millstream.connectors.messages.csv_messages import CsvDecoder, CsvMessages
 from millstream.connectors.messages.row_kinds import inserted_rows
 from millstream.connectors.tables.factory import TableOption
 from millstream.connectors.tables.formats.csv_cells import (
+    contains_up_to,
     csv_field,
     csv_fields,
-    holds_up_to,
     is_csv_type,
     joined_texts,
     text_bytes,
@@ -236,7 +236,7 @@ class _Field:
     mark: str = ""
 
 
-def _in_marks(texts: pa.Array, mark: str) -> pa.Array:
+def _with_marks(texts: pa.Array, mark: str) -> pa.Array:
     return pc.binary_join_element_wise(mark, texts, mark, "")
 
 
@@ -292,7 +292,7 @@ class CsvTableEncoder(MessageEncoder):
             is_spaced = isinstance(data_type, _SPACED) and self._last_quoted >= ord(" ")
             if not written.null_count and (is_spaced or self._are_plain_and_long(written)):
                 return _Field(written, dialect.quote)
-            written = _in_marks(written, dialect.quote) if is_spaced else self._quoted(written, dialect.quote)
+            written = _with_marks(written, dialect.quote) if is_spaced else self._quoted(written, dialect.quote)
         return _Field(pc.fill_null(written, null_text))
 
     def _are_plain_and_long(self, written: pa.Array) -> bool:
@@ -314,7 +314,7 @@ class CsvTableEncoder(MessageEncoder):
 
     def _quoted(self, written: pa.Array, quote: str) -> pa.Array:
         # Jackson quotes some text without checking whether it must.
-        is_special = holds_up_to(written, self._last_quoted)
+        is_special = contains_up_to(written, self._last_quoted)
         is_quoted = pc.or_(is_special, pc.greater(pc.utf8_length(written), _UNQUOTED_CHARS_MAX))
         if not pc.any(is_quoted, min_count=0).as_py():
             return written
@@ -324,7 +324,7 @@ class CsvTableEncoder(MessageEncoder):
         special = written.filter(pc.fill_null(is_special, False))
         has_quotes = pc.any(pc.match_substring(special, quote), min_count=0).as_py()
         doubled = pc.replace_substring(written, quote, quote * 2) if has_quotes else written
-        quoted = _in_marks(doubled, quote)
+        quoted = _with_marks(doubled, quote)
         return quoted if pc.all(is_quoted).as_py() else pc.if_else(is_quoted, quoted, written)
 
     def _escaped(self, written: pa.Array, at: int) -> pa.Array:
