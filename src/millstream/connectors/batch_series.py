@@ -139,7 +139,7 @@ def read_sealed(store: Store, name: str) -> dict[str, Any]:
 
 
 def is_sealed(name: str) -> bool:
-    """Whether a file of a store is named like such a file.
+    """Whether a file of a store is named like a file of `save_sealed`.
 
     >>> is_sealed("input/in/markers/3f9a-000000000007.json"), is_sealed("input/in/checkpoint-3f9a/any.json")
     (True, False)

@@ -1,7 +1,7 @@
 """Checks the return values of sources and sinks against their contract when they are returned.
 
 A source or sink is the user's own class, and Python lets it return anything: None, where a `return` is
-missing; a list of names, where splits were expected; an offset that JSON cannot hold. Used unchecked, such a value
+missing; a list of names, where splits were expected; an offset that JSON cannot hold. Used unchecked, it
 would make the job fail later and elsewhere or, worse, work until its first restart. So the engine calls sources and
 sinks through these functions only. Each returns the method's result, or raises an error that names the class, the
 method, the value returned, the value expected, and the line where the method is defined.
@@ -290,7 +290,7 @@ def planned_commit(
 
 
 def due_ms_of(sink: Sink, pending: Json) -> int | None:
-    """When the sink wants an epoch for what is pending."""
+    """When the sink needs an epoch for its pending entries."""
     answer = sink.due_ms(pending)
     if answer is None or type(answer) is int:
         return answer

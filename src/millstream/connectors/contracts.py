@@ -150,14 +150,14 @@ class Source(ABC):
     def read_within(self, split: Split, start: Offset, stop: Offset, bytes_max: int) -> Read:
         """As `read`, but stops once the records have about `bytes_max` bytes, and returns the offset reached.
 
-        Override it where records may be of any size, as in a log: a number of records does not bound memory. The
+        Override it for records of unbounded size, as in a log: a number of records does not bound memory. The
         next epoch reads the rest of the range. Reads at least one record.
         """
         return self.read(split, start, stop)
 
     def backlog(self, split: Split, offset: Offset, context: SourceContext) -> int | None:
         """Approximate number of records after `offset`; None (the default): unknown. Called on the driver,
-        once per split and epoch: reuse what `reach` fetched."""
+        once per split and epoch: reuse the values that `reach` fetched."""
         return None
 
     def outlook(self, split: Split, offset: Offset, column: int) -> Outlook | None:
@@ -231,7 +231,7 @@ class SinkWriter(ABC):
 
     @abstractmethod
     def stage(self) -> Sequence[Json]:
-        """End the epoch: make all output durable and return what the committer needs to publish it (JSON, small)."""
+        """End the epoch: make all output durable and return the entries for the committer (JSON, small)."""
 
     def stateful(self) -> Any:
         """The object with `initialize_state` and `snapshot_state`, if the sink has operator state. The engine passes it
@@ -305,7 +305,7 @@ class Sink(ABC):
     reports_refused_rows = False
     """Whether `commit` raises `RefusedRowsError` (`refused_rows.py`) for rows that the target refuses."""
     dead_letters: str | None = None
-    """The folder for rows that the target refuses; None: such a row stops the job."""
+    """The folder for rows that the target refuses; None: a refused row stops the job."""
 
     def with_dead_letters(self, folder: str) -> Self:
         """This sink, with rows that its target refuses written to files in `folder` while the job continues.

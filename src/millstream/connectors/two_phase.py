@@ -60,14 +60,14 @@ class TwoPhaseSink(Sink):
 
     @abstractmethod
     def stage(self) -> Json | None:
-        """End the epoch: make all output durable and return what `commit` needs, or None when there is nothing."""
+        """End the epoch: make all output durable and return the value that `commit` needs, or None if there is none."""
 
     def abort(self) -> None:
         """The task failed: remove staged output if that is easy."""
 
     @abstractmethod
     def commit(self, commit: CommitId, staged: Sequence[Json]) -> None:  # type: ignore[override]
-        """Publish what the tasks staged in `commit.epoch`. Must be harmless when repeated."""
+        """Publish the values that the tasks staged in `commit.epoch`. Must be idempotent."""
 
     def writer(self, context: WriterContext) -> SinkWriter:
         # A worker process caches the unpickled plan; a copy isolates the fields of one attempt from the next.

@@ -1,4 +1,4 @@
-"""The rows of a PostgreSQL table, once: as they are in one snapshot at the job's first start.
+"""Reads the rows of a PostgreSQL table once, from one snapshot at the job's first start.
 
 The rows are copied into the job's store before the first epoch (`table_copy`): all ranges of the table in one state of
 the database. So every epoch can be read again, also after a crash and after changes of the table, and a

@@ -129,7 +129,7 @@ class CsvLines:
         if isinstance(plain, DecimalTypeInfo) or (isinstance(plain, BasicTypeInfo) and plain.basic_type in _BARE):
             pairs = zip(values, texts(values, plain), strict=True)
             return [self.null_text if value is None else self._quoted(text, self._special()) for value, text in pairs]
-        needs_quotes = self._suspicious()
+        needs_quotes = self._coarsely_quoted()
         return [
             self.null_text
             if value is None
@@ -146,11 +146,11 @@ class CsvLines:
         return f"{self.quote}{text.replace(self.quote, self.quote * 2)}{self.quote}"
 
     def _special(self) -> re.Pattern[str]:
-        """What would end a field."""
+        """The characters that end an unquoted field."""
         return re.compile(f"[{re.escape(self.delimiter + self.quote)}\r\n]")
 
-    def _suspicious(self) -> re.Pattern[str]:
-        """Text that Jackson puts into quotes, without looking whether it must."""
+    def _coarsely_quoted(self) -> re.Pattern[str]:
+        """The form of text that Jackson quotes without checking whether it must."""
         last = re.escape(max(self.delimiter, self.quote, "\r"))
         return re.compile(f"[\\x00-{last}]|^.{{{_UNQUOTED_CHARS_MAX + 1}}}", re.DOTALL)
 

@@ -63,7 +63,9 @@ class CsvEncoder(MessageEncoder):
         dialect = self._messages.dialect
         quote = dialect.quote or ""
         written = write(column)
-        form = f"[{re.escape(dialect.delimiter + quote)}\r\n]" if is_bare else _suspicious(dialect.delimiter, quote)
+        form = (
+            f"[{re.escape(dialect.delimiter + quote)}\r\n]" if is_bare else _coarsely_quoted(dialect.delimiter, quote)
+        )
         is_quoted = pc.match_substring_regex(written, form)
         if pc.any(is_quoted, min_count=0).as_py():
             doubled = pc.replace_substring(written, quote, quote * 2)
@@ -71,7 +73,7 @@ class CsvEncoder(MessageEncoder):
         return pc.fill_null(written, dialect.null_text or "")
 
 
-def _suspicious(delimiter: str, quote: str) -> str:
+def _coarsely_quoted(delimiter: str, quote: str) -> str:
     """The form of text that Jackson quotes without checking whether it must."""
     last = ord(max(delimiter, quote, "\r"))
     return rf"(?s)[\x{{0}}-\x{{{last:x}}}]|^.{{{_UNQUOTED_CHARS_MAX + 1}}}"

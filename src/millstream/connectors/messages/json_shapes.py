@@ -1,6 +1,6 @@
 """Decodes documents of one shape: the same fields in the same order with the same spacing, as one program writes them.
 
-Such a document is constant text with values in between. So the shape is learnt from one document, and the values of all
+A document is then constant text with values in between. So the shape is learnt from one document, and the values of all
 others are cut out of their bytes, a column at a time, which is faster than a parser. Documents of another
 shape are marked, and read by other means: so a few bad documents among many cost only themselves.
 

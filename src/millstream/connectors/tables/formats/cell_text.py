@@ -65,7 +65,7 @@ _PLAINLY_WHOLE = {
     32: "[0-9]{1,9}|1[0-9]{9}|20[0-9]{8}",
     64: "[0-9]{1,18}|[1-8][0-9]{18}",
 }
-"""Regular expressions by width: they match most numbers of so many bits, and no larger one."""
+"""Regular expressions by width: they match most numbers of that width, and no larger one."""
 _FRACTION_FORM = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
 _ODD_FRACTIONS = {"NaN": "nan", "Infinity": "inf", "+Infinity": "inf", "-Infinity": "-inf"}
 _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}

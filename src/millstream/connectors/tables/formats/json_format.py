@@ -1,6 +1,6 @@
 """The JSON table format: Flink's `json`. A message, or a line of a file, is one object.
 
-Arrow parses documents into columns where they certainly match the types (`messages/json_reading`); text that stands for
+Arrow parses documents into columns where they certainly match the types (`messages/json_reading`); text for
 a time or bytes is then converted column by column. Every doubtful document is read by itself, by `JsonReading`, which
 defines the result.
 """

@@ -103,9 +103,9 @@ def _check_field(table: str, field: RowField) -> None:
         _check_type(table, f"{field.name}.{inner.name}", inner.data_type, KINDS[field.name][inner.name][0])
 
 
-def _check_type(table: str, name: str, declared: DataType, made: DataType) -> None:
-    if not declared.is_like(made):
-        raise ProgramError(f"table {table!r}: {name!r} of nexmark is {made}, but the table declares {declared}")
+def _check_type(table: str, name: str, declared: DataType, computed: DataType) -> None:
+    if not declared.is_like(computed):
+        raise ProgramError(f"table {table!r}: {name!r} of nexmark is {computed}, but the table declares {declared}")
 
 
 @dataclass(frozen=True)
@@ -126,13 +126,13 @@ class NexmarkEvents:
         return pa.RecordBatch.from_arrays(columns, schema=self.row_type.schema)
 
     def _rows(self, field: RowField, numbers: Int64s, is_kind: np.ndarray) -> pa.Array:
-        """A column of rows, NULL where the event is of another kind. Texts are made for its own kind alone."""
+        """A column of rows, NULL for events of other kinds. Values are computed for events of its own kind only."""
         assert isinstance(field.data_type, RowType)
-        made = [self._column(field.name, inner.name, numbers[is_kind]) for inner in field.data_type.fields]
-        # Row i of the whole is row place[i] of what was made; those of other kinds are none of them.
+        computed = [self._column(field.name, inner.name, numbers[is_kind]) for inner in field.data_type.fields]
+        # Row i of the result is row place[i] of the computed ones, or NULL for another kind.
         place = np.cumsum(is_kind) - 1
         positions = pa.array(place, mask=~is_kind)
-        spread = [column.take(positions) for column in made]
+        spread = [column.take(positions) for column in computed]
         return pa.StructArray.from_arrays(spread, type=field.data_type.arrow, mask=pa.array(~is_kind))
 
     def _column(self, kind: str, name: str, numbers: Int64s) -> pa.Array:

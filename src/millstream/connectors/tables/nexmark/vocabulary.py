@@ -1,7 +1,7 @@
-"""Texts to choose from. They are made once in a process; an event takes one of a pool by its number.
+"""Pools of texts, generated once per process; an event selects a text of a pool by its number.
 
-Texts of any length cost more to make than all the numbers of an event. From a pool they cost a copy. Pools hold
-thousands of texts, so that counting distinct ones, or working by distinct value, meets what it would meet elsewhere.
+Generating a text costs more than all the numbers of an event; a text from a pool costs a copy. Pools hold
+thousands of texts, so that operations on distinct values behave as with other data.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def urls() -> pa.Array:
 
 @cache
 def letters(name: str, count: int, shortest: int, longest: int) -> pa.Array:
-    """So many texts of small letters.
+    """`count` texts of lower-case letters.
 
     >>> letters("doc", 2, 3, 3).to_pylist() == letters("doc", 2, 3, 3).to_pylist()
     True
