@@ -179,7 +179,7 @@ def test_of_a_job_that_died_the_newest_published_epoch_is_saved(monkeypatch: pyt
     assert done.code == 0 and find_snapshot(parse_snapshot_name(done.out)).manifest.epoch == 3
     killed_before_publishing(MemoryStore(name))
     done = Typed("savepoint", f"memory://{name}", "--name", "last")
-    assert done.code == 0 and "epoch 3 is not known to be published: taking epoch 2" in done.err
+    assert done.code == 0 and "epoch 3 is not known to be published: saving epoch 2" in done.err
     assert find_snapshot(parse_snapshot_name(done.out)).manifest.epoch == 2
 
 

@@ -166,10 +166,8 @@ def plan_input(
 ) -> InputPlan:
     """Query every source how far it can be read; share `budget` records among the splits that may be read.
 
-    `strategies` holds the watermark strategies by source; `accounts` are the last manifest's. `finished` splits have no
-    position any more; `cursors` are the last plan's. `uses_outlooks`: read in the order of time, by what sources know
-    in advance (`reading_order`). `times`: the processing time that decides which splits are idle; by default that of
-    `context`.
+    `accounts` and `finished` splits are the last manifest's, `cursors` the last plan's. `uses_outlooks`: read in the
+    order of time (`reading_order`). `times`: the processing time that decides idleness; by default that of `context`.
     """
     times = times or RunTimes(context.now_ms, context.run_started_ms)
     strategies, accounts, finished, cursors = strategies or {}, accounts or {}, finished or {}, cursors or {}
