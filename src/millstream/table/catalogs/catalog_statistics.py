@@ -76,7 +76,7 @@ class CatalogStatistics:
         raise NotAvailableError(f"Catalog.get_model is not available: {NO_MODELS}")
 
     def model_exists(self, model_path: ObjectPath) -> bool:
-        """Whether there is such a model: there is none."""
+        """Whether a model exists: never."""
         return False
 
     def drop_model(self, model_path: ObjectPath, ignore_if_not_exists: bool) -> None:

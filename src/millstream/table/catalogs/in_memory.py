@@ -61,7 +61,7 @@ class Catalog(CatalogStatistics):
         return CatalogDatabase.create_instance(dict(database.options), database.comment)
 
     def database_exists(self, database_name: str) -> bool:
-        """Whether there is such a database."""
+        """Whether a database exists."""
         return database_name in self._catalog.databases
 
     def create_database(self, name: str, database: CatalogDatabase, ignore_if_exists: bool) -> None:
@@ -126,7 +126,7 @@ class Catalog(CatalogStatistics):
         )
 
     def table_exists(self, table_path: ObjectPath) -> bool:
-        """Whether there is such a table or view."""
+        """Whether a table or view exists."""
         database = self._catalog.databases.get(table_path.get_database_name())
         return database is not None and table_path.get_object_name() in database.tables
 
@@ -215,7 +215,7 @@ class Catalog(CatalogStatistics):
         raise NotAvailableError("Catalog.get_procedure is not available: procedures are Java objects. Call a function")
 
     def function_exists(self, function_path: ObjectPath) -> bool:
-        """Whether there is such a function."""
+        """Whether a function exists."""
         database = self._catalog.databases.get(function_path.get_database_name())
         return database is not None and function_path.get_object_name().lower() in database.functions
 

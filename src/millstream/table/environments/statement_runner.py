@@ -130,7 +130,7 @@ class StatementRunner:
             yield self.sinks_of(statement) or []
 
     def _explained_create(self, statement: sql.CreateTable, details: Sequence[str]) -> str:
-        """EXPLAIN of CREATE TABLE … AS; the table exists only meanwhile."""
+        """EXPLAIN of CREATE TABLE … AS; the table exists only during the call."""
         before = self._table_before(statement)
         sink = bind_create_as(statement, self._session)
         if sink is None:

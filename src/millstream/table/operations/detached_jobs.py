@@ -1,6 +1,6 @@
 """Jobs that INSERTs of a session started in separate processes, so that they outlive the session.
 
-The session knows such a job by its store, like any other process: it reads the job's progress there, and leaves
+The session knows each job by its store, like any other process: it reads the job's progress there, and leaves
 requests there. The caller starts the process (`cli/sql_client/detached.py`); this module chooses the job's store and
 records the job in the session.
 """

@@ -43,7 +43,7 @@ _READ_BYTES = 1 << 20
 _LINE_BYTES_MAX = 16 << 20
 _BY_THE_SYSTEM = (-signal.SIGKILL, -signal.SIGXCPU)
 _TOO_MUCH = "the result exceeded the limit of memory or time. Restrict it by WHERE or by LIMIT"
-_CLIENT_GONE = "the client has stopped waiting. Request less, or repeat the statement"
+_ABANDONED = "the client has stopped waiting. Request less, or repeat the statement"
 
 
 class StatementProcesses:
@@ -64,7 +64,7 @@ class StatementProcesses:
             return answered(self._job, statement, check, bounds, abandoned)
         while not self._places.acquire(timeout=_POLL_S):
             if abandoned.is_set():
-                raise TooSlowError(_CLIENT_GONE)
+                raise TooSlowError(_ABANDONED)
         try:
             return self._execute(statement, check, bounds, abandoned)
         finally:
@@ -108,7 +108,7 @@ class StatementProcesses:
             raise
         self._release(process, is_reusable=not message.get("is_last", False))
         if not is_ready:  # still starting, which is no fault of the statement: the next one finds it further along
-            raise TooSlowError(_CLIENT_GONE)
+            raise TooSlowError(_ABANDONED)
         if rights.refusal is not None:
             raise rights.refusal
         return message, rows
@@ -190,7 +190,7 @@ class _StatementProcess:
     def send(
         self, request: Mapping[str, Any], rights: _Rights, abandoned: threading.Event
     ) -> tuple[dict[str, Any], bytes]:
-        """Its answer, and the rows. The child asks back whether tables may be read."""
+        """Its answer, and the rows. The child queries back whether tables may be read."""
         self._send(request)
         while "table" in (message := self._received(abandoned)):
             self._send({"is_open": rights.is_open(message["table"])})
@@ -236,7 +236,7 @@ class _StatementProcess:
         """Reads the available bytes, waiting for some."""
         while not self._has_message():
             if abandoned.is_set():
-                raise TooSlowError(_CLIENT_GONE)
+                raise TooSlowError(_ABANDONED)
         data = os.read(self._answers, _READ_BYTES)
         if not data:
             raise self._ended()
