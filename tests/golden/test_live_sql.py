@@ -207,7 +207,7 @@ def test_what_cannot_be_asked_is_told(t_env: TableEnvironment) -> None:
     with pytest.raises(SqlError, match="queries of it take no options"):
         rows(t_env, "SELECT * FROM counts /*+ OPTIONS('ttl' = '1 s') */")
     t_env.execute_sql("CREATE TABLE orphan (k BIGINT) WITH ('connector' = 'state')")
-    with pytest.raises(ProgramError, match="no job of this session keeps the table"):
+    with pytest.raises(ProgramError, match="no job of this session stores the table"):
         rows(t_env, "SELECT * FROM orphan")
     with pytest.raises(ProgramError, match="and no job"):
         t_env.execute_sql("INSERT INTO orphan SELECT k FROM counts").wait()
@@ -275,7 +275,7 @@ def test_an_alteration_that_would_lose_state_is_refused_before_anything_stops(sl
         "SELECT MOD(n, 5) AS k, MAX(n) AS m, COUNT(*) AS c FROM slow GROUP BY MOD(n, 5)",
         "SELECT n AS k, n AS c FROM slow",
     ):
-        with pytest.raises(SqlError, match="cannot go on with this query"):
+        with pytest.raises(SqlError, match="cannot continue with this query"):
             slow.execute_sql(f"ALTER MATERIALIZED TABLE totals AS {changed}")
         [(text,)] = slow.execute_sql(f"EXPLAIN CREATE OR ALTER MATERIALIZED TABLE totals AS {changed}").collect()
         assert "== State ==" in text and any(word in text for word in ("\nlost", "\ndropped"))
@@ -297,7 +297,7 @@ def test_what_is_kept_before_a_table_by_another_key_is_judged_with_it(slow: Tabl
     changed = shared.replace(" AS g", " AS g, COUNT(*) AS c")
     [(text,)] = slow.execute_sql(f"EXPLAIN CREATE OR ALTER MATERIALIZED TABLE shared AS {changed}").collect()
     assert "lost      SinkMaterializer" in text and "its rows were saved without c" in text
-    with pytest.raises(SqlError, match="cannot go on with this query"):
+    with pytest.raises(SqlError, match="cannot continue with this query"):
         slow.execute_sql(f"ALTER MATERIALIZED TABLE shared AS {changed}")
     slow.execute_sql("SET 'table.materialized.on-lost-state' = 'rebuild'")
     slow.execute_sql(f"ALTER MATERIALIZED TABLE shared AS {changed}")

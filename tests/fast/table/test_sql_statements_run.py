@@ -265,7 +265,7 @@ def test_jobs_are_shown_and_stopped(t_env: TableEnvironment) -> None:
     result = t_env.execute_sql("INSERT INTO b SELECT n FROM g")
     [(id, name, _, _)] = rows(t_env, "SHOW JOBS")
     assert name == "insert-into_default_catalog.default_database.b"
-    with pytest.raises(TimeoutError, match="the job goes on"):
+    with pytest.raises(TimeoutError, match="the job continues"):
         result.wait(1)
     t_env.execute_sql(f"STOP JOB '{id}'")
     [(_, _, status, _)] = rows(t_env, "SHOW JOBS")

@@ -291,7 +291,7 @@ def test_rows_around_rows_are_what_sql_says_of_them(t_env: TableEnvironment) -> 
             lambda t: t.over_window(
                 Over.order_by(col("id")).preceding(row_interval(2)).following(CURRENT_RANGE).alias("w")
             ),
-            "Give both the same unit",
+            "Use the same unit in both",
         ),
         (
             lambda t: t.over_window(Over.order_by(col("id")).alias("w")).select(col("id").sum.over(col("v"))),
