@@ -169,7 +169,7 @@ def test_a_statement_set_may_run_with_the_streams(
 
 def test_streams_of_another_environment_are_refused(t_env: StreamTableEnvironment) -> None:
     other = StreamExecutionEnvironment.get_execution_environment()
-    with pytest.raises(ProgramError, match="of another environment"):
+    with pytest.raises(ProgramError, match="belongs to another environment"):
         t_env.from_data_stream(other.from_collection([1], Types.LONG()))
 
 

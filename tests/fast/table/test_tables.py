@@ -100,7 +100,7 @@ def test_fields_of_rows_are_found_by_name_by_place_and_all_at_once(t_env: TableE
     assert rows(flat) == [(1, 5, "z")]
     with pytest.raises(ProgramError, match="expected 0 to 1"):
         table.select(col("r").get(2))
-    with pytest.raises(ProgramError, match="which is no row"):
+    with pytest.raises(ProgramError, match="not a ROW"):
         table.select(col("id").flatten)
 
 
