@@ -338,7 +338,7 @@ def test_a_table_that_cannot_be_made_anew_goes_on_as_it_was(
 ) -> None:
     slow.execute_sql(MATERIALIZED)
     before = eventually(lambda: total(slow), lambda count: count > 0)
-    keep, calls = QueryRunner.keep, []
+    keep, calls = QueryRunner.start_materialized, []
 
     def failing(*arguments: Any) -> Any:
         calls.append(arguments)
@@ -551,7 +551,7 @@ def test_statements_are_answered_over_http_by_table_rights(t_env: TableEnvironme
         assert refused.status_code == 403 and "may not read" in refused.json()["message"]
         for wrong, told in (
             ("SELECT x FROM counts", "Column 'x' not found"),
-            ("DROP TABLE counts", "answers SELECT alone"),
+            ("DROP TABLE counts", "executes only SELECT"),
             ("SELECT", "line 1"),
             ("SELECT k FROM counts", "more than 5 rows"),
         ):
