@@ -40,9 +40,9 @@ class CountedFiles(UnpackedFiles):
         super().__init__(files_max)
         self.all: set[UnpackedFile] = set()
 
-    def _keep(self, path: str, identity: tuple[int, ...], file: UnpackedFile) -> None:
+    def _cache(self, path: str, identity: tuple[int, ...], file: UnpackedFile) -> None:
         self.all.add(file)
-        super()._keep(path, identity, file)
+        super()._cache(path, identity, file)
 
     @property
     def unpacked_bytes(self) -> int:

@@ -113,9 +113,11 @@ def test_good_messages_stay_in_columns_beside_messages_that_are_no_text(
 ) -> None:
     messages = [good_of(kind, 1 + 5 * number) for number in range(2000)]
     messages[7::100] = [b"\xff" + message for message in messages[7::100]]
-    read = row_decoder._Work._read_slowly
+    read = row_decoder._DecodeCall._read_slowly
     slow: list[int] = []
-    monkeypatch.setattr(row_decoder._Work, "_read_slowly", lambda self, v, i: (slow.append(len(v)), read(self, v, i)))
+    monkeypatch.setattr(
+        row_decoder._DecodeCall, "_read_slowly", lambda self, v, i: (slow.append(len(v)), read(self, v, i))
+    )
     _, bad, _ = answers(DECODERS[kind](), messages)
     assert len(bad) == 20 and sum(slow) == 20
 
