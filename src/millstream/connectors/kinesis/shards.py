@@ -35,7 +35,7 @@ from millstream.connectors.kinesis.clients import (
 )
 from millstream.errors import ConnectorError
 
-__all__ = ["AGE_MARGIN_MS", "Response", "Position", "Shard", "epoch_ms", "ms_of"]
+__all__ = ["AGE_MARGIN_MS", "Position", "Response", "Shard", "epoch_ms", "ms_of"]
 
 Position = Json
 
