@@ -28,7 +28,7 @@ from millstream.state.keys.hashing import Int64s
 __all__ = ["History", "by_arrival", "by_stay", "net"]
 
 History = tuple[Int64s, Int64s]
-"""Rows of the inserts and deletes, and the multiplicity of each (negative: a delete). At one row, the delete comes
+"""Rows of the inserts and deletes, and the multiplicity of each (negative: a delete). At one row, the delete is
 first."""
 
 

@@ -174,7 +174,7 @@ class BroadcastStates:
 
     def begin(self, setting: TableSetting, accounts: Mapping[int, SubtaskAccount]) -> None:
         """Open every state at the last version. `setting` covers all key groups, as every subtask reads everything;
-        `accounts` has what each subtask acknowledged."""
+        `accounts` are the acknowledged accounts of the subtasks."""
         self._is_writer = self.is_only_subtask or setting.subtask == WRITER
         self._stored = accounts.get(WRITER, SubtaskAccount()).broadcast or StoredTables({})
         # A suffix after the nonce: keyed state of the same name has files in the same place.

@@ -1,4 +1,4 @@
-"""Contents of a window until it fires: one value kept current, or all its records.
+"""Contents of a window until it fires: one current value, or all its records.
 
     Folded    reduced or aggregated as records arrive: one row per window
     Listed    all records: a row each, appended and never rewritten
