@@ -78,7 +78,7 @@ class OwnState:
     type_info: Any = None
 
     def get_name(self) -> str:
-        """Its name."""
+        """The name."""
         return self.name
 
 
