@@ -304,7 +304,7 @@ def test_rows_are_listed_by_window_in_blocks_as_a_loop_would_list_them(
 
 def test_a_record_without_fields_fails_the_job_and_says_what_to_do() -> None:
     deleted = Row.of_kind(RowKind.DELETE, "a", 7, 1)
-    with pytest.raises(JobFailedError, match=r"no INSERT.*join with a function"):
+    with pytest.raises(JobFailedError, match=r"not an INSERT.*join with a function"):
         results([deleted], [payment("a", 5, 1)], lambda a, b: by_id(a, b).project(["cents"], ["paid"]))
 
 
