@@ -254,7 +254,7 @@ def test_a_generator_that_cannot_work_is_refused_with_the_reason(factory: Any, s
 
 
 def test_a_generator_in_place_of_its_factory_is_refused_at_once() -> None:
-    with pytest.raises(ProgramError, match="Give the class"):
+    with pytest.raises(ProgramError, match="Pass the class"):
         WatermarkStrategy.for_generator(EveryTenth())  # type: ignore[arg-type]
 
 
