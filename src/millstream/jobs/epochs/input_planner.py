@@ -23,10 +23,10 @@ from millstream.checkpoint.manifest import Manifest, SplitFile, SplitPosition
 from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.connectors.contract_checks import (
     backlog_of,
-    ends_early,
     is_complete,
     is_finished,
     listed_splits,
+    may_end_early,
     removes_input,
 )
 from millstream.connectors.contracts import Outlook, Source, SourceContext, Split
@@ -378,7 +378,7 @@ def _plan_source(
             waiting.append(WaitingSplit(name, each.time, each.subtask, name in held_names))
         ends = ends and finishes
     ends = ends and not unread and is_complete(source, context)
-    if ends and ranges and ends_early(source):
+    if ends and ranges and may_end_early(source):
         # The range may be read in part: only reading it shows whether anything follows.
         ranges, ends = [replace(range_, is_last=True) for range_ in ranges], False
     return tuple(ranges), tuple(waiting), ends
