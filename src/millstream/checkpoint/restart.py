@@ -1,7 +1,7 @@
-"""Whether a job that failed is started again, and after how long: pure decisions from plain numbers.
+"""Restart policies: whether and when a failed job is started again, as pure functions of plain numbers.
 
-A policy sees the times of the earlier failures of this run, the time of the one that just happened, and one random
-draw (only jitter uses it). It keeps nothing between calls, so the same history always gives the same answer.
+A policy receives the times of earlier failures of this run, the time of the current one, and one random draw (used only
+for jitter). It has no state, so the same history always gives the same answer.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class GiveUp:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How many failed epochs in a row are run again, each after a pause, before a failure counts as one of the job.
+    """How many consecutive failed epochs are run again, each after a pause, before a failure counts as one of the job.
 
-    A policy is asked only about the failure that exceeds it; a committed epoch, or a restart, begins the count anew.
+    The policy decides only on the failure that exceeds it; a committed epoch, or a restart, resets the count.
     """
 
     failures_max: int = 0
@@ -95,7 +95,7 @@ class FixedDelay:
 
 @dataclass(frozen=True)
 class FailureRate:
-    """Restarts as long as at most `failures_max` failures fall into any stretch of `interval_ms`.
+    """Restarts as long as at most `failures_max` failures fall into any interval of `interval_ms`.
 
     >>> policy = FailureRate(failures_max=2, interval_ms=1000, delay_ms=10)
     >>> policy.on_failure((0,), 500)
@@ -122,10 +122,10 @@ class FailureRate:
 
 @dataclass(frozen=True)
 class ExponentialDelay:
-    """Pauses that grow by `multiplier` up to `delay_max_ms`, and start afresh after a calm stretch.
+    """Pauses that grow by `multiplier` up to `delay_max_ms`, and restart from the initial value after a calm period.
 
-    The stretch is measured from the moment the job was started again: failure time plus the pause it was given.
-    Jitter spreads the pauses of many jobs that failed together; the growth itself is computed without it.
+    The period is measured from the restart: the failure time plus the pause. Jitter spreads the pauses of many jobs
+    that failed together; the growth itself is computed without it.
 
     >>> policy = ExponentialDelay(initial_delay_ms=100, delay_max_ms=1000, multiplier=2.0, calm_ms=60_000)
     >>> [policy.on_failure(tuple(range(n)), n).delay_ms for n in range(5)]
@@ -163,7 +163,7 @@ class ExponentialDelay:
                 pause, in_a_row = min(pause * self.multiplier, float(self.delay_max_ms)), in_a_row + 1
             previous_ms = at_ms
         if self.attempts_before_calm is not None and in_a_row > self.attempts_before_calm:
-            return GiveUp(f"{in_a_row} failures without a calm stretch, at most {self.attempts_before_calm} allowed")
+            return GiveUp(f"{in_a_row} failures without a calm period, at most {self.attempts_before_calm} allowed")
         return RestartAfter(round(pause * (1.0 + self.jitter * (2.0 * draw - 1.0))))
 
 

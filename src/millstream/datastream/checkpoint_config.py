@@ -20,7 +20,7 @@ from millstream.datastream.externalized_checkpoint_retention import Externalized
 from millstream.datastream.streams.argument_checks import checked_count, refuse
 from millstream.datastream.streams.stream_edges import no_java_object
 from millstream.errors import ConfigurationError
-from millstream.graph.notices import say_once
+from millstream.graph.notices import log_once
 from millstream.pyflink_names import add_pyflink_names
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def say_what_has_no_effect(configuration: Configuration) -> None:
             continue
         if _differs(option, text):
             notice = f"{key} has no effect here: {_WHY_NOT[key]}" if key in _WHY_NOT else f"{key}: {option.doc}"
-            say_once(key, notice)
+            log_once(key, notice)
 
 
 def _differs(option: Option, text: str) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from millstream.datastream.streams.argument_checks import checked_count, checked_text, refuse
 from millstream.datastream.streams.stream_edges import no_java_object
 from millstream.errors import NotAvailableError
-from millstream.graph.notices import say_once
+from millstream.graph.notices import log_once
 from millstream.pyflink_names import add_pyflink_names
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class StateBackend:
 
     def __init__(self, j_state_backend: Any = None) -> None:
         no_java_object(self, j_state_backend)
-        say_once("state backend", "state backends have no effect here: state is kept in mapped columnar segments")
+        log_once("state backend", "state backends have no effect here: state is kept in mapped columnar segments")
 
 
 class HashMapStateBackend(StateBackend):

@@ -28,7 +28,7 @@ from millstream.datastream.environment.launch_defaults import job_receiver
 from millstream.datastream.environment.settings import EnvironmentSettings
 from millstream.datastream.functions.source_and_sink import JavaFunctionWrapper
 from millstream.datastream.streams.argument_checks import at_users_line, checked_output_type, checked_text, refuse
-from millstream.datastream.streams.missing_names import AnswersForMissingNames
+from millstream.datastream.streams.missing_names import MissingNameHints
 from millstream.datastream.streams.stream import DataStream
 from millstream.datastream.streams.stream_edges import no_java_object
 from millstream.errors import TypeMismatchError
@@ -54,7 +54,7 @@ _DEFAULT_JOB_NAME = "Millstream Job"
 _ITERATOR_VALUES_MAX = 1_000_000
 
 
-class StreamExecutionEnvironment(AnswersForMissingNames, EnvironmentSettings, EnvironmentDependencies):
+class StreamExecutionEnvironment(MissingNameHints, EnvironmentSettings, EnvironmentDependencies):
     """The beginning of a program.
 
     >>> env = StreamExecutionEnvironment.get_execution_environment()

@@ -342,7 +342,7 @@ class JobView:
         # collected meanwhile belongs to the series no more.
         past = self._opener.past_segments()
         for epoch in self._log.epochs():
-            manifest = self._log.read_if_there(epoch) if epoch <= newest.epoch else None
+            manifest = self._log.read_if_present(epoch) if epoch <= newest.epoch else None
             if manifest is None:
                 continue
             try:

@@ -78,7 +78,7 @@ class JobReader:
         pins: dict[int, list[str]] = {}
         for pin in pins_of(self.store):
             pins.setdefault(pin.epoch, []).append(pin.name)
-        found = [manifest for epoch in self._log.epochs() if (manifest := self._log.read_if_there(epoch)) is not None]
+        found = [manifest for epoch in self._log.epochs() if (manifest := self._log.read_if_present(epoch)) is not None]
         return [
             EpochInfo(
                 m.epoch,

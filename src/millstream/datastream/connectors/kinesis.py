@@ -31,7 +31,7 @@ from millstream.datastream.streams.argument_checks import (
     checked_truth,
     refuse,
 )
-from millstream.graph.notices import say_once
+from millstream.graph.notices import log_once
 from millstream.pyflink_names import add_pyflink_names
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class FlinkKinesisConsumer(SourceFunction):
             super().__init__(KinesisSource(address, names, schema, **settings))
 
     def set_shard_assigner(self, shard_assigner: KinesisShardAssigner) -> Self:
-        say_once("kinesis shard assigner", "set_shard_assigner has no effect: shards are spread evenly")
+        log_once("kinesis shard assigner", "set_shard_assigner has no effect: shards are spread evenly")
         return self
 
     def set_periodic_watermark_assigner(self, periodic_watermark_assigner: Any) -> NoReturn:
@@ -146,7 +146,7 @@ class FlinkKinesisConsumer(SourceFunction):
         )
 
     def set_watermark_tracker(self, watermark_tracker: WatermarkTracker) -> Self:
-        say_once(
+        log_once(
             "kinesis watermark tracker",
             "set_watermark_tracker has no effect: use WatermarkStrategy.with_watermark_alignment",
         )
@@ -229,7 +229,7 @@ class _SinkSettings:
         return self._without_effect("set_max_time_in_buffer_ms")
 
     def _without_effect(self, method: str) -> Self:
-        say_once(f"kinesis {method}", f"{method} has no effect: records are sent when their epoch is committed")
+        log_once(f"kinesis {method}", f"{method} has no effect: records are sent when their epoch is committed")
         return self
 
     def _within(self, name: str, value: Any, limit: str) -> int:

@@ -26,7 +26,7 @@ from millstream.datastream.streams.argument_checks import (
     checked_truth,
     refuse,
 )
-from millstream.graph.notices import say_once
+from millstream.graph.notices import log_once
 from millstream.pyflink_names import add_pyflink_names
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class RMQConnectionConfig:
             return self._always("the network recovery interval")
 
         def _always(self, setting: str) -> Self:
-            say_once(f"rabbitmq {setting}", f"{setting} has no effect: a lost connection is made again, for 30 s")
+            log_once(f"rabbitmq {setting}", f"{setting} has no effect: a lost connection is made again, for 30 s")
             return self
 
         def set_requested_heartbeat(self, requested_heartbeat: int) -> Self:

@@ -18,7 +18,7 @@ from millstream.common.configuration import Configuration
 from millstream.common.options.archives import archive_target
 from millstream.datastream.streams.argument_checks import checked_text, refuse
 from millstream.errors import NotAvailableError
-from millstream.graph.notices import say_once
+from millstream.graph.notices import log_once
 from millstream.graph.site import here
 
 __all__ = ["EnvironmentDependencies", "check_interpreter", "say_what_is_of_the_jvm"]
@@ -36,7 +36,7 @@ def say_what_is_of_the_jvm(configuration: Configuration) -> None:
     """Say once, of what a program set for Flink's JVM, that it has no effect, and what to do instead."""
     for key, sentence in _OF_THE_JVM.items():
         if configuration.get_string(key, ""):
-            say_once(key, f"{key} {sentence}")
+            log_once(key, f"{key} {sentence}")
 
 
 def check_interpreter(python_exec: str) -> None:
@@ -109,11 +109,11 @@ class EnvironmentDependencies:
 
     def add_jars(self, *jars_path: str) -> None:
         """Accepted for PyFlink programs, which need jars for connectors and formats; here these are Python."""
-        say_once("pipeline.jars", f"add_jars {_OF_THE_JVM['pipeline.jars']}")
+        log_once("pipeline.jars", f"add_jars {_OF_THE_JVM['pipeline.jars']}")
 
     def add_classpaths(self, *classpaths: str) -> None:
         """Accepted for PyFlink programs, as `add_jars`."""
-        say_once("pipeline.classpaths", f"add_classpaths {_OF_THE_JVM['pipeline.classpaths']}")
+        log_once("pipeline.classpaths", f"add_classpaths {_OF_THE_JVM['pipeline.classpaths']}")
 
     def register_cached_file(self, file_path: str, name: str, executable: bool = False) -> NoReturn:
         raise NotAvailableError(

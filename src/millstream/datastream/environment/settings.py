@@ -27,7 +27,7 @@ from millstream.datastream.execution_mode import RuntimeExecutionMode
 from millstream.datastream.slot_sharing_group import SlotSharingGroup
 from millstream.datastream.streams.argument_checks import checked_count, checked_text, refuse
 from millstream.errors import ConfigurationError, ProgramError
-from millstream.graph.notices import say_once
+from millstream.graph.notices import log_once
 from millstream.graph.site import Site, here, refuse_type
 
 if TYPE_CHECKING:
@@ -254,13 +254,13 @@ class EnvironmentSettings:
 
     def set_state_backend(self, state_backend: StateBackend) -> Self:
         """Accepted for PyFlink 1.x programs; here state is always mapped columnar segments."""
-        say_once("state backend", "state backends have no effect here: state is kept in mapped columnar segments")
+        log_once("state backend", "state backends have no effect here: state is kept in mapped columnar segments")
         return self
 
     def enable_changelog_state_backend(self, enabled: bool) -> Self:
         """Accepted for PyFlink programs; every checkpoint is incremental here anyway."""
         self._configuration.set_boolean(_CHANGELOG, bool(enabled))
-        say_once("changelog", "the changelog state backend has no effect here: every checkpoint is incremental")
+        log_once("changelog", "the changelog state backend has no effect here: every checkpoint is incremental")
         return self
 
     def is_changelog_state_backend_enabled(self) -> bool | None:

@@ -15,7 +15,7 @@ from millstream.datastream.state import MapStateDescriptor
 from millstream.datastream.streams.argument_checks import checked_function, checked_output_type, refuse
 from millstream.datastream.streams.connected_streams import connected_environment, second_input
 from millstream.datastream.streams.keyed_stream import KeyedStream
-from millstream.datastream.streams.missing_names import AnswersForMissingNames
+from millstream.datastream.streams.missing_names import MissingNameHints
 from millstream.datastream.streams.stream import DataStream
 from millstream.datastream.time_domain import TimeDomain
 from millstream.graph.nodes import BroadcastProcess, Edge, KeyedBroadcastProcess, Operation
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["BroadcastConnectedStream", "BroadcastStream"]
 
 
-class BroadcastStream(AnswersForMissingNames):
+class BroadcastStream(MissingNameHints):
     """What `DataStream.broadcast(state descriptors)` returns; `connect` another stream to it."""
 
     _elsewhere = (("KeyedStream", "Connect a stream to it first: stream.connect(broadcast).process(...)"),)
@@ -61,7 +61,7 @@ def _checked_descriptors(descriptors: Sequence[Any]) -> list[MapStateDescriptor]
     return list(descriptors)
 
 
-class BroadcastConnectedStream(AnswersForMissingNames):
+class BroadcastConnectedStream(MissingNameHints):
     """What `DataStream.connect(broadcast stream)` returns.
 
     Within an epoch all broadcast records are applied before the records of the other side, in one order that is the

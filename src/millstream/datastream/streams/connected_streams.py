@@ -14,7 +14,7 @@ from millstream.datastream.functions.function import CoFlatMapFunction, CoMapFun
 from millstream.datastream.functions.process import CoProcessFunction, KeyedCoProcessFunction
 from millstream.datastream.streams.argument_checks import checked_function, checked_output_type, refuse
 from millstream.datastream.streams.keyed_stream import KeyedStream
-from millstream.datastream.streams.missing_names import AnswersForMissingNames
+from millstream.datastream.streams.missing_names import MissingNameHints
 from millstream.datastream.streams.stream import DataStream
 from millstream.datastream.time_domain import TimeDomain
 from millstream.graph.nodes import (
@@ -47,7 +47,7 @@ def connected_environment(stream1: DataStream, stream2: DataStream) -> StreamExe
     return stream1._environment
 
 
-class ConnectedStreams(AnswersForMissingNames):
+class ConnectedStreams(MissingNameHints):
     """What `DataStream.connect` returns: give it a function that has a method for the records of each stream.
 
     Within an epoch all records of the first stream come before those of the second, and the records of each in their

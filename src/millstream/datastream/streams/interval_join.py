@@ -20,7 +20,7 @@ from millstream.datastream.output_tag import OutputTag
 from millstream.datastream.streams.argument_checks import checked_function, checked_output_type, refuse
 from millstream.datastream.streams.connected_streams import connected_environment, second_input
 from millstream.datastream.streams.key_selection import field_position
-from millstream.datastream.streams.missing_names import AnswersForMissingNames
+from millstream.datastream.streams.missing_names import MissingNameHints
 from millstream.datastream.streams.stream import DataStream
 from millstream.graph.nodes import Edge, PairFields
 from millstream.graph.nodes import IntervalJoin as IntervalJoinNode
@@ -36,7 +36,7 @@ __all__ = ["IntervalJoin", "IntervalJoined", "projection"]
 _Fields = Sequence[int | str]
 
 
-class IntervalJoin(AnswersForMissingNames):
+class IntervalJoin(MissingNameHints):
     """What `KeyedStream.interval_join` returns: say how far apart records may be with `between`."""
 
     _elsewhere = (("KeyedStream", "Say first how far apart records may be: between(lower, upper)"),)
@@ -89,7 +89,7 @@ class IntervalJoin(AnswersForMissingNames):
         return IntervalJoined(self._left, self._right, lower_ms, upper_ms)
 
 
-class IntervalJoined(AnswersForMissingNames):
+class IntervalJoined(MissingNameHints):
     """Two streams and an interval: say what comes of the pairs by `process`, `apply` or `project`."""
 
     _elsewhere = (("KeyedStream", "Say first what comes of the pairs: process, apply or project"),)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from millstream.datastream.streams.argument_checks import checked_count, refuse
 from millstream.datastream.streams.stream import DataStream
 from millstream.graph.nodes import Edge, LoopHead, LoopTail
-from millstream.graph.notices import say_once
+from millstream.graph.notices import log_once
 
 if TYPE_CHECKING:
     from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
@@ -69,7 +69,7 @@ def iterated(stream: DataStream, max_wait_ms: int, rounds_max: int | None) -> It
     if rounds_max is not None:
         checked_count("iterate: rounds_max", rounds_max)
     if max_wait_ms:
-        say_once("iterate", "iterate: the longest wait has no effect here: the job knows when a loop is empty")
+        log_once("iterate", "iterate: the longest wait has no effect here: the job knows when a loop is empty")
     # The node's own number is known only once it is made, and is as good as any.
     loop = len(stream._environment._builder.nodes) + 1
     node = stream._add(LoopHead(loop, rounds_max), "Iteration", stream._stream_type())

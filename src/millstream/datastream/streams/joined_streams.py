@@ -32,9 +32,9 @@ from millstream.datastream.output_tag import OutputTag
 from millstream.datastream.streams.argument_checks import checked_function, checked_output_type, refuse
 from millstream.datastream.streams.connected_streams import second_input
 from millstream.datastream.streams.interval_join import projection
-from millstream.datastream.streams.missing_names import AnswersForMissingNames, Elsewhere
+from millstream.datastream.streams.missing_names import Elsewhere, MissingNameHints
 from millstream.datastream.streams.stream import DataStream
-from millstream.datastream.streams.windowing import Contents, DescribedWindows, window_operation
+from millstream.datastream.streams.windowing import Contents, WindowSettings, window_operation
 from millstream.graph.nodes import CoGroupWindow, Edge, PairFields, Partitioning
 from millstream.graph.site import here
 from millstream.graph.tagged_rows import tagged_type
@@ -68,7 +68,7 @@ _LATER = frozenset({*_STEPS, "trigger", "evictor", "allowed_lateness", "apply", 
 Selector = Callable[[Any], Any] | KeySelector | int | str
 
 
-class _Step(AnswersForMissingNames):
+class _Step(MissingNameHints):
     """A call that has to be followed by another one."""
 
     _call: str
@@ -80,7 +80,7 @@ def _next(step: str) -> Elsewhere:
     return (_LATER, way), ("KeyedStream", way)
 
 
-class PairedWindows(DescribedWindows):
+class PairedWindows(WindowSettings):
     """Two keyed streams by window: what `window` returns. Say how windows behave, then what is done with them."""
 
     _method: str

@@ -15,12 +15,12 @@ from millstream.graph.site import here
 if TYPE_CHECKING:
     from typing import NoReturn
 
-__all__ = ["AnswersForMissingNames", "Elsewhere"]
+__all__ = ["Elsewhere", "MissingNameHints"]
 
 Elsewhere = tuple[tuple[frozenset[str] | str, str], ...]
 
 
-class AnswersForMissingNames:
+class MissingNameHints:
     """Says of a missing attribute where it is. `_elsewhere`: names, or a class of `millstream.datastream` that has
     them, each with what to do about it."""
 
@@ -46,7 +46,7 @@ _SYNONYMS = {
 }
 
 
-def _missing_name(owner: AnswersForMissingNames, name: str) -> AttributeError:
+def _missing_name(owner: MissingNameHints, name: str) -> AttributeError:
     kind = type(owner)
     if name.startswith("_"):  # asked by Python itself, or by us
         return AttributeError(f"{kind.__name__!r} object has no attribute {name!r}", name=name, obj=owner)

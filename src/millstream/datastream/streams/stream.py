@@ -42,7 +42,7 @@ from millstream.graph.nodes import (
     Process,
     Project,
 )
-from millstream.graph.notices import say_once
+from millstream.graph.notices import log_once
 from millstream.graph.site import here
 from millstream.records.batch import is_typed
 
@@ -134,7 +134,7 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
         """Accepted for PyFlink programs; here all operators share an epoch: `env.set_buffer_timeout` bounds it."""
         checked_count("set_buffer_timeout", timeout_millis, least=-1)
         self._own_node("set_buffer_timeout")
-        say_once(
+        log_once(
             "buffer timeout",
             "the buffer timeout of one operator has no effect: records move on with their epoch. Set it for the "
             "environment: env.set_buffer_timeout(ms)",

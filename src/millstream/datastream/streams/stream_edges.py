@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, overload
 from millstream.common.typeinfo import TypeInformation
 from millstream.datastream.functions.function import KeySelector, Partitioner
 from millstream.datastream.streams.argument_checks import checked_count, checked_function, checked_text, refuse
-from millstream.datastream.streams.missing_names import AnswersForMissingNames
+from millstream.datastream.streams.missing_names import MissingNameHints
 from millstream.errors import NotAvailableError
 from millstream.graph.nodes import Edge, Node, Operation, Partitioning, Process, Read, Write
-from millstream.graph.notices import say_once
+from millstream.graph.notices import log_once
 from millstream.graph.site import here
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def no_java_object(owner: object, j_object: Any) -> None:
         )
 
 
-class StreamEdges(AnswersForMissingNames):
+class StreamEdges(MissingNameHints):
     """The environment and the edges; the one place where the façade reads and extends the graph."""
 
     _environment: StreamExecutionEnvironment
@@ -147,7 +147,7 @@ class OperatorControls(StreamEdges):
         if isinstance(group, SlotSharingGroup):
             self._environment.register_slot_sharing_group(group)
             group = group.get_name()
-        say_once("slot_sharing_group", "slot sharing groups have no effect here: Spark places the tasks")
+        log_once("slot_sharing_group", "slot sharing groups have no effect here: Spark places the tasks")
         name = checked_text("slot_sharing_group", group)
         return self._amend("slot_sharing_group", slot_sharing_group=name)
 

@@ -24,7 +24,7 @@ from millstream.datastream.output_tag import OutputTag
 from millstream.datastream.states.queryable import checked_queryable_name
 from millstream.datastream.streams.argument_checks import checked_count, checked_function, checked_output_type, refuse
 from millstream.datastream.streams.ready_aggregates import bound_aggregates
-from millstream.datastream.streams.windowing import Contents, DescribedWindows, window_operation
+from millstream.datastream.streams.windowing import Contents, WindowSettings, window_operation
 from millstream.datastream.window.assigners import WindowAssigner
 from millstream.datastream.window.counting import CountTrigger, PurgingTrigger
 from millstream.datastream.window.evictors import CountEvictor
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["AllWindowedStream", "WindowedStream", "counted"]
 
 
-class _Windowed(DescribedWindows):
+class _Windowed(WindowSettings):
     """What the two kinds share: the settings, and how the operator is added."""
 
     _window_function: type[Any]

@@ -1,7 +1,7 @@
 """What a program said about windows, and the node of the graph that is made of it.
 
 `Windowing` is plain data, filled in by `trigger`, `evictor`, `allowed_lateness` and `side_output_late_data`. None means
-that the program did not say: the assigner's own trigger, no evictor, late records dropped. `DescribedWindows` has the
+that the program did not say: the assigner's own trigger, no evictor, late records dropped. `WindowSettings` has the
 calls that windows of one stream and of two share; what cannot work is refused at the line that asks for it.
 
 `window_operation` puts the user's function into the adapter that hands it a window's contents in the shape it wants;
@@ -37,7 +37,7 @@ from millstream.datastream.functions.window import (
 from millstream.datastream.output_tag import OutputTag
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 from millstream.datastream.streams.argument_checks import checked_count, refuse
-from millstream.datastream.streams.missing_names import AnswersForMissingNames
+from millstream.datastream.streams.missing_names import MissingNameHints
 from millstream.datastream.window.assigners import MergingWindowAssigner, WindowAssigner
 from millstream.datastream.window.counting import NeverTrigger
 from millstream.datastream.window.evictors import Evictor
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 
-__all__ = ["Contents", "DescribedWindows", "Windowing", "window_operation"]
+__all__ = ["Contents", "WindowSettings", "Windowing", "window_operation"]
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Windowing:
         return self.trigger is None or is_plain_trigger(self.trigger, self.assigner.is_event_time())
 
 
-class DescribedWindows(AnswersForMissingNames):
+class WindowSettings(MissingNameHints):
     """Windows of an assigner, described one call at a time."""
 
     _elsewhere = (("KeyedStream", "Say first what is done with the windows: reduce, aggregate, apply or process"),)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from millstream.connectors.archives.leftovers import may_be_left, remove_left
-from millstream.graph.kept_table import KeptTable
+from millstream.graph.stored_table import KeptTable
 from millstream.jobs.epochs.retained_epochs import RetainedHistory
 from millstream.plan.stages import Plan
 from millstream.query.epoch_opener import EpochOpener

@@ -40,7 +40,7 @@ from millstream.storage.store import Store
 
 __all__ = ["CommitEvent", "Committer", "StoreSilence", "UploadPatience"]
 
-CommitEvent = e.Committed | e.CommitLost | e.CommitFailed | e.StoreAway | e.StoreBack
+CommitEvent = e.Committed | e.CommitLost | e.CommitFailed | e.StoreUnavailable | e.StoreAvailable
 
 _LOG = logging.getLogger(__name__)
 _Answer = TypeVar("_Answer")
@@ -265,13 +265,13 @@ class Committer:
         with self._away_lock:
             if not self._is_away:
                 self._is_away = True
-                self._report(e.StoreAway(), error)
+                self._report(e.StoreUnavailable(), error)
 
     def _tell_back(self) -> None:
         with self._away_lock:
             if self._is_away:
                 self._is_away = False
-                self._report(e.StoreBack(), None)
+                self._report(e.StoreAvailable(), None)
 
     def _wait(self, pause_s: float) -> None:
         if self._given_up.wait(pause_s):

@@ -13,7 +13,7 @@ from millstream.checkpoint import events as e
 from millstream.checkpoint.manifest import Manifest, SplitFile, SplitPosition, Staged
 from millstream.checkpoint.meanings import meanings_to_json
 from millstream.checkpoint.program import ProgramOperator, program_to_json
-from millstream.checkpoint.standing_time import StandingTime, standing_to_json
+from millstream.checkpoint.stalled_time import StalledTime, stalled_to_json
 from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.connectors.contract_checks import due_ms_of, is_finished, planned_commit
 from millstream.connectors.contracts import Sink, Source
@@ -234,7 +234,7 @@ def _positions(
 
 
 def _counters(
-    planned: InputPlan, outcome: EpochOutcome, newest: Manifest | None, standing: Mapping[str, StandingTime]
+    planned: InputPlan, outcome: EpochOutcome, newest: Manifest | None, standing: Mapping[str, StalledTime]
 ) -> dict[str, Any]:
     before: Mapping[str, Any] = {} if newest is None else newest.counters
     totals = {uid: dict(counts) for uid, counts in before.get("operators", {}).items()}
@@ -243,7 +243,7 @@ def _counters(
         total["in"] += counts["in"]
         total["out"] += counts["out"]
     metrics = merge(before.get("metrics", {}), outcome.metrics)
-    return {"operators": totals, "metrics": metrics, _PROCESSING_TIME: planned.now_ms, **standing_to_json(standing)}
+    return {"operators": totals, "metrics": metrics, _PROCESSING_TIME: planned.now_ms, **stalled_to_json(standing)}
 
 
 def processing_time_ms(manifest: Manifest | None) -> int | None:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from millstream.checkpoint.manifest import Manifest, SplitPosition
-from millstream.checkpoint.standing_time import StandingReason, StandingTime, standing_of
+from millstream.checkpoint.stalled_time import StalledTime, StallReason, stalled_of
 from millstream.common.watermark_strategy import WatermarkKind, WatermarkStrategy
 from millstream.graph.nodes import AssignTimestamps, Node, Read
 from millstream.graph.table_nodes import RankWindows
@@ -55,12 +55,12 @@ def standing_times(
     outcome: EpochOutcome,
     newest: Manifest | None,
     now_ms: int,
-) -> dict[str, StandingTime]:
+) -> dict[str, StalledTime]:
     """Where event time stands after an epoch with these `accounts` and `positions`, which follows `newest`."""
     nodes = {node.id: node for node in plan.nodes()}
-    before, last = accounts_of(newest), standing_of(newest)
+    before, last = accounts_of(newest), stalled_of(newest)
     had_input = any(outcome.operators.get(node.uid or "", {}).get("out") for node in _reads(plan))
-    standing: dict[str, StandingTime] = {}
+    standing: dict[str, StalledTime] = {}
     for node in _holders(plan, nodes, accounts, outcome, last):
         uid = node.uid or ""
         reached = _time(accounts, uid)
@@ -78,7 +78,7 @@ def standing_times(
             if reason == "never"
             else epochs >= _STANDING_EPOCHS and now_ms - since_ms >= _STANDING_MS
         )
-        standing[uid] = StandingTime(reason, epochs, since_ms, splits, is_long)
+        standing[uid] = StalledTime(reason, epochs, since_ms, splits, is_long)
     return standing
 
 
@@ -96,7 +96,7 @@ def _strategy(node: Node) -> WatermarkStrategy | None:
 
 
 def _holders(
-    plan: Plan, nodes: Mapping[int, Node], accounts: Accounts, outcome: EpochOutcome, last: Mapping[str, StandingTime]
+    plan: Plan, nodes: Mapping[int, Node], accounts: Accounts, outcome: EpochOutcome, last: Mapping[str, StalledTime]
 ) -> list[Node]:
     """What makes the watermarks that some operator waits for, each once."""
     found: dict[int, Node] = {}
@@ -185,7 +185,7 @@ def _reached(position: SplitPosition | None) -> int:
     return MIN_WATERMARK if position is None or position.watermark is None else position.watermark
 
 
-def _reason(node: Node, reached: int, has_records: bool) -> StandingReason:
+def _reason(node: Node, reached: int, has_records: bool) -> StallReason:
     strategy = _strategy(node)
     if reached == MIN_WATERMARK and (strategy is None or strategy.kind is WatermarkKind.NONE):
         return "never"
@@ -211,7 +211,7 @@ class StandingReport:
 
     def committed(self, manifest: Manifest, plan: Plan) -> list[str]:
         """An epoch is committed. What is to be logged of it as warnings."""
-        standing = {uid: time for uid, time in standing_of(manifest).items() if time.is_long}
+        standing = {uid: time for uid, time in stalled_of(manifest).items() if time.is_long}
         nodes = {node.uid or "": node for node in plan.nodes()}
         moving = [uid for uid in self._awaited if uid not in standing]
         lines = [f"event time no longer waits for '{self._awaited.pop(uid)}'" for uid in moving]
@@ -224,7 +224,7 @@ class StandingReport:
         return lines
 
 
-def _sentence(node: Node, time: StandingTime, manifest: Manifest, plan: Plan) -> str:
+def _sentence(node: Node, time: StalledTime, manifest: Manifest, plan: Plan) -> str:
     name, (reason, advice) = _named(node, plan), _REASONS[time.reason]
     if time.splits:
         more = ", …" if len(time.splits) == _NAMED_MAX else ""
@@ -240,7 +240,7 @@ _IDLE_ADVICE = (
     "Let its watermark strategy leave out inputs that are idle: .with_idleness(Duration.of_minutes(1)); in SQL, "
     "SET 'table.exec.source.idle-timeout' = '1 min'"
 )
-_REASONS: dict[StandingReason, tuple[str, str]] = {
+_REASONS: dict[StallReason, tuple[str, str]] = {
     "never": (
         "gives no watermarks",
         "Say what its time is: pass a WatermarkStrategy to from_source(), or call "

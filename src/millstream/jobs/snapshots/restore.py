@@ -260,7 +260,7 @@ def _went_on(snapshot: StoredSnapshot) -> bool:
     if snapshot.is_savepoint:
         return True
     log = ManifestLog(snapshot.store)
-    later = (log.read_if_there(epoch) for epoch in log.epochs_from(snapshot.manifest.epoch + 1))
+    later = (log.read_if_present(epoch) for epoch in log.epochs_from(snapshot.manifest.epoch + 1))
     # One that is gone by now was collected: the job is at work.
     return any(manifest is None or manifest.status in ("RUNNING", "DRAINED") for manifest in later)
 

@@ -151,7 +151,7 @@ class QueryRunner:
         if given is None or not all(isinstance(sink.target, TableEntry) for sink in sinks):
             return text
         name = self.configuration.get_string(_NAME, None) or _default_name(sinks)
-        plan, builder = optimised(sinks, self.session), self.environment._builder.beside()
+        plan, builder = optimised(sinks, self.session), self.environment._builder.separate_job()
         lines = stored_fates(store_of_job(given, name, ()), plan, self.session, builder)
         return f"{text}\n== State ==\n{lines}\n" if lines else text
 
@@ -175,7 +175,7 @@ class QueryRunner:
     def check(self, sink: Sink) -> None:
         """Refuse what could not be started, as far as that is known before."""
         self._configure()
-        self._lower([sink], self.environment._builder.beside())
+        self._lower([sink], self.environment._builder.separate_job())
 
     def fates(self, before: Sink, after: Sink) -> tuple[OperatorFate, ...]:
         """What becomes of the state of one query under another, as the start of its job will judge it."""

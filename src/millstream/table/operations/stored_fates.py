@@ -29,7 +29,7 @@ def plan_fates(
 ) -> tuple[OperatorFate, ...]:
     """What becomes of the state of one optimised plan under another. Neither is run; `beside`: the program they are
     in."""
-    old, new = (_operators(plan, session, beside.beside()) for plan in (before, after))
+    old, new = (_operators(plan, session, beside.separate_job()) for plan in (before, after))
     meanings = {each.uid: each.meaning for each in old if each.meaning is not None}
     return fates(meanings, {each.uid: each.name for each in old}, new)
 

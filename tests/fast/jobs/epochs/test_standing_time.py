@@ -12,7 +12,7 @@ import pytest
 from fresh_names import fresh_name
 
 from millstream.checkpoint.manifest import Manifest, ManifestLog
-from millstream.checkpoint.standing_time import standing_of
+from millstream.checkpoint.stalled_time import stalled_of
 from millstream.cli.listing import list_jobs, table_text
 from millstream.common import Duration, Row, Time, Types, WatermarkStrategy
 from millstream.datastream.functions import KeyedProcessFunction
@@ -71,7 +71,7 @@ def test_a_source_without_watermarks_is_named_once_with_what_to_call(caplog: pyt
         "Say what its time is: pass a WatermarkStrategy to from_source(), or call .assign_timestamps_and_watermarks("
     )
     assert "WATERMARK FOR" in warning and "test_standing_time.py" in warning
-    standing = standing_of(newest(store))["clicks"]
+    standing = stalled_of(newest(store))["clicks"]
     assert (standing.reason, standing.is_long, standing.epochs) == ("never", True, 8)
 
 
@@ -211,7 +211,7 @@ def test_when_time_moves_again_that_is_logged_and_the_store_says_no_more(caplog:
     warning, withdrawal = played(build, caplog, 46, clock=clock, store=store)
     assert "'Source: quiet clicks' has had no record" in warning
     assert withdrawal == "event time no longer waits for 'Source: quiet clicks'"
-    assert not standing_of(newest(store))
+    assert not stalled_of(newest(store))
 
 
 def test_one_split_without_records_is_named(caplog: pytest.LogCaptureFixture) -> None:

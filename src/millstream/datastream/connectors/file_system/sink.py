@@ -25,7 +25,7 @@ from millstream.datastream.connectors.file_system.parts import (
 from millstream.datastream.functions.source_and_sink import SinkFunction
 from millstream.datastream.streams.argument_checks import at_users_line, checked_count, checked_text, refuse
 from millstream.datastream.streams.stream_edges import no_java_object
-from millstream.graph.notices import say_once
+from millstream.graph.notices import log_once
 
 if TYPE_CHECKING:
     from typing import Self
@@ -66,7 +66,7 @@ class _FileSettings:
     def with_bucket_check_interval(self, interval: int) -> Self:
         """Accepted: rolling is decided at the end of every epoch."""
         checked_count("with_bucket_check_interval", interval)
-        say_once("bucket check interval", "the bucket check interval has no effect here: every epoch checks its parts")
+        log_once("bucket check interval", "the bucket check interval has no effect here: every epoch checks its parts")
         return self
 
     def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> Self:

@@ -23,7 +23,7 @@ from millstream.datastream.streams.argument_checks import (
     refuse,
 )
 from millstream.datastream.streams.stream_edges import no_java_object
-from millstream.graph.notices import say_once
+from millstream.graph.notices import log_once
 
 if TYPE_CHECKING:
     from typing import Self
@@ -149,12 +149,12 @@ class FileSourceBuilder:
 
     def set_file_enumerator(self, file_enumerator: FileEnumeratorProvider) -> Self:
         """Accepted; the format says how its files can be cut."""
-        say_once("file enumerator", "file enumerators have no effect here: the format says how a file can be cut")
+        log_once("file enumerator", "file enumerators have no effect here: the format says how a file can be cut")
         return self
 
     def set_split_assigner(self, split_assigner: FileSplitAssignerProvider) -> Self:
         """Accepted; the driver deals out ranges evenly."""
-        say_once("split assigner", "split assigners have no effect here: the driver deals out ranges evenly")
+        log_once("split assigner", "split assigners have no effect here: the driver deals out ranges evenly")
         return self
 
     def build(self) -> FileSource:

@@ -20,7 +20,7 @@ from millstream.datastream.connectors.base import DeliveryGuarantee, Sink, Strea
 from millstream.datastream.functions.source_and_sink import SinkFunction
 from millstream.datastream.streams.argument_checks import at_users_line, checked_count, checked_text, refuse
 from millstream.datastream.streams.stream_edges import no_java_object
-from millstream.graph.notices import say_once
+from millstream.graph.notices import log_once
 from millstream.graph.site import refuse_type
 
 if TYPE_CHECKING:
@@ -308,7 +308,7 @@ class FlinkKafkaProducer(FlinkKafkaProducerBase):
 
     def ignore_failures_after_transaction_timeout(self) -> Self:
         """Accepted: a transaction that timed out is begun again from what is staged, so there is nothing to ignore."""
-        say_once(
+        log_once(
             "kafka transaction timeout",
             "ignore_failures_after_transaction_timeout has no effect here: what a transaction that timed out held is "
             "published again",

@@ -23,7 +23,7 @@ from millstream.datastream.functions.source_and_sink import SourceFunction
 from millstream.datastream.streams.argument_checks import at_users_line, checked_text, checked_truth, refuse
 from millstream.datastream.streams.stream_edges import no_java_object
 from millstream.errors import ConfigurationError
-from millstream.graph.notices import say_once
+from millstream.graph.notices import log_once
 
 if TYPE_CHECKING:
     from typing import Self
@@ -277,7 +277,7 @@ class FlinkKafkaConsumerBase(SourceFunction):
 
     def disable_filter_restored_partitions_with_subscribed_topics(self) -> Self:
         """Accepted: partitions that were read are read on, also of topics that the program no longer names."""
-        say_once("restored partitions", "partitions that were read are always read on: no filter to disable")
+        log_once("restored partitions", "partitions that were read are always read on: no filter to disable")
         return self
 
     def get_produced_type(self) -> TypeInformation | None:
