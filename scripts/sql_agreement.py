@@ -27,7 +27,7 @@ from millstream.errors import MillstreamError
 from millstream.expressions.coercion import arrow_value
 from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import ArrayType, MapType, MultisetType, RowType
-from millstream.expressions.row_expressions import Column, Literal, RowExpression, mapped
+from millstream.expressions.row_expressions import Column, Literal, RowExpression, transform
 from millstream.expressions.types import (
     BinaryType,
     BitmapType,
@@ -224,7 +224,7 @@ def _over_columns(bound: RowExpression, columns: list[pa.Array]) -> RowExpressio
         columns.append(pa.concat_arrays([pa.array([value, None, value], value.type)]))
         return Column(part.type, len(columns) - 1)
 
-    return mapped(bound, turned)
+    return transform(bound, turned)
 
 
 def _plain(column: pa.Array, row: int, type_: DataType) -> Any:

@@ -163,7 +163,7 @@ def test_two_attempts_that_sent_the_same_are_still_two_attempts() -> None:
         runner = TrickyRunner(heard_in_two_attempts, at=0, tricks=1_000)
         start(EXCHANGED["rebalance"], 7, runner, Collect()).result()
     assert isinstance(caught.value.__cause__, MixedEpochError)
-    assert "of stage 1 heard other attempts of the tasks of stage 0" in str(caught.value.__cause__)
+    assert "of stage 1 received other attempts of the tasks of stage 0" in str(caught.value.__cause__)
 
 
 class CountingRunner(TrickyRunner):

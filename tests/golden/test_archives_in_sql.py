@@ -244,7 +244,7 @@ def test_an_archive_is_one_job_s_as_long_as_that_is_there(t_env: TableEnvironmen
 
     # The same program with another store, and one that begins as a copy: both would write what the first has written.
     for settings in ({}, {"execution.state-recovery.path": f"{tmp_path / 'store'}@3"}):
-        with pytest.raises(MillstreamError, match=r"which is that of job 'hours' in .*store"):
+        with pytest.raises(MillstreamError, match=r"which belongs to job 'hours' in .*store"):
             kept(second(**settings), archive)
         assert not (tmp_path / "second").exists() and {path.name for path in archive.rglob("*")} == files
     shutil.rmtree(tmp_path / "store")

@@ -62,9 +62,9 @@ def until(is_so: Callable[[], bool]) -> None:
 def test_a_request_is_obeyed_once_and_answered() -> None:
     store, heard = new_store(), []
     with serving(store, lambda n: heard.append(n) or f"at {n}"):
-        assert Mailbox(store).ask("stop", {"n": 3}, now_ms=5, timeout_s=60) == "at 3"
+        assert Mailbox(store).send("stop", {"n": 3}, now_ms=5, timeout_s=60) == "at 3"
         with pytest.raises(JobFailedError, match="fly: unknown request; this job understands stop"):
-            Mailbox(store).ask("fly", {}, now_ms=5, timeout_s=60)
+            Mailbox(store).send("fly", {}, now_ms=5, timeout_s=60)
         assert heard == [3] and not store.list("control")
 
 
@@ -74,13 +74,13 @@ def test_what_a_command_raises_is_the_answer() -> None:
 
     store = new_store()
     with serving(store, refuse), pytest.raises(JobFailedError, match=r"^stop: not now"):
-        Mailbox(store).ask("stop", {}, now_ms=5, timeout_s=60)
+        Mailbox(store).send("stop", {}, now_ms=5, timeout_s=60)
 
 
 def test_a_request_that_nobody_takes_up_is_taken_back() -> None:
     store = new_store()
     with pytest.raises(JobFailedError, match=r"stop: no running job answered .* Is it running\?"):
-        Mailbox(store).ask("stop", {"drain": False}, now_ms=5, timeout_s=0.01)
+        Mailbox(store).send("stop", {"drain": False}, now_ms=5, timeout_s=0.01)
     assert not store.list("control")
 
 
@@ -91,7 +91,7 @@ def test_an_asker_whose_clock_is_an_hour_or_a_century_behind_is_heard() -> None:
     store = new_store()
     with serving(store, lambda: "stopped"):
         for now_ms in (SystemClock().now_ms() - 3_600_000, 0, SystemClock().now_ms() + 3_600_000):
-            assert Mailbox(store).ask("stop", {}, now_ms, timeout_s=60) == "stopped"
+            assert Mailbox(store).send("stop", {}, now_ms, timeout_s=60) == "stopped"
 
 
 def test_a_request_from_before_the_job_ran_is_refused_however_new_it_says_it_is() -> None:
@@ -100,8 +100,8 @@ def test_a_request_from_before_the_job_ran_is_refused_however_new_it_says_it_is(
     with serving(store, lambda: heard.append(1) or "stopped"):
         until(lambda: store.exists(answer_name("a1")))
         answer = answer_of(store.get(answer_name("a1")))
-        assert answer.done and not answer.ok and "made before the job ran. Ask again" in answer.text
-        assert Mailbox(store).ask("stop", {}, 0, timeout_s=60) == "stopped" and heard == [1]
+        assert answer.done and not answer.ok and "made before the job ran. Send it again" in answer.text
+        assert Mailbox(store).send("stop", {}, 0, timeout_s=60) == "stopped" and heard == [1]
 
 
 def test_a_question_from_before_the_job_ran_is_answered() -> None:
@@ -118,7 +118,7 @@ def test_a_question_from_before_the_job_ran_is_answered() -> None:
 
 def test_an_error_names_what_the_user_wants() -> None:
     with pytest.raises(JobFailedError, match=r"^savepoint: no running job answered"):
-        Mailbox(new_store()).ask("published", {}, 0, timeout_s=0.01, purpose="savepoint")
+        Mailbox(new_store()).send("published", {}, 0, timeout_s=0.01, purpose="savepoint")
 
 
 def test_requests_and_answers_whose_asker_is_gone_are_removed() -> None:
@@ -144,7 +144,7 @@ REFUSALS: tuple[tuple[Callable[[str], bytes], str], ...] = (
     (asked(command=["stop"]), "field 'command' of the request is ['stop']"),
     (asked(arguments="n=1"), "field 'arguments' of the request is 'n=1', expected dict"),
     (asked(created_ms=True), "field 'created_ms' of the request is True"),
-    (asked(id="../job"), "called '../job' but stands under"),
+    (asked(id="../job"), "called '../job' but stored under"),
     (asked(arguments={"n": 2.5}), "found 2.5 for 'n', expected a whole number"),
     (asked(arguments={"n": True}), "found True for 'n', expected a whole number"),
     (asked(arguments={"m": 1}), "found the argument 'm', which is not known here"),
@@ -167,7 +167,7 @@ def test_requests_that_cannot_be_understood_are_answered_and_the_next_one_is_hea
         for id, (_, reason) in zip(ids, REFUSALS, strict=True):
             answer = answer_of(store.get(answer_name(id)))
             assert not answer.ok and reason in answer.text
-        assert Mailbox(store).ask("stop", {}, 0, timeout_s=60) == "stopped" and heard == [0]
+        assert Mailbox(store).send("stop", {}, 0, timeout_s=60) == "stopped" and heard == [0]
 
 
 @given(
@@ -190,7 +190,7 @@ def test_a_stray_file_among_the_requests_is_left_alone() -> None:
     with serving(store, lambda: "stopped"):
         store.put("control/notes.txt", b"")
         store.put("control/=2E=2E.json", b"{}")
-        assert Mailbox(store).ask("stop", {}, 0, timeout_s=60) == "stopped"
+        assert Mailbox(store).send("stop", {}, 0, timeout_s=60) == "stopped"
     assert store.list("control") == ["control/=2E=2E.json", "control/notes.txt"]
 
 
@@ -204,7 +204,7 @@ def test_a_request_that_may_not_be_read_does_not_hide_the_others() -> None:
     store = Closed(f"requests-{next(_STORES)}")
     with serving(store, lambda: "stopped"):
         store.put(request_name("0"), b"")
-        assert Mailbox(store).ask("stop", {}, 0, timeout_s=60) == "stopped"
+        assert Mailbox(store).send("stop", {}, 0, timeout_s=60) == "stopped"
 
 
 def test_a_failure_of_the_hearing_itself_does_not_end_it() -> None:
@@ -219,7 +219,7 @@ def test_a_failure_of_the_hearing_itself_does_not_end_it() -> None:
 
     store = Stumbling(f"requests-{next(_STORES)}")
     with serving(store, lambda: "stopped"):
-        assert Mailbox(store).ask("stop", {}, 0, timeout_s=60) == "stopped"
+        assert Mailbox(store).send("stop", {}, 0, timeout_s=60) == "stopped"
 
 
 # --- a whole job ----------------------------------------------------------------------------------------------
@@ -255,13 +255,13 @@ def test_a_job_survives_every_bad_request_and_tells_who_asked(running: Job, tmp_
         ("savepoint", {"name": "a@b"}, "it has a '@'"),
     ):
         with pytest.raises(JobFailedError, match=command) as refusal:
-            mailbox.ask(command, arguments, 0, timeout_s=60)
+            mailbox.send(command, arguments, 0, timeout_s=60)
         assert reason in str(refusal.value)
     with pytest.raises(ProgramError, match=r"rescale: found 2\.5, expected 1 to 128"):
         running.rescale(2.5)  # type: ignore[arg-type]
     at = running.board.now.epoch
     until(lambda: running.board.now.epoch > at + 1 or running.wait(0))
-    assert mailbox.ask("rescale", {"parallelism": 3}, 0, timeout_s=60).endswith("parallelism 3 with its next epoch")
+    assert mailbox.send("rescale", {"parallelism": 3}, 0, timeout_s=60).endswith("parallelism 3 with its next epoch")
     assert not running.wait(0) and not pins_of(running.store)
     assert not (tmp_path / "outside").exists() and not (tmp_path.parent / "outside").exists()
 
@@ -278,4 +278,4 @@ def test_an_answer_waits_for_a_store_that_is_away_for_a_moment() -> None:
 
     store = Flaky(f"requests-{next(_STORES)}")
     with serving(store, lambda: away.set() or "stopped"):
-        assert Mailbox(store).ask("stop", {}, 0, timeout_s=60, patience_s=20) == "stopped"
+        assert Mailbox(store).send("stop", {}, 0, timeout_s=60, patience_s=20) == "stopped"

@@ -135,9 +135,9 @@ def test_keys_whose_parts_have_other_names_or_types_are_told_and_never_not_found
         keys = pa.StructArray.from_arrays(parts, names=names)
         for ask in (newest.get_columns, newest.table("pairs").of_keys):
             arguments = ("pairs", keys) if ask == newest.get_columns else (keys,)
-            with pytest.raises(query.KeyTypeError, match=r"give a column of struct<b: string, a: int32>"):
+            with pytest.raises(query.KeyTypeError, match=r"expected a column of struct<b: string, a: int32>"):
                 ask(*arguments)
-        with pytest.raises(Exception, match=r"give a column of struct<b: string, a: int32>"):
+        with pytest.raises(Exception, match=r"expected a column of struct<b: string, a: int32>"):
             client.get_columns("pairs", keys)
 
 

@@ -130,7 +130,7 @@ def test_a_store_of_updating_first_rows_is_refused(monkeypatch: pytest.MonkeyPat
         module = sys.modules["millstream.planner.passes.recognise_ranks"]
         before.setattr(module, "rank_in_windows", lambda relation, **how: relation)
         ran(query, tables, store=store, epochs=2)
-    with pytest.raises(StoreError, match=r"keeps state of 'Rank'.* new in it: .*'WindowRank'"):
+    with pytest.raises(StoreError, match=r"has state of 'Rank'.* new in it: .*'WindowRank'"):
         ran(query, tables, store=store)
 
 

@@ -150,7 +150,7 @@ class AheadModel(Model):
 
     def create(self, world: World, driver: Driver, mine: Record) -> Iterator[Any]:
         again = driver._replace(ops=(("create", mine), *driver.ops))
-        if driver.state.away:
+        if driver.state.unavailable:
             yield "finds the store back", world, again, e.StoreAvailable()
             return
         there = world.manifest(mine.epoch)

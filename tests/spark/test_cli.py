@@ -235,7 +235,7 @@ def test_an_interrupt_finishes_the_epoch_and_the_job_resumes_from_its_store(tmp_
 
     code, out, err = run_until(tmp_path, "--from", epochs=3, signal_number=signal.SIGTERM)
     assert (code, out) == (0, "the program goes on\n"), err
-    assert "asked by TERM" in err
+    assert "requested by TERM" in err
     resumed = log.newest()
     assert resumed is not None and resumed.status == "SUSPENDED" and resumed.epoch > stopped.epoch
 

@@ -30,7 +30,7 @@ def ask_job(job: str, root: str | None, command: str, arguments: Mapping[str, An
         return refuse(error)
     try:
         taken_s = min(_TAKEN_WITHIN_S, timeout_s)
-        print(Mailbox(store).ask(command, arguments, system_ms(), taken_s, timeout_s), file=sys.stderr)
+        print(Mailbox(store).send(command, arguments, system_ms(), taken_s, timeout_s), file=sys.stderr)
     except MillstreamError as error:
         return refuse(error, 1)
     return 0

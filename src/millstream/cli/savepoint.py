@@ -88,7 +88,7 @@ def published_epoch(store: Store) -> int:
         return epoch_to_save(store)
     try:
         mailbox = Mailbox(store)
-        return int(mailbox.ask("published", {}, system_ms(), _TAKEN_WITHIN_S, _PUBLISHED_WITHIN_S, "savepoint"))
+        return int(mailbox.send("published", {}, system_ms(), _TAKEN_WITHIN_S, _PUBLISHED_WITHIN_S, "savepoint"))
     except UnansweredError:
         epoch = epoch_to_save(store)
         if not is_published:

@@ -71,21 +71,21 @@ def _sweep(url: str, policy: RetentionPolicy, *, dry_run: bool) -> _Swept:
     plain_store = open_store(url)
     before = set(store.list(""))
     trial = TrialStore(MemoryStore(f"sweep-{secrets.token_hex(8)}"), store)
-    is_alone = partial(_is_idle, plain_store)
-    _run(trial, policy, is_alone)
+    is_idle = partial(_is_idle, plain_store)
+    _run(trial, policy, is_idle)
     sizes = {name: size_of(plain_store, name) for name in trial.removed & before}
     if dry_run:
         left = before - sizes.keys()
     else:
-        _run(store, policy, is_alone)
+        _run(store, policy, is_idle)
         left = set(store.list(""))
         sizes = {name: size for name, size in sizes.items() if name not in left}
     return _Swept(_epochs(sizes), len(sizes) - _epochs(sizes), sum(sizes.values()), _epochs(left))
 
 
-def _run(store: Store, policy: RetentionPolicy, is_alone: Callable[[], bool]) -> None:
+def _run(store: Store, policy: RetentionPolicy, is_idle: Callable[[], bool]) -> None:
     newest, sweeper = ManifestLog(store).newest(), Sweeper(store, system_ms, policy)
-    while sweeper.sweep_once(newest, is_alone):
+    while sweeper.sweep_once(newest, is_idle):
         pass
 
 

@@ -49,7 +49,7 @@ class JobManagerCheckpointStorage(CheckpointStorage):
         return self._max_state_size
 
     def get_savepoint_path(self) -> str | None:
-        """None: where savepoints go is said when one is taken."""
+        """None: the location of a savepoint is set when it is taken."""
         return None
 
 
@@ -81,7 +81,7 @@ class FileSystemCheckpointStorage(CheckpointStorage):
         return self._checkpoint_path
 
     def get_savepoint_path(self) -> str | None:
-        """None: where savepoints go is said when one is taken."""
+        """None: the location of a savepoint is set when it is taken."""
         return None
 
     def get_min_file_size_threshold(self) -> int:

@@ -1,7 +1,7 @@
 """Flink's state backends, accepted as settings.
 
-Millstream has one way to keep state, memory-mapped columnar segments, which serves state that fits in memory and
-state that does not. Choosing a backend changes nothing and is said once; its settings are kept and given back.
+Millstream has one kind of state storage, memory-mapped columnar segments, for state that fits in memory and state that
+does not. Choosing a backend has no effect, which is logged once; its settings are stored and returned.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         return self._predefined
 
     def set_options(self, options_factory_class_name: str) -> None:
-        """Kept as data: there is no RocksDB and no JVM to load the class."""
+        """Stored without effect: there is no RocksDB and no JVM to load the class."""
         self._options_factory = checked_text("set_options", options_factory_class_name)
 
     def get_options(self) -> str | None:
@@ -106,7 +106,7 @@ class CustomStateBackend(StateBackend):
 
     def __init__(self, j_custom_state_backend: Any = None) -> None:
         raise NotAvailableError(
-            "CustomStateBackend: it wraps a Java class and Millstream has no Flink JVM. Leave it out: none is needed"
+            "CustomStateBackend: it wraps a Java class and Millstream has no Flink JVM. Omit it: none is needed"
         )
 
 

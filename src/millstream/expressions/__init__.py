@@ -1,5 +1,5 @@
-"""What a SQL expression is: data types, typed expressions, and the signatures of functions. Nothing is computed here.
+"""SQL expressions: data types, typed expressions, and signatures of functions. This package computes nothing.
 
-Flink's rules of types stand here once, for the planner, which checks programs by them, and for the runtime, whose
-kernels (`runtime.expressions`) give what the types promise.
+It defines Flink's type rules once, for the planner, which checks programs against them, and for the runtime, whose
+kernels (`runtime.expressions`) return values of these types.
 """

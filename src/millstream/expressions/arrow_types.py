@@ -1,4 +1,4 @@
-"""Arrow's types as types of SQL, and back. Types of SQL know their Arrow type; the way back chooses the nearest one."""
+"""Converts between Arrow types and SQL types. Each SQL type has one Arrow type; the inverse picks the nearest type."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _LISTS = (kinds.is_list, kinds.is_large_list, kinds.is_fixed_size_list)
 
 
 def from_arrow_type(arrow_type: pa.DataType, nullable: bool = True) -> DataType:
-    """The type of SQL whose values an Arrow type can have.
+    """The SQL type for values of an Arrow type.
 
     >>> str(from_arrow_type(pa.timestamp("ms", "UTC"))), str(from_arrow_type(pa.list_(pa.string()), nullable=False))
     ('TIMESTAMP_LTZ(3)', 'ARRAY<STRING> NOT NULL')
@@ -83,11 +83,11 @@ def from_arrow_type(arrow_type: pa.DataType, nullable: bool = True) -> DataType:
     if kinds.is_struct(arrow_type):
         fields = [RowField(f.name, from_arrow_type(f.type, f.nullable)) for f in arrow_type]
         return RowType(fields, nullable)
-    raise TypeMismatchError(f"Arrow's type {arrow_type} has no data type of SQL; cast the column to another first")
+    raise TypeMismatchError(f"the Arrow type {arrow_type} has no SQL data type; cast the column to another type first")
 
 
 def to_arrow_type(data_type: DataType) -> pa.DataType:
-    """The Arrow type of a type's values."""
+    """The Arrow type of a data type's values."""
     return data_type.arrow
 
 

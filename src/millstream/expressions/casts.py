@@ -1,7 +1,7 @@
-"""Which type can be cast to which, by Flink's table: implicitly (no value is lost, nothing can fail) or explicitly.
+"""Flink's table of casts: implicit (lossless, cannot fail) or explicit.
 
-Types with types inside follow the types inside. Every type can be cast to itself and, explicitly, to text; but VARIANT,
-as in Flink: JSON_STRING writes it, and JSON_VALUE makes a value of a type of that.
+Nested types follow the types inside. Every type can be cast to itself and, explicitly, to text; except VARIANT, as in
+Flink, for which JSON_STRING writes JSON and JSON_VALUE extracts typed values.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ __all__ = ["can_cast"]
 
 _TEXT = (CharType, VarCharType)
 _BYTES = (BinaryType, VarBinaryType)
-_WHOLE = (TinyIntType, SmallIntType, IntType, BigIntType)
-_NUMBERS = (*_WHOLE, DecimalType, FloatType, DoubleType)
+_INTEGERS = (TinyIntType, SmallIntType, IntType, BigIntType)
+_NUMBERS = (*_INTEGERS, DecimalType, FloatType, DoubleType)
 _STAMPS = (TimestampType, LocalZonedTimestampType)
 _INTERVALS = (YearMonthIntervalType, DayTimeIntervalType)
 
@@ -52,8 +52,8 @@ _IMPLICIT: dict[type[DataType], _Types] = {
     TinyIntType: (TinyIntType,),
     SmallIntType: (TinyIntType, SmallIntType),
     IntType: (TinyIntType, SmallIntType, IntType),
-    BigIntType: _WHOLE,
-    FloatType: (*_WHOLE, FloatType, DecimalType),
+    BigIntType: _INTEGERS,
+    FloatType: (*_INTEGERS, FloatType, DecimalType),
     DoubleType: _NUMBERS,
     DateType: (DateType, TimestampType),
     TimeType: (TimeType, TimestampType),
@@ -79,13 +79,13 @@ _EXPLICIT: dict[type[DataType], _Types] = {
     TimeType: (*_TEXT, *_STAMPS),
     TimestampType: (*_TEXT, DateType, TimeType),
     LocalZonedTimestampType: (*_TEXT, DateType, TimeType),
-    YearMonthIntervalType: (*_WHOLE, DecimalType),
-    DayTimeIntervalType: (*_WHOLE, DecimalType),
+    YearMonthIntervalType: (*_INTEGERS, DecimalType),
+    DayTimeIntervalType: (*_INTEGERS, DecimalType),
 }
 
 
 def can_cast(from_: DataType, to: DataType, explicit: bool = True) -> bool:
-    """Whether values of a type can be cast to another: as CAST does (`explicit`), or without saying so.
+    """Whether a type can be cast to another, by CAST (`explicit`) or implicitly.
 
     >>> can_cast(IntType(), BigIntType(), explicit=False), can_cast(BigIntType(), IntType(), explicit=False)
     (True, False)

@@ -1,6 +1,6 @@
-"""Types brought together: the type that holds the values of several, and expressions cast to a type.
+"""Type coercion: the common type of several types, and casts of expressions to a type.
 
-`common_type` is Flink's rule for CASE, IN, UNION, comparisons and functions whose arguments must agree.
+`common_type` is Flink's rule for CASE, IN, UNION, comparisons and functions whose arguments must have one type.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = ["arrow_value", "as_type", "can_cast", "common_type", "leading_type", 
 
 
 def common_type(types: Sequence[DataType]) -> DataType | None:
-    """The type that all values of these types can be cast to without loss; None if there is none.
+    """The type to which values of all these types can be cast without loss; None if there is none.
 
     >>> from millstream.expressions.types import BigIntType, IntType
     >>> str(common_type([IntType(False), BigIntType()])), str(common_type([DecimalType(4, 3), IntType()]))
@@ -56,12 +56,12 @@ def common_type(types: Sequence[DataType]) -> DataType | None:
     if not known:
         return NullType()
     first: DataType | None = known[0]
-    merged = reduce(_merged, known[1:], first)
+    merged = reduce(_merge, known[1:], first)
     return None if merged is None else merged.with_nullability(nullable)
 
 
 def leading_type(types: Sequence[DataType]) -> DataType | None:
-    """The common type as operators and CASE have it: of FLOAT and DOUBLE, the one that stands first.
+    """The common type for operators and CASE: among FLOAT and DOUBLE, the one listed first.
 
     >>> str(leading_type([FloatType(), DoubleType()])), str(common_type([FloatType(), DoubleType()]))
     ('FLOAT', 'DOUBLE')
@@ -73,20 +73,20 @@ def leading_type(types: Sequence[DataType]) -> DataType | None:
     return common
 
 
-def _merged(left: DataType | None, right: DataType) -> DataType | None:
-    """The common type of two, whatever it says about NULL."""
+def _merge(left: DataType | None, right: DataType) -> DataType | None:
+    """The common type of two types, regardless of nullability."""
     if left is None or left.is_like(right):
         return left
     if isinstance(left, NumericType) and isinstance(right, NumericType):
-        return _merged_numbers(left, right)
+        return _merge_numbers(left, right)
     if isinstance(left, CharType | VarCharType) and isinstance(right, CharType | VarCharType):
         return VarCharType(max(left.length, right.length))
     if isinstance(left, BinaryType | VarBinaryType) and isinstance(right, BinaryType | VarBinaryType):
         return VarBinaryType(max(left.length, right.length))
-    return _merged_times(left, right) or _merged_nested(left, right)
+    return _merge_times(left, right) or _merge_nested(left, right)
 
 
-def _merged_numbers(left: NumericType, right: NumericType) -> DataType:
+def _merge_numbers(left: NumericType, right: NumericType) -> DataType:
     if isinstance(left, IntegralType) and isinstance(right, IntegralType):
         return left if left.bits > right.bits else right
     if isinstance(left, DoubleType) or isinstance(right, DoubleType):
@@ -96,12 +96,12 @@ def _merged_numbers(left: NumericType, right: NumericType) -> DataType:
     first, second = as_decimal(left), as_decimal(right)
     scale = max(first.scale, second.scale)
     whole_digits = max(first.precision - first.scale, second.precision - second.scale)
-    # Digits before the point are worth more than those behind it.
+    # Digits before the point take precedence over fractional digits.
     scale = max(0, min(scale, DIGITS_MAX - whole_digits))
     return DecimalType(min(DIGITS_MAX, whole_digits + scale), scale)
 
 
-def _merged_times(left: DataType, right: DataType) -> DataType | None:
+def _merge_times(left: DataType, right: DataType) -> DataType | None:
     times = (DateType, TimestampType, LocalZonedTimestampType)
     if isinstance(left, times) and isinstance(right, times):
         precision = max(getattr(left, "precision", 0), getattr(right, "precision", 0))
@@ -122,7 +122,7 @@ def _merged_times(left: DataType, right: DataType) -> DataType | None:
     return None
 
 
-def _merged_nested(left: DataType, right: DataType) -> DataType | None:
+def _merge_nested(left: DataType, right: DataType) -> DataType | None:
     if isinstance(left, ArrayType | MultisetType) and isinstance(right, ArrayType | MultisetType):
         element = common_type([left.element_type, right.element_type])
         if element is not None and type(left) is type(right):
@@ -132,7 +132,7 @@ def _merged_nested(left: DataType, right: DataType) -> DataType | None:
         if key is not None and value is not None:
             return MapType(key, value)
     if isinstance(left, StructuredType) or isinstance(right, StructuredType):
-        return None  # of one class with other fields, or of two classes
+        return None  # one class with different fields, or two classes
     if isinstance(left, RowType) and isinstance(right, RowType) and len(left.fields) == len(right.fields):
         types = [common_type(pair) for pair in zip(left.types, right.types, strict=True)]
         if all(type_ is not None for type_ in types):
@@ -141,44 +141,44 @@ def _merged_nested(left: DataType, right: DataType) -> DataType | None:
 
 
 def as_type(expression: RowExpression, type_: DataType) -> RowExpression:
-    """The expression with values of a type: itself where they are, else a CAST. A CAST keeps NULL what it is.
+    """Coerces an expression to a type: itself if it already fits, otherwise a CAST. Nullability is preserved.
 
     >>> from millstream.expressions.types import BigIntType, IntType
     >>> str(as_type(Literal(IntType(False), 3), BigIntType()).type)
     'BIGINT NOT NULL'
     """
     nullable = expression.type.is_nullable or isinstance(expression.type, NullType)
-    wanted = type_.with_nullability(nullable)
+    target = type_.with_nullability(nullable)
     if expression.type.is_like(type_) or _is_wider_text(expression.type, type_):
         return expression
     if isinstance(expression, Literal):
         if expression.value is None:
-            return Literal(wanted, None)
+            return Literal(target, None)
         if isinstance(expression.type, IntegralType):
             if isinstance(type_, IntegralType) and type_.bits >= expression.type.bits:
-                return Literal(wanted, expression.value)
+                return Literal(target, expression.value)
             if isinstance(type_, DecimalType) and len(str(abs(expression.value))) <= type_.precision - type_.scale:
-                return Literal(wanted, decimal.Decimal(expression.value))
+                return Literal(target, decimal.Decimal(expression.value))
             if isinstance(type_, DoubleType):
-                return Literal(wanted, float(expression.value))
-    return Call(wanted, "CAST", (expression,))
+                return Literal(target, float(expression.value))
+    return Call(target, "CAST", (expression,))
 
 
 def _is_wider_text(from_: DataType, to: DataType) -> bool:
-    """Whether text or bytes become longer text or bytes, which changes no value."""
+    """Whether text or bytes become longer text or bytes, which leaves the values unchanged."""
     if isinstance(from_, CharType | VarCharType) and isinstance(to, VarCharType):
         return to.length >= from_.length
     return isinstance(from_, BinaryType | VarBinaryType) and isinstance(to, VarBinaryType) and to.length >= from_.length
 
 
 def arrow_value(literal: Literal) -> pa.Scalar:
-    """A literal's value as Arrow has it."""
+    """A literal's value as an Arrow scalar."""
     return pa.scalar(stored_value(literal.value, literal.type), literal.type.arrow)
 
 
 def stored_value(value: Any, type_: DataType, converts_numbers: bool = False) -> Any:
-    """A value as Arrow's constructors take it: tuples of rows as dicts, maps as lists of pairs. With
-    `converts_numbers` a number of another type becomes one of this type, its fraction cut off if that has none."""
+    """A value for Arrow's constructors: rows become dicts, maps lists of pairs. `converts_numbers` converts numbers of
+    other Python types, truncating fractions for integer types."""
     if value is None:
         return None
     convert = partial(stored_value, converts_numbers=converts_numbers)
@@ -196,14 +196,14 @@ def stored_value(value: Any, type_: DataType, converts_numbers: bool = False) ->
     if isinstance(type_, DecimalType):
         return decimal.Decimal(value).quantize(decimal.Decimal((0, (1,), -type_.scale)), context=_EXACT)
     if converts_numbers and isinstance(value, Number):
-        return _converted_number(value, type_)
+        return _convert_number(value, type_)
     if isinstance(type_, IntegralType) and not hasattr(value, "__index__"):
-        raise TypeError(f"{value!r} is no whole number")  # Arrow would cut a fraction off
+        raise TypeError(f"{value!r} is not an integer")  # Arrow would truncate the fraction
     return value
 
 
-def _converted_number(value: Any, type_: DataType) -> Any:
-    """The number of a type that is nearest to a number, towards zero; others than numbers stay as they are."""
+def _convert_number(value: Any, type_: DataType) -> Any:
+    """Converts a number to the type, towards zero; values that are not numbers pass unchanged."""
     if isinstance(type_, IntegralType):
         return int(value)
     return (

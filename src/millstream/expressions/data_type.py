@@ -1,8 +1,8 @@
-"""A data type of SQL: what values a column may have, and whether NULL is one of them.
+"""SQL data types: the values that a column may have, and whether NULL is one of them.
 
-These are PyFlink's classes, and Flink's logical types: one thing. A type is immutable; types are equal if they are of
-one class, have the same parameters, and agree about NULL. Every type is one Arrow type (`arrow`), in which its values
-travel and are stored; text that SQL writes for a type (`str`) is what Flink prints.
+These classes serve both as PyFlink's data types and as Flink's logical types. A type is immutable; types are equal if
+they have the same class, parameters and nullability. Each type has one Arrow type (`arrow`) for transport and storage;
+`str` returns Flink's SQL text.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ __all__ = ["AtomicType", "DataType"]
 
 
 class DataType:
-    """The root of all types.
+    """The base of all types.
 
     >>> from millstream.expressions.types import BigIntType
     >>> str(BigIntType(False)), BigIntType().not_null() == BigIntType(False)
     ('BIGINT NOT NULL', True)
     """
 
-    name: ClassVar[str]  # as SQL writes it, without parameters
+    name: ClassVar[str]  # SQL name without parameters
 
     def __init__(self, nullable: bool = True) -> None:
         self._nullable = nullable
 
     @property
     def is_nullable(self) -> bool:
-        """Whether NULL is one of its values."""
+        """Whether NULL is a value of the type."""
         return self._nullable
 
     def nullable(self) -> Self:
-        """The same type, with NULL."""
+        """The same type, nullable."""
         return self.with_nullability(True)
 
     def not_null(self) -> Self:
-        """The same type, without NULL."""
+        """The same type, NOT NULL."""
         return self.with_nullability(False)
 
     def with_nullability(self, nullable: bool) -> Self:
-        """The same type, with NULL or without."""
+        """The same type with this nullability."""
         if nullable == self._nullable:
             return self
         changed = copy.copy(self)
@@ -51,7 +51,7 @@ class DataType:
 
     @property
     def parameters(self) -> tuple[Any, ...]:
-        """What distinguishes it from other types of its class, but for NULL."""
+        """The parameters that distinguish types of one class, except nullability."""
         return ()
 
     @property
@@ -61,11 +61,11 @@ class DataType:
 
     @property
     def sql(self) -> str:
-        """As SQL writes it, without NOT NULL."""
+        """The SQL text, without NOT NULL."""
         return self.name
 
     def is_like(self, other: DataType) -> bool:
-        """Whether both are one type but for NULL."""
+        """Whether both types are equal except for nullability."""
         return type(self) is type(other) and self.parameters == other.parameters
 
     def __eq__(self, other: object) -> bool:
@@ -82,19 +82,19 @@ class DataType:
         return f"{type(self).__name__}({', '.join([*shown, str(self._nullable).lower()])})"
 
     def bridged_to(self, conversion_cls: str) -> Self:
-        """PyFlink's: which Java class carries a value. There is none here; the type stays what it is."""
+        """PyFlink's choice of the Java class of values; no effect here."""
         return self
 
     def need_conversion(self) -> bool:
-        """Whether a Python value and the value PyFlink ships to Java differ."""
+        """Whether a Python value differs from the value that PyFlink sends to Java."""
         return False
 
     def to_sql_type(self, obj: Any) -> Any:
-        """The value that PyFlink ships to Java for a Python value."""
+        """Converts a Python value to the value that PyFlink sends to Java."""
         return obj
 
     def from_sql_type(self, obj: Any) -> Any:
-        """The Python value for one that PyFlink got from Java."""
+        """Converts a value that PyFlink receives from Java to a Python value."""
         return obj
 
     @classmethod
@@ -104,4 +104,4 @@ class DataType:
 
 
 class AtomicType(DataType):
-    """A type with no types inside."""
+    """A type without element types."""

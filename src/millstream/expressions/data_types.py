@@ -1,4 +1,4 @@
-"""PyFlink's `DataTypes`: every type by a short name, as programs write them. All types of SQL can be had from here."""
+"""PyFlink's `DataTypes`: factories for all types by their SQL names. All SQL types can be imported from here."""
 
 # ruff: noqa: N802 (the names are PyFlink's)
 from __future__ import annotations
@@ -92,7 +92,7 @@ __all__ = [
 
 
 class Resolution:
-    """One unit of an interval, with the number of its digits."""
+    """A unit of an interval with its number of digits."""
 
     class IntervalUnit(Enum):
         SECOND = 0
@@ -113,7 +113,7 @@ class Resolution:
 
     @property
     def precision(self) -> int:
-        """How many digits; -1: as many as the unit usually has."""
+        """Number of digits; -1: the unit's default."""
         return self._precision
 
     def __str__(self) -> str:
@@ -121,7 +121,7 @@ class Resolution:
 
 
 class DataTypes:
-    """Makes data types.
+    """Creates data types.
 
     >>> price = DataTypes.FIELD("price", DataTypes.DECIMAL(10, 2))
     >>> str(DataTypes.ROW([price, DataTypes.FIELD("day", DataTypes.DATE())]))
@@ -130,17 +130,17 @@ class DataTypes:
 
     @staticmethod
     def NULL() -> NullType:
-        """The type of NULL alone."""
+        """The type of the NULL literal."""
         return NullType()
 
     @staticmethod
     def CHAR(length: int, nullable: bool = True) -> CharType:
-        """Text of just so many characters."""
+        """Text of exactly `length` characters."""
         return CharType(length, nullable)
 
     @staticmethod
     def VARCHAR(length: int, nullable: bool = True) -> VarCharType:
-        """Text of at most so many characters."""
+        """Text of at most `length` characters."""
         return VarCharType(length, nullable)
 
     @staticmethod
@@ -155,12 +155,12 @@ class DataTypes:
 
     @staticmethod
     def BINARY(length: int, nullable: bool = True) -> BinaryType:
-        """Just so many bytes."""
+        """Exactly `length` bytes."""
         return BinaryType(length, nullable)
 
     @staticmethod
     def VARBINARY(length: int, nullable: bool = True) -> VarBinaryType:
-        """At most so many bytes."""
+        """At most `length` bytes."""
         return VarBinaryType(length, nullable)
 
     @staticmethod
@@ -170,42 +170,42 @@ class DataTypes:
 
     @staticmethod
     def DECIMAL(precision: int, scale: int, nullable: bool = True) -> DecimalType:
-        """Exact numbers of `precision` digits, `scale` of them behind the point."""
+        """Exact numbers of `precision` digits, `scale` of them after the point."""
         return DecimalType(precision, scale, nullable)
 
     @staticmethod
     def TINYINT(nullable: bool = True) -> TinyIntType:
-        """Whole numbers of 1 byte."""
+        """Integers of 1 byte."""
         return TinyIntType(nullable)
 
     @staticmethod
     def SMALLINT(nullable: bool = True) -> SmallIntType:
-        """Whole numbers of 2 bytes."""
+        """Integers of 2 bytes."""
         return SmallIntType(nullable)
 
     @staticmethod
     def INT(nullable: bool = True) -> IntType:
-        """Whole numbers of 4 bytes."""
+        """Integers of 4 bytes."""
         return IntType(nullable)
 
     @staticmethod
     def BIGINT(nullable: bool = True) -> BigIntType:
-        """Whole numbers of 8 bytes."""
+        """Integers of 8 bytes."""
         return BigIntType(nullable)
 
     @staticmethod
     def FLOAT(nullable: bool = True) -> FloatType:
-        """Floating point numbers of 4 bytes."""
+        """Floating-point numbers of 4 bytes."""
         return FloatType(nullable)
 
     @staticmethod
     def DOUBLE(nullable: bool = True) -> DoubleType:
-        """Floating point numbers of 8 bytes."""
+        """Floating-point numbers of 8 bytes."""
         return DoubleType(nullable)
 
     @staticmethod
     def DATE(nullable: bool = True) -> DateType:
-        """Days."""
+        """Dates."""
         return DateType(nullable)
 
     @staticmethod
@@ -215,17 +215,17 @@ class DataTypes:
 
     @staticmethod
     def TIMESTAMP(precision: int = 6, nullable: bool = True) -> TimestampType:
-        """Moments as a clock on a wall shows them."""
+        """Timestamps without time zone."""
         return TimestampType(precision, nullable)
 
     @staticmethod
     def TIMESTAMP_WITH_LOCAL_TIME_ZONE(precision: int = 6, nullable: bool = True) -> LocalZonedTimestampType:
-        """Moments, shown in the session's zone."""
+        """Moments, displayed in the session's zone."""
         return LocalZonedTimestampType(precision, nullable)
 
     @staticmethod
     def TIMESTAMP_LTZ(precision: int = 6, nullable: bool = True) -> LocalZonedTimestampType:
-        """Moments, shown in the session's zone."""
+        """Moments, displayed in the session's zone."""
         return LocalZonedTimestampType(precision, nullable)
 
     @staticmethod
@@ -235,7 +235,7 @@ class DataTypes:
 
     @staticmethod
     def LIST_VIEW(element_type: DataType) -> ListViewType:
-        """A list in an accumulator, kept in state."""
+        """A list in an accumulator, stored in state."""
         return ListViewType(element_type)
 
     @staticmethod
@@ -245,18 +245,18 @@ class DataTypes:
 
     @staticmethod
     def MAP_VIEW(key_type: DataType, value_type: DataType) -> MapViewType:
-        """A map in an accumulator, kept in state."""
+        """A map in an accumulator, stored in state."""
         return MapViewType(key_type, value_type)
 
     @staticmethod
     def MULTISET(element_type: DataType, nullable: bool = True) -> MultisetType:
-        """Values, and how often each is there."""
+        """Values with their number of occurrences."""
         return MultisetType(element_type, nullable)
 
     @staticmethod
     def ROW(row_fields: Sequence[RowField | tuple[Any, ...] | DataType] = (), nullable: bool = True) -> RowType:
-        """Rows of named fields, each DataTypes.FIELD(name, type) or a tuple of both; fields given as types alone are
-        called f0, f1, …"""
+        """Rows of named fields, each a DataTypes.FIELD(name, type) or a tuple of both; types alone become fields f0,
+        f1, …"""
         fields = [RowField(f"f{i}", f) if isinstance(f, DataType) else f for i, f in enumerate(row_fields)]
         return RowType(fields, nullable)
 
@@ -267,7 +267,7 @@ class DataTypes:
 
     @staticmethod
     def SECOND(precision: int = DayTimeIntervalType.DEFAULT_FRACTIONAL_PRECISION) -> Resolution:
-        """Seconds of an interval, with so many digits behind the point."""
+        """Seconds of an interval, with `precision` fractional digits."""
         return Resolution(Resolution.IntervalUnit.SECOND, precision)
 
     @staticmethod
@@ -282,7 +282,7 @@ class DataTypes:
 
     @staticmethod
     def DAY(precision: int = DayTimeIntervalType.DEFAULT_DAY_PRECISION) -> Resolution:
-        """Days of an interval, of so many digits."""
+        """Days of an interval, with `precision` digits."""
         return Resolution(Resolution.IntervalUnit.DAY, precision)
 
     @staticmethod
@@ -292,12 +292,12 @@ class DataTypes:
 
     @staticmethod
     def YEAR(precision: int = YearMonthIntervalType.DEFAULT_PRECISION) -> Resolution:
-        """Years of an interval, of so many digits."""
+        """Years of an interval, with `precision` digits."""
         return Resolution(Resolution.IntervalUnit.YEAR, precision)
 
     @staticmethod
     def INTERVAL(upper_resolution: Resolution, lower_resolution: Resolution | None = None) -> DataType:
-        """Intervals of one unit, or from a greater one to a smaller.
+        """Intervals of one unit, or from a larger unit to a smaller one.
 
         >>> str(DataTypes.INTERVAL(DataTypes.DAY(3), DataTypes.SECOND(3)))
         'INTERVAL DAY(3) TO SECOND(3)'
@@ -315,6 +315,6 @@ class DataTypes:
                 day_digits = upper_resolution.precision if str(upper_resolution) == "DAY" else 2
                 return DayTimeIntervalType(part, day_digits, lower.precision if str(lower) == "SECOND" else 6)
         raise ProgramError(
-            f"there is no interval {words}; it goes from a greater unit to a smaller one, "
+            f"there is no interval {words}; it ranges from a larger unit to a smaller one, "
             "of YEAR and MONTH, or of DAY, HOUR, MINUTE and SECOND"
         )

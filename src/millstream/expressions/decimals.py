@@ -1,7 +1,7 @@
-"""How many digits the result of arithmetic on decimals has, by Flink's rules.
+"""Precision and scale of decimal arithmetic, by Flink's rules.
 
-A result that would need more than 38 digits keeps its digits before the point, and gives up digits behind it, but never
-below 6 of them (or as many as there are). A whole number counts as a decimal of as many digits as its type can have.
+A result that would exceed 38 digits keeps its digits before the point and loses fractional digits, but retains at least
+6 of them (or all if there are fewer). An integer counts as a decimal with the maximum number of digits of its type.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = [
     "DIGITS_MAX",
     "as_decimal",
     "average_type",
-    "fitted",
+    "bounded_decimal_type",
     "product_type",
     "quotient_type",
     "remainder_type",
@@ -31,13 +31,13 @@ __all__ = [
 ]
 
 DIGITS_MAX = 38
-"""No decimal has more digits."""
-_SCALE_KEPT = 6
+"""The maximum precision of a decimal."""
+_SCALE_MIN = 6
 _WHOLE_DIGITS = {TinyIntType: 3, SmallIntType: 5, IntType: 10, BigIntType: 19}
 
 
 def as_decimal(type_: DataType) -> DecimalType:
-    """The decimal that holds all values of a decimal or whole number type.
+    """The decimal type for all values of a decimal or integer type.
 
     >>> str(as_decimal(BigIntType(False)))
     'DECIMAL(19, 0) NOT NULL'
@@ -48,46 +48,46 @@ def as_decimal(type_: DataType) -> DecimalType:
         return DecimalType(_WHOLE_DIGITS[type(type_)], 0, type_.is_nullable)
     if isinstance(type_, NullType):
         return DecimalType(1, 0)
-    raise ValueError(f"{type_} has no digits to count")
+    raise ValueError(f"{type_} has no decimal precision")
 
 
-def fitted(precision: int, scale: int) -> DecimalType:
-    """A decimal of so many digits, or the nearest there is.
+def bounded_decimal_type(precision: int, scale: int) -> DecimalType:
+    """The decimal type of these digits, reduced to 38 if necessary.
 
-    >>> str(fitted(45, 20)), str(fitted(60, 4)), str(fitted(10, 2))
+    >>> str(bounded_decimal_type(45, 20)), str(bounded_decimal_type(60, 4)), str(bounded_decimal_type(10, 2))
     ('DECIMAL(38, 13)', 'DECIMAL(38, 4)', 'DECIMAL(10, 2)')
     """
     if precision <= DIGITS_MAX:
         return DecimalType(precision, scale)
     whole_digits = precision - scale
-    return DecimalType(DIGITS_MAX, max(DIGITS_MAX - whole_digits, min(scale, _SCALE_KEPT)))
+    return DecimalType(DIGITS_MAX, max(DIGITS_MAX - whole_digits, min(scale, _SCALE_MIN)))
 
 
 def sum_type(left: DecimalType, right: DecimalType) -> DecimalType:
-    """Of + and -."""
+    """The type of + and -."""
     scale = max(left.scale, right.scale)
-    return fitted(max(left.precision - left.scale, right.precision - right.scale) + scale + 1, scale)
+    return bounded_decimal_type(max(left.precision - left.scale, right.precision - right.scale) + scale + 1, scale)
 
 
 def product_type(left: DecimalType, right: DecimalType) -> DecimalType:
-    """Of *."""
-    return fitted(left.precision + right.precision + 1, left.scale + right.scale)
+    """The type of *."""
+    return bounded_decimal_type(left.precision + right.precision + 1, left.scale + right.scale)
 
 
 def quotient_type(left: DecimalType, right: DecimalType) -> DecimalType:
-    """Of /."""
-    scale = max(_SCALE_KEPT, left.scale + right.precision + 1)
-    return fitted(left.precision - left.scale + right.scale + scale, scale)
+    """The type of /."""
+    scale = max(_SCALE_MIN, left.scale + right.precision + 1)
+    return bounded_decimal_type(left.precision - left.scale + right.scale + scale, scale)
 
 
 def remainder_type(left: DecimalType, right: DecimalType) -> DecimalType:
-    """Of %."""
+    """The type of %."""
     scale = max(left.scale, right.scale)
-    return fitted(min(left.precision - left.scale, right.precision - right.scale) + scale, scale)
+    return bounded_decimal_type(min(left.precision - left.scale, right.precision - right.scale) + scale, scale)
 
 
 def rounded_type(type_: DecimalType, digits: int) -> DecimalType:
-    """Of ROUND(x, digits) with constant digits; one digit more before the point, for 9.9 → 10.
+    """The type of ROUND(x, digits) with constant digits; one more digit before the point, for 9.9 → 10.
 
     >>> str(rounded_type(DecimalType(4, 3), 1)), str(rounded_type(DecimalType(4, 3), -1))
     ('DECIMAL(3, 1)', 'DECIMAL(2, 0)')
@@ -101,12 +101,12 @@ def rounded_type(type_: DecimalType, digits: int) -> DecimalType:
 
 
 def sum_aggregate_type(type_: DecimalType) -> DecimalType:
-    """Of SUM."""
+    """The type of SUM."""
     return DecimalType(DIGITS_MAX, type_.scale)
 
 
 def average_type(type_: DecimalType) -> DecimalType:
-    """Of AVG: the sum divided by a count of 20 digits.
+    """The type of AVG: the sum divided by a count of 20 digits.
 
     >>> str(average_type(DecimalType(10, 2)))
     'DECIMAL(38, 6)'

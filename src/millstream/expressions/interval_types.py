@@ -1,4 +1,4 @@
-"""Intervals: a number of months, or milliseconds. Months are not all of one length, so the two never mix."""
+"""Intervals in months or in milliseconds. The two kinds never mix, because months differ in length."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class YearMonthIntervalType(AtomicType):
 
     @property
     def resolution(self) -> YearMonthResolution:
-        """Its units."""
+        """The units of the interval."""
         return self._resolution
 
     @property
     def precision(self) -> int:
-        """How many digits years have."""
+        """The number of digits of years."""
         return self._precision
 
     @property
@@ -57,7 +57,7 @@ class YearMonthIntervalType(AtomicType):
 
 
 class DayTimeIntervalType(AtomicType):
-    """A stretch of time in milliseconds."""
+    """A duration in milliseconds."""
 
     name = "INTERVAL"
     DEFAULT_DAY_PRECISION = 2
@@ -99,17 +99,17 @@ class DayTimeIntervalType(AtomicType):
 
     @property
     def resolution(self) -> DayTimeResolution:
-        """Its units."""
+        """The units of the interval."""
         return self._resolution
 
     @property
     def day_precision(self) -> int:
-        """How many digits days have."""
+        """The number of digits of days."""
         return self._day_precision
 
     @property
     def fractional_precision(self) -> int:
-        """How many digits a second has behind the point."""
+        """The number of fractional digits of seconds."""
         return self._fractional_precision
 
     @property

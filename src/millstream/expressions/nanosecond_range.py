@@ -1,7 +1,7 @@
-"""The range of times in nanoseconds: TIMESTAMP(7) to (9) and TIMESTAMP_LTZ(7) to (9) are 64 bits since 1970.
+"""The range of nanosecond timestamps: TIMESTAMP(7) to (9) and TIMESTAMP_LTZ(7) to (9) are 64 bits since 1970.
 
-Types of up to 6 digits reach all years that SQL writes. A time beyond the range is refused with these words, wherever
-nanoseconds are made of it.
+Types of up to 6 digits cover all SQL years. All conversions to nanoseconds reject times beyond the range with the
+message of this module.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ def has_nanoseconds(type_: DataType) -> bool:
 
 
 def is_within_range(nanoseconds: int) -> bool:
-    """Whether 64 bits hold so many nanoseconds since 1970."""
+    """Whether nanoseconds since 1970 fit 64 bits."""
     return -(1 << 63) <= nanoseconds < 1 << 63
 
 
 def beyond_range(subject: str, type_: DataType) -> str:
-    """What is told of a time that a type does not hold.
+    """The error message for a time outside the range of a type.
 
     >>> print(beyond_range("the result", TimestampType(9)))
     the result is beyond TIMESTAMP(9) (nanoseconds, from 1677-09-21 00:12:43.145224192 to \
-2262-04-11 23:47:16.854775807 in UTC; TIMESTAMP(6) reaches further)
+2262-04-11 23:47:16.854775807 in UTC; TIMESTAMP(6) covers more)
     """
     words = f"{subject} is beyond {type_.nullable()}"
     if not isinstance(type_, TimestampType | LocalZonedTimestampType) or not has_nanoseconds(type_):
         return words
     wider = type(type_)(6)
-    return f"{words} (nanoseconds, from {FIRST} to {LAST} in UTC; {wider} reaches further)"
+    return f"{words} (nanoseconds, from {FIRST} to {LAST} in UTC; {wider} covers more)"
 
 
 def uncast_times(types: Sequence[DataType], common: DataType) -> list[DataType] | None:
-    """The types in which times are compared whose common type has nanoseconds, where some reach further: each keeps its
-    digits, and no time is beyond the range of another. None where all are of the common type."""
+    """The types in which to compare times if their common type has nanoseconds but some of them have not: each keeps
+    its digits, so that no time is out of range. None if all have nanoseconds."""
     if not isinstance(common, TimestampType | LocalZonedTimestampType) or not has_nanoseconds(common):
         return None
     result: list[DataType] = []

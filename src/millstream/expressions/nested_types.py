@@ -1,4 +1,4 @@
-"""Types with types inside: arrays, maps, multisets, rows; and RAW, whose values only Python knows."""
+"""Nested types: arrays, maps, multisets, rows; and RAW, whose values are opaque Python objects."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ __all__ = [
 ]
 
 
-def _changed(values: Any, change: Callable[[Any], Any]) -> Any:
-    """All values of an array changed."""
+def _convert_elements(values: Any, change: Callable[[Any], Any]) -> Any:
+    """Converts all elements of an array."""
     return None if values is None else [change(value) for value in values]
 
 
@@ -53,10 +53,10 @@ class ArrayType(DataType):
         return self.element_type.need_conversion()
 
     def to_sql_type(self, obj: Any) -> Any:
-        return _changed(obj, self.element_type.to_sql_type)
+        return _convert_elements(obj, self.element_type.to_sql_type)
 
     def from_sql_type(self, obj: Any) -> Any:
-        return _changed(obj, self.element_type.from_sql_type)
+        return _convert_elements(obj, self.element_type.from_sql_type)
 
 
 class MapType(DataType):
@@ -92,7 +92,7 @@ class MapType(DataType):
 
 
 class ListViewType(DataType):
-    """A list in an accumulator that is kept in state, element by element."""
+    """A list in an accumulator, stored in state element by element."""
 
     name = "LIST_VIEW"
 
@@ -106,7 +106,7 @@ class ListViewType(DataType):
 
 
 class MapViewType(DataType):
-    """A map in an accumulator that is kept in state, entry by entry."""
+    """A map in an accumulator, stored in state entry by entry."""
 
     name = "MAP_VIEW"
 
@@ -121,7 +121,7 @@ class MapViewType(DataType):
 
 
 class MultisetType(DataType):
-    """Values, and how often each is there."""
+    """Values with their number of occurrences."""
 
     name = "MULTISET"
 
@@ -145,10 +145,10 @@ class MultisetType(DataType):
         return self.element_type.need_conversion()
 
     def to_sql_type(self, obj: Any) -> Any:
-        return _changed(obj, self.element_type.to_sql_type)
+        return _convert_elements(obj, self.element_type.to_sql_type)
 
     def from_sql_type(self, obj: Any) -> Any:
-        return _changed(obj, self.element_type.from_sql_type)
+        return _convert_elements(obj, self.element_type.from_sql_type)
 
 
 class RowField:
@@ -157,7 +157,7 @@ class RowField:
     def __init__(self, name: str, data_type: DataType, description: str | None = None) -> None:
         if not isinstance(data_type, DataType):
             raise TypeMismatchError(
-                f"field {name!r} of a row: found {data_type!r}, expected a data type such as DataTypes.BIGINT()"
+                f"field {name!r} of a row: got {data_type!r}, expected a data type such as DataTypes.BIGINT()"
             )
         self.name = name
         self.data_type = data_type
@@ -183,14 +183,14 @@ class RowField:
 
 
 def _row_field(field: Any) -> RowField:
-    """A field, which may be written as a tuple of its name, its type and, if it has one, its description."""
+    """A field, also from a tuple of name, type and optional description."""
     if isinstance(field, RowField):
         return field
     if isinstance(field, tuple) and len(field) in (2, 3) and isinstance(field[0], str):
         if isinstance(field[1], DataType):
             return RowField(*field)
-        raise TypeMismatchError(f"the field {field[0]!r} of a row: found {field[1]!r}, expected a data type")
-    raise TypeMismatchError(f"a field of a row: found {field!r}, expected DataTypes.FIELD(name, type)")
+        raise TypeMismatchError(f"the field {field[0]!r} of a row: got {field[1]!r}, expected a data type")
+    raise TypeMismatchError(f"a field of a row: got {field!r}, expected DataTypes.FIELD(name, type)")
 
 
 class RowType(DataType):
@@ -213,7 +213,7 @@ class RowType(DataType):
         return cls([RowField(name, type_) for name, type_ in zip(names, types, strict=True)], nullable)
 
     def add(self, field: str | RowField | tuple[Any, ...], data_type: DataType | None = None) -> RowType:
-        """PyFlink's: one field more, in this very type. For building a type, before it is used anywhere."""
+        """PyFlink's: appends a field in place. Use it only before the type is used."""
         self.fields = (*self.fields, _row_field((field, data_type) if isinstance(field, str) else field))
         return self
 
@@ -232,7 +232,7 @@ class RowType(DataType):
         return len(self.fields)
 
     def __getitem__(self, key: str | int | slice) -> RowField | RowType:
-        """A field by its name or its place; the type of some fields by a slice."""
+        """A field by name or index; a row type by slice."""
         if isinstance(key, str):
             if key not in self.names:
                 raise KeyError(f"No RowField named {key}")
@@ -286,12 +286,12 @@ class RowType(DataType):
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of a table of such rows."""
+        """The Arrow schema of a table of these rows."""
         return pa.schema([pa.field(field.name, field.data_type.arrow) for field in self.fields])
 
 
 class StructuredType(RowType):
-    """Named fields under the name of a class, which has to be no class of anybody's. Its values are rows.
+    """Named fields with a class name, which need not name an existing class. Its values are rows.
 
     >>> from millstream.expressions.types import IntType
     >>> str(StructuredType("com.example.User", [RowField("age", IntType())]))
@@ -315,7 +315,7 @@ class StructuredType(RowType):
 
 
 class RawType(DataType):
-    """Values that only Python knows; they travel as pickles."""
+    """Opaque Python values, transported as pickles."""
 
     name = "RAW"
 
@@ -325,7 +325,7 @@ class RawType(DataType):
 
 
 def types_within(data_type: DataType) -> list[DataType]:
-    """The type, and all within it."""
+    """The type and all types within it."""
     if isinstance(data_type, RowType):
         inner = list(data_type.types)
     elif isinstance(data_type, ArrayType):

@@ -1,11 +1,11 @@
-"""Typed expressions over the columns of one row: frozen data, made by the planner, run by `runtime.expressions`.
+"""Typed expressions over the columns of a row: frozen data, built by the planner, run by `runtime.expressions`.
 
-CAST, CASE, AND and the like are calls as any other. The arguments of a call already have the types its function takes:
-where the program wrote others, the planner put casts between. `site` says where it was written, for errors at run time;
-it takes no part in equality, so that common parts are found.
+CAST, CASE, AND and the like are calls like any other. Arguments of a call already have the types its function takes;
+the planner inserts casts where the program wrote others. `site` is the position in the program, for runtime errors; it
+is excluded from equality, so that common subexpressions are recognised.
 
-A literal's value is a Python one: int, bool, float, str, bytes, decimal.Decimal, datetime.date, .time, .datetime (of
-TIMESTAMP_LTZ in UTC), .timedelta for days to seconds, an int of months, list, dict, tuple of a row; None is NULL.
+Values of literals are Python values: int, bool, float, str, bytes, decimal.Decimal, datetime.date, .time, .datetime (of
+TIMESTAMP_LTZ in UTC), .timedelta for days to seconds, an int of months, list, dict, tuple for a row; None is NULL.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any
 
 from millstream.expressions.data_type import DataType
 
-__all__ = ["Call", "Column", "Literal", "RowExpression", "UserCall", "columns_of", "mapped", "walk"]
+__all__ = ["Call", "Column", "Literal", "RowExpression", "UserCall", "columns_of", "transform", "walk"]
 
 
 @dataclass(frozen=True)
 class RowExpression:
-    """Anything with a value in a row."""
+    """An expression with a value per row."""
 
     type: DataType
 
@@ -35,7 +35,7 @@ class Column(RowExpression):
 
 @dataclass(frozen=True)
 class Literal(RowExpression):
-    """A constant. Values that Python holds equal (1, 1.0, True) differ by their type."""
+    """A constant. Values that Python considers equal (1, 1.0, True) differ by their type."""
 
     value: Any = None
 
@@ -48,7 +48,7 @@ class Literal(RowExpression):
 
 @dataclass(frozen=True)
 class Call(RowExpression):
-    """A built-in function of `expressions.functions`, by its name there. `options` are words of its syntax."""
+    """A call of a built-in function by its name in `expressions.functions`. `options` are keywords of its syntax."""
 
     function: str
     arguments: tuple[RowExpression, ...] = ()
@@ -58,7 +58,7 @@ class Call(RowExpression):
 
 @dataclass(frozen=True)
 class UserCall(RowExpression):
-    """A scalar function of the program's."""
+    """A call of a user-defined scalar function."""
 
     function: Any
     arguments: tuple[RowExpression, ...] = ()
@@ -66,14 +66,14 @@ class UserCall(RowExpression):
 
 
 def walk(expression: RowExpression) -> Iterator[RowExpression]:
-    """The expression and all inside it, outermost first."""
+    """The expression and all its subexpressions, outermost first."""
     yield expression
     for argument in getattr(expression, "arguments", ()):
         yield from walk(argument)
 
 
 def columns_of(*expressions: RowExpression) -> frozenset[int]:
-    """The columns that are looked at.
+    """The indexes of the columns that the expressions read.
 
     >>> from millstream.expressions.types import BigIntType
     >>> columns_of(Call(BigIntType(), "+", (Column(BigIntType(), 2), Literal(BigIntType(), 1))))
@@ -82,10 +82,10 @@ def columns_of(*expressions: RowExpression) -> frozenset[int]:
     return frozenset(e.index for whole in expressions for e in walk(whole) if isinstance(e, Column))
 
 
-def mapped(expression: RowExpression, change: Callable[[RowExpression], RowExpression]) -> RowExpression:
-    """The expression with every part changed, innermost first; what stays as it is, is not made anew."""
+def transform(expression: RowExpression, change: Callable[[RowExpression], RowExpression]) -> RowExpression:
+    """Transforms all subexpressions, innermost first; unchanged ones are reused."""
     if isinstance(expression, Call | UserCall):
-        arguments = tuple(mapped(argument, change) for argument in expression.arguments)
+        arguments = tuple(transform(argument, change) for argument in expression.arguments)
         if any(new is not old for new, old in zip(arguments, expression.arguments, strict=True)):
             expression = replace(expression, arguments=arguments)
     return change(expression)

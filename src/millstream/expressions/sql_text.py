@@ -1,4 +1,4 @@
-"""An expression as SQL would write it: for errors, and for plans that are shown."""
+"""Renders expressions as SQL, for errors and displayed plans."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _INFIX |= {"IS DISTINCT FROM", "IS NOT DISTINCT FROM"}
 
 
 def sql_text(expression: RowExpression, names: Sequence[str] | None = None) -> str:
-    """The text; columns by name, or `$2` for the third.
+    """The SQL text; columns by name, or `$2` for the third.
 
     >>> from millstream.expressions.types import BigIntType
     >>> sum_ = Call(BigIntType(), "+", (Column(BigIntType(), 0), Literal(BigIntType(), 1)))
@@ -29,8 +29,8 @@ def sql_text(expression: RowExpression, names: Sequence[str] | None = None) -> s
     if isinstance(expression, Literal):
         return _literal_text(expression)
     if isinstance(expression, UserCall):
-        called = getattr(expression.function, "name", "function")
-        return f"{called}({', '.join(sql_text(argument, names) for argument in expression.arguments)})"
+        name = getattr(expression.function, "name", "function")
+        return f"{name}({', '.join(sql_text(argument, names) for argument in expression.arguments)})"
     if isinstance(expression, Call):
         return _call_text(expression, names)
     return repr(expression)
@@ -61,7 +61,7 @@ def _call_text(call: Call, names: Sequence[str] | None) -> str:
 
 
 def _in_brackets(expression: RowExpression, text: str) -> str:
-    """A part that could be read together with what stands beside it, in brackets."""
+    """Encloses a subexpression in parentheses if it could be misread next to an operator."""
     is_open = isinstance(expression, Call) and (
         expression.function in _INFIX or expression.function.startswith(("IS ", "NOT", "IN", "BETWEEN"))
     )

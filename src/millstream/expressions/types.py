@@ -1,4 +1,4 @@
-"""The types of single values: texts, numbers, times, intervals. Names and parameters are PyFlink's."""
+"""Atomic types: text, numbers, times, intervals. Names and parameters are PyFlink's."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _UNITS = ("s", "ms", "ms", "ms", "us", "us", "us", "ns", "ns", "ns")
 
 
 class NullType(AtomicType):
-    """The type of NULL alone."""
+    """The type of the NULL literal."""
 
     name = "NULL"
 
@@ -62,7 +62,7 @@ class NumericType(AtomicType):
 
 
 class IntegralType(NumericType):
-    """Whole numbers of so many bits."""
+    """Integers of `bits` bits."""
 
     bits: int
 
@@ -72,7 +72,7 @@ class IntegralType(NumericType):
 
 
 class FractionalType(NumericType):
-    """Numbers with digits behind the point."""
+    """Numbers with fractional digits."""
 
 
 class _Sized(AtomicType):
@@ -94,7 +94,7 @@ class _Sized(AtomicType):
 
 
 class CharType(_Sized):
-    """Text of just so many characters."""
+    """Text of exactly `length` characters."""
 
     name = "CHAR"
 
@@ -104,7 +104,7 @@ class CharType(_Sized):
 
 
 class VarCharType(_Sized):
-    """Text of at most so many characters; of the greatest length, STRING."""
+    """Text of at most `length` characters; STRING at the maximum length."""
 
     name = "VARCHAR"
 
@@ -118,7 +118,7 @@ class VarCharType(_Sized):
 
 
 class BinaryType(_Sized):
-    """Just so many bytes."""
+    """Exactly `length` bytes."""
 
     name = "BINARY"
 
@@ -128,7 +128,7 @@ class BinaryType(_Sized):
 
 
 class VarBinaryType(_Sized):
-    """At most so many bytes; of the greatest length, BYTES."""
+    """At most `length` bytes; BYTES at the maximum length."""
 
     name = "VARBINARY"
 
@@ -142,7 +142,7 @@ class VarBinaryType(_Sized):
 
 
 class BitmapType(AtomicType):
-    """A set of whole numbers of 32 bits, as bytes in the form of `records.bitmaps`: equal sets are equal bytes."""
+    """A set of 32-bit integers in the canonical bytes of `records.bitmaps`: equal sets have equal bytes."""
 
     name = "BITMAP"
 
@@ -152,7 +152,7 @@ class BitmapType(AtomicType):
 
 
 class VariantType(AtomicType):
-    """Any value that JSON has, as its JSON in one way of writing (`runtime.expressions.variants`)."""
+    """Any JSON value, as canonical JSON text (`runtime.expressions.variants`)."""
 
     name = "VARIANT"
 
@@ -206,7 +206,7 @@ class DoubleType(FractionalType):
 
 
 class DecimalType(FractionalType):
-    """Numbers of `precision` digits, `scale` of them behind the point."""
+    """Numbers of `precision` digits, `scale` of them after the point."""
 
     name = "DECIMAL"
 
@@ -233,7 +233,7 @@ class DecimalType(FractionalType):
 
 
 class DateType(AtomicType):
-    """Days."""
+    """Dates."""
 
     name = "DATE"
     EPOCH_ORDINAL = EPOCH.toordinal()
@@ -253,7 +253,7 @@ class DateType(AtomicType):
 
 
 class _Precise(AtomicType):
-    """A time with so many digits of a second."""
+    """A time with `precision` fractional digits of a second."""
 
     digits_max = 9
 
@@ -299,7 +299,7 @@ class TimeType(_Precise):
 
 
 class _Stamp(_Precise):
-    """A moment."""
+    """A timestamp."""
 
     def need_conversion(self) -> bool:
         return True
@@ -315,7 +315,7 @@ class _Stamp(_Precise):
 
 
 class TimestampType(_Stamp):
-    """A moment as a clock on a wall shows it."""
+    """A timestamp without time zone."""
 
     name = "TIMESTAMP"
 
@@ -328,7 +328,7 @@ class TimestampType(_Stamp):
 
 
 class LocalZonedTimestampType(_Stamp):
-    """A moment, which the session's zone shows as a clock does."""
+    """A moment, displayed in the session's zone."""
 
     name = "TIMESTAMP_LTZ"
     EPOCH_ORDINAL = EPOCH.toordinal()
@@ -342,7 +342,7 @@ class LocalZonedTimestampType(_Stamp):
 
 
 class ZonedTimestampType(_Stamp):
-    """TIMESTAMP WITH TIME ZONE: parsed and named; Flink computes with none, nor do we."""
+    """TIMESTAMP WITH TIME ZONE: parsed and named only; as in Flink, no operation supports it."""
 
     name = "TIMESTAMP_TZ"
 
@@ -351,5 +351,5 @@ class ZonedTimestampType(_Stamp):
 
 
 def is_text(type_: DataType) -> bool:
-    """Whether its values are text."""
+    """Whether values of the type are text."""
     return isinstance(type_, CharType | VarCharType)

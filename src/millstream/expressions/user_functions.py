@@ -1,8 +1,8 @@
-"""A function of the program's, as the planner and the tasks know it: plain data around what the program wrote.
+"""User-defined functions as plain data for the planner and the tasks.
 
-`function` is a plain function, or an object with `eval` (and `open`, `close`); it travels to the tasks as it is. How it
-is called is its mode: once for every row, or once for a batch of rows with pandas Series or Arrow arrays, or, where it
-is asynchronous, many rows at a time.
+`function` is a plain function, or an object with `eval` (and `open`, `close`), which is pickled to tasks unchanged. The
+mode determines how it is called: once per row, once per batch with pandas Series or Arrow arrays, or asynchronously
+for many rows at a time.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class CallMode(Enum):
 
 @dataclass(frozen=True, eq=False)
 class UserFunction:
-    """One function. `argument_types` None: whatever it is given. Two are equal if they are one object.
+    """A user-defined function. `argument_types` None accepts any arguments. Equality is identity.
 
-    `result_types` has one type, but for table functions, where it has one for each column of the result.
+    `result_types` has one type, except for table functions, which have one per result column.
     """
 
     name: str
@@ -51,16 +51,16 @@ class UserFunction:
     mode: CallMode = CallMode.PER_ROW
     is_deterministic: bool = True
     accumulator_type: DataType | None = None
-    missing_methods: tuple[str, ...] = ()  # of `retract` and `merge`, those an aggregate has not
+    missing_methods: tuple[str, ...] = ()  # which of `retract` and `merge` an aggregate lacks
 
     @property
     def result_type(self) -> DataType:
-        """The type of a scalar or an aggregate."""
+        """The result type of a scalar or aggregate function."""
         return self.result_types[0]
 
     @property
     def call(self) -> Callable[..., Any]:
-        """What is called with the arguments."""
+        """The callable that takes the arguments."""
         evaluate = getattr(self.function, "eval", None)
         if evaluate is not None and not inspect.isfunction(self.function):
             return evaluate  # type: ignore[no-any-return]
@@ -68,33 +68,33 @@ class UserFunction:
 
     @property
     def place(self) -> str:
-        """Where the program defines it: `job.py:12`; its name where Python does not know."""
-        called = getattr(self.function, "get_value", None) or self.call
-        code = getattr(inspect.unwrap(getattr(called, "__func__", called)), "__code__", None)
+        """Where the program defines it, as `job.py:12`; its name if unknown."""
+        method = getattr(self.function, "get_value", None) or self.call
+        code = getattr(inspect.unwrap(getattr(method, "__func__", method)), "__code__", None)
         if code is None or code.co_filename.startswith(_ENGINE):
             return self.name
         return f"{os.path.basename(code.co_filename)}:{code.co_firstlineno}"
 
-    def other_arguments(self, count: int) -> str | None:
-        """The arguments that it takes where it cannot be called with so many; None where it can be, or nobody knows
-        before it is."""
+    def expected_arguments(self, count: int) -> str | None:
+        """The arguments it takes, if it cannot be called with `count` of them; None if it can or its signature is
+        unknown."""
         accumulate = getattr(self.function, "accumulate", None)
-        called, given = (self.call, count) if accumulate is None else (accumulate, 1 + count)
+        method, passed = (self.call, count) if accumulate is None else (accumulate, 1 + count)
         try:
-            # What a decorator passes on is its own affair.
-            signature = inspect.signature(called, follow_wrapped=False)
-        except (TypeError, ValueError):  # of what is built in
+            # A decorator's own signature counts, not that of the wrapped function.
+            signature = inspect.signature(method, follow_wrapped=False)
+        except (TypeError, ValueError):  # builtins have no signature
             return None
         try:
-            signature.bind(*[None] * given)
+            signature.bind(*[None] * passed)
         except TypeError:
-            names = ", ".join(map(str, list(signature.parameters.values())[given - count :]))
+            names = ", ".join(map(str, list(signature.parameters.values())[passed - count :]))
             return f"the arguments ({names})"
         return None
 
 
 class ValueOfNoRows:
-    """What an aggregate of the program's gives of no rows, as a scalar function without arguments."""
+    """A scalar function without arguments that returns the value of a user-defined aggregate for no rows."""
 
     def __init__(self, aggregate: UserFunction) -> None:
         self.aggregate = aggregate
@@ -110,6 +110,6 @@ class ValueOfNoRows:
 
 
 def of_no_rows(aggregate: UserFunction) -> UserFunction:
-    """A scalar function that gives what an aggregate, called for every row, gives of no rows."""
+    """A scalar function that returns the aggregate's value for no rows."""
     function = ValueOfNoRows(aggregate)
     return replace(aggregate, function=function, kind=UserFunctionKind.SCALAR, argument_types=(), missing_methods=())

@@ -1,7 +1,7 @@
-"""Types of the program's own: how its objects become values of SQL, and back.
+"""User-defined types: how objects of the program become SQL values, and back.
 
-The class `sql_type` names is what is stored; `serialize` and `deserialize` are the program's. Such a type is a class,
-and an instance of it has no parameters.
+`sql_type` is the stored type; the program implements `serialize` and `deserialize`. A user-defined type is a class
+whose instances have no parameters.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["UserDefinedType"]
 
 
 class UserDefinedType(DataType):
-    """To be derived from: give it `sql_type`, `module`, `serialize` and `deserialize`."""
+    """Base class; subclasses define `sql_type`, `module`, `serialize` and `deserialize`."""
 
     name = "STRUCTURED"
 
@@ -27,17 +27,17 @@ class UserDefinedType(DataType):
 
     @classmethod
     def sql_type(cls) -> DataType:
-        """The type that values are stored as."""
-        raise NotImplementedError("a user-defined type says in sql_type() what its values are stored as")
+        """The type of stored values."""
+        raise NotImplementedError("a user-defined type must define sql_type(), the type of its stored values")
 
     @classmethod
     def module(cls) -> str:
-        """The Python module it stands in."""
-        raise NotImplementedError("a user-defined type says in module() which Python module it stands in")
+        """The Python module that defines the type."""
+        raise NotImplementedError("a user-defined type must define module(), the Python module that contains it")
 
     @classmethod
     def java_udt(cls) -> str:
-        """A Java class that does the same; there is none here."""
+        """The corresponding Java class; none here."""
         return ""
 
     @property
@@ -54,9 +54,13 @@ class UserDefinedType(DataType):
         return None if obj is None else self.deserialize(self.sql_type().from_sql_type(obj))
 
     def serialize(self, obj: Any) -> Any:
-        """The stored value of an object."""
-        raise NotImplementedError("a user-defined type says in serialize() how an object is stored")
+        """Converts an object to its stored value."""
+        raise NotImplementedError(
+            "a user-defined type must define serialize(), which converts an object to its stored value"
+        )
 
     def deserialize(self, datum: Any) -> Any:
-        """The object of a stored value."""
-        raise NotImplementedError("a user-defined type says in deserialize() how an object is made of what is stored")
+        """Converts a stored value to an object."""
+        raise NotImplementedError(
+            "a user-defined type must define deserialize(), which converts a stored value to an object"
+        )

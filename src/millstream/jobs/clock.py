@@ -1,5 +1,5 @@
-"""The time of day, passed to whoever needs it: nothing in `jobs/` asks the machine by itself, so that tests can say
-what time it is."""
+"""The time of day, passed to every component that needs it: nothing in `jobs/` reads the machine's clock itself, so
+that tests can set the time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Clock", "SystemClock"]
 
 
 class Clock(Protocol):
-    """Where a job gets the time from. Tests bring their own."""
+    """The source of the time of a job. Tests provide their own."""
 
     def now_ms(self) -> int:
         """Milliseconds since 1970-01-01 UTC."""

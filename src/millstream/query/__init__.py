@@ -1,19 +1,19 @@
-"""The job as a database: ask a running job what it keeps, consistently, at the newest epoch or in the past.
+"""Queries a running job: reads its state consistently, at the newest epoch or in the past.
 
     from millstream import query
 
     clicks = query.open("jobs/clicks")
-    now = clicks.newest()                         # one committed epoch: all answers of it belong together
+    now = clicks.newest()                         # one committed epoch: all its answers belong together
     now.get("clicks-by-user", "ann")              # a value, a list, a dict; None
     now.get_many("clicks-by-user", ["ann", "bo"])
-    now.windows("clicks-per-hour", "ann")         # windows that are still open, with what they come to so far
+    now.windows("clicks-per-hour", "ann")         # windows that are still open, with their results so far
     with clicks.at(time=yesterday) as then:       # any retained epoch
         then.get("clicks-by-user", "ann")
     for epoch in clicks.follow():                 # each new epoch as it is committed
         print(epoch.epoch, epoch.get("clicks-by-user", "ann"))
 
-It reads the job's store and nothing else: it needs neither the program nor Spark, and the job does not notice. How a
-program names what can be asked for, and the server, are told in docs/operate/queries.md.
+It reads only the job's store: it needs neither the program nor Spark, and does not affect the job. How a program makes
+its states queryable, and the server, are described in docs/operate/queries.md.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """What reads a store is loaded when it is first asked for: a client of a server needs none of it."""
+    """Loads the modules that read a store on first use: a client of a server needs none of them."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from millstream.query.catalog import QueryableState

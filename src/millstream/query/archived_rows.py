@@ -1,15 +1,15 @@
-"""The rows of a table that left its state, at one epoch: from the files that the state of that epoch names.
+"""Reads the rows of a table that left its state for its archive, at one epoch: from the files that the state of that
+epoch names.
 
-Which files are looked at is decided by time and by key, from what the state says of each; then the rows of state and
-files become one table:
+Files are selected by time and by key, from their entries in the state; then the rows of state and files are combined:
 
-by primary key    of a key the newest version counts: the state's, else that of the file of the greatest version, unless
-                  that says that the key is gone, or the state says that it was taken away when there was that version,
-                  or a later one
-counted           counts of equal rows are added up, over the state and all files
+    by primary key    the newest version of a key counts: the state's, otherwise that of the file with the greatest
+                      version, unless that version deletes the key, or the state records that the key was deleted at
+                      that version or later
+    counted           counts of equal rows are summed over the state and all files
 
-A time rules a file out only where all versions of a key have one time (`has_fixed_times`). Where they have not, a file
-of later times may hold the newest version of a key, which is then what tells that an older one is no answer.
+A time excludes a file only if all versions of a key have one time (`has_fixed_times`). Otherwise a file of later times
+may hold the newest version of a key, which invalidates the older ones.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ _COUNTED = (pa.field(ARCHIVED_COUNT, pa.int64()),)
 
 @dataclass(frozen=True)
 class TimeRange:
-    """Times from `low_ms` to `high_ms`, both within; None: no bound."""
+    """Times from `low_ms` to `high_ms`, both inclusive; None: no bound."""
 
     low_ms: int | None = None
     high_ms: int | None = None
 
     def meets(self, file: ArchivedFile) -> bool:
-        """Whether a file may have a row of such a time."""
+        """Whether a file may have a row in this range."""
         is_early = self.low_ms is not None and file.high_ms < self.low_ms
         is_late = self.high_ms is not None and file.low_ms > self.high_ms
         return not is_early and not is_late
@@ -67,7 +67,7 @@ ANY_TIME = TimeRange()
 
 
 class ArchivedRows:
-    """What is archived of one table. `files` and `removed` are tables of its state, None where they have no row."""
+    """The archived rows of one table. `files` and `removed` are tables of its state, None if they have no rows."""
 
     def __init__(
         self, table: Queryable, schema: pa.Schema, keys: KeyEncoding, files: TableView | None, removed: TableView | None
@@ -85,7 +85,7 @@ class ArchivedRows:
         return entries_of(block.column("value") for block in (() if self._named is None else self._named.scan()))
 
     def within(self, times: TimeRange) -> list[ArchivedFile]:
-        """The files that a row of these times may be in."""
+        """The files that may contain a row of these times."""
         return [file for file in self.files if times.meets(file)] if self.has_fixed_times else self.files
 
     # --- by primary key -------------------------------------------------------------------------------------------
@@ -93,16 +93,16 @@ class ArchivedRows:
     def current(self, files: Sequence[ArchivedFile], state: TableView | None) -> pa.Table:
         """The rows of these files that are in the table, and not in its state."""
         rows = self._read(files)
-        return self._standing(rows, self.key_column(rows), state)
+        return self._current_rows(rows, self.key_column(rows), state)
 
     def of_keys(self, wanted: KeyColumn, state: TableView | None) -> pa.Table:
-        """Of these keys, the rows that are in the table, and not in its state."""
+        """The rows of these keys that are in the table, and not in its state."""
         rows = self._read(self._files_of(wanted), self._key_parts(wanted))
         keys = self.key_column(rows)
         # One numbering of both: equal keys have one number.
         codes = groups_of(pa.concat_arrays([wanted.array, keys.array])).codes
         matching = np.flatnonzero(np.isin(codes[len(wanted) :], codes[: len(wanted)]))
-        return self._standing(rows.take(pa.array(matching)), keys.take(matching), state)
+        return self._current_rows(rows.take(pa.array(matching)), keys.take(matching), state)
 
     def key_column(self, rows: pa.Table) -> KeyColumn:
         """The primary keys of rows."""
@@ -112,12 +112,12 @@ class ArchivedRows:
         names = [f"key{number}" for number in range(len(columns))]
         return self._keys.of_arrow(pa.StructArray.from_arrays(columns, names=names))
 
-    def _standing(self, rows: pa.Table, keys: KeyColumn, state: TableView | None) -> pa.Table:
-        """Of rows in the order of their versions, those that are the newest of their key, of keys that are there."""
+    def _current_rows(self, rows: pa.Table, keys: KeyColumn, state: TableView | None) -> pa.Table:
+        """Given rows in the order of their versions, the newest row of each key that was not deleted."""
         versions = rows.column(ARCHIVED_VERSION).to_numpy()
         groups = groups_of(keys.array)
         last = np.zeros(groups.count, dtype=np.int64)
-        last[groups.codes] = np.arange(len(groups.codes))  # numpy keeps the last of equal places
+        last[groups.codes] = np.arange(len(groups.codes))  # numpy keeps the last of equal indices
         last = np.sort(last)
         last = last[~rows.column(ARCHIVED_REMOVED).fill_null(False).to_numpy()[last]]
         if state is not None and len(last):
@@ -131,7 +131,7 @@ class ArchivedRows:
         return rows.take(pa.array(last)).select(self._schema.names)
 
     def _files_of(self, wanted: KeyColumn) -> list[ArchivedFile]:
-        """The files that rows of these keys may be in: by their key groups and, where keys have a time, by that."""
+        """The files that may contain rows of these keys: selected by key group and, if keys have a time, by time."""
         groups = np.unique(key_groups(wanted.hashes, self._groups_max)) if self.files else np.zeros(0)
         files = [file for file in self.files if ((groups >= file.group_low) & (groups <= file.group_high)).any()]
         if not self.has_fixed_times or not files:
@@ -141,7 +141,7 @@ class ArchivedRows:
         return [file for file in files if ((times_ms >= file.low_ms) & (times_ms <= file.high_ms)).any()]
 
     def _key_parts(self, wanted: KeyColumn) -> dict[str, pa.Array]:
-        """The values that each column of the primary key has in these keys."""
+        """The values of each column of the primary key in these keys."""
         several = len(self._key_names) > 1
         columns = [wanted.array.field(at) for at in range(len(self._key_names))] if several else [wanted.array]
         return {name: pc.unique(column) for name, column in zip(self._key_names, columns, strict=True)}
@@ -149,7 +149,7 @@ class ArchivedRows:
     # --- counted --------------------------------------------------------------------------------------------------
 
     def counted(self, files: Sequence[ArchivedFile], rows: pa.Table, counts: Int64s) -> tuple[pa.Table, Int64s]:
-        """Rows of the state and of these files, each once, with how often it is there."""
+        """Rows of the state and of these files, each once, with its count."""
         archived = self._read(files)
         both = pa.concat_tables([archived.select(self._schema.names), rows]).combine_chunks()
         every = np.concatenate([archived.column(ARCHIVED_COUNT).to_numpy(), counts])
@@ -162,8 +162,8 @@ class ArchivedRows:
         if (sums < 0).any():
             row = both.slice(int(groups.firsts()[np.flatnonzero(sums < 0)[0]]), 1).to_pylist()[0]
             raise StoreDamagedError(
-                f"a row was taken away more often than it had been added: {row}. Look at what the source of the job "
-                "says of its changes: each -U and -D is of a row that it has given before"
+                f"a row was deleted more often than it was inserted: {row}. Check the changes that the source of the "
+                "job emits: each -U and -D must retract a row that was emitted before"
             )
         there = np.flatnonzero(sums)
         return both.take(pa.array(groups.firsts()[there])), sums[there]
@@ -171,27 +171,27 @@ class ArchivedRows:
     # --- files ----------------------------------------------------------------------------------------------------
 
     def _read(self, files: Sequence[ArchivedFile], parts: Mapping[str, pa.Array] | None = None) -> pa.Table:
-        """The rows of files, in the order of their versions, with the columns of the archive's own. `parts`: of each
-        file only those that may have these values, so that what is held grows with the keys, and not with the files."""
+        """The rows of files, in the order of their versions, with the archive's own columns. `parts`: read only the
+        parts of each file that may have these values, so that memory grows with the keys, not with the files."""
         own = _KEYED if self._key_names else _COUNTED
         schema = pa.schema([*self._schema, *own])
         if not files:
             return schema.empty_table()
-        # By these, row groups are left out.
+        # These filters exclude row groups.
         filters = [GroupFilter(name, "IN", tuple(values.to_pylist())) for name, values in (parts or {}).items()]
 
         def read(file: ArchivedFile) -> pa.Table:
             return _with_values(read_file(file, schema, filters, self._births), parts or {})
 
-        # Of a far store, waiting for one file after another would take long.
+        # Reading a remote store one file after another would be slow.
         with ThreadPoolExecutor(min(len(files), _READ_AT_ONCE)) as threads:
             tables = list(threads.map(read, files))
         return pa.concat_tables(tables)
 
 
 def _with_values(rows: pa.Table, parts: Mapping[str, pa.Array]) -> pa.Table:
-    """The rows whose columns have one of these values each, and maybe some others: what may be equal in more ways than
-    one (-0.0, NaN), or has parts, is not looked at here."""
+    """The rows whose columns have one of these values each, and possibly others: values with several equal forms (-0.0,
+    NaN), and nested values, are not compared here."""
     for name, values in parts.items():
         column = rows.column(name)
         if not (pa.types.is_floating(column.type) or pa.types.is_nested(column.type)):

@@ -1,8 +1,9 @@
-"""Which states of an epoch can be asked for, by which names, and where they lie. Pure: of a manifest alone.
+"""The catalog of an epoch's queryable states: their names, and where they are stored. Pure: derived from a manifest
+alone.
 
-Declared names stand in the accounts of operators (`state.stored.queryable`). States without one can be asked for by
-operator and state name, as a pair or as `OPERATOR::STATE`, where the reader allows it; what is known of them is what
-the store tells of any state.
+Declared names are in the accounts of operators (`state.stored.queryable`). States without one can be queried by
+operator and state name, as a pair or as `OPERATOR::STATE`, if the reader allows it; their description is limited to
+what the store records of any state.
 """
 
 from __future__ import annotations
@@ -43,13 +44,13 @@ _UNDECLARED_KINDS = ("value", "list", "map", "")
 
 @dataclass(frozen=True)
 class QueryableState:
-    """A state that can be asked for. `name` is None for one that was not declared: ask by (operator, state).
+    """A state that can be queried. `name` is None for an undeclared one: query it by (operator, state).
 
-    Types are as the manifest writes them: "LONG", {"row": [...]}; "PICKLED" where none was declared (a key without a
-    type is found by its value: 1, 1.0 and True are one key). `is_pickled`: something in the
-    values, or a map's keys, has no declared type and is a pickle, which is not opened for readers.
-    `key_groups` is how many there are, the maximum parallelism of the operator; 0 where it is not known how keys fall
-    into them, because nothing was declared.
+    Types are as the manifest writes them: "LONG", {"row": [...]}; "PICKLED" if none was declared (a key without a type
+    is found by its value: 1, 1.0 and True are one key). `is_pickled`: something in the values, or a map's keys, has no
+    declared type and is a pickle, which is not unpickled for readers. `key_groups` is the number of key groups, the
+    maximum parallelism of the operator; 0 if the assignment of keys to groups is not known, because nothing was
+    declared.
     """
 
     name: str | None
@@ -65,8 +66,8 @@ class QueryableState:
 
 @dataclass(frozen=True)
 class StateLocation:
-    """A state and its tables at one epoch; `stored` is None while nothing was kept, `homes` where windows merge. Of a
-    table with an archive, `archived` are its files, and `removed` keys that were taken away since."""
+    """A state and its tables at one epoch; `stored` is None while it is empty, `homes` where windows merge. Of a table
+    with an archive, `archived` are its files, and `removed` keys that were deleted since."""
 
     info: QueryableState
     declared: Queryable | None
@@ -77,12 +78,12 @@ class StateLocation:
 
     @property
     def what(self) -> str:
-        """For errors."""
+        """The state's description for errors."""
         return f"queryable state '{self.info.name}'" if self.info.name else f"state {self.info.state!r}"
 
 
 def locations_of(manifest: Manifest, allow_undeclared: bool) -> dict[StateName, StateLocation]:
-    """All that can be asked for, by name; undeclared states by (uid, state name)."""
+    """All queryable states, by name; undeclared states by (uid, state name)."""
     stored = {(state.uid, state.name): state for state in states_of(manifest) if state.scope == "keyed"}
     program = program_of(manifest)
     locations: dict[StateName, StateLocation] = {}
@@ -107,7 +108,7 @@ def _declared(account: OperatorAccount) -> dict[str, Queryable]:
 
 
 def _key_of(queryable: Queryable) -> Any:
-    """The written type of keys. Parts of a table's key are kept by number, and asked for by the names of columns."""
+    """The written type of keys. Parts of a table's key are stored by number, and queried by the names of columns."""
     names = queryable.key_names
     if len(names) < 2 or not isinstance(queryable.key, dict) or "sql" not in queryable.key:
         return queryable.key
@@ -123,18 +124,18 @@ def _value_of(queryable: Queryable, stored: StoredState | None) -> tuple[Any, bo
     if not all(measure.is_typed for measure in measures):
         return "PICKLED", True
     results = [[measure.name, written_type(measure.result_type)] for measure in measures]
-    # Accumulators of panes are columns; kept a record at a time they are pickles, whatever their results are.
-    is_kept_pickled = queryable.form != PANES and _is_pickled(queryable.value)
-    return {"row": results}, is_kept_pickled or _is_pickled({"row": results})
+    # Accumulators of panes are columns; stored a record at a time they are pickles, whatever their results are.
+    is_stored_pickled = queryable.form != PANES and _is_pickled(queryable.value)
+    return {"row": results}, is_stored_pickled or _is_pickled({"row": results})
 
 
 def _is_pickled(written: Any) -> bool:
-    """Whether any part of a written type is a pickle, however deep inside."""
+    """Whether any part of a written type is a pickle, at any depth."""
     return holds_pickles(type_from(written, "a queryable state"))
 
 
 def _has_pickles(stored: StoredState | None) -> bool:
-    """Whether rows, as they were last saved, have pickles in their values or map keys."""
+    """Whether rows, as last saved, have pickles in their values or map keys."""
     last = None if stored is None or not stored.history else stored.history[-1]
     if last is None:
         return False
@@ -151,7 +152,7 @@ def _undeclared(state: StoredState) -> QueryableState:
 
 
 def _written_key(arrow_type: str) -> Any:
-    """The type of keys of which only that of their column is known, where that says it."""
+    """The type of keys of which only the column's type is known, if that determines it."""
     try:
         return written_type(type_of_arrow(pa.field("key", pa.type_for_alias(arrow_type))))
     except ValueError:
@@ -159,14 +160,14 @@ def _written_key(arrow_type: str) -> Any:
 
 
 def served_name(state: QueryableState) -> str:
-    """The name of a state as one text: OPERATOR::STATE where it has no declared one."""
+    """The name of a state as one text: OPERATOR::STATE if it has no declared one."""
     return state.name or f"{state.operator}{_BETWEEN}{state.state}"
 
 
 def find_state(
     states: Mapping[StateName, StateLocation], name: Any, where: str, allow_undeclared: bool
 ) -> StateLocation:
-    """The state that is meant; UnknownStateError names what there is, and the nearest."""
+    """The state of this name; raises UnknownStateError with the existing names, and the nearest one."""
     key = (name[0], name[1]) if isinstance(name, list | tuple) and len(name) == 2 else name
     if isinstance(key, str) and key not in states and _BETWEEN in key:
         operator, _, state_name = key.partition(_BETWEEN)
@@ -183,7 +184,7 @@ def find_state(
     shown = "/".join(map(str, key)) if isinstance(key, tuple) else str(key)
     hint = did_you_mean(shown, [*names, *pairs])
     if isinstance(key, tuple) and not allow_undeclared:
-        hint += " States that were not declared can be asked for only where allow_undeclared=True is given."
+        hint += " States that were not declared can be queried only with allow_undeclared=True."
     if not names:
         hint += " A program makes a state queryable by set_queryable, as_queryable_state or window(...).queryable."
     raise UnknownStateError(f"{where} has no queryable state '{shown}'.{hint} It has: {have}.")

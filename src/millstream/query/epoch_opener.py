@@ -1,8 +1,8 @@
 """Opens the epochs of a job: makes a view of a manifest, with the tables that it names.
 
-What is open is kept from epoch to epoch: of a new epoch only new segments are opened. Each state has segments of its
-own, so that what one lets go another keeps. A table has all its segments open when it is given out: what the job
-collects afterwards does not matter.
+Open segments are reused from epoch to epoch: a new epoch opens only new segments. Each state has segments of its own,
+so closing one state's segments does not affect another's. A table has all its segments open when it is returned, so the
+job may remove their files afterwards.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["EpochOpener"]
 
 
 class EpochOpener:
-    """Opens epochs of one store. `where` is how errors call the job; the other options are those of `query.open`."""
+    """Opens epochs of one store. `where` is the job's name in errors; the other options are those of `query.open`."""
 
     def __init__(
         self,
@@ -54,13 +54,13 @@ class EpochOpener:
         self._tables.checked_bytes_max = bytes_max
 
     def past_segments(self) -> OpenSegments:
-        """Segments to be opened for epochs of the past, and let go together."""
+        """A set of segments for epochs of the past, which is closed as a whole."""
         return self._tables.past_segments()
 
     def view(
         self, manifest: Manifest, past: OpenSegments | None = None, close: Callable[[], None] | None = None
     ) -> EpochView:
-        """A view of the newest epoch, with everything open; or of one of the `past`, which opens what is asked for."""
+        """A view of the newest epoch, with everything open; or of one of the `past`, which opens tables on use."""
         return EpochView(
             manifest,
             locations_of(manifest, self._allow_undeclared),
@@ -93,7 +93,7 @@ class _OpenTables:
         self._layouts: dict[tuple[str, str], tuple[Any, History, TableLayout]] = {}
 
     def view(self, state: StoredState | None, past: OpenSegments | None) -> TableView | None:
-        """The table of the newest epoch, or of one of the `past`, all segments open; None where there is none."""
+        """The table of the newest epoch, or of one of the `past`, all segments open; None if there is none."""
         if state is None or not state.refs:
             return None
         if past is not None:

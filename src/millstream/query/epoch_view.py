@@ -1,8 +1,8 @@
-"""One epoch of a job, to ask questions of: every answer of one view belongs to the same epoch.
+"""A view of one epoch of a job: all its answers belong to that epoch.
 
-A view never changes. Of the newest epoch all segments are opened with the view: so it needs no lease, and what the job
-collects afterwards stays readable as long as anybody holds the view. A view of an older epoch holds a lease until it is
-closed, and opens what is asked for.
+A view never changes. All segments of the newest epoch are opened with the view, so it needs no lease, and files that
+the job removes afterwards stay readable while the view exists. A view of an older epoch holds a lease until it is
+closed, and opens tables on use.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ _KEY = "key"
 
 
 class EpochView:
-    """What `JobView.newest` and `JobView.at` give. One of an older epoch is closed, or used in a `with` block."""
+    """The result of `JobView.newest` and `JobView.at`. A view of an older epoch is closed, or used in a `with`
+    block."""
 
     def __init__(
         self,
@@ -78,33 +79,33 @@ class EpochView:
 
     @property
     def watermark(self) -> int | None:
-        """Event time at the job's ends; None where there is none, or none yet."""
+        """Event time at the job's ends; None if there is none, or none yet."""
         return shown_watermark(self._manifest.watermark)
 
     @property
     def committed_ms(self) -> int:
-        """When it was committed, by the job's clock."""
+        """The time of its commit, by the job's clock."""
         return self._manifest.created_ms
 
     @property
     def status(self) -> str:
-        """How the job stood: RUNNING, DRAINED, FINISHED or SUSPENDED."""
+        """The job's status at this epoch: RUNNING, DRAINED, FINISHED or SUSPENDED."""
         return self._manifest.status
 
     def age_ms(self, now_ms: int) -> int:
-        """How old its answers are; never below 0, should clocks disagree."""
+        """The age of its answers; never below 0, even if clocks disagree."""
         return max(0, now_ms - self.committed_ms)
 
     def states(self) -> list[QueryableState]:
-        """What can be asked for."""
+        """The queryable states."""
         return [state.info for state in self._states.values()]
 
     def state(self, state: StateName) -> QueryableState:
-        """One of them; UnknownStateError says which there are."""
+        """One of these states; raises UnknownStateError with the existing names."""
         return find_state(self._states, state, self._where, self._allow_undeclared).info
 
     def has(self, state: StateName) -> bool:
-        """Whether it can be asked for at this epoch."""
+        """Whether the state can be queried at this epoch."""
         try:
             self.state(state)
         except UnknownStateError:
@@ -125,7 +126,7 @@ class EpochView:
     # --- values of keys -----------------------------------------------------------------------------------------
 
     def get(self, state: StateName, key: Any) -> Any:
-        """The value of a key: a value, a list, or a dict for a map; None where there is none."""
+        """The value of a key: a value, a list, or a dict for a map; None if there is none."""
         reads = self._reads.get(state) if state.__class__ is str else None
         if reads is None or reads.__class__ is not KeyedReads:
             reads = self._keyed(state)
@@ -136,12 +137,12 @@ class EpochView:
         return self._keyed(state).get_many(list(keys))
 
     def get_columns(self, state: StateName, keys: pa.Array) -> pa.RecordBatch:
-        """The columns key, found and value for a column of keys. Values that are pickled come as bytes; of an
-        aggregating state they are accumulators."""
+        """The columns key, found and value for a column of keys. Pickled values are returned as bytes; for an
+        aggregating state values are accumulators."""
         return self._keyed(state).columns(keys)
 
     def windows(self, state: StateName, key: Any) -> list[WindowView]:
-        """The windows of a key that can still change, with what each comes to so far."""
+        """The windows of a key that can still change, with their results so far."""
         return self._windowed(state).windows(key)
 
     def windows_many(self, state: StateName, keys: Sequence[Any]) -> list[list[WindowView]]:
@@ -156,7 +157,7 @@ class EpochView:
         return reads
 
     def answer(self, state: StateName, key: Any) -> Any:
-        """Whatever there is of a key: its value, or its open windows."""
+        """The answer for a key: its value, or its open windows."""
         reads = self._reads_of_state(state)
         return reads.windows(key) if isinstance(reads, WindowReads) else reads.get(key)
 
@@ -165,8 +166,8 @@ class EpochView:
     def scan(
         self, state: StateName, prefix: str | bytes | None = None, limit: int | None = SCAN_ROWS_MAX
     ) -> pa.RecordBatchReader:
-        """Rows of a state as Arrow, in no particular order of keys: those of keys that begin with `prefix`, at most
-        `limit`. The columns are those of docs/operate/state-as-data.md; pickles come as bytes."""
+        """Rows of a state as Arrow, in no particular order of keys: the rows of keys that begin with `prefix`, at most
+        `limit`. The columns are those of docs/state-as-data.md; pickles are returned as bytes."""
         reads = self._reads_of_state(state)
         view, stored = reads.view, reads.location.stored
         if view is None or stored is None:
@@ -175,7 +176,7 @@ class EpochView:
         source = TableSource(view.segments.store, stored, view.layout, columns)
         if prefix is not None and not _has_prefixes(source.schema):
             raise KeyTypeError(
-                f"{reads.location.what} has keys of {reads.keys.type_name}, which have no prefix. Leave it out",
+                f"{reads.location.what} has keys of {reads.keys.type_name}, which have no prefix. Query without it",
                 value=prefix,
             )
         blocks = map(reads.keys.shown, _scanned(source, view, prefix, limit))
@@ -185,7 +186,7 @@ class EpochView:
     # --- tables of SQL ------------------------------------------------------------------------------------------
 
     def tables(self) -> list[str]:
-        """The tables that can be asked for: what queries keep as a result (docs/sql/live-queries.md)."""
+        """The tables that can be queried: stored results of queries (docs/live-sql.md)."""
         return sorted(
             name
             for name, state in self._states.items()
@@ -193,7 +194,7 @@ class EpochView:
         )
 
     def table(self, name: str) -> TableReads:
-        """A table, to be read; UnknownStateError says which there are."""
+        """A table, to be read; raises UnknownStateError with the existing names."""
         names = self.tables()
         if name not in names:
             hint = did_you_mean(name, names)
@@ -208,7 +209,7 @@ class EpochView:
     # --- which state ----------------------------------------------------------------------------------------------
 
     def _reads_of_state(self, state: Any) -> StateReads:
-        with suppress(TypeError):  # what cannot be a name is refused below
+        with suppress(TypeError):  # an unhashable name is rejected below
             reads = self._reads.get(state)
             if reads is not None:
                 return reads
@@ -225,7 +226,7 @@ class EpochView:
         return reads
 
     def close(self) -> None:
-        """Let an older epoch go."""
+        """Release an older epoch."""
         if self._close is not None:
             self._close()
 

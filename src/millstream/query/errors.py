@@ -1,11 +1,11 @@
-"""What can be wrong with a question. Each has a kind of its own, so that a server can give each a status of its own.
+"""The errors of queries. Each has a kind of its own, so that a server can map each to a status.
 
 StoreError ── UnknownJobError    there is no job at that address
-           ├─ NoEpochError       the job has committed nothing yet, or not the epoch that was waited for
+           ├─ NoEpochError       the job has committed nothing yet, or not the requested epoch in time
            └─ EpochGoneError     the epoch is not retained (any more)
-ProgramError ── UnknownStateError   no state of that name; says which there are
-             ├─ StateKindError      the state cannot be asked that way: windows are not values
-             └─ KeyTypeError        the key is none of the type that the state's keys have
+ProgramError ── UnknownStateError   no state of that name; the message lists the existing ones
+             ├─ StateKindError      the state does not support the request: windows are not values
+             └─ KeyTypeError        the key does not have the type of the state's keys
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class NoEpochError(StoreError):
 
 
 class UnknownStateError(ProgramError):
-    """The job has no state that can be asked for by that name."""
+    """The job has no queryable state of that name."""
 
 
 class StateKindError(ProgramError):
-    """The state has no answer to that kind of question, or only the program could give it."""
+    """The state does not support this kind of request, or only the program could answer it."""
 
 
 class KeyTypeError(TypeMismatchError):

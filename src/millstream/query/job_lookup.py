@@ -1,4 +1,4 @@
-"""Finding the job that is meant, and opening it for questions."""
+"""Finds a job by its store or name, and opens it for queries."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ def open(
     unpickle: Callable[[bytes], Any] | None = None,
     read_only: bool = False,
 ) -> JobView:
-    """A job by its store, or by its name in a folder of stores; UnknownJobError says what exists.
+    """A job by its store, or by its name in a folder of stores; raises UnknownJobError with the existing jobs.
 
-    `follow`            newer epochs are picked up as they are committed; else `newest` stays where it was first
-    `cache_folder`      where files of a remote store are kept; without, they are held in memory
+    `follow`            newer epochs are used as they are committed; otherwise `newest` stays at the first one
+    `cache_folder`      where files of a remote store are cached; without it, they are held in memory
     `clock`             milliseconds since 1970, for leases
-    `allow_undeclared`  states that the program did not make queryable may be asked for by (operator uid, state name)
-    `functions`         an `AggregateFunction` for the name of an aggregating state, or of windows that have one of the
-                        program's own: answers are its results. Without, they are accumulators
-    `unpickle`          what opens values that were stored without a declared type, which runs code that is in the
-                        store: `pickle.loads`, if you trust everybody who can write it. Without, they are refused
-    `read_only`         nothing is written to the store, no lease for an older epoch either: the job may collect it
-                        while it is asked for, which is an error and never a wrong answer
+    `allow_undeclared`  undeclared states may be queried by (operator uid, state name)
+    `functions`         an `AggregateFunction` for the name of an aggregating state, or of windows with one of the
+                        program's own: answers are its results. Without it, they are accumulators
+    `unpickle`          a function for values that were stored without a declared type; it runs code from the store:
+                        `pickle.loads`, if you trust everybody who can write to it. Without it, they are refused
+    `read_only`         nothing is written to the store, not even a lease for an older epoch: the job may remove the
+                        epoch during a query, which is an error and never a wrong answer
 
     >>> open("memory://doctest-no-such-job-to-query")
     Traceback (most recent call last):
-    millstream.query.errors.UnknownJobError: memory://doctest-no-such-job-to-query holds no job. Give the store of a \
-job, or a folder of stores and the job's name.
+    millstream.query.errors.UnknownJobError: memory://doctest-no-such-job-to-query holds no job. Open the store of a \
+job, or a folder of stores with the job's name.
     """
     reader = _reader(_store_of(store_url, job), read_only)
     if reader.name.at is not None:
@@ -58,11 +58,11 @@ job, or a folder of stores and the job's name.
         how = f"at(epoch={at})" if isinstance(at, int) else "at(epoch=…); `millstream list` shows epochs of savepoints"
         raise UnknownJobError(
             f"{store_url} names a snapshot, and a job that is queried answers from its newest epoch. Open {place!r}, "
-            f"and ask for the snapshot by {how}"
+            f"and query the snapshot by {how}"
         )
     name, job_id = _name_and_id(reader)
     if job is not None and job not in (name, job_id):
-        raise UnknownJobError(f"{store_url} holds the job '{name}', not '{job}'. Give its store, or that name.")
+        raise UnknownJobError(f"{store_url} holds the job '{name}', not '{job}'. Open its own store, or use that name.")
     folder = None if cache_folder is None else Path(cache_folder)
     opener = EpochOpener(
         reader.store,
@@ -77,8 +77,8 @@ job, or a folder of stores and the job's name.
 
 
 def open_store_of_job(store: Store, clock: Callable[[], int], *, allow_undeclared: bool = False) -> JobView:
-    """The job of a store that is open already, in the process that runs it: files are read and not mapped, for a map of
-    a file that somebody cuts would end the job with this process."""
+    """The job of an open store, in the process that runs it: files are read and not memory-mapped, because truncating a
+    mapped file would end the job with this process."""
     reader = JobReader(store, SnapshotName(shown_address(store.url)), None, clock)
     opener = EpochOpener(store, reader.name.store, maps=False, allow_undeclared=allow_undeclared)
     return JobView(reader, *_name_and_id(reader), opener, clock=clock)
@@ -100,7 +100,7 @@ def _reader(url: str, read_only: bool) -> JobReader:
         raise
     except StoreError as error:
         raise UnknownJobError(
-            f"{url} holds no job. Give the store of a job, or a folder of stores and the job's name."
+            f"{url} holds no job. Open the store of a job, or a folder of stores with the job's name."
         ) from error
 
 
@@ -108,7 +108,7 @@ def _store_of(store_url: str, job: str | None) -> str:
     """The address of the job's own store."""
     store_url = shown_address(store_url)
     is_object = is_object_address(store_url)
-    # Of one job's store in a bucket nobody asks for the folders around it.
+    # For the store of one job in a bucket, the folders around it are not searched.
     if (is_object and job is None) or not (is_object or Path(store_url).is_dir()):
         return store_url
     if any(open_store(store_url).exists(name) for name in (job_name(), savepoint_name())):
@@ -121,4 +121,4 @@ def _store_of(store_url: str, job: str | None) -> str:
     problem = "several jobs" if job is None and listed else f"no job '{job}'" if job is not None else "no job"
     if len(matches) > 1 and job is not None:
         problem = f"several jobs '{job}'"
-    raise UnknownJobError(f"{store_url} holds {problem}; it holds: {have}. Give the store of one, or its name or id.")
+    raise UnknownJobError(f"{store_url} holds {problem}; it holds: {have}. Open one store, or use its name or id.")

@@ -1,10 +1,10 @@
-"""A job, to ask questions of while it runs, from its store alone: no server, no Spark, and nothing the job notices.
+"""Queries a job while it runs, from its store alone: without a server and Spark, and without affecting the job.
 
-`newest` is the newest committed epoch. It looks for a newer one at most every `POLL_MS`, by one listing of the
-manifests; one thread does that while others go on with the view there is. A manifest is made durable before it is
-believed. Invariant: the epochs that one view gives never go backwards, whatever happens to the job.
+`newest` is the newest committed epoch. It checks for a newer one at most every `POLL_MS`, by one listing of the
+manifests; one thread does that while others use the existing view. A manifest is made durable before it is used.
+Invariant: the epochs that one view returns never go backwards, whatever happens to the job.
 
-All segments of a new epoch are open before anybody sees its view (`epoch_opener.py`).
+All segments of a new epoch are open before its view is returned (`epoch_opener.py`).
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from millstream.storage.store import Store
 __all__ = ["POLL_MS", "JobView", "ListedFolder"]
 
 POLL_MS = 20
-"""How long an answer to "is there a newer epoch" counts."""
+"""How long the result of a check for newer epochs is valid."""
 _KNOWN_MS = 40
-"""How long it counts for a caller that has begun to look again."""
+"""How long it is valid for a caller that has begun another check."""
 _SETTLED_MS = 100
 _TRUSTED_S = 1.0  # a file server may answer from memory for a while
 _COMPARED_NAMES_MAX = 1_000
 _TRIES = 20
-_KEEP = "Keep more of the past with millstream.retention.epochs, or save an epoch with `millstream savepoint`."
+_KEEP = "Retain more epochs with millstream.retention.epochs, or save an epoch with `millstream savepoint`."
 
 
 class ListedFolder:
-    """A folder of this machine, as it stood when it was listed last, and whether anything may have come since.
+    """A local folder, as of its last listing, and whether names may have been added since.
 
-    "Nothing new" is certain. One look at the folder's time says so where that was long past at the listing: any change
-    afterwards gives it another time. Else its names are compared, which is still far cheaper than to wake a thread that
-    lists the store. Where the folder is on no disk of this machine, or large, the answer is that something may be new.
+    A negative answer is certain. The folder's modification time suffices if it was long past at the listing: any later
+    change gives it another time. Otherwise its names are compared, which is still far cheaper than waking a thread that
+    lists the store. For a folder that is not on a local disk, or large, the answer is that there may be new names.
 
     >>> ListedFolder().has_nothing_new(0)
     False
@@ -58,16 +58,16 @@ class ListedFolder:
         self._listed_s = float("-inf")
 
     def note(self, folder: Path | None, now_ms: int) -> None:
-        """It is about to be listed. None: it is on no disk of this machine."""
+        """Record that the folder is about to be listed. None: it is not on a local disk."""
         self._listing = None if folder is None else _Listing.of(str(folder), now_ms)
         self._listed_s = system_time.monotonic()
 
-    def forget(self) -> None:
-        """What was listed could not be read, so the listing counts for nothing."""
+    def discard(self) -> None:
+        """Discard the listing, because a listed file could not be read."""
         self._listing = None
 
     def has_nothing_new(self, now_ms: int) -> bool:
-        """Whether a listing would find nothing that the last one did not find."""
+        """Whether another listing would contain no new name."""
         listing = self._listing
         if listing is None or system_time.monotonic() - self._listed_s >= _TRUSTED_S:
             return False
@@ -82,7 +82,7 @@ class ListedFolder:
 
 @dataclass(frozen=True)
 class _Listing:
-    """The names in a folder, and its time, seen before them. `is_settled`: whatever changes gives it another time."""
+    """The names in a folder, and its time, read before them. `is_settled`: any later change gives it another time."""
 
     folder: str
     changed_ns: int
@@ -94,7 +94,7 @@ class _Listing:
         changed_ns = _changed_ns(folder)
         if changed_ns is None:
             return None
-        # Clocks of file systems tick by milliseconds: what changes within a tick of the listing is not told apart.
+        # File systems have timestamps of milliseconds: changes within one tick of the listing are not distinguishable.
         is_settled = now_ms - changed_ns // 1_000_000 > _SETTLED_MS
         try:
             return cls(folder, changed_ns, is_settled, frozenset(os.listdir(folder)))
@@ -128,8 +128,8 @@ class JobView:
         self._log = ManifestLog(reader.store)
         self._follows, self._clock, self._sleep = follow, clock, sleep
         self._newest: EpochView | None = None
-        self._looked_s = float("-inf")
-        self._looking = threading.Lock()
+        self._checked_s = float("-inf")
+        self._checking = threading.Lock()
         self._manifests = ListedFolder()
 
     @property
@@ -139,82 +139,82 @@ class JobView:
 
     @property
     def where(self) -> str:
-        """How errors call the job: by its store, unless it was said otherwise."""
+        """The job's name in errors: its store, unless set otherwise."""
         return self._opener.where
 
     def set_name_in_errors(self, name: str) -> None:
-        """How errors call the job from now on: a server does not tell strangers where its store is."""
+        """Set the job's name in errors: a server does not reveal to untrusted clients where its store is."""
         self._opener.where = name
 
     def check_ahead(self, bytes_max: int) -> None:
-        """Check the new bytes of each state, up to so many, before a new epoch is shown, and not when a key of them is
-        first read: newer epochs are seen some milliseconds later, and no question waits."""
+        """Check the new bytes of each state, up to so many, before a new epoch is used, rather than when one of their
+        keys is first read: newer epochs are available some milliseconds later, and no query waits."""
         self._opener.check_ahead(bytes_max)
 
     def states(self) -> list[QueryableState]:
-        """What can be asked for at the newest epoch."""
+        """The queryable states at the newest epoch."""
         return self.newest().states()
 
     # --- the newest ---------------------------------------------------------------------------------------------
 
     def newest(self) -> EpochView:
-        """The newest committed epoch; NoEpochError while there is none."""
+        """The newest committed epoch; raises NoEpochError while there is none."""
         current = self._newest
         if current is not None:
-            # Monotonic time, not the clock: a clock that is set back must not stop anybody from looking.
-            if not self._follows or system_time.monotonic() - self._looked_s < POLL_MS / 1000:
+            # Monotonic time: a clock that is set back must not stop the checks.
+            if not self._follows or system_time.monotonic() - self._checked_s < POLL_MS / 1000:
                 return current
-            if self._manifests.has_nothing_new(self._clock()):  # a look at a folder, in place of a listing
-                self._looked_s = system_time.monotonic()
+            if self._manifests.has_nothing_new(self._clock()):  # checks a folder instead of listing the store
+                self._checked_s = system_time.monotonic()
                 return current
-            if not self._looking.acquire(blocking=False):
-                return current  # another thread is looking
+            if not self._checking.acquire(blocking=False):
+                return current  # another thread is checking
         else:
-            self._looking.acquire()
+            self._checking.acquire()
         try:
-            return self._look()
+            return self._check()
         finally:
-            self._looking.release()
+            self._checking.release()
 
     def known_newest(self, is_sought: bool = False) -> EpochView | None:
-        """The newest epoch as far as it is known, for a caller that must not wait; None unless it was looked for a
-        moment ago, or a newer one is being sought."""
-        if self.is_look_due and self._manifests.has_nothing_new(self._clock()):
-            self._looked_s = system_time.monotonic()
-        if not is_sought and self._look_age_ms() >= _KNOWN_MS and not self._looking.locked():
+        """The newest known epoch, for a caller that must not wait; None unless the last check is recent, or another is
+        running."""
+        if self.is_check_due and self._manifests.has_nothing_new(self._clock()):
+            self._checked_s = system_time.monotonic()
+        if not is_sought and self._check_age_ms() >= _KNOWN_MS and not self._checking.locked():
             return None
         return self._newest
 
     @property
-    def is_look_due(self) -> bool:
-        """Whether it is time to look for a newer epoch: `newest` does."""
-        return self._look_age_ms() >= POLL_MS
+    def is_check_due(self) -> bool:
+        """Whether it is time to check for a newer epoch, which `newest` does."""
+        return self._check_age_ms() >= POLL_MS
 
-    def _look_age_ms(self) -> float:
-        return (system_time.monotonic() - self._looked_s) * 1000 if self._follows else 0.0
+    def _check_age_ms(self) -> float:
+        return (system_time.monotonic() - self._checked_s) * 1000 if self._follows else 0.0
 
-    def look_again(self) -> None:
-        """Somebody knows of a newer epoch: the next question looks for it, however short ago the last one did."""
-        self._looked_s = float("-inf")
+    def check_again(self) -> None:
+        """A newer epoch is known to exist: the next query checks for it, however recent the last check is."""
+        self._checked_s = float("-inf")
 
-    def _look(self) -> EpochView:
+    def _check(self) -> EpochView:
         current = self._newest
-        # Set before looking: an epoch that is announced meanwhile may be missed by this look, and makes the next due.
-        self._looked_s = system_time.monotonic()
+        # Set before the check: an epoch announced during it may be missed, and makes the next check due.
+        self._checked_s = system_time.monotonic()
         try:
             self._note_listing()
             epochs = self._log.epochs_from(0 if current is None else current.epoch)
             if current is None or epochs[-1:] > [current.epoch]:
                 self._newest = current = self._opened_newest(0 if current is None else current.epoch)
                 if epochs[-1:] > [current.epoch]:
-                    self._manifests.forget()
+                    self._manifests.discard()
         except StoreDamagedError:
-            self.look_again()
-            self._manifests.forget()
+            self.check_again()
+            self._manifests.discard()
             raise
         except StoreError:
-            # A store that cannot be reached now: what there is stays right, and tells its age.
-            self._manifests.forget()
+            # The store cannot be reached now: the existing view stays correct, and shows its age.
+            self._manifests.discard()
             if current is None:
                 raise
         assert current is not None
@@ -226,13 +226,13 @@ class JobView:
             self._manifests.note(None if path is None else path.parent, self._clock())
 
     def _opened_newest(self, after: int) -> EpochView:
-        """The newest epoch with all its segments open. One that is collected meanwhile has a newer one."""
+        """The newest epoch with all its segments open. An epoch that is removed in the meantime has a successor."""
         for attempt in range(_TRIES):
             manifest = self._log.newest(after)
             if manifest is None or manifest.epoch <= after:
                 if self._newest is not None:
                     return self._newest
-                raise NoEpochError(f"{self.where} has no epoch yet: the job has committed nothing. Ask again later.")
+                raise NoEpochError(f"{self.where} has no epoch yet: the job has committed nothing. Query again later.")
             try:
                 return self._opener.view(manifest)
             except StoreDamagedError:
@@ -241,8 +241,8 @@ class JobView:
         raise AssertionError("unreachable")
 
     def follow(self) -> Iterator[EpochView]:
-        """The newest epoch, and each newer one once it is committed; one that is passed meanwhile is left out. Ends
-        when the job has come to the end of its input."""
+        """The newest epoch, and each newer one once it is committed; epochs that were superseded in between are
+        skipped. Ends when the job has reached the end of its input."""
         seen = 0
         while True:
             if self._newest is not None or self._log.epochs():
@@ -251,11 +251,11 @@ class JobView:
                     seen = view.epoch
                     yield view
                 if view.status == "FINISHED":
-                    return  # one that is only suspended may go on
+                    return  # a suspended job may continue
             self._sleep(POLL_MS / 1000)
 
     def wait_for(self, epoch: int, timeout_s: float) -> EpochView:
-        """The newest epoch, once it is `epoch` or later; NoEpochError when that takes longer."""
+        """The newest epoch, once it is `epoch` or later; raises NoEpochError after `timeout_s`."""
         ends_s = system_time.monotonic() + timeout_s
         while True:
             newest: EpochView | None
@@ -269,7 +269,7 @@ class JobView:
                 at = "no epoch yet" if newest is None else f"epoch {newest.epoch}"
                 raise NoEpochError(
                     f"{self.where} has not committed epoch {epoch} within {timeout_s:g} s: it has {at}. Wait longer, "
-                    "or look whether the job runs."
+                    "or check whether the job runs."
                 )
             self._sleep(POLL_MS / 1000)
 
@@ -281,17 +281,17 @@ class JobView:
 
     def at(self, *, epoch: int | None = None, time: dt.datetime | int | None = None) -> EpochView:
         """An older epoch, by its number or as the newest one committed at or before a time (a datetime with a time
-        zone, or ms since 1970). It is held until the view is closed."""
+        zone, or ms since 1970). It is leased until the view is closed."""
         if time is not None and epoch is None:
             epoch = self._epoch_at(time)
         elif time is not None:
-            raise ProgramError("at: give epoch or time, not both")
+            raise ProgramError("at: pass epoch or time, not both")
         self._check_retained(epoch)
         self._catch_up(epoch)
         try:
             snapshot = self._reader.at(epoch=epoch)
         except StoreError:
-            self._check_retained(epoch)  # it may have been collected just now
+            self._check_retained(epoch)  # it may have been removed just now
             raise
         try:
             return self._opener.view(snapshot.manifest, self._opener.past_segments(), snapshot.close)
@@ -300,12 +300,13 @@ class JobView:
             raise
 
     def _catch_up(self, epoch: int | None) -> None:
-        """An epoch is asked for that is newer than the newest one known: `newest` must not give an older one then."""
+        """If the requested epoch is newer than the newest known one, `newest` must not return an older one
+        afterwards."""
         current = self._newest
         if not self._follows or current is None or epoch is None or epoch <= current.epoch:
             return
-        with self._looking:
-            self._look()
+        with self._checking:
+            self._check()
 
     def _epoch_at(self, time: dt.datetime | int) -> int:
         epoch = self._reader.epoch_at(time)
@@ -313,7 +314,7 @@ class JobView:
             return epoch
         epochs = self._log.epochs()
         if not epochs and self._newest is None:
-            raise NoEpochError(f"{self.where} has no epoch yet: the job has committed nothing. Ask again later.")
+            raise NoEpochError(f"{self.where} has no epoch yet: the job has committed nothing. Query again later.")
         oldest = f"the oldest is {epochs[0]}" if epochs else "it has none any more"
         raise EpochGoneError(f"{self.where} retains no epoch that was committed at or before {time}; {oldest}. {_KEEP}")
 
@@ -326,20 +327,20 @@ class JobView:
             have = f"the newest is {newest}" if newest else "it has none yet"
             raise NoEpochError(f"{self.where} has no epoch {epoch} yet: {have}. Use wait_for(epoch, timeout_s).")
         have = epoch_ranges(epochs) or "none"
-        raise EpochGoneError(f"{self.where} retains epoch {epoch} no more; it has {have}. {_KEEP}")
+        raise EpochGoneError(f"{self.where} no longer retains epoch {epoch}; it has {have}. {_KEEP}")
 
     def series(self, state: StateName, key: Any) -> list[tuple[int, int, Any]]:
-        """(epoch, when it was committed, the answer) for a key at every retained epoch, oldest first. Epochs in which
-        the state was not declared yet are left out."""
+        """(epoch, its commit time, the answer) for a key at every retained epoch, oldest first. Epochs in which the
+        state was not declared yet are omitted."""
         return list(self.points(state, key))
 
     def points(self, state: StateName, key: Any) -> Iterator[tuple[int, int, Any]]:
-        """The same, one after the other: whoever has enough stops."""
-        self.look_again()
-        newest = self.newest()  # what is newer is not known to be durable yet
-        newest.state(state)  # says what there is, if it is none of them
-        # An epoch shares most segments with the one before it: they are opened once. None is leased: one that is
-        # collected meanwhile belongs to the series no more.
+        """The same as an iterator: callers stop when they have enough."""
+        self.check_again()
+        newest = self.newest()  # a newer one is not known to be durable yet
+        newest.state(state)  # raises with the existing names if there is no such state
+        # An epoch shares most segments with the previous one: they are opened once. None is leased: an epoch that is
+        # removed in the meantime no longer belongs to the series.
         past = self._opener.past_segments()
         for epoch in self._log.epochs():
             manifest = self._log.read_if_present(epoch) if epoch <= newest.epoch else None

@@ -1,15 +1,15 @@
-"""Values of keys, at one epoch: one key as fast as can be, many in one search, or as columns.
+"""Reads values by key, at one epoch: one key as fast as possible, many in one search, or as columns.
 
-A single key goes through `state.tables.point_reads` where its type and that of the value are plain; everything else is
-a lookup of a column of keys, which is the reference for the quick way. Values are what the job's functions see: a TUPLE
-is a tuple, a ROW a Row. Pickles are refused, unless whoever opened the store passed a function that opens them: that
-runs code from the store.
+A single key is read by `state.tables.point_reads` if its type and that of the value are plain; everything else is a
+lookup of a column of keys, which is the reference for the quick path. Values are as the job's functions see them: a
+TUPLE is a tuple, a ROW a Row. Pickles are refused, unless the store was opened with a function that unpickles them:
+that runs code from the store.
 
-All segments are opened when a reader is made: what the job collects later does not matter.
+All segments are opened when a reader is made, so files that the job removes later do not matter.
 
 A key is found only if it is hashed and written as the job did it: by the declared type, or by the canonical form of
-values without one. So all keys go through `state.keys.key_columns` (`KeyEncoding`). What does not fit is refused with a
-sentence; it is never "not found".
+values without one. So all keys go through `state.keys.key_columns` (`KeyEncoding`). A key that does not fit is rejected
+with an error; it is never "not found".
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def stored_key_type(key_type: TypeInformation) -> pa.DataType:
 
 
 class KeyEncoding:
-    """The keys of one state. `stored` is the Arrow type of its key column, None for canonical bytes. `names`: of a
-    table, how its columns call the parts of a key."""
+    """The keys of one state. `stored` is the Arrow type of its key column, None for canonical bytes. `names`: the
+    column names of a table's key parts."""
 
     def __init__(
         self, declared: TypeInformation | None, stored: pa.DataType | None, what: str, names: Sequence[str] = ()
@@ -63,37 +63,37 @@ class KeyEncoding:
         return "any type" if self._type is None else self._type.notation
 
     def column(self, keys: list[Any]) -> KeyColumn:
-        """These keys."""
+        """These keys as a column."""
         try:
             return key_column(keys, self._type)
         except (MillstreamError, pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise self._refusal(keys[0] if len(keys) == 1 else keys, error) from error
 
     def of_arrow(self, keys: pa.Array) -> KeyColumn:
-        """The keys of a column of the type of the keys, or of one that becomes it without loss."""
+        """The keys of a column of the keys' type, or of a type that casts to it without loss."""
         if self._stored is None:
             try:
                 values = keys.to_pylist()
-            except (pa.ArrowException, ValueError, OverflowError, KeyError) as error:  # of KeyError: unknown time zones
+            except (pa.ArrowException, ValueError, OverflowError, KeyError) as error:  # KeyError: unknown time zones
                 raise self._refusal(keys.type, error) from error
             return self.column(values)
         keys = self._with_stored_names(keys)
         if keys.type != self._stored and not _are_alike(keys.type, self._stored):
-            raise self._refusal(keys.type, TypeError(f"give a column of {self._shown_type()}"))
+            raise self._refusal(keys.type, TypeError(f"expected a column of {self._shown_type()}"))
         try:
             return key_column_of_arrow(keys if keys.type == self._stored else keys.cast(self._stored))
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise self._refusal(keys.type, error) from error
 
     def _with_stored_names(self, keys: pa.Array) -> pa.Array:
-        """Keys of a table whose parts are called as its columns are."""
+        """Renames the parts of a table's keys from column names to stored names."""
         names = list(self._names)
         if len(names) < 2 or not pa.types.is_struct(keys.type) or not _are_names_of(names, keys.type):
             return keys
         return _renamed(keys, names, [field.name for field in self._stored or ()])
 
     def shown(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows whose `key` is called as the columns of the table are."""
+        """Renames the parts of `key` in these rows to the table's column names."""
         at = rows.schema.get_field_index("key")
         if len(self._names) < 2 or at < 0 or not pa.types.is_struct(rows.schema.field(at).type):
             return rows
@@ -117,8 +117,8 @@ _KINDS = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_temporal, pa.typ
 
 
 def _are_alike(kind: pa.DataType, stored: pa.DataType) -> bool:
-    """Whether a cast means the same keys, in all their parts. Arrow also makes texts of numbers, and of a part whose
-    name is another NULL: nothing would be found by these."""
+    """Whether a cast preserves the keys, in all their parts. Arrow also casts numbers to texts, and a part of another
+    name to NULL: such keys would match nothing."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     if pa.types.is_null(kind) or any(is_of(kind) and is_of(stored) for is_of in _KINDS):
@@ -137,7 +137,7 @@ def _are_alike(kind: pa.DataType, stored: pa.DataType) -> bool:
 
 
 def _renamed(keys: pa.StructArray, names: Sequence[str], new_names: Sequence[str]) -> pa.StructArray:
-    """Keys of these parts, in this order, under other names. A cast would look for parts of the new names."""
+    """The keys with these parts, in this order, under other names. A cast would search for parts of the new names."""
     return pa.StructArray.from_arrays([keys.field(name) for name in names], names=list(new_names), mask=keys.is_null())
 
 
@@ -158,8 +158,8 @@ _INT_BITS = {pa.int64(): 63, pa.int32(): 31, pa.int16(): 15, pa.int8(): 7}
 
 
 class KeyedReads:
-    """The values of one state. `view` is None while nothing was kept. `result_of` makes an answer of an accumulator,
-    `open_pickle` a value of a pickle. `archived` and `removed` are there for whoever reads a table (`table_reads`)."""
+    """The values of one state. `view` is None while it is empty. `result_of` makes an answer of an accumulator,
+    `open_pickle` a value of a pickle. `archived` and `removed` are for readers of tables (`table_reads`)."""
 
     def __init__(
         self,
@@ -191,7 +191,7 @@ class KeyedReads:
     # --- one key --------------------------------------------------------------------------------------------------
 
     def get(self, key: Any) -> Any:
-        """The value of a key: a value, list or dict; None where there is none."""
+        """The value of a key: a value, list or dict; None if there is none."""
         return self._point(key)
 
     def _quick_get(self) -> Callable[[Any], Any]:
@@ -210,7 +210,8 @@ class KeyedReads:
         return _quick(read, kinds, 1 << _INT_BITS[kind] if kind in _INT_BITS else None, convert, slow)
 
     def _converter(self) -> Callable[[Any], Any] | None:
-        """From what a point read gives to the value; None: they are one. `_NOT_PLAIN`: it takes the careful way."""
+        """Converts the result of a point read to the value; None: they are identical. `_NOT_PLAIN`: use the slow
+        path."""
         assert self.view is not None
         if self._result_of is not None or self.view.layout.serializer_version is not None:
             return _NOT_PLAIN
@@ -241,11 +242,11 @@ class KeyedReads:
         return [next(values) if has_row else None for has_row in rows.mask.tolist()]
 
     def _refuse_archived(self, rows: LookupResult) -> None:
-        """A key that is not in the state may be in the archive, where it is not looked for here."""
+        """Raises if a key is not in the state: it may be in the archive, which is not searched here."""
         if self.archived is not None and not rows.mask.all():
             raise StateKindError(
-                f"{self.location.what} is a table with an archive, and of these keys some are not in its state. Ask in "
-                "SQL, or by table(name).of_keys(keys): both look into the archive, too"
+                f"{self.location.what} is a table with an archive, and some of these keys are not in its state. Use "
+                "SQL or table(name).of_keys(keys): both search the archive, too"
             )
 
     def _values(self, column: pa.Array | None) -> list[Any]:
@@ -257,8 +258,8 @@ class KeyedReads:
     def _decoder(self) -> StateCodec:
         if self._codec is None:
             raise StateKindError(
-                f"{self.location.what} was written by a serializer of the program, which a reader does not have. Give "
-                "the state a declared type, or read it with the program"
+                f"{self.location.what} was written by a serializer of the program, which a reader does not have. "
+                "Declare a type for the state, or read it with the program"
             )
         return self._codec
 
@@ -284,7 +285,7 @@ class KeyedReads:
     # --- columns --------------------------------------------------------------------------------------------------
 
     def columns(self, keys: pa.Array) -> pa.RecordBatch:
-        """key (as given), found, and value: null where there is none. Pickles come as their bytes."""
+        """key (as passed), found, and value: null where there is none. Pickles are returned as their bytes."""
         if isinstance(keys, pa.ChunkedArray):
             keys = keys.combine_chunks()
         if pa.types.is_dictionary(keys.type):
@@ -330,7 +331,7 @@ def _quick(
     convert: Callable[[Any], Any] | None,
     slow: Callable[[Any], Any],
 ) -> Callable[[Any], Any]:
-    """A function for keys of exactly these Python types; others, and numbers out of bounds, take the careful way."""
+    """A function for keys of exactly these Python types; others, and numbers out of bounds, use the slow path."""
 
     def get(key: Any) -> Any:
         if type(key) not in kinds or (bound is not None and not -bound <= key < bound):
@@ -345,7 +346,7 @@ def _quick(
 
 
 def _codec(location: StateLocation, view: TableView | None, open_pickle: OpenPickle) -> StateCodec | None:
-    """What decodes values; None where only the program's serializer could."""
+    """The codec of values; None if only the program's serializer could decode them."""
     if view is not None and view.layout.serializer_version is not None:
         return None
     kind = None

@@ -1,8 +1,8 @@
-"""A server as somebody asks for it, in texts and paths, and the settings that are made of that.
+"""The request for a server, in texts and paths, and the settings made from it.
 
-The command line and a job's configuration ask for the same things by other names: `--listen`,
-`millstream.query.listen`. Both are understood here, and refused here by the name that was used. This module can be
-imported where the packages of a server are not installed; it says so when a server is asked for.
+The command line and a job's configuration have different names for the same options: `--listen`,
+`millstream.query.listen`. Both are parsed here, and errors use the name of the option that was set. This module can be
+imported without the packages of a server installed; a request for a server then raises an error about it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ __all__ = ["ServerRequest", "listen_address", "server_settings"]
 
 @dataclass(frozen=True)
 class ServerRequest:
-    """What is asked for. The name of an option is that of its field, with dashes, behind `option_prefix`. Many fields:
-    each is one option."""
+    """The requested options. The name of an option is that of its field, with dashes, after `option_prefix`. Many
+    fields: each is one option."""
 
     listen: str = "127.0.0.1:8787"
     flight_port: int | None = None
@@ -42,7 +42,7 @@ class ServerRequest:
 
 
 def server_settings(request: ServerRequest) -> ServerSettings:
-    """The settings of the server, checked; ConfigurationError names the option that is wrong."""
+    """The settings of the server, checked; raises ConfigurationError with the name of the invalid option."""
     try:
         from millstream.query.server import Limits, ServerSettings, key_group_span, read_rights
     except ImportError as error:
@@ -53,7 +53,7 @@ def server_settings(request: ServerRequest) -> ServerSettings:
     prefix = request.option_prefix
     host, port = listen_address(request.listen, f"{prefix}listen")
     if request.flight_port is not None and not 0 <= request.flight_port < 65536:
-        raise ConfigurationError(f"{prefix}flight-port {request.flight_port} is no port. Give one, or 0 for any.")
+        raise ConfigurationError(f"{prefix}flight-port {request.flight_port} is no port. Set a port, or 0 for any.")
     return ServerSettings(
         host=host,
         port=port,
@@ -74,17 +74,17 @@ def server_settings(request: ServerRequest) -> ServerSettings:
 
 
 def _page(path: Path, option: str) -> bytes:
-    """The page in a file, read once: nothing beside it can be reached."""
+    """The page in a file, read once: no other file in its folder can be reached."""
     try:
         page = path.read_bytes()
         page.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{option} {path} is no page: {error}. Give one HTML file in UTF-8.") from error
+        raise ConfigurationError(f"{option} {path} is no page: {error}. Set one HTML file in UTF-8.") from error
     return page
 
 
 def listen_address(text: str, option: str = "--listen") -> tuple[str, int]:
-    """Host and port of where to listen: HOST:PORT, :PORT, PORT or [ADDRESS]:PORT.
+    """Parses a listen address: HOST:PORT, :PORT, PORT or [ADDRESS]:PORT.
 
     >>> [listen_address(text) for text in ("0.0.0.0:80", "8080", "[::1]:80")]
     [('0.0.0.0', 80), ('127.0.0.1', 8080), ('::1', 80)]

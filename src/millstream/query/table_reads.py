@@ -1,8 +1,8 @@
-"""The rows of a table of a job, at one epoch, as columns: all of them, or those of some keys.
+"""Reads the rows of a job's table, at one epoch, as columns: all of them, or those of some keys.
 
-A table is a state that a query keeps its result in (`state.stored.queryable`): rows by primary key, or each row as a
-key with how often it is there. What is read is what the epoch's manifest names, and nothing later: its state and,
-where old rows leave that for an archive, the files that the state names (`archived_rows`).
+A table is a state that holds the result of a query (`state.stored.queryable`): rows by primary key, or each row as a
+key with its count. Only data that the epoch's manifest names is read: the table's state and, if old rows leave that for
+an archive, the files that the state names (`archived_rows`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ROWS_MAX = 1_000_000
 
 
 def row_type_of(table: Queryable) -> RowType:
-    """The columns of a table, as SQL has them."""
+    """The columns of a table, with their SQL types."""
     types: list[DataType] = [sql_type_from(written) for _, written in table.columns]
     return RowType.of([name for name, _ in table.columns], types, nullable=False)
 
@@ -49,12 +49,12 @@ class TableReads:
 
     @property
     def archived_by(self) -> str | None:
-        """The column by whose time files of the archive are told apart, if there is one."""
+        """The column whose time selects files of the archive, if there is one."""
         return self._archived.by if self._archived.has_fixed_times else None
 
     def all(self, rows_max: int | None = ROWS_MAX, times: TimeRange = ANY_TIME) -> pa.Table:
-        """Every row, but for some whose time (`archived_by`) is not within `times`; ProgramError where there are more
-        than `rows_max`."""
+        """Every row, possibly without rows whose time (`archived_by`) is not within `times`; raises ProgramError for
+        more than `rows_max` rows."""
         files = self._archived.within(times)
         count = sum(file.rows for file in files)
         blocks, counts = [self.row_type.schema.empty_table()], [np.zeros(0, dtype=np.int64)]
@@ -74,15 +74,15 @@ class TableReads:
     def _check_count(self, count: int, rows_max: int | None) -> None:
         if rows_max is not None and count > rows_max:
             raise ProgramError(
-                f"table '{self.name}' has more than {rows_max:,} rows, which is as many as are read at once. "
+                f"table '{self.name}' has more than {rows_max:,} rows, the limit for one read. "
                 f"{self._by_key()}, or allow more by 'table.live.rows-max'"
             )
 
     def _by_key(self) -> str:
         by_time = f", or by time: WHERE {self.archived_by} >= …" if self.archived_by and self.archived_files else ""
         if not self.primary_key:
-            return f"Declare a PRIMARY KEY, and ask for rows by it{by_time}"
-        return f"Ask for rows by key: WHERE {' AND '.join(f'{name} = …' for name in self.primary_key)}{by_time}"
+            return f"Declare a PRIMARY KEY, and query rows by it{by_time}"
+        return f"Query rows by key: WHERE {' AND '.join(f'{name} = …' for name in self.primary_key)}{by_time}"
 
     def of_keys(self, keys: pa.Array) -> pa.Table:
         """The rows of these primary keys: values of the one column, or a struct of several."""
@@ -100,7 +100,7 @@ class TableReads:
         return rows
 
     def _scanned(self) -> Iterator[tuple[pa.RecordBatch, Int64s]]:
-        """Rows of the state, and how often each is there."""
+        """Rows of the state, with the count of each."""
         if self._reads.view is None:
             return
         for block in self._reads.view.scan():
@@ -126,5 +126,5 @@ class TableReads:
 
 
 def _repeated(rows: pa.Table, counts: Int64s) -> pa.Table:
-    """Each row as often as it is there."""
+    """Each row repeated by its count."""
     return rows if (counts == 1).all() else rows.take(pa.array(np.repeat(np.arange(len(counts)), counts)))

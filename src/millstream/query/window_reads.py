@@ -1,16 +1,17 @@
-"""Windows in flight: those of a key that can still change, each with what it comes to so far.
+"""Reads windows in flight: the windows of a key that can still change, each with its result so far.
 
-The three window operators keep windows in three ways (`runtime.windows`), and so there are three readers of one answer:
+The three window operators store windows in three ways (`runtime.windows`), so there are three readers of one answer:
 
-    panes      accumulators of panes: every window that is not yet dead is the sum of its panes
+    panes      accumulators of panes: every window that has not expired is the sum of its panes
     numbered   a value for each number of a window
-    places     rows of a key and a window; where windows merge, a table of the key says which there are and where
-               each keeps its contents, else they are found by a scan of the key's group
+    places     rows of a key and a window; if windows merge, a table of the key lists them and where each stores
+               its contents, otherwise they are found by a scan of the key's group
 
-A window that has fired, and is kept for late records, is among them: it can still change. The result is that of the
-reduce or ready aggregate, before any window function on top. Of an `AggregateFunction` of the program's own the reader
-gets `get_result` from whoever opened the store; without it, the answer is the accumulator and says so. Contents without
-a declared type are pickles, which are refused unless whoever opened the store passed a function that opens them.
+A window that has fired, and is retained for late records, is included: it can still change. The result is that of the
+reduce or built-in aggregate, before any window function on top. For an `AggregateFunction` of the program's own,
+`get_result` comes from the caller that opened the store; without it, the answer is the accumulator, marked as such.
+Contents without a declared type are pickles, which are refused unless the store was opened with a function that
+unpickles them.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ _INT64 = 1 << 63
 
 @dataclass(frozen=True)
 class WindowView:
-    """An open window of a key: [start, end) in ms, None for windows that are no stretch of time, and its result so
-    far. `is_accumulator`: the result is what an `AggregateFunction` of the program keeps, not what it makes of it."""
+    """An open window of a key: [start, end) in ms, None for windows without a time range, and its result so far.
+    `is_accumulator`: the result is the accumulator of the program's `AggregateFunction`, not its result."""
 
     start: int | None
     end: int | None
@@ -59,7 +60,7 @@ class WindowView:
 
 
 class WindowReads:
-    """The windows of one operator. `view` and `homes` are None while nothing was kept (or nothing merges)."""
+    """The windows of one operator. `view` and `homes` are None while they are empty (or nothing merges)."""
 
     def __init__(
         self,
@@ -88,7 +89,7 @@ class WindowReads:
         return self._point is not None
 
     def _pane_results(self) -> tuple[Accumulators, Row, list[StateCodec]]:
-        """What makes results of panes: the kernels, the row of results, and what decodes each."""
+        """The kernels for results of panes, the row of results, and the codec of each result."""
         measures = self.declared.typed_measures()
         what, open_pickle = self.location.what, self._open_pickle
         codecs = [StateCodec(measure.result_type, what, open_pickle=open_pickle) for measure in measures]
@@ -121,8 +122,8 @@ class WindowReads:
         return self.windows_many([key])[0] if windows is None else windows
 
     def _quick_windows(self) -> Callable[[Any], list[WindowView] | None] | None:
-        """A function for plain keys of windows side by side whose results stand in the table as they are; it gives None
-        for keys of other types. None: they are read the careful way."""
+        """A function for plain keys of tumbling windows whose results are stored unchanged; it returns None for keys of
+        other types. None: the slow path is needed."""
         if self.view is None or self._panes is None or not self.declared.pane_windows.is_tumbling:
             return None
         if not all(map(_is_as_stored, self.declared.typed_measures())):
@@ -173,7 +174,7 @@ class WindowReads:
         if not rows.num_rows:
             return
         windows, (accumulators, named, codecs) = self.declared.pane_windows, self._panes
-        # Positions stand for keys: a key that is asked for twice has two.
+        # Positions identify keys: a key that is requested twice has two.
         keys = KeyColumn(rows.column("hash").to_numpy(), rows.column("position"))
         panes = PaneRows(keys, rows.column("sub").to_numpy(), accumulators.read(rows.column("value")))
         range_ = WindowRange(windows.dead_through(self.view.now_ms), _FAR)
@@ -218,7 +219,7 @@ class WindowReads:
         return self._result(held[0])
 
     def _merged(self, column: KeyColumn) -> dict[bytes, bytes]:
-        """Where each window of the key keeps its contents: that place → the window."""
+        """Where each window of the key stores its contents: that place → the window."""
         if self._homes is None:
             return {}
         rows = self._homes.scan_keys(column)
@@ -233,7 +234,7 @@ class WindowReads:
         return self.view.scan_keys(KeyColumn(hashes, array))
 
     def _rows_in_group(self, column: KeyColumn) -> pa.RecordBatch:
-        """The windows of a key stand anywhere in its key group."""
+        """The windows of a key may be anywhere in its key group."""
         assert self.view is not None
         group = int(key_groups(column.hashes, self.view.layout.max_parallelism)[0])
         blocks = []
@@ -244,7 +245,7 @@ class WindowReads:
 
 
 def _is_as_stored(measure: BoundAggregate) -> bool:
-    """Whether the result is the one part of the accumulator, a number that Python reads as it is."""
+    """Whether the result is the only part of the accumulator, a number that Python reads unchanged."""
     types = [kind.notation for _, kind in measure.parts]
     return measure.kind in _AS_STORED and types == [measure.result_type.notation] and types[0] in ("LONG", "DOUBLE")
 

@@ -18,7 +18,7 @@ from millstream.checkpoint.driver_lease import DriverLease, read_driver_lease
 from millstream.checkpoint.job_record import read as read_job_record
 from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.checkpoint.run_end import RunEnd, read_run_end
-from millstream.checkpoint.stalled_time import awaited_names
+from millstream.checkpoint.stalled_watermarks import awaited_names
 from millstream.errors import MillstreamError, StoreError
 from millstream.storage.layered_stores import ReadOnlyStore
 from millstream.storage.log_lock import is_anybody_running

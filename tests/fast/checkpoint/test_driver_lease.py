@@ -286,15 +286,15 @@ def test_a_driver_that_ends_does_not_wait_for_a_slow_store(monkeypatch: pytest.M
 
         def exists(self, name: str) -> bool:
             if self.is_slow and not answers.wait(10):
-                given_up.append(name)
+                abandoned.append(name)
             return super().exists(name)
 
     monkeypatch.setattr(driver_lease, "_END_S", 0.05)
-    store, answers, given_up = Slow(fresh_name("lease")), threading.Event(), list[str]()
+    store, answers, abandoned = Slow(fresh_name("lease")), threading.Event(), list[str]()
     held = acquire_lease(store, "clicks")
     Slow.is_slow = True
     held.close()
-    assert not given_up
+    assert not abandoned
     Slow.is_slow = False
     assert store.exists(driver_name())
     minutes = Minutes()

@@ -179,8 +179,8 @@ def test_a_failed_publish_is_repeated_beside_the_running_epoch_and_never_skipped
     assert actions_of(*failed) == (e.Publish(1, delay_ms=50),)
     assert actions_of(*failed, DONE) == ()
     assert actions_of(*failed, DONE, e.Published(1)) == (e.Commit(2, 1, "RUNNING"),)
-    given_up = actions_of(*failed, policy=NoRestart())
-    assert given_up == (e.Fail("epoch 1 could not be published: away (the restart strategy is none)"),)
+    abandoned = actions_of(*failed, policy=NoRestart())
+    assert abandoned == (e.Fail("epoch 1 could not be published: away (the restart strategy is none)"),)
 
 
 def test_a_stop_survives_a_restart() -> None:

@@ -105,7 +105,7 @@ def test_settings_are_ours_or_flinks() -> None:
     ours = {"millstream.retention.epochs": "4", "millstream.retention.interval": "1 h"}
     assert retention_policy(ours) == RetentionPolicy(4, HOUR_MS, None)
     assert retention_policy({"execution.checkpointing.num-retained": "2"}).keep_last == 2
-    with pytest.raises(ConfigurationError, match="but not which epochs are kept"):
+    with pytest.raises(ConfigurationError, match="but not which epochs are retained"):
         retention_policy({"millstream.retention.period": "7 d"})
 
 

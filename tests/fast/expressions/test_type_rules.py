@@ -77,7 +77,7 @@ def test_rounding_to_constant_digits_is_known_beforehand(digits: int, result: st
     [
         ("ABS", (T.STRING(),), "ABS takes a number, got STRING. Call it as ABS(number)."),
         ("ABS", (), "ABS takes 1 argument, got nothing."),
-        ("%", (T.DOUBLE(), T.INT()), "% takes two whole numbers or decimals, got DOUBLE, INT"),
+        ("%", (T.DOUBLE(), T.INT()), "% takes two integers or decimals, got DOUBLE, INT"),
         ("=", (T.INT(), T.STRING()), "= takes values of one type, got INT, STRING. Call it as value = value. CAST one"),
         ("=", (T.BOOLEAN(), T.INT()), "= takes values of one type, got BOOLEAN, INT"),
         ("AND", (T.INT(), T.BOOLEAN()), "AND takes a BOOLEAN as argument 1, got INT"),
@@ -149,7 +149,7 @@ def test_types_go_to_arrow_and_back(type_: DataType) -> None:
 
 
 def test_a_type_of_arrow_that_sql_has_not_is_refused() -> None:
-    with pytest.raises(ProgramError, match="Arrow's type uint64 has no data type of SQL"):
+    with pytest.raises(ProgramError, match="the Arrow type uint64 has no SQL data type"):
         from_arrow_type(pa.uint64())
     assert create_arrow_schema(["a"], [T.INT(False)]) == pa.schema([pa.field("a", pa.int32(), False)])
 

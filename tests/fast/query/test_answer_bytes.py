@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.query.asked_statements import AnswerBounds
 from millstream.query.server.answer_bytes import (
     EncodedJson,
     encoded,
@@ -19,6 +18,7 @@ from millstream.query.server.answer_bytes import (
     json_size,
     read_in_portions,
 )
+from millstream.query.statement_answers import AnswerBounds
 from millstream.query.wire.refusals import TooLargeError
 from millstream.query.wire.servers import ServedState
 from millstream.table.operations.served_statements import EncodedRows

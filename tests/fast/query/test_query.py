@@ -109,7 +109,7 @@ def test_an_aggregating_state_gives_results_to_who_has_its_function() -> None:
 def test_states_that_were_not_declared_need_permission() -> None:
     store = new_store()
     run(keeping(*STORY), store=store)
-    with pytest.raises(query.UnknownStateError, match="only where allow_undeclared=True"):
+    with pytest.raises(query.UnknownStateError, match="only with allow_undeclared=True"):
         query.open(f"memory://{store}").newest().get(("keeper", "hidden"), "a")
     view = query.open(f"memory://{store}", allow_undeclared=True).newest()
     assert view.get(("keeper", "hidden"), "a") == view.get(("keep all", "hidden"), "a") == 5
@@ -264,7 +264,7 @@ def test_a_view_stays_readable_when_its_epoch_is_collected() -> None:
     assert newest is not None
     Sweeper(place, clock.now_ms, RetentionPolicy(keep_last=1)).sweep(newest)
     assert view.get("total", "b") == 2 and job.newest() is view
-    with pytest.raises(query.EpochGoneError, match=r"retains epoch 1 no more; it has \d+"):
+    with pytest.raises(query.EpochGoneError, match=r"no longer retains epoch 1; it has \d+"):
         job.at(epoch=1)
     with pytest.raises(query.NoEpochError, match="has no epoch 99 yet"):
         job.at(epoch=99)
@@ -356,7 +356,7 @@ def test_unknown_names_are_answered_with_what_exists() -> None:
 def test_a_name_of_a_snapshot_is_refused_and_not_answered_from_the_newest_epoch(at: str, how: str) -> None:
     store = new_store()
     run(keeping(*STORY), store=store, job_name="clicks")
-    with pytest.raises(query.UnknownJobError, match=f"names a snapshot.*ask for the snapshot by {how}"):
+    with pytest.raises(query.UnknownJobError, match=f"names a snapshot.*query the snapshot by {how}"):
         query.open(f"memory://{store}@{at}")
 
 

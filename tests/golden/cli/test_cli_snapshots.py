@@ -87,7 +87,7 @@ def test_a_running_job_is_saved_rescaled_and_stopped_through_its_store(endless: 
     kept = find_snapshot(parse_snapshot_name(saved.out)).manifest
 
     rescaled = Typed("rescale", store, "3")
-    assert rescaled.code == 0 and "'numbers' goes on at parallelism 3 with its next epoch" in rescaled.err
+    assert rescaled.code == 0 and "'numbers' continues at parallelism 3 with its next epoch" in rescaled.err
     at = endless.board.now.epoch
     while endless.board.now.epoch < at + 3 and not endless.wait(0):
         time.sleep(0.01)
@@ -108,10 +108,10 @@ def test_a_running_job_saves_itself_when_asked_and_is_cancelled_and_keeps_what_i
     endless: Job, tmp_path: Path
 ) -> None:
     mailbox = Mailbox(open_store(str(tmp_path / "store")))
-    saved = mailbox.ask("savepoint", {"to": None, "name": "asked"}, SystemClock().now_ms(), timeout_s=60)
+    saved = mailbox.send("savepoint", {"to": None, "name": "asked"}, SystemClock().now_ms(), timeout_s=60)
     assert find_snapshot(parse_snapshot_name(saved)).manifest.epoch >= 2
     done = Typed("cancel", str(tmp_path / "store"))
-    assert done.code == 0 and "'numbers' is cancelled; what it committed" in done.err
+    assert done.code == 0 and "'numbers' is cancelled; epochs committed until then" in done.err
     assert endless.status() is JobStatus.CANCELED and ManifestLog(open_store(str(tmp_path / "store"))).epochs()
 
 
@@ -134,9 +134,9 @@ def test_a_cancel_does_not_wait_for_a_stop_that_takes_long() -> None:
     cancel = Command(lambda: stopping.append(True) or "cancelled")
     server = RequestServer(store, {"stop": Command(stop), "cancel": cancel}).start()
     try:
-        with pytest.raises(JobFailedError, match=r"took the request up and has not done it within 0\.5 s"):
-            Mailbox(store).ask("stop", {}, 1, timeout_s=60, patience_s=0.5)
-        assert Mailbox(store).ask("cancel", {}, 1, timeout_s=60) == "cancelled"
+        with pytest.raises(JobFailedError, match=r"accepted the request and has not completed it within 0\.5 s"):
+            Mailbox(store).send("stop", {}, 1, timeout_s=60, patience_s=0.5)
+        assert Mailbox(store).send("cancel", {}, 1, timeout_s=60) == "cancelled"
     finally:
         server.close()
 
@@ -317,7 +317,7 @@ def test_a_fork_begins_at_its_epoch_under_a_name_of_its_own_and_leaves_the_origi
 def test_a_fork_with_another_program_is_held_against_its_snapshot() -> None:
     _, new = forked()
     out = Collect()
-    with pytest.raises(StoreError, match=r"keeps state of 'KEYED PROCESS' \(uid totals\).*--allow-non-restored-state"):
+    with pytest.raises(StoreError, match=r"has state of 'KEYED PROCESS' \(uid totals\).*--allow-non-restored-state"):
         run(totals(out, uid="sums"), store=new, job_name="clicks-b")
     result = run(totals(out, uid="sums", drops=True), store=new, job_name="clicks-b")
     assert sorted(result[out]) == expected(20, 0)
@@ -419,7 +419,7 @@ def test_a_program_that_lost_an_operator_goes_on_without_its_state_only_when_all
 ) -> None:
     name, out = new_store(), Collect()
     run(totals(Collect()), store=name, epochs=3)
-    with pytest.raises(StoreError, match=r"epoch 4 .* keeps state of .*uid totals.*or give another --store"):
+    with pytest.raises(StoreError, match=r"epoch 4 .* has state of .*uid totals.*another --store"):
         run(totals(out, uid="sums"), store=name)
     result = run(totals(out, uid="sums", drops=True), store=name)
     assert sorted(result[out]) == expected(30, 0)

@@ -1,10 +1,10 @@
 """The settings of an environment: one configuration, and PyFlink's getters and setters over it.
 
-Invariant: the configuration is the only place where a setting lives, so that a setter, a `-D key=value` and a
-`Configuration` passed by the program can never disagree. Keys that come from the user are checked against the known
-ones; a parallelism is checked where it is set, and again against the maximum when the job is built.
+Invariant: the configuration is the only place of settings, so that a setter, a `-D key=value` and a `Configuration`
+passed by the program cannot disagree. User-supplied keys are checked against the known ones; a parallelism is checked
+where it is set, and again against the maximum when the job is built.
 
-Restart strategies are read by Flink's `restart-strategy.*` keys, with Flink's defaults.
+Restart strategies use Flink's `restart-strategy.*` keys, with Flink's defaults.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ _STORE = "millstream.store"
 
 
 def _cores() -> int:
-    """How many cores this process may use: Flink's default for a local environment."""
+    """The number of cores available to this process: Flink's default parallelism of a local environment."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class EnvironmentSettings:
-    """Everything of `StreamExecutionEnvironment` that is about how jobs run, not what they do."""
+    """The methods of `StreamExecutionEnvironment` that configure how jobs run."""
 
-    _configuration: Configuration  # within a job of tables a plain copy, in which the engine sets what it needs
+    _configuration: Configuration  # within a job of tables a plain copy, which the engine modifies
     _session: Any
     _default_local_parallelism: int | None = None
 
@@ -76,7 +76,7 @@ class EnvironmentSettings:
         self._merge(Configuration.from_dict(launch_defaults()))
 
     def _merge(self, configuration: Configuration) -> None:
-        """Take the settings over, after checking keys and the values that can be checked alone."""
+        """Merges settings, after checking keys and the values that can be checked individually."""
         if not isinstance(configuration, Configuration):
             raise refuse_type(
                 f"configure: found {configuration!r} ({type(configuration).__name__}), expected a Configuration. Make "
@@ -97,7 +97,7 @@ class EnvironmentSettings:
         self._configuration.add_all(configuration)
 
     def configure(self, configuration: Configuration) -> None:
-        """Take settings over. An unknown key is refused, with the nearest known one."""
+        """Merges settings. An unknown key is rejected, with the nearest known one in the message."""
         self._merge(configuration)
 
     def get_config(self) -> ExecutionConfig:
@@ -107,7 +107,7 @@ class EnvironmentSettings:
     # --- parallelism ------------------------------------------------------------------------------------
 
     def set_parallelism(self, parallelism: int) -> Self:
-        """How many subtasks an operator has unless it says otherwise."""
+        """Sets the default number of subtasks of an operator."""
         checked_count("set_parallelism", parallelism)
         maximum = self._max_parallelism_setting()
         if maximum is not None and parallelism > maximum:
@@ -123,7 +123,7 @@ class EnvironmentSettings:
         return self._configuration.get_integer(_PARALLELISM, self.get_default_local_parallelism())
 
     def set_max_parallelism(self, max_parallelism: int) -> Self:
-        """The number of key groups: the highest parallelism the job can ever have. Fixed once the job has run."""
+        """Sets the number of key groups: the maximum parallelism of the job. Fixed once the job has run."""
         checked_count("set_max_parallelism", max_parallelism)
         if max_parallelism > _MAX_PARALLELISM_LIMIT:
             raise refuse(f"set_max_parallelism: found {max_parallelism}, expected at most {_MAX_PARALLELISM_LIMIT}")
@@ -135,7 +135,7 @@ class EnvironmentSettings:
         return self._max_parallelism_setting() or _MAX_PARALLELISM_DEFAULT
 
     def _max_parallelism_setting(self) -> int | None:
-        """The maximum the program set. None until it has: a later call may still allow a higher parallelism."""
+        """The maximum set by the program; None until then: a later call may still allow a higher parallelism."""
         maximum = self._configuration.get_integer(_MAX_PARALLELISM, -1)
         return maximum if maximum > 0 else None
 
@@ -152,7 +152,7 @@ class EnvironmentSettings:
         return self._default_local_parallelism or _cores()
 
     def set_default_local_parallelism(self, parallelism: int) -> None:
-        """Change it, for this environment and all others that set none."""
+        """Changes the default of this environment and all others that set none."""
         if checked_count("set_default_local_parallelism", parallelism) > _PARALLELISM_MAX:
             raise refuse(f"set_default_local_parallelism: found {parallelism}, expected at most {_PARALLELISM_MAX}")
         EnvironmentSettings._default_local_parallelism = parallelism
@@ -172,8 +172,8 @@ class EnvironmentSettings:
         return modes[name]
 
     def set_buffer_timeout(self, timeout_millis: int) -> Self:
-        """How long an epoch should take at most: records move on with their epoch. -1: throughput is all that counts,
-        and only the checkpoint interval bounds an epoch."""
+        """Sets the target duration of an epoch: records travel with their epoch. -1: optimise for throughput; only the
+        checkpoint interval bounds an epoch."""
         checked_count("set_buffer_timeout", timeout_millis, least=-1)
         self._configuration.set_boolean(_BUFFER_TIMEOUT_ENABLED, timeout_millis >= 0)
         if timeout_millis >= 0:
@@ -181,12 +181,12 @@ class EnvironmentSettings:
         return self
 
     def get_buffer_timeout(self) -> int:
-        """What was set, in ms; 100 otherwise, as in Flink; -1: it is off."""
+        """The value set, in ms; 100 by default, as in Flink; -1: disabled."""
         timeout_ms = buffer_timeout_ms(self._configuration.to_dict())
         return 100 if timeout_ms is None else timeout_ms
 
     def disable_operator_chaining(self) -> Self:
-        """Chain no operators."""
+        """Disables chaining of operators."""
         self._configuration.set_boolean(_CHAINING, False)
         return self
 
@@ -196,30 +196,30 @@ class EnvironmentSettings:
         return self._configuration.get_boolean(key or _CHAINING, True)
 
     def is_chaining_of_operators_with_different_max_parallelism_enabled(self) -> bool:
-        """Whether operators of different maxima may be chained."""
+        """Whether operators with different maximum parallelism may be chained."""
         return self._configuration.get_boolean(_CHAINING_ACROSS_MAXIMA, True)
 
     def register_slot_sharing_group(self, slot_sharing_group: SlotSharingGroup) -> Self:
-        """Remember the group's resources. Kept as data; Spark decides where tasks run."""
+        """Registers the group's resources. They are only stored; Spark places the tasks."""
         if not isinstance(slot_sharing_group, SlotSharingGroup):
             raise refuse_type(f"register_slot_sharing_group: found {slot_sharing_group!r}, expected a SlotSharingGroup")
         self._slot_sharing_groups[slot_sharing_group.get_name()] = slot_sharing_group
         return self
 
     def set_restart_strategy(self, restart_strategy_configuration: RestartStrategyConfiguration) -> Self:
-        """What to do when the job fails (PyFlink 1.x; PyFlink 2 sets it by `restart-strategy.*` keys, as can you)."""
+        """Sets the restart strategy (PyFlink 1.x; PyFlink 2 uses `restart-strategy.*` keys, which also work here)."""
         if not isinstance(restart_strategy_configuration, RestartStrategyConfiguration):
             raise refuse_type(
                 f"set_restart_strategy: found {restart_strategy_configuration!r}, expected one of RestartStrategies"
             )
         if self._settings.fixed(_RESTART) is not None:
-            self._settings.lose(_RESTART, restart_strategy_configuration.get_description())
+            self._settings.warn_of_override(_RESTART, restart_strategy_configuration.get_description())
         else:
             self._restart = restart_strategy_configuration
         return self
 
     def get_restart_strategy(self) -> RestartStrategyConfiguration | None:
-        """The strategy set, by the call or by configuration; None when neither was."""
+        """The strategy set by the call or by configuration; None if neither."""
         return self._restart or restart_strategy_of(self._configuration)
 
     # --- checkpoints, state and the store ---------------------------------------------------------------
@@ -229,17 +229,17 @@ class EnvironmentSettings:
         return self._checkpoint_config
 
     def enable_checkpointing(self, interval: int, mode: CheckpointingMode = CheckpointingMode.EXACTLY_ONCE) -> Self:
-        """Commit at least every `interval` ms: epochs are kept as small as that takes. Every epoch is a checkpoint."""
+        """Commits at least every `interval` ms, by bounding the size of epochs. Every epoch is a checkpoint."""
         self._checkpoint_config.set_checkpoint_interval(interval)
         self._checkpoint_config.set_checkpointing_mode(mode)
         return self
 
     def get_checkpoint_interval(self) -> int:
-        """In ms; -1 when none was set."""
+        """In ms; -1 if none was set."""
         return self._checkpoint_config.get_checkpoint_interval()
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
-        """The mode set; what runs is always exactly-once."""
+        """The mode set; execution is always exactly-once."""
         return self._checkpoint_config.get_checkpointing_mode()
 
     def get_checkpointing_consistency_mode(self) -> CheckpointingMode:
@@ -258,13 +258,13 @@ class EnvironmentSettings:
         return self
 
     def enable_changelog_state_backend(self, enabled: bool) -> Self:
-        """Accepted for PyFlink programs; every checkpoint is incremental here anyway."""
+        """Accepted for PyFlink programs; every checkpoint is incremental here."""
         self._configuration.set_boolean(_CHANGELOG, bool(enabled))
         log_once("changelog", "the changelog state backend has no effect here: every checkpoint is incremental")
         return self
 
     def is_changelog_state_backend_enabled(self) -> bool | None:
-        """What was set; None when nothing was."""
+        """The value set; None if there is none."""
         return (
             self._configuration.get_boolean(_CHANGELOG, False) if self._configuration.contains_key(_CHANGELOG) else None
         )

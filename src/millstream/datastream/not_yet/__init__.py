@@ -1,10 +1,9 @@
-"""The names PyFlink has and Millstream has not built yet: one table, `names.json`, and what its rows become.
+"""PyFlink names that Millstream has not built yet: a table, `names.json`, and the stand-ins made from it.
 
-A module among the *stand-ins* can be imported with all its names. Its classes have PyFlink's
-base classes and signatures, so that programs can be written against them; making one, or calling one of its methods,
-raises NotYetError with what the name comes with and what does the job meanwhile, or NotAvailableError, if it will not
-be built, with what to use. Enums, and interfaces that programs
-fill in, are whole.
+A module of *stand-ins* can be imported with all its names. Its classes have PyFlink's base classes and signatures, so
+that programs can be written against them; constructing one, or calling a method, raises NotYetError with the planned
+version and an alternative, or NotAvailableError with an alternative, if it will not be built. Enums, and interfaces for
+programs to implement, are complete.
 
 A module whose names are all in the table is one line, `__all__, __getattr__ = names_of(__name__)`. The table is written
 by `scripts/not-yet-table` from PyFlink's reference; do not edit it.
@@ -35,7 +34,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class StandIn:
-    """A class of PyFlink's that is not built yet; `path` has a dot where it stands inside another class.
+    """A PyFlink class that is not built yet; `path` has a dot if it is nested in another class.
 
     `kind` is "class", "interface" or "enum". A method without `self` among its parameters is static.
     """
@@ -66,7 +65,7 @@ def is_refused(module: str) -> bool:
 
 
 def names_of(module: str) -> tuple[list[str], Callable[[str], Any]]:
-    """`__all__` and `__getattr__` of a module all of whose names are in the table."""
+    """`__all__` and `__getattr__` of a module whose names are all in the table."""
     names = [path for path in stand_ins(module) if "." not in path]
 
     def value_of(name: str) -> Any:
@@ -85,7 +84,7 @@ def _error(name: str, description: Mapping[str, Any]) -> MillstreamError:
 
 @cache
 def _class(module: str, path: str) -> type:
-    """The class itself, always the same object: `isinstance` and pickles by name work as with any other class."""
+    """The class, always the same object: `isinstance` and pickling by name work as usual."""
     stand_in = stand_ins(module)[path]
     name = path.rpartition(".")[2]
     if stand_in.kind == "enum":

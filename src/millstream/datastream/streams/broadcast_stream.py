@@ -1,7 +1,7 @@
-"""A stream whose records reach every subtask and are kept there as state, for another stream to read.
+"""A stream whose records reach every subtask and are stored there as state, for another stream to read.
 
-Like a connection, neither class here is an operator: `process` makes one. Which states there are is said once, by the
-descriptors given to `broadcast`.
+Like a connection, neither class here is an operator: `process` creates one. The descriptors passed to `broadcast`
+declare the states.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ __all__ = ["BroadcastConnectedStream", "BroadcastStream"]
 
 
 class BroadcastStream(MissingNameHints):
-    """What `DataStream.broadcast(state descriptors)` returns; `connect` another stream to it."""
+    """The result of `DataStream.broadcast(state descriptors)`; `connect` another stream to it."""
 
-    _elsewhere = (("KeyedStream", "Connect a stream to it first: stream.connect(broadcast).process(...)"),)
+    _hints = (("KeyedStream", "Connect a stream to it first: stream.connect(broadcast).process(...)"),)
 
     def __init__(self, input_stream: DataStream, broadcast_state_descriptors: Sequence[MapStateDescriptor]) -> None:
         self.input_stream = input_stream
@@ -48,10 +48,10 @@ def _checked_descriptors(descriptors: Sequence[Any]) -> list[MapStateDescriptor]
             )
         if descriptor.is_queryable():
             name = descriptor.get_name()
-            raise refuse(f"broadcast: state '{name}' is queryable, and only state of keys can be. Remove set_queryable")
+            raise refuse(f"broadcast: state '{name}' is queryable, and only keyed state can be. Remove set_queryable")
         name = descriptor.get_name()
         if name in names:
-            raise refuse(f"broadcast: two descriptors are named '{name}'. Give each state a name of its own")
+            raise refuse(f"broadcast: two descriptors are named '{name}'. Use a different name for each state")
         if descriptor._ttl_config is not None and descriptor._ttl_config.is_enabled():
             raise refuse(
                 f"broadcast: state '{name}' has a time to live; only keyed state expires. Remove entries in "
@@ -62,13 +62,13 @@ def _checked_descriptors(descriptors: Sequence[Any]) -> list[MapStateDescriptor]
 
 
 class BroadcastConnectedStream(MissingNameHints):
-    """What `DataStream.connect(broadcast stream)` returns.
+    """The result of `DataStream.connect(broadcast stream)`.
 
     Within an epoch all broadcast records are applied before the records of the other side, in one order that is the
     same in every subtask and when the epoch is repeated.
     """
 
-    _elsewhere = (("KeyedStream", "The two become one stream by process(...)"),)
+    _hints = (("KeyedStream", "The two become one stream by process(...)"),)
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class BroadcastConnectedStream(MissingNameHints):
         func: BroadcastProcessFunction[Any, Any, Any] | KeyedBroadcastProcessFunction[Any, Any, Any, Any],
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """Run a broadcast function; a keyed stream takes the keyed one, with state and timers of the key."""
+        """Adds a broadcast function; a keyed stream requires the keyed one, with keyed state and timers."""
         keyed = isinstance(self.non_broadcast_stream, KeyedStream)
         other: type[Function] = BroadcastProcessFunction if keyed else KeyedBroadcastProcessFunction
         if isinstance(func, other):

@@ -1,1 +1,1 @@
-"""Flink's built-in functions: signatures, types of results, a line of documentation each. One module per family."""
+"""Flink's built-in functions: signatures, result types, one line of documentation each. One module per family."""

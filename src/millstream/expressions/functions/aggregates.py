@@ -1,7 +1,7 @@
-"""Aggregate functions: signatures and types of results.
+"""Aggregate functions: signatures and result types.
 
-A result is NULL where no row was there; so without GROUP BY, or with FILTER, the planner makes every result nullable
-but those of counts. `COUNT(*)` is COUNT without arguments.
+The result for no rows is NULL; so without GROUP BY, or with FILTER, the planner makes all results nullable except
+counts. `COUNT(*)` is COUNT without arguments.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ def _aggregate(
     name: str | None = None,
     bind: Bind | None = None,
 ) -> None:
-    called = name or syntax.split("(", 1)[0]
-    rule = bind or signature(called, syntax, parameters, result, nulls)  # type: ignore[arg-type]
-    define(FunctionDefinition(called, rule, syntax, doc, FAMILY, FunctionKind.AGGREGATE))
+    function_name = name or syntax.split("(", 1)[0]
+    rule = bind or signature(function_name, syntax, parameters, result, nulls)  # type: ignore[arg-type]
+    define(FunctionDefinition(function_name, rule, syntax, doc, FAMILY, FunctionKind.AGGREGATE))
 
 
 def _sum(arguments: Arguments) -> DataType:
@@ -71,8 +71,8 @@ def _average(arguments: Arguments) -> DataType:
     return average_type(type_) if isinstance(type_, DecimalType) else type_
 
 
-def _spread(arguments: Arguments) -> DataType:
-    """Of variances and deviations: as AVG, whatever their fractions."""
+def _variance(arguments: Arguments) -> DataType:
+    """The type of variances and deviations: as for AVG, regardless of their fractions."""
     return _average(arguments)
 
 
@@ -90,56 +90,64 @@ def _approximate(arguments: Arguments) -> Binding:
     return Binding(arguments.types, BigIntType(False))
 
 
-_aggregate("COUNT([DISTINCT] value [, …] | *)", (), BigIntType(False), "How many rows have no NULL in it.", bind=_count)
 _aggregate(
-    "APPROX_COUNT_DISTINCT(value)", (), BigIntType(False), "How many different values; exact here.", bind=_approximate
+    "COUNT([DISTINCT] value [, …] | *)",
+    (),
+    BigIntType(False),
+    "The number of rows without NULL in the arguments.",
+    bind=_count,
 )
-_aggregate("SUM(number)", (NUMBER,), _sum, "The sum, of the numbers' own type; of decimals with 38 digits.")
-_aggregate("SUM0(number)", (NUMBER,), _sum, "The sum, 0 where there is no row.", "never", name="$SUM0")
-_aggregate("AVG(number)", (NUMBER,), _average, "The mean, of the numbers' own type: of whole numbers, cut.")
+_aggregate(
+    "APPROX_COUNT_DISTINCT(value)",
+    (),
+    BigIntType(False),
+    "The number of distinct values; exact here.",
+    bind=_approximate,
+)
+_aggregate("SUM(number)", (NUMBER,), _sum, "The sum, of the argument's type; for decimals with 38 digits.")
+_aggregate("SUM0(number)", (NUMBER,), _sum, "The sum, 0 for no rows.", "never", name="$SUM0")
+_aggregate("AVG(number)", (NUMBER,), _average, "The mean, of the argument's type; truncated for integers.")
 _aggregate("MIN(value)", (ANY,), _first, "The least value.")
 _aggregate("MAX(value)", (ANY,), _first, "The greatest value.")
-_aggregate("FIRST_VALUE(value)", (ANY,), _first, "The first value that came, of those that are there.")
-_aggregate("LAST_VALUE(value)", (ANY,), _first, "The last value that came, of those that are there.")
-_aggregate("SINGLE_VALUE(value)", (ANY,), _first, "The one value there is; it fails where there are more.", "always")
-_aggregate(
-    "LISTAGG(text [, separator])", (TEXT_OR_NULL, optional(TEXT_OR_NULL)), STRING, "The texts, one after another."
-)
+_aggregate("FIRST_VALUE(value)", (ANY,), _first, "The first value to arrive, of the rows still present.")
+_aggregate("LAST_VALUE(value)", (ANY,), _first, "The last value to arrive, of the rows still present.")
+_aggregate("SINGLE_VALUE(value)", (ANY,), _first, "The only value; an error if there are more.", "always")
+_aggregate("LISTAGG(text [, separator])", (TEXT_OR_NULL, optional(TEXT_OR_NULL)), STRING, "The texts, concatenated.")
 _aggregate(
     "COLLECT(value)",
     (ANY,),
-    lambda given: MultisetType(given.types[0]),
-    "All values, each as often as it is there.",
+    lambda arguments: MultisetType(arguments.types[0]),
+    "All values with their number of occurrences.",
     "never",
 )
-_aggregate("ARRAY_AGG(value)", (ANY,), lambda given: ArrayType(given.types[0]), "All values, as an array.")
+_aggregate("ARRAY_AGG(value)", (ANY,), lambda arguments: ArrayType(arguments.types[0]), "All values, as an array.")
 for _name, _doc in (
-    ("VAR_POP", "The variance of the whole."),
-    ("VAR_SAMP", "The variance of a sample."),
+    ("VAR_POP", "The population variance."),
+    ("VAR_SAMP", "The sample variance."),
     ("VARIANCE", "The same as VAR_SAMP."),
-    ("STDDEV_POP", "The standard deviation of the whole."),
-    ("STDDEV_SAMP", "The standard deviation of a sample."),
+    ("STDDEV_POP", "The population standard deviation."),
+    ("STDDEV_SAMP", "The sample standard deviation."),
     ("STDDEV", "The same as STDDEV_SAMP."),
 ):
-    _aggregate(f"{_name}(number)", (NUMBER,), _spread, _doc)
+    _aggregate(f"{_name}(number)", (NUMBER,), _variance, _doc)
 _aggregate(
-    "JSON_OBJECTAGG([KEY] key VALUE value)", (TEXT_OR_NULL, ANY), _JSON, "An object of keys and values.", "never"
+    "JSON_OBJECTAGG([KEY] key VALUE value)", (TEXT_OR_NULL, ANY), _JSON, "A JSON object of keys and values.", "never"
 )
-_aggregate("JSON_ARRAYAGG(value)", (ANY,), _JSON, "An array of the values, as JSON.", "never")
+_aggregate("JSON_ARRAYAGG(value)", (ANY,), _JSON, "A JSON array of the values.", "never")
 _aggregate(
     "PERCENTILE(number, percentage [, frequency])",
     (NUMBER, ANY, optional(NUMBER)),
-    lambda given: ArrayType(DoubleType()) if isinstance(given.types[1], ArrayType) else DoubleType(),
-    "The value below which so many of all lie.",
+    lambda arguments: ArrayType(DoubleType()) if isinstance(arguments.types[1], ArrayType) else DoubleType(),
+    "The value at a percentage of the ordered values.",
     "always",
 )
 for _name, _doc in (
     ("BUILD", "The bitmap of the numbers."),
-    ("AND", "The numbers that all bitmaps have."),
-    ("OR", "The numbers that some bitmap has."),
-    ("XOR", "The numbers that an odd number of the bitmaps has."),
+    ("AND", "The intersection of all bitmaps."),
+    ("OR", "The union of all bitmaps."),
+    ("XOR", "The numbers in an odd number of the bitmaps."),
 ):
     _noun, _parameter = ("number", INT) if _name == "BUILD" else ("bitmap", BITMAP)
     _aggregate(f"BITMAP_{_name}_AGG({_noun})", (_parameter,), BitmapType(), _doc, "always")
-    _count_doc = f"How many there are of them: BITMAP_CARDINALITY of BITMAP_{_name}_AGG."
+    _count_doc = f"The number of elements: BITMAP_CARDINALITY of BITMAP_{_name}_AGG."
     _aggregate(f"BITMAP_{_name}_CARDINALITY_AGG({_noun})", (_parameter,), BigIntType(), _count_doc, "always")

@@ -1,8 +1,8 @@
-"""Numbers: + - * / %, rounding, logarithms, trigonometry, random numbers.
+"""Arithmetic: + - * / %, rounding, logarithms, trigonometry, random numbers.
 
-Whole numbers stay as narrow as the widest operand and wrap around, as Java's do. A decimal and a whole number are
-computed as decimals; the whole number is not cast before, its digits only count for the type of the result. Times and
-intervals are added by the kernels of `temporal`; their types are settled here, with the operators.
+Integer results are as narrow as the widest operand and wrap around, as in Java. A decimal and an integer are computed
+as decimals; the integer is not cast first, its digits only count for the result type. The kernels in `temporal` add
+times and intervals; their types are determined here, with the operators.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ DigitsRule = Callable[[DecimalType, DecimalType], DecimalType]
 
 
 def _operator(name: str, digits: DigitsRule) -> Callable[[Arguments], Binding]:
-    """The rule of types of an operator between two values."""
+    """The type rule of a binary operator."""
     syntax = f"number {name} number"
 
     def bind(arguments: Arguments) -> Binding:
@@ -66,18 +66,18 @@ def _operator(name: str, digits: DigitsRule) -> Callable[[Arguments], Binding]:
             _known(type_, other) for type_, other in zip(arguments.types, arguments.types[::-1], strict=True)
         )
         nullable = left.is_nullable or right.is_nullable
-        with_times = _times_bound(name, left, right)
-        if with_times is not None:
-            return Binding((left, right), with_times.with_nullability(nullable))
+        temporal = _temporal_type(name, left, right)
+        if temporal is not None:
+            return Binding((left, right), temporal.with_nullability(nullable))
         if not isinstance(left, NumericType) or not isinstance(right, NumericType):
             expected = "two numbers, or a time and an interval" if name in ("+", "-") else "two numbers"
             raise refusal(name, syntax, expected, arguments.types)
         exact = isinstance(left, IntegralType | DecimalType) and isinstance(right, IntegralType | DecimalType)
         if name == "%" and not exact:
-            raise refusal(name, syntax, "two whole numbers or decimals", arguments.types)
+            raise refusal(name, syntax, "two integers or decimals", arguments.types)
         if exact and (isinstance(left, DecimalType) or isinstance(right, DecimalType)):
             first, second = decimals.as_decimal(left), decimals.as_decimal(right)
-            # Of numbers without digits behind the point, the remainder is as narrow as the divisor.
+            # Without fractional digits, the remainder is as narrow as the divisor.
             is_whole = name == "%" and first.scale == second.scale == 0
             result = right if is_whole else digits(first, second)
             return Binding((left, right), result.with_nullability(nullable))
@@ -91,14 +91,14 @@ def _operator(name: str, digits: DigitsRule) -> Callable[[Arguments], Binding]:
 
 
 def _known(type_: DataType, other: DataType) -> DataType:
-    """NULL has the type of what it is computed with."""
+    """NULL takes the type of the other operand."""
     if not isinstance(type_, NullType):
         return type_
     return IntType() if isinstance(other, NullType) else other.nullable()
 
 
-def _times_bound(name: str, left: DataType, right: DataType) -> DataType | None:
-    """The result of times and intervals; None: there are none."""
+def _temporal_type(name: str, left: DataType, right: DataType) -> DataType | None:
+    """The result type if times or intervals are involved; otherwise None."""
     if name in ("+", "-"):
         if isinstance(left, _TIMES) and isinstance(right, _INTERVALS):
             return left
@@ -123,11 +123,11 @@ def _signed(name: str, type_: DataType) -> Binding:
 
 def _define_operators() -> None:
     rules: dict[str, tuple[DigitsRule, str, bool]] = {
-        "+": (decimals.sum_type, "The sum. Of a time and an interval, the time moved.", False),
-        "-": (decimals.sum_type, "The difference, or the negative of one value.", False),
+        "+": (decimals.sum_type, "The sum; for a time and an interval, the time moved.", False),
+        "-": (decimals.sum_type, "The difference, or the negated value.", False),
         "*": (decimals.product_type, "The product.", False),
-        "/": (decimals.quotient_type, "The quotient; of whole numbers without what remains.", True),
-        "%": (decimals.remainder_type, "What remains of a division, with the sign of the dividend.", True),
+        "/": (decimals.quotient_type, "The quotient; truncated for integers.", True),
+        "%": (decimals.remainder_type, "The remainder of a division, with the sign of the dividend.", True),
     }
     for name, (digits, doc, may_fail) in rules.items():
         scalar(
@@ -145,13 +145,13 @@ def _define_operators() -> None:
 
 
 def _without_scale(arguments: Arguments) -> DataType:
-    """A decimal without digits behind the point, other numbers as they are."""
+    """Decimals lose their fractional digits; other types stay unchanged."""
     type_ = arguments.types[0]
     return DecimalType(type_.precision, 0) if isinstance(type_, DecimalType) else type_
 
 
 def _rounded(arguments: Arguments) -> DataType:
-    """The digits of a decimal are known if the number of digits is a constant."""
+    """The scale of a decimal result is known if the number of digits is constant."""
     type_ = arguments.types[0]
     if not isinstance(type_, DecimalType):
         return type_
@@ -162,7 +162,7 @@ def _rounded(arguments: Arguments) -> DataType:
 
 
 def _bind_floor(name: str) -> Callable[[Arguments], Binding]:
-    """Of a number; or of a time, to a unit."""
+    """The rule of CEIL and FLOOR, for numbers or for times with a unit."""
     numbers = signature(name, f"{name}(number)", [NUMBER], _without_scale)
 
     def bind(arguments: Arguments) -> Binding:
@@ -174,14 +174,17 @@ def _bind_floor(name: str) -> Callable[[Arguments], Binding]:
 
 
 def _define_rounding() -> None:
-    scalar("ABS(number)", [NUMBER], same_as(0), "The number without its sign.", FAMILY, may_fail=False)
-    for name, doc in (("CEIL", "The next whole number above."), ("FLOOR", "The next whole number below.")):
+    scalar("ABS(number)", [NUMBER], same_as(0), "The absolute value.", FAMILY, may_fail=False)
+    for name, doc in (
+        ("CEIL", "The number rounded up to an integer."),
+        ("FLOOR", "The number rounded down to an integer."),
+    ):
         scalar(f"{name}(number)", (), DoubleType(), doc, FAMILY, bind=_bind_floor(name), may_fail=False)
     scalar(
         "CEILING(number)",
         (),
         DoubleType(),
-        "The next whole number above.",
+        "The number rounded up to an integer.",
         FAMILY,
         bind=_bind_floor("CEILING"),
         may_fail=False,
@@ -191,11 +194,13 @@ def _define_rounding() -> None:
         "ROUND(number, digits)",
         with_digits,
         _rounded,
-        "Rounded to so many digits, halves away from zero.",
+        "Rounded to a number of digits, half away from zero.",
         FAMILY,
         may_fail=False,
     )
-    scalar("TRUNCATE(number, digits)", with_digits, _rounded, "Cut after so many digits.", FAMILY, may_fail=False)
+    scalar(
+        "TRUNCATE(number, digits)", with_digits, _rounded, "Truncated to a number of digits.", FAMILY, may_fail=False
+    )
     scalar("SIGN(number)", [NUMBER], same_as(0), "-1, 0 or 1.", FAMILY, may_fail=False)
 
 
@@ -223,24 +228,30 @@ def _define_functions() -> None:
     for name, doc in one.items():
         scalar(f"{name}(number)", [DOUBLE], double, doc, FAMILY, may_fail=False)
     scalar("POWER(base, exponent)", [DOUBLE, DOUBLE], double, "The base to a power.", FAMILY, may_fail=False)
-    scalar("ATAN2(y, x)", [DOUBLE, DOUBLE], double, "The angle of a point.", FAMILY, may_fail=False)
-    logarithm = "The natural logarithm, or that to a base: LOG(base, number)."
+    scalar("ATAN2(y, x)", [DOUBLE, DOUBLE], double, "The angle of the point (x, y).", FAMILY, may_fail=False)
+    logarithm = "The natural logarithm, or the logarithm to a base: LOG(base, number)."
     scalar("LOG(base, number)", [DOUBLE, optional(DOUBLE)], double, logarithm, FAMILY, may_fail=False)
     scalar("PI()", [], double, "π.", FAMILY, nulls="never", may_fail=False)
     scalar("E()", [], double, "e.", FAMILY, nulls="never", may_fail=False)
     random: dict[str, Any] = {"deterministic": False, "may_fail": False}
-    follows = "With a constant seed each subtask has one sequence, Java's; with a column the first number of each seed."
-    scalar("RAND(seed)", [optional(INT)], double, f"A random number from 0 to below 1. {follows}", FAMILY, **random)
-    below = f"A random whole number from 0 to below a bound: RAND_INTEGER(bound), RAND_INTEGER(seed, bound). {follows}"
+    seeding = (
+        "With a constant seed each subtask follows Java's sequence; with a column, each row gets its seed's first."
+    )
+    scalar(
+        "RAND(seed)", [optional(INT)], double, f"A random number from 0 up to 1, exclusive. {seeding}", FAMILY, **random
+    )
+    below = (
+        f"A random integer from 0 up to a bound, exclusive: RAND_INTEGER(bound), RAND_INTEGER(seed, bound). {seeding}"
+    )
     scalar("RAND_INTEGER(seed, bound)", [INT, optional(INT)], IntType(), below, FAMILY, deterministic=False)
 
 
 def _define_digits() -> None:
-    number_or_text = either("a whole number or text", BIGINT, TEXT)
-    scalar("BIN(number)", [BIGINT], STRING, "The digits to base 2.", FAMILY, may_fail=False, is_expensive=True)
-    hexadecimal = "The digits to base 16: of a number, or of the bytes of text."
+    number_or_text = either("an integer or text", BIGINT, TEXT)
+    scalar("BIN(number)", [BIGINT], STRING, "The binary digits.", FAMILY, may_fail=False, is_expensive=True)
+    hexadecimal = "The hexadecimal digits of a number, or of the bytes of text."
     scalar("HEX(value)", [number_or_text], STRING, hexadecimal, FAMILY, may_fail=False, is_expensive=True)
-    of_digits = "The bytes of digits to base 16; NULL if there are others."
+    of_digits = "The bytes of hexadecimal digits; NULL for other characters."
     bytes_ = VarBinaryType(LENGTH_MAX)
     scalar("UNHEX(text)", [TEXT], bytes_, of_digits, FAMILY, nulls="always", may_fail=False, is_expensive=True)
 

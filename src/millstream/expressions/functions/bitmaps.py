@@ -1,5 +1,5 @@
-"""Bitmaps: sets of whole numbers of 32 bits, made of arrays, combined, counted, and written. Their aggregates stand
-with the others."""
+"""Bitmaps: sets of 32-bit integers, built from arrays, combined, counted and serialised. Their aggregates are in
+`aggregates`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["BITMAP"]
 FAMILY = "bitmaps"
 
 
-def _taken(type_: DataType) -> DataType | None:
+def _accept(type_: DataType) -> DataType | None:
     return BitmapType() if isinstance(type_, NullType | BitmapType) else None
 
 
@@ -35,7 +35,7 @@ def _numbers(type_: DataType) -> DataType | None:
     return None
 
 
-BITMAP = Parameter("a bitmap", _taken)
+BITMAP = Parameter("a bitmap", _accept)
 _NUMBERS = Parameter("an array of INT", _numbers)
 
 
@@ -44,18 +44,20 @@ def _define(syntax: str, parameters: list[Parameter], result: Result, doc: str, 
     scalar(syntax, parameters, result, doc, FAMILY, may_fail=may_fail, is_expensive=True, method=method)
 
 
-_define("BITMAP_BUILD(array)", [_NUMBERS], BitmapType(), "The set of an array's numbers; NULLs are left out.")
-_define("BITMAP_AND(bitmap, other)", [BITMAP, BITMAP], BitmapType(), "The numbers that both have.")
-_define("BITMAP_OR(bitmap, other)", [BITMAP, BITMAP], BitmapType(), "The numbers that one of both has.")
-_define("BITMAP_XOR(bitmap, other)", [BITMAP, BITMAP], BitmapType(), "The numbers that just one of both has.")
-_define("BITMAP_ANDNOT(bitmap, other)", [BITMAP, BITMAP], BitmapType(), "The numbers that the other has not.")
-_define("BITMAP_CARDINALITY(bitmap)", [BITMAP], BigIntType(), "How many numbers it has.")
-_define("BITMAP_TO_ARRAY(bitmap)", [BITMAP], ArrayType(IntType()), "Its numbers, in the order of unsigned numbers.")
+_define("BITMAP_BUILD(array)", [_NUMBERS], BitmapType(), "The set of an array's numbers; NULLs are ignored.")
+_define("BITMAP_AND(bitmap, other)", [BITMAP, BITMAP], BitmapType(), "The intersection.")
+_define("BITMAP_OR(bitmap, other)", [BITMAP, BITMAP], BitmapType(), "The union.")
+_define("BITMAP_XOR(bitmap, other)", [BITMAP, BITMAP], BitmapType(), "The numbers in exactly one of the two.")
+_define("BITMAP_ANDNOT(bitmap, other)", [BITMAP, BITMAP], BitmapType(), "The numbers not in the other.")
+_define("BITMAP_CARDINALITY(bitmap)", [BITMAP], BigIntType(), "The number of elements.")
+_define("BITMAP_TO_ARRAY(bitmap)", [BITMAP], ArrayType(IntType()), "Its numbers, in unsigned order.")
 _define("BITMAP_TO_STRING(bitmap)", [BITMAP], STRING, "Its numbers as text, unsigned: {1,2,3}.")
 _define(
     "BITMAP_TO_BYTES(bitmap)",
     [BITMAP],
     VarBinaryType(LENGTH_MAX),
-    "Its bytes, as Roaring bitmaps are written.",
+    "Its bytes, in the Roaring bitmap format.",
 )
-_define("BITMAP_FROM_BYTES(bytes)", [BYTES], BitmapType(), "The bitmap that bytes of that form are.", may_fail=True)
+_define(
+    "BITMAP_FROM_BYTES(bytes)", [BYTES], BitmapType(), "The bitmap from bytes in the Roaring format.", may_fail=True
+)

@@ -1,7 +1,7 @@
-"""Arrays, maps and rows: making them, looking into them, and making others of them.
+"""Arrays, maps and rows: constructors, element access, and functions that derive new ones.
 
-What an array is searched for is cast to the type of its elements. Arrays that come together get one common type. An
-element that is not there is NULL, so it may always be NULL.
+A value searched in an array is cast to the type of its elements. Arrays that are combined get a common type. Element
+access returns NULL for a missing element, so its result is always nullable.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _bind_array(arguments: Arguments) -> Binding:
 
 
 def _shared(name: str, syntax: str, types: tuple[DataType, ...]) -> DataType:
-    """The common type of values; it may be NULL if one of them may."""
+    """The common type of values, nullable if one of them is."""
     shared = common_type(types)
     if shared is None:
         raise refusal(name, syntax, "values of one type", types)
@@ -96,15 +96,15 @@ def _bind_field(arguments: Arguments) -> Binding:
     field = next((each for each in row.fields if each.name == name), None)
     if field is None:
         known = ", ".join(row.names)
-        raise SignatureError(f"the row has no field {name!r}; it has {known}")
+        raise SignatureError(f"the row has no field {name!r}; its fields are {known}")
     nullable = field.data_type.is_nullable or row.is_nullable
     return Binding(arguments.types, field.data_type.with_nullability(nullable))
 
 
 def _bind_item(arguments: Arguments) -> Binding:
-    syntax = "array[place] or map[key]"
+    syntax = "array[index] or map[key]"
     if len(arguments) != 2:
-        raise refusal("ITEM", syntax, "a collection and a place", arguments.types)
+        raise refusal("ITEM", syntax, "a collection and an index or key", arguments.types)
     collection, place = arguments.types
     if isinstance(collection, ArrayType):
         constant = arguments.constant(1)
@@ -113,24 +113,24 @@ def _bind_item(arguments: Arguments) -> Binding:
         if isinstance(place, NullType):
             place = IntType()
         if not isinstance(place, IntegralType):
-            raise refusal("an array", syntax, "a whole number as its place", [place])
+            raise refusal("an array", syntax, "an integer as index", [place])
         return Binding((collection, place), collection.element_type.nullable())
     if isinstance(collection, MapType):
         key = collection.key_type.with_nullability(place.is_nullable)
-        if is_text(key) and is_text(place):  # a text of any length may be looked for
+        if is_text(key) and is_text(place):  # a text of any length may be searched
             return Binding((collection, place), collection.value_type.nullable())
         if not can_cast(place.nullable(), key.nullable(), explicit=False):
             raise refusal("the map", syntax, f"{key.nullable()} as its key", [place])
         return Binding((collection, key), collection.value_type.nullable())
     if isinstance(collection, VariantType):
         if not is_text(place) and not isinstance(place, IntegralType | NullType):
-            raise refusal("a variant", "variant['key'] or variant[place]", "a text or a whole number", [place])
+            raise refusal("a variant", "variant['key'] or variant[index]", "text or an integer", [place])
         return Binding((collection, place), VariantType())
     raise refusal("ITEM", syntax, "an array, a map or a variant", [collection])
 
 
 def _with_needle(name: str, syntax: str, result: str) -> Bind:
-    """An array, and a value of the type of its elements. `result`: BOOLEAN, INT, ARRAY, or WIDER: with the value."""
+    """The rule for an array and an element value. `result`: BOOLEAN, INT, ARRAY, or WIDER (an array with the value)."""
 
     def bind(arguments: Arguments) -> Binding:
         if len(arguments) != 2 or not isinstance(arguments.types[0], ArrayType):
@@ -148,8 +148,8 @@ def _with_needle(name: str, syntax: str, result: str) -> Bind:
             "ARRAY": array,
             "WIDER": wider.with_nullability(array.is_nullable or is_nullable),
         }
-        taken = wider.with_nullability(array.is_nullable) if result == "WIDER" else array
-        return Binding((taken, element), types[result])
+        array_type = wider.with_nullability(array.is_nullable) if result == "WIDER" else array
+        return Binding((array_type, element), types[result])
 
     return bind
 
@@ -190,27 +190,34 @@ def _define_constructors() -> None:
     scalar("ROW(value, …)", (), STRING, "A row of values.", bind=_bind_row, **safe)
     doc = "A field of a row."
     scalar("row.field", (), STRING, doc, name="FIELD", bind=_bind_field, method="get", **safe)
-    doc = "The element at a place from 1, or the value of a key; NULL if there is none."
-    scalar("collection[place]", (), STRING, doc, FAMILY, name="ITEM", bind=_bind_item, method="at")
+    doc = "The element at an index from 1, or the value of a key; NULL if there is none."
+    scalar("collection[index]", (), STRING, doc, FAMILY, name="ITEM", bind=_bind_item, method="at")
     doc = "The only element; NULL if there is none, an error if there are more."
     scalar("ELEMENT(array)", [ARRAY], _sole_element, doc, FAMILY, nulls="always", method="element")
-    doc = "How many elements there are."
+    doc = "The number of elements."
     scalar("CARDINALITY(collection)", [_COLLECTION], IntType(), doc, method="cardinality", **safe)
 
 
 def _define_percentile() -> None:
-    """What PERCENTILE makes of all values of a group."""
-    doc = "The values below which such parts of the elements lie."
-    scalar("PERCENTILE(array, percentage)", [ARRAY, ANY], lambda given: given.types[1], doc, FAMILY, name="$PERCENTILE")
+    """The scalar function that implements the aggregate PERCENTILE."""
+    doc = "The values at percentages of the ordered elements."
+    scalar(
+        "PERCENTILE(array, percentage)",
+        [ARRAY, ANY],
+        lambda arguments: arguments.types[1],
+        doc,
+        FAMILY,
+        name="$PERCENTILE",
+    )
 
 
 def _define_searches() -> None:
     for name, result, doc in (
-        ("ARRAY_CONTAINS", "BOOLEAN", "Whether a value is among the elements; NULL is found, too."),
-        ("ARRAY_POSITION", "INT", "The place of a value among the elements, from 1; 0 if it is not there."),
-        ("ARRAY_REMOVE", "ARRAY", "The array without the elements that equal a value."),
-        ("ARRAY_APPEND", "WIDER", "The array with a value behind it."),
-        ("ARRAY_PREPEND", "WIDER", "The array with a value before it."),
+        ("ARRAY_CONTAINS", "BOOLEAN", "Whether the array contains a value; NULL can be searched too."),
+        ("ARRAY_POSITION", "INT", "The index of a value, from 1; 0 if it is absent."),
+        ("ARRAY_REMOVE", "ARRAY", "The array without the elements equal to a value."),
+        ("ARRAY_APPEND", "WIDER", "The array with a value appended."),
+        ("ARRAY_PREPEND", "WIDER", "The array with a value prepended."),
     ):
         syntax = f"{name}(array, value)"
         rule = _with_needle(name, syntax, result)
@@ -220,20 +227,20 @@ def _define_searches() -> None:
 def _define_arrays() -> None:
     safe: dict[str, Any] = {"family": FAMILY, "may_fail": False}
     for name, doc in (
-        ("ARRAY_DISTINCT", "Each element once, where it first stands."),
+        ("ARRAY_DISTINCT", "The distinct elements, in order of first occurrence."),
         ("ARRAY_REVERSE", "The elements from last to first."),
     ):
         scalar(f"{name}(array)", [ARRAY], same_as(0), doc, method=name.lower(), **safe)
-    doc = "The elements from a place to a place, both included; negative places count from the end."
+    doc = "The elements from one index to another, inclusive; negative indexes count from the end."
     places = [ARRAY, WHOLE, optional(WHOLE)]
     scalar("ARRAY_SLICE(array, first [, last])", places, same_as(0), doc, method="array_slice", **safe)
-    doc = "The elements in order, upwards unless it is FALSE; NULL first upwards, last downwards, or as it is said."
+    doc = "The sorted elements; by default ascending, with NULLs first if ascending, else last."
     order = [_SORTABLE, optional(BOOLEAN), optional(BOOLEAN)]
     scalar("ARRAY_SORT(array [, ascending [, nulls_first]])", order, same_as(0), doc, method="array_sort", **safe)
     for name, doc in (
-        ("ARRAY_UNION", "Each element of both arrays once."),
-        ("ARRAY_EXCEPT", "Each element of the first that is not in the second, once."),
-        ("ARRAY_INTERSECT", "Each element of the first that is in the second, once."),
+        ("ARRAY_UNION", "The distinct elements of both arrays."),
+        ("ARRAY_EXCEPT", "The distinct elements of the first that are not in the second."),
+        ("ARRAY_INTERSECT", "The distinct elements of the first that are in the second."),
     ):
         both = [ARRAY, ARRAY]
         scalar(f"{name}(array, array)", both, same_as(0), doc, common=(0, 1), method=name.lower(), **safe)
@@ -241,7 +248,7 @@ def _define_arrays() -> None:
     scalar("ARRAY_CONCAT(array, …)", [repeated(ARRAY)], same_as(0), doc, common=(0, -1), method="array_concat", **safe)
     for name, doc in (("ARRAY_MAX", "The greatest element."), ("ARRAY_MIN", "The least element.")):
         scalar(f"{name}(array)", [_SORTABLE], _element, doc, nulls="always", method=name.lower(), **safe)
-    doc = "The texts with a delimiter between; NULL is left out, unless there is a text for it."
+    doc = "The texts joined by a delimiter; NULLs are skipped unless replaced by a text."
     texts = [_TEXTS, TEXT, optional(TEXT)]
     scalar("ARRAY_JOIN(array, delimiter [, null_text])", texts, STRING, doc, method="array_join", **safe)
 
@@ -250,10 +257,10 @@ def _define_maps() -> None:
     safe: dict[str, Any] = {"family": FAMILY, "may_fail": False}
     scalar("MAP_KEYS(map)", [MAP], _keys, "The keys.", method="map_keys", **safe)
     scalar("MAP_VALUES(map)", [MAP], _values, "The values.", method="map_values", **safe)
-    scalar("MAP_ENTRIES(map)", [MAP], _entries, "The pairs, as rows of key and value.", method="map_entries", **safe)
-    doc = "The pairs of all maps; the value of a later one takes the place of an earlier."
+    scalar("MAP_ENTRIES(map)", [MAP], _entries, "The entries, as rows of key and value.", method="map_entries", **safe)
+    doc = "The entries of all maps; a later value replaces an earlier one."
     scalar("MAP_UNION(map, …)", [repeated(MAP)], same_as(0), doc, common=(0, -1), method="map_union", **safe)
-    doc = "A map of an array of keys and one of values, as long as each other."
+    doc = "A map from an array of keys and an array of values of the same length."
     scalar("MAP_FROM_ARRAYS(keys, values)", (), STRING, doc, FAMILY, bind=_bind_map_from_arrays)
 
 

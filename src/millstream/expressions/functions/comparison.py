@@ -1,7 +1,7 @@
 """Comparisons: = <> < <= > >=, IS NULL, IS DISTINCT FROM, IN, GREATEST, LEAST.
 
-Both sides are cast to their common type. Text beside a date or time is read as one; text beside a number is refused, as
-Flink refuses it. A comparison with NULL is unknown.
+Both sides are cast to their common type. Text compared with a date or time is parsed as one; text compared with a
+number is rejected, as in Flink. A comparison with NULL is unknown.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def compared_type(name: str, types: Sequence[DataType], syntax: str, *, in_order
 
 
 def _loses_digits(types: Sequence[DataType], common: DataType) -> bool:
-    """Whether decimals have so many digits on both sides of the point that no decimal holds all: 0.91 is not 1."""
+    """Whether no decimal type holds the digits of all types on both sides of the point: 0.91 must not compare as 1."""
     return isinstance(common, DecimalType) and any(
         isinstance(type_, DecimalType) and type_.scale > common.scale for type_ in types
     )
@@ -89,19 +89,19 @@ def _define() -> None:
         rule = _bind(name, in_order=name not in ("=", "<>"))
         scalar(f"value {name} value", (), BooleanType(), doc, FAMILY, name=name, bind=rule, may_fail=False)
     for name, doc in (
-        ("IS DISTINCT FROM", "Whether they differ, where NULL is a value as any other."),
-        ("IS NOT DISTINCT FROM", "Whether they are the same, where NULL is a value as any other."),
+        ("IS DISTINCT FROM", "Whether they differ; NULLs are equal."),
+        ("IS NOT DISTINCT FROM", "Whether they are equal; NULLs are equal."),
     ):
         rule = _bind(name, is_known=True)
         scalar(f"value {name} value", (), BooleanType(), doc, FAMILY, name=name, bind=rule, may_fail=False)
     for name, doc in (("IS NULL", "Whether it is NULL."), ("IS NOT NULL", "Whether it is not NULL.")):
         scalar(f"value {name}", [ANY], BooleanType(), doc, FAMILY, name=name, nulls="never", may_fail=False)
-    within = "Whether it is among the values; unknown if it is not, and one of them is NULL."
+    within = "Whether it equals one of the values; unknown if none is equal and one is NULL."
     among = _bind("IN", most=None)
     scalar("value IN (value, …)", (), BooleanType(), within, FAMILY, name="IN", bind=among, may_fail=False)
     for name, doc in (
-        ("GREATEST", "The greatest value; NULL if one is."),
-        ("LEAST", "The least value; NULL if one is."),
+        ("GREATEST", "The greatest value; NULL if one is NULL."),
+        ("LEAST", "The least value; NULL if one is NULL."),
     ):
         scalar(f"{name}(value, …)", (), same_as(0), doc, FAMILY, bind=_bind_extreme(name), may_fail=False)
 

@@ -1,7 +1,7 @@
 """CAST and TRY_CAST, TYPEOF.
 
-The type that is cast to is the type of the call itself, so binding a cast by types alone is refused: the planner makes
-the call (`coercion.as_type`).
+The target type of a cast is the type of the call itself, so a cast cannot be bound from argument types alone: the
+planner builds the call (`coercion.as_type`).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ def _bind_cast(arguments: Arguments) -> Binding:
 
 def _define() -> None:
     result = BooleanType()
-    cast = "The value as another type; raises if it cannot be."
+    cast = "The value as another type; an error if it cannot be cast."
     scalar("CAST(value AS type)", (), result, cast, FAMILY, bind=_bind_cast)
-    attempt = "The value as another type; NULL if it cannot be."
-    scalar("TRY_CAST(value AS type)", (), result, attempt, FAMILY, bind=_bind_cast, may_fail=False)
-    typeof = "The type of a value as text, in full if the second is TRUE."
+    try_cast = "The value as another type; NULL if it cannot be cast."
+    scalar("TRY_CAST(value AS type)", (), result, try_cast, FAMILY, bind=_bind_cast, may_fail=False)
+    typeof = "The type of a value as text, without abbreviations if the second is TRUE."
     scalar("TYPEOF(value, in_full)", [ANY, optional(BOOLEAN)], STRING, typeof, FAMILY, nulls="always", may_fail=False)
 
 

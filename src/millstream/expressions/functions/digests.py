@@ -37,7 +37,7 @@ scalar(
     "SHA2(text, bits)",
     [TEXT_OR_BYTES, WHOLE],
     _sha2,
-    "The digest of the text by SHA-2 of so many bits.",
+    "The digest of the text by SHA-2 with a number of bits.",
     FAMILY,
     is_expensive=True,
     method="sha2",

@@ -1,4 +1,4 @@
-"""All families of functions; importing one enters its functions."""
+"""All families of functions; importing a family registers its functions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ __all__ = ["load"]
 
 
 def load() -> None:
-    """Enter the functions of all families; a second time does nothing."""
+    """Registers the functions of all families; idempotent."""
     from millstream.expressions.functions import (  # noqa: F401
         aggregates,
         arithmetic,

@@ -1,6 +1,7 @@
-"""JSON in texts: asking whether and what is there, looking into it by paths, and making it.
+"""JSON in text: predicates, access by path, and constructors.
 
-JSON is text here. A text that JSON_OBJECT, JSON_ARRAY or JSON made goes into another as it is; all others are quoted.
+JSON values are text. Text constructed by JSON_OBJECT, JSON_ARRAY or JSON is inserted into other JSON unquoted; all
+other text is quoted.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ FAMILY = "json"
 _TIMES = (TimestampType, LocalZonedTimestampType)
 _SCALARS = (NumericType, BooleanType, BinaryType, VarBinaryType, *_TIMES, NullType, VariantType)
 JSON_TEXT = Parameter(
-    "JSON as text or VARIANT", lambda type_: type_ if isinstance(type_, VariantType) else TEXT.taken(type_)
+    "JSON as text or VARIANT", lambda type_: type_ if isinstance(type_, VariantType) else TEXT.accept(type_)
 )
 
 
@@ -48,14 +49,14 @@ def is_json_value(type_: DataType) -> bool:
 
 
 def _json_text() -> VarCharType:
-    """STRING, marked: its values are JSON. The mark outlives constants being computed; it makes no other type."""
+    """STRING marked as JSON. The mark survives constant folding and does not affect type equality."""
     marked = VarCharType(STRING.length, False)
     vars(marked)["holds_json"] = True
     return marked
 
 
 def holds_json(type_: DataType) -> bool:
-    """Whether a text of this type was made as JSON, to go into other JSON as it is."""
+    """Whether text of this type was constructed as JSON, to be inserted into other JSON unquoted."""
     return bool(vars(type_).get("holds_json", False))
 
 
@@ -63,7 +64,7 @@ def _check_values(name: str, syntax: str, types: tuple[DataType, ...]) -> None:
     for type_ in types:
         if not is_json_value(type_):
             raise refusal(
-                name, syntax, "values that JSON has, and maps with text as keys; CAST others to STRING", [type_]
+                name, syntax, "values representable in JSON, and maps with text keys; CAST others to STRING", [type_]
             )
 
 
@@ -95,7 +96,7 @@ def _bind_object(arguments: Arguments) -> Binding:
         raise refusal("JSON_OBJECT", syntax, "texts as keys, each with a value", arguments.types)
     constants = [arguments.constant(place) for place in range(0, len(arguments), 2)]
     if not all(isinstance(key, str) for key in constants):
-        raise SignatureError(f"a key of JSON_OBJECT is a constant text, and not NULL. Call it as {syntax}.")
+        raise SignatureError(f"a key of JSON_OBJECT must be a constant text and not NULL. Call it as {syntax}.")
     _check_values("JSON_OBJECT", syntax, values)
     return Binding(arguments.types, _json_text())
 
@@ -118,43 +119,43 @@ def _define(syntax: str, doc: str, bind: Bind, **flags: Any) -> None:
 
 
 def _define_tests() -> None:
-    doc = "Whether a text is JSON, of the kind that is a word of the call; NULL is none."
+    doc = "Whether a text is JSON of the specified kind; FALSE for NULL."
     boolean = BooleanType()
     safe: dict[str, Any] = {"nulls": "never", "may_fail": False, "is_expensive": True}
     scalar("text IS JSON", [TEXT], boolean, doc, FAMILY, name="IS JSON", method="is_json", **safe)
     for kind in ("VALUE", "SCALAR", "ARRAY", "OBJECT"):
-        what = "JSON" if kind == "VALUE" else f"JSON's {kind.lower()}"
+        noun = "JSON" if kind == "VALUE" else f"JSON's {kind.lower()}"
         for negation in ("", "NOT "):
             name = f"IS {negation}JSON {kind}"
-            doc = f"Whether a text is {negation.lower()}{what}; NULL is none."
+            doc = f"Whether a text is {negation.lower()}{noun}; NULL is not JSON."
             scalar(f"text {name}", [TEXT], boolean, doc, FAMILY, name=name, **safe)
 
 
 def _define_readers() -> None:
-    doc = "The single value at a path: text, number or truth."
+    doc = "The scalar at a path: text, number or boolean."
     _define("JSON_VALUE(json, path [RETURNING type] …)", doc, _bind_value, method="json_value")
     doc = "The array or object at a path, as JSON."
     _define("JSON_QUERY(json, path [RETURNING type] [wrapper] …)", doc, _bind_query, method="json_query")
-    doc = "Whether a path leads to something other than null."
+    doc = "Whether a path has a match other than null."
     _define("JSON_EXISTS(json, path [FALSE ON ERROR])", doc, _bind_exists, method="json_exists")
-    dear: dict[str, Any] = {"family": FAMILY, "may_fail": False, "is_expensive": True, "nulls": "always"}
+    expensive: dict[str, Any] = {"family": FAMILY, "may_fail": False, "is_expensive": True, "nulls": "always"}
     path = [JSON_TEXT, optional(TEXT)]
-    doc = "How many elements there are: 1 for a single value; NULL for no JSON, or if the path leads nowhere."
-    scalar("JSON_LENGTH(json [, path])", path, IntType(), doc, method="json_length", **dear)
-    doc = "OBJECT, ARRAY, STRING, NUMBER, BOOLEAN or NULL; NULL itself for no JSON, or if the path leads nowhere."
-    scalar("JSON_TYPE(json [, path])", path, STRING, doc, method="json_type", **dear)
+    doc = "The number of elements, 1 for a scalar; NULL for malformed JSON or if the path has no match."
+    scalar("JSON_LENGTH(json [, path])", path, IntType(), doc, method="json_length", **expensive)
+    doc = "OBJECT, ARRAY, STRING, NUMBER, BOOLEAN or NULL; SQL NULL for malformed JSON or if the path has no match."
+    scalar("JSON_TYPE(json [, path])", path, STRING, doc, method="json_type", **expensive)
 
 
 def _define_makers() -> None:
     _define("JSON_OBJECT(key VALUE value, …)", "An object of keys and values.", _bind_object)
-    _define("JSON_ARRAY(value, …)", "An array of values, without NULL unless NULL ON NULL is said.", _bind_array)
+    _define("JSON_ARRAY(value, …)", "An array of values, without NULLs unless NULL ON NULL is specified.", _bind_array)
     _define("JSON_STRING(value)", "The value as JSON.", _bind_string, may_fail=False)
-    doc = "A text that is JSON already, to go into JSON_OBJECT or JSON_ARRAY as it is."
+    doc = "JSON text, to be inserted into JSON_OBJECT or JSON_ARRAY unquoted."
     scalar("JSON(text)", [TEXT], lambda arguments: _json_text(), doc, FAMILY, is_expensive=True)
     safe: dict[str, Any] = {"family": FAMILY, "may_fail": False, "is_expensive": True}
-    doc = "The text in quotes, with what JSON escapes escaped."
+    doc = "The text as a JSON string, quoted and escaped."
     scalar("JSON_QUOTE(text)", [TEXT], STRING, doc, method="json_quote", **safe)
-    doc = "The text without the quotes around it; as it is, if it has none or is wrong inside."
+    doc = "The text without its quotes and escapes; unchanged if it is not a JSON string."
     scalar("JSON_UNQUOTE(text)", [TEXT], STRING, doc, method="json_unquote", **safe)
 
 

@@ -1,7 +1,7 @@
-"""What stands behind the arguments of JSON's functions: RETURNING, ON EMPTY, ON ERROR, as the call's `options`.
+"""Options of the JSON functions: RETURNING, ON EMPTY, ON ERROR, as the call's `options`.
 
-A type may be there as a `DataType`, or as SQL names it; a default as a constant, or as a literal of the syntax. So the
-planner need not know these functions.
+A type may be a `DataType` or a type name of the SQL syntax; a default may be a constant or a literal of the syntax. The
+planner therefore needs no knowledge of these functions.
 """
 
 from __future__ import annotations
@@ -27,42 +27,42 @@ _RETURNED: dict[str, DataType] = {
 
 
 def returned_type(options: Mapping[str, Any]) -> DataType:
-    """The type that JSON_VALUE returns: STRING unless RETURNING says so.
+    """The type that JSON_VALUE returns: STRING unless RETURNING specifies another.
 
     >>> str(returned_type({"returning": IntType()}))
     'INT'
     """
-    wanted = options.get("returning")
-    if wanted is None:
+    requested = options.get("returning")
+    if requested is None:
         return _RETURNED["STRING"]
-    if isinstance(wanted, VarCharType | BooleanType | IntType | DoubleType):
-        return wanted.nullable()
-    name = getattr(wanted, "name", None)
-    if name == "VARCHAR" and not isinstance(wanted, DataType):
-        return VarCharType(*(wanted.arguments or (LENGTH_MAX,)))
-    if isinstance(name, str) and name in _RETURNED and not isinstance(wanted, DataType):
+    if isinstance(requested, VarCharType | BooleanType | IntType | DoubleType):
+        return requested.nullable()
+    name = getattr(requested, "name", None)
+    if name == "VARCHAR" and not isinstance(requested, DataType):
+        return VarCharType(*(requested.arguments or (LENGTH_MAX,)))
+    if isinstance(name, str) and name in _RETURNED and not isinstance(requested, DataType):
         return _RETURNED[name]
-    shown = name or wanted
+    shown = name or requested
     raise SignatureError(f"JSON_VALUE returns STRING, BOOLEAN, INT or DOUBLE, not {shown}. CAST its text to others.")
 
 
 def queried_type(options: Mapping[str, Any]) -> DataType:
-    """The type that JSON_QUERY returns: STRING unless RETURNING says so.
+    """The type that JSON_QUERY returns: STRING unless RETURNING specifies another.
 
     >>> str(queried_type({"returning": ArrayType(_RETURNED["STRING"])}))
     'ARRAY<STRING>'
     """
-    wanted = options.get("returning")
-    elements: tuple[Any, ...] = getattr(wanted, "elements", ())
-    is_array = isinstance(wanted, ArrayType) or (getattr(wanted, "name", None) == "ARRAY" and len(elements) == 1)
+    requested = options.get("returning")
+    elements: tuple[Any, ...] = getattr(requested, "elements", ())
+    is_array = isinstance(requested, ArrayType) or (getattr(requested, "name", None) == "ARRAY" and len(elements) == 1)
     if not is_array:
-        made = returned_type(options)
-        if isinstance(made, VarCharType):
-            return made
+        text_type = returned_type(options)
+        if isinstance(text_type, VarCharType):
+            return text_type
         raise SignatureError(
-            f"JSON_QUERY returns STRING or ARRAY<STRING>, not {made.nullable()}. CAST its text to others."
+            f"JSON_QUERY returns STRING or ARRAY<STRING>, not {text_type.nullable()}. CAST its text to others."
         )
-    element = wanted.element_type if isinstance(wanted, ArrayType) else elements[0]
+    element = requested.element_type if isinstance(requested, ArrayType) else elements[0]
     is_nullable = element.is_nullable if isinstance(element, DataType) else element.nullable
     try:
         type_ = returned_type({"returning": element})
@@ -77,7 +77,7 @@ def queried_type(options: Mapping[str, Any]) -> DataType:
 
 
 def default_of(options: Mapping[str, Any], name: str, type_: DataType) -> tuple[str, Any]:
-    """What to do `on_empty` or `on_error` (NULL, ERROR, DEFAULT), and the default as a value of a type.
+    """The behaviour `on_empty` or `on_error` (NULL, ERROR, DEFAULT), and the default as a value of the type.
 
     >>> default_of({"on_empty": ("DEFAULT", 7)}, "on_empty", _RETURNED["STRING"])
     ('DEFAULT', '7')
@@ -88,13 +88,13 @@ def default_of(options: Mapping[str, Any], name: str, type_: DataType) -> tuple[
 
 
 def _constant(literal: Any) -> Any:
-    """The value of a literal, whoever made it."""
+    """The value of a literal of the SQL parser or the Table API."""
     kind, value = getattr(literal, "kind", None), getattr(literal, "value", literal)
     if kind == "NUMBER":
         return decimal.Decimal(value)
     if kind in (None, "TEXT", "BOOLEAN", "NULL", "VALUE") and not hasattr(value, "arguments"):
         return {"TRUE": True, "FALSE": False}.get(value, value) if kind == "BOOLEAN" else value
-    raise SignatureError("the DEFAULT of JSON_VALUE is a constant: a text, a number, TRUE, FALSE or NULL")
+    raise SignatureError("the DEFAULT of JSON_VALUE must be a constant: a text, a number, TRUE, FALSE or NULL")
 
 
 def _of_type(value: Any, type_: DataType) -> Any:

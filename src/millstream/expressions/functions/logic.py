@@ -1,4 +1,4 @@
-"""Three-valued logic: AND, OR, NOT, IS TRUE and its kin."""
+"""Three-valued logic: AND, OR, NOT, IS TRUE and the like."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ FAMILY = "logic"
 def _define() -> None:
     result = BooleanType()
     chain = [BOOLEAN, repeated(BOOLEAN)]
-    both = "Whether all are TRUE; FALSE if one is FALSE, whatever the others are."
+    both = "TRUE if all are TRUE; FALSE if one is FALSE, even if others are unknown."
     scalar("condition AND condition", chain, result, both, FAMILY, name="AND", is_lazy=True, may_fail=False)
-    one = "Whether one is TRUE; TRUE if one is, whatever the others are."
+    one = "TRUE if one is TRUE, even if others are unknown; FALSE if all are FALSE."
     scalar("condition OR condition", chain, result, one, FAMILY, name="OR", is_lazy=True, may_fail=False)
     scalar(
         "NOT condition", [BOOLEAN], result, "TRUE for FALSE; unknown stays unknown.", FAMILY, name="NOT", may_fail=False

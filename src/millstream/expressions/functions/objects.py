@@ -1,6 +1,6 @@
-"""Structured types: rows under the name of a class. OBJECT_OF makes one, OBJECT_UPDATE changes fields of it.
+"""Structured types: rows with a class name. OBJECT_OF constructs one, OBJECT_UPDATE replaces fields.
 
-The class need not exist anywhere: its name only tells types apart, as Flink has it.
+The class need not exist: as in Flink, its name only distinguishes types.
 """
 
 from __future__ import annotations
@@ -35,27 +35,27 @@ def _bind_of(arguments: Arguments) -> Binding:
 def _bind_update(arguments: Arguments) -> Binding:
     if len(arguments) % 2 == 0:
         raise refusal("OBJECT_UPDATE", _UPDATE, "an object, then names of fields, each with a value", arguments.types)
-    given = arguments.types[0]
-    if not isinstance(given, StructuredType):
-        raise refusal("OBJECT_UPDATE", _UPDATE, "an object that OBJECT_OF made", [given])
+    type_ = arguments.types[0]
+    if not isinstance(type_, StructuredType):
+        raise refusal("OBJECT_UPDATE", _UPDATE, "an object of OBJECT_OF", [type_])
     changed = dict(zip(_names("OBJECT_UPDATE", arguments, _UPDATE), arguments.types[2::2], strict=True))
     for name in changed:
-        if name not in given.names:
-            raise SignatureError(f"the object has no field {name!r}; it has {', '.join(given.names)}")
-    fields = [RowField(field.name, changed.get(field.name, field.data_type)) for field in given.fields]
-    return Binding(arguments.types, StructuredType(given.class_name, fields))
+        if name not in type_.names:
+            raise SignatureError(f"the object has no field {name!r}; its fields are {', '.join(type_.names)}")
+    fields = [RowField(field.name, changed.get(field.name, field.data_type)) for field in type_.fields]
+    return Binding(arguments.types, StructuredType(type_.class_name, fields))
 
 
 def _names(function: str, arguments: Arguments, syntax: str) -> list[str]:
-    """The names of fields, which are constants and stand once."""
+    """The field names, which must be distinct constants."""
     names = [arguments.constant(place) for place in range(1, len(arguments), 2)]
     for place, name in enumerate(names):
         if not isinstance(name, str):
             raise SignatureError(f"{function} takes names of fields as constants. Call it as {syntax}.")
         if name in names[:place]:
-            raise SignatureError(f"{function}: the field {name!r} stands twice. Name each field once.")
+            raise SignatureError(f"{function}: the field {name!r} occurs twice. Name each field once.")
     return names
 
 
-scalar(_OF, (), STRING, "A row under the name of a class.", FAMILY, bind=_bind_of, may_fail=False)
-scalar(_UPDATE, (), STRING, "The object with some fields changed.", FAMILY, bind=_bind_update, may_fail=False)
+scalar(_OF, (), STRING, "A row with a class name.", FAMILY, bind=_bind_of, may_fail=False)
+scalar(_UPDATE, (), STRING, "The object with some fields replaced.", FAMILY, bind=_bind_update, may_fail=False)

@@ -1,7 +1,6 @@
 """Patterns: LIKE, SIMILAR TO, and Java's regular expressions.
 
-A pattern of REGEXP and its like that does not compile has no answer, as in Flink: NULL, and FALSE of REGEXP. LIKE and
-SIMILAR TO refuse one.
+As in Flink, a pattern that does not compile yields NULL, or FALSE for REGEXP; LIKE and SIMILAR TO reject it.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ _TEXT_AND_PATTERN = [TEXT, TEXT]
 
 
 def _define() -> None:
-    doc = "Whether the whole text fits a pattern, in which % is any text and _ any character."
+    doc = "Whether the whole text matches a pattern; % matches any text, _ any character."
     like = [TEXT, TEXT, optional(TEXT)]
     scalar("text LIKE pattern [ESCAPE character]", like, BooleanType(), doc, FAMILY, name="LIKE", method="like")
-    doc = "Whether the whole text fits a pattern of SQL, a regular expression with % and _."
+    doc = "Whether the whole text matches an SQL regular expression with % and _."
     scalar(
         "text SIMILAR TO pattern",
         like,
@@ -33,25 +32,51 @@ def _define() -> None:
         is_expensive=True,
         method="similar",
     )
-    dear: dict[str, Any] = {"family": FAMILY, "may_fail": False, "is_expensive": True}
-    doc = "Whether a part of the text fits a regular expression."
-    scalar("REGEXP(text, regex)", _TEXT_AND_PATTERN, BooleanType(), doc, method="regexp", **dear)
-    doc = "How often a regular expression fits, one match behind the other."
+    expensive: dict[str, Any] = {"family": FAMILY, "may_fail": False, "is_expensive": True}
+    doc = "Whether a regular expression matches part of the text."
+    scalar("REGEXP(text, regex)", _TEXT_AND_PATTERN, BooleanType(), doc, method="regexp", **expensive)
+    doc = "The number of non-overlapping matches of a regular expression."
     scalar(
-        "REGEXP_COUNT(text, regex)", _TEXT_AND_PATTERN, IntType(), doc, nulls="always", method="regexp_count", **dear
+        "REGEXP_COUNT(text, regex)",
+        _TEXT_AND_PATTERN,
+        IntType(),
+        doc,
+        nulls="always",
+        method="regexp_count",
+        **expensive,
     )
-    doc = "Where a regular expression first fits, from 1; 0 if nowhere."
+    doc = "The position of the first match of a regular expression, from 1; 0 if there is none."
     scalar(
-        "REGEXP_INSTR(text, regex)", _TEXT_AND_PATTERN, IntType(), doc, nulls="always", method="regexp_instr", **dear
+        "REGEXP_INSTR(text, regex)",
+        _TEXT_AND_PATTERN,
+        IntType(),
+        doc,
+        nulls="always",
+        method="regexp_instr",
+        **expensive,
     )
-    doc = "The first part of the text that fits a regular expression."
-    scalar("REGEXP_SUBSTR(text, regex)", _TEXT_AND_PATTERN, STRING, doc, nulls="always", method="regexp_substr", **dear)
+    doc = "The first match of a regular expression."
+    scalar(
+        "REGEXP_SUBSTR(text, regex)",
+        _TEXT_AND_PATTERN,
+        STRING,
+        doc,
+        nulls="always",
+        method="regexp_substr",
+        **expensive,
+    )
     grouped = [TEXT, TEXT, optional(WHOLE)]
-    doc = "What a group (0: the whole) of the first match has; NULL if there is no match or no such group."
+    doc = "The text of a group (0: all) in the first match; NULL if there is no match or no such group."
     scalar(
-        "REGEXP_EXTRACT(text, regex [, group])", grouped, STRING, doc, nulls="always", method="regexp_extract", **dear
+        "REGEXP_EXTRACT(text, regex [, group])",
+        grouped,
+        STRING,
+        doc,
+        nulls="always",
+        method="regexp_extract",
+        **expensive,
     )
-    doc = "What a group (1, if none is given) has in each match."
+    doc = "The texts of a group (default 1) in all matches."
     texts = ArrayType(STRING)
     scalar(
         "REGEXP_EXTRACT_ALL(text, regex [, group])",
@@ -60,9 +85,9 @@ def _define() -> None:
         doc,
         nulls="always",
         method="regexp_extract_all",
-        **dear,
+        **expensive,
     )
-    doc = "The text with every match replaced by another text, which is taken as it stands."
+    doc = "The text with all matches replaced by a literal text."
     scalar(
         "REGEXP_REPLACE(text, regex, replacement)",
         [TEXT] * 3,
@@ -70,7 +95,7 @@ def _define() -> None:
         doc,
         nulls="always",
         method="regexp_replace",
-        **dear,
+        **expensive,
     )
 
 

@@ -1,4 +1,4 @@
-"""Numbers of rows in an order, and values of rows before and behind: what stands before OVER alone."""
+"""Window functions, allowed only with OVER: row numbers, ranks, and values of preceding and following rows."""
 
 from __future__ import annotations
 
@@ -16,15 +16,23 @@ def _window(syntax: str, parameters: tuple[Parameter, ...], result: Result, doc:
     define(FunctionDefinition(name, rule, syntax, doc, "ranking", FunctionKind.WINDOW))
 
 
-_window("ROW_NUMBER()", (), BigIntType(False), "The number of the row in its order, from 1.")
-_window("RANK()", (), BigIntType(False), "The number of the first row that is its equal.")
-_window("DENSE_RANK()", (), BigIntType(False), "How many different values come before it, and 1.")
-_window("PERCENT_RANK()", (), DoubleType(False), "Its rank as a part of all, from 0 to 1.")
-_window("CUME_DIST()", (), DoubleType(False), "Which part of all rows is not behind it.")
-_window("NTILE(number)", (INT,), BigIntType(False), "In which of so many equal parts it is, from 1.")
+_window("ROW_NUMBER()", (), BigIntType(False), "The number of the row in the order, from 1.")
+_window("RANK()", (), BigIntType(False), "The number of the first row equal in the order.")
+_window("DENSE_RANK()", (), BigIntType(False), "One plus the number of distinct values before it.")
+_window("PERCENT_RANK()", (), DoubleType(False), "The relative rank, from 0 to 1.")
+_window("CUME_DIST()", (), DoubleType(False), "The fraction of rows that do not follow it.")
+_window("NTILE(number)", (INT,), BigIntType(False), "The number of its bucket when divided into equal buckets, from 1.")
 _window(
-    "LAG(value [, offset [, default]])", (ANY, optional(INT), optional(ANY)), same_as(0), "The value before.", "always"
+    "LAG(value [, offset [, default]])",
+    (ANY, optional(INT), optional(ANY)),
+    same_as(0),
+    "The value of a preceding row.",
+    "always",
 )
 _window(
-    "LEAD(value [, offset [, default]])", (ANY, optional(INT), optional(ANY)), same_as(0), "The value behind.", "always"
+    "LEAD(value [, offset [, default]])",
+    (ANY, optional(INT), optional(ANY)),
+    same_as(0),
+    "The value of a following row.",
+    "always",
 )

@@ -1,8 +1,8 @@
-"""What is known of a function without running it, and where to find it by its name.
+"""The registry of built-in functions: static properties of each function, by name.
 
-A **definition** is a name, a rule of types and a line of documentation. The rule (`bind`) gets the arguments' types,
-and their values where they are constants, and says what types they are to be cast to and what the result is, or raises
-a `SignatureError` that says what the function takes. Modules of families call `define`; kernels of the same name stand
+A **definition** consists of a name, a type rule and a line of documentation. The rule (`bind`) takes the types of the
+arguments, with the values of constants, and returns the types to cast them to and the result type, or raises a
+`SignatureError` that states the accepted arguments. The modules of families call `define`; kernels of the same name are
 in `runtime.expressions.kernels`, aggregates in `aggregation`.
 """
 
@@ -20,19 +20,19 @@ __all__ = ["Arguments", "Binding", "FunctionDefinition", "FunctionKind", "Signat
 
 
 class SignatureError(ProgramError):
-    """A function does not take these arguments; the message says which it takes."""
+    """A function does not accept these arguments; the message states the accepted ones."""
 
 
 class FunctionKind(Enum):
     SCALAR = "scalar"
     AGGREGATE = "aggregate"
-    TABLE = "table"  # gives rows: UNNEST and the like
+    TABLE = "table"  # returns rows: UNNEST and the like
     WINDOW = "window"  # ROW_NUMBER, LAG
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """What a call is given: types, and values where they are constants (`NOT_CONSTANT` else)."""
+    """The arguments of a call: types, and the values of constants (`NOT_CONSTANT` for others)."""
 
     types: tuple[DataType, ...]
     constants: tuple[Any, ...] = ()
@@ -51,7 +51,7 @@ NOT_CONSTANT = object()
 
 @dataclass(frozen=True)
 class Binding:
-    """The types the arguments are cast to, and the type of the result."""
+    """The types to cast the arguments to, and the result type."""
 
     arguments: tuple[DataType, ...]
     result: DataType
@@ -62,7 +62,7 @@ Bind = Callable[[Arguments], Binding]
 
 @dataclass(frozen=True)
 class FunctionDefinition:
-    """One function. `syntax` is how it is called, `doc` one sentence; `method` is its name in the Table API."""
+    """A built-in function. `syntax` shows how to call it, `doc` is one sentence; `method` is its Table API name."""
 
     name: str
     bind: Bind
@@ -71,9 +71,9 @@ class FunctionDefinition:
     family: str
     kind: FunctionKind = FunctionKind.SCALAR
     deterministic: bool = True
-    is_lazy: bool = False  # may not look at all its arguments: AND, CASE, COALESCE
-    may_fail: bool = True  # can raise for some values: it is run only on rows that reach it
-    is_expensive: bool = False  # costs more than 50 ns a value: run by distinct value where that pays
+    is_lazy: bool = False  # may skip arguments: AND, CASE, COALESCE
+    may_fail: bool = True  # may raise for some values, so it runs only on rows that reach it
+    is_expensive: bool = False  # over 50 ns per value: run by distinct value if that pays off
     method: str | None = None
 
 
@@ -81,7 +81,7 @@ _DEFINITIONS: dict[str, FunctionDefinition] = {}
 
 
 def define(definition: FunctionDefinition) -> FunctionDefinition:
-    """Enter a function. A name is given once."""
+    """Registers a function; names are unique."""
     if definition.name in _DEFINITIONS:
         raise ValueError(f"the function {definition.name} is defined twice")
     _DEFINITIONS[definition.name] = definition
@@ -89,7 +89,7 @@ def define(definition: FunctionDefinition) -> FunctionDefinition:
 
 
 def definition_of(name: str) -> FunctionDefinition | None:
-    """The built-in function of this name, whatever its case."""
+    """The built-in function of a name, case-insensitive."""
     _load()
     return _DEFINITIONS.get(name) or _DEFINITIONS.get(name.upper())
 
@@ -101,12 +101,12 @@ def definitions() -> Iterator[FunctionDefinition]:
 
 
 def _load() -> None:
-    """Families are imported when the first function is asked for."""
+    """Imports the families on first use."""
     from millstream.expressions.functions import families
 
     families.load()
 
 
 def bound(definition: FunctionDefinition, types: Sequence[DataType], *constants: Any) -> Binding:
-    """The binding of a call with these types."""
+    """Binds a call with argument types and constants."""
     return definition.bind(Arguments(tuple(types), tuple(constants)))

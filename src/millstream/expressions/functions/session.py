@@ -1,4 +1,4 @@
-"""What a session knows: the current database, and identifiers that are made anew."""
+"""Session functions: the current database and UUIDs."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ scalar(
     nulls="never", deterministic=False, may_fail=False, method="current_database",
 )  # fmt: skip
 scalar(
-    "UUID()", (), CharType(36), "An identifier that no other row has, by RFC 4122 (version 4).", FAMILY,
+    "UUID()", (), CharType(36), "A unique identifier per row, by RFC 4122 (version 4).", FAMILY,
     nulls="never", deterministic=False, may_fail=False, method="uuid",
 )  # fmt: skip

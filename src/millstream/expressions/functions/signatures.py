@@ -1,8 +1,8 @@
 """Building blocks of signatures, so that a family of functions reads like a table.
 
-A **parameter** says what it is in words ("a number") and to which type an argument is cast, or None if it does not take
-it. `scalar` enters a function whose name is the first word of its syntax. The result may be NULL if an argument may,
-unless `nulls` says otherwise. All errors speak alike:
+A **parameter** has a noun ("a number") and a rule that returns the type to cast an argument to, or None to reject it.
+`scalar` registers a function under the first word of its syntax. The result is nullable if an argument is, unless
+`nulls` specifies otherwise. All errors have one form:
 
     ABS takes a number, got STRING. Call it as ABS(number).
 """
@@ -68,6 +68,7 @@ __all__ = [
     "WHOLE",
     "Nulls",
     "Parameter",
+    "castable_to",
     "either",
     "optional",
     "refusal",
@@ -75,59 +76,58 @@ __all__ = [
     "same_as",
     "scalar",
     "signature",
-    "taken_as",
 ]
 
 Nulls = Literal["any", "all", "always", "never", "own"]
-"""When a result may be NULL: if any argument may, if all may, always, never, or as the result's rule itself says."""
+"""When a result is nullable: if any argument is, if all are, always, never, or as determined by the result's rule."""
 Result = DataType | Callable[[Arguments], DataType]
-"""The type of a result, or its rule; the rule gets the types that the arguments are cast to."""
+"""The result type, or its rule, which takes the types that the arguments are cast to."""
 STRING = VarCharType(LENGTH_MAX)
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """What one argument may be: in words, and the type it is cast to (None: not taken)."""
+    """The accepted types of an argument: a noun, and the type to cast it to (None: rejected)."""
 
     noun: str
-    taken: Callable[[DataType], DataType | None]
+    accept: Callable[[DataType], DataType | None]
     is_optional: bool = False
     is_repeated: bool = False
 
 
 def _of(noun: str, classes: tuple[type[DataType], ...], of_null: DataType) -> Parameter:
-    """Takes types of these classes as they are; NULL becomes a type of them."""
+    """Accepts types of these classes unchanged; NULL becomes `of_null`."""
 
-    def taken(type_: DataType) -> DataType | None:
+    def accept(type_: DataType) -> DataType | None:
         if isinstance(type_, NullType):
             return of_null
         return type_ if isinstance(type_, classes) else None
 
-    return Parameter(noun, taken)
+    return Parameter(noun, accept)
 
 
-def taken_as(noun: str, type_: DataType) -> Parameter:
-    """Takes whatever can be cast to a type without saying so, and casts it."""
+def castable_to(noun: str, type_: DataType) -> Parameter:
+    """Accepts types that can be cast implicitly to a type, and casts them."""
 
-    def taken(from_: DataType) -> DataType | None:
+    def accept(from_: DataType) -> DataType | None:
         if from_.is_like(type_):
             return from_
         return type_.with_nullability(from_.is_nullable) if can_cast(from_.nullable(), type_, explicit=False) else None
 
-    return Parameter(noun, taken)
+    return Parameter(noun, accept)
 
 
 def either(noun: str, *parameters: Parameter) -> Parameter:
-    """Takes what one of these takes; the first that does, decides."""
+    """Accepts the types of any of these parameters; the first that accepts decides the cast."""
 
-    def taken(type_: DataType) -> DataType | None:
-        return next((cast for each in parameters if (cast := each.taken(type_)) is not None), None)
+    def accept(type_: DataType) -> DataType | None:
+        return next((cast for each in parameters if (cast := each.accept(type_)) is not None), None)
 
-    return Parameter(noun, taken)
+    return Parameter(noun, accept)
 
 
 def optional(parameter: Parameter) -> Parameter:
-    """An argument that may be left out; only such follow it."""
+    """An argument that may be omitted; only optional ones may follow it."""
     return replace(parameter, is_optional=True)
 
 
@@ -138,10 +138,10 @@ def repeated(parameter: Parameter) -> Parameter:
 
 ANY = Parameter("a value", lambda type_: type_)
 NUMBER = _of("a number", (NumericType,), DoubleType())
-WHOLE = _of("a whole number", (IntegralType,), IntType())
-INT = taken_as("an INT", IntType())
-BIGINT = taken_as("a BIGINT", BigIntType())
-DOUBLE = taken_as("a number", DoubleType())
+WHOLE = _of("an integer", (IntegralType,), IntType())
+INT = castable_to("an INT", IntType())
+BIGINT = castable_to("a BIGINT", BigIntType())
+DOUBLE = castable_to("a number", DoubleType())
 BOOLEAN = _of("a BOOLEAN", (BooleanType,), BooleanType())
 TEXT = _of("text", (CharType, VarCharType), STRING)
 BYTES = _of("bytes", (BinaryType, VarBinaryType), VarBinaryType(LENGTH_MAX))
@@ -159,14 +159,14 @@ ROW = _of("a row", (RowType,), RowType())
 
 
 def same_as(position: int) -> Callable[[Arguments], DataType]:
-    """The result has the type of the argument at a position."""
+    """The result type is the type of the argument at a position."""
     return lambda arguments: arguments.types[position]
 
 
 def refusal(name: str, syntax: str, expected: str, types: Sequence[DataType]) -> SignatureError:
-    """The error of a function that does not take arguments of these types."""
-    found = ", ".join(str(type_.nullable()) for type_ in types) or "nothing"
-    return SignatureError(f"{name} takes {expected}, got {found}. Call it as {syntax}.")
+    """The error of a function that does not accept arguments of these types."""
+    shown = ", ".join(str(type_.nullable()) for type_ in types) or "nothing"
+    return SignatureError(f"{name} takes {expected}, got {shown}. Call it as {syntax}.")
 
 
 def signature(
@@ -177,9 +177,9 @@ def signature(
     nulls: Nulls = "any",
     common: Sequence[int] = (),
 ) -> Bind:
-    """The rule of types of a function: its parameters, its result, which arguments are cast to one common type.
+    """The type rule of a function: its parameters, its result, and the arguments to cast to a common type.
 
-    `common` names positions; -1 among them: the last one named, and all that follow it.
+    `common` lists positions; -1 adds all positions after the last listed one.
     """
     fewest = sum(not parameter.is_optional for parameter in parameters)
     most = None if parameters and parameters[-1].is_repeated else len(parameters)
@@ -191,11 +191,11 @@ def signature(
         types: list[DataType] = []
         for position, type_ in enumerate(arguments.types):
             parameter = parameters[min(position, len(parameters) - 1)]
-            taken = parameter.taken(type_)
-            if taken is None:
+            cast_type = parameter.accept(type_)
+            if cast_type is None:
                 where = f" as argument {position + 1}" if len(parameters) > 1 else ""
                 raise refusal(name, syntax, parameter.noun + where, [type_])
-            types.append(taken.with_nullability(type_.is_nullable or isinstance(type_, NullType)))
+            types.append(cast_type.with_nullability(type_.is_nullable or isinstance(type_, NullType)))
         if common:
             _unify(name, syntax, types, common)
         cast = replace(arguments, types=tuple(types))
@@ -215,19 +215,19 @@ def _numbered(fewest: int, most: int | None) -> str:
 
 
 def _unify(name: str, syntax: str, types: list[DataType], common: Sequence[int]) -> None:
-    """Give the arguments at these positions one type."""
+    """Casts the arguments at these positions to their common type."""
     named = [position for position in common if 0 <= position < len(types)]
     if -1 in common:
         named += range(max(named, default=-1) + 1, len(types))
-    together = common_type([types[position] for position in named])
-    if together is None:
+    shared = common_type([types[position] for position in named])
+    if shared is None:
         raise refusal(name, syntax, "arguments of one type", [types[position] for position in named])
     for position in named:
-        types[position] = together.with_nullability(types[position].is_nullable)
+        types[position] = shared.with_nullability(types[position].is_nullable)
 
 
 def with_nulls(result: DataType, types: Sequence[DataType], nulls: Nulls) -> DataType:
-    """A result's type with NULL or without, by a rule."""
+    """Applies a nullability rule to a result type."""
     if nulls == "own":
         return result
     flags = [type_.is_nullable for type_ in types]
@@ -248,7 +248,7 @@ def scalar(
     bind: Bind | None = None,
     **flags: Any,
 ) -> FunctionDefinition:
-    """Enter a scalar function; `flags` are those of `FunctionDefinition`. `bind` replaces the rule made of the rest."""
-    called = name or syntax.split("(", 1)[0].strip()
-    rule = bind or signature(called, syntax, parameters, result, nulls, common)
-    return define(FunctionDefinition(called, rule, syntax, doc, family, FunctionKind.SCALAR, **flags))
+    """Registers a scalar function; `flags` are fields of `FunctionDefinition`; `bind` replaces the derived rule."""
+    function_name = name or syntax.split("(", 1)[0].strip()
+    rule = bind or signature(function_name, syntax, parameters, result, nulls, common)
+    return define(FunctionDefinition(function_name, rule, syntax, doc, family, FunctionKind.SCALAR, **flags))

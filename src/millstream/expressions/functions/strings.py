@@ -1,6 +1,6 @@
-"""Text: lengths, cases, parts, padding, searching, encoding.
+"""Text: lengths, cases, substrings, padding, searching, encoding.
 
-Places are counted from 1 and in characters. A result is as long as its text may be, STRING where that is not known.
+Positions count characters from 1. A result's maximum length follows from its arguments, or is STRING if unknown.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _varying(arguments: Arguments) -> DataType:
 
 
 def _joined(arguments: Arguments) -> DataType:
-    """The lengths added; CHAR only of CHARs."""
+    """The sum of the lengths; CHAR only if all are CHAR."""
     length = min(sum(map(_length, arguments.types)), LENGTH_MAX)
     fixed = all(isinstance(type_, CharType) for type_ in arguments.types)
     return CharType(length) if fixed else VarCharType(length)
@@ -69,13 +69,13 @@ def _overlaid(arguments: Arguments) -> DataType:
 
 
 def _chosen(arguments: Arguments) -> DataType:
-    """The type that all choices of ELT share."""
+    """The common type of the choices of ELT."""
     index = arguments.constant(0)
     if isinstance(index, int) and index < 0:
         raise SignatureError(f"ELT takes an index of 0 or more, got {index}. Call it as ELT(index, text, …).")
     shared = common_type(arguments.types[1:])
     if shared is None:
-        raise SignatureError("ELT takes texts alone or bytes alone. Call it as ELT(index, text, …).")
+        raise SignatureError("ELT takes only texts or only bytes. Call it as ELT(index, text, …).")
     return shared
 
 
@@ -83,16 +83,16 @@ def _define_lengths_and_cases() -> None:
     scalar("CHAR_LENGTH(text)", [TEXT], _INT, "The number of characters.", FAMILY, may_fail=False, method="char_length")
     scalar("CHARACTER_LENGTH(text)", [TEXT], _INT, "The number of characters.", FAMILY, may_fail=False)
     cheap: dict[str, Any] = {"family": FAMILY, "may_fail": False}
-    scalar("UPPER(text)", [TEXT], same_as(0), "The text in capitals.", method="upper_case", **cheap)
-    scalar("LOWER(text)", [TEXT], same_as(0), "The text in small letters.", method="lower_case", **cheap)
-    doc = "Each word of ASCII's letters and digits with a capital first, the rest small."
+    scalar("UPPER(text)", [TEXT], same_as(0), "The text in upper case.", method="upper_case", **cheap)
+    scalar("LOWER(text)", [TEXT], same_as(0), "The text in lower case.", method="lower_case", **cheap)
+    doc = "The text with each word of ASCII letters and digits capitalised."
     scalar("INITCAP(text)", [TEXT], same_as(0), doc, is_expensive=True, method="init_cap", **cheap)
     scalar(
         "REVERSE(text)", [TEXT], STRING, "The characters from last to first.", nulls="always", **cheap, method="reverse"
     )
-    doc = "The number of the first byte, from -128 to 127; 0 if there is none."
+    doc = "The first byte as a number from -128 to 127; 0 for empty text."
     scalar("ASCII(text)", [TEXT], _INT, doc, method="ascii", **cheap)
-    doc = "The character of a number, of its last 8 bits if it is greater than 255; no text if it is negative."
+    doc = "The character of a code, modulo 256; empty text if it is negative."
     scalar("CHR(number)", [WHOLE], STRING, doc, nulls="always", method="chr", **cheap)
     for name, doc in {
         "IS_ALPHA": "Whether all characters are letters; FALSE for NULL.",
@@ -106,7 +106,7 @@ def _define_lengths_and_cases() -> None:
 
 def _define_parts() -> None:
     place = [TEXT, WHOLE, optional(WHOLE)]
-    doc = "From a place on (negative: from the end), so many characters, or all. NULL if the length is negative."
+    doc = "Text from a position (negative: from the end), up to a length. NULL if the length is negative."
     for name in ("SUBSTRING", "SUBSTR"):
         scalar(
             f"{name}(text, start [, length])",
@@ -122,13 +122,13 @@ def _define_parts() -> None:
     scalar("LEFT(text, count)", place[:2], _varying, doc, FAMILY, nulls="always", may_fail=False, method="left")
     doc = "The last characters; none if the number is negative."
     scalar("RIGHT(text, count)", place[:2], _varying, doc, FAMILY, nulls="always", may_fail=False, method="right")
-    doc = "The parts between the delimiters; of an empty delimiter, each character."
+    doc = "The parts between delimiters; an empty delimiter splits into characters."
     parts = ArrayType(STRING)
     scalar(
         "SPLIT(text, delimiter)", [TEXT, TEXT], parts, doc, FAMILY, may_fail=False, is_expensive=True, method="split"
     )
-    doc = "The part at an index from 0 between delimiters; NULL if there is none."
-    delimiter = either("text, or the number of a character", TEXT, WHOLE)
+    doc = "The part between delimiters at an index from 0; NULL if there is none."
+    delimiter = either("text or a character code", TEXT, WHOLE)
     scalar(
         "SPLIT_INDEX(text, delimiter, index)",
         [TEXT, delimiter, WHOLE],
@@ -167,14 +167,12 @@ def _define_parts() -> None:
 
 
 def _define_changes() -> None:
-    scalar(
-        "text || text", [TEXT, TEXT], _joined, "Both texts, one behind the other.", FAMILY, name="||", may_fail=False
-    )
-    doc = "The texts, one behind the other."
+    scalar("text || text", [TEXT, TEXT], _joined, "Both texts, concatenated.", FAMILY, name="||", may_fail=False)
+    doc = "The texts, concatenated."
     scalar("CONCAT(text, …)", [repeated(TEXT)], STRING, doc, FAMILY, may_fail=False, method="concat")
-    doc = "The texts that are not NULL, with a separator between."
+    doc = "The texts that are not NULL, joined by a separator."
     scalar("CONCAT_WS(separator, text, …)", [TEXT, repeated(optional(TEXT))], STRING, doc, FAMILY, may_fail=False)
-    doc = "The text without characters (blanks, if none are given) at both ends, or at one."
+    doc = "The text stripped of characters (default: blanks) at both ends, or at one."
     scalar(
         "TRIM([side] [characters] FROM text)",
         [TEXT, optional(TEXT)],
@@ -185,7 +183,7 @@ def _define_changes() -> None:
         method="trim",
     )
     for name, side in {"LTRIM": "the start", "RTRIM": "the end", "BTRIM": "both ends"}.items():
-        doc = f"The text without characters (blanks, if none are given) at {side}."
+        doc = f"The text stripped of characters (default: blanks) at {side}."
         result = STRING if name == "BTRIM" else _varying
         scalar(
             f"{name}(text [, characters])",
@@ -196,11 +194,11 @@ def _define_changes() -> None:
             may_fail=False,
             method=name.lower(),
         )
-    doc = "The text so many times."
+    doc = "The text repeated a number of times."
     scalar("REPEAT(text, times)", [TEXT, WHOLE], STRING, doc, FAMILY, may_fail=False, method="repeat")
-    doc = "The text with every occurrence of another replaced."
+    doc = "The text with all occurrences of another replaced."
     scalar("REPLACE(text, search, replacement)", [TEXT] * 3, STRING, doc, FAMILY, may_fail=False, method="replace")
-    doc = "The text with characters replaced one by one; those without a partner go."
+    doc = "The text with characters replaced one by one, or deleted without a counterpart."
     scalar(
         "TRANSLATE(text, from, to)",
         [TEXT] * 3,
@@ -212,7 +210,7 @@ def _define_changes() -> None:
         is_expensive=True,
         method="translate",
     )
-    doc = "The text with another put over it from a place on, for so many characters (as many as the other has)."
+    doc = "The text with a range of characters replaced (default: the length of the replacement)."
     scalar(
         "OVERLAY(text PLACING new FROM start [FOR length])",
         [TEXT, TEXT, WHOLE, optional(WHOLE)],
@@ -227,7 +225,7 @@ def _define_changes() -> None:
 
 def _define_layouts() -> None:
     for name, side in {"LPAD": "left", "RPAD": "right"}.items():
-        doc = f"The text of just a length: cut, or filled on the {side}. NULL if the length is negative, or no filling."
+        doc = f"The text truncated or padded on the {side} to a length. NULL for a negative length or empty padding."
         scalar(
             f"{name}(text, length, filling)",
             [TEXT, WHOLE, TEXT],
@@ -238,7 +236,7 @@ def _define_layouts() -> None:
             may_fail=False,
             method=name.lower(),
         )
-    doc = "A text by Java's format, `%s is %d`; NULL if the format does not fit."
+    doc = "Text formatted by a Java format, `%s is %d`; NULL if the format is invalid."
     scalar(
         "PRINTF(format, value, …)",
         [TEXT, repeated(optional(ANY))],
@@ -253,16 +251,16 @@ def _define_layouts() -> None:
 
 
 def _define_searches() -> None:
-    doc = "The place of a text in another, from 1; 0 if it is not there."
+    doc = "The position of a text in another, from 1; 0 if it is absent."
     sought = [TEXT, TEXT, optional(WHOLE)]
     scalar("POSITION(text IN other [FROM start])", sought, _INT, doc, FAMILY, may_fail=False, method="position")
     scalar("LOCATE(text, other [, start])", sought, _INT, doc, FAMILY, may_fail=False, method="locate")
-    doc = "The place of an occurrence of a text in the first; a negative start looks backwards from the end."
+    doc = "The position of an occurrence in the text; a negative start searches backwards from the end."
     instr = [TEXT, TEXT, optional(WHOLE), optional(WHOLE)]
     scalar("INSTR(text, other [, start [, occurrence]])", instr, _INT, doc, FAMILY, is_expensive=True, method="instr")
     for name, doc in {
-        "STARTSWITH": "Whether it begins with another; always with an empty one.",
-        "ENDSWITH": "Whether it ends with another; always with an empty one.",
+        "STARTSWITH": "Whether the text starts with another; TRUE for an empty one.",
+        "ENDSWITH": "Whether the text ends with another; TRUE for an empty one.",
     }.items():
         method = {"STARTSWITH": "starts_with", "ENDSWITH": "ends_with"}[name]
         both = [TEXT_OR_BYTES, TEXT_OR_BYTES]
@@ -273,22 +271,28 @@ def _define_encodings() -> None:
     always: Nulls = "always"
     any_: Nulls = "any"
     many = {
-        "TO_BASE64(text)": ([TEXT_OR_BYTES], STRING, "In Base64.", any_, False),
+        "TO_BASE64(text)": ([TEXT_OR_BYTES], STRING, "The text or bytes in Base64.", any_, False),
         "FROM_BASE64(text)": (
             [TEXT_OR_BYTES],
             STRING,
-            "What stands there in Base64; an error if it is none.",
+            "The text decoded from Base64; an error if it is malformed.",
             any_,
             True,
         ),
-        "ENCODE(text, charset)": ([TEXT, TEXT], VarBinaryType(LENGTH_MAX), "The bytes in a charset.", any_, True),
-        "DECODE(bytes, charset)": ([BYTES, TEXT], STRING, "The text of bytes in a charset.", any_, True),
-        "URL_ENCODE(text)": ([TEXT], STRING, "As it stands in a form's URL.", always, False),
-        "URL_DECODE(text)": ([TEXT], STRING, "What stands there in a URL; NULL if it is wrong.", always, False),
+        "ENCODE(text, charset)": (
+            [TEXT, TEXT],
+            VarBinaryType(LENGTH_MAX),
+            "The text encoded in a charset.",
+            any_,
+            True,
+        ),
+        "DECODE(bytes, charset)": ([BYTES, TEXT], STRING, "The text decoded from a charset.", any_, True),
+        "URL_ENCODE(text)": ([TEXT], STRING, "The text encoded for the URL of a form.", always, False),
+        "URL_DECODE(text)": ([TEXT], STRING, "The text decoded from a URL; NULL if it is malformed.", always, False),
         "INET_ATON(address)": (
             [TEXT],
             BigIntType(),
-            "The number of an IPv4 address, a.b being a.0.0.b and a.b.c a.b.0.c; NULL if it is none.",
+            "The number of an IPv4 address, a.b being a.0.0.b and a.b.c a.b.0.c; NULL if it is malformed.",
             always,
             False,
         ),
@@ -297,7 +301,7 @@ def _define_encodings() -> None:
         "MAKE_VALID_UTF8(bytes)": (
             [BYTES],
             STRING,
-            "The text of the bytes; what is no UTF-8 is replaced.",
+            "The text of the bytes; malformed UTF-8 is replaced.",
             any_,
             False,
         ),
@@ -307,9 +311,7 @@ def _define_encodings() -> None:
         scalar(
             syntax, parameters, result, doc, FAMILY, nulls=nulls, may_fail=may_fail, is_expensive=True, method=method
         )
-    doc = (
-        "A part of a URL (HOST, PATH, QUERY, REF, PROTOCOL, FILE, AUTHORITY, USERINFO), or a key's value in the QUERY."
-    )
+    doc = "A part of a URL (HOST, PATH, QUERY, REF, PROTOCOL, FILE, AUTHORITY, USERINFO), or a key's value in QUERY."
     scalar(
         "PARSE_URL(url, part [, key])",
         [TEXT, TEXT, optional(TEXT)],

@@ -1,7 +1,7 @@
-"""Dates, times, intervals, zones, and Java’s patterns for them.
+"""Dates, times, intervals, zones, and Java's date patterns.
 
-The operators + - * of times and intervals are defined with those of numbers, in `arithmetic`; so are FLOOR and CEIL,
-which with a unit (FLOOR(t TO HOUR)) round times. All others are here. A unit is the option `unit` of a call.
+The operators + - * of times and intervals are defined with the numeric ones in `arithmetic`; so are FLOOR and CEIL,
+which round times to a unit (FLOOR(t TO HOUR)). All others are here. The unit is the option `unit` of a call.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from millstream.expressions.functions.signatures import (
     TIME_POINT,
     WHOLE,
     Parameter,
+    castable_to,
     either,
     optional,
     refusal,
     scalar,
     signature,
-    taken_as,
 )
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.types import (
@@ -47,23 +47,23 @@ _CLOCK_UNITS = ("HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND", "NANOS
 _MILLI_UNITS = _CLOCK_UNITS[:4]
 _POINT_OR_INTERVAL = either("a date, time, timestamp or interval", TIME_POINT, INTERVAL)
 _STAMP_OR_TEXT = either("a timestamp or text", STAMP, TEXT)
-_COUNT = taken_as("a whole number", _BIGINT)
+_COUNT = castable_to("an integer", _BIGINT)
 
 
 # --- parts --------------------------------------------------------------------------------------------------------
 
 
 def _extract(syntax: str, unit: str | None) -> Bind:
-    """The rule of EXTRACT, or of a function that stands for it with one unit."""
+    """The rule of EXTRACT, or of a function that abbreviates it for one unit."""
     name = syntax.split("(", 1)[0]
     plain = signature(name, syntax, (_POINT_OR_INTERVAL,), _BIGINT)
 
     def bind(arguments: Arguments) -> Binding:
         binding = plain(arguments)
-        asked = unit or dict(arguments.options).get("unit")
+        requested = unit or dict(arguments.options).get("unit")
         type_ = binding.arguments[0]
-        if not _has_unit(type_, str(asked)):
-            raise refusal(name, syntax, f"a type that has the unit {asked}", [type_])
+        if not _has_unit(type_, str(requested)):
+            raise refusal(name, syntax, f"a type that has the unit {requested}", [type_])
         return binding
 
     return bind
@@ -82,7 +82,7 @@ def _has_unit(type_: DataType, unit: str) -> bool:
 def _define_parts() -> None:
     extract = "EXTRACT(unit FROM time)"
     scalar(
-        extract, (), _BIGINT, "A part of a time as a number: YEAR, QUARTER, MONTH, WEEK, DAY, DOY, DOW, HOUR, …",
+        extract, (), _BIGINT, "A field of a time as a number: YEAR, QUARTER, MONTH, WEEK, DAY, DOY, DOW, HOUR, …",
         FAMILY, bind=_extract(extract, None), may_fail=False, method="extract",
     )  # fmt: skip
     rows = (
@@ -106,7 +106,7 @@ def _define_parts() -> None:
 
 
 def _moved_type(arguments: Arguments) -> DataType:
-    """TIMESTAMPADD gives what it is given, with the digits of the unit; a date moved by hours becomes a timestamp."""
+    """The argument's type with at least the digits of the unit; a date moved by hours becomes a timestamp."""
     type_ = arguments.types[1]
     unit = dict(arguments.options).get("unit")
     fewest = {"MILLISECOND": 3, "MICROSECOND": 6}.get(str(unit), 0)
@@ -118,7 +118,7 @@ def _moved_type(arguments: Arguments) -> DataType:
 
 
 def _bind_overlaps(arguments: Arguments) -> Binding:
-    """Two rows of two, or four values: a time, and a time of the same type or an interval."""
+    """The rule for two rows of two, or four values: a time, and a time of the same type or an interval."""
     types = arguments.types
     if len(types) == 2 and all(isinstance(type_, RowType) for type_ in types):
         types = tuple(field.data_type for type_ in types for field in type_.fields)  # type: ignore[attr-defined]
@@ -144,7 +144,7 @@ def _bind_difference(arguments: Arguments) -> Binding:
 
 
 def _bind_minus(arguments: Arguments) -> Binding:
-    """The type says which interval it is: months, or time in milliseconds; the unit itself is not looked at."""
+    """The unit selects the kind of interval: months, or time in milliseconds; the unit itself is ignored."""
     first, second = arguments.types
     if isinstance(first, NullType) or isinstance(second, NullType):
         first = second = second if isinstance(first, NullType) else first
@@ -168,11 +168,11 @@ _OVERLAPS = "(start, end) OVERLAPS (start, end)"
 def _define_arithmetic() -> None:
     scalar(
         "TIMESTAMPADD(unit, count, time)", (_COUNT, TIME_POINT), _moved_type,
-        "A time so many units later; months keep the day where the month has it.", FAMILY,
+        "A time moved by a number of units; months keep the day if the month has it.", FAMILY,
     )  # fmt: skip
     scalar(
         _DIFFERENCE, (), IntType(),
-        "How many whole units lie between two times; negative if the second is the earlier.", FAMILY,
+        "The number of whole units between two times; negative if the second is earlier.", FAMILY,
         bind=_bind_difference,
     )  # fmt: skip
     scalar(
@@ -182,7 +182,7 @@ def _define_arithmetic() -> None:
     )  # fmt: skip
     scalar(
         _OVERLAPS, (), BooleanType(),
-        "Whether two stretches of time have a moment in common; their ends belong to them.", FAMILY,
+        "Whether two periods overlap; their ends are inclusive.", FAMILY,
         name="OVERLAPS", bind=_bind_overlaps, may_fail=False,
     )  # fmt: skip
 
@@ -191,7 +191,7 @@ def _define_arithmetic() -> None:
 
 
 def _moment_type(arguments: Arguments) -> DataType:
-    """TIMESTAMP_LTZ of 3 digits, or of more where the constant precision or pattern asks for them."""
+    """TIMESTAMP_LTZ of 3 digits, or of more if the constant precision or pattern has more."""
     second = arguments.constant(1) if len(arguments) > 1 else NOT_CONSTANT
     if second is NOT_CONSTANT or second is None:
         return LocalZonedTimestampType(3)
@@ -207,7 +207,7 @@ _TO_LTZ = "TO_TIMESTAMP_LTZ(number[, precision]) or TO_TIMESTAMP_LTZ(text[, patt
 
 def _bind_moment(arguments: Arguments) -> Binding:
     types = arguments.types
-    # NULL is text where what follows it says so.
+    # NULL counts as text if the arguments after it imply text.
     is_null_text = len(types) > 1 and isinstance(types[0], NullType) and (is_text(types[1]) or len(types) > 2)
     if types and (is_text(types[0]) or is_null_text):
         parameters: tuple[Parameter, ...] = (TEXT, optional(TEXT), optional(TEXT))
@@ -220,24 +220,24 @@ def _define_text() -> None:
     pattern = optional(TEXT)
     rows: tuple[tuple[str, tuple[Parameter, ...], DataType, str, bool], ...] = (
         ("DATE_FORMAT(time, pattern)", (_STAMP_OR_TEXT, TEXT), STRING,
-         "A timestamp as text, by a pattern of Java's (yyyy-MM-dd HH:mm:ss).", False),
+         "A timestamp formatted by a Java pattern (yyyy-MM-dd HH:mm:ss).", False),
         ("TO_DATE(text[, pattern])", (TEXT, pattern), DateType(),
-         "Text as a date; NULL where it is none. Without a pattern: yyyy-MM-dd.", True),
+         "A date parsed from text; NULL if it is malformed. Default pattern: yyyy-MM-dd.", True),
         ("TO_TIMESTAMP(text[, pattern])", (TEXT, pattern), TimestampType(3),
-         "Text as a timestamp; NULL where it is none. Without a pattern: yyyy-MM-dd HH:mm:ss.SSS.", True),
+         "A timestamp parsed from text; NULL if it is malformed. Default pattern: yyyy-MM-dd HH:mm:ss.SSS.", True),
         ("FROM_UNIXTIME(seconds[, pattern])", (_COUNT, pattern), STRING,
-         "Seconds since 1970 as text in the session's zone.", False),
+         "Seconds since 1970, formatted in the session's zone.", False),
         ("CONVERT_TZ(text, zone, zone)", (TEXT, TEXT, TEXT), STRING,
-         "What the clock of the second zone shows when that of the first shows the text.", True),
+         "Local time of the first zone, as text, converted to the second zone.", True),
     )  # fmt: skip
     for syntax, parameters, result, doc, is_expensive in rows:
         scalar(syntax, parameters, result, doc, FAMILY, nulls="always", is_expensive=is_expensive)
     moment = (
-        "A moment: of a number since 1970 with so many digits below the second (3), or of text that the clock of a "
-        "zone (UTC) shows."
+        "A moment, from a number since 1970 with a number of fractional digits (default 3), or from text as local "
+        "time of a zone (default UTC)."
     )
     scalar(_TO_LTZ, (), LocalZonedTimestampType(3), moment, FAMILY, bind=_bind_moment, method="to_timestamp_ltz")
-    seconds = "Seconds since 1970: of now, or of text that the session's clock shows."
+    seconds = "Seconds since 1970: now, or of text as local time in the session's zone."
     scalar("UNIX_TIMESTAMP([text[, pattern]])", (pattern, pattern), _BIGINT, seconds, FAMILY, deterministic=False)
 
 
@@ -247,23 +247,23 @@ def _define_text() -> None:
 def _define_now() -> None:
     moment = LocalZonedTimestampType(3)
     rows: tuple[tuple[str, DataType, str], ...] = (
-        ("CURRENT_DATE", DateType(), "The date of the epoch's moment, in the session's zone."),
-        ("CURRENT_TIME", TimeType(0), "The time of day of the epoch's moment, in the session's zone."),
-        ("LOCALTIME", TimeType(0), "The time of day of the epoch's moment, in the session's zone."),
-        ("CURRENT_TIMESTAMP", moment, "The epoch's moment: one for all rows of an epoch."),
-        ("NOW()", moment, "The epoch's moment: one for all rows of an epoch."),
-        ("LOCALTIMESTAMP", TimestampType(3), "What the session's clock shows at the epoch's moment."),
-        ("CURRENT_ROW_TIMESTAMP()", moment, "The epoch's moment: one for all rows of an epoch."),
-        ("PROCTIME()", moment, "The time a row is worked on: the epoch's moment."),
+        ("CURRENT_DATE", DateType(), "The date of the epoch's time, in the session's zone."),
+        ("CURRENT_TIME", TimeType(0), "The time of day of the epoch's time, in the session's zone."),
+        ("LOCALTIME", TimeType(0), "The time of day of the epoch's time, in the session's zone."),
+        ("CURRENT_TIMESTAMP", moment, "The epoch's time, the same for all its rows."),
+        ("NOW()", moment, "The epoch's time, the same for all its rows."),
+        ("LOCALTIMESTAMP", TimestampType(3), "The epoch's time as local time in the session's zone."),
+        ("CURRENT_ROW_TIMESTAMP()", moment, "The epoch's time, the same for all its rows."),
+        ("PROCTIME()", moment, "The processing time of a row: the epoch's time."),
     )
     for syntax, type_, doc in rows:
         scalar(syntax, (), type_, doc, FAMILY, nulls="never", deterministic=False, may_fail=False)
     scalar(
         "CURRENT_WATERMARK(rowtime)", (STAMP,), lambda arguments: arguments.types[0],
-        "The watermark that has been reached; NULL while there is none.", FAMILY, nulls="always", deterministic=False,
+        "The current watermark; NULL if there is none yet.", FAMILY, nulls="always", deterministic=False,
     )  # fmt: skip
     scalar(
-        "SOURCE_WATERMARK()", (), moment, "The watermark is that of the source: WATERMARK FOR t AS SOURCE_WATERMARK().",
+        "SOURCE_WATERMARK()", (), moment, "Declares the source's watermark: WATERMARK FOR t AS SOURCE_WATERMARK().",
         FAMILY, nulls="always", deterministic=False,
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""VARIANT: a value of which only its JSON is known. PARSE_JSON makes it of text, `v['a'][1]` looks into it, JSON_STRING
+"""VARIANT: a semi-structured value, represented as JSON. PARSE_JSON constructs it, `v['a'][1]` accesses it, JSON_STRING
 writes it."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ scalar(
     "PARSE_JSON(text [, allow_duplicate_keys])",
     _PARAMETERS,
     VariantType(),
-    "The value that a text in JSON is. Of equal keys the last counts if that is allowed; else they are an error.",
+    "The value of a JSON text. If duplicate keys are allowed the last counts, otherwise they are an error.",
     FAMILY,
     is_expensive=True,
 )
@@ -22,7 +22,7 @@ scalar(
     "TRY_PARSE_JSON(text [, allow_duplicate_keys])",
     _PARAMETERS,
     VariantType(),
-    "The same, and NULL where the text is no JSON.",
+    "The same; NULL if the text is not JSON.",
     FAMILY,
     nulls="always",
     may_fail=False,

@@ -1,1 +1,1 @@
-"""What a person sees of a running job, and how Ctrl-C reaches it."""
+"""The display of a running job, and its handling of Ctrl-C."""

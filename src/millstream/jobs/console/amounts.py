@@ -1,4 +1,4 @@
-"""Numbers as people read them: counts, rates, spans of time, sizes. Pure, and the same wherever they are shown."""
+"""Formats numbers for people: counts, rates, durations, sizes. Pure, and the same in every display."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def rate_text(per_second: float) -> str:
 
 
 def span_text(span_ms: float) -> str:
-    """A span of time in its two largest units at most.
+    """A duration in its two largest units at most.
 
     >>> span_text(250), span_text(12_000), span_text(192_000), span_text(93_600_000)
     ('0.2 s', '12 s', '3 min 12 s', '1 d 2 h')
@@ -44,7 +44,7 @@ def span_text(span_ms: float) -> str:
 
 
 def epoch_time_text(epoch_ms: float) -> str:
-    """How long an epoch took.
+    """The duration of an epoch.
 
     >>> epoch_time_text(118.4), epoch_time_text(2500)
     ('118 ms', '2.5 s')
@@ -66,12 +66,12 @@ def bytes_text(size_bytes: int) -> str:
 
 
 def time_text(at_ms: int, now_ms: int) -> str:
-    """A moment in UTC: the time of day when it is of today's date, else the date with it.
+    """A moment in UTC: the time of day if it is of today's date, otherwise with the date.
 
     >>> time_text(3_725_000, now_ms=4_000_000), time_text(3_725_000, now_ms=90_000_000)
     ('01:02:05', '1970-01-01 01:02:05')
 
-    What no calendar has is shown as the number it is.
+    A moment outside the calendar is shown as its number.
 
     >>> time_text(2**62, now_ms=0)
     '4,611,686,018,427,387,904 ms'

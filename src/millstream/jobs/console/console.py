@@ -1,12 +1,12 @@
-"""The live console: how a job that runs in the foreground shows itself.
+"""The live console: shows a job that runs in the foreground.
 
-Three forms of one thing. In a terminal a panel (`millstream run`) or one quiet line (`python job.py`) stands at the
-bottom of the screen and is redrawn a few times a second; what the program, its logs and the print sink write appears
-above it, whole lines at a time. The panel stays when the job has ended, the line does not. Elsewhere there are plain
-lines, one a second at most and only when something has changed. Standard output is never written to.
+It has three forms. In a terminal a panel (`millstream run`) or one dim line (`python job.py`) is at the bottom of the
+screen and is redrawn a few times a second; output of the program, its logs and the print sink appears above it, whole
+lines at a time. The panel stays when the job has ended, the line does not. Elsewhere there are plain lines, one a
+second at most and only when something has changed. Standard output is never written to.
 
 The console only reads the job's progress board. It never waits for the job, and the job never waits for it. Closing it
-restores the streams as they were, also after an error.
+restores the previous streams, also after an error.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
 
 
 class Console(Protocol):
-    """An attached console. `notice` puts a sentence before the user: what the job does about Ctrl-C, say."""
+    """An attached console. `notice` shows the user a sentence, such as the job's reaction to Ctrl-C."""
 
     def notice(self, text: str) -> None: ...
 
@@ -48,8 +48,8 @@ class Console(Protocol):
 
 
 def console_mode(setting: str, is_terminal: bool) -> ConsoleMode:
-    """The form for a `millstream.console` setting: `auto` shows a line in a terminal and nothing elsewhere. What
-    moves the cursor is for terminals only.
+    """The form for a `millstream.console` setting: `auto` shows a line in a terminal and nothing elsewhere. Forms that
+    move the cursor are for terminals only.
 
     >>> console_mode("auto", is_terminal=True), console_mode("auto", is_terminal=False)
     ('line', 'off')
@@ -75,7 +75,7 @@ def attach_console(
 
 
 class _Watch:
-    """A board seen at times: its progress with the console's own rates."""
+    """Samples a board: its progress with the console's own rates."""
 
     def __init__(self, board: ProgressBoard, now_ms: Callable[[], int]) -> None:
         self._board, self._now_ms = board, now_ms
@@ -84,8 +84,8 @@ class _Watch:
         self._lock = threading.Lock()
         self.notice = ""
 
-    def look(self) -> ConsoleView:
-        """The job now. Also called by the thread that draws, hence the lock around the meter."""
+    def sample(self) -> ConsoleView:
+        """The job now. The drawing thread calls this, too, hence the lock around the meter."""
         progress, now_ms = self._board.now, self._now_ms()
         with self._lock:
             self._meter.note(now_ms, progress.records_in, progress.records_out)
@@ -98,7 +98,7 @@ class _Watch:
 
 
 class _SilentConsole:
-    """No view of the job; a notice is still said, for it answers something the user did."""
+    """No view of the job; a notice is still printed, because it answers a user's action."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -127,7 +127,7 @@ class _PlainConsole:
             self._show()
 
     def _show(self) -> None:
-        view = self._watch.look()
+        view = self._watch.sample()
         if view.progress is self._progress_shown:
             return
         self._progress_shown = view.progress
@@ -138,7 +138,7 @@ class _PlainConsole:
 
     def _write(self, text: str) -> None:
         stamp = time.strftime("%H:%M:%S")
-        # One call with its newline: another thread's print cannot come between.
+        # One call with its newline: another thread's print cannot interleave.
         self._stream.write(f"{stamp} {text}\n")
         self._stream.flush()
 
@@ -146,7 +146,7 @@ class _PlainConsole:
         self._write(text)
 
     def close(self) -> None:
-        """Say the last word: the state the job ended in."""
+        """Print the state the job ended in."""
         if not self._ended.is_set():
             self._ended.set()
             self._thread.join()
@@ -157,8 +157,8 @@ class _PlainConsole:
 
 
 class _TerminalConsole:
-    """Rows at the bottom of the terminal, drawn again and again. `view` makes them for a size of the terminal; what
-    `last_view` makes is left standing in the end."""
+    """Rows at the bottom of the terminal, redrawn periodically. `view` makes them for a size of the terminal; the rows
+    of `last_view` remain in the end."""
 
     def __init__(self, watch: _Watch, stream: TextIO, view: _Rows, last_view: _Rows | None) -> None:
         self._watch, self._view, self._last_view = watch, view, last_view
@@ -173,27 +173,27 @@ class _TerminalConsole:
         size, drawn_s = self._area.size, -math.inf
         while not self._ended.is_set():
             now_s = time.monotonic()
-            # A window that is dragged shows fragments until somebody looks at its size.
+            # A window that is being resized shows fragments until its size is checked.
             if now_s - drawn_s >= 1 / _FRAMES_PER_SECOND or self._area.size != size:
                 size, drawn_s = self._area.size, now_s
                 self._draw()
             self._ended.wait(_SIZE_INTERVAL_S)
 
     def _draw(self) -> None:
-        self._area.draw(self._view(self._watch.look(), self._area.size))
+        self._area.draw(self._view(self._watch.sample(), self._area.size))
 
     def notice(self, text: str) -> None:
         self._watch.notice = text
         self._draw()
 
     def close(self) -> None:
-        """Draw the last picture if it is to stay, and give the streams back."""
+        """Draw the last view if it is to stay, and restore the streams."""
         if self._ended.is_set():
             return
         self._ended.set()
         self._thread.join()
         self._streams.__exit__(None, None, None)
-        self._area.close(self._last_view(self._watch.look(), self._area.size) if self._last_view else ())
+        self._area.close(self._last_view(self._watch.sample(), self._area.size) if self._last_view else ())
 
 
 def _panel_rows(view: ConsoleView, size: os.terminal_size) -> list[str]:
@@ -203,7 +203,7 @@ def _panel_rows(view: ConsoleView, size: os.terminal_size) -> list[str]:
 
 
 def _last_panel_rows(view: ConsoleView, size: os.terminal_size) -> list[str]:
-    """The panel that stays when the job has ended: nothing is drawn again, so that it may take the whole screen."""
+    """The panel that stays when the job has ended: nothing is drawn again, so it may use the whole screen."""
     return _panel_of(view, size, size.lines - 2)
 
 
@@ -212,7 +212,7 @@ def _panel_of(view: ConsoleView, size: os.terminal_size, rows_max: int) -> list[
         return _line_rows(view, size)
     from rich.console import Console as RichConsole
 
-    # One column stays free: a row that fills the last one makes some terminals go on in the next.
+    # One column stays free: a row that fills the last one makes some terminals continue in the next.
     screen = RichConsole(file=io.StringIO(), width=size.columns - 1, height=rows_max, force_terminal=True)
     with screen.capture() as capture:
         screen.print(render(view, rows_max, size.columns - 1))
@@ -220,13 +220,13 @@ def _panel_of(view: ConsoleView, size: os.terminal_size, rows_max: int) -> list[
 
 
 def _line_rows(view: ConsoleView, size: os.terminal_size) -> list[str]:
-    """One quiet row."""
+    """One dim row."""
     return [f"{_DIM}{status_line(view, size.columns)}{_PLAIN}"]
 
 
 @contextmanager
 def starting_line(text: str, stream: TextIO) -> Iterator[None]:
-    """Inside, one row of the terminal says what is waited for, and for how long; afterwards it is gone."""
+    """Inside, one row of the terminal shows the wait and its duration; it is erased afterwards."""
     area, began_s, ended = BottomArea(stream), time.monotonic(), threading.Event()
 
     def draw() -> None:

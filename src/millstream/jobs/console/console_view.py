@@ -1,6 +1,6 @@
-"""What the console shows of a job, as data and as pictures. Pure: a view in, a panel or a line of text out.
+"""The console's view of a job, as data and as pictures. Pure: a view in, a panel or a line of text out.
 
-Rates are the console's own, over the last seconds: the rate of a single epoch jumps too much to be read, and stays up
+Rates are the console's own, over the last seconds: the rate of a single epoch varies too much to be read, and stays up
 when a job has nothing to do.
 """
 
@@ -28,10 +28,10 @@ _TRAIL_STEP_MS = 500
 _TRAIL_LENGTH = 32
 _BARS = "▁▂▃▄▅▆▇█"
 _FRAME_ROWS, _FRAME_COLUMNS = 2, 4
-# The busiest operators stand between the watermark (4) and the size of the state (6).
+# The busiest operators rank between the watermark (4) and the size of the state (6).
 _OPERATORS_IMPORTANCE, _OPERATORS_MIN = 5, 3
 _METRICS_FIRST = 2
-"""The metrics of so many operators are as important as the operators; those of others stand where there is room."""
+"""The metrics of this many operators rank as high as the operators; others are shown if there is room."""
 _STATUS_STYLES = {
     "CREATED": "cyan",
     "RUNNING": "bold green",
@@ -47,7 +47,7 @@ _ENDED = ("FINISHED", "SUSPENDED", "FAILED", "CANCELED")
 
 @dataclass(frozen=True)
 class ConsoleView:
-    """A job's progress with what only the console knows: the time, how long it has watched, its own rates."""
+    """A job's progress with the console's own data: the time, how long it has watched, its rates."""
 
     progress: JobProgress
     now_ms: int = 0
@@ -59,7 +59,7 @@ class ConsoleView:
 
 
 class RateMeter:
-    """Records per second over the last seconds, from totals seen at times.
+    """Records per second over the last seconds, from totals sampled at times.
 
     >>> meter = RateMeter()
     >>> for second in range(4):
@@ -74,9 +74,9 @@ class RateMeter:
         self._trail_ms: int | None = None
 
     def note(self, now_ms: int, records_in: int, records_out: int) -> None:
-        """The totals at `now_ms`."""
+        """Samples the totals at `now_ms`."""
         if records_in == 0 and not self._seen:
-            # A resumed job's first total holds what earlier runs did: it may only be where counting begins.
+            # A resumed job's first total includes earlier runs: it may only be the start of counting.
             return
         self._seen.append((now_ms, records_in, records_out))
         while len(self._seen) > 2 and now_ms - self._seen[1][0] >= _WINDOW_MS:
@@ -107,7 +107,7 @@ def plain_line(view: ConsoleView, *, with_error: bool = True, with_metrics: bool
     'clicks RUNNING  epoch 7 (118 ms)  in 1,200 (400/s)  out 0 (0/s)'
     """
     progress = view.progress
-    parts = [f"{progress.job_name} {progress.status}", *_absence(progress)]
+    parts = [f"{progress.job_name} {progress.status}", *_obstacles(progress)]
     parts.append(f"epoch {progress.epoch} ({epoch_time_text(progress.epoch_ms)})")
     parts.append(f"in {count_text(progress.records_in)} ({rate_text(view.in_per_second)})")
     parts.append(f"out {count_text(progress.records_out)} ({rate_text(view.out_per_second)})")
@@ -127,16 +127,16 @@ def plain_line(view: ConsoleView, *, with_error: bool = True, with_metrics: bool
 
 
 def status_line(view: ConsoleView, columns: int) -> str:
-    """The view in one row of a terminal, the most important first; what does not fit is cut.
+    """The view in one row of a terminal, the most important first, cut at its end.
 
     >>> progress = JobProgress("clicks", "j1", "jobs/a", status="RUNNING", epoch=7, epoch_ms=118, records_in=1200)
     >>> status_line(ConsoleView(progress, elapsed_ms=3_000, in_per_second=400), columns=60)
     'clicks RUNNING 3 s  epoch 7  in 1,200 (400/s)  out 0 (0/s)'
     """
     progress = view.progress
-    # Whole seconds: the line changes once a second, and is quiet.
+    # Whole seconds: the line changes once a second.
     elapsed = span_text(view.elapsed_ms) if view.elapsed_ms >= 10_000 else f"{view.elapsed_ms // 1000} s"
-    parts = [f"{progress.job_name} {progress.status} {elapsed}", *_absence(progress)]
+    parts = [f"{progress.job_name} {progress.status} {elapsed}", *_obstacles(progress)]
     if view.notice:
         parts.append(view.notice)
     if progress.last_error and progress.status != "RUNNING":
@@ -152,7 +152,7 @@ def status_line(view: ConsoleView, columns: int) -> str:
 
 
 def cut(text: str, columns: int) -> str:
-    """The text in one row that leaves the last column free: some terminals go on in the next row after it.
+    """The text in one row that leaves the last column free: some terminals continue in the next row after it.
 
     >>> cut("0123456789", 11), cut("0123456789", 8)
     ('0123456789', '012345…')
@@ -161,9 +161,9 @@ def cut(text: str, columns: int) -> str:
 
 
 def render(view: ConsoleView, rows_max: int = 1_000, columns: int = 80) -> RenderableType:
-    """The view as a panel for Rich, of at most so many rows and columns: what matters least is left out first.
+    """The view as a panel for Rich, of at most so many rows and columns; the least important rows are omitted first.
 
-    A last error and the records in and out are what people look for; the store's address is known already.
+    People look for the last error and the records in and out; the store's address is known already.
     """
     from rich.console import Group
     from rich.panel import Panel
@@ -184,7 +184,7 @@ def render(view: ConsoleView, rows_max: int = 1_000, columns: int = 80) -> Rende
 
 
 def _body(view: ConsoleView, rows_max: int, columns: int) -> list[RenderableType]:
-    """What stands in the frame, from top to bottom, in at most `rows_max` rows."""
+    """The content of the frame, from top to bottom, in at most `rows_max` rows."""
     from rich.text import Text
 
     operators = view.progress.operators
@@ -217,7 +217,7 @@ def _body(view: ConsoleView, rows_max: int, columns: int) -> list[RenderableType
 
 @dataclass(frozen=True)
 class _Line:
-    """A part of the panel. The smaller its importance's number, the longer it stays."""
+    """A part of the panel. Parts with the smallest importance number are omitted last."""
 
     importance: int
     text: RenderableType
@@ -226,7 +226,7 @@ class _Line:
 
 
 def _lines(view: ConsoleView) -> list[_Line]:
-    """Every row that the panel may have but for the operators, in the order they stand in."""
+    """Every row that the panel may have except the operators, in order."""
     from rich.text import Text
 
     progress = view.progress
@@ -243,7 +243,7 @@ def _lines(view: ConsoleView) -> list[_Line]:
     restarts = f"restarts {progress.restarts}, " if progress.restarts else ""
     lines = [_Line(0, _flow(view), rows=2), line(2, epoch), line(4, f"watermark: {_watermark(view)}")]
     lines.append(line(6, f"state: {_state(progress)}"))
-    lines += [line(1, Text(absence, "yellow")) for absence in _absence(progress)]
+    lines += [line(1, Text(obstacle, "yellow")) for obstacle in _obstacles(progress)]
     if progress.behind is not None:
         lines.append(line(3, f"input: {_behind(progress)}"))
     if progress.stayed_share is not None:
@@ -254,7 +254,7 @@ def _lines(view: ConsoleView) -> list[_Line]:
     lines += [line(5 if number < _METRICS_FIRST else 8, text) for number, text in enumerate(metrics)]
     store = Text.assemble((restarts, "yellow"), (f"store {_short_store(progress.store)}", "dim"))
     lines.append(line(7, store))
-    if progress.last_error and progress.status != "FAILED":  # what the job failed with is shown below the panel
+    if progress.last_error and progress.status != "FAILED":  # the job's final error is shown below the panel
         error = Text.assemble(("last error  ", "red"), first_line(progress.last_error))
         lines.append(line(1, error, "below"))
     return lines
@@ -295,30 +295,30 @@ def _watermark(view: ConsoleView) -> str:
     return f"{time_text(at_ms, view.now_ms)} UTC ({distance})"
 
 
-def _absence(progress: JobProgress) -> tuple[str, ...]:
-    """That the store is away, if it is, or that output cannot be published, or that event time stands still.
+def _obstacles(progress: JobProgress) -> tuple[str, ...]:
+    """Reports that the store is unreachable, that output cannot be published, or that event time is stalled.
 
-    >>> _absence(JobProgress("clicks", "j1", "s3://b/a", store_away=True, paused=True, ahead=12))
-    ('paused, the store is away: 12 epochs wait to be committed',)
-    >>> _absence(JobProgress("clicks", "j1", "jobs/a", published=6, unpublished="There is no topic.", publish_tries=3))
-    ('epoch 7 is not published after 3 tries: There is no topic.',)
-    >>> _absence(JobProgress("clicks", "j1", "jobs/a", time_awaits=("clicks",)))
-    ("event time stands still, it waits for 'clicks'",)
+    >>> _obstacles(JobProgress("clicks", "j1", "s3://b/a", store_away=True, paused=True, ahead=12))
+    ('paused, the store does not answer: 12 epochs wait to be committed',)
+    >>> _obstacles(JobProgress("clicks", "j1", "jobs/a", published=6, unpublished="No topic.", publish_tries=3))
+    ('epoch 7 is not published after 3 tries: No topic.',)
+    >>> _obstacles(JobProgress("clicks", "j1", "jobs/a", time_awaits=("clicks",)))
+    ("event time is stalled: it waits for 'clicks'",)
     """
     paused = "paused, " if progress.paused else ""
     if progress.store_away:
-        return (f"{paused}the store is away: {progress.ahead} epochs wait to be committed",)
+        return (f"{paused}the store does not answer: {progress.ahead} epochs wait to be committed",)
     if progress.publish_tries:
         tries = "1 try" if progress.publish_tries == 1 else f"{progress.publish_tries} tries"
         epoch = count_text(progress.published + 1)
         return (f"{paused}epoch {epoch} is not published after {tries}: {first_line(progress.unpublished)}",)
     if progress.time_awaits:
-        return (f"event time stands still, it waits for {', '.join(map(repr, progress.time_awaits))}",)
+        return (f"event time is stalled: it waits for {', '.join(map(repr, progress.time_awaits))}",)
     return ()
 
 
 def _behind(progress: JobProgress) -> str:
-    """What the sources have left, and when there will be nothing of it."""
+    """The backlog of the sources, and when it will be zero."""
     if not progress.behind:
         return "caught up"
     if progress.caught_up_in_ms is None:
@@ -327,7 +327,7 @@ def _behind(progress: JobProgress) -> str:
 
 
 def _stayed(share: float) -> str:
-    """Rounded down: 100 % are all of them.
+    """Rounded down: 100 % means all of them.
 
     >>> _stayed(0.999), _stayed(1)
     ('99 %', '100 %')
@@ -342,7 +342,7 @@ def _state(progress: JobProgress) -> str:
 
 
 def first_line(text: str) -> str:
-    """What a text of several lines begins with."""
+    """The first line of a text."""
     return text.strip().splitlines()[0] if text.strip() else ""
 
 

@@ -1,7 +1,7 @@
-"""A job in the foreground: what `env.execute()` does between starting a job and returning its result.
+"""Runs a job in the foreground: the work of `env.execute()` between starting a job and returning its result.
 
-It attaches the console, lets Ctrl-C stop the job, waits, and says how the job ended where that is not the program's
-own business: a stopped job with the words that resume it, a failed one with the user's traceback first.
+It attaches the console, lets Ctrl-C stop the job, waits, and reports an end that the program does not handle: a stopped
+job with the command that resumes it, a failed one with the user's traceback first.
 
 Called from any thread but the main one it only waits: signals and the screen belong to the main thread.
 """
@@ -30,7 +30,7 @@ __all__ = ["FailureInTask", "Launcher", "run_in_foreground", "start_in_sight"]
 _STARTING = "starting Spark …"
 
 Launcher: TypeAlias = Callable[[Callable[[], None]], Job]
-"""Starts a job; it is given what to call before it starts a JVM, if it has to."""
+"""Starts a job; its argument is called before a JVM is started, if that is necessary."""
 
 
 class FailureInTask(Exception):
@@ -43,9 +43,10 @@ class FailureInTask(Exception):
 def run_in_foreground(
     launch: Launcher, configuration: Mapping[str, str], stream: TextIO | None = None
 ) -> JobExecutionResult:
-    """Start a job, show it on `stream` (standard error), wait for its end; its result, or raises why it failed."""
+    """Start a job, show it on `stream` (standard error), and wait for its end. Returns its result, or raises its
+    error."""
     if threading.current_thread() is not threading.main_thread():
-        return _result(launch(_say_nothing))
+        return _result(launch(_show_nothing))
     stream = stream or sys.stderr
     mode = console_mode(options.read(options.CONSOLE, configuration), stream.isatty())
     job = start_in_sight(launch, configuration, stream)
@@ -58,15 +59,15 @@ def run_in_foreground(
     if interrupts.aborting:
         raise aborted("aborted")
     if job.status() is JobStatus.SUSPENDED:
-        _say_how_to_resume(job, stream)
+        _print_how_to_resume(job, stream)
     elif mode != "off" and options.read(options.STORE, configuration) is None:
-        _say_where_the_store_is(job, stream)
+        _print_store(job, stream)
     return _result(job)
 
 
 def start_in_sight(launch: Launcher, configuration: Mapping[str, str], stream: TextIO | None = None) -> Job:
-    """Start a job. Spark's JVM takes many seconds to come up, and an empty screen would look like a hang: meanwhile a
-    terminal has a line that says so. It is gone when Spark is there, or when Ctrl-C ends the wait."""
+    """Start a job. Spark's JVM takes many seconds to start, and an empty screen would look like a hang: a terminal
+    shows a line about it until Spark has started, or Ctrl-C ends the wait."""
     try:
         return _started(launch, configuration, stream or sys.stderr)
     except KeyboardInterrupt:
@@ -76,15 +77,15 @@ def start_in_sight(launch: Launcher, configuration: Mapping[str, str], stream: T
 def _started(launch: Launcher, configuration: Mapping[str, str], stream: TextIO) -> Job:
     mode = console_mode(options.read(options.CONSOLE, configuration), stream.isatty())
     if mode == "off" or threading.current_thread() is not threading.main_thread():
-        return launch(_say_nothing)
+        return launch(_show_nothing)
     if mode == "plain":
         return launch(lambda: print(_STARTING, file=stream, flush=True))
     with ExitStack() as line:
         return launch(lambda: line.enter_context(starting_line(_STARTING, stream)))
 
 
-def _say_nothing() -> None:
-    """Nobody looks."""
+def _show_nothing() -> None:
+    """Nothing is displayed."""
 
 
 def _result(job: Job) -> JobExecutionResult:
@@ -98,7 +99,7 @@ def _result(job: Job) -> JobExecutionResult:
         raise
 
 
-def _say_how_to_resume(job: Job, stream: TextIO) -> None:
+def _print_how_to_resume(job: Job, stream: TextIO) -> None:
     now = job.board.now
     print(
         f"stopped at epoch {now.epoch}; everything up to it is published. "
@@ -108,8 +109,8 @@ def _say_how_to_resume(job: Job, stream: TextIO) -> None:
     )
 
 
-def _say_where_the_store_is(job: Job, stream: TextIO) -> None:
-    """Nobody gave the job a store: it made one, which stays until somebody removes it."""
+def _print_store(job: Job, stream: TextIO) -> None:
+    """Prints the store that a job without a configured store made; it stays until it is removed."""
     now = job.board.now
     folder = shown_address(now.store).removeprefix(f"{Path.cwd()}/")
     print(f"millstream: the store of this run stays in {folder} (millstream remove)", file=stream, flush=True)

@@ -1,8 +1,8 @@
 """Ctrl-C, twice: the first finishes the running epoch and stops the job, the second aborts it.
 
 A terminal sends its interrupt to the whole foreground process group. The JVM is in it but ignores the signal (PySpark
-starts it so), and Spark's Python workers are in a group of their own: nothing dies before the epoch is finished.
-A TERM from a supervisor asks for the same as the first Ctrl-C.
+starts it so), and Spark's Python workers are in a group of their own: no process ends before the epoch is finished. A
+TERM from a supervisor has the effect of the first Ctrl-C.
 
 Signals can be caught on the main thread only; a job that runs in the foreground of another thread is left alone.
 """
@@ -20,7 +20,7 @@ __all__ = ["Interrupts", "Stoppable", "stop_on_interrupt"]
 
 
 class Stoppable(Protocol):
-    """What a signal can end: a job."""
+    """A job that a signal can end."""
 
     def stop(self) -> None: ...
 
@@ -28,12 +28,12 @@ class Stoppable(Protocol):
 
 
 class Interrupts:
-    """What the user asked of a job so far. Pure but for the two calls to the job.
+    """The user's interrupts of a job so far. Pure, except for the two calls to the job.
 
     >>> class Printed:
     ...     def stop(self): print("stop")
     ...     def cancel(self): print("cancel")
-    >>> interrupts = Interrupts(Printed(), say=print, epoch=lambda: 12)
+    >>> interrupts = Interrupts(Printed(), notify=print, epoch=lambda: 12)
     >>> interrupts.interrupt()
     stop
     finishing epoch 12; Ctrl-C again to abort
@@ -42,8 +42,8 @@ class Interrupts:
     aborting: the running epoch is dropped, what is committed stays
     """
 
-    def __init__(self, job: Stoppable, say: Callable[[str], None], epoch: Callable[[], int]) -> None:
-        self._job, self._say, self._epoch = job, say, epoch
+    def __init__(self, job: Stoppable, notify: Callable[[str], None], epoch: Callable[[], int]) -> None:
+        self._job, self._notify, self._epoch = job, notify, epoch
         self.stopping = False
         self.aborting = False
 
@@ -54,25 +54,25 @@ class Interrupts:
         if self.stopping:
             self.aborting = True
             self._job.cancel()
-            self._say("aborting: the running epoch is dropped, what is committed stays")
+            self._notify("aborting: the running epoch is dropped, what is committed stays")
             return
         self._stop("Ctrl-C again to abort")
 
     def terminate(self) -> None:
         """A TERM."""
         if not self.stopping:
-            self._stop("asked by TERM")
+            self._stop("requested by TERM")
 
     def _stop(self, why: str) -> None:
         self.stopping = True
         self._job.stop()
-        self._say(f"finishing epoch {self._epoch()}; {why}")
+        self._notify(f"finishing epoch {self._epoch()}; {why}")
 
 
 @contextmanager
-def stop_on_interrupt(job: Stoppable, say: Callable[[str], None], epoch: Callable[[], int]) -> Iterator[Interrupts]:
-    """Inside, INT and TERM stop the job; the handlers from before come back afterwards. `epoch` is the running one."""
-    interrupts = Interrupts(job, say, epoch)
+def stop_on_interrupt(job: Stoppable, notify: Callable[[str], None], epoch: Callable[[], int]) -> Iterator[Interrupts]:
+    """Inside, INT and TERM stop the job; the previous handlers are restored afterwards. `epoch` is the running one."""
+    interrupts = Interrupts(job, notify, epoch)
     if threading.current_thread() is not threading.main_thread():
         yield interrupts
         return

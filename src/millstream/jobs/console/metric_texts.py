@@ -1,4 +1,4 @@
-"""Metrics as people read them: what the program's functions count, by operator."""
+"""Formats the metrics of the program's functions for people, by operator."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from millstream.jobs.epochs.progress import JobProgress
 __all__ = ["metric_texts", "metrics_by_operator", "metrics_text"]
 
 _QUIET_WHILE_ZERO = "num"
-"""How the names of Flink's own metrics begin. Those are of interest once they count something."""
+"""The prefix of Flink's own metrics. They are shown once they count something."""
 
 
 def metric_texts(progress: JobProgress) -> list[str]:
@@ -35,14 +35,14 @@ def metrics_text(operator: str, metrics: Mapping[str, Any]) -> str:
 
 
 def metrics_by_operator(metrics: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """The metrics of each operator, by its name or, where two share one, by name and uid. `names`: of the operators, by
-    uid.
+    """The metrics of each operator, by its name or, where two share one, by name and uid. `names`: the operators' names
+    by uid.
 
     >>> metrics_by_operator({"a.b.n": {"counter": 3}}, {"a": "outer", "a.b": "inner"})
     {'inner': {'n': {'counter': 3}}}
     """
     shared = {name for name in names.values() if list(names.values()).count(name) > 1}
-    found: dict[str, dict[str, Any]] = {}
+    by_operator: dict[str, dict[str, Any]] = {}
     for full_name, entry in sorted(metrics.items()):
         uids = [uid for uid in names if full_name.startswith(f"{uid}.")]
         uid = max(uids, key=len, default="")
@@ -50,8 +50,8 @@ def metrics_by_operator(metrics: Mapping[str, Any], names: Mapping[str, str]) ->
         if name.startswith(_QUIET_WHILE_ZERO) and not entry.get("counter", 1):
             continue
         operator = names.get(uid, "")
-        found.setdefault(f"{operator} ({uid})" if operator in shared else operator, {})[name] = entry
-    return found
+        by_operator.setdefault(f"{operator} ({uid})" if operator in shared else operator, {})[name] = entry
+    return by_operator
 
 
 def _text(entry: Mapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """The operators of a job in the console: records in and out, and how busy each is, in the order of the plan.
 
-Where there are more operators than rows, two or three stand in a row, as far as the terminal is wide enough, without
-bars then. Where that is not enough either, the busiest are shown, and how many are not.
+With more operators than rows, two or three share a row, if the terminal is wide enough, without bars. If that does not
+suffice, the busiest are shown, with the number of the others.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ _SIDE_BY_SIDE_MAX = 3
 
 
 def operator_table(operators: Sequence[OperatorProgress], rows_max: int, columns: int) -> Table:
-    """The table, in at most so many rows besides its heading. `columns`: how wide it may be."""
+    """The table, in at most so many rows besides its heading. `columns`: its maximal width."""
     from rich.table import Table
     from rich.text import Text
 
     widest = min(_SIDE_BY_SIDE_MAX, max(1, columns // _SIDE_BY_SIDE_COLUMNS))
-    beside = min(widest, -(-len(operators) // max(rows_max, 1)))
+    per_row = min(widest, -(-len(operators) // max(rows_max, 1)))
     shown = list(operators)
     hidden = 0
-    if len(shown) > rows_max * beside:
-        busiest = sorted(shown, key=lambda operator: -operator.busy_share)[: rows_max * beside - 1]
+    if len(shown) > rows_max * per_row:
+        busiest = sorted(shown, key=lambda operator: -operator.busy_share)[: rows_max * per_row - 1]
         shown = [operator for operator in shown if operator in busiest]
         hidden = len(operators) - len(shown)
-    cells = [_cells(operator, with_bar=beside == 1) for operator in shown]
+    cells = [_cells(operator, with_bar=per_row == 1) for operator in shown]
     if hidden:
-        rest = f"… {hidden} less busy ones" if beside == 1 else f"… {hidden} more"
+        rest = f"… {hidden} less busy ones" if per_row == 1 else f"… {hidden} more"
         cells.append((Text(rest, "dim"), Text(), Text(), Text()))
     table = Table(box=None, expand=True, pad_edge=False, header_style="dim", padding=(0, 1))
-    for _ in range(beside):
+    for _ in range(per_row):
         table.add_column("operator", ratio=1, no_wrap=True, overflow="ellipsis")
         table.add_column("in", justify="right", no_wrap=True)
         table.add_column("out", justify="right", no_wrap=True)
-        table.add_column("busy", justify="left" if beside == 1 else "right", no_wrap=True)
-    height = -(-len(cells) // beside)
+        table.add_column("busy", justify="left" if per_row == 1 else "right", no_wrap=True)
+    height = -(-len(cells) // per_row)
     for row in range(height):
         # Downwards, then to the right: the plan's order is read in columns.
         of_row = [cells[at] for at in range(row, len(cells), height)]
@@ -66,7 +66,7 @@ def _cells(operator: OperatorProgress, *, with_bar: bool) -> tuple[Text, Text, T
 
 
 def _or_blank(count: int) -> Text:
-    """A source takes nothing in and a sink gives nothing out: no figure says so better than a zero."""
+    """A source has no input and a sink no output: a blank shows that better than a zero."""
     from rich.text import Text
 
     return Text(count_text(count) if count else "·", "default" if count else "dim")

@@ -1,7 +1,7 @@
-"""What the program prints while the console is on the screen: led above it, whole lines at a time, as they are.
+"""Redirects the program's output above the console while it is on the screen, whole lines at a time, unchanged.
 
-Only streams that are terminals are led there; a file or a pipe gets what it would get without a console. Leaving puts
-the streams back as they were, also after an error.
+Only streams that are terminals are redirected; a file or a pipe receives the same as without a console. Leaving
+restores the previous streams, also after an error.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["streams_above"]
 
 @contextmanager
 def streams_above(area: BottomArea) -> Iterator[None]:
-    """While inside, what goes to the terminal through `sys.stdout` and `sys.stderr` appears above the area."""
+    """While inside, output to the terminal through `sys.stdout` and `sys.stderr` appears above the area."""
     streams = sys.stdout, sys.stderr
     above = {stream: _AboveArea(area, stream) for stream in streams if stream.isatty()}
     for stream in above:
@@ -44,7 +44,7 @@ def streams_above(area: BottomArea) -> Iterator[None]:
 
 
 class _AboveArea(io.TextIOBase):
-    """A stream whose complete lines are written above the area, as they are: not wrapped, not coloured."""
+    """A stream whose complete lines are written above the area, unchanged: not wrapped, not coloured."""
 
     def __init__(self, area: BottomArea, terminal: TextIO) -> None:
         self._area, self._terminal = area, terminal
@@ -71,6 +71,6 @@ class _AboveArea(io.TextIOBase):
         return len(text)
 
     def finish(self) -> None:
-        """Write what has no newline yet."""
+        """Write the last line without a newline, if there is one."""
         if self._unfinished_line:
             self.write("\n")

@@ -1,7 +1,7 @@
-"""A command that other processes may ask of a job, and the arguments that it takes.
+"""A command that other processes may send to a job, and the arguments that it takes.
 
-Arguments are what somebody wrote into a file: they are held against what the command takes before it is called, and an
-argument that is missing, unknown or of another type is refused in words.
+Arguments come from a file that anybody may have written: they are checked against the command's parameters before it is
+called, and a missing or unknown argument, or one of another type, is rejected with an explanation.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _KINDS = {int: "a whole number", bool: "true or false", str: "a text"}
 
 @dataclass(frozen=True)
 class Parameter:
-    """An argument that a command takes; one that is not `required` may be left out, or be null."""
+    """An argument that a command takes; one that is not `required` may be omitted or null."""
 
     type: type[int] | type[bool] | type[str]
     required: bool = False
@@ -27,8 +27,8 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Command:
-    """A command and the arguments that it takes. `is_question`: it changes nothing, so that a request that was made
-    before the job ran is answered as well; of any other, nobody may want it any more.
+    """A command and the arguments that it takes. `is_question`: it changes nothing, so a request made before the job
+    ran is answered as well; any other command may no longer be wanted.
 
     >>> Command(lambda n: f"at {n}", {"n": Parameter(int, required=True)}).obey({"n": 2.5})
     Traceback (most recent call last):
@@ -40,7 +40,7 @@ class Command:
     is_question: bool = False
 
     def obey(self, arguments: Mapping[str, Any]) -> str:
-        """Do it; JobFailedError when these are not its arguments."""
+        """Execute it; raises JobFailedError if the arguments do not match."""
         unknown = sorted(arguments.keys() - self.parameters.keys())
         if unknown:
             takes = ", ".join(sorted(self.parameters)) or "none"

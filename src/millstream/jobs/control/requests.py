@@ -1,22 +1,22 @@
-"""Requests to a running job from other processes, through its store: stop, cancel, rescale
-(`jobs/launch/job.py: commands_of`).
+"""Requests to a running job from other processes, through its store: stop, cancel, rescale (`jobs/launch/job.py:
+commands_of`).
 
-    control/{id}.json            what is asked, sealed
-    control/{id}.answer.json     that a job has taken it up; in its place, later, what came of it
+    control/{id}.json            the request, sealed
+    control/{id}.answer.json     that a job has accepted it; later replaced by the result
 
-Whoever can write to a store may make a request. A running job looks for requests every quarter of a second (every two
-seconds where looking costs a call to an object store). If no job takes a request up in time, whoever made it removes
-it. The job refuses requests that it saw at its start, but for questions that change nothing: a job must not be stopped
-by a request of yesterday. It goes by what it saw, not by dates, so the clocks of two machines are never compared. There
-is no server and no port.
+Any process that can write to a store may make a request. A running job polls for requests every quarter of a second
+(every two seconds if polling costs a call to an object store). If no job accepts a request in time, its client removes
+it. The job rejects requests that existed at its start, except queries that change nothing: an old request must not stop
+a job. It decides by what it saw, not by dates, so the clocks of two machines are never compared. There is no server and
+no port.
 
-Each request is obeyed on a thread of its own: a cancel must not wait for a stop that takes long. A request that cannot
-be understood or obeyed is answered with no; the job goes on, and so does its looking. Answers that nobody fetches,
-because whoever asked has died, are removed with their requests.
+Each request is executed on a thread of its own: a cancel must not wait for a stop that takes long. A request that
+cannot be parsed or executed gets a negative answer; the job and its polling continue. Answers that nobody fetches,
+because the client has died, are removed with their requests.
 
-The files are read without trust. Anybody who may write below `control/` writes them, with any version of Millstream or
-by hand. A field that is not known is refused rather than ignored (it might be the one that says "not now"). So are a
-newer format, a wrong type, and a file under the name of another. The refusal is the answer to the request.
+The files are not trusted. Anybody who may write below `control/` writes them, with any version of Millstream or by
+hand. An unknown field is rejected rather than ignored (it might be the one that says "not now"). So are a newer format,
+a wrong type, and a file under the name of another. The rejection is the answer to the request.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 @dataclass(frozen=True)
 class Request:
-    """A command and its arguments. `created_ms` is by the clock of whoever asks, and compared with no other."""
+    """A command and its arguments. `created_ms` is by the client's clock, and compared with no other."""
 
     id: str
     command: str
@@ -67,7 +67,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of a request; until it is `done`, that a job has taken it up."""
+    """The result of a request; until it is `done`, that a job has accepted it."""
 
     done: bool
     ok: bool
@@ -95,15 +95,15 @@ def sealed_answer(answer: Answer) -> bytes:
 
 
 def request_of(data: bytes, id: str) -> Request:
-    """The request in a file; JobFailedError, in words for whoever asked, when there is none that can be obeyed."""
+    """The request in a file; raises JobFailedError, with a message for the client, if it cannot be executed."""
     request = Request(**_fields(data, "request", Request))
     if request.id != id:
-        raise JobFailedError(f"the request is called {request.id!r} but stands under {id!r}. Ask again")
+        raise JobFailedError(f"the request is called {request.id!r} but stored under {id!r}. Send it again")
     return request
 
 
 def answer_of(data: bytes) -> Answer:
-    """The answer in a file; JobFailedError when it is none that can be read."""
+    """The answer in a file; raises JobFailedError if it cannot be read."""
     return Answer(**_fields(data, "answer", Answer))
 
 
@@ -122,12 +122,12 @@ def _fields(data: bytes, kind: str, shape: type[Any]) -> dict[str, Any]:
     try:
         values = unseal(data, kind, FORMAT, f"the {kind}")
     except StoreDamagedError as error:
-        raise JobFailedError(f"{error} Ask with the Millstream that runs the job") from error
+        raise JobFailedError(f"{error} Use the version of Millstream that runs the job") from error
     names = {place.name for place in fields(shape)}
     unknown, missing = sorted(values.keys() - names), sorted(names - values.keys() - {"arguments"})
     if unknown or missing:
-        what = f"has a field {unknown[0]!r}, which is not known here" if unknown else f"has no field {missing[0]!r}"
-        raise JobFailedError(f"the {kind} {what}. Ask with the Millstream that runs the job")
+        problem = f"has a field {unknown[0]!r}, which is not known here" if unknown else f"has no field {missing[0]!r}"
+        raise JobFailedError(f"the {kind} {problem}. Use the version of Millstream that runs the job")
     for name, value in values.items():
         if type(value) is not _TYPES[name]:
             raise JobFailedError(f"field {name!r} of the {kind} is {value!r}, expected {_TYPES[name].__name__}")
@@ -137,10 +137,10 @@ def _fields(data: bytes, kind: str, shape: type[Any]) -> dict[str, Any]:
 _LOG = logging.getLogger("millstream.jobs.control.requests")
 _EVERY_S = 0.25
 _EVERY_S_REMOTE = 2.0
-_LAST_WORDS_S = 2.0
+_EXIT_WAIT_S = 2.0
 _ANSWER_TRIES = 10
 _UNFETCHED_S = 60.0
-_TAKEN_UP = Answer(done=False, ok=False, text="")
+_ACCEPTED = Answer(done=False, ok=False, text="")
 _ANSWER = ".answer.json"
 
 
@@ -150,7 +150,7 @@ class Mailbox:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def ask(
+    def send(
         self,
         command: str,
         arguments: Mapping[str, Any],
@@ -159,59 +159,59 @@ class Mailbox:
         patience_s: float = 3600.0,
         purpose: str = "",
     ) -> str:
-        """Ask, and wait for what comes of it. `timeout_s`: until a job takes the request up; `patience_s`: until it is
-        done. JobFailedError when the answer is no, UnansweredError when nobody takes it up. `purpose`: what the user
-        wants, if that is not the command; errors name it."""
+        """Send a request, and wait for its result. `timeout_s`: until a job accepts the request; `patience_s`: until it
+        is done. Raises JobFailedError if the answer is negative, UnansweredError if no job accepts it. `purpose`: the
+        user's goal, if it is not the command; errors name it."""
         purpose = purpose or command
         request = Request(secrets.token_hex(8), command, now_ms, dict(arguments))
         self._store.put(request_name(request.id), sealed_request(request))
-        started, is_taken_up = time.monotonic(), False
+        started, is_accepted = time.monotonic(), False
         try:
-            while (waited_s := time.monotonic() - started) < (patience_s if is_taken_up else timeout_s):
+            while (waited_s := time.monotonic() - started) < (patience_s if is_accepted else timeout_s):
                 answer = self._answer(request.id)
-                is_taken_up = answer is not None
+                is_accepted = answer is not None
                 if answer is not None and answer.done:
                     return _text_of(purpose, answer)
                 time.sleep(0.05 if waited_s < 5 else 0.5)
         finally:
-            self.forget(request.id)
-        if is_taken_up:
+            self.remove(request.id)
+        if is_accepted:
             raise JobFailedError(
-                f"{purpose}: the job took the request up and has not done it within {patience_s:g} s. It is still at "
-                "it, unless it died; `millstream list` shows when its last epoch was"
+                f"{purpose}: the job accepted the request and has not completed it within {patience_s:g} s. It is "
+                "still working on it, unless it died; `millstream list` shows when its last epoch was"
             )
         raise UnansweredError(
             f"{purpose}: no running job answered in store {self._store.url} within {timeout_s:g} s; the request was "
-            "taken back. Is it running? `millstream list` shows when its last epoch was"
+            "withdrawn. Is it running? `millstream list` shows when its last epoch was"
         )
 
     def _answer(self, id: str) -> Answer | None:
         return answer_of(self._store.get(answer_name(id))) if self._store.exists(answer_name(id)) else None
 
     def ids(self) -> tuple[list[str], set[str]]:
-        """The requests there are, in the order of their ids, and those that have an answer, asked for or not."""
+        """The ids of all requests in order, and of those that have an answer, with or without a request."""
         names = self._store.list(CONTROL)
         answers = {name.removeprefix(f"{CONTROL}/")[: -len(_ANSWER)] for name in names if name.endswith(_ANSWER)}
         return [id for id in map(id_of, names) if id is not None], answers
 
     def request(self, id: str) -> Request | None:
-        """What is asked; None if it was taken back, JobFailedError if it is nothing that can be obeyed."""
+        """The request in the store; None if it was withdrawn. Raises JobFailedError if it cannot be executed."""
         if not self._store.exists(request_name(id)):
             return None
         return request_of(self._store.get(request_name(id)), id)
 
     def answer(self, id: str, answer: Answer) -> None:
-        """Answer a request, if somebody still waits."""
+        """Answer a request, if its client still waits."""
         if self._store.exists(request_name(id)):
             self._store.put(answer_name(id), sealed_answer(answer))
 
-    def forget(self, id: str) -> None:
+    def remove(self, id: str) -> None:
         """Remove a request and its answer."""
         self._store.delete(request_name(id))
         self._store.delete(answer_name(id))
 
-    def looks_every_s(self) -> float:
-        """How often a job should look."""
+    def poll_interval_s(self) -> float:
+        """How often a job should poll."""
         return _EVERY_S if self._store.url.startswith(("file:", "memory:")) else _EVERY_S_REMOTE
 
 
@@ -222,15 +222,15 @@ def _text_of(command: str, answer: Answer) -> str:
 
 
 class UnansweredError(JobFailedError):
-    """Nobody runs the job, or not where this store can be seen."""
+    """No process runs the job, or not where it sees this store."""
 
 
 class RequestServer:
     """Answers the requests to one job, on a thread of its own, until it is closed.
 
-    `commands` are called with the arguments and return what to say; what they raise is the answer no. Requests that
-    are in the store when the server is made are from before, and refused. `every_s`: how often it looks, if not as
-    often as is right for the store.
+    `commands` are called with the arguments and return the text of the answer; an exception is a negative answer.
+    Requests that are in the store when the server is made are from an earlier time, and rejected. `every_s`: the
+    polling interval, if not the store's default.
     """
 
     def __init__(
@@ -242,9 +242,9 @@ class RequestServer:
         every_s: float | None = None,
     ) -> None:
         self._mailbox, self._commands, self._unfetched_s = Mailbox(store), commands, unfetched_s
-        self._every_s = self._mailbox.looks_every_s() if every_s is None else every_s
+        self._every_s = self._mailbox.poll_interval_s() if every_s is None else every_s
         self._earlier: set[str] = set()
-        with suppress(MillstreamError, OSError):  # nobody can ask through a store that cannot be read
+        with suppress(MillstreamError, OSError):  # no request can arrive through a store that cannot be read
             self._earlier.update(self._mailbox.ids()[0])
         self._answered_s: dict[str, float] = {}
         self._closed = threading.Event()
@@ -254,56 +254,56 @@ class RequestServer:
     def start(self) -> RequestServer:
         """Begin to answer."""
         self._thread.start()
-        atexit.register(self._say_last_words)
+        atexit.register(self._answer_at_exit)
         return self
 
     def close(self) -> None:
-        """Take up no more requests; those taken up are still answered."""
+        """Accept no more requests; accepted ones are still answered."""
         self._closed.set()
 
-    def _say_last_words(self) -> None:
+    def _answer_at_exit(self) -> None:
         """The program ends, often because of a request: answer it before the threads end with the process."""
         self.close()
-        self._thread.join(_LAST_WORDS_S)
+        self._thread.join(_EXIT_WAIT_S)
 
     def _serve(self) -> None:
         while not self._closed.wait(self._every_s):
             try:
-                self._look()
+                self._poll()
             except (MillstreamError, OSError):
-                continue  # a store that cannot be read is the driver's to report
+                continue  # the driver reports a store that cannot be read
             except Exception:
-                _LOG.exception("a look at the requests to this job failed; the job goes on, and looks again")
+                _LOG.exception("polling the requests to this job failed; the job continues, and polls again")
         for thread in tuple(self._obeying.values()):
             thread.join()
-        atexit.unregister(self._say_last_words)
+        atexit.unregister(self._answer_at_exit)
 
-    def _look(self) -> None:
-        """Take up what is new, and remove what nobody fetches."""
+    def _poll(self) -> None:
+        """Accept new requests, and remove answers that nobody fetches."""
         self._obeying = {id: thread for id, thread in self._obeying.items() if thread.is_alive()}
         requests, answered = self._mailbox.ids()
         for id in requests:
             if id not in answered and id not in self._obeying:
-                with suppress(MillstreamError, OSError):  # one that may not be read, or was just taken back
-                    self._take_up(id)
+                with suppress(MillstreamError, OSError):  # one that may not be read, or was just withdrawn
+                    self._accept(id)
         now_s = time.monotonic()
         unfetched = (answered | self._earlier.intersection(requests)) - self._obeying.keys()
         self._answered_s = {id: self._answered_s.get(id, now_s) for id in unfetched}
         for id, since_s in self._answered_s.items():
             if now_s - since_s >= self._unfetched_s:
-                with suppress(MillstreamError, OSError):  # another's file, in a folder where only owners remove
-                    self._mailbox.forget(id)
+                with suppress(MillstreamError, OSError):  # another user's file, in a folder where only owners remove
+                    self._mailbox.remove(id)
 
-    def _take_up(self, id: str) -> None:
+    def _accept(self, id: str) -> None:
         try:
             request = self._mailbox.request(id)
             if request is not None and id in self._earlier and not self._is_question(request):
-                raise JobFailedError("the request was made before the job ran. Ask again")
+                raise JobFailedError("the request was made before the job ran. Send it again")
         except JobFailedError as refusal:
             self._mailbox.answer(id, Answer(done=True, ok=False, text=str(refusal)))
             return
         if request is not None:
-            self._mailbox.answer(id, _TAKEN_UP)
+            self._mailbox.answer(id, _ACCEPTED)
             thread = threading.Thread(target=self._obey, args=(request,), name="millstream-request", daemon=True)
             self._obeying[id] = thread
             thread.start()
@@ -325,4 +325,5 @@ class RequestServer:
                 self._mailbox.answer(request.id, answer)
                 return
             except (MillstreamError, OSError):
-                time.sleep(_EVERY_S)  # somebody waits for it: a store that is away for a moment must not cost an hour
+                # a client waits for it: a store that is unreachable for a moment must not cost an hour
+                time.sleep(_EVERY_S)

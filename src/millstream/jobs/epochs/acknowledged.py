@@ -1,10 +1,11 @@
-"""What ran ahead, as the driver has it in memory: acknowledged epochs, and what they become when they are committed.
+"""Acknowledged epochs that are not committed yet, in the driver's memory, and the manifests they are merged into.
 
 The next epoch starts from the newest of them (`tip`). Epochs that are acknowledged while another is committed and
-published become one manifest: its positions, states and times are those of the last one, its counts are of all of them,
-and each sink is asked once what to publish of all that they staged, in their order, as it is for the rounds of a loop.
+published are merged into one manifest: its positions, states and times are those of the last epoch, its counts cover
+all of them, and each sink decides once how to publish everything they staged, in their order, as it does for the rounds
+of a loop.
 
-Nothing of this is stored, and after a failure nothing of it is believed.
+None of this is stored, and a restart discards it.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ __all__ = ["AcknowledgedEpochs", "PendingCommit", "joined_outcome"]
 
 @dataclass(frozen=True)
 class PendingCommit:
-    """What is committed as one: `steps` epochs behind `parent`. `manifest` is all of it but for the statistics.
-    `outcome` is of all steps, but for where sources and states stand: there it is the last one's."""
+    """Epochs committed as one: `steps` epochs after `parent`. `manifest` is complete except for the statistics.
+    `outcome` covers all steps; positions and states are the last one's."""
 
     parent: Manifest | None
     manifest: Manifest
@@ -38,7 +39,7 @@ class PendingCommit:
     steps: int = 1
 
     def with_statistics(self, before: PastEpoch | None, sinks: Mapping[str, Sink]) -> Manifest:
-        """The manifest as it is committed. `before`: what became of the commit before it."""
+        """The manifest to commit. `before`: times of the previous commit."""
         times = replace(self.times, before=before)
         manifest = with_statistics(self.manifest, self.parent, times, self.outcome, self.planned, sinks)
         if self.steps == 1:
@@ -48,7 +49,7 @@ class PendingCommit:
         return manifest.with_counters({**counters, "epoch": statistics})
 
     def followed_by(self, step: PendingCommit) -> PendingCommit:
-        """This and one more epoch; `step.manifest` is of both already."""
+        """Merges one more epoch into this commit; `step.manifest` already covers both."""
         first, then = self.times, step.times
         times = replace(
             then,
@@ -71,11 +72,11 @@ class PendingCommit:
 
 @dataclass(frozen=True)
 class AcknowledgedEpochs:
-    """Where the job stands at one moment: the newest manifest, and what is acknowledged and not committed, oldest
-    first. `sealed`: the first of that is being committed, and nothing joins it any more.
+    """The job at one moment: the newest manifest, and the commits that are pending, oldest first. `sealed`: the first
+    of them is being committed, and no epoch joins it any more.
 
-    Frozen: while the driver's loop takes note of a commit, another thread asks what the next epoch follows. Were the
-    two parts changed one after the other, it could find neither the epoch nor its manifest, and read input twice.
+    Frozen: while the driver's loop records a commit, another thread reads which epoch the next one follows. If the two
+    parts changed separately, it could see neither the epoch nor its manifest, and read input twice.
     """
 
     newest: Manifest | None = None
@@ -83,7 +84,7 @@ class AcknowledgedEpochs:
     sealed: bool = False
 
     def __len__(self) -> int:
-        """How many epochs are ahead."""
+        """How many epochs are acknowledged and not committed."""
         return sum(commit.steps for commit in self.pending)
 
     @property
@@ -93,32 +94,32 @@ class AcknowledgedEpochs:
 
     @property
     def tip(self) -> Manifest | None:
-        """The manifest that the next epoch follows: that of the newest acknowledged one, else the newest there is."""
+        """The manifest that the next epoch follows: the newest acknowledged one, else the newest committed one."""
         return self.pending[-1].manifest if self.pending else self.newest
 
     @property
     def joinable(self) -> PendingCommit | None:
-        """What another epoch may become one with; None: it begins a commit of its own."""
+        """The commit that another epoch may join; None: the epoch begins a commit of its own."""
         return self.pending[-1] if len(self.pending) > self.sealed else None
 
     def followed_by(self, step: PendingCommit, *, joins: bool) -> AcknowledgedEpochs:
-        """This and one more epoch, which `joins` the one before it or begins a commit of its own."""
+        """Appends an epoch: it `joins` the newest pending commit, or begins a commit of its own."""
         if not joins:
             return replace(self, pending=(*self.pending, step))
         return replace(self, pending=(*self.pending[:-1], self.pending[-1].followed_by(step)))
 
     def seal(self) -> AcknowledgedEpochs:
-        """The oldest is to be committed."""
+        """Marks the oldest commit as in progress."""
         return replace(self, sealed=True)
 
     def committed(self, manifest: Manifest) -> AcknowledgedEpochs:
-        """The sealed one stands, as `manifest`."""
+        """Replaces the sealed commit by its `manifest`."""
         return AcknowledgedEpochs(manifest, self.pending[1:])
 
 
 def joined_outcome(first: EpochOutcome, then: EpochOutcome) -> EpochOutcome:
-    """The outcome of epochs and one more: where the last one stands, output and counts of all. Tasks are added up, so
-    that it stays as large as one epoch's, but for what is staged."""
+    """Merges the outcomes of consecutive epochs: positions of the last one, output and counts of all. Tasks are summed,
+    so only the staged output grows with the number of epochs."""
     staged = {uid: list(items) for uid, items in first.staged.items()}
     for uid, items in then.staged.items():
         staged.setdefault(uid, []).extend(items)
@@ -139,7 +140,7 @@ def joined_outcome(first: EpochOutcome, then: EpochOutcome) -> EpochOutcome:
 def _added_tasks(first: TaskAccount, then: TaskAccount) -> TaskAccount:
     return replace(
         then,
-        took_ns=first.took_ns + then.took_ns,
+        elapsed_ns=first.elapsed_ns + then.elapsed_ns,
         alignment_ns=first.alignment_ns + then.alignment_ns,
         operators={uid: added(first.operators.get(uid, {}), counts) for uid, counts in then.operators.items()},
         requests=first.requests + then.requests,

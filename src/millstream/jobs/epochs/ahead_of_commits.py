@@ -1,11 +1,10 @@
-"""The driver's hands where epochs run ahead of commits: a thread for the epoch at work, one for the commit at hand.
+"""Runs the driver's epochs and commits concurrently where epochs run ahead: one thread runs epochs, another commits.
 
-An epoch that its tasks have acknowledged becomes a manifest at once, in memory, and the next epoch follows that. Which
-acknowledged epochs become one is decided here, when the second one comes: if the first is not being committed yet, if
-all sinks can publish what both have staged by one commit, and if no input is recorded for replays, which go epoch by
-epoch.
+When its tasks have acknowledged an epoch, the driver makes its manifest in memory, and the next epoch follows that. An
+acknowledged epoch joins the commit before it if that commit has not begun, if every sink can publish the staged output
+of both in one commit, and if the job does not record its input: replays work epoch by epoch.
 
-If epochs do not run ahead, `work` works at once, `report` is the driver's own report, and nothing else is called.
+Where epochs do not run ahead, `work` acts immediately, `report` is the driver's own report, and nothing else is called.
 """
 
 from __future__ import annotations
@@ -45,12 +44,12 @@ _LOG = logging.getLogger(__name__)
 _CANCEL_AGAIN_S = 0.2
 _PHASES_WITHOUT_WORK = (Phase.HOLDING, Phase.RESTARTING, Phase.RECOVERING, Phase.SETTLING)
 _STAGED_MAX = 10_000
-"""So much output becomes one commit. What to publish of it is worked out anew with each epoch that joins."""
+"""A commit holds at most this many staged items. Each epoch that joins recomputes what to publish."""
 
 
 @dataclass(frozen=True)
 class RanEpoch:
-    """An epoch whose tasks have all acknowledged. `final`: no other follows."""
+    """An epoch that all its tasks have acknowledged. `final`: it is the last one."""
 
     planned: InputPlan
     outcome: EpochOutcome
@@ -59,7 +58,7 @@ class RanEpoch:
 
 
 class AheadOfCommits:
-    """What the driver of one job does beside its loop, where epochs run ahead (`is_on`)."""
+    """Runs epochs and commits outside the driver's loop, where epochs run ahead (`is_on`)."""
 
     def __init__(
         self,
@@ -81,37 +80,39 @@ class AheadOfCommits:
         self._at_work: Future[None] | None = None
         self._commit_began_s = 0.0
 
-    # --- the epoch at work --------------------------------------------------------------------------------------
+    # --- the running epoch ---------------------------------------------------------------------------------------
 
     def work(self, act: Callable[[], None]) -> None:
-        """Do this now, or, where epochs run ahead, on the thread that works on epochs, one thing after the other."""
+        """Acts immediately or, where epochs run ahead, on the epoch thread, in the order of the calls."""
         if self._worker is None:
             act()
         else:
             self._at_work = self._worker.submit(self._work, act)
 
     def _work(self, act: Callable[[], None]) -> None:
-        """On the thread that works on epochs."""
+        """Runs on the epoch thread."""
         try:
             act()
-        except BaseException as error:  # an exit, too: it would end this thread alone, and the job would wait for ever
+        except BaseException as error:  # an exit, too: it would end this thread only, and the job would wait forever
             self._memory.failures.append((reason_of(error), error))
             self.report(e.EpochFailed(reason_of(error), retryable=False, at_ms=self._clock.now_ms()))
 
-    def tell(self, act: Callable[[], None]) -> None:
-        """As `work`, of what nobody waits for, before `settle` or the end."""
+    def submit(self, act: Callable[[], None]) -> None:
+        """Like `work`, for actions that nothing waits for before `settle` or the end."""
         if self._worker is None:
             act()
         else:
             self._worker.submit(act)
 
     def settle(self) -> None:
-        """Wait for what was told and not heard yet: no epoch is at work, and a start speaks to sources itself."""
+        """Waits until all submitted actions are done. No epoch is running then, and a start may call the sources
+        itself."""
         if self._worker is not None:
             self._worker.submit(lambda: None).result()
 
     def acknowledge(self, ran: RanEpoch, deployment: Deployment, planner: InputPlanner) -> tuple[e.EpochDone, Manifest]:
-        """Take an epoch that was run for done: the event of it, and its manifest with the statistics of it alone."""
+        """Appends an epoch that was run to the pending commits. Returns its event, and a manifest with its own
+        statistics."""
         planned, outcome, times = ran.planned, ran.outcome, ran.times
         ahead, now_ms = self._memory.ahead, self._clock.now_ms()
         tip, sinks, sources = ahead.tip, deployment.sinks, planner.by_uid()
@@ -144,38 +145,40 @@ class AheadOfCommits:
         return all(sink.merges(values[uid]) for uid, sink in deployment.sinks.items())
 
     def _filed(self, planner: InputPlanner, tip: Manifest | None, epoch: int) -> Mapping[str, SplitFile]:
-        """Files of finished splits make manifests smaller, and can wait for a store that is away."""
+        """Files of finished splits only make manifests smaller, and can wait while the store is unreachable."""
         try:
             return planner.filed(tip, epoch)
         except StoreAwayError as error:
             _LOG.warning("finished splits stay in the manifest for now: %s", error)
             return {}
 
-    # --- the commit at hand -------------------------------------------------------------------------------------
+    # --- the commit in progress ---------------------------------------------------------------------------------
 
     def commit(self, action: e.Commit, before: PastEpoch | None, sinks: Mapping[str, Sink]) -> None:
-        """Commit the oldest of what is ahead, beside everything else."""
+        """Commit the oldest pending commit, concurrently with everything else."""
         assert self._committer is not None
         self._memory.ahead = self._memory.ahead.seal()
         commit = self._memory.ahead.pending[0]
         manifest = self.last_manifest = commit.with_statistics(before, sinks)
-        said = (manifest.epoch, manifest.published_through, manifest.status, commit.steps)
-        asked = (action.epoch, action.published_through, action.status, action.steps)
-        assert said == asked, f"to be committed is {asked}, and acknowledged is {said}"
+        acknowledged_as = (manifest.epoch, manifest.published_through, manifest.status, commit.steps)
+        requested = (action.epoch, action.published_through, action.status, action.steps)
+        assert acknowledged_as == requested, (
+            f"the commit requested is {requested}, the commit acknowledged is {acknowledged_as}"
+        )
         self._commit_began_s = time.monotonic()
         self._committer.commit(manifest, commit.parent, commit.bytes)
 
     def abandon(self) -> None:
-        """The job fails: what is ahead never happened, unless its commit is too far to be given up."""
+        """The job fails: pending epochs are discarded, unless their commit is too far advanced to be stopped."""
         if self._committer is not None:
             self._committer.abandon()
 
-    def finds_the_store_away(self) -> bool:
+    def is_store_unreachable(self) -> bool:
         """Whether the store has been silent for too long."""
-        return self._committer is not None and self._committer.look(self._memory.newest)
+        return self._committer is not None and self._committer.check_store(self._memory.newest)
 
     def _has_happened(self, event: CommitEvent, error: BaseException | None) -> None:
-        """On the committing thread. The driver waits for the event: it is put whatever else fails."""
+        """Runs on the commit thread. The driver waits for the event, so it is put even if reporting fails."""
         self.last_commit_ms = (time.monotonic() - self._commit_began_s) * 1000
         try:
             if isinstance(event, e.CommitFailed) and error is not None:
@@ -184,10 +187,11 @@ class AheadOfCommits:
         finally:
             self._inbox.put(event)
 
-    # --- what people see, and the end ---------------------------------------------------------------------------
+    # --- progress and the end -----------------------------------------------------------------------------------
 
     def show(self, state: ProtocolState) -> None:
-        """Say how far the job is ahead, and whether it waits: for the store, or for its last output to be published."""
+        """Report how far the job is ahead, and whether it waits for the store or for its last output to be
+        published."""
         ahead, tip = self._memory.ahead, self._memory.tip
         acknowledged = 0 if tip is None or not self.is_on else tip.epoch
         self._reporter.ahead(
@@ -195,8 +199,8 @@ class AheadOfCommits:
         )
 
     def close(self, cancel: Callable[[], None]) -> None:
-        """End both threads. `cancel` stops the epoch at work; it may just be starting, so it is called until it has.
-        Sources still hear of the last commits: they are not closed meanwhile."""
+        """End both threads. `cancel` stops the running epoch; it is called until the epoch ends, because the epoch may
+        just be starting. Sources are still notified of the last commits, and are closed after that."""
         if self._committer is not None and self._worker is not None:
             while self._at_work is not None and not (self._at_work.cancel() or self._at_work.done()):
                 cancel()

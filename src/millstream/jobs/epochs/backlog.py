@@ -1,9 +1,9 @@
-"""How far a job is behind its input, and when it will have caught up. Pure, but for asking the sources.
+"""Estimates how far a job is behind its input, and when it will have caught up. Pure, except for querying the sources.
 
-A source that can count tells, with every epoch, about how many records it has left (`Source.backlog`). How fast that
-number falls, over the last while, says when it will be nothing: the rate at which records arrive is in it already. One
-epoch alone says little, because epochs are of different sizes and take different times; so the oldest and the newest
-within `WINDOW_MS` are compared. A backlog that does not fall has no end in sight, and none is told.
+A source that can count its input reports after every epoch about how many records are left (`Source.backlog`). The rate
+at which that number falls predicts when it reaches zero; it already accounts for arriving records. Epochs differ in
+size and duration, so the oldest and the newest sample within `WINDOW_MS` are compared. For a backlog that does not
+fall, no time is predicted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WINDOW_MS = 60_000
 
 @dataclass(frozen=True)
 class BacklogSample:
-    """So many records were left at this moment."""
+    """The number of records left at one moment."""
 
     at_ms: int
     behind: int
@@ -32,7 +32,7 @@ class BacklogSample:
 
 @dataclass(frozen=True)
 class Backlog:
-    """What is left, and in how many ms there will be nothing of it; None: not known, or never at this rate."""
+    """The records left, and in how many ms there will be none; None: not known, or never at this rate."""
 
     behind: int
     caught_up_in_ms: int | None
@@ -40,7 +40,7 @@ class Backlog:
 
 
 def records_behind(statistics: Mapping[str, Any]) -> int | None:
-    """What all sources of an epoch together had left; None: none of them can tell.
+    """The backlog of all sources of an epoch together; None: no source can count its input.
 
     >>> records_behind({"behind": {"orders": 3, "clicks": 4}}), records_behind({})
     (7, None)
@@ -52,9 +52,9 @@ def records_behind(statistics: Mapping[str, Any]) -> int | None:
 def left_behind(
     planned: InputPlan, read: Mapping[str, Mapping[str, SplitRead]], sources: Mapping[str, Source]
 ) -> dict[str, int]:
-    """`planned.behind`, with what was left of ranges that ended before their stops: at their bytes, not their records.
+    """`planned.behind`, plus the rest of ranges that ended before their stops because they reached the limit on bytes.
 
-    `read` is what the sources' tasks told, by uid and split.
+    `read` is what the tasks of the sources reported, by uid and split.
     """
     behind = dict(planned.behind)
     for uid in behind:
@@ -71,7 +71,7 @@ def left_behind(
 
 
 def backlog_after(before: Backlog | None, sample: BacklogSample) -> Backlog:
-    """After one more epoch.
+    """The backlog after one more epoch.
 
     >>> backlog = None
     >>> for second in range(4):
@@ -82,6 +82,6 @@ def backlog_after(before: Backlog | None, sample: BacklogSample) -> Backlog:
     samples = () if before is None else before.samples
     samples = (*(old for old in samples if sample.at_ms - old.at_ms <= WINDOW_MS), sample)
     first = samples[0]
-    fallen, took_ms = first.behind - sample.behind, sample.at_ms - first.at_ms
-    remaining_ms = round(sample.behind * took_ms / fallen) if fallen > 0 and took_ms > 0 else None
+    fallen, elapsed_ms = first.behind - sample.behind, sample.at_ms - first.at_ms
+    remaining_ms = round(sample.behind * elapsed_ms / fallen) if fallen > 0 and elapsed_ms > 0 else None
     return Backlog(sample.behind, 0 if sample.behind == 0 else remaining_ms, samples)

@@ -1,18 +1,20 @@
-"""Commits acknowledged epochs, one after the other, on a thread beside the running epoch.
+"""Commits acknowledged epochs, one after the other, on a thread of its own while the next epoch runs.
 
-A commit is three steps: wait until every file that the manifest names is in the store, create the manifest, look
-whether another driver was quicker. Files are brought there by the machines that wrote them (`storage/tier`); here the
-store is asked, for those that the manifest before does not name, side by side.
+A commit has three steps: wait until every file that the manifest names is in the store, create the manifest, check
+whether another driver was faster. The machines that wrote the files upload them (`storage/tier`); the committer polls
+the store concurrently for those that the previous manifest does not name.
 
-While the store does not answer, the same is asked again, for as long as that takes: to create the same manifest once
-more changes nothing, and its own bytes are recognised. What came of it is reported as one event of the protocol.
+While the store does not answer, the committer repeats its request without limit: creating the same manifest again
+changes nothing, and its own bytes are recognised. Each commit reports its result as one event of the protocol.
 
-A store may also take a request and say nothing. It is away when nothing at all has come from it for two seconds, and
-for four times as long as its slowest answer lately took: a store on a busy machine is slow, which is no news. Silence
-counts from the first look that finds it: before that this process itself may not have run.
+A store may also accept a request and never answer. It counts as unreachable when no answer at all has arrived for two
+seconds, and for four times its slowest recent answer, because a store on a busy machine is slow without being
+unreachable. Silence counts from the first check that detects it: before that, this process itself may have been
+suspended.
 
-A file may never come: the machine that was to bring it is gone. If the store answers, and nothing has come for a minute
-and as long as the bytes would take on a slow line, the commit is given up. What ran ahead is then run again.
+A file may never arrive, because the machine that was to upload it is lost. If the store answers, and no file has
+arrived for a minute plus the time the bytes would need on a slow line, the commit fails. The epochs that ran ahead are
+then run again.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ CommitEvent = e.Committed | e.CommitLost | e.CommitFailed | e.StoreUnavailable |
 
 _LOG = logging.getLogger(__name__)
 _Answer = TypeVar("_Answer")
-_ASKED_AT_ONCE = 16
+_REQUESTS_MAX = 16
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
 _SILENT_S, _SILENT_S_MAX = 2.0, 10.0
 _SLOWEST_TIMES = 4
@@ -53,7 +55,7 @@ _UNSENT_S, _UNSENT_AGAIN_S = 3.0, 10.0
 
 
 class UploadPatience:
-    """How long files may be on their way, while the store answers and none of them comes."""
+    """How long to wait for uploads while the store answers and no file arrives."""
 
     def __init__(self, least_s: float = 60.0, bytes_per_s: float = 1 << 20) -> None:
         self._least_s, self._bytes_per_s = least_s, bytes_per_s
@@ -67,32 +69,32 @@ class UploadPatience:
 
 
 class StoreSilence:
-    """Whether a store that was asked says nothing for so long that it must be away. Any thread may ask and look.
+    """Detects a store that accepts requests and does not answer them. Thread-safe.
 
     >>> now_s = [0.0]
     >>> silence = StoreSilence(lambda: now_s[0])
-    >>> with silence.heard():
+    >>> with silence.request():
     ...     for now_s[0] in (60.0, 61.0, 62.1):
-    ...         print(silence.is_absence())
+    ...         print(silence.is_outage())
     False
     False
     True
-    >>> silence.is_absence()
+    >>> silence.is_outage()
     False
     """
 
     def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         self._monotonic_s, self._lock = monotonic_s, threading.Lock()
-        self._asking = 0
+        self._pending = 0
         self._answers_s: deque[float] = deque(maxlen=_ANSWERS_REMEMBERED)
         self._silent_since_s: float | None = None
 
     @contextmanager
-    def heard(self) -> Iterator[None]:
-        """Around a request: its end is an answer, unless it says that none came."""
+    def request(self) -> Iterator[None]:
+        """Encloses a request. The end of the block counts as an answer, unless it raises `StoreAwayError`."""
         began_s = self._monotonic_s()
         with self._lock:
-            self._asking += 1
+            self._pending += 1
         is_answer = True
         try:
             yield
@@ -101,22 +103,22 @@ class StoreSilence:
             raise
         finally:
             with self._lock:
-                self._asking -= 1
+                self._pending -= 1
                 if is_answer:
                     self._answers_s.append(self._monotonic_s() - began_s)
-                if is_answer or not self._asking:
+                if is_answer or not self._pending:
                     self._silent_since_s = None
 
     @property
-    def is_asked(self) -> bool:
-        """Whether somebody waits for an answer."""
-        return self._asking > 0
+    def has_pending(self) -> bool:
+        """Whether a request is waiting for its answer."""
+        return self._pending > 0
 
-    def is_absence(self) -> bool:
-        """Whether the silence that was found by an earlier look, if any, has gone on for too long."""
+    def is_outage(self) -> bool:
+        """Whether the silence that an earlier check detected, if any, has lasted too long."""
         now_s = self._monotonic_s()
         with self._lock:
-            if not self._asking:
+            if not self._pending:
                 return False
             if self._silent_since_s is None:
                 self._silent_since_s = now_s
@@ -125,17 +127,17 @@ class StoreSilence:
             return now_s - self._silent_since_s > bound_s
 
 
-class _GivenUp(Exception):
-    """The job fails: nobody waits for the commit any more."""
+class _Abandoned(Exception):
+    """The job fails, and the commit was abandoned."""
 
 
 class _LostError(Exception):
-    """Files do not come."""
+    """Files were not uploaded in time."""
 
 
 class Committer:
-    """The committing thread of one driver. `report` takes what happened, and what went wrong, if something did.
-    `send_unsent` is called when files do not come: the process that was to send one may have ended."""
+    """The commit thread of one driver. `report` takes the event and the error, if there is one. `send_unsent` is called
+    when uploads are overdue: the process that was to upload a file may have ended."""
 
     def __init__(
         self,
@@ -145,57 +147,59 @@ class Committer:
         patience: UploadPatience | None = None,
         send_unsent: Callable[[], None] = lambda: None,
     ) -> None:
-        # Patience is here: a store that is away is to be noticed at once, and may stay away for long.
+        # The driver must notice at once that a store is unreachable, so patience is applied here, not in the store.
         self._store = store.below if isinstance(store, PatientStore) else store
         self._clock, self._report, self._patience = clock, report, patience or UploadPatience()
         self._send_unsent = send_unsent
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="millstream-commit")
-        self._askers = ThreadPoolExecutor(_ASKED_AT_ONCE, thread_name_prefix="millstream-commit-ask")
-        self._given_up = threading.Event()
+        self._request_threads = ThreadPoolExecutor(_REQUESTS_MAX, thread_name_prefix="millstream-commit-request")
+        self._abandoned = threading.Event()
         self._silence = StoreSilence()
-        self._away_lock = threading.Lock()
-        self._is_away = self._probes = False
+        self._unreachable_lock = threading.Lock()
+        self._is_unreachable = self._probes = False
 
     def commit(self, manifest: Manifest, parent: Manifest | None, bytes: int) -> None:
-        """Commit `manifest`, which follows `parent`; about so many bytes are on their way for it."""
-        self._given_up.clear()
+        """Commit `manifest`, which follows `parent`; about `bytes` bytes are still being uploaded for it."""
+        self._abandoned.clear()
         self._thread.submit(self._commit, manifest, parent, bytes)
 
     def abandon(self) -> None:
-        """The commit at hand, if there is one, is to end soon, however."""
-        self._given_up.set()
+        """Stop the commit in progress, if there is one, as soon as possible."""
+        self._abandoned.set()
 
     def close(self) -> None:
-        """Commit nothing more; what is being asked of the store is ended first."""
-        self._given_up.set()
+        """Commit nothing more; requests in progress are completed first."""
+        self._abandoned.set()
         self._thread.shutdown(wait=True)
-        self._askers.shutdown(wait=True)
+        self._request_threads.shutdown(wait=True)
 
-    def look(self, newest: Manifest | None) -> bool:
-        """Whether the store must be away: it says so, or has been silent for too long. If nothing is asked of it just
-        now, it is asked something, for the next look."""
-        if not self._silence.is_asked and newest is not None and not self._probes:
+    def check_store(self, newest: Manifest | None) -> bool:
+        """Whether the store is unreachable: it reports so, or has been silent for too long. Without a pending request,
+        sends a probe for the next check."""
+        if not self._silence.has_pending and newest is not None and not self._probes:
             self._probes = True
             self._thread.submit(self._probe, newest)
-        with self._away_lock:
-            self._is_away = self._is_away or self._silence.is_absence()  # so that its first answer is told
-            return self._is_away
+        with self._unreachable_lock:
+            self._is_unreachable = (
+                self._is_unreachable or self._silence.is_outage()
+            )  # so that the first answer is reported
+            return self._is_unreachable
 
-    # --- on the committing thread -------------------------------------------------------------------------------
+    # --- on the commit thread -----------------------------------------------------------------------------------
 
     def _commit(self, manifest: Manifest, parent: Manifest | None, bytes: int) -> None:
         try:
             known = frozenset() if parent is None else named_files(parent)
             self._await_files(sorted(named_files(manifest) - known), self._patience.seconds(bytes))
-            is_mine = self._asking(partial(self._create, manifest))
-        except _GivenUp:
-            self._failed(f"the commit of epoch {manifest.epoch} was given up", None)
+            is_created = self._until_answered(partial(self._create, manifest))
+        except _Abandoned:
+            self._failed(f"the commit of epoch {manifest.epoch} was abandoned", None)
         except _LostError as error:
             self._failed(str(error), error, excuse="lost")
-        except BaseException as error:  # an exit, too: it would end this thread alone, and the job would wait for ever
+        except BaseException as error:  # an exit, too: it would end this thread only, and the job would wait forever
             self._failed(reason_of(error), error)
         else:
-            self._report(e.Committed() if is_mine else e.CommitLost(), None)
+            self._report(e.Committed() if is_created else e.CommitLost(), None)
 
     def _failed(self, reason: str, error: BaseException | None, excuse: e.Excuse = None) -> None:
         retryable = error is None or excuse is not None or is_retryable(error)
@@ -204,75 +208,77 @@ class Committer:
 
     def _await_files(self, names: Sequence[str], patience_s: float) -> None:
         missing, pause_s, since_s = list(names), _FIRST_PAUSE_S, time.monotonic()
-        ask_s = since_s + _UNSENT_S
+        unsent_s = since_s + _UNSENT_S
         while missing:
-            asked = len(missing)
-            missing = self._asking(partial(self._missing, missing))
-            if len(missing) < asked:
+            missing_before = len(missing)
+            missing = self._until_answered(partial(self._missing, missing))
+            if len(missing) < missing_before:
                 since_s = time.monotonic()
-                ask_s = since_s + _UNSENT_S
+                unsent_s = since_s + _UNSENT_S
             elif time.monotonic() - since_s > patience_s:
                 raise _LostError(
-                    f"{missing[0]} and {len(missing) - 1} more files of acknowledged epochs have not come to the store "
-                    f"within {patience_s:.0f} s, and it answers: was a machine lost, or can one not reach it? What ran "
-                    "ahead is run again"
+                    f"{missing[0]} and {len(missing) - 1} more files of acknowledged epochs were not uploaded "
+                    f"within {patience_s:.0f} s, and the store answers: is a machine lost, or cut off from the "
+                    "store? The epochs that ran ahead are run again"
                 )
             if missing:
-                if time.monotonic() > ask_s:
+                if time.monotonic() > unsent_s:
                     self._send_unsent()
-                    ask_s = time.monotonic() + _UNSENT_AGAIN_S
+                    unsent_s = time.monotonic() + _UNSENT_AGAIN_S
                 self._wait(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     def _missing(self, names: Collection[str]) -> list[str]:
-        return [name for name, there in zip(names, self._askers.map(self._exists, names), strict=True) if not there]
+        return [
+            name for name, there in zip(names, self._request_threads.map(self._exists, names), strict=True) if not there
+        ]
 
     def _exists(self, name: str) -> bool:
-        with self._silence.heard():
+        with self._silence.request():
             return self._store.exists(name)
 
     def _create(self, manifest: Manifest) -> bool:
-        with self._silence.heard():
+        with self._silence.request():
             return ManifestLog(self._store).commit(manifest)
 
-    def _asking(self, ask: Callable[[], _Answer]) -> _Answer:
-        """What the store answers, however long it is away."""
+    def _until_answered(self, request: Callable[[], _Answer]) -> _Answer:
+        """Repeats a request until the store answers."""
         pause_s = _FIRST_PAUSE_S
         while True:
             try:
-                answer = ask()
+                answer = request()
             except StoreAwayError as error:
-                self._tell_away(error)
+                self._report_unreachable(error)
                 self._wait(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
                 continue
-            self._tell_back()
+            self._report_reachable()
             return answer
 
     def _probe(self, newest: Manifest) -> None:
         try:
             self._exists(manifest_name(newest.epoch))
-            self._tell_back()
+            self._report_reachable()
         except StoreAwayError as error:
-            self._tell_away(error)
-        except Exception as error:  # a commit will tell what it is
-            _LOG.warning("the store answers a question with: %s", error)
-            self._tell_back()
+            self._report_unreachable(error)
+        except Exception as error:  # the next commit reports the cause
+            _LOG.warning("the store answers a probe with: %s", error)
+            self._report_reachable()
         finally:
             self._probes = False
 
-    def _tell_away(self, error: StoreAwayError) -> None:
-        with self._away_lock:
-            if not self._is_away:
-                self._is_away = True
+    def _report_unreachable(self, error: StoreAwayError) -> None:
+        with self._unreachable_lock:
+            if not self._is_unreachable:
+                self._is_unreachable = True
                 self._report(e.StoreUnavailable(), error)
 
-    def _tell_back(self) -> None:
-        with self._away_lock:
-            if self._is_away:
-                self._is_away = False
+    def _report_reachable(self) -> None:
+        with self._unreachable_lock:
+            if self._is_unreachable:
+                self._is_unreachable = False
                 self._report(e.StoreAvailable(), None)
 
     def _wait(self, pause_s: float) -> None:
-        if self._given_up.wait(pause_s):
-            raise _GivenUp
+        if self._abandoned.wait(pause_s):
+            raise _Abandoned

@@ -1,18 +1,18 @@
-"""The driver: performs what the epoch protocol decides, and reports back what happened.
+"""The driver: performs the actions that the epoch protocol decides, and reports the results.
 
-`checkpoint.protocol` decides; this loop acts. Each action below is performed with one object:
+`checkpoint.protocol` decides; this loop acts. One object performs each action:
 
-    PlanInput        InputPlanner asks the sources; EpochTuner says how many records there may be
+    PlanInput        InputPlanner queries the sources; EpochTuner limits the number of records
     RunEpoch         the Deployment runs the tasks (`epoch_run.py`)
     Commit           `manifests.py` makes the manifest, ManifestLog creates it
     Publish          the Publisher has the sinks publish, on a thread of its own, while the next epoch already runs
     Restart          the Deployment begins another run, from the newest manifest
 
-What happened comes back as an event, through the driver's inbox. The driver keeps nothing that a manifest does not say,
-except what it is doing right now (`DriverMemory`).
+Results return as events, through the driver's inbox. The driver's memory (`DriverMemory`) holds the action in progress;
+everything else is in manifests.
 
-Where epochs run ahead, inputs are planned and epochs run on a thread of their own (`_work`), and the Committer commits
-on another, so that this loop is always ready to publish what was committed. Memory is changed by this loop alone.
+Where epochs run ahead, a separate thread plans inputs and runs epochs (`_work`), and the Committer commits on another,
+so this loop is always ready to publish committed epochs. This loop alone changes the memory.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from millstream.jobs.epochs.driver_memory import DriverMemory, Inbox
 from millstream.jobs.epochs.epoch_run import Deployment, EpochLimit, EpochTimedOutError, run_epoch
 from millstream.jobs.epochs.epoch_size import EpochTuner
 from millstream.jobs.epochs.epoch_statistics import EpochWatch, with_statistics
-from millstream.jobs.epochs.failures import do_beside, is_retryable, judge
+from millstream.jobs.epochs.failures import is_retryable, judge, run_or_log
 from millstream.jobs.epochs.input_plan import InputPlan
 from millstream.jobs.epochs.input_planner import InputPlanner
 from millstream.jobs.epochs.manifests import closing_manifest, epoch_manifest, epoch_spec, sink_is_due, timer_is_due
@@ -84,12 +84,12 @@ class EpochDriver:
         self._inbox.request(event, cancel=self._deployment.cancel)
 
     def rescale(self, parallelism: int) -> None:
-        """Go on at another parallelism, from the next epoch on; from any thread. What cannot be is refused here."""
+        """Continue at another parallelism from the next epoch on; from any thread. Raises if that is not possible."""
         self._deployment.rescale(parallelism)
         self._tuner.rescaled(parallelism, self._clock.now_ms())
 
     def run(self) -> Phase:
-        """Run until the job ends; returns the phase it ended in, or raises why it failed."""
+        """Run until the job ends. Returns the phase it ended in, or raises the error it failed with."""
         state = begin(self._settings.restarts, self._settings.checkpoints.tolerance, self._settings.ahead)
         try:
             self._begin()
@@ -104,11 +104,11 @@ class EpochDriver:
             self._publisher.close()
             self._sweeper.close()
             if state.phase is Phase.CANCELED and self._settings.deletes_on_cancel:
-                do_beside("removing the epochs of the cancelled job", self._sweeper.clear)
+                run_or_log("removing the epochs of the cancelled job", self._sweeper.clear)
             for planned in self._deployment.sources:
-                do_beside(f"closing {planned.source.describe()}", planned.source.close)
+                run_or_log(f"closing {planned.source.describe()}", planned.source.close)
             for sink in self._deployment.sinks.values():
-                do_beside(f"closing {sink.describe()}", sink.close)
+                run_or_log(f"closing {sink.describe()}", sink.close)
         return state.phase
 
     def _perform(self, action: e.Action) -> None:
@@ -123,24 +123,24 @@ class EpochDriver:
             e.Fail: self._fail,
             e.StopFenced: self._stop_fenced,
         }
-        if type(action) in performers:  # waiting and ending need nothing but the loop itself
+        if type(action) in performers:  # waiting and ending need only the loop itself
             performers[type(action)](action)
 
     def _wait_s(self, state: ProtocolState) -> float | None:
-        """How long to wait for what happens elsewhere; None: as long as that takes."""
+        """How long to wait for an event of another thread; None: without limit."""
         if state.phase is Phase.WAITING:
             return self._settings.poll_ms / 1000
         return 1.0 if state.phase is Phase.HOLDING and state.runs_ahead else None
 
     def _received(self, state: ProtocolState, event: e.Event) -> e.Event:
-        """What the protocol is told. Where epochs run ahead, the memory moves on with it."""
+        """The event that the protocol receives. Where epochs run ahead, the memory is updated with it."""
         if not state.runs_ahead or state.phase is Phase.FAILING:
             return event
         if isinstance(event, e.EpochDone):
             return self._acknowledge(final=state.final)
         if isinstance(event, e.Committed) and self._memory.ahead.sealed:
-            self._has_committed_beside()
-        if isinstance(event, e.Woken) and state.phase is Phase.HOLDING and self._ahead.finds_the_store_away():
+            self._has_committed_ahead()
+        if isinstance(event, e.Woken) and state.phase is Phase.HOLDING and self._ahead.is_store_unreachable():
             return e.StoreUnavailable()
         return event
 
@@ -165,7 +165,7 @@ class EpochDriver:
         published = known_published(facts.store, newest, facts.job_id)
         self._sweeper.sweep(newest)
         if newest is not None:
-            self._planner.tell_committed(newest)
+            self._planner.notify_committed(newest)
             self._memory.outcome = None
             self._reporter.started(newest, published, self._deployment.plan)
         self._inbox.report(e.Started(None if newest is None else e.ManifestSummary.of(newest), published))
@@ -177,7 +177,7 @@ class EpochDriver:
         self._ahead.settle()
         self._tuner.recool()
         if self._memory.needs_room:
-            # Of other failures a manifest may still be on its way to the store, and name what the run has written.
+            # After other failures a manifest may still be on its way to the store, and name files that the run wrote.
             self._sweeper.lose(self._deployment.facts.run)
             self._memory.needs_room = False
             self._sweeper.sweep(self._memory.newest)
@@ -197,7 +197,7 @@ class EpochDriver:
             if not len(self._memory.ahead):
                 self._change_plan()
             elif self._deployment.is_replaced:
-                # Another plan reads state elsewhere, where files that are on their way to the store cannot be read.
+                # A new plan reads state on other machines, where files that are still being uploaded cannot be read.
                 self._ahead.report(e.CommitsAwaited())
                 return
             budget, bytes_max = self._tuner.budget, settings.bytes_max
@@ -208,26 +208,26 @@ class EpochDriver:
             self._ahead.report(self._failed(error))
 
     def _change_plan(self) -> None:
-        """Between two epochs, take over the plan of another parallelism. State is read by key group: none is moved."""
+        """Between two epochs, switch to a plan at another parallelism. State is read by key group, so none is moved."""
         if self._deployment.adopt():
             self._planner.adopt(self._deployment.plan, self._deployment.sources)
             self._tuner.recool()
             self._deployment.send_plan()
 
     def _input_planned(self, planned: InputPlan, *, drains: bool) -> e.InputPlanned:
-        """Whether an epoch is wanted, and whether it is the last."""
+        """Whether an epoch is needed, and whether it is the last."""
         plan, newest, now_ms = self._deployment.plan, self._memory.tip, planned.now_ms
         goes_on = planned.has_input or loops_are_busy(plan, newest)
         if not goes_on and not self._deployment.facts.batch:
             goes_on = watermark_is_due(plan, planned, self._planner.strategies, newest, now_ms)
         is_wanted = goes_on or timer_is_due(newest, now_ms) or sink_is_due(self._deployment.sinks, newest, now_ms)
-        # What is read last may go round: with loops, the last epoch is one that has nothing left to do.
+        # The last input may circulate in loops: with loops, the last epoch is one that has nothing left to do.
         ends = planned.exhausted and not (goes_on and has_loops(plan))
         return e.InputPlanned(is_wanted, ends, drains)
 
     def _run_epoch(self, action: e.RunEpoch) -> None:
         assert self._memory.input is not None
-        is_ahead = len(self._memory.ahead) > 0  # asked before the tip: what is committed meanwhile does no harm
+        is_ahead = len(self._memory.ahead) > 0  # read before the tip: a commit in between is harmless
         try:
             spec = epoch_spec(action, self._memory.input, self._memory.tip, self._planner.strategies)
             with self._watch.running():
@@ -246,8 +246,8 @@ class EpochDriver:
             self._ahead.report(self._failed(error, is_ahead=is_ahead))
 
     def _failed(self, error: BaseException, *, is_ahead: bool | None = None) -> e.EpochFailed:
-        """The event of a failure; the error itself is remembered, to be raised if the job ends with it. `is_ahead`:
-        whether the epoch ran ahead, which it may not any more; None: whether one would now."""
+        """The event of a failure. The error itself is stored, and raised if the job ends with it. `is_ahead`: whether
+        the epoch ran ahead, which it may no longer do; None: whether an epoch would now."""
         is_ahead = len(self._memory.ahead) > 0 if is_ahead is None else is_ahead
         failure = judge(error, self._log, self._deployment.facts.store, self._memory.newest, ahead=is_ahead)
         self._memory.failures.append((failure.reason, failure.error))
@@ -260,7 +260,7 @@ class EpochDriver:
     # --- running ahead ----------------------------------------------------------------------------------------
 
     def _acknowledge(self, *, final: bool) -> e.EpochDone | e.EpochFailed:
-        """The epoch that was run is now what the next one follows. `final`: none does."""
+        """Makes the epoch that was run the one that the next epoch follows. `final`: there is no next one."""
         planned, outcome = self._memory.input, self._memory.outcome
         assert planned is not None and outcome is not None
         try:
@@ -269,16 +269,16 @@ class EpochDriver:
         except Exception as error:
             return self._failed(error)
         self._watch.acknowledged()
-        do_beside("fitting the next epoch's size", lambda: self._learn(step))
+        run_or_log("fitting the next epoch's size", lambda: self._learn(step))
         return done
 
-    def _has_committed_beside(self) -> None:
+    def _has_committed_ahead(self) -> None:
         manifest = self._ahead.last_manifest
         assert manifest is not None
         commit = self._memory.has_committed(manifest)
-        self._watch.committed_beside(manifest.epoch, self._ahead.last_commit_ms)
-        took_s = commit.times.run_ms / 1000
-        self._tell_of_commit(manifest, commit.outcome, took_s)
+        self._watch.committed_ahead(manifest.epoch, self._ahead.last_commit_ms)
+        elapsed_s = commit.times.run_ms / 1000
+        self._report_commit(manifest, commit.outcome, elapsed_s)
 
     # --- the commit -------------------------------------------------------------------------------------------
 
@@ -289,7 +289,7 @@ class EpochDriver:
         now_ms = self._clock.now_ms()
         try:
             manifest = self._manifest(action, now_ms)
-        except Exception as error:  # a sink may not know what to publish, a source may have been cut short
+        except Exception as error:  # a sink may not know what to publish, a source may have been truncated
             self._inbox.report(self._failed(error))
             return
         self._memory.attempted = manifest
@@ -319,31 +319,33 @@ class EpochDriver:
         return with_statistics(manifest, newest, self._watch.times(), outcome, planned, sinks)
 
     def _has_committed(self, manifest: Manifest) -> None:
-        """The manifest stands, whatever of this fails."""
+        """The manifest is committed, even if any of this fails."""
         self._memory.begin_from(manifest)
         self._watch.committed(manifest.epoch)
-        do_beside("fitting the next epoch's size", lambda: self._learn(manifest))
-        self._tell_of_commit(manifest, self._memory.outcome, self._watch.running_s())
+        run_or_log("fitting the next epoch's size", lambda: self._learn(manifest))
+        self._report_commit(manifest, self._memory.outcome, self._watch.running_s())
 
-    def _tell_of_commit(self, manifest: Manifest, outcome: EpochOutcome | None, took_s: float) -> None:
+    def _report_commit(self, manifest: Manifest, outcome: EpochOutcome | None, elapsed_s: float) -> None:
         began_from, self._memory.began_from = self._memory.began_from, None
         if began_from is not None:
-            do_beside("telling of changed types", lambda: log_changed_types(began_from, manifest))
+            run_or_log("reporting changed types", lambda: log_changed_types(began_from, manifest))
         plan, planner = self._deployment.plan, self._planner
-        # Sources are spoken to from one thread at a time.
-        self._ahead.tell(lambda: do_beside("telling the sources of a commit", lambda: planner.tell_committed(manifest)))
-        do_beside("showing progress", lambda: self._reporter.committed(manifest, outcome, plan, took_s))
+        # Sources are called from one thread at a time.
+        self._ahead.submit(
+            lambda: run_or_log("notifying the sources of a commit", lambda: planner.notify_committed(manifest))
+        )
+        run_or_log("showing progress", lambda: self._reporter.committed(manifest, outcome, plan, elapsed_s))
         self._sweeper.committed(manifest)
 
     def _learn(self, manifest: Manifest) -> None:
-        """Fit the next epoch's size, and perhaps the parallelism, to how long this one took."""
+        """Fit the size of the next epoch, and perhaps the parallelism, to how long this one took."""
         parallelism = self._tuner.load.parallelism
         wanted = self._tuner.learn(manifest, self._clock.now_ms())
         if wanted is not None:
-            self._reporter.note(f"epoch {manifest.epoch}: parallelism {parallelism} is to become {wanted}")
+            self._reporter.note(f"epoch {manifest.epoch}: parallelism {parallelism} will become {wanted}")
             try:
                 self.rescale(wanted)
-            except MillstreamError as error:  # an operator may have bounds of its own; the job goes on as it is
+            except MillstreamError as error:  # an operator may have bounds of its own; the job continues as it is
                 self._reporter.note_error("rescale: refused", error)
                 self._tuner.rescaling_refused()
 
@@ -356,7 +358,7 @@ class EpochDriver:
             self._inbox.report(e.CommitUnknown(str(error), self._clock.now_ms(), random.random()))
             return
         if owner is ManifestOwner.ABSENT:
-            _, failure = self._memory.failures[-1]  # nothing else runs while a commit is looked for
+            _, failure = self._memory.failures[-1]  # nothing else runs while a commit is inspected
             excuse: e.Excuse = "full" if isinstance(failure, StoreFullError) else "away"
             self._inbox.report(e.CommitAbsent(self._clock.now_ms(), random.random(), is_retryable(failure), excuse))
             return
@@ -369,11 +371,11 @@ class EpochDriver:
     def _publish(self, action: e.Publish) -> None:
         self._publisher.publish(action, self._memory.newest)
 
-    def _has_published(self, event: PublishEvent, took_ms: float, error: BaseException | None) -> None:
-        """On the publishing thread. The driver waits for the event: it is put whatever else fails."""
+    def _has_published(self, event: PublishEvent, elapsed_ms: float, error: BaseException | None) -> None:
+        """Runs on the publishing thread. The driver waits for the event, so it is put even if reporting fails."""
         try:
             if isinstance(event, e.Published):
-                self._watch.published(event.epoch, took_ms)
+                self._watch.published(event.epoch, elapsed_ms)
                 self._reporter.published(event.epoch)
             elif isinstance(event, e.PublishFailed) and error is not None:
                 self._memory.failures.append((event.reason, error))

@@ -1,4 +1,4 @@
-"""What the driver has at hand: the events on their way to it, and what it knows right now. Nothing of it is stored."""
+"""The driver's memory: its inbox of events, and the state of the job at this moment. None of it is stored."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from millstream.jobs.epochs.outcome import EpochOutcome
 __all__ = ["DriverMemory", "Inbox"]
 
 _CANCEL_AGAIN_S = 0.2
-_FAILURES_KEPT = 16
+_FAILURES_MAX = 16
 
 
 class Inbox:
-    """Events on their way to the driver, its own and those of other threads, and whether the job is asked to end."""
+    """Events for the driver, its own and those of other threads, and whether the job was requested to end."""
 
     def __init__(self) -> None:
         self.is_canceling = False
         self._from_others: queue.Queue[e.Event] = queue.Queue()
         self._from_driver: deque[e.Event] = deque()
-        self._request = threading.Event()  # to stop or cancel: pauses are over
+        self._request = threading.Event()  # to stop or cancel: ends pauses
         self._closed = threading.Event()
 
     def report(self, event: e.Event) -> None:
-        """What the driver itself did; from its own thread."""
+        """Report an action of the driver itself; from its own thread."""
         self._from_driver.append(event)
 
     def put(self, event: e.Event) -> None:
-        """What others did; from any thread."""
+        """Report an event; from any thread."""
         self._from_others.put(event)
 
     def request(self, event: e.StopRequested | e.CancelRequested, cancel: Callable[[], None]) -> None:
-        """Ask the job to end; from any thread. `cancel` stops what is running, if it is to end now."""
+        """Request the end of the job; from any thread. `cancel` stops the running epoch, if the job is to end now."""
         self.put(event)
         self._request.set()
         if isinstance(event, e.CancelRequested):
@@ -48,7 +48,7 @@ class Inbox:
             threading.Thread(target=self._cancel, args=(cancel,), name="millstream-cancel", daemon=True).start()
 
     def _cancel(self, cancel: Callable[[], None]) -> None:
-        """Cancel until the driver has ended: an epoch may be starting at this very moment."""
+        """Cancel until the driver has ended: an epoch may just be starting."""
         while not self._closed.wait(_CANCEL_AGAIN_S):
             cancel()
 
@@ -57,8 +57,8 @@ class Inbox:
         self._closed.set()
 
     def next(self, poll_s: float | None) -> e.Event:
-        """What others reported comes before what the driver did: a cancel must not wait for another epoch. If there is
-        nothing, wait for others, at most `poll_s`."""
+        """The next event. Events of other threads come first: a cancel must not wait for another epoch. Without any,
+        waits for other threads, at most `poll_s`."""
         try:
             return self._from_others.get_nowait()
         except queue.Empty:
@@ -70,24 +70,24 @@ class Inbox:
             return e.Woken()
 
     def pause(self, pause_ms: float) -> bool:
-        """Wait, unless the job is asked to end, now or before; whether it was."""
+        """Wait, unless the end of the job was requested, now or before; whether it was."""
         return self._request.wait(waiting_s(pause_ms / 1000))
 
     def allow_pauses(self) -> None:
-        """A stop cuts one pause before a restart short, not all that follow: the world needs its time."""
+        """A stop shortens one pause before a restart, not all that follow: the failed system needs time to recover."""
         if not self.is_canceling:
             self._request.clear()
 
 
 @dataclass
 class DriverMemory:
-    """What the driver knows right now: where the job stands, the epoch at hand, and the last failure.
+    """The job as the driver knows it now: its manifests, the current epoch, and the last failures.
 
-    `ahead` is the newest manifest and what ran ahead of it. It is replaced as a whole, by the driver's loop alone,
-    and read by every thread. `began_from` is the manifest that this driver went on from, until it has committed one
-    itself. `attempted` is the manifest that it tried to commit last. `needs_room`: the store's disk was found full.
-    `failures` are the last errors, each with the reason that the protocol was told: several threads may fail at the
-    same time, and the job ends with one of them.
+    `ahead` is the newest manifest and the epochs that ran ahead of it. The driver's loop alone replaces it, as a whole;
+    every thread reads it. `began_from` is the manifest that this driver continued from, until it has committed one
+    itself. `attempted` is the manifest that it tried to commit last. `needs_room`: the store's disk was full.
+    `failures` are the last errors, each with the reason that the protocol received: several threads may fail at the
+    same time, and the job ends with one of the errors.
     """
 
     ahead: AcknowledgedEpochs = field(default_factory=AcknowledgedEpochs)
@@ -96,7 +96,7 @@ class DriverMemory:
     outcome: EpochOutcome | None = None
     attempted: Manifest | None = None
     needs_room: bool = False
-    failures: deque[tuple[str, BaseException]] = field(default_factory=lambda: deque(maxlen=_FAILURES_KEPT))
+    failures: deque[tuple[str, BaseException]] = field(default_factory=lambda: deque(maxlen=_FAILURES_MAX))
 
     @property
     def newest(self) -> Manifest | None:
@@ -105,21 +105,21 @@ class DriverMemory:
 
     @property
     def tip(self) -> Manifest | None:
-        """What the next epoch follows: the newest acknowledged epoch, else the newest manifest."""
+        """The epoch that the next one follows: the newest acknowledged one, else the newest manifest."""
         return self.ahead.tip
 
     def failure_of(self, reason: str) -> BaseException | None:
-        """The error that made the job end for `reason`; the last one, if none of them is in its words."""
+        """The error that made the job end for `reason`; the last error, if none matches."""
         failures = list(self.failures)
-        ours = [error for words, error in failures if words and words in reason]
-        return next(reversed(ours or [error for _, error in failures]), None)
+        matching = [error for words, error in failures if words and words in reason]
+        return next(reversed(matching or [error for _, error in failures]), None)
 
     def begin_from(self, newest: Manifest | None) -> None:
-        """The job goes on from `newest`; what ran ahead never happened."""
+        """The job continues from `newest`; epochs that ran ahead are discarded."""
         self.ahead = AcknowledgedEpochs(newest)
 
     def has_committed(self, manifest: Manifest) -> PendingCommit:
-        """The oldest of what ran ahead stands, as `manifest`; returns what it was."""
+        """Records that the oldest pending commit was committed as `manifest`; returns that commit."""
         commit = self.ahead.pending[0]
         self.ahead = self.ahead.committed(manifest)
         return commit

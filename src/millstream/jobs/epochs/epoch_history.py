@@ -1,7 +1,7 @@
-"""The epochs a store retains, as a history: one entry each, and what they come to together. Pure.
+"""The history of the epochs that a store retains: one entry per epoch, and summaries. Pure.
 
-An entry is put together from two manifests: the epoch's own, and the next one, which knows how long the commit and the
-publishing took. What nobody knows is None.
+An entry is made of two manifests: the epoch's own, and the next one, which holds the durations of the commit and of
+publishing. Unknown values are None.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ SUMMARISED = ("duration_ms", "run_ms", "commit_ms", "publish_ms", "records_in", 
 @dataclass(frozen=True)
 class EpochEntry:
     """One epoch. `duration_ms`: from its trigger to its commit. `status`: `published`, `committed` (not known to be
-    published yet), or what a closing manifest says of the job.
+    published yet), or the status of the job in a closing manifest.
 
-    Many fields: each is a column of the table that people are shown, and a name in its JSON.
+    Many fields: each is a column of the printed table, and a name in its JSON.
     """
 
     epoch: int
@@ -62,7 +62,7 @@ class Summary:
 
 
 def history(manifests: Iterable[Manifest]) -> list[EpochEntry]:
-    """The entries of manifests, oldest first, from manifests in any order; of each only its entry is kept."""
+    """The entries of manifests, oldest first, from manifests in any order; each manifest is reduced to its entry."""
     entries: list[EpochEntry] = []
     afterwards: dict[int, Mapping[str, Any]] = {}
     published_through = 0
@@ -77,7 +77,7 @@ def history(manifests: Iterable[Manifest]) -> list[EpochEntry]:
 
 
 def _completed(entry: EpochEntry, published_through: int, after: Mapping[str, Any]) -> EpochEntry:
-    """The entry with what is known afterwards."""
+    """The entry, completed by the statistics of the next epoch."""
     published = "published" if entry.epoch <= published_through else "committed"
     commit_ms, duration_ms = after.get("commit_ms"), entry.duration_ms
     return replace(

@@ -1,20 +1,20 @@
-"""Running an epoch: the job as the runner has it, and all rounds of one epoch on it, within the time.
+"""Runs an epoch: the job as the runner knows it, and all rounds of one epoch on it, within the time limit.
 
-A *deployment* is a job's plan as it was sent to whoever runs the tasks. After a failure it is sent once more, as
-another *run*; between two epochs it may be replaced by the plan of the same program at another parallelism.
+A *deployment* is a job's plan as it was sent to the runner of the tasks. After a failure it is sent again, as another
+*run*; between two epochs it may be replaced by the plan of the same program at another parallelism.
 
-An epoch is run in rounds (`rounds.py`; one, where the program has no loops), each of them again if Spark mixed two
-attempts of a task in it. What comes out is one outcome, or the failure; nothing has been committed either way. An epoch
-that was not done in time has failed, even if it was done after all: by then it may have been told to stop.
+An epoch runs in rounds (`rounds.py`; one, where the program has no loops). A round is run again if Spark mixed two
+attempts of a task in it. The result is one outcome, or the failure; nothing is committed either way. An epoch that
+exceeds its time limit has failed, even if it ended after all: by then its tasks may have been told to stop.
 
-Which repetition is it? Three words, from the outside in:
+Three terms for repetition, from the outside in:
 
 - a **run** is one life of a driver, from its start or restart (or a change of its plan) to its end. `JobFacts.run` is
-  its name, new and random each time, and stands in the manifests that the run commits (in their JSON as `attempt`);
+  its name, new and random each time, and is stored in the manifests that the run commits (in their JSON as `attempt`);
 - a **round** is one execution of the whole plan. `EpochSpec.round` counts them within a deployment, over all its runs
-  and epochs, so that a round that is run again has another number;
-- an **attempt** is one execution of one task by Spark. Its id is made of the run, the round and Spark's own number of
-  it, and is part of the name of every file that the attempt writes: no two attempts ever share a name.
+  and epochs, so a round that is run again has another number;
+- an **attempt** is one execution of one task by Spark. Its id consists of the run, the round and Spark's own number of
+  the attempt, and is part of the name of every file that the attempt writes: no two attempts share a name.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ _ROUNDS_OF_A_MIXED_EPOCH = 3
 _CANCEL_AGAIN_S = 0.2
 _KEY = "execution.checkpointing.timeout"
 _STALLED_SHARE = 3 / 4
-"""Tasks say after this part of the time where they are, so that it is known when the epoch is overdue."""
+"""Tasks report their position after this part of the limit, so that it is known when the epoch is overdue."""
 
 Replan = Callable[[int], tuple[Plan, tuple[PlannedSource, ...]]]
 """The plan of the same program at another parallelism, with its sources."""
 
 
 class Runner(Protocol):
-    """What runs the tasks of an epoch: Spark, or this process."""
+    """Runs the tasks of an epoch: Spark, or this process."""
 
     def prepare(self, job: ShippedJob) -> None: ...
 
@@ -79,13 +79,13 @@ class Runner(Protocol):
 
 
 def new_run() -> str:
-    """The name of a run that begins."""
+    """A name for a new run."""
     return secrets.token_hex(8)
 
 
 class Deployment:
-    """A job's plan with its opened sources and sinks, and what of it the runner has. `replan` None: it is
-    never replaced. `check_owner` raises if the job is another driver's by now."""
+    """A job's plan with its open sources and sinks, as sent to the runner. `replan` None: the plan is never replaced.
+    `check_owner` raises if another driver owns the job."""
 
     def __init__(
         self,
@@ -102,53 +102,54 @@ class Deployment:
         self._job = ShippedJob(cloudpickle.dumps(plan), facts)
         self._replacement: tuple[Plan, tuple[PlannedSource, ...]] | None = None
         self._rounds = 0
-        self._places: dict[tuple[int, int], str] = {}  # where the tasks ran last, by stage and subtask
+        self._places: dict[tuple[int, int], str] = {}  # where each task ran last, by stage and subtask
 
     @property
     def facts(self) -> JobFacts:
-        """What does not change while the job runs, but for the name of the run."""
+        """The facts of the job, constant while it runs except for the name of the run."""
         return self._job.facts
 
     def send(self) -> None:
-        """Give the job to the runner."""
+        """Send the job to the runner."""
         self._runner.prepare(self._job)
 
     def begin_run(self) -> None:
-        """Another run of the same plan, to be sent."""
+        """Begin another run of the same plan; it is sent by `send`."""
         self._job = replace(self._job, facts=replace(self.facts, run=new_run()))
 
     def rescale(self, parallelism: int) -> None:
-        """Make the plan at another parallelism, for `adopt` to take over; from any thread."""
+        """Make the plan at another parallelism, for `adopt` to switch to; from any thread."""
         assert self._replan is not None
         self._replacement = self._replan(parallelism)
 
     @property
     def is_replaced(self) -> bool:
-        """Whether `adopt` has a plan to take over."""
+        """Whether `adopt` has a plan to switch to."""
         return self._replacement is not None
 
     def adopt(self) -> bool:
-        """Take over the plan that `rescale` made; whether there was one. It is to be sent by `send_plan`."""
+        """Switch to the plan that `rescale` made; whether there was one. `send_plan` sends it."""
         if self._replacement is None:
             return False
         (self.plan, self.sources), self._replacement = self._replacement, None
         return True
 
     def send_plan(self) -> None:
-        """Give another plan of the job to the runner, as another run."""
+        """Send the new plan to the runner, as another run."""
         self._job = ShippedJob(cloudpickle.dumps(self.plan), replace(self.facts, run=new_run()))
         self._places = {}
         self.send()
 
     def run_round(self, spec: EpochSpec) -> EpochOutcome:
-        """Execute the plan once; MixedEpochError if Spark mixed two attempts of a task in it."""
+        """Execute the plan once; raises MixedEpochError if Spark mixed two attempts of a task in it."""
         self._rounds += 1
         outcome = gather(self.plan, self._runner.run(replace(spec, round=self._rounds)))
         self._compare_places(outcome)
         return outcome
 
     def _compare_places(self, outcome: EpochOutcome) -> None:
-        """Note of each task whether it ran where it ran before, and tell the runner. Nothing to do on one machine."""
+        """Record for each task whether it ran on the same executor as before, and report it to the runner. No-op on one
+        machine."""
         if not any(task.place for task in outcome.tasks):
             return
         before = self._places
@@ -160,18 +161,18 @@ class Deployment:
         self._runner.ran_at([(task.subtask, task.place) for task in outcome.tasks])
 
     def send_unsent(self) -> None:
-        """Machines are to send what tasks there have written, and what processes that ended have not sent."""
+        """Make every machine upload the files its tasks have written, including those of processes that have ended."""
         self._runner.send_unsent()
 
     def cancel(self) -> None:
-        """Stop what is running; from another thread."""
+        """Stop the running epoch; from another thread."""
         self._runner.cancel()
 
 
 @dataclass(frozen=True)
 class EpochLimit:
-    """How long an epoch may take, None: as long as it likes. One that takes longer is reported, and cancelled if
-    `is_firm`; not the closing one of a bounded input if `spares_final`, for that cannot be made smaller."""
+    """How long an epoch may take; None: without limit. A longer one is reported, and cancelled if `is_firm`. With
+    `spares_final`, the closing epoch of a bounded input is not cancelled, because it cannot be made smaller."""
 
     timeout_ms: int | None = None
     is_firm: bool = True
@@ -194,9 +195,10 @@ def run_epoch(
     is_canceling: Callable[[], bool] = lambda: False,
     show: Callable[[list[list[str]]], None] = lambda lines: None,
 ) -> EpochOutcome:
-    """Run an epoch; raises what it failed with.
+    """Run an epoch; raises the error it failed with.
 
-    `is_canceling`: whether the job is to end, so that no further round is worth it. `show` takes what tasks printed.
+    `is_canceling`: whether the job is to end, so that no further round is started. `show` takes the output printed by
+    tasks.
     """
     store, timeout_ms = deployment.facts.store, limit.timeout_ms
     spec = replace(spec, stalled_ms=None if timeout_ms is None else max(1, int(timeout_ms * _STALLED_SHARE)))
@@ -205,7 +207,7 @@ def run_epoch(
 
     def overdue() -> None:
         tasks.extend(stalled_tasks(store, spec.epoch))
-        what = "is cancelled" if cancels else "goes on"
+        what = "is cancelled" if cancels else "continues"
         where = text_of_stalled(tasks, with_lines=True)
         _LOG.warning("epoch %d has taken %s ms (%s), and %s. %s", spec.epoch, timeout_ms, _KEY, what, where)
 
@@ -227,7 +229,7 @@ def run_epoch(
     except UserFailureError:
         raise
     except Exception as error:
-        if deadline.expired:  # what a cancelled run fails with says nothing of why it was cancelled
+        if deadline.expired:  # a cancelled run fails with errors that hide the reason
             raise EpochTimedOutError(spec.epoch, timeout_ms, tasks) from error
         raise
     if deadline.expired:
@@ -236,7 +238,7 @@ def run_epoch(
 
 
 def _run_round(deployment: Deployment, spec: EpochSpec, show: Callable[[list[list[str]]], None]) -> EpochOutcome:
-    """One round, run again if Spark mixed two attempts in it."""
+    """Runs one round, again if Spark mixed two attempts in it."""
     for repeats_left in reversed(range(_ROUNDS_OF_A_MIXED_EPOCH)):
         try:
             outcome = deployment.run_round(spec)
@@ -254,23 +256,23 @@ def _run_round(deployment: Deployment, spec: EpochSpec, show: Callable[[list[lis
 
 
 class EpochTimedOutError(RuntimeError):
-    """An epoch took longer than `execution.checkpointing.timeout`; it is run again, or the job fails. `tasks`: those
-    that said where they were."""
+    """An epoch took longer than `execution.checkpointing.timeout`; it is run again, or the job fails. `tasks`: the
+    tasks that reported their position."""
 
     def __init__(self, epoch: int, timeout_ms: int, tasks: Sequence[StalledTask] = ()) -> None:
         super().__init__(
             f"epoch {epoch} took longer than {timeout_ms} ms ({_KEY}) and was cancelled. "
             + (f"{text_of_stalled(tasks)}. " if tasks else "")
-            + "If it needs the time, allow more; else let an epoch read less (millstream.epoch.max-records)"
+            + "If it needs the time, allow more; otherwise reduce the input of an epoch (millstream.epoch.max-records)"
         )
 
 
 class EpochDeadline:
-    """A block that is to end within `timeout_ms`; None: it may take its time.
+    """A block that must end within `timeout_ms`; None: without limit.
 
-    When it does not, `overdue` is called, and then `cancel`, from another thread and until the block has ended: what is
-    to be cancelled may be starting at that very moment. After the block nothing is cancelled any more. `cancel` None:
-    the block goes on, and has not expired.
+    When it exceeds the limit, another thread calls `overdue`, and then `cancel` until the block has ended, because the
+    work to cancel may just be starting. After the block nothing is cancelled. `cancel` None: the block continues, and
+    has not expired.
 
     >>> with EpochDeadline(60_000, cancel=lambda: None) as deadline:
     ...     pass
@@ -300,8 +302,8 @@ class EpochDeadline:
             return
         try:
             self._overdue()
-        except Exception as error:  # the store may be away: what is overdue is cancelled all the same
-            _LOG.warning("which tasks are overdue cannot be told: %s", error)
+        except Exception as error:  # the store may be unreachable: an overdue epoch is cancelled all the same
+            _LOG.warning("the overdue tasks could not be determined: %s", error)
         if self._cancel is None:
             return
         self.expired = True
@@ -315,6 +317,6 @@ class EpochDeadline:
         self._over.set()
         if self._thread is not None and self._timeout_ms is not None:
             self._thread.join()
-            # On a busy machine the thread may not have had its turn: late is late.
+            # On a busy machine the thread may not have been scheduled: the limit is checked here as well.
             is_late = time.monotonic() - self._began > self._timeout_ms / 1000
             self.expired = self.expired or (self._cancel is not None and is_late)

@@ -1,42 +1,41 @@
-"""How large an epoch may be, and how wide: so many records that it takes about as long as the checkpoint interval, and
-the parallelism that its load asks for.
+"""Chooses the size of epochs, so that one takes about as long as the checkpoint interval, and the parallelism that
+their load needs.
 
-The decisions are pure functions; the `EpochTuner` remembers what was learnt from one epoch to the next, for the size
-of epochs and for their parallelism.
+The decisions are pure functions; the `EpochTuner` carries the estimates from one epoch to the next.
 
-Every epoch is a checkpoint, so "a checkpoint every so often" means epochs about that long. What an epoch takes is
+Every epoch is a checkpoint, so a checkpoint interval means epochs of about that length. An epoch takes
 
     fixed_ms + records * record_ms
 
-a part that every epoch costs (scheduling, barriers, files, the manifest) and a part per record. Both are learnt from
-the last epochs and the next one is made as large as the interval allows. Where the fixed part is large, epochs are
-longer than that: while input waits, the fixed part is to be at most a fifth of an epoch, else a job would do little but
-commit. Three more bounds hold whatever the interval: `millstream.epoch.max-records`, the bytes of an epoch's input,
-because records are no measure of memory, and compaction: while it is behind (`state/segments/compaction.py`), epochs
-shrink.
+a part that every epoch costs (scheduling, barriers, files, the manifest) and a part per record. Both are estimated from
+the last epochs, and the next one is made as large as the interval allows. Where the fixed part is large, epochs are
+longer than the interval: while input waits, the fixed part should be at most a fifth of an epoch, or the job would
+spend most of its time on commits. Three more bounds hold whatever the interval: `millstream.epoch.max-records`; the
+bytes of an epoch's input, because the number of records does not bound memory; and compaction: while it is behind
+(`state/segments/compaction.py`), epochs shrink.
 
-Without an interval nobody waits for a checkpoint, and large epochs cost least per record. So an epoch reads
-`UNHURRIED_RECORDS`, or what takes about `UNHURRIED_MS` where that is more, within the same three bounds.
+Without an interval latency does not matter, and large epochs cost least per record. An epoch then reads
+`UNHURRIED_RECORDS`, or as many as take about `UNHURRIED_MS` if that is more, within the same three bounds.
 
-Three kinds of epochs teach less than others:
+Three kinds of epochs are weaker evidence than others:
 
-- **cold ones**, the first after a start or a change of the plan: Spark and the workers are still warming up. Such an
+- **cold ones**, the first after a start or a change of the plan: Spark and the workers are still warming up. A cold
   epoch may let the next one grow, if it was short all the same, and never shrinks it;
-- **small ones**, which read far less than they might, because there was no more: they tell the fixed part only;
-- **a single slow one**: of the last three epochs the middle one counts, so it takes two that agree to be believed.
+- **small ones**, which read far less than they might because there was no more input: they measure the fixed part only;
+- **a single slow one**: the median of the last three epochs counts, so two slow epochs are needed for a change.
 
-Epochs of one size cannot tell the two parts apart. So the first warm epoch is followed by one of twice or half its
-size, and one of half the size comes again when `RECENT_EPOCHS` epochs were alike. That costs half a fixed part. One
-that cannot be halved, because it is of one record or of one block, is doubled.
+Epochs of one size cannot separate the two parts. So the first warm epoch is followed by one of twice or half its size,
+and an epoch of half the size follows whenever `RECENT_EPOCHS` epochs were alike. That costs half a fixed part. An epoch
+that cannot be halved, because it is one record or one block, is doubled.
 
-Whether a job should go on at another parallelism (`decide_parallelism`) follows from its last epochs. **Up** when
-epochs take longer than the target while input lags: work is waiting, and more subtasks would shorten it. **Down** when
-epochs are so short that even a perfect slowdown would leave them well below the target, and no input lags. Longer
-epochs without lag are no reason: an epoch that has caught up is as long as its input makes it.
+The last epochs also decide whether the job should change its parallelism (`decide_parallelism`). **Up** when epochs
+take longer than the target while input lags: work is waiting, and more subtasks would shorten it. **Down** when epochs
+are so short that even a proportional slowdown would leave them well below the target, and no input lags. Long epochs
+without lag are no reason: an epoch that has caught up is as long as its input makes it.
 
-Hysteresis, so that a constant load never makes it move to and fro: several epochs in a row must agree (`AGREEING`; any
-single epoch may be slow), nothing changes within the cooldown after a change, and a step down is taken only if the
-time it would lead to, at worst, is below `SAFE_SHARE` of the target. A step is at most to twice or half as many.
+Hysteresis prevents oscillation under constant load: several epochs in a row must agree (`AGREEING`; any single epoch
+may be slow), nothing changes within the cooldown after a change, and a step down requires that the worst-case epoch
+time at the lower parallelism is below `SAFE_SHARE` of the target. A step at most doubles or halves the parallelism.
 """
 
 from __future__ import annotations
@@ -75,18 +74,18 @@ SAFE_SHARE = 0.7
 
 @dataclass(frozen=True)
 class EpochLoad:
-    """One epoch: how long its tasks ran, and whether there was more input than it was to read."""
+    """The load of one epoch: how long its tasks ran, and whether more input was waiting than it was allowed to read."""
 
-    took_ms: float
+    elapsed_ms: float
     lags: bool
 
 
 @dataclass(frozen=True)
 class LoadHistory:
-    """The epochs since the parallelism last changed (or the job started), as far back as they matter.
+    """The epochs since the parallelism last changed (or the job started), up to the number that decisions need.
 
     >>> LoadHistory(2, changed_ms=0).followed_by(EpochLoad(120, lags=True), now_ms=300).epochs
-    (EpochLoad(took_ms=120, lags=True),)
+    (EpochLoad(elapsed_ms=120, lags=True),)
     """
 
     parallelism: int
@@ -95,12 +94,12 @@ class LoadHistory:
     epochs: tuple[EpochLoad, ...] = ()
 
     def followed_by(self, epoch: EpochLoad, now_ms: int) -> LoadHistory:
-        """The same with one more epoch, committed at `now_ms`."""
+        """The history with one more epoch, committed at `now_ms`."""
         return replace(self, now_ms=now_ms, epochs=(*self.epochs, epoch)[-AGREEING:])
 
 
 def decide_parallelism(history: LoadHistory, settings: AutoscaleSettings) -> int | None:
-    """The parallelism to go on with; None: the one it has.
+    """The parallelism to continue with; None: the current one.
 
     >>> settings = AutoscaleSettings(1, 8, target_ms=1000, cooldown_ms=60_000)
     >>> slow = (EpochLoad(1500, lags=True),) * AGREEING
@@ -111,7 +110,7 @@ def decide_parallelism(history: LoadHistory, settings: AutoscaleSettings) -> int
     now = history.parallelism
     bounded = min(max(now, settings.parallelism_min), settings.parallelism_max)
     if bounded != now:
-        return bounded  # outside its bounds it is not by a decision of ours
+        return bounded  # outside its bounds the current parallelism was not chosen by this function
     if len(history.epochs) < AGREEING or history.now_ms - history.changed_ms < settings.cooldown_ms:
         return None
     wanted = _up(history, settings) or _down(history, settings) or now
@@ -119,9 +118,9 @@ def decide_parallelism(history: LoadHistory, settings: AutoscaleSettings) -> int
 
 
 def _up(history: LoadHistory, settings: AutoscaleSettings) -> int | None:
-    if not all(epoch.lags and epoch.took_ms > settings.target_ms for epoch in history.epochs):
+    if not all(epoch.lags and epoch.elapsed_ms > settings.target_ms for epoch in history.epochs):
         return None
-    shortest_ms = min(epoch.took_ms for epoch in history.epochs)
+    shortest_ms = min(epoch.elapsed_ms for epoch in history.epochs)
     needed = math.ceil(history.parallelism * shortest_ms / settings.target_ms)
     return min(max(needed, history.parallelism + 1), 2 * history.parallelism, settings.parallelism_max)
 
@@ -129,19 +128,19 @@ def _up(history: LoadHistory, settings: AutoscaleSettings) -> int | None:
 def _down(history: LoadHistory, settings: AutoscaleSettings) -> int | None:
     if any(epoch.lags for epoch in history.epochs):
         return None
-    longest_ms = max(epoch.took_ms for epoch in history.epochs)
-    # On fewer subtasks an epoch takes longer by no more than the ratio of their numbers.
+    longest_ms = max(epoch.elapsed_ms for epoch in history.epochs)
+    # On fewer subtasks an epoch takes longer by at most the ratio of their numbers.
     enough = math.ceil(history.parallelism * longest_ms / (SAFE_SHARE * settings.target_ms))
     fewer = max(enough, math.ceil(history.parallelism / 2), settings.parallelism_min)
     return fewer if fewer < history.parallelism else None
 
 
 FIRST_RECORDS = 65_536
-"""The first epoch is mostly not larger: how large its records are, and how long they take, is not known yet."""
+"""The first epoch is rarely larger: the size of its records, and the time they take, are not known yet."""
 
 UNHURRIED_RECORDS = 500_000
 UNHURRIED_MS = 3_000
-"""Without an interval, an epoch of more records than those should not take longer than this."""
+"""Without an interval, an epoch larger than `UNHURRIED_RECORDS` should not take longer than this."""
 
 COLD_EPOCHS = 2
 RECENT_EPOCHS = 8
@@ -150,22 +149,22 @@ AGREEING_PAIRS = 5
 GROWTH_MAX = 4
 FIXED_SHARE_MAX = 1 / 5
 DEBT_SHARE = 3 / 4
-"""While state is written faster than it is merged, each epoch is so much smaller than the one before."""
+"""While state is written faster than it is merged, each epoch shrinks to this share of the one before."""
 DEBT_RECORDS_MIN = 16_384
-"""But not smaller than this: paying off a large debt takes many epochs, and they are to get somewhere meanwhile."""
+"""Lower bound of that shrinking: merging a large backlog takes many epochs, and the job must make progress in them."""
 STEADY_SHARE = 0.1
 """A change smaller than this is noise."""
 LONGEST_SHARE = 4
 """An epoch should take no more than this part of the time after which it is cancelled."""
 _SMALL_SHARE = 1 / 4
 _DISTINCT_RATIO = 2
-"""Epochs that differ in size by this much tell the fixed part from the part per record."""
+"""Epochs whose sizes differ by this factor separate the fixed part from the part per record."""
 
 
 @dataclass(frozen=True)
 class SizeBounds:
-    """What an epoch may be at most. `interval_ms` None: nobody waits for it. `longest_ms`: it should not take longer
-    even so, for after a time it is cancelled."""
+    """Upper bounds of an epoch. `interval_ms` None: latency does not matter. `longest_ms`: the bound on duration
+    without an interval, because a longer epoch is cancelled."""
 
     records_max: int
     bytes_max: int
@@ -175,18 +174,18 @@ class SizeBounds:
 
 @dataclass(frozen=True)
 class EpochCost:
-    """One epoch: what it read, how long it took from its trigger until its manifest was made, and how many bytes of
-    state were overdue to be merged when it had ended."""
+    """The cost of one epoch: what it read, how long it took from its trigger until its manifest was made, and how many
+    bytes of state were due for compaction at its end."""
 
     records: int
     input_bytes: int
-    took_ms: float
+    elapsed_ms: float
     debt_bytes: int = 0
 
 
 @dataclass(frozen=True)
 class EpochSizing:
-    """The size of the next epoch (`budget`, in records), and what was learnt so far."""
+    """The size of the next epoch (`budget`, in records), and the estimates so far."""
 
     budget: int
     fixed_ms: float | None = None
@@ -195,8 +194,8 @@ class EpochSizing:
 
 
 def first_sizing(bounds: SizeBounds, *, ends_by_bytes: bool = False) -> EpochSizing:
-    """Before the first epoch. `ends_by_bytes`: all sources stop reading when an epoch has as many bytes as it may hold,
-    so that nothing has to be known of the records; then, unless there is an interval to keep, it begins large.
+    """The sizing before the first epoch. `ends_by_bytes`: all sources stop reading at the byte limit of an epoch, so
+    the size of records need not be known; without an interval, the first epoch is then large.
 
     >>> bounds = SizeBounds(records_max=500_000, bytes_max=1 << 28)
     >>> first_sizing(bounds).budget, first_sizing(bounds, ends_by_bytes=True).budget
@@ -208,51 +207,52 @@ def first_sizing(bounds: SizeBounds, *, ends_by_bytes: bool = False) -> EpochSiz
 
 
 def recooled(sizing: EpochSizing) -> EpochSizing:
-    """After a restart, or with another plan: the next epochs are cold ones, and what epochs cost is learnt anew."""
+    """The sizing after a restart or a change of plan: the next epochs are cold, and costs are estimated anew."""
     return EpochSizing(sizing.budget)
 
 
 def next_sizing(sizing: EpochSizing, epoch: EpochCost, bounds: SizeBounds) -> EpochSizing:
-    """After an epoch. `epoch.records` may differ from the budget: there was less input, or records came in blocks.
+    """The sizing after an epoch. `epoch.records` may differ from the budget: input was scarce, or records came in
+    blocks.
 
     >>> bounds = SizeBounds(records_max=500_000, bytes_max=1 << 28, interval_ms=1_000)
     >>> warm = EpochSizing(100_000, cold_epochs=0)
-    >>> next_sizing(warm, EpochCost(100_000, 1_000_000, took_ms=500), bounds).budget
+    >>> next_sizing(warm, EpochCost(100_000, 1_000_000, elapsed_ms=500), bounds).budget
     200000
-    >>> next_sizing(warm, EpochCost(100_000, 1_000_000, took_ms=4_000), bounds).budget
+    >>> next_sizing(warm, EpochCost(100_000, 1_000_000, elapsed_ms=4_000), bounds).budget
     25000
     >>> unhurried = SizeBounds(records_max=500_000, bytes_max=1 << 28, longest_ms=150_000)
-    >>> next_sizing(warm, EpochCost(100_000, 1_000_000, took_ms=300_000), unhurried).budget
+    >>> next_sizing(warm, EpochCost(100_000, 1_000_000, elapsed_ms=300_000), unhurried).budget
     50000
     """
     if not epoch.records:
         return sizing
     if bounds.interval_ms is None:
-        quick = int(epoch.records * UNHURRIED_MS / max(1.0, epoch.took_ms))
+        quick = int(epoch.records * UNHURRIED_MS / max(1.0, epoch.elapsed_ms))
         learnt = replace(sizing, budget=max(UNHURRIED_RECORDS, quick))
     elif sizing.cold_epochs:
         learnt = _after_cold(sizing, epoch, bounds.interval_ms)
-    elif epoch.records < sizing.budget * _SMALL_SHARE and epoch.took_ms <= bounds.interval_ms:
+    elif epoch.records < sizing.budget * _SMALL_SHARE and epoch.elapsed_ms <= bounds.interval_ms:
         learnt = _after_small(sizing, epoch)
     else:
         learnt = _after_full(sizing, epoch, bounds.interval_ms)
     in_bytes = bounds.bytes_max * epoch.records // max(1, epoch.input_bytes)
     in_debt = max(int(sizing.budget * DEBT_SHARE), DEBT_RECORDS_MIN) if epoch.debt_bytes else learnt.budget
-    is_long = bounds.longest_ms is not None and epoch.took_ms > bounds.longest_ms
-    in_time = int(epoch.records * (bounds.longest_ms or 0) / epoch.took_ms) if is_long else learnt.budget
+    is_long = bounds.longest_ms is not None and epoch.elapsed_ms > bounds.longest_ms
+    in_time = int(epoch.records * (bounds.longest_ms or 0) / epoch.elapsed_ms) if is_long else learnt.budget
     return replace(learnt, budget=max(1, min(learnt.budget, bounds.records_max, in_bytes, in_debt, in_time)))
 
 
 def _after_cold(sizing: EpochSizing, epoch: EpochCost, interval_ms: int) -> EpochSizing:
-    short = 2 * epoch.took_ms < interval_ms and 2 * epoch.records >= sizing.budget
+    short = 2 * epoch.elapsed_ms < interval_ms and 2 * epoch.records >= sizing.budget
     budget = sizing.budget * GROWTH_MAX if short else sizing.budget
     return replace(sizing, budget=budget, cold_epochs=sizing.cold_epochs - 1)
 
 
 def _after_small(sizing: EpochSizing, epoch: EpochCost) -> EpochSizing:
     known_ms = sizing.fixed_ms or 0.0
-    fixed_ms = max(0.0, epoch.took_ms - epoch.records * _record_ms(sizing.recent, known_ms))
-    # Half-way at a time: small epochs are short, so that little things make them vary much.
+    fixed_ms = max(0.0, epoch.elapsed_ms - epoch.records * _record_ms(sizing.recent, known_ms))
+    # Averages with the previous estimate: small epochs are short, so their times vary much.
     return replace(sizing, fixed_ms=fixed_ms if sizing.fixed_ms is None else (known_ms + fixed_ms) / 2)
 
 
@@ -265,7 +265,7 @@ def _after_full(sizing: EpochSizing, epoch: EpochCost, interval_ms: int) -> Epoc
     step = wanted_ms / (record_ms * sizing.budget) if record_ms > 0 else GROWTH_MAX
     is_alike = not _pairs(recent) and len(recent) in (1, RECENT_EPOCHS)
     is_near = 1 / _DISTINCT_RATIO < step < _DISTINCT_RATIO
-    # A smaller one would read as much, and all that it takes would be taken for the price of its records for ever.
+    # A smaller epoch would read as much, and its whole time would be attributed to its records forever.
     overshoot = 1 + STEADY_SHARE if is_near else _DISTINCT_RATIO
     is_smallest = sizing.budget < _DISTINCT_RATIO or epoch.records >= overshoot * sizing.budget
     if is_alike and step < _DISTINCT_RATIO and (is_near or is_smallest):
@@ -278,29 +278,29 @@ def _after_full(sizing: EpochSizing, epoch: EpochCost, interval_ms: int) -> Epoc
 
 
 def _pairs(recent: tuple[EpochCost, ...]) -> list[tuple[EpochCost, EpochCost]]:
-    """Two epochs each, a small one and one at least twice as large; those of the newest epochs first."""
+    """Pairs of a small epoch and one at least twice as large; pairs of the newest epochs first."""
     ordered = (sorted(pair, key=lambda epoch: epoch.records) for pair in combinations(reversed(recent), 2))
     return [(small, large) for small, large in ordered if large.records >= _DISTINCT_RATIO * small.records]
 
 
 def _fixed_ms(recent: tuple[EpochCost, ...], known_ms: float | None) -> float | None:
-    """What an epoch without records would take, by epochs of different sizes; as known if there are none."""
+    """The estimated time of an epoch without records, from epochs of different sizes; `known_ms` if there are none."""
     estimates = [
-        (small.took_ms * large.records - large.took_ms * small.records) / (large.records - small.records)
+        (small.elapsed_ms * large.records - large.elapsed_ms * small.records) / (large.records - small.records)
         for small, large in _pairs(recent)[:AGREEING_PAIRS]
     ]
     fixed_ms = median(estimates) if estimates else known_ms
-    return None if fixed_ms is None else min(max(fixed_ms, 0.0), *(epoch.took_ms for epoch in recent))
+    return None if fixed_ms is None else min(max(fixed_ms, 0.0), *(epoch.elapsed_ms for epoch in recent))
 
 
 def _record_ms(recent: tuple[EpochCost, ...], fixed_ms: float) -> float:
-    """What a record takes, by the middle one of the last epochs (of two, by the quicker one); 0: not known."""
-    estimates = [max(0.0, epoch.took_ms - fixed_ms) / epoch.records for epoch in recent[-AGREEING_EPOCHS:]]
+    """The time per record: the median of the last epochs (of two, the faster one); 0: not known."""
+    estimates = [max(0.0, epoch.elapsed_ms - fixed_ms) / epoch.records for epoch in recent[-AGREEING_EPOCHS:]]
     return median_low(estimates) if estimates else 0.0
 
 
 class EpochTuner:
-    """What one driver learns from its epochs: how large the next one may be, and at which parallelism it should run."""
+    """Carries what one driver learns from its epochs: the size of the next one, and the parallelism to run it at."""
 
     def __init__(self, settings: DriverSettings, now_ms: int, *, ends_by_bytes: bool = False) -> None:
         checkpoints = settings.checkpoints
@@ -316,7 +316,7 @@ class EpochTuner:
         return self._sizing.budget
 
     def timed_out(self) -> None:
-        """An epoch took so long that it was cancelled: the next one is to read less."""
+        """An epoch took so long that it was cancelled: the next one reads less."""
         self._sizing = replace(self._sizing, budget=max(1, self._sizing.budget // GROWTH_MAX))
 
     def recool(self) -> None:
@@ -324,15 +324,16 @@ class EpochTuner:
         self._sizing = recooled(self._sizing)
 
     def rescaled(self, parallelism: int, now_ms: int) -> None:
-        """The job is to go on at another parallelism."""
+        """The job will continue at another parallelism."""
         self.load = LoadHistory(parallelism, now_ms)
 
     def rescaling_refused(self) -> None:
-        """The parallelism that `learn` gave cannot be: wait as after a change before another is asked for."""
+        """The parallelism that `learn` returned is not possible: wait as after a change before proposing another."""
         self.load = replace(self.load, changed_ms=self.load.now_ms, epochs=())
 
     def learn(self, manifest: Manifest, now_ms: int) -> int | None:
-        """Fit the next epoch's size to how long this one took; the parallelism to go on with, None for the same."""
+        """Fit the next epoch's size to how long this one took. Returns the parallelism to continue with, None for the
+        same."""
         statistics = statistics_of(manifest)
         if statistics is None or manifest.status != "RUNNING":
             return None

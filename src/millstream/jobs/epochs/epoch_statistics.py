@@ -1,12 +1,12 @@
-"""What an epoch cost, as its manifest tells it: times, records, sizes, per operator and task.
+"""Statistics of an epoch in its manifest: times, records, sizes, per operator and task.
 
-The statistics stand under `counters["epoch"]` of a manifest, as plain JSON with the unit in every name, and say which
-epoch they are of (`number`): a manifest that repeats another's counters, as one that restores does, has none of its
-own. How long the commit and the publishing of an epoch took is known only afterwards, so the next manifest tells it,
-under `before`.
+The statistics are stored under `counters["epoch"]` of a manifest, as plain JSON with the unit in every name, with the
+epoch they describe (`number`): a manifest that repeats another's counters, such as one that restores, has no statistics
+of its own. The durations of an epoch's commit and publishing are known only afterwards, so the next manifest holds
+them, under `before`.
 
-Their size is bounded: per operator the sums, and of its tasks each one while there are few (`TASKS_MAX`), else the
-smallest, the mean, the largest and who that was.
+Their size is bounded: per operator the sums, and its tasks individually while there are few (`TASKS_MAX`), otherwise
+the minimum, the mean, the maximum and the slowest task.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ __all__ = [
 
 TASKS_MAX = 8
 TASK_COLUMNS = ("in", "out", "user_us", "read_us", "write_us", "staging_us", "new_rows", "new_bytes")
-"""What is known of one task of one operator, in the order in which it is kept behind the task's number."""
+"""The figures of one task of one operator, in the order in which they are stored after the task's number."""
 _TIMES = ("user", "read", "write", "staging")
 
 
 @dataclass(frozen=True)
 class PastEpoch:
-    """What became of an epoch after its manifest was made; None where it was not seen."""
+    """The commit and publishing times of an earlier epoch; None where they were not measured."""
 
     epoch: int
     commit_ms: float | None = None
@@ -55,8 +55,9 @@ class PastEpoch:
 
 @dataclass(frozen=True)
 class EpochTimes:
-    """An epoch as its driver saw it. `duration_ms`: from the trigger until its manifest was made. `failures`: how often
-    it failed before. `requests`: those of the driver to object stores since the manifest before this one was made."""
+    """The times of an epoch, measured by its driver. `duration_ms`: from the trigger until its manifest was made.
+    `failures`: how often it failed before. `requests`: the driver's requests to object stores since the previous
+    manifest was made."""
 
     trigger_ms: int
     duration_ms: float
@@ -67,10 +68,10 @@ class EpochTimes:
 
 
 class EpochWatch:
-    """The driver's watch: when an epoch was triggered, how long it ran, and what became of the one before.
+    """Measures the epochs of a driver: trigger, run time, and the commit and publishing of the previous epoch.
 
-    It measures by a clock that cannot be set back, and keeps nothing that decides anything: were it wrong, only the
-    statistics would be. The time of publishing is noted from the publishing thread, before the next epoch's end.
+    It uses a monotonic clock, and nothing depends on it but statistics. The publishing thread records the time of
+    publishing, before the next epoch ends.
     """
 
     def __init__(self) -> None:
@@ -82,15 +83,15 @@ class EpochWatch:
         self._epoch: int | None = None
         self._commit_ms: float | None = None
         self._published: tuple[int, float] | None = None
-        self._requests_before = self._requests_told = REQUESTS.unclaimed()
+        self._requests_before = self._requests_reported = REQUESTS.unclaimed()
 
     def trigger(self, now_ms: int) -> None:
-        """The sources are about to be asked."""
+        """The driver is about to query the sources."""
         self._trigger_ms, self._triggered = now_ms, time.monotonic()
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Around the run of an epoch's tasks, all rounds of it."""
+        """Measures the run of an epoch's tasks, all rounds of it."""
         self._started = time.monotonic()
         try:
             yield
@@ -98,37 +99,37 @@ class EpochWatch:
             self.run_ms = _since_ms(self._started)
 
     def failed(self) -> None:
-        """The epoch is to be run again."""
+        """The epoch will be run again."""
         self._failures += 1
 
     @contextmanager
     def committing(self) -> Iterator[None]:
-        """Around the creation of a manifest."""
+        """Measures the creation of a manifest."""
         started = time.monotonic()
         self._commit_ms = None
         yield
         self._commit_ms = _since_ms(started)
 
     def acknowledged(self) -> None:
-        """An epoch has ended, and is committed beside the next ones."""
+        """An epoch has ended, and is committed while the next ones run."""
         self._failures, self._ended = 0, time.monotonic()
-        self._requests_before = self._requests_told
+        self._requests_before = self._requests_reported
 
     def committed(self, epoch: int) -> None:
-        """A manifest stands."""
+        """A manifest is committed."""
         self._epoch = epoch
         self.acknowledged()
 
-    def committed_beside(self, epoch: int, took_ms: float) -> None:
-        """A manifest of acknowledged epochs stands."""
-        self._epoch, self._commit_ms = epoch, took_ms
+    def committed_ahead(self, epoch: int, elapsed_ms: float) -> None:
+        """A manifest of acknowledged epochs is committed."""
+        self._epoch, self._commit_ms = epoch, elapsed_ms
 
-    def published(self, epoch: int, took_ms: float) -> None:
+    def published(self, epoch: int, elapsed_ms: float) -> None:
         """An epoch's output is visible."""
-        self._published = (epoch, took_ms)
+        self._published = (epoch, elapsed_ms)
 
     def pause_ms(self, min_interval_ms: int, min_pause_ms: int) -> float:
-        """How long to wait so that the next epoch starts late enough after the start and the end of the last."""
+        """How long to wait, so that the next epoch starts late enough after the start and the end of the last."""
         if self._epoch is None and self._ended == self._created:
             return 0.0
         return max(0.0, min_interval_ms - _since_ms(self._started), min_pause_ms - _since_ms(self._ended))
@@ -138,7 +139,7 @@ class EpochWatch:
         return time.monotonic() - self._started
 
     def past(self) -> PastEpoch | None:
-        """What became of the newest epoch that was committed."""
+        """The times of the newest committed epoch."""
         if self._epoch is None:
             return None
         published = self._published
@@ -146,10 +147,10 @@ class EpochWatch:
         return PastEpoch(self._epoch, _rounded(self._commit_ms), _rounded(publish_ms))
 
     def times(self) -> EpochTimes:
-        """Of the epoch whose manifest is being made."""
+        """The times of the epoch whose manifest is being made."""
         before = self.past()
-        self._requests_told = REQUESTS.unclaimed()
-        requests = self._requests_told - self._requests_before
+        self._requests_reported = REQUESTS.unclaimed()
+        requests = self._requests_reported - self._requests_before
         return EpochTimes(self._trigger_ms, _since_ms(self._triggered), self.run_ms, self._failures, before, requests)
 
 
@@ -171,7 +172,7 @@ def with_statistics(
 ) -> Manifest:
     """The manifest with the statistics of its own epoch in place of any other.
 
-    No outcome and no plan: it is a closing one, which ran nothing. `sinks`: the uids of the job's sinks.
+    Without outcome and plan it is a closing manifest, for which no tasks ran. `sinks`: the uids of the job's sinks.
     """
     statistics: dict[str, Any] = {"number": manifest.epoch}
     if times.before is not None:
@@ -222,7 +223,7 @@ def _statistics_of_run(
 
 
 def _state_sizes(files: Sequence[NamedFile], known: Collection[str]) -> dict[str, int]:
-    """Of all state, each file once, whichever operators had anything to do."""
+    """Counts all state, each file once, whether or not its operator had input."""
     whole = {named.file.name: named.file for named in files}
     new = [file for name, file in whole.items() if name not in known]
     return {
@@ -234,10 +235,10 @@ def _state_sizes(files: Sequence[NamedFile], known: Collection[str]) -> dict[str
 
 
 def _input_lags(planned: InputPlan, read: Mapping[str, Mapping[str, SplitRead]]) -> bool:
-    """Whether a split was read as far as its share of the budget went, or no further than its bytes: there is probably
-    more than that.
+    """Whether a split was read up to its share of the budget, or up to its limit on bytes: more input is probably
+    waiting.
 
-    `read` is what the sources' tasks told, by uid and split.
+    `read` is what the tasks of the sources reported, by uid and split.
     """
     if planned.unread:
         return True
@@ -252,7 +253,7 @@ def _input_lags(planned: InputPlan, read: Mapping[str, Mapping[str, SplitRead]])
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
-    """The smallest, the mean and the largest, and the place of the largest.
+    """The minimum, the mean and the maximum, and the index of the maximum.
 
     >>> spread([4, 9, 2])
     {'min': 2, 'avg': 5, 'max': 9, 'slowest': 1}
@@ -267,7 +268,7 @@ def spread(values: Sequence[float]) -> dict[str, float]:
 
 
 def named_tasks(statistics: Mapping[str, Any]) -> dict[str, Any]:
-    """The statistics with the figures of every task under their names, for people and other programs."""
+    """The statistics with the figures of every task by name, for display and for other programs."""
     operators = {
         uid: {
             **figures,
@@ -282,7 +283,7 @@ def named_tasks(statistics: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class NamedFile(NamedTuple):
-    """A file of state, and the subtask of which operator names it."""
+    """A file of state, with the operator and subtask that name it."""
 
     uid: str
     subtask: int
@@ -301,8 +302,8 @@ def _operator(
     columns: dict[int, list[int]] = {}
     for task in tasks:  # of several rounds, if the program has loops
         if uid in task.operators:
-            mine = task.operators[uid]
-            row = [mine["in"], mine["out"], *(mine.get(f"{part}_ns", 0) // 1000 for part in _TIMES), 0, 0]
+            counted = task.operators[uid]
+            row = [counted["in"], counted["out"], *(counted.get(f"{part}_ns", 0) // 1000 for part in _TIMES), 0, 0]
             old = columns.get(task.subtask, [0] * len(row))
             columns[task.subtask] = [a + b for a, b in zip(old, row, strict=True)]
     for _, subtask, file in files:
@@ -337,15 +338,15 @@ def _stages(tasks: Sequence[TaskAccount]) -> Iterator[dict[str, Any]]:
     stages: dict[int, dict[int, list[int]]] = {}
     for task in tasks:
         times = stages.setdefault(task.stage, {}).setdefault(task.subtask, [0, 0])
-        times[0] += task.took_ns // 1000
+        times[0] += task.elapsed_ns // 1000
         times[1] += task.alignment_ns // 1000
     for _, of_stage in sorted(stages.items()):
-        took, aligned = zip(*(times for _, times in sorted(of_stage.items())), strict=True)
-        yield {"tasks": len(took), "took_us": spread(took), "alignment_us": spread(aligned)}
+        elapsed, aligned = zip(*(times for _, times in sorted(of_stage.items())), strict=True)
+        yield {"tasks": len(elapsed), "took_us": spread(elapsed), "alignment_us": spread(aligned)}
 
 
 def _requests(times: EpochTimes, tasks: Sequence[TaskAccount]) -> dict[str, Any]:
-    """To object stores; nothing where none was asked."""
+    """Requests to object stores; nothing if there were none."""
     by_tasks = sum(task.requests for task in tasks)
     return {"requests": {"driver": times.requests, "tasks": by_tasks}} if times.requests + by_tasks else {}
 
@@ -357,7 +358,7 @@ def _stays(tasks: Sequence[TaskAccount]) -> dict[str, int]:
 
 
 def _compaction_debt(manifest: Manifest) -> int:
-    """The most bytes that any subtask has overdue to be merged: the slowest task is what an epoch waits for."""
+    """The largest compaction backlog of any subtask, in bytes: an epoch waits for its slowest task."""
     accounts = (account for operator in accounts_of(manifest).values() for account in operator.subtasks.values())
     return max((account.compaction_debt_bytes for account in accounts), default=0)
 
@@ -371,7 +372,7 @@ def _rounds(tasks: Sequence[TaskAccount]) -> int:
 
 
 def files_of_state(manifest: Manifest | None) -> list[NamedFile]:
-    """Every file of state a manifest names, keyed, broadcast and of functions; once for each subtask that lists it."""
+    """Every file of keyed, broadcast and function state that a manifest names, once for each subtask that lists it."""
     return [
         NamedFile(uid, subtask, file)
         for uid, operator in accounts_of(manifest).items()

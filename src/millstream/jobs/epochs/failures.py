@@ -1,15 +1,15 @@
-"""What a failure of an epoch means: what the user is told, and whether running it again could mend it.
+"""Classifies failures: the error that the user sees, and whether running the epoch again could succeed.
 
-A failure of the user's code is the job's: the restart strategy decides. Everything else that fails an epoch (it took
-too long, the store or a machine failed) is a failed checkpoint first, and may be tolerated.
+A failure of the user's code counts against the job: the restart strategy decides. Anything else that fails an epoch (a
+timeout, the store, a machine) is first a failed checkpoint, and may be tolerated.
 
-**A damaged segment** is never read as "no value"; the job stops and names the file. What its owner asks next is how far
-back the damage reaches. The answer here is the newest retained epoch that does not name the damaged file and whose
-other files are all there, at their full length. Nothing is changed: going back to it is for a person to decide.
+**A damaged segment** is never read as "no value"; the job stops and names the file. Its owner then needs to know how
+far back the damage reaches. The error names the newest retained epoch that does not name the damaged file, and whose
+other files all exist at their full length. Nothing is changed: a person decides whether to go back to it.
 
-**Beside the protocol** (`do_beside`) sources hear of a commit, progress is shown, a store is tidied. None of it may
-change what became of an epoch: whatever it raises is logged, and the job goes on. A committed epoch is committed, even
-if somebody could not be told of it.
+**Outside the protocol** (`run_or_log`) sources are notified of a commit, progress is shown, a store is swept. None of
+this may change the result of an epoch: any exception is logged, and the job continues. A committed epoch is committed,
+even if notifying somebody of it failed.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from millstream.runtime.operators.explanations import is_engine_file
 from millstream.runtime.operators.user_code import UserFailureError
 from millstream.storage.store import Store
 
-__all__ = ["JudgedFailure", "do_beside", "is_retryable", "judge", "reason_of", "said_by"]
+__all__ = ["JudgedFailure", "is_retryable", "judge", "message_of", "reason_of", "run_or_log"]
 
 _LOG = logging.getLogger(__name__)
 _SEGMENT = re.compile(r"segments/\S+?\.arrow")
 _INSTALLED = tuple(sysconfig.get_path(kind) + os.sep for kind in ("stdlib", "platstdlib", "purelib", "platlib"))
 
-# Failures of a task that running it again cannot mend: a person must put the program right, or the store.
+# Task failures that running the task again cannot repair: a person must correct the program or the store.
 _OF_MEMORY = ("MemoryError", "ArrowMemoryError")
 _FINAL_KINDS = frozenset(
     {
@@ -59,13 +59,13 @@ _FINAL_KINDS = frozenset(
     }
 )
 
-# Code that the line of the failure gave, and that is not the function of the operator it leads to.
+# Roles of code that ran in an operator's input, not in the operator itself.
 _ROLES_BEFORE_AN_OPERATOR = ("key selector", "partitioner")
 
 
 @dataclass(frozen=True)
 class JudgedFailure:
-    """`error` is what the job raises if it ends with this failure; `output` what the task printed before."""
+    """`error` is raised if the job ends with this failure; `output` is what the task printed before."""
 
     error: BaseException
     reason: str
@@ -76,8 +76,8 @@ class JudgedFailure:
 
 
 def is_retryable(error: BaseException) -> bool:
-    """Whether the same may succeed later: all that comes from the world, and of our own errors those that tell of
-    something that is away.
+    """Whether the same action may succeed later: true for errors from outside, and for those of our own errors that
+    report an unreachable system.
 
     >>> is_retryable(StoreAwayError("no answer")), is_retryable(StoreError("no permission")), is_retryable(OSError())
     (True, False, True)
@@ -86,13 +86,13 @@ def is_retryable(error: BaseException) -> bool:
 
 
 def reason_of(error: BaseException) -> str:
-    """What went wrong on the driver, in a line. An error of the user's own source or sink is told with its kind and
-    place: what a KeyError says of itself is the key.
+    """The cause of a failure on the driver, in a line. An error of the user's own source or sink includes its kind and
+    place: the message of a KeyError is only the key.
 
     >>> reason_of(KeyError("a")), reason_of(OSError("no answer"))
     ("KeyError: 'a'", 'no answer')
     """
-    text = said_by(error)
+    text = message_of(error)
     if isinstance(error, MillstreamError):
         return text
     places = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(frame.filename)]
@@ -102,8 +102,8 @@ def reason_of(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if isinstance(error, LookupError) else text
 
 
-def said_by(error: BaseException) -> str:
-    """What an error says of itself; its kind, where that is nothing, or where it cannot even say it."""
+def message_of(error: BaseException) -> str:
+    """The message of an error; its kind, if the message is empty or cannot be produced."""
     try:
         return str(error) or type(error).__name__
     except Exception:
@@ -117,8 +117,8 @@ def _is_users(filename: str) -> bool:
 def judge(
     error: BaseException, log: ManifestLog, store: Store, parent: Manifest | None, *, ahead: bool = False
 ) -> JudgedFailure:
-    """What became of an epoch that ended with `error`; `parent` is the newest manifest. `ahead`: it ran on what was
-    acknowledged since. Then a file that is missing or damaged may be one that never came to the store."""
+    """The verdict on an epoch that ended with `error`; `parent` is the newest manifest. `ahead`: the epoch followed
+    acknowledged epochs, so a missing or damaged file may be one that was never uploaded."""
     judged = _judged(error, log, store, parent)
     kind = error.report.error if isinstance(error, UserFailureError) else type(error).__name__
     if kind == "StoreFullError":
@@ -147,29 +147,29 @@ def _judged(error: BaseException, log: ManifestLog, store: Store, parent: Manife
     if report.error == "StoreDamagedError":
         try:
             advice = _whole_epoch_advice(report.message, log, store)
-        except (StoreError, OSError):  # it has been said that the store is damaged; how far cannot be told just now
+        except (StoreError, OSError):  # the damage itself is reported; its extent cannot be determined now
             advice = ""
         report = replace(report, message=report.message + advice)
     reason = f"{report.error}: {report.message}" if report.message else report.error
     whose = f"the {report.role} of " if report.role in _ROLES_BEFORE_AN_OPERATOR else ""
-    # The report has all lines of the message; the sentence behind it, with the user's line, has the first.
+    # The report has all lines of the message; the sentence after it, with the user's line, has the first.
     sentence = reason if "\n" not in reason else f"{reason.splitlines()[0]} …"
     failed = JobFailedError(f"{whose}'{report.operator}' failed: {sentence}", report=report.text(), at=report.site)
-    if report.error in _OF_MEMORY:  # the kind that a caller looks for
+    if report.error in _OF_MEMORY:  # the exception type that callers catch
         failed.__cause__ = MemoryError(report.message)
     output = tuple(list(line) for line in report.output)
     return JudgedFailure(failed, reason, report.error not in _FINAL_KINDS, tolerable=False, output=output)
 
 
 def _newer_epoch(error: BaseException, log: ManifestLog, newest: int) -> int | None:
-    """A newer epoch than this driver knows, where a file was missed or found damaged: its successor may have swept it
-    away. None for any other failure."""
+    """An epoch newer than this driver knows, if a file is missing or damaged: a successor may have swept the file. None
+    for any other failure."""
     is_damage = isinstance(error, StoreDamagedError) or (
         isinstance(error, UserFailureError) and error.report.error == "StoreDamagedError"
     )
     try:
         epochs = log.epochs_from(newest)[-1:] if is_damage else []
-    except StoreError:  # whether it was replaced cannot be told just now
+    except StoreError:  # whether the driver was replaced cannot be determined now
         return None
     return epochs[0] if epochs > [newest] else None
 
@@ -185,7 +185,8 @@ def _segments_of(manifest: Manifest) -> Iterator[tuple[str, int]]:
 
 
 def _newest_whole_epoch(log: ManifestLog, store: Store, damaged: str) -> int | None:
-    """The newest epoch that can do without the file `damaged`, and has all others; None when there is none."""
+    """The newest epoch that does not need the file `damaged`, and whose other files all exist; None if there is
+    none."""
     for epoch in reversed(log.epochs()):
         try:
             files = dict(_segments_of(log.read(epoch)))
@@ -204,7 +205,7 @@ def _is_there(store: Store, file: str, length: int) -> bool:
 
 
 def _whole_epoch_advice(message: str, log: ManifestLog, store: Store) -> str:
-    """One more sentence for an error about a damaged segment; empty for any other."""
+    """A sentence to append to an error about a damaged segment; empty for any other error."""
     match = _SEGMENT.search(message)
     if match is None:
         return ""
@@ -214,15 +215,15 @@ def _whole_epoch_advice(message: str, log: ManifestLog, store: Store) -> str:
     return f" The newest epoch that is still whole is {epoch}."
 
 
-# --- failures that mean nothing --------------------------------------------------------------------------------
+# --- failures without consequences -----------------------------------------------------------------------------
 
 
-def do_beside(what: str, act: Callable[[], object]) -> None:
-    """Call `act`; if it fails, log that, with `what` it was, and nothing else.
+def run_or_log(what: str, act: Callable[[], object]) -> None:
+    """Call `act`; log its failure, if any, as a failure of `what`.
 
-    >>> do_beside("counting to three", lambda: [1, 2, 3])
+    >>> run_or_log("counting to three", lambda: [1, 2, 3])
     """
     try:
         act()
     except (Exception, SystemExit) as error:
-        _LOG.warning("%s failed, and the job goes on: %s", what, said_by(error), exc_info=error)
+        _LOG.warning("%s failed, and the job continues: %s", what, message_of(error), exc_info=error)

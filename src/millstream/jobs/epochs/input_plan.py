@@ -1,19 +1,19 @@
-"""What an epoch reads, as data, and the rules by which splits are shared out. Pure.
+"""The input of an epoch, as data, and the rules that distribute splits and budget. Pure.
 
-**Which subtask** (`homes`): a split stays with its subtask from epoch to epoch, so that a strategy in mid-stream sees
-the same records' time in the same place; it moves only when the parallelism changes or finished splits have left the
-others badly spread.
+**Which subtask** (`homes`): a split stays with its subtask from epoch to epoch, so that a watermark strategy in the
+middle of the stream sees the times of the same records in the same subtask. A split moves only when the parallelism
+changes, or when finished splits have left the distribution uneven.
 
-**Which wait** (`held_back`): a split that is too far ahead of its alignment group is not read at all until the slowest
-has come closer.
+**Which wait** (`held_back`): a split that is too far ahead of its alignment group is not read until the slowest has
+caught up.
 
-**How much** (`share_out`): splits that have little leave the rest of the epoch's budget to those that have more. How
-much a split has is not known: an offset means something to its source only. What a source can be asked is how far a
-number of records would go, and two answers can be compared. So all splits are asked with a fair share and with a small
-part of it. A split that gets no further with the larger number has no more; it is taken to need the smaller one. What
-is left of the budget is shared out among the others in the same way, in larger and larger shares. The shares add up to
-no more than the budget (or to one record each, if there are more splits than that). A split that could not be read
-further than its share has one that no other split's is larger than.
+**How much** (`share_out`): splits with little input leave the rest of the epoch's budget to those with more. The amount
+of a split's input is unknown: offsets are opaque to all but their source. A source can only report how far a number of
+records would reach, and two answers can be compared. So every split is queried with a fair share and with a small part
+of it. A split that gets no further with the larger number has no more input, and is assigned the smaller one. The rest
+of the budget is distributed among the other splits in the same way, in growing shares. The shares add up to at most the
+budget (or to one record each, if there are more splits than that). A split whose share limits its range has a share
+that no other split's exceeds.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ __all__ = [
 
 _SMALL_PART = 64
 _GROWTH_MIN = 1.25
-"""Asking again is worth it for so much more."""
+"""Another round of queries must increase the share by at least this factor."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +58,12 @@ class PlannedSource:
     parallelism: int
 
     def in_context(self, context: SourceContext) -> SourceContext:
-        """What this source is told when it is asked."""
+        """The context for querying this source."""
         return replace(context, parallelism=self.parallelism, uid=self.uid)
 
 
 class LiveSplit(NamedTuple):
-    """An unfinished split and where it stands."""
+    """An unfinished split with its position."""
 
     split: Split
     offset: Any
@@ -83,8 +83,8 @@ class WaitingSplit:
 
 @dataclass(frozen=True)
 class Cursor:
-    """How much of the list of a sequential source need not be looked at again: of so many splits at its beginning
-    (`passed`) all are finished but those at `unfinished`, and so many are known to be splits (`listed`)."""
+    """The part of a sequential source's list that need not be examined again: the first `passed` splits are all
+    finished except those at `unfinished`; `listed` splits are known in total."""
 
     passed: int = 0
     listed: int = 0
@@ -98,13 +98,13 @@ NO_CURSOR = Cursor()
 class InputPlan:
     """The ranges of one epoch. `exhausted`: nothing will ever follow them.
 
-    `ended` are the sources of which nothing is left, `now_ms` is the epoch's processing time. `shares`: how many
-    records each range was meant to be. `unread`: how many splits of a sequential source stand behind those that are
-    read; `cursors`: where the next plan may begin. `forgotten`: finished splits that a source does not list any more,
-    so that the manifest need not do so either. `behind`: about how many records each source has left behind these
-    ranges, where it can tell. `starts`: where splits begin that have no position yet and whose source keeps that
+    `ended` are the sources without further input, `now_ms` is the epoch's processing time. `shares`: the number of
+    records planned for each range. `unread`: the number of splits of a sequential source after those that are read;
+    `cursors`: where the next plan may begin. `unlisted`: finished splits that a source no longer lists, so the manifest
+    need not list them either. `behind`: about how many records each source has left after these ranges, if it can count
+    them. `starts`: the beginnings of splits that have no position yet, of sources that store these
     (`Source.keeps_starts`). `by_time`: the sources that are read in the order of time (`reading_order`). Many fields:
-    all that one look at the sources tells.
+    the result of one query of all sources.
     """
 
     reads: Mapping[str, tuple[ReadRange, ...]]
@@ -117,14 +117,14 @@ class InputPlan:
     shares: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     unread: Mapping[str, int] = field(default_factory=dict)
     cursors: Mapping[str, Cursor] = field(default_factory=dict)
-    forgotten: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    unlisted: Mapping[str, frozenset[str]] = field(default_factory=dict)
     behind: Mapping[str, int] = field(default_factory=dict)
     starts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     by_time: frozenset[str] = frozenset()
 
 
 def without_reads(planned: InputPlan) -> InputPlan:
-    """The same, but nothing is read: the job is to end where it stands."""
+    """The plan without its ranges: the job ends at its current positions."""
     return replace(planned, reads=dict.fromkeys(planned.reads, ()), has_input=False)
 
 
@@ -132,7 +132,7 @@ def without_reads(planned: InputPlan) -> InputPlan:
 
 
 def homes(splits: Iterable[str], before: Mapping[str, int], parallelism: int) -> dict[str, int]:
-    """Which subtask reads each split: where it was before, if that leaves no subtask two splits short of another.
+    """The subtask that reads each split: the previous one, unless that leaves a subtask two splits short of another.
 
     >>> homes(["a", "b", "c"], {}, 2)
     {'a': 0, 'b': 1, 'c': 0}
@@ -206,9 +206,9 @@ def held_back(splits: Iterable[AlignedSplit]) -> frozenset[tuple[str, str]]:
 
 
 def share_out(offsets: Sequence[Any], budget: int, reach: Callable[[int, int], Any]) -> list[tuple[Any, int]]:
-    """Where each split is read to, and the share it was given for that; 0: it cannot be read now.
+    """The stop of each split, and the share it was planned with; 0: it cannot be read now.
 
-    `reach(i, share)` says how far split `i`, which stands at `offsets[i]`, can be read with so many records.
+    `reach(i, share)` returns how far split `i`, at `offsets[i]`, can be read with `share` records.
 
     >>> stored = [3, 0, 1000, 0]
     >>> share_out([0, 0, 0, 0], 100, lambda i, share: min(stored[i], share))

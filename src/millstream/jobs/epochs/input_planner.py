@@ -1,14 +1,14 @@
-"""How far the next epoch reads: asked of every source, decided here, recorded only by the manifest.
+"""Plans how far the next epoch reads: queries every source and decides; only the manifest records it.
 
-The plan is not written down before it is run: if the epoch dies, the next one is planned anew, perhaps with other
-ranges. Only what a manifest says was read has been read. A split that was begun and that its source no longer lists
-stops the job: what it still holds would be missing in silence.
+The plan is not stored before it is run: if the epoch fails, the next one is planned anew, perhaps with other ranges.
+Only ranges that a manifest records have been read. A split that was begun and that its source no longer lists stops the
+job, because the rest of it would be lost silently.
 
 Of a source whose splits may be read one after the other (`Source.sequential`) only the first unfinished ones are
-planned (`SPLITS_AT_ONCE`). The rest is counted: it holds event time back, and costs nothing else. What is finished at
-the beginning of its list is passed over from then on (`Cursor`, which is no truth, only a short cut; `begin_anew`).
+planned (`SPLITS_AT_ONCE`). The rest is counted: it holds event time back, and costs nothing else. Finished splits at
+the beginning of its list are skipped from then on (`Cursor`, a cache that `begin_anew` discards).
 
-The `InputPlanner` is what the driver speaks to sources through: it plans, and tells them what was committed.
+The driver talks to sources through the `InputPlanner` only: it plans, and notifies them of commits.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from millstream.jobs.epochs.input_plan import (
     without_reads,
 )
 from millstream.jobs.epochs.processing_time import ProcessingTime, RunTimes
-from millstream.jobs.epochs.reading_order import outlooks_of, reading_stops, standing
+from millstream.jobs.epochs.reading_order import outlooks_of, reading_stops, watermark_from
 from millstream.jobs.epochs.retained_epochs import RetainedHistory
 from millstream.jobs.epochs.watermarks import strategies_of
 from millstream.plan.stages import Plan
@@ -60,12 +60,13 @@ __all__ = ["InputPlanner", "plan_input"]
 Positions = Mapping[str, Mapping[str, SplitPosition]]
 
 SPLITS_AT_ONCE = 256
-"""So many unfinished splits of a sequential source are read side by side, or as many as it has subtasks."""
+"""This many unfinished splits of a sequential source are read concurrently, or as many as it has subtasks if that is
+more."""
 
 
 class InputPlanner:
     """The sources of one driver's job. `strategies` are the program's watermark strategies, by uid. `is_recorded`: the
-    job records what it reads, to be run again without its sources; so nothing may follow from what only they know."""
+    job records its input, to be replayed without its sources; so no decision may depend on their further knowledge."""
 
     def __init__(
         self, plan: Plan, sources: tuple[PlannedSource, ...], store: Store, clock: Clock, *, is_recorded: bool = False
@@ -78,18 +79,19 @@ class InputPlanner:
         self._cursors: Mapping[str, Cursor] = {}
 
     def adopt(self, plan: Plan, sources: tuple[PlannedSource, ...]) -> None:
-        """Go on with the plan of the same program at another parallelism."""
+        """Continue with the plan of the same program at another parallelism."""
         self.strategies, self._sources = strategies_of(plan), sources
 
     def begin_anew(self) -> None:
-        """The job goes on from its newest manifest. Splits that were finished by epochs that ran ahead are not."""
+        """The job continues from its newest manifest. Splits that only discarded epochs finished are unfinished
+        again."""
         self._cursors = {}
 
     def plan(self, newest: Manifest | None, budget: int, bytes_max: int, *, drains: bool) -> InputPlan:
-        """What the epoch after `newest` reads: about `budget` records of about `bytes_max` bytes together. `drains`:
-        nothing, the job is to end."""
+        """The input of the epoch after `newest`: about `budget` records of about `bytes_max` bytes together. `drains`:
+        no input, the job is to end."""
         record_bytes_max = max(1, bytes_max // max(1, budget))
-        # Sources look for input, and keep to a rate, by the clock: processing time may stand still.
+        # Sources poll, and limit their rate, by the clock, because processing time may be held.
         context = SourceContext(self._clock.now_ms(), self._clock_started_ms, 1, record_bytes_max=record_bytes_max)
         positions, accounts = {} if newest is None else newest.sources, accounts_of(newest)
         finished = self._finished.names(newest)
@@ -102,7 +104,7 @@ class InputPlanner:
             accounts,
             finished,
             self._cursors,
-            asks_times=not self._is_recorded,
+            uses_outlooks=not self._is_recorded,
             times=self._processing_time.run_times(newest),
         )
         self._cursors = planned.cursors
@@ -112,27 +114,27 @@ class InputPlanner:
         return replace(planned, now_ms=self._processing_time.now_ms(newest))
 
     def by_uid(self) -> dict[str, Source]:
-        """The sources themselves."""
+        """The sources by the uids of their nodes."""
         return {planned.uid: planned.source for planned in self._sources}
 
     def filed(self, newest: Manifest | None, epoch: int) -> dict[str, SplitFile]:
-        """Files, written now, in which splits stand from `epoch` on that were finished before it; by source."""
+        """Writes files that list, from `epoch` on, the splits finished before it; by source."""
         listed = {planned.uid for planned in self._sources if removes_input(planned.source)}
         return {} if newest is None else self._finished.filed(newest, epoch, listed)
 
-    def tell_committed(self, manifest: Manifest) -> None:
-        """Tell the sources how far they are read, now that it is certain."""
+    def notify_committed(self, manifest: Manifest) -> None:
+        """Notify the sources how far they were read, now that it is committed."""
         for planned in self._sources:
             positions = manifest.sources.get(planned.uid, {})
             planned.source.committed({split: at.offset for split, at in positions.items()})
 
     @property
     def removing_sources(self) -> tuple[str, ...]:
-        """The uids of the sources that remove stored input. Others have positions that may be many."""
+        """The uids of the sources that remove stored input. Others may have very many positions."""
         return tuple(planned.uid for planned in self._sources if removes_input(planned.source))
 
     def release(self, history: RetainedHistory) -> None:
-        """These are all epochs that are left: let the sources remove stored input that none of them needs."""
+        """`history` holds all retained epochs: let the sources remove stored input that none of them needs."""
         for planned in self._sources:
             if planned.uid in history.positions:
                 planned.source.released(history.positions[planned.uid])
@@ -140,10 +142,10 @@ class InputPlanner:
 
 @dataclass(frozen=True)
 class _Listing:
-    """What a source lists, as far as it concerns an epoch: its unfinished splits with their positions, in order."""
+    """The unfinished splits that a source lists, with their positions, in order."""
 
     unfinished: Sequence[tuple[Split, SplitPosition]]
-    forgotten: frozenset[str] = frozenset()
+    unlisted: frozenset[str] = frozenset()
     unread: int = 0
     cursor: Cursor = NO_CURSOR
     outlooks: Mapping[str, Outlook] = field(default_factory=dict)
@@ -159,14 +161,15 @@ def plan_input(
     finished: Mapping[str, Collection[str]] | None = None,
     cursors: Mapping[str, Cursor] | None = None,
     *,
-    asks_times: bool = True,
+    uses_outlooks: bool = True,
     times: RunTimes | None = None,
 ) -> InputPlan:
-    """Ask every source how far it can be read; share `budget` records among the splits that may be read.
+    """Query every source how far it can be read; share `budget` records among the splits that may be read.
 
-    `strategies` are those of the sources that have one; `accounts` are the last manifest's. `finished` splits have no
-    position any more; `cursors` are the last plan's. `asks_times`: by what sources know before (`reading_order`).
-    `times`: of processing time, by which splits are idle; those of `context` if there are no others.
+    `strategies` holds the watermark strategies by source; `accounts` are the last manifest's. `finished` splits have no
+    position any more; `cursors` are the last plan's. `uses_outlooks`: read in the order of time, by what sources know
+    in advance (`reading_order`). `times`: the processing time that decides which splits are idle; by default that of
+    `context`.
     """
     times = times or RunTimes(context.now_ms, context.run_started_ms)
     strategies, accounts, finished, cursors = strategies or {}, accounts or {}, finished or {}, cursors or {}
@@ -177,7 +180,9 @@ def plan_input(
         listing = _listing(
             planned, positions.get(uid, {}), finished.get(uid, ()), cursors.get(uid, NO_CURSOR), source_context
         )
-        listings[uid] = listing = _with_outlooks(listing, planned.source, strategies.get(uid) if asks_times else None)
+        listings[uid] = listing = _with_outlooks(
+            listing, planned.source, strategies.get(uid) if uses_outlooks else None
+        )
         split_accounts = accounts.get(uid, OperatorAccount()).splits
         live[uid] = _live(planned, listing, split_accounts, strategies.get(uid), times)
     held_splits = held_back(aligned_splits(live, strategies, times.now_ms))
@@ -203,7 +208,7 @@ def plan_input(
         shares={uid: {name: share for name, (_, share) in of_source.items()} for uid, of_source in stops.items()},
         unread={uid: listing.unread for uid, listing in listings.items() if listing.unread},
         cursors={uid: listing.cursor for uid, listing in listings.items()},
-        forgotten={uid: listing.forgotten for uid, listing in listings.items()},
+        unlisted={uid: listing.unlisted for uid, listing in listings.items()},
         starts=_starts(sources, live, positions),
         behind=_behind(sources, live, stops, context),
         by_time=frozenset(uid for uid, known in outlooks.items() if known),
@@ -213,7 +218,7 @@ def plan_input(
 def _starts(
     sources: tuple[PlannedSource, ...], live: Mapping[str, list[LiveSplit]], positions: Positions
 ) -> dict[str, dict[str, Any]]:
-    """Where splits begin that have no position yet, of the sources that keep that."""
+    """The beginnings of splits that have no position yet, of the sources that store them."""
     return {
         planned.uid: {
             live_split.split.name: live_split.offset
@@ -231,7 +236,7 @@ def _behind(
     stops: Mapping[str, Mapping[str, tuple[Any, int]]],
     context: SourceContext,
 ) -> dict[str, int]:
-    """About how many records are left behind what is read, of the sources that can tell it of all their splits."""
+    """About how many records are left after the planned ranges, of the sources that can count all their splits."""
     behind: dict[str, int] = {}
     for planned in sources:
         if type(planned.source).backlog is Source.backlog:
@@ -269,9 +274,9 @@ def _listing(
 
 
 def _with_outlooks(listing: _Listing, source: Source, strategy: WatermarkStrategy | None) -> _Listing:
-    """The same, with what is known of its unfinished splits before they are read."""
-    # With unread splits event time stands still whatever these tell. Of what is still to appear nobody knows when it
-    # begins: there, how far the strategy stays behind is all that it can count on.
+    """The listing, with what the source knows in advance of its unfinished splits."""
+    # With unread splits event time does not advance, whatever the outlooks say. When later splits of an unbounded
+    # source begin is unknown: there, only the strategy's delay can be relied on.
     if listing.unread or not source.bounded:
         return listing
     unfinished = ((split, at.offset) for split, at in listing.unfinished)
@@ -281,7 +286,7 @@ def _with_outlooks(listing: _Listing, source: Source, strategy: WatermarkStrateg
 def _check_none_vanished(
     planned: PlannedSource, unlisted: Collection[str], positions: Mapping[str, SplitPosition]
 ) -> None:
-    """What a split still holds must not be passed over because its source has forgotten it."""
+    """Raises if the source no longer lists a split that was not read to its end."""
     vanished = sorted(name for name in unlisted if not positions[name].finished)
     if vanished:
         more = f" and {len(vanished) - 1} more" if len(vanished) > 1 else ""
@@ -289,7 +294,7 @@ def _check_none_vanished(
             f"source '{planned.uid}' ({planned.source.describe()}) no longer lists split '{vanished[0]}'{more}, which "
             f"the job has read to {positions[vanished[0]].offset!r} and not to its end: the rest of it would be "
             "missing. Bring it back (a file, a partition, the input this job was started with), or, to do without, "
-            "give the source another uid and start with --allow-non-restored-state: it is then read anew."
+            "set another uid for the source and start with --allow-non-restored-state: it is then read anew."
         )
 
 
@@ -300,7 +305,7 @@ def _in_sequence(
     finished: Collection[str],
     cursor: Cursor,
 ) -> _Listing:
-    """First what was unfinished before, then on behind it, as far as there is to be read now."""
+    """The previously unfinished splits, then the next ones in order, as many as are read now."""
     most = max(SPLITS_AT_ONCE, planned.parallelism)
     unfinished: dict[int, tuple[Split, SplitPosition]] = {}
     passed = cursor.passed
@@ -322,16 +327,16 @@ def _live(
     strategy: WatermarkStrategy | None,
     times: RunTimes,
 ) -> list[LiveSplit]:
-    """The unfinished splits, each with its place, its time and its subtask."""
+    """The unfinished splits, each with its position, its time and its subtask."""
     before = {name: split.subtask for name, split in split_accounts.items() if split.subtask is not None}
     subtasks = homes([split.name for split, _ in listing.unfinished], before, planned.parallelism)
     live: list[LiveSplit] = []
     plain: dict[int, EventTimeState] = {}
     for split, at in listing.unfinished:
         watermark = MIN_WATERMARK if at.watermark is None else at.watermark
-        watermark = standing(watermark, listing.outlooks.get(split.name))
+        watermark = watermark_from(watermark, listing.outlooks.get(split.name))
         account = split_accounts.get(split.name)
-        # Most splits keep no more than where they are read: a source may have ten thousand of them.
+        # Most splits store only their position: a source may have ten thousand of them.
         if account is not None and account.has_details:
             time = account.time(watermark)
         else:
@@ -361,7 +366,7 @@ def _plan_source(
     unread: int,
     context: SourceContext,
 ) -> tuple[tuple[ReadRange, ...], tuple[WaitingSplit, ...], bool]:
-    """What is read, what waits, and whether the source is known to end with these ranges."""
+    """The ranges to read, the splits that wait, and whether the source is known to end with these ranges."""
     ranges: list[ReadRange] = []
     waiting: list[WaitingSplit] = []
     ends = True
@@ -378,6 +383,6 @@ def _plan_source(
         ends = ends and finishes
     ends = ends and not unread and is_complete(source, context)
     if ends and ranges and ends_early(source):
-        # Such a range may be read in part: whether anything follows is known when it was read.
+        # The range may be read in part: only reading it shows whether anything follows.
         ranges, ends = [replace(range_, is_last=True) for range_ in ranges], False
     return tuple(ranges), tuple(waiting), ends

@@ -1,6 +1,6 @@
-"""From an epoch's outcome to its manifest, and from a manifest to the next epoch's spec. Pure.
+"""Makes an epoch's manifest of its outcome, and the next epoch's spec of a manifest. Pure.
 
-What the manifest keeps of each operator is its account (`state/stored/accounts.py`).
+The manifest holds an account of each operator (`state/stored/accounts.py`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from millstream.checkpoint import events as e
 from millstream.checkpoint.manifest import Manifest, SplitFile, SplitPosition, Staged
 from millstream.checkpoint.meanings import meanings_to_json
 from millstream.checkpoint.program import ProgramOperator, program_to_json
-from millstream.checkpoint.stalled_time import StalledTime, stalled_to_json
+from millstream.checkpoint.stalled_watermarks import StalledWatermark, stalled_to_json
 from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.connectors.contract_checks import due_ms_of, is_finished, planned_commit
 from millstream.connectors.contracts import Sink, Source
@@ -21,7 +21,7 @@ from millstream.errors import ProgramError, StoreError
 from millstream.graph.nodes import Node
 from millstream.jobs.epochs.input_plan import InputPlan
 from millstream.jobs.epochs.outcome import EpochOutcome
-from millstream.jobs.epochs.standing_time import standing_times
+from millstream.jobs.epochs.stalled_watermarks import stalled_watermarks
 from millstream.jobs.epochs.watermarks import (
     floors,
     strategies_of,
@@ -56,7 +56,7 @@ _PROCESSING_TIME = "processing_time_ms"
 def epoch_spec(
     action: e.RunEpoch, plan: InputPlan, newest: Manifest | None, strategies: Mapping[str, WatermarkStrategy]
 ) -> EpochSpec:
-    """What the tasks are told of the epoch that follows `newest`. Which round it is, says whoever runs it."""
+    """The spec that tasks receive of the epoch that follows `newest`. The caller sets its round."""
     accounts = accounts_of(newest)
     return EpochSpec(
         epoch=action.epoch,
@@ -78,14 +78,15 @@ def epoch_spec(
 @dataclass(frozen=True)
 class Joined:
     """Acknowledged epochs that are committed as one with the next: the manifest `parent` that the first of them
-    followed, and all that they staged, by sink, in order. What sinks keep back is decided once for all of them."""
+    followed, and all that they staged, by sink, in order. Sinks decide once for all of them which output to hold
+    back."""
 
     parent: Manifest | None
     staged: Mapping[str, Sequence[tuple[int, Any]]]
 
 
 def staged_values(uid: str, outcome: EpochOutcome, joined: Joined | None) -> list[Any]:
-    """What was staged for a sink, in the order of the epochs."""
+    """The values staged for a sink, in the order of the epochs."""
     before = [] if joined is None else joined.staged.get(uid, [])
     return [item for _, item in (*before, *outcome.staged.get(uid, []))]
 
@@ -103,8 +104,8 @@ def epoch_manifest(
     finished: Mapping[str, SplitFile],
     joined: Joined | None = None,
 ) -> Manifest:
-    """The manifest that commits `outcome`. `finished`: by source, a file in which splits that were finished before
-    stand from now on. `joined`: it commits other epochs as well, the last of which made `newest`."""
+    """The manifest that commits `outcome`. `finished`: by source, a file that lists from now on the splits finished
+    before. `joined`: the manifest commits other epochs as well, the last of which made `newest`."""
     final = action.status == "DRAINED"
     before = accounts_of(newest)
     _check_queryable(plan, outcome)
@@ -144,7 +145,7 @@ def epoch_manifest(
         published_through=action.published_through,
         watermark=_end_of_time(plan, sinks, accounts),
         counters=_counters(
-            planned, outcome, newest, standing_times(plan, accounts, positions, outcome, newest, now_ms)
+            planned, outcome, newest, stalled_watermarks(plan, accounts, positions, outcome, newest, now_ms)
         ),
         program=program_to_json({node.uid or "": _described(node) for node in plan.nodes()}),
         finished=_filed(newest, finished),
@@ -153,7 +154,7 @@ def epoch_manifest(
 
 
 def _end_of_time(plan: Plan, sinks: Mapping[str, Sink], accounts: Mapping[str, OperatorAccount]) -> int | None:
-    """How far event time has come at the ends of the program. One without sinks ends in states that are asked for."""
+    """The event time that the ends of the program have reached. A program without sinks ends in queryable states."""
     last = sinks if sinks else {node.uid for node in plan.nodes() if node.queryable is not None}
     ends = [accounts[uid].event_time for node in plan.nodes() if (uid := node.uid or "") in last and uid in accounts]
     return min(ends, default=None)
@@ -165,15 +166,16 @@ def _filed(newest: Manifest | None, finished: Mapping[str, SplitFile]) -> dict[s
 
 
 def _operator_accounts(outcome: EpochOutcome, before: Mapping[str, OperatorAccount]) -> dict[str, OperatorAccount]:
-    """What every operator keeps: its event time, and the accounts of its subtasks and functions."""
+    """The account of every operator: its event time, and the accounts of its subtasks and functions."""
     accounts: dict[str, OperatorAccount] = {}
     for uid, watermark in outcome.watermarks.items():
-        # Event time never goes back, not even when a parallelism or a split set has changed; idle, it stands still.
+        # Event time never decreases, even if the parallelism or the splits changed; an idle operator's time is
+        # unchanged.
         reached = MIN_WATERMARK if watermark == IDLE_WATERMARK else watermark
-        stands = max(reached, before.get(uid, OperatorAccount()).event_time)
+        event_time = max(reached, before.get(uid, OperatorAccount()).event_time)
         accounts[uid] = OperatorAccount(
-            stands,
-            tuple(uneven_times(outcome, uid, stands)),
+            event_time,
+            tuple(uneven_times(outcome, uid, event_time)),
             outcome.states.get(uid, {}),
             outcome.operator_states.get(uid, {}),
         )
@@ -181,13 +183,13 @@ def _operator_accounts(outcome: EpochOutcome, before: Mapping[str, OperatorAccou
 
 
 def _described(node: Node) -> ProgramOperator:
-    """What a later program is held against."""
+    """The operator as the manifest describes it; a later program is compared with it."""
     operator = ProgramOperator(node.name, node.parallelism, node.max_parallelism)
     return replace(operator, uid="derived") if node.uid_is_derived else operator
 
 
 def _check_queryable(plan: Plan, outcome: EpochOutcome) -> None:
-    """Functions name their queryable states when they are opened: here, all are known for the first time."""
+    """Functions declare their queryable states when they are opened, so duplicate names are detected only here."""
     owners: dict[str, str] = {}
     nodes = {node.uid: node for node in plan.nodes()}
     for uid, subtasks in outcome.states.items():
@@ -196,7 +198,7 @@ def _check_queryable(plan: Plan, outcome: EpochOutcome) -> None:
             if other.uid != uid:
                 raise ProgramError(
                     f"'{name}' is the name of queryable states of both '{other.name}' ({other.site}) and "
-                    f"'{nodes[uid].name}'. A name stands for one state: change one of them",
+                    f"'{nodes[uid].name}'. Names of queryable states must be unique: change one of them",
                     at=str(nodes[uid].site),
                 )
 
@@ -211,12 +213,12 @@ def _positions(
 ) -> dict[str, dict[str, SplitPosition]]:
     positions = {} if newest is None else {uid: dict(splits) for uid, splits in newest.sources.items()}
     for uid, ranges in planned.reads.items():
-        # A finished split that is in a file, or that its source has forgotten, is not listed: the manifest stays small.
-        forgotten = planned.forgotten.get(uid, frozenset())
+        # A finished split that a file lists, or that its source no longer lists, is omitted: the manifest stays small.
+        unlisted = planned.unlisted.get(uid, frozenset())
         of_source = {
             name: at
             for name, at in positions.get(uid, {}).items()
-            if not at.finished or (uid not in finished and name not in forgotten)
+            if not at.finished or (uid not in finished and name not in unlisted)
         }
         positions[uid] = of_source
         for range_ in ranges:
@@ -225,7 +227,7 @@ def _positions(
             if final and not ends:
                 raise StoreError(
                     f"split '{range_.split.name}' of source '{uid}' was to be read to its end, "
-                    f"but stopped at {read.offset!r} before {range_.stop!r}. Was the input cut while it was read?"
+                    f"but stopped at {read.offset!r} before {range_.stop!r}. Was the input truncated while it was read?"
                 )
             of_source[range_.split.name] = SplitPosition(read.offset, ends, read.time.watermark)
         for name, start in planned.starts.get(uid, {}).items():
@@ -234,7 +236,7 @@ def _positions(
 
 
 def _counters(
-    planned: InputPlan, outcome: EpochOutcome, newest: Manifest | None, standing: Mapping[str, StalledTime]
+    planned: InputPlan, outcome: EpochOutcome, newest: Manifest | None, stalled: Mapping[str, StalledWatermark]
 ) -> dict[str, Any]:
     before: Mapping[str, Any] = {} if newest is None else newest.counters
     totals = {uid: dict(counts) for uid, counts in before.get("operators", {}).items()}
@@ -243,19 +245,19 @@ def _counters(
         total["in"] += counts["in"]
         total["out"] += counts["out"]
     metrics = merge(before.get("metrics", {}), outcome.metrics)
-    return {"operators": totals, "metrics": metrics, _PROCESSING_TIME: planned.now_ms, **stalled_to_json(standing)}
+    return {"operators": totals, "metrics": metrics, _PROCESSING_TIME: planned.now_ms, **stalled_to_json(stalled)}
 
 
 def processing_time_ms(manifest: Manifest | None) -> int | None:
     """The processing time of the last epoch that was run; None: not known."""
     counters: Mapping[str, Any] = {} if manifest is None else manifest.counters
-    own = counters.get("epoch")  # manifests of older versions have it in the statistics of their epoch alone
+    own = counters.get("epoch")  # manifests of older versions have it only in the statistics of their epoch
     stored_ms = counters.get(_PROCESSING_TIME, own.get("now_ms") if isinstance(own, dict) else None)
     return stored_ms if type(stored_ms) is int else None
 
 
 def closing_manifest(action: e.Commit, newest: Manifest, facts: JobFacts, now_ms: int) -> Manifest:
-    """The manifest that says everything is published: the parent's positions, no output of its own."""
+    """The manifest that records that everything is published: the parent's positions, no output of its own."""
     return Manifest(
         job=newest.job,
         job_id=newest.job_id,
@@ -276,7 +278,7 @@ def closing_manifest(action: e.Commit, newest: Manifest, facts: JobFacts, now_ms
 
 
 def sink_is_due(sinks: Mapping[str, Sink], newest: Manifest | None, now_ms: int) -> bool:
-    """Whether a sink wants an epoch now, for the sake of what it keeps back, although there may be no input."""
+    """Whether a sink needs an epoch now for output that it holds back, even without input."""
     accounts = accounts_of(newest)
     for uid, sink in sinks.items():
         pending = accounts.get(uid, OperatorAccount()).pending
@@ -287,7 +289,7 @@ def sink_is_due(sinks: Mapping[str, Sink], newest: Manifest | None, now_ms: int)
 
 
 def timer_is_due(newest: Manifest | None, now_ms: int) -> bool:
-    """Whether a timer of processing time has come."""
+    """Whether a timer of processing time is due."""
     wake_ms = next_wake_ms(newest)
     return wake_ms is not None and wake_ms <= now_ms
 
@@ -299,5 +301,5 @@ def next_wake_ms(newest: Manifest | None) -> int | None:
 
 
 def subtask_accounts(manifest: Manifest | None) -> Iterator[SubtaskAccount]:
-    """What each subtask of each operator has told of its state."""
+    """The accounts of all subtasks of all operators."""
     return (account for operator in accounts_of(manifest).values() for account in operator.subtasks.values())

@@ -1,9 +1,9 @@
-"""What an epoch came to: the acknowledgements of all its tasks, checked and put together.
+"""The outcome of an epoch: the acknowledgements of all its tasks, checked and merged.
 
 Invariant: an outcome exists only if every task of every stage acknowledged exactly once, and all tasks of a stage
-heard the very *attempt* of each task before them that acknowledged. Spark may run a task again after others have read
+received the very *attempt* of each upstream task that acknowledged. Spark may run a task again after others have read
 its first output; if the two attempts differ (a user's function is not deterministic), some records would be lost or
-doubled. Such an epoch is refused here and run again.
+duplicated. Such an epoch is rejected here and run again.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ __all__ = ["EpochOutcome", "MixedEpochError", "TaskAccount", "added", "gather"]
 
 
 class MixedEpochError(RuntimeError):
-    """The acknowledgements do not add up to one epoch; it must be run again."""
+    """The acknowledgements do not form one consistent epoch; it must be run again."""
 
 
 @dataclass(frozen=True)
 class TaskAccount:
-    """What one run of one task did and where its time went, by operator; for statistics. `place`: the process of the
-    cluster it ran in, if told; `stayed`: whether the same as the time before, None: this is the first time."""
+    """The work of one run of one task and its times, by operator; for statistics. `place`: the process of the cluster
+    it ran in, if reported; `stayed`: whether that is the same as the time before, None: this is the first time."""
 
     stage: int
     subtask: int
-    took_ns: int
+    elapsed_ns: int
     alignment_ns: int
     operators: Mapping[str, Mapping[str, int]]
     requests: int = 0
@@ -49,7 +49,7 @@ class EpochOutcome:
     states: dict[str, dict[int, SubtaskAccount]] = field(default_factory=dict)
     operator_states: dict[str, dict[int, FunctionAccount]] = field(default_factory=dict)
     watermarks: dict[str, int] = field(default_factory=dict)
-    event_times: dict[str, dict[int, int]] = field(default_factory=dict)  # by uid and subtask: where it goes on
+    event_times: dict[str, dict[int, int]] = field(default_factory=dict)  # by uid and subtask: where it continues
     operators: dict[str, dict[str, int]] = field(default_factory=dict)
     metrics: dict[str, Any] = field(default_factory=dict)
     output: list[list[str]] = field(default_factory=list)
@@ -86,8 +86,8 @@ def _check(plan: Plan, acknowledgements: list[Acknowledgement]) -> None:
         for subtask in range(stage.width):
             if by_task[stage.index, subtask].upstream_attempts != attempts:
                 raise MixedEpochError(
-                    f"task {subtask} of stage {stage.index} heard other attempts of the tasks of stage {before.index} "
-                    "than those that acknowledged; the epoch is run again"
+                    f"task {subtask} of stage {stage.index} received other attempts of the tasks of stage "
+                    f"{before.index} than the ones that acknowledged; the epoch is run again"
                 )
 
 
@@ -126,5 +126,5 @@ def _merged(acknowledgements: list[Acknowledgement]) -> EpochOutcome:
 
 
 def added(total: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
-    """Counts by name, added up."""
+    """Counts by name, summed."""
     return {key: total.get(key, 0) + value for key, value in more.items()}

@@ -1,10 +1,10 @@
-"""Processing time between epochs: the machine's clock, but for steps back.
+"""Processing time between epochs: the machine's clock, without steps back.
 
-State with a time-to-live and timers go by processing time. If it went back, as when a clock is corrected, or a job goes
-on on a machine whose clock is behind, rows that had expired would be there again: they would be retracted a second
-time, and inserted again. So processing time stands still until the clock has caught up with that of the last epoch,
-which the manifest names. A clock that is more than a day behind was wrong before: to wait for it would stop every timer
-for as long. Then the clock is believed, and the log says what that means.
+State with a time-to-live and timers use processing time. If it went back, because a clock is corrected or a job
+continues on a machine whose clock is behind, expired rows would reappear: they would be retracted and inserted a second
+time. So processing time is held until the clock has caught up with that of the last epoch, which the manifest records.
+A clock that is more than a day behind must have been wrong before, and waiting for it would stop every timer for that
+long. Then the new clock is used, and the log reports the consequences.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from millstream.jobs.epochs.manifests import processing_time_ms
 __all__ = ["ProcessingTime", "RunTimes"]
 
 _LOG = logging.getLogger("millstream.time")
-_STANDS_MS_MAX = 24 * 60 * 60 * 1000
+_HOLDS_MS_MAX = 24 * 60 * 60 * 1000
 _WARNED_FROM_MS = 1000
-_STANDS = (
-    "processing time stands still until it has caught up, and with it timers and times-to-live. Was the clock set "
+_HOLDS_TEXT = (
+    "processing time is held until the clock has caught up, and with it timers and times-to-live. Was the clock set "
     "back, or is this another machine?"
 )
-_GOES_BACK = (
-    "that is more than a day, so the clock is believed. Rows whose time-to-live ended in between are there again, and "
-    "timers wait for their time once more"
+_STEPS_BACK_TEXT = (
+    "that is more than a day, so the clock is trusted. Rows whose time-to-live ended in between reappear, and timers "
+    "wait for their time once more"
 )
 
 
 class RunTimes(NamedTuple):
-    """Now, and when the driver took over or its clock was last believed: what was idle before is not known."""
+    """Now, and when the driver took over or its clock was last trusted: earlier idle times are not known."""
 
     now_ms: int
     run_started_ms: int
 
 
 class ProcessingTime:
-    """That of one driver's job.
+    """The processing time of one driver's job.
 
     >>> from millstream.testing import ManualClock
     >>> counters = {"processing_time_ms": 9}
@@ -68,9 +68,9 @@ class ProcessingTime:
             self._warned = False
             return clock_ms
         behind_ms = last_ms - clock_ms
-        stands = behind_ms <= _STANDS_MS_MAX
+        holds = behind_ms <= _HOLDS_MS_MAX
         if not self._warned and behind_ms >= _WARNED_FROM_MS:
             self._warned = True
-            what = _STANDS if stands else _GOES_BACK
-            _LOG.warning("the clock is %d s behind the processing time of the last epoch: %s", behind_ms // 1000, what)
-        return last_ms if stands else clock_ms
+            text = _HOLDS_TEXT if holds else _STEPS_BACK_TEXT
+            _LOG.warning("the clock is %d s behind the processing time of the last epoch: %s", behind_ms // 1000, text)
+        return last_ms if holds else clock_ms

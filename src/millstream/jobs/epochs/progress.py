@@ -1,6 +1,6 @@
-"""What a running job shows of itself: a snapshot that changes with every epoch.
+"""The progress of a running job: a snapshot that changes with every epoch.
 
-The driver writes it, the console, the command line and tests read it. Reading never waits for the job.
+The driver writes it; the console, the command line and tests read it. Reading never waits for the job.
 """
 
 from __future__ import annotations
@@ -28,18 +28,17 @@ class OperatorProgress:
 
 @dataclass(frozen=True)
 class JobProgress:
-    """A job at one moment. Rates are of the last epoch. Many fields: each is a figure of the console.
+    """A job at one moment. Rates are of the last epoch.
 
-    `watermark_ms` None: no watermark, or none yet; 2^63 - 1: all input has ended. `time_awaits`: the sources that event
-    time stands still for. The state's rows are those its
-    segments hold: one that was overwritten or removed counts until compaction drops it. `in_loops`: records on their
-    way round the program's loops when the epoch ended. `behind`: about how many records the sources have
-    left, None: they cannot tell; `caught_up_in_ms`: until there are none, None: not at this rate. `stayed_share`: of
-    the tasks of the last epochs, how many ran where they ran before, None: there is but one place. `query_url`: where
-    the job answers questions; empty: nowhere. `ahead`: epochs that were run and are not committed yet; `acknowledged`:
-    the number of the commit that brings the last of them. `store_away`: the store does not answer; `unpublished`: why
-    the epoch behind `published` could not be published, in `publish_tries` tries; `paused`: no epoch is run until one
-    of the two has passed.
+    `watermark_ms` None: no watermark, or none yet; 2^63 - 1: all input has ended. `time_awaits`: the sources that hold
+    event time back. The state's rows are those its segments hold: an overwritten or removed row counts until compaction
+    drops it. `in_loops`: records in the program's loops when the epoch ended. `behind`: about how many records the
+    sources have left, None: they cannot count them; `caught_up_in_ms`: until there are none, None: never at this rate.
+    `stayed_share`: the share of the last epochs' tasks that ran in the same process as before, None: there is only one
+    process. `query_url`: where the job answers queries; empty: nowhere. `ahead`: epochs that were run and are not
+    committed yet; `acknowledged`: the number of the commit that will contain the last of them. `store_away`: the store
+    does not answer; `unpublished`: why the epoch after `published` could not be published, in `publish_tries` tries;
+    `paused`: no epoch is run until one of the two is over.
 
     Many fields: each is a figure that the console or the log shows.
     """
@@ -77,7 +76,7 @@ class JobProgress:
 
 
 class ProgressBoard:
-    """The current progress of one job, and those who want to hear of every change."""
+    """The current progress of one job, and the listeners to every change."""
 
     def __init__(self, first: JobProgress) -> None:
         self._now = first
@@ -90,7 +89,8 @@ class ProgressBoard:
         return self._now
 
     def change(self, **changes: object) -> None:
-        """Replace fields of the snapshot and tell the listeners. If one raises, that is logged, and changes nothing."""
+        """Replace fields of the snapshot and notify the listeners. A listener that raises is logged, and has no other
+        effect."""
         with self._lock:
             self._now = replace(self._now, **changes)  # type: ignore[arg-type]
             listeners = list(self._listeners)
@@ -98,7 +98,7 @@ class ProgressBoard:
             try:
                 listener(self._now)
             except Exception as error:
-                _LOG.warning("somebody who watches the job could not take its progress: %s", error)
+                _LOG.warning("a listener could not process the job's progress: %s", error)
 
     def listen(self, listener: Callable[[JobProgress], None]) -> None:
         """Call `listener` with every new snapshot, on the driver's thread: it must be quick."""

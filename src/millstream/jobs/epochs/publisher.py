@@ -1,13 +1,13 @@
-"""Publishes committed epochs, one after the other, on a thread beside the running epoch.
+"""Publishes committed epochs, one after the other, on a thread of its own while the next epoch runs.
 
 An epoch's output becomes visible sink by sink, in the order of the manifest. The result is reported as an event of the
 protocol. Nothing is ever skipped: an epoch that failed half-way is published again from its beginning.
 
 Before each sink the publisher checks that this driver still owns the job. A manifest newer than those it knows was
 written by another driver, which has published this epoch already, and perhaps the next. If the newest manifest that it
-knows is gone, the job was removed. In both cases nothing more is published. One gap is left, between this check and the
-work of the sink: a driver that stalls just there publishes an old epoch late. A sink closes the gap if it stores the
-`CommitId` it is given, and refuses an older one of the same job.
+knows no longer exists, the job was removed. In both cases nothing more is published. One gap remains, between this
+check and the commit of the sink: a driver that stalls there publishes an old epoch late. A sink closes the gap if it
+stores the `CommitId` it receives, and rejects an older one of the same job.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from millstream.common.time import waiting_s
 from millstream.connectors.contracts import CommitId, Sink
 from millstream.errors import StoreAwayError, StoreError, StoreFullError
 from millstream.jobs.clock import Clock
-from millstream.jobs.epochs.failures import do_beside, is_retryable, reason_of
+from millstream.jobs.epochs.failures import is_retryable, reason_of, run_or_log
 from millstream.jobs.epochs.refused_output import RefusedOutput
 from millstream.storage.store import Store
 
@@ -34,13 +34,14 @@ __all__ = ["PublishEvent", "Publisher"]
 PublishEvent = e.Published | e.PublishFailed | e.PublishFenced
 
 _MISSES_MAX = 10
-"""So often a sink may find a store away while the job's own answers; then the restart strategy is asked."""
+"""How often a sink may report a store unreachable while the job's own store answers, before the restart strategy
+decides."""
 
 
 class Publisher:
     """The publishing thread of one driver.
 
-    `report` takes what came of an epoch, how long it took in ms, and what went wrong, if something did.
+    `report` takes the event of an epoch, how long publishing took in ms, and the error, if there was one.
     """
 
     def __init__(
@@ -61,12 +62,12 @@ class Publisher:
         self._thread.submit(self._publish, action, newest)
 
     def close(self) -> None:
-        """Publish nothing more; what is being published is ended first."""
+        """Publish nothing more; publishing in progress is completed first."""
         self._closed.set()
         self._thread.shutdown(wait=True)
 
     def _publish(self, action: e.Publish, newest: Manifest | None) -> None:
-        """On the publishing thread."""
+        """Runs on the publishing thread."""
         if self._closed.wait(waiting_s(action.delay_ms / 1000)):
             return
         started = time.monotonic()
@@ -74,15 +75,15 @@ class Publisher:
             manifest = newest if newest is not None and newest.epoch == action.epoch else self._log.read(action.epoch)
             newest_known = action.epoch if newest is None else newest.epoch
             for uid, staged in manifest.staged.items():
-                # Between sinks, too: a driver that slept may have been replaced meanwhile.
-                newest_standing = self._log.epochs_from(newest_known)[-1:] if staged else [newest_known]
-                if newest_standing != [newest_known]:
-                    self._report(e.PublishFenced(action.epoch, max(newest_standing, default=newest_known)), 0.0, None)
+                # Between sinks, too: another driver may have taken over while this one was suspended.
+                newest_stored = self._log.epochs_from(newest_known)[-1:] if staged else [newest_known]
+                if newest_stored != [newest_known]:
+                    self._report(e.PublishFenced(action.epoch, max(newest_stored, default=newest_known)), 0.0, None)
                     return
                 commit = CommitId(manifest.job_id, uid, manifest.epoch)
                 items = [item.payload for item in staged]
                 self._refused.commit(self._sinks[uid], commit, manifest.operator_name(uid), items)
-        except BaseException as error:  # an exit, too: it would end this thread alone, and the job would wait for ever
+        except BaseException as error:  # an exit, too: it would end this thread only, and the job would wait forever
             failed = e.PublishFailed(
                 action.epoch,
                 reason_of(error),
@@ -94,12 +95,12 @@ class Publisher:
             self._report(failed, 0.0, error)
         else:
             self._misses = 0
-            do_beside(f"writing the receipt of epoch {action.epoch}", lambda: write_receipt(self._store, manifest))
+            run_or_log(f"writing the receipt of epoch {action.epoch}", lambda: write_receipt(self._store, manifest))
             self._report(e.Published(action.epoch), (time.monotonic() - started) * 1000, None)
 
     def _excuse(self, error: BaseException, epoch: int) -> e.Excuse:
-        """A store that is away is not the job's fault. If the job's own answers, it is a sink's target in the same
-        service that does not, and may stay away: that is not excused for ever."""
+        """An unreachable store is not the job's fault. If the job's own store answers, a sink's target in the same
+        service is unreachable, perhaps permanently: that is excused a limited number of times."""
         if not isinstance(error, StoreAwayError):
             return None
         if isinstance(error, StoreFullError):

@@ -1,16 +1,17 @@
-"""Which splits are read first, where their times are known before they are read. Pure but for what the source is asked.
+"""Decides which splits are read first, if their times are known in advance. Pure, except for querying the source.
 
-A source may know when the records begin that are left in a split, and how many they are (`Source.outlook`: a Parquet
-file says so in its statistics). Then
+A source may know the number of records left in a split, and when they begin (`Source.outlook`: a Parquet file says so
+in its statistics). Then
 
-- a split stands shortly before its earliest record from the start: one that nobody has begun holds event time back no
-  further than that, and still none of its records is ever late for being read last, nor a session over that it joins;
-- splits are read in the order of time, each subtask its own, as many as the epoch has room for, instead of all of them
-  side by side. Event time follows, so that windows close while the job reads, and state holds the windows that are
-  open, not those of all files.
+- the watermark of a split starts shortly before its earliest record: a split that has not been begun holds event time
+  back no further than that, and none of its records is late for being read last, nor does a session end that one of
+  them joins;
+- each subtask reads its splits in the order of time, as many as fit into the epoch, instead of all of them
+  concurrently. Event time follows, so windows close while the job reads, and state holds only the open windows, not
+  those of all files.
 
-It is a matter of cost alone: in any order the results are the same. A source of which one split tells nothing is read
-as ever, and so is one that more splits may appear in.
+This affects cost only: in any order the results are the same. A source with a split of unknown times, or one in which
+more splits may appear, is read without this order.
 """
 
 from __future__ import annotations
@@ -26,21 +27,21 @@ from millstream.graph.time_columns import time_column
 from millstream.jobs.epochs.input_plan import LiveSplit, PlannedSource, share_out
 from millstream.records.watermarks import REAL_WATERMARK_MAX
 
-__all__ = ["earliest_first", "outlooks_of", "reading_stops", "standing"]
+__all__ = ["earliest_first", "outlooks_of", "reading_stops", "watermark_from"]
 
 Outlooks = Mapping[str, Outlook]
 Stops = dict[str, dict[str, tuple[Any, int]]]
-"""How far each split is read, and the share it was given for that; by uid and split."""
+"""How far each split is read, and the share it was planned with; by uid and split."""
 
 _BEFORE_MS = 2
-"""A record joins the session that ends where it begins itself. That one is over when time is 1 ms before the record."""
+"""A record joins a session that ends where the record begins. That session ends when time is 1 ms before the record."""
 
 _WORTH_OPENING = 16
-"""A further split is begun if this part of a subtask's share is left for it: to open a file costs something."""
+"""A subtask begins another split if at least this part of its share is left for it: opening a file has a cost."""
 
 
 def outlooks_of(source: Source, strategy: WatermarkStrategy | None, splits: Iterable[tuple[Split, Offset]]) -> Outlooks:
-    """What the source knows of its unfinished splits, by name; nothing unless it knows it of all of them."""
+    """The source's outlooks on its unfinished splits, by name; empty unless it has one for each of them."""
     if type(source).outlook is Source.outlook or not isinstance(strategy, ColumnWatermarks):
         return {}
     column = time_column(strategy.rowtime, strategy.watermark)
@@ -55,17 +56,17 @@ def outlooks_of(source: Source, strategy: WatermarkStrategy | None, splits: Iter
     return outlooks
 
 
-def standing(watermark: int, outlook: Outlook | None) -> int:
-    """Where a split stands that came to `watermark`: further, if all that is left of it is later.
+def watermark_from(watermark: int, outlook: Outlook | None) -> int:
+    """The watermark of a split that had reached `watermark`: later, if the rest of the split is later.
 
-    >>> standing(40, Outlook(records=7, earliest_ms=100)), standing(40, None)
+    >>> watermark_from(40, Outlook(records=7, earliest_ms=100)), watermark_from(40, None)
     (98, 40)
     """
     return watermark if outlook is None else max(watermark, min(outlook.earliest_ms - _BEFORE_MS, REAL_WATERMARK_MAX))
 
 
 def earliest_first(live: Sequence[LiveSplit], outlooks: Outlooks, budget: int, parallelism: int) -> dict[str, int]:
-    """How many records of each split are read; those that are not named wait."""
+    """How many records of each split are read; splits that are not named wait."""
     shares: dict[str, int] = {}
     fair = max(1, budget // parallelism)
     for subtask in range(parallelism):
@@ -88,10 +89,9 @@ def reading_stops(
     budget: int,
     context: SourceContext,
 ) -> tuple[Stops, frozenset[tuple[str, str]]]:
-    """How far splits are read, and which of them wait: `held_splits`, and those whose time is to come.
+    """How far splits are read, and which of them wait: `held_splits`, and splits of later times.
 
-    Sources with outlooks get an equal part each of the budget; what is left is shared out among the splits of the
-    others.
+    Each source with outlooks gets an equal part of the budget; the rest is shared out among the splits of the others.
     """
     stops: Stops = {planned.uid: {} for planned in sources}
     busy = sum(1 for planned in sources if live[planned.uid])

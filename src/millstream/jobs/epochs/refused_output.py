@@ -1,15 +1,15 @@
-"""Publishing what a target takes: an epoch with rows that it refuses waits, or is published without them.
+"""Publishes an epoch whose target refuses rows: the epoch waits, or is published without these rows.
 
 Without permission, by the sink's `with_dead_letters` or by `millstream refused --set-aside`, refused rows are listed in
-the store and the publishing fails, saying how to see them. With it, these steps:
+the store and publishing fails with instructions how to see them. With permission, these steps follow:
 
 1. list the rows in the store, before anything is published without them;
-2. have the sink publish the rest; if it refuses more rows, go back to 1;
+2. have the sink publish the rest; if it refuses more rows, return to step 1;
 3. write the listed rows to the folder, under the name of the commit;
-4. note in the list where they are.
+4. record in the list where they are.
 
-Only then is the epoch published, and gets its receipt. After a crash between any two steps the list says which rows are
-left out, so that each row is in the target or in the folder, and in one of them once.
+Only then is the epoch published, with its receipt. After a crash between any two steps the list says which rows are
+left out, so each row is either in the target or in the folder, exactly once.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ from millstream.storage.store import Store, shown_address
 __all__ = ["RefusedOutput"]
 
 _ROWS_MAX = 100_000
-"""So many rows of an epoch are set aside. Where more are refused, the target is wrong, and not the rows."""
+"""At most this many rows of an epoch are set aside. If more are refused, the target is at fault, not the rows."""
 _SHOWN_MAX = 1_000
-"""So many are shown in the list: the others are told by their places and reasons."""
+"""At most this many are shown in the list; the others are listed by position and reason."""
 
 
 class RefusedOutput:
-    """Has sinks commit, and sees to the rows that their targets refuse. For one driver, on its publishing thread."""
+    """Has sinks commit, and handles the rows that their targets refuse. For one driver, on its publishing thread."""
 
     def __init__(self, store: Store, now_ms: Callable[[], int]) -> None:
         self._store, self._now_ms = store, now_ms
-        self._lists: set[str] | None = None  # their names: nothing is asked of the store for an epoch without one
-        self._committers: set[str] = set()  # those that this driver has published for
+        self._lists: set[str] | None = None  # their names: an epoch without a list needs no request to the store
+        self._committers: set[str] = set()  # the sinks that this driver has published for
 
     def commit(self, sink: Sink, commit: CommitId, operator: str, publish: Sequence[Json]) -> None:
-        """Publish an epoch of a sink; RefusedRowsError if rows are refused, and nobody said what becomes of them."""
+        """Publish an epoch of a sink. Raises RefusedRowsError if rows are refused and may not be set aside."""
         if not publish:
             sink.commit(commit, publish, self._store)
             return
@@ -71,7 +71,7 @@ class RefusedOutput:
         try:
             files = write_dead_letters(refused.folder, commit, publish, _places(refused), self._store)
         except StoreDamagedError:
-            raise  # of what was staged
+            raise  # the staged output is damaged, not the folder
         except StoreError as error:
             own, folder = shown_address(self._store.url), shown_address(refused.folder)
             raise type(error)(
@@ -84,7 +84,7 @@ class RefusedOutput:
         drop_old_lists(self._store, commit.job, commit.sink)
 
     def _left_out(self, sink: Sink, commit: CommitId) -> RefusedList | None:
-        """What is left out of this epoch from the start: what was listed, with permission, before a crash."""
+        """The rows to leave out of this epoch from the start: rows listed, with permission, before a crash."""
         if self._lists is None:
             self._lists = set(filter(is_refused, self._store.list(REFUSED)))
         if refused_name(commit.sink, commit.epoch) not in self._lists:
@@ -92,19 +92,20 @@ class RefusedOutput:
         try:
             refused = read_refused(self._store, commit.sink, commit.epoch)
         except StoreDamagedError:
-            if self._folder(sink, commit):  # which rows were left out is not known any more
+            if self._folder(sink, commit):  # the rows that were left out are no longer known
                 raise
             refused = None
         if refused is not None and refused.folder and refused.job_id == commit.job:
             return refused if refused.is_set_aside else replace(refused, folder=self._folder(sink, commit, refused))
-        # It was only told. Some of these rows may be taken now; if others are refused, they are listed anew.
+        # The rows were listed without permission. The target may accept some now; if it refuses others, they are listed
+        # anew.
         remove_refused(self._store, commit.sink, commit.epoch)
         return None
 
     def _left_out_by_another(self, sink: Sink, commit: CommitId) -> RefusedList | None:
-        """What another driver has left out of the first epoch that this one publishes. It may have listed rows,
-        published without them and ended since this one looked; then nothing is published here, and nobody else writes
-        the rows."""
+        """The rows that another driver left out of the first epoch that this one publishes. That driver may have listed
+        rows, published without them and ended after this one read the list; then nothing is published here, and no
+        other driver writes the rows."""
         if not sink.tells_refused_rows:
             return None
         refused = read_refused(self._store, commit.sink, commit.epoch)
@@ -115,7 +116,7 @@ class RefusedOutput:
     def _listed_now(
         self, sink: Sink, commit: CommitId, operator: str, before: RefusedList | None, error: RefusedRowsError
     ) -> RefusedList:
-        """List the rows that are refused now. RefusedRowsError for the user if they may not be set aside."""
+        """List the rows that are refused now. Raises RefusedRowsError for the user if they may not be set aside."""
         folder = self._folder(sink, commit, before)
         listed = () if before is None else before.rows
         room = _SHOWN_MAX - len(listed)
@@ -132,28 +133,29 @@ class RefusedOutput:
             commit.job, commit.sink, commit.epoch, operator, sink.describe(), rows, self._now_ms(), folder
         )
         write_refused(self._store, refused)
-        assert self._lists is not None, "they are listed before anything is published"
+        assert self._lists is not None, "rows are listed before anything is published"
         self._lists.add(refused_name(commit.sink, commit.epoch))
         if not folder:
             raise RefusedRowsError(self._advice(commit, error), error.rows) from error
         return refused
 
     def _too_many(self, commit: CommitId, listed: RefusedList | None, error: RefusedRowsError) -> ConnectorError:
-        """The error of an epoch of which more rows are refused than are set aside. What was listed is published once
-        the target is mended, unless the sink has gone on behind it: then its place in the epoch is counted without."""
+        """The error of an epoch with more refused rows than may be set aside. The listed rows are published once the
+        target is repaired, unless the sink has already continued after them: then it counts its place in the epoch
+        without them."""
         message = f"{error.message}. More than {_ROWS_MAX} rows of epoch {commit.epoch} are refused"
         if error.goes_on_behind:
             return ConnectorError(
-                f"{message}: no more of them are set aside. Mend the target; the first {_ROWS_MAX} are written to the "
-                "folder when the epoch is published"
+                f"{message}: no more of them are set aside. Repair the target; the first {_ROWS_MAX} are written to "
+                "the folder when the epoch is published"
             )
         if listed is not None:
             remove_refused(self._store, commit.sink, commit.epoch)
-        return ConnectorError(f"{message}: none of them is set aside. Mend the target")
+        return ConnectorError(f"{message}: none of them is set aside. Repair the target")
 
     def _folder(self, sink: Sink, commit: CommitId, listed: RefusedList | None = None) -> str:
-        """Where refused rows of this epoch may be written; "": nobody has said that they may be set aside. What is said
-        now goes before what was said when rows were listed: that folder may be gone."""
+        """Where refused rows of this epoch may be written; "": they may not be set aside. A permission granted now
+        takes precedence over the one in the list, whose folder may no longer exist."""
         allowed = allowed_folder(self._store, commit.job, commit.sink, commit.epoch)
         return allowed or sink.dead_letters or ("" if listed is None else listed.folder)
 
@@ -163,8 +165,8 @@ class RefusedOutput:
         place = shown_address(self._store.url)
         return (
             f"{error.message}. Of epoch {commit.epoch}, which is committed, {rows} refused: the epoch waits. "
-            f"See what is refused by `millstream refused {place}`. Then mend the target, or go "
-            f"on without these rows: `millstream refused {place} --set-aside FOLDER` has them written there"
+            f"See what is refused by `millstream refused {place}`. Then repair the target, or "
+            f"continue without these rows: `millstream refused {place} --set-aside FOLDER` has them written there"
         )
 
 

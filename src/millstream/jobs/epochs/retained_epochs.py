@@ -1,8 +1,8 @@
-"""What a sweeper knows of the epochs that a store retains: when each was committed, and which files they name.
+"""A sweeper's index of the epochs that a store retains: when each was committed, and which files they name.
 
-Retained epochs may be many, and their manifests large. Each manifest is read once, and of it stays only what differs
-from the one before: the files that it names in addition, and those that it names no more. A file is named by *runs* of
-epochs; it counts runs, not epochs, so that an epoch that goes costs what differs between its neighbours.
+There may be many retained epochs with large manifests. Each manifest is read once, and only its difference from the
+previous one is stored: the files that it adds, and the files that it no longer names. Each file counts the *runs* of
+consecutive epochs that name it, not the epochs, so removing an epoch costs only the difference between its neighbours.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class NamedFiles:
 
     def __init__(self) -> None:
         self._epochs: list[int] = []
-        self._gained: dict[int, frozenset[str]] = {}  # against the epoch before
+        self._gained: dict[int, frozenset[str]] = {}  # compared with the epoch before
         self._lost: dict[int, frozenset[str]] = {}
         self._runs: dict[str, int] = {}
         self._last: frozenset[str] = _NOTHING
@@ -45,8 +45,8 @@ class NamedFiles:
         return name in self._runs
 
     def add(self, epoch: int, names: Collection[str]) -> None:
-        """The newest epoch: it names these files."""
-        # Interned: a name stands in many manifests, and each that is read makes a text of its own.
+        """Appends the newest epoch, which names these files."""
+        # Interned: many manifests contain the same name, and each manifest read creates a string of its own.
         last = frozenset(map(sys.intern, names))
         gained, lost = last - self._last, self._last - last
         self._epochs.append(epoch)
@@ -56,7 +56,7 @@ class NamedFiles:
         self._last = last
 
     def remove(self, epoch: int) -> list[str]:
-        """The epoch is gone; returns the files that no other one names."""
+        """Removes an epoch; returns the files that no other one names."""
         place = bisect.bisect_left(self._epochs, epoch)
         del self._epochs[place]
         gained, lost = self._gained.pop(epoch), self._lost.pop(epoch)
@@ -67,23 +67,23 @@ class NamedFiles:
         gained_after, lost_after = self._gained[after], self._lost[after]
         self._gained[after] = (gained - lost_after) | (gained_after - lost) or _NOTHING
         self._lost[after] = (lost - gained_after) | (lost_after - gained) or _NOTHING
-        self._end_runs(lost & gained_after)  # the run before it and the one behind it are one now
+        self._end_runs(lost & gained_after)  # the run before the epoch and the one after it are one run now
         return self._end_runs(gained & lost_after)
 
     def _end_runs(self, names: Collection[str]) -> list[str]:
-        gone = []
+        removed = []
         for name in names:
             self._runs[name] -= 1
             if not self._runs[name]:
                 del self._runs[name]
-                gone.append(name)
-        return gone
+                removed.append(name)
+        return removed
 
 
 @dataclass(frozen=True)
 class RetainedHistory:
-    """What sources and archives are told of the epochs that are left. `positions`: where the splits of some sources
-    stood in each; `manifests` reads them one after the other, the newest first."""
+    """The retained epochs, for sources and archives. `positions`: the positions of the splits of some sources in each
+    epoch; `manifests` reads the manifests one after the other, the newest first."""
 
     newest: int
     positions: Mapping[str, list[dict[str, Any]]]
@@ -91,11 +91,11 @@ class RetainedHistory:
 
 
 class RetainedEpochs:
-    """The retained epochs of one store. `sources`: the uids of those whose positions are of interest. `tell` hears of
-    every file that cannot be read, by its name and why."""
+    """The retained epochs of one store. `sources`: the uids of the sources whose positions are needed. `report` is
+    called for every file that cannot be read, with its name and the reason."""
 
-    def __init__(self, store: Store, sources: Collection[str], tell: Callable[[str, str], None]) -> None:
-        self._store, self._log, self._sources, self._tell = store, ManifestLog(store), sources, tell
+    def __init__(self, store: Store, sources: Collection[str], report: Callable[[str, str], None]) -> None:
+        self._store, self._log, self._sources, self._report = store, ManifestLog(store), sources, report
         self._clear()
         self.unreadable: set[int] = set()
 
@@ -105,19 +105,20 @@ class RetainedEpochs:
         self._positions: dict[int, dict[str, dict[str, Any]]] = {}
 
     def refresh(self, noted: Mapping[int, Manifest]) -> bool:
-        """Look what is there now; `noted` spares reading. Whether an epoch has gone that was not forgotten."""
+        """Compare the index with the store; `noted` manifests need not be read. Whether an epoch was removed without
+        `remove`."""
         epochs = self._log.epochs()
-        gone = set(self.created_ms).difference(epochs)
-        self.forget(gone)
+        removed = set(self.created_ms).difference(epochs)
+        self.remove(removed)
         newest_known, self.unreadable = max(self.created_ms, default=0), set()
         for epoch in epochs:
             manifest = None if epoch in self.created_ms else noted.get(epoch) or self._read(epoch)
-            if manifest is not None and epoch < newest_known:  # one was put back, or can be read again
+            if manifest is not None and epoch < newest_known:  # an epoch was put back, or can be read again
                 self._clear()
-                return self.refresh(noted) or bool(gone)
+                return self.refresh(noted) or bool(removed)
             if manifest is not None:
                 self._add(manifest)
-        return bool(gone)
+        return bool(removed)
 
     def _read(self, epoch: int) -> Manifest | None:
         try:
@@ -127,7 +128,7 @@ class RetainedEpochs:
         except StoreError as error:
             if self._store.exists(manifest_name(epoch)):
                 self.unreadable.add(epoch)
-                self._tell(manifest_name(epoch), error.message)
+                self._report(manifest_name(epoch), error.message)
             return None
 
     def _add(self, manifest: Manifest) -> None:
@@ -138,8 +139,8 @@ class RetainedEpochs:
                 uid: {split: at.offset for split, at in manifest.sources.get(uid, {}).items()} for uid in self._sources
             }
 
-    def forget(self, epochs: Collection[int]) -> list[str]:
-        """These are gone; returns the files that no other one names."""
+    def remove(self, epochs: Collection[int]) -> list[str]:
+        """Remove these epochs from the index; returns the files that no other epoch names."""
         files: list[str] = []
         for epoch in epochs:
             if epoch in self.created_ms:
@@ -150,7 +151,7 @@ class RetainedEpochs:
         return files
 
     def history(self) -> RetainedHistory:
-        """What is left now."""
+        """The epochs retained now."""
         epochs = sorted(self.created_ms)
         positions = {uid: [self._positions[epoch][uid] for epoch in epochs] for uid in self._sources}
         return RetainedHistory(max(epochs, default=0), positions, lambda: self._manifests(epochs))

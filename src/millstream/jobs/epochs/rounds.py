@@ -1,13 +1,15 @@
-"""The rounds of an epoch: a program with loops is run again, on what came back, before the epoch is committed. Pure.
+"""The rounds of an epoch: a program with loops is run again, on the records that returned, before the epoch is
+committed. Pure.
 
-A round is one run of the whole plan. The first reads the epoch's input; every further one starts where the one before
-ended, with its states and event times, and has no input but the records that came round (`runtime/operators/loops.py`).
-What the rounds wrote is named by the epoch's manifest alone, so between two rounds nothing has happened yet: a crash
-loses all of them together, and a round that Spark mixed up is run again by itself.
+A round is one run of the whole plan. The first reads the epoch's input; every further one starts where the previous one
+ended, with its states and event times, and its only input are the records that the loops returned
+(`runtime/operators/loops.py`). Only the epoch's manifest names the files that the rounds wrote, so nothing is committed
+between two rounds: a crash loses all of them together, and a round in which Spark mixed attempts is run again by
+itself.
 
-An epoch goes round while records come back, and once more to let event time pass those that did not; but no more than
-`rounds_max` times. The rest is carried to the next epoch in the tail's state. Input that has ended ends the job only
-when all loops are empty and event time has come to its end behind them.
+An epoch runs another round while records return, and one more to let event time pass the ones that did not, but no more
+than `rounds_max` in total. The rest is carried to the next epoch in the tail's state. Input that has ended ends the job
+only when all loops are empty and event time has reached its end in them.
 """
 
 from __future__ import annotations
@@ -48,23 +50,23 @@ def has_loops(plan: Plan) -> bool:
 
 
 def rounds_max(plan: Plan, configured: int) -> int:
-    """How many rounds an epoch may take: what the most patient loop asks for."""
+    """How many rounds an epoch may take: the largest number that any loop allows."""
     limits = (node.operation.rounds_max for node in plan.nodes() if isinstance(node.operation, LoopHead))
     return max((configured if rounds is None else rounds for rounds in limits), default=1)
 
 
 def wants_a_round(plan: Plan, outcome: EpochOutcome) -> bool:
-    """Whether another round would do anything after what the rounds so far came to."""
+    """Whether another round would have anything to do after the rounds so far."""
     return _is_busy(plan, outcome.states)
 
 
 def loops_are_busy(plan: Plan, newest: Manifest | None) -> bool:
-    """Whether an epoch is wanted for the sake of what was carried over, although there may be no input."""
+    """Whether records that were carried over need an epoch, even without input."""
     return _is_busy(plan, _accounts(newest))
 
 
 def records_in_loops(plan: Plan, newest: Manifest | None) -> int:
-    """How many records are on their way round when an epoch has ended."""
+    """How many records are in the loops when an epoch has ended."""
     return sum(_in_loops(plan, _accounts(newest)))
 
 
@@ -84,10 +86,10 @@ def _is_busy(plan: Plan, accounts: _Accounts) -> bool:
 
 
 def next_round(spec: EpochSpec, outcome: EpochOutcome) -> EpochSpec:
-    """What the tasks are told of the round that follows `outcome`, the outcome of all rounds so far."""
+    """The spec that tasks receive of the round that follows `outcome`, the outcome of all rounds so far."""
     before = spec.watermarks
     watermarks = {
-        # As a manifest has it: event time never goes back; idle, it stands still.
+        # As in a manifest: event time never decreases; an idle operator's time is unchanged.
         uid: max(MIN_WATERMARK if reached == IDLE_WATERMARK else reached, before.get(uid, MIN_WATERMARK))
         for uid, reached in outcome.watermarks.items()
     }
@@ -99,12 +101,13 @@ def next_round(spec: EpochSpec, outcome: EpochOutcome) -> EpochSpec:
         states={uid: with_shared_schemas(accounts) for uid, accounts in outcome.states.items()},
         operator_states=outcome.operator_states,
         event_times={uid: times for uid, at in watermarks.items() if (times := uneven_times(outcome, uid, at))},
-        is_ahead=spec.deferred_uploads,  # of the round before
+        is_ahead=spec.deferred_uploads,  # the previous round
     )
 
 
 def followed_by(first: EpochOutcome, then: EpochOutcome) -> EpochOutcome:
-    """The outcome of rounds and one more: positions of the first, states of the last, output and counts of all."""
+    """Merges the outcomes of consecutive rounds: positions of the first, states of the last, output and counts of
+    all."""
     staged = {uid: list(items) for uid, items in first.staged.items()}
     for uid, items in then.staged.items():
         staged.setdefault(uid, []).extend(items)

@@ -1,10 +1,11 @@
-"""Warns when event time stands still because a subtask that makes watermarks in mid-stream has never had a record.
+"""Warns if event time is stalled because a subtask that makes watermarks in the middle of the stream has never had a
+record.
 
-The smallest watermark counts, and a subtask without records has none. So `assign_timestamps_and_watermarks` behind a
-partitioning that leaves a subtask out holds back all windows and timers behind it, as in Flink, until the strategy says
-from when on a subtask counts as idle. An exchange that deals out records reaches each subtask within twice as many
-epochs as there are subtasks where each has records, and within twelve times as many where every n-th has (n up to 12).
-A subtask that has waited longer will wait for ever.
+The smallest watermark counts, and a subtask without records has none. So `assign_timestamps_and_watermarks` after a
+partitioning that leaves a subtask out holds back all downstream windows and timers, as in Flink, unless the strategy
+has an idle timeout. An exchange that distributes records evenly reaches each subtask within twice as many epochs as
+there are subtasks if every epoch has records, and within twelve times as many if every n-th has (n up to 12). A subtask
+that has waited longer will wait forever.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class SilentSubtasks:
         self._epochs: Counter[str] = Counter()
 
     def committed(self, manifest: Manifest, outcome: EpochOutcome, plan: Plan) -> None:
-        """An epoch is committed. Warns of each operator once."""
+        """An epoch is committed. Warns once per operator."""
         for node in plan.nodes():
             uid = node.uid or ""
             if isinstance(node.operation, AssignTimestamps) and outcome.operators.get(uid, {}).get("in"):
@@ -43,7 +44,7 @@ class SilentSubtasks:
 
 
 def _silent_subtasks(node: Node, manifest: Manifest) -> list[int]:
-    """The subtasks without a watermark, where others have one and nothing says when a subtask is idle."""
+    """The subtasks without a watermark, if others have one and the strategy has no idle timeout."""
     assert isinstance(node.operation, AssignTimestamps)
     if node.operation.watermarks.idle_timeout_ms is not None:
         return []
@@ -58,12 +59,12 @@ def _warn(node: Node, silent: list[int]) -> None:
     subject = f"subtask {named}" if len(silent) == 1 else f"subtasks {named}"
     assert isinstance(node.operation, AssignTimestamps)
     is_custom = node.operation.watermarks.generator_factory is not None
-    reason = "no record has come there" + (", or its generator has emitted none" if is_custom else "")
+    reason = "it has received no record" + (", or its generator has emitted none" if is_custom else "")
     warn_once(
         f"silent subtasks of {node.uid}",
         f"'{node.name}' has no watermark in {subject} of {node.parallelism}: {reason}. The smallest watermark counts, "
-        "so no window or timer of event time behind it fires. Let its strategy leave such subtasks out "
-        "(.with_idleness(Duration.of_minutes(1))), spread the records (.rebalance() before it), or give it "
+        "so no downstream window or timer of event time fires. Let its strategy leave such subtasks out "
+        "(.with_idleness(Duration.of_minutes(1))), spread the records (.rebalance() before it), or set "
         ".set_parallelism(1)",
         node.site,
     )

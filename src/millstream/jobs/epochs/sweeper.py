@@ -1,17 +1,17 @@
-"""Removes from a store what no epoch will need again: old manifests, published output, losing attempts.
+"""Removes from a store the files that no epoch needs any more: old manifests, published output, attempts that lost.
 
-What may go is decided by `checkpoint.retention`; this only does it, now and then, so that a job that runs for
-months at ten epochs a second keeps a flat store. Sweeping never fails a job: what could not be removed is tried again.
+`checkpoint.retention` decides what is removed; the sweeper performs it periodically, so a job that runs for months at
+ten epochs a second has a store of constant size. Sweeping never fails a job: failed removals are tried again.
 
 A pass has two parts, in this order:
 
-1. files that no manifest names. This writes nothing, so it makes room where a disk is full. All files are listed in the
-   first pass, and the less often the more there are: of epochs that go, their manifests tell the files;
-2. manifests that retention lets go, as `checkpoint/removals.py` says, and the files that only they named. Savepoints,
-   forks and readers work beside it, in other processes, and so may other sweepers.
+1. files that no manifest names. This writes nothing, so it makes room on a full disk. The first pass lists all files,
+   and later passes list them the less often the more there are: the manifests of removed epochs name their files;
+2. manifests that retention releases, by the rules of `checkpoint/removals.py`, and the files that only they named.
+   Savepoints, forks and readers run concurrently, in other processes, and so may other sweepers.
 
-A file that cannot be read is logged once, and costs nothing but space: a damaged manifest goes when it is as old as
-others that go, and until then every file stays that it might name, which are all those not newer than it.
+A file that cannot be read is logged once, and costs only space: a damaged manifest is removed when it is as old as
+others that are removed. Until then every file that it might name stays, which are all files not newer than it.
 """
 
 from __future__ import annotations
@@ -57,11 +57,12 @@ _RUNS_REMEMBERED = 16
 
 
 class Sweeper:
-    """Sweeps one job's store, a bounded pass at a time. `every_epochs`: how often, while the job runs; sooner where
-    they write much. `releases` are told which epochs are left, so that sources and archives remove what they have
-    stored and none of these needs; `sources` are those whose positions they ask for.
+    """Sweeps one job's store, a bounded pass at a time. `every_epochs`: how often, while the job runs; sooner if epochs
+    write much. `releases` are called with the retained epochs, so that sources and archives can remove stored data that
+    none of these needs; `sources` are the sources whose positions they need.
 
-    Many attributes: what it was made with, and what one pass tells the next."""
+    Many attributes: the arguments, and the state that one pass leaves to the next.
+    """
 
     def __init__(
         self,
@@ -75,7 +76,7 @@ class Sweeper:
         self._store, self._log = store, ManifestLog(store)
         self._now_ms, self._policy, self._every_epochs = now_ms, policy or RetentionPolicy(), every_epochs
         self._releases = releases
-        self._retained = RetainedEpochs(store, sources, self._tell)
+        self._retained = RetainedEpochs(store, sources, self._warn_once)
         self._noted_manifests: deque[Manifest] = deque()
         self._new_bytes = 0
         self._passes_to_listing = 0
@@ -84,7 +85,7 @@ class Sweeper:
         self._written_ms: dict[int, int] = {}
 
     def note(self, manifest: Manifest) -> None:
-        """Spare a pass the reading of a manifest; from any thread."""
+        """Provide a manifest, so that a pass need not read it; from any thread."""
         self._noted_manifests.append(manifest)
 
     def is_due(self, manifest: Manifest) -> bool:
@@ -96,54 +97,54 @@ class Sweeper:
         return True
 
     def lose(self, run: str) -> None:
-        """No task of this run of the driver will be heard any more: what it wrote for no epoch may go."""
+        """No message of this run's tasks will be accepted any more: files that it wrote for no epoch may be removed."""
         self._lost_runs = (*self._lost_runs[1 - _RUNS_REMEMBERED :], run)
         self._passes_to_listing = 0
 
     @property
     def has_lost_runs(self) -> bool:
-        """Whether something may have been left by a run of this driver that failed."""
+        """Whether failed runs of this driver may have left files."""
         return bool(self._lost_runs)
 
     def sweep(self, newest: Manifest | None) -> bool:
-        """Remove what is no longer needed, as of `newest`; whether it was so much that another pass has more to do."""
+        """Remove what is no longer needed, as of `newest`; whether another pass has more to remove."""
         try:
             return self.sweep_once(newest)
         except Exception as error:
             _LOG.warning("the store could not be swept, and is swept later: %s", error)
             return False
 
-    def sweep_once(self, newest: Manifest | None, is_alone: Callable[[], bool] = lambda: False) -> bool:
-        """The same; raises what went wrong. `is_alone` says whether nobody runs the job, asked after files are listed:
-        then what an epoch has left that never happened goes as well."""
+    def sweep_once(self, newest: Manifest | None, is_idle: Callable[[], bool] = lambda: False) -> bool:
+        """Like `sweep`, but raises errors. `is_idle` returns whether no process runs the job; it is called after files
+        are listed. If so, files of epochs that were never committed are removed as well."""
         last, published = (0, 0) if newest is None else (newest.epoch, newest.published_through)
         specs = [(name, epoch_of_spec(name)) for name in self._store.list(SPECS)]
         self._store.delete_many([name for name, epoch in specs if epoch is not None and epoch < last])
-        # The newest receipt stays: it tells which manifest must be there.
+        # The newest receipt stays: it proves which manifest must exist.
         receipts = [name for name in self._store.list(RECEIPTS) if epoch_of_receipt(name) is not None]
         self._store.delete_many([name for name in receipts[:-1] if (epoch_of_receipt(name) or 0) <= published])
         settle_removals(self._store)
         self._refresh()
-        is_all = self._remove_unnamed(last, published, is_alone)
-        if restore_set_aside(self._store, self._tell):
+        is_all = self._remove_unnamed(last, published, is_idle)
+        if restore_set_aside(self._store, self._warn_once):
             self._refresh()
         runs, has_more = self._leaving_runs(published)
         removed = remove_runs(self._store, runs, self._held_epochs)
-        files = self._retained.forget(removed)
-        self._refresh()  # a job that goes back to an older epoch may have made it its newest meanwhile
+        files = self._retained.remove(removed)
+        self._refresh()  # a job that returns to an older epoch may have made it its newest in the meantime
         is_all = self._remove_files(files, last, published) and is_all
-        if not self._retained.unreadable:  # what such an epoch needs cannot be told
+        if not self._retained.unreadable:  # the needs of an unreadable epoch are unknown
             history = self._retained.history()
             for release in self._releases:
                 release(history)
         return has_more or not is_all
 
     def clear(self) -> None:
-        """Remove everything but what pins and leases hold: the job is over, and nobody is to go on with it."""
+        """Remove everything but what pins and leases hold: the job is over, and will not be continued."""
         published = self._published()
-        # First, so that no start in between counts the same epochs of the same job once more.
+        # First, so that a start in between does not count the same epochs of the same job again.
         renew(self._store, secrets.token_hex(16))
-        restore_set_aside(self._store, self._tell)
+        restore_set_aside(self._store, self._warn_once)
         settle_removals(self._store)
         self._refresh()
         while runs := runs_of(self._epochs(), set(self._epochs()) - self._held_epochs(self._epochs())):
@@ -152,11 +153,11 @@ class Sweeper:
         self._keep_receipt(published)
         self._store.delete_many([name for name in self._listed() if name not in self._retained.files])
         if not self._epochs():
-            # Stored input belongs to positions. Without any, a new start must not find that some was read and removed.
+            # Stored input belongs to positions. Without any, a new start must not see that some was read and removed.
             self._store.delete_many(self._store.list(INPUT))
 
     def _published(self) -> int:
-        """The newest epoch that is known to be published; 0 where that cannot be told."""
+        """The newest epoch that is known to be published; 0 if unknown."""
         record = read_job_record(self._store)
         try:
             return 0 if record is None else known_published(self._store, self._log.newest(), record.job_id)
@@ -164,7 +165,8 @@ class Sweeper:
             return 0
 
     def _keep_receipt(self, published: int) -> None:
-        """Of all receipts, leave that of the epoch with which a start would go on: its output may have been taken."""
+        """Remove all receipts except that of the epoch from which a start would continue: its output may have been
+        consumed."""
         last = max(self._retained.created_ms, default=0)
         if 0 < last <= published:
             write_receipt(self._store, self._log.read(last))
@@ -175,12 +177,12 @@ class Sweeper:
     def _listed(self) -> list[str]:
         return [*self._store.list(STAGED), *self._store.list(SEGMENTS), *self._store.list(FINISHED)]
 
-    def _remove_unnamed(self, newest: int, published: int, is_alone: Callable[[], bool]) -> bool:
-        """Remove the files that no manifest names, if it is time to look at all; whether those are all."""
+    def _remove_unnamed(self, newest: int, published: int, is_idle: Callable[[], bool]) -> bool:
+        """Remove the files that no manifest names, if a listing is due; whether these are all of them."""
         if self._passes_to_listing:
             self._passes_to_listing -= 1
             return True
-        aside = frozenset().union(*map(named_files, set_aside_manifests(self._store, self._tell)))
+        aside = frozenset().union(*map(named_files, set_aside_manifests(self._store, self._warn_once)))
         files = self._listed()
         self._passes_to_listing = len(files) // _FILES_MAX
         unnamed = [name for name in files if name not in self._retained.files and name not in aside]
@@ -188,7 +190,7 @@ class Sweeper:
         is_all = self._remove_files(unnamed, newest, published)
         ahead = [name for name in unnamed if epoch_of_file(name) >= max(newest, 1)]
         lost = [name for name in ahead if epoch_of_file(name) > newest and written_by(name, self._lost_runs)]
-        if ahead and is_alone():
+        if ahead and is_idle():
             # A driver may have committed epochs and ended since the manifests were listed.
             self._refresh()
             lost = [] if self._retained.unreadable else [name for name in ahead if name not in self._retained.files]
@@ -196,11 +198,12 @@ class Sweeper:
         return is_all
 
     def _remove_files(self, names: Iterable[str], newest: int, published: int) -> bool:
-        """Remove those of these files that no manifest names, as far as they may go now; whether those are all."""
+        """Remove those of these files that no manifest names, as far as they may be removed now; whether these are all
+        of them."""
         names = (name for name in names if name not in self._retained.files)
         leaving = files_to_delete(names, (), newest=newest, published_through=published)
-        # What a damaged manifest names cannot be told, but nothing that was written later. Its own epochs, where
-        # several that ran ahead were committed as one, wrote under the next number as well.
+        # A damaged manifest may name any file except those written later. Its own epochs, if several that ran ahead
+        # were committed as one, wrote under the next number as well.
         unknown = max(self._retained.unreadable, default=-1) + 1
         leaving = [name for name in leaving if epoch_of_file(name) > unknown]
         self._store.delete_many(leaving[:_FILES_MAX])
@@ -216,8 +219,8 @@ class Sweeper:
         while self._noted_manifests:
             manifest = self._noted_manifests.popleft()
             noted[manifest.epoch] = manifest
-        # Where another sweeper has removed an epoch, a listing may have missed an epoch that names the same files and
-        # was committed meanwhile. The next one has it.
+        # If another sweeper has removed an epoch, a listing may have missed an epoch that names the same files and was
+        # committed at the same time. The next listing has it.
         while self._retained.refresh(noted):
             self._passes_to_listing = 0
 
@@ -225,8 +228,8 @@ class Sweeper:
         return sorted({*self._retained.created_ms, *self._retained.unreadable})
 
     def _leaving_runs(self, published_through: int) -> tuple[list[list[int]], bool]:
-        """The epochs whose manifests are to go, the oldest first, as many as one pass may remove; whether there are
-        more."""
+        """The epochs whose manifests are to be removed, the oldest first, as many as one pass may remove; whether there
+        are more."""
         epochs, unreadable = self._epochs(), self._retained.unreadable
         held = self._held_epochs(epochs)
         staying = retained_epochs(
@@ -242,22 +245,22 @@ class Sweeper:
         return runs[:_RUNS_MAX], len(leaving) > _EPOCHS_MAX or len(runs) > _RUNS_MAX
 
     def _held_epochs(self, epochs: Iterable[int]) -> set[int]:
-        """Of these epochs, those that pins and leases name."""
-        return held_epochs(self._store, set(epochs), self._tell, self._written_ms)
+        """Those of these epochs that pins and leases name."""
+        return held_epochs(self._store, set(epochs), self._warn_once, self._written_ms)
 
-    def _tell(self, name: str, what: str) -> None:
-        """Once for each file, however often it is met."""
+    def _warn_once(self, name: str, what: str) -> None:
+        """Warns once for each file."""
         if name not in self._reported:
             self._reported.add(name)
             _LOG.warning("%s", what)
 
 
 class BackgroundSweeper:
-    """Sweeps beside the job, on a thread of its own: no epoch and no publishing ever waits for it.
+    """Sweeps on a thread of its own: no epoch and no publishing ever waits for it.
 
-    One pass at a time. Whoever asks while a pass runs is answered by one more pass after it, as of the newest epoch
-    that was asked about. A pass is bounded; what it had to leave is taken up at once, unless the job ends. The end
-    waits for the pass that runs and the one that was asked for, and begins no other.
+    One pass at a time. A request during a pass is served by one more pass after it, as of the newest requested epoch. A
+    pass is bounded; the next one continues at once, unless the job ends. The end waits for the running pass and the
+    requested one, and begins no other.
     """
 
     def __init__(self, sweeper: Sweeper) -> None:
@@ -286,15 +289,15 @@ class BackgroundSweeper:
                 self._thread.submit(self._run)
 
     def wait(self) -> None:
-        """Wait until what was asked for is swept."""
+        """Wait until the requested pass is done."""
         self._thread.submit(lambda: None).result()
 
     def lose(self, run: str) -> None:
-        """No task of this run of the driver will be heard any more."""
+        """No message of this run's tasks will be accepted any more."""
         self._sweeper.lose(run)
 
     def close(self) -> None:
-        """End what was asked for, and sweep no more."""
+        """Complete the requested pass, and sweep no more."""
         with self._lock:
             self._closing.set()
         self._thread.shutdown(wait=True)
@@ -304,7 +307,7 @@ class BackgroundSweeper:
         self._sweeper.clear()
 
     def _run(self) -> None:
-        """On the sweeping thread."""
+        """Runs on the sweeping thread."""
         while True:
             with self._lock:
                 newest, is_requested, self._is_requested = self._requested, self._is_requested, False

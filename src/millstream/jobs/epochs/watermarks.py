@@ -1,10 +1,10 @@
-"""Event time between epochs: what the tasks are told of it, what the manifest keeps, when it moves by itself. Pure.
+"""Event time between epochs: what tasks receive of it, what the manifest stores, when it advances without input. Pure.
 
-While records come, watermarks move in the tasks. Two things move them without a record: an input that has been quiet
-for its idle timeout stops holding the others back, and a source that has come to its end does. `standing_at` works out
-where every operator's event time would stand after an epoch without input. If that is further than the manifest says,
-such an epoch is wanted; after it, it no longer is. So an idle job runs one epoch for each time that becomes due, and
-none when nothing is.
+While records arrive, watermarks advance in the tasks. Two events advance them without a record: an input that reaches
+its idle timeout, and a source that reaches its end, no longer hold the others back. `event_times_without_input`
+computes the event time of every operator after an epoch without input. If that is later than in the manifest, such an
+epoch is needed; afterwards it no longer is. So an idle job runs one epoch for each time that becomes due, and otherwise
+none.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from millstream.state.stored.accounts import OperatorAccount, SplitAccount, Subt
 from millstream.state.stored.times import EventTimeState
 
 __all__ = [
+    "event_times_without_input",
     "floors",
-    "standing_at",
     "strategies_of",
     "subtask_times",
     "timed_reads",
@@ -51,11 +51,11 @@ def strategies_of(plan: Plan) -> dict[str, WatermarkStrategy]:
     return strategies
 
 
-# --- what the tasks are told -----------------------------------------------------------------------------------
+# --- for the tasks ---------------------------------------------------------------------------------------------
 
 
 def floors(planned: InputPlan, strategies: Strategies, accounts: Accounts, now_ms: int) -> dict[str, int]:
-    """What holds each source's event time back besides the ranges read; IDLE or MAX where nothing does."""
+    """The limit of each source's event time besides the ranges read; IDLE or MAX where nothing limits it."""
     return {
         uid: _floor(uid, planned, strategies.get(uid), accounts.get(uid, OperatorAccount()), now_ms)
         for uid in planned.reads
@@ -67,13 +67,13 @@ def _floor(
 ) -> int:
     timeout_ms = None if strategy is None else strategy.idle_timeout_ms
     if planned.unread.get(uid):
-        return MIN_WATERMARK  # nothing is known of their time, and nobody is to find his records late
+        return MIN_WATERMARK  # the times of unread splits are unknown, and their records must not be late
     if not planned.waiting[uid] and not planned.reads[uid] and uid not in planned.ended:
-        # All it ever had is read, and more may come: the source as a whole stands where it stands.
+        # The source is exhausted for now, and more may arrive: its own watermark is unchanged.
         return _as_a_whole(account, planned).stands(timeout_ms, now_ms)
-    # A split that its group holds back is not idle: it is we who do not read it.
-    stands = (one.time.stands(None if one.held else timeout_ms, now_ms) for one in planned.waiting[uid])
-    return min(stands, default=MAX_WATERMARK)
+    # A split that its group holds back is not idle: the planner chose not to read it.
+    watermarks = (one.time.stands(None if one.held else timeout_ms, now_ms) for one in planned.waiting[uid])
+    return min(watermarks, default=MAX_WATERMARK)
 
 
 def _as_a_whole(account: OperatorAccount, planned: InputPlan) -> EventTimeState:
@@ -83,7 +83,8 @@ def _as_a_whole(account: OperatorAccount, planned: InputPlan) -> EventTimeState:
 def subtask_times(
     strategies: Strategies, accounts: Accounts, planned: InputPlan
 ) -> dict[str, dict[int, SubtaskAccount]]:
-    """What the manifest keeps of subtasks, for the operators that keep time in mid-stream. Read by them as `states`."""
+    """The stored accounts of subtasks, for operators that make watermarks in the middle of the stream. They read them
+    as `states`."""
     return {
         uid: _awake_since(accounts[uid], planned)
         for uid in strategies
@@ -92,7 +93,7 @@ def subtask_times(
 
 
 def timed_reads(planned: InputPlan, strategies: Strategies, accounts: Accounts) -> dict[str, Ranges]:
-    """The ranges to read, each with what the manifest keeps of its split's time besides the watermark."""
+    """The ranges to read, each with the stored details of its split's time besides the watermark."""
     return {
         uid: _timed(ranges, accounts[uid].splits, planned) if uid in strategies and uid in accounts else ranges
         for uid, ranges in planned.reads.items()
@@ -120,7 +121,7 @@ def _awake_since(account: OperatorAccount, planned: InputPlan) -> dict[int, Subt
     }
 
 
-# --- what the manifest keeps -----------------------------------------------------------------------------------
+# --- for the manifest ------------------------------------------------------------------------------------------
 
 
 def with_splits(
@@ -132,8 +133,8 @@ def with_splits(
     strategy: WatermarkStrategy | None,
     before: OperatorAccount,
 ) -> OperatorAccount:
-    """The account of a source with what a manifest keeps of its time besides its splits' positions. `read`: what the
-    tasks said of them; `before`: its last account."""
+    """The account of a source with its times besides its splits' positions. `read`: what the tasks reported of them;
+    `before`: its last account."""
     splits: dict[str, SplitAccount] = {}
     for range_ in planned.reads[uid]:
         name = range_.split.name
@@ -151,7 +152,8 @@ def with_splits(
 
 
 def uneven_times(outcome: EpochOutcome, uid: str, watermark: int) -> list[int]:
-    """Where each subtask of an operator goes on, if not all do at its watermark; else nothing, which says the same.
+    """The time from which each subtask of an operator continues, if not all continue from its watermark; otherwise
+    empty.
 
     >>> uneven_times(EpochOutcome(event_times={"count": {0: 7, 1: 5}}), "count", 5)
     [7, 5]
@@ -161,46 +163,46 @@ def uneven_times(outcome: EpochOutcome, uid: str, watermark: int) -> list[int]:
     return [times[subtask] for subtask in range(len(times))] if ahead else []
 
 
-# --- when event time moves by itself ---------------------------------------------------------------------------
+# --- when event time advances without input --------------------------------------------------------------------
 
 
-def standing_at(
+def event_times_without_input(
     plan: Plan, planned: InputPlan, strategies: Strategies, newest: Manifest, now_ms: int
 ) -> dict[str, int]:
-    """Where each operator's event time would stand after an epoch without input at `now_ms`."""
+    """The event time of each operator after an epoch without input at `now_ms`."""
     accounts = accounts_of(newest)
     floor = floors(planned, strategies, accounts, now_ms)
     reached: dict[int, int] = {}
-    standing: dict[str, int] = {}
+    event_times: dict[str, int] = {}
     for node in plan.nodes():
         uid = node.uid or ""
         account = accounts.get(uid, OperatorAccount())
         before = account.event_time
-        heard = min((reached[channel.source] for channel in plan.into(node.id)), default=MAX_WATERMARK)
-        here = _emitted(node, heard, floor, account, planned, now_ms)
+        upstream = min((reached[channel.source] for channel in plan.into(node.id)), default=MAX_WATERMARK)
+        here = _emitted(node, upstream, floor, account, planned, now_ms)
         reached[node.id] = here if here == IDLE_WATERMARK else max(here, before)
-        standing[uid] = before if here == IDLE_WATERMARK else max(here, before)
-    return standing
+        event_times[uid] = before if here == IDLE_WATERMARK else max(here, before)
+    return event_times
 
 
 def _emitted(
-    node: Node, heard: int, floor: Mapping[str, int], account: OperatorAccount, planned: InputPlan, now_ms: int
+    node: Node, upstream: int, floor: Mapping[str, int], account: OperatorAccount, planned: InputPlan, now_ms: int
 ) -> int:
     if isinstance(node.operation, Read):
         return floor[node.uid or ""]
-    if isinstance(node.operation, AssignTimestamps) and heard != MAX_WATERMARK:
+    if isinstance(node.operation, AssignTimestamps) and upstream != MAX_WATERMARK:
         timeout_ms = node.operation.watermarks.idle_timeout_ms
         times = restored_times(_awake_since(account, planned), node.parallelism or 1)
         return min(time.stands(timeout_ms, now_ms) for time in times)
-    return heard
+    return upstream
 
 
 def watermark_is_due(
     plan: Plan, planned: InputPlan, strategies: Strategies, newest: Manifest | None, now_ms: int
 ) -> bool:
-    """Whether an epoch is wanted now, because it would move event time although it has no input."""
+    """Whether an epoch is needed now, because it would advance event time although it has no input."""
     if newest is None or planned.has_input:
         return False
     accounts = accounts_of(newest)
-    standing = standing_at(plan, planned, strategies, newest, now_ms)
-    return any(here > accounts.get(uid, OperatorAccount()).event_time for uid, here in standing.items())
+    event_times = event_times_without_input(plan, planned, strategies, newest, now_ms)
+    return any(here > accounts.get(uid, OperatorAccount()).event_time for uid, here in event_times.items())

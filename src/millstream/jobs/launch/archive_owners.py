@@ -1,11 +1,11 @@
-"""Whose an archive is: a small file in its folder names the job that writes there.
+"""The ownership of archives: a small file in an archive's folder names the job that writes there.
 
-One job knows which files of a folder are its own: its state names them. Others who read the folder do not: of the rows
-of two jobs, or of a job and its fork, they would take every key twice, or the older version of it. So an archive is one
-job's, as long as that job is there: a second one is refused before it writes anything. When the first one is no more,
-because its table was dropped or made anew, the next may have the folder, and what lies there stays.
+A job knows which files of a folder are its own: its state names them. Other readers of the folder do not: of the rows
+of two jobs, or of a job and its fork, they would read every key twice, or an older version of it. So an archive belongs
+to one job, as long as that job exists: a second job is rejected before it writes anything. When the first job no longer
+exists, because its table was dropped or recreated, the next may own the folder, and the files in it stay.
 
-The file is only ever made, or put in the place of one whose job is gone. It says nothing that an answer needs.
+The file is only ever created, or replaces one whose job no longer exists. No answer depends on it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["check_archive_owners", "claim_archives", "release_archive"]
 
 FORMAT = 1
 OWNER = ".millstream-archive.json"
-"""Hidden from whoever reads the folder, as what is staged there."""
+"""Hidden from readers of the folder, like the files staged there."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class _Owner:
 
 
 def check_archive_owners(plan: Plan, store: Store) -> None:
-    """ProgramError, where an archive of the plan is another job's than that of `store`, which may not be there yet."""
+    """Raises ProgramError if another job than that of `store`, which may not exist yet, owns an archive of the plan."""
     archives = list(_archives(plan))
     record = read_job_record(store) if archives else None
     for node, folder in archives:
@@ -48,7 +48,7 @@ def check_archive_owners(plan: Plan, store: Store) -> None:
 
 
 def claim_archives(plan: Plan, record: JobRecord, store_url: str) -> None:
-    """Make the archives of the plan those of this job; ProgramError, where another was there first."""
+    """Make this job the owner of the plan's archives. Raises ProgramError if another job owns one."""
     owner = seal("archive", FORMAT, asdict(_Owner(record.job, record.job_id, shown_address(store_url))))
     for node, folder in _archives(plan):
         try:
@@ -58,17 +58,17 @@ def claim_archives(plan: Plan, record: JobRecord, store_url: str) -> None:
         except StoreAwayError:
             raise
         except StoreError as error:
-            # The store's own words advise about the job's --store, which is another place.
+            # The store's own message advises about the job's --store, which is another place.
             cause = error.__cause__
             reason = cause.strerror if isinstance(cause, OSError) and cause.strerror else error.message
             raise StoreError(
-                f"the archive of '{node.name}' cannot be written to {shown_address(folder.url)}: {reason}. Give "
-                "'archive.path' a folder that this user may write"
+                f"the archive of '{node.name}' cannot be written to {shown_address(folder.url)}: {reason}. Set "
+                "'archive.path' to a folder that this user may write"
             ) from error
 
 
 def release_archive(url: str, job_id: str) -> None:
-    """The job with this id writes nothing to the archive any more: the next may have it."""
+    """The job with this id writes nothing to the archive any more: the next job may own it."""
     folder = with_patience(open_store(url))
     owner = _owner_of(folder)
     if owner is not None and owner.job_id == job_id:
@@ -88,9 +88,9 @@ def _check(node: Node, folder: Store, record: JobRecord | None) -> None:
     if owner is None or owner.job_id in own or not _is_there(owner):
         return
     raise ProgramError(
-        f"'{node.name}' has its archive in {shown_address(folder.url)}, which is that of job '{owner.job}' in "
-        f"{owner.store}: whoever reads the folder could not tell their rows apart. Give 'archive.path' another "
-        f"folder; if that job is no more, remove its store, or {OWNER} in the folder",
+        f"'{node.name}' has its archive in {shown_address(folder.url)}, which belongs to job '{owner.job}' in "
+        f"{owner.store}: readers of the folder could not distinguish their rows. Set 'archive.path' to another "
+        f"folder; if that job no longer exists, remove its store, or {OWNER} in the folder",
         at=str(node.site),
     )
 
@@ -107,7 +107,7 @@ def _owner_of(folder: Store) -> _Owner | None:
 
 
 def _is_there(owner: _Owner) -> bool:
-    """Whether the job still is. One whose store cannot be reached now is taken to be."""
+    """Whether the job still exists. A job whose store cannot be reached now counts as existing."""
     try:
         record = read_job_record(open_store(owner.store))
     except StoreError:

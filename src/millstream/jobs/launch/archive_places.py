@@ -1,7 +1,7 @@
-"""Where archives of tables may not be: inside the job's own store, and two of them in one folder.
+"""Rejects archives of tables inside the job's own store, and two of them in one folder.
 
 A store is swept, copied, forked and deleted as a whole, by rules of its own. Files of an archive outlive it: `DROP` of
-a table deletes its store, and leaves its archive. Of a folder with rows of two tables nobody can tell which is which.
+a table deletes its store, and leaves its archive. The rows of two tables in one folder could not be distinguished.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ __all__ = ["check_archive_places"]
 
 
 def check_archive_places(plan: Plan, store: Store) -> None:
-    """ProgramError, where a table's archive is the store or a folder in it, or another table's as well."""
-    taken: dict[str, str] = {}
+    """Raises ProgramError if a table's archive is the store or a folder in it, or another table's as well."""
+    owners: dict[str, str] = {}
     for node in plan.nodes():
         archive = node.operation.archive if isinstance(node.operation, KeptTable) else None
         if archive is None:
@@ -25,16 +25,16 @@ def check_archive_places(plan: Plan, store: Store) -> None:
         if folder.startswith(_folder(store.url)):
             raise ProgramError(
                 f"'{node.name}' has its archive in {shown}, inside the job's own store {shown_address(store.url)}, "
-                "which is swept and deleted as a whole. Give 'archive.path' a folder beside the store",
+                "which is swept and deleted as a whole. Set 'archive.path' to a folder outside the store",
                 at=str(node.site),
             )
-        if folder in taken:
+        if folder in owners:
             raise ProgramError(
-                f"'{taken[folder]}' and '{node.name}' have one archive, {shown}. Give each one an 'archive.path' of "
-                "its own",
+                f"'{owners[folder]}' and '{node.name}' have one archive, {shown}. Set an 'archive.path' for each "
+                "of them",
                 at=str(node.site),
             )
-        taken[folder] = node.name
+        owners[folder] = node.name
 
 
 def _folder(url: str) -> str:

@@ -1,12 +1,12 @@
 """A job that was launched: a driver on a thread of its own, and the handle to it.
 
-CREATED ──► RUNNING ──► FINISHED
-             │  ▲ │ ├──► CANCELED
-             ▼  │ │ └──► SUSPENDED   (stopped; resumes from its store)
-         RESTARTING └──► FAILED
+    CREATED ──► RUNNING ──► FINISHED
+                 │  ▲ │ ├──► CANCELED
+                 ▼  │ │ └──► SUSPENDED   (stopped; resumes from its store)
+               RESTARTING └──► FAILED
 
-`commands_of` says what other processes may ask of it (`jobs/control/requests.py`). A command is done when it returns: a
-job that was asked to stop has stopped. What it raises is the answer no, and the job goes on.
+`commands_of` lists the commands that other processes may send to it (`jobs/control/requests.py`). A command returns
+when it is done: a job that was requested to stop has stopped. An exception is a negative answer, and the job continues.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from millstream.errors import JobFailedError
 from millstream.jobs.clock import Clock
 from millstream.jobs.control.command import Command, Parameter
 from millstream.jobs.epochs.driver import EpochDriver
-from millstream.jobs.epochs.failures import do_beside, said_by
+from millstream.jobs.epochs.failures import message_of, run_or_log
 from millstream.jobs.epochs.progress import JobProgress, ProgressBoard
 from millstream.jobs.snapshots.saving import Savepoints
 from millstream.storage.store import Store
@@ -35,8 +35,8 @@ from millstream.storage.store import Store
 __all__ = ["Job", "commands_of"]
 
 _PUBLISH_TRIES_MAX = 3
-"""After so many tries whoever waits for output is told that it does not come."""
-_WAITS = "waits. Ask again when that is mended"
+"""After this many tries, callers that wait for output get an error."""
+_WAITS = "waits. Retry when that is repaired"
 _ENDS = {
     Phase.FINISHED: JobStatus.FINISHED,
     Phase.SUSPENDED: JobStatus.SUSPENDED,
@@ -47,8 +47,8 @@ _ENDS = {
 class Job:
     """A running or ended job. Satisfies `common.job_client.JobControl`.
 
-    `on_end` hears last how the job ended: its status, what it failed with, and how many ms it took. Many attributes:
-    what it was made with, and what came of it.
+    `on_end` is called last with the end of the job: its status, its error, and how many ms it took. Many attributes:
+    the arguments, and the results.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Job:
         self._on_end = on_end
         self._status = JobStatus.CREATED
         self._error: BaseException | None = None
-        self._took_ms = 0
+        self._runtime_ms = 0
         self._thread = threading.Thread(
             target=self._run, args=(time.monotonic(),), name=f"millstream-{job_id}", daemon=True
         )
@@ -82,11 +82,12 @@ class Job:
         self._at_start.append(call)
 
     def at_end(self, call: Callable[[], None]) -> None:
-        """Call this when the job has ended, however; said before it starts. What was said last is called first."""
+        """Call this when the job has ended, with any status; registered before it starts. Calls run in reverse
+        order."""
         self._at_end.append(call)
 
     def start(self) -> Job:
-        """Begin to run. What cannot begin has ended: it holds neither its lease nor its log."""
+        """Begin to run. A job that cannot begin has ended: it holds neither its lease nor its log."""
         try:
             for call in self._at_start:
                 call()
@@ -100,7 +101,7 @@ class Job:
     def _run(self, launched_s: float) -> None:
         try:
             driver = self._make_driver()
-            self._driver.set_result(driver)  # what was requested before it was there is requested now
+            self._driver.set_result(driver)  # requests that were made before the driver existed are passed on now
             self._change(JobStatus.RUNNING)
             self._end(_ENDS[driver.run()], launched_s)
         except BaseException as error:
@@ -110,7 +111,7 @@ class Job:
         if not self._driver.done():
             self._driver.set_exception(error)
         self._error = error
-        self.board.change(last_error=said_by(error))
+        self.board.change(last_error=message_of(error))
         self._end(JobStatus.FAILED, launched_s)
 
     def _change(self, status: JobStatus) -> None:
@@ -118,36 +119,36 @@ class Job:
         self.board.change(status=status.name)
 
     def _end(self, status: JobStatus, launched_s: float) -> None:
-        self._took_ms = int((time.monotonic() - launched_s) * 1000)
+        self._runtime_ms = int((time.monotonic() - launched_s) * 1000)
         for call in reversed(self._at_end):
-            do_beside("ending the job", call)
-        do_beside("noting how the job ended", lambda: self._on_end(status, self._error, self._took_ms))
+            run_or_log("ending the job", call)
+        run_or_log("noting how the job ended", lambda: self._on_end(status, self._error, self._runtime_ms))
         self._change(status)
 
     def status(self) -> JobStatus:
-        """Where the job is in its life."""
+        """The state of the job in its life."""
         status = self.board.now.status
         return JobStatus.RESTARTING if status == "RESTARTING" else self._status
 
     def cancel(self) -> None:
-        """End now; what is committed stays."""
+        """End now; committed epochs stay."""
         self._request(e.CancelRequested())
 
     def stop(self, drain: bool = False) -> None:
         """Finish the running epoch, publish it, and end; the job resumes from its store. `drain`: end event time first,
-        so that windows and timers give what they have; the job is then finished."""
+        so that windows and timers emit their results; the job is then finished."""
         self._request(e.StopRequested(drain))
 
     def savepoint(self, directory: str | None = None, name: str | None = None) -> str:
-        """Save the newest epoch, with all that is acknowledged now, once it is published; returns what to start from it
-        with. Runs beside the job."""
+        """Save the newest epoch, including everything acknowledged now, once it is published; returns the path to start
+        from. Runs concurrently with the job."""
         return self._savepoints.save(self.published, directory, name)
 
     def published(self) -> int:
-        """The newest epoch, once it is published. Epochs that run ahead of commits are waited for: what their tasks
-        have acknowledged by now is in it, unless the job fails or ends meanwhile, and they never happened."""
-        asked = self.board.now.acknowledged
-        while self.board.now.ahead and self.board.now.epoch < asked and not self.wait(0.01):
+        """The newest epoch, once it is published. Waits for epochs that run ahead of commits: it includes what their
+        tasks have acknowledged by now, unless the job fails or ends first, and they are discarded."""
+        acknowledged = self.board.now.acknowledged
+        while self.board.now.ahead and self.board.now.epoch < acknowledged and not self.wait(0.01):
             self.check_publishing(_WAITS)
         self._wait_until(lambda now: now.epoch > 0, "has committed nothing, so there is nothing to save")
         epoch = self.board.now.epoch
@@ -155,15 +156,15 @@ class Job:
         return epoch
 
     def _wait_until(self, has_come: Callable[[JobProgress], bool], problem: str) -> None:
-        """Wait for the job to come so far; JobFailedError when it ends before, or cannot go on."""
+        """Wait until `has_come` holds; raises JobFailedError if the job ends before, or cannot continue."""
         while not has_come(self.board.now):
             self.check_publishing(_WAITS)
             if self.wait(0.01) and not has_come(self.board.now):
                 raise JobFailedError(f"job '{self.board.now.job_name}' {problem}")
 
     def check_publishing(self, then: str) -> None:
-        """JobFailedError if output cannot be published: whoever waits for it is to know that. `then`: what the job does
-        about it."""
+        """Raises JobFailedError if output cannot be published, for callers that wait for it. `then`: the job's
+        reaction."""
         now = self.board.now
         if now.publish_tries >= _PUBLISH_TRIES_MAX:
             raise JobFailedError(
@@ -172,13 +173,13 @@ class Job:
             )
 
     def rescale(self, parallelism: int) -> None:
-        """Go on at another parallelism from the next epoch on, without a restart; state is not moved."""
+        """Continue at another parallelism from the next epoch on, without a restart; state is not moved."""
         if not self._thread.is_alive() or self._driver.exception() is not None:
             raise JobFailedError(f"job '{self.board.now.job_name}' has ended. Start it again with -p {parallelism}")
         self._driver.result().rescale(parallelism)
 
     def _request(self, request: e.StopRequested | e.CancelRequested) -> None:
-        """Hand it to the driver, as soon as there is one."""
+        """Pass the request to the driver, as soon as there is one."""
 
         def hand_over(driver: Future[EpochDriver]) -> None:
             if driver.exception() is None:
@@ -187,23 +188,23 @@ class Job:
         self._driver.add_done_callback(hand_over)
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait for the end; whether it has come."""
-        if self._thread.ident is not None or self._error is None:  # else it never began
+        """Wait for the end; whether it was reached."""
+        if self._thread.ident is not None or self._error is None:  # otherwise it never began
             self._thread.join(None if timeout_s is None else waiting_s(timeout_s))
         return not self._thread.is_alive()
 
     def result(self) -> JobExecutionResult:
-        """Wait for the end and return the result, or raise why the job failed."""
+        """Wait for the end and return the result, or raise the error of the job."""
         self.wait()
         if self._error is not None:
-            # The driver thread's own frames say nothing to the user; they are in the job's log.
+            # The frames of the driver thread do not help the user; they are in the job's log.
             raise self._error.with_traceback(None)
         if self._status is JobStatus.CANCELED:
             raise JobFailedError(f"job '{self.board.now.job_name}' was cancelled")
-        return JobExecutionResult(job_id=self.job_id, net_runtime_ms=self._took_ms, accumulators=self.accumulators())
+        return JobExecutionResult(job_id=self.job_id, net_runtime_ms=self._runtime_ms, accumulators=self.accumulators())
 
     def accumulators(self) -> dict[str, Any]:
-        """What the job has counted: records in and out by operator uid, and the user's own metrics by scope name."""
+        """The job's counts: records in and out by operator uid, and the user's own metrics by scope name."""
         progress = self.board.now
         records = {uid: {"in": o.records_in, "out": o.records_out} for uid, o in progress.operators.items()}
         return {**records, **progress.metrics}
@@ -216,7 +217,7 @@ def commands_of(job: Job) -> Mapping[str, Command]:
         job.stop(drain)
         while not job.wait(0.1):
             job.check_publishing(
-                "stops as soon as it can. Mend that; or `millstream cancel` it: what it committed stays, and the next "
+                "stops as soon as it can. Repair that; or `millstream cancel` it: committed epochs stay, and the next "
                 "start publishes it first"
             )
         return _end_text(job)
@@ -228,7 +229,7 @@ def commands_of(job: Job) -> Mapping[str, Command]:
 
     def rescale(parallelism: int) -> str:
         job.rescale(parallelism)
-        return f"'{job.board.now.job_name}' goes on at parallelism {parallelism} with its next epoch"
+        return f"'{job.board.now.job_name}' continues at parallelism {parallelism} with its next epoch"
 
     def savepoint(to: str | None = None, name: str | None = None) -> str:
         return job.savepoint(to, name)
@@ -246,11 +247,11 @@ def commands_of(job: Job) -> Mapping[str, Command]:
 
 
 def _end_text(job: Job) -> str:
-    """How a job ended that was asked to."""
+    """The end of a job that was requested to end, as text."""
     now, status = job.board.now, job.status()
     if status is JobStatus.FAILED:
         raise JobFailedError(f"'{now.job_name}' failed instead: {now.last_error}")
     if status is JobStatus.CANCELED:
-        return f"'{now.job_name}' is cancelled; what it committed, up to epoch {now.epoch}, stays"
+        return f"'{now.job_name}' is cancelled; epochs committed until then, up to {now.epoch}, stay"
     how = "is finished" if status is JobStatus.FINISHED else "has stopped"
     return f"'{now.job_name}' {how} at epoch {now.epoch}; everything up to it is published"

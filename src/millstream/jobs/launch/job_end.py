@@ -1,7 +1,7 @@
-"""When a job has ended: its log says how, its store says how, and its lease is given back, in this order.
+"""Ends a job: its log records how, its store records how, and its lease is released, in this order.
 
-A log outside of the store is copied there, so that `millstream logs` shows it anywhere. A driver that lost the job to
-another one notes nothing in the store: the job goes on there.
+A log outside of the store is copied into it, so that `millstream logs` shows it anywhere. A driver that lost the job to
+another one records nothing in the store: the job continues there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from millstream.checkpoint.leases import system_ms
 from millstream.checkpoint.run_end import RunEnd, write_run_end
 from millstream.common.job_status import JobStatus
 from millstream.errors import FencedError
-from millstream.jobs.epochs.failures import do_beside, reason_of
+from millstream.jobs.epochs.failures import reason_of, run_or_log
 from millstream.jobs.epochs.progress import ProgressBoard
 from millstream.jobs.launch.job_log import JobLog
 from millstream.storage.memory import MemoryStore
@@ -25,12 +25,12 @@ from millstream.storage.store import Store
 __all__ = ["JobEnd"]
 
 _LOG_BYTES_MAX = 64 << 20
-"""Of a longer log the end is copied."""
+"""Of a longer log only the end is copied."""
 
 
 @dataclass(frozen=True)
 class JobEnd:
-    """What is told of one job's end. `run`: the name of its log."""
+    """Records the end of one job. `run`: the name of its log."""
 
     store: Store
     lease: HeldLease
@@ -38,11 +38,11 @@ class JobEnd:
     board: ProgressBoard
     run: str
 
-    def __call__(self, status: JobStatus, error: BaseException | None, took_ms: int) -> None:
-        do_beside("writing the end of the log", lambda: self.log.end(status, error, took_ms))
+    def __call__(self, status: JobStatus, error: BaseException | None, runtime_ms: int) -> None:
+        run_or_log("writing the end of the log", lambda: self.log.end(status, error, runtime_ms))
         if self.lease.lost_to is None and not isinstance(error, FencedError):
-            do_beside("noting in the store how the job ended", lambda: self._note(status, error))
-        do_beside("copying the log into the store", self._copy_log)
+            run_or_log("noting in the store how the job ended", lambda: self._note(status, error))
+        run_or_log("copying the log into the store", self._copy_log)
         self.lease.close()
 
     def _copy_log(self) -> None:

@@ -1,14 +1,14 @@
-"""The log of one run of a job: a file in its store's `logs` folder, beside the epochs it is about.
+"""The log of one run of a job: a file in its store's `logs` folder, next to its epochs.
 
-Everything that is logged while the job runs goes there, in full: what Millstream has to say, what the user's code logs,
-and the JVM's own words about a failure, which nobody wants on the screen. A failure stands there once, at ERROR, with
-its traceback (`failure_notes.py`); the last line says how the job ended. A job whose store is not local logs to a
-temporary file of its own (`storage/temporary_logs.py`), which is copied into the store when the job ends. That of a job
-in memory that never failed is removed at its end, since nothing else is left of it, either: tests run such jobs by the
+Everything that is logged while the job runs is written there, in full: Millstream's messages, those of the user's code,
+and the JVM's own messages about a failure, which would only clutter the screen. A failure is logged once, at ERROR,
+with its traceback (`failure_notes.py`); the last line states how the job ended. A job whose store is not local logs to
+a temporary file of its own (`storage/temporary_logs.py`), which is copied into the store when the job ends. The log of
+a job in memory that never failed is removed at its end, as is everything else of it: tests run such jobs by the
 thousand.
 
-Attaching a handler must not change what the user sees. Python prints warnings of programs that never set up logging;
-it stops doing so as soon as any handler exists. So where there was none, we print them instead, one line each.
+Attaching a handler must not change the user's output. Python prints warnings of programs that never set up logging; it
+stops doing so as soon as any handler exists. So if there was none, we print them instead, one line each.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from millstream.common.job_status import JobStatus
 from millstream.jobs.console.amounts import span_text
 from millstream.jobs.console.console_view import ConsoleView, first_line, plain_line
 from millstream.jobs.console.metric_texts import metric_texts
-from millstream.jobs.epochs.failures import said_by
+from millstream.jobs.epochs.failures import message_of
 from millstream.jobs.epochs.progress import JobProgress, ProgressBoard
 from millstream.jobs.launch.failure_notes import FailureNotes
 from millstream.storage.log_lock import hold
@@ -34,15 +34,15 @@ from millstream.storage.temporary_logs import fresh_log
 __all__ = ["JobLog", "attach_log"]
 
 _FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
-# What a failing job logs here, it also raises; a restart it survives is a warning.
+# A failing job logs these, and raises them as well; a failure that a restart survives is logged as a warning.
 _RAISED_ANYWAY = "millstream.jobs"
 _MACHINERY = ("py4j", "pyspark")
 _PROGRESS_INTERVAL_S = 10
 
 
 class JobLog:
-    """An attached log. `path` is where it is written; the progress of `board` is noted there now and then.
-    `is_fleeting`: it is removed when the job ends without ever having failed."""
+    """An attached log. `path` is the file; the progress of `board` is noted there periodically. `is_fleeting`: it is
+    removed when the job ends without ever having failed."""
 
     def __init__(self, path: Path, board: ProgressBoard | None = None, *, is_fleeting: bool = False) -> None:
         self.path = path
@@ -54,7 +54,7 @@ class JobLog:
         root = logging.getLogger()
         self._file = _LogFile(path)
         assert self._file.stream is not None, "it was opened at once"
-        hold(self._file.stream.fileno())  # who looks at the store sees that somebody runs the job
+        hold(self._file.stream.fileno())  # readers of the store can detect that a process runs the job
         self._file.setFormatter(logging.Formatter(_FORMAT))
         self._handlers: list[logging.Handler] = [self._file]
         if not root.handlers:
@@ -65,7 +65,7 @@ class JobLog:
             board.listen(self._progress)
 
     def _progress(self, progress: JobProgress) -> None:
-        """On the driver's thread: all but a few of these calls must cost nothing."""
+        """Runs on the driver's thread: nearly all calls must cost nothing."""
         if time.monotonic() - self._progress_noted >= _PROGRESS_INTERVAL_S:
             self._progress_noted = time.monotonic()
             self._write_progress(progress)
@@ -78,20 +78,20 @@ class JobLog:
             self.write(f"metrics: {'; '.join(metrics)}")
 
     def write(self, text: str, level: int = logging.INFO) -> None:
-        """A line for the file alone, whatever the level of logging is. A closed log takes none."""
+        """Write a line to the file alone, at any level of logging. A closed log accepts none."""
         if self._handlers:
             self._file.handle(logging.LogRecord("millstream", level, __file__, 0, "%s", (text,), None))
 
-    def end(self, status: JobStatus, error: BaseException | None, took_ms: int) -> None:
-        """Note how the job ended and how far it came, and stop logging."""
+    def end(self, status: JobStatus, error: BaseException | None, runtime_ms: int) -> None:
+        """Record how the job ended and its last epoch, and stop logging."""
         if self._board is not None:
             now = self._board.now
             if error is not None and not self.failures.is_noted(error):
                 self.failures.note("the job failed", error)
             self._write_progress(now)
-            reason = "" if error is None else f": {first_line(said_by(error)) or type(error).__name__}"
+            reason = "" if error is None else f": {first_line(message_of(error)) or type(error).__name__}"
             self.write(
-                f"the job ended as {status.name} after {span_text(took_ms)}, at epoch {now.epoch}, published up to "
+                f"the job ended as {status.name} after {span_text(runtime_ms)}, at epoch {now.epoch}, published up to "
                 f"{now.published}{reason}",
                 logging.INFO if error is None else logging.ERROR,
             )
@@ -113,7 +113,7 @@ def attach_log(store: Store, run: str, board: ProgressBoard | None = None) -> Jo
     if path is None:
         path = fresh_log(run)
     else:
-        store.put(log_name(run), b"")  # so that it may be read by whom the store's other files may be
+        store.put(log_name(run), b"")  # so that it has the permissions of the store's other files
     log = JobLog(path, board, is_fleeting=isinstance(store, MemoryStore))
     whose = "" if board is None else f" of job '{board.now.job_name}' ({board.now.job_id})"
     log.write(f"run {run}{whose}, store {store.url}")
@@ -127,14 +127,15 @@ def _progress_text(progress: JobProgress) -> str:
 
 
 class _LogFile(logging.FileHandler):
-    """A file that stays closed. Python's own opens again for a record that another thread is just handing over.
+    """A file that stays closed. Python's own handler reopens it for a record that another thread is just passing to it.
 
-    What the disk refuses is lost: the file says how many lines, once it takes any again, and the screen says it once.
+    Lines that the disk refuses are lost: the file records how many, once it can be written again, and the screen shows
+    it once.
     """
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, encoding="utf-8", delay=False)
-        self._lines_lost, self._has_told = 0, False
+        self._lines_lost, self._has_reported_loss = 0, False
 
     def emit(self, record: logging.LogRecord) -> None:
         if self.stream is None:
@@ -156,8 +157,8 @@ class _LogFile(logging.FileHandler):
 
     def _lose(self, error: OSError) -> None:
         self._lines_lost += 1
-        if not self._has_told:
-            self._has_told = True
+        if not self._has_reported_loss:
+            self._has_reported_loss = True
             reason = error.strerror or error
             sys.stderr.write(
                 f"millstream: the log {self.baseFilename} cannot be written: {reason}. Lines are missing\n"
@@ -166,12 +167,12 @@ class _LogFile(logging.FileHandler):
     def close(self) -> None:
         try:
             super().close()
-        except OSError as error:  # what was still to be written
+        except OSError as error:  # lines that were still buffered
             self._lose(error)
 
 
 class _ScreenHandler(logging.Handler):
-    """What Python itself would print without any handler: warnings and worse, to standard error."""
+    """Prints what Python itself would print without any handler: warnings and worse, to standard error."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -182,9 +183,9 @@ class _ScreenHandler(logging.Handler):
         return not (record.name.startswith(_RAISED_ANYWAY) and record.levelno >= logging.ERROR)
 
     def emit(self, record: logging.LogRecord) -> None:
-        ours = record.name.partition(".")[0] == "millstream"
-        # Our own tracebacks stay in the file; the user's are the user's to see.
-        text = f"millstream: {record.getMessage()}" if ours else self.format(record)
-        # Looked up now: a live console may have put itself in front of the stream.
+        is_own = record.name.partition(".")[0] == "millstream"
+        # Our own tracebacks stay in the file; the user's are shown.
+        text = f"millstream: {record.getMessage()}" if is_own else self.format(record)
+        # Looked up now: a live console may have replaced the stream.
         sys.stderr.write(text + "\n")
         sys.stderr.flush()

@@ -1,10 +1,10 @@
-"""The query server that a job brings along: it answers from the job's start until its end, through restarts.
+"""The query server that a job runs itself: it answers from the job's start until its end, through restarts.
 
-In order: the configuration is checked and the ports are taken, before anything of the job is touched. The server starts
-just before the job does; like any other server it answers from the store, by committed epochs, so until the first
-commit it says that there is none yet. It ends with the job, after the requests that are being answered.
+In order: the configuration is checked and the ports are opened, before anything of the job is touched. The server
+starts just before the job does; like any other query server it answers from the store, by committed epochs, so until
+the first commit it answers that there is none yet. It ends with the job, after the requests in progress.
 
-The job is never hurt by it. If the server cannot start, or dies, that is logged, and the job runs without it.
+The server never affects the job. If it cannot start, or fails, that is logged, and the job runs without it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PREFIX = "millstream.query."
 
 
 def server_request(configuration: Mapping[str, str]) -> ServerRequest | None:
-    """The server that a configuration asks for; None if it asks for none.
+    """The server that a configuration requests; None if it requests none.
 
     >>> server_request({"millstream.query.listen": "8787"}).listen
     '8787'
@@ -43,8 +43,8 @@ def server_request(configuration: Mapping[str, str]) -> ServerRequest | None:
         keys = sorted(key for key in configuration if key.startswith(_PREFIX))
         if keys:
             raise ConfigurationError(
-                f"{keys[0]} is set, but the job answers no questions. Set {options.QUERY_LISTEN.key} too, such as "
-                "127.0.0.1:8787, or leave it out"
+                f"{keys[0]} is set, but the job answers no queries. Set {options.QUERY_LISTEN.key} too, such as "
+                "127.0.0.1:8787, or remove it"
             )
         return None
 
@@ -69,7 +69,7 @@ def server_request(configuration: Mapping[str, str]) -> ServerRequest | None:
 
 
 class JobQueryServer:
-    """The server of a job, its ports taken. Close it, or attach it to the job, which then starts and ends it."""
+    """The server of a job, its ports open. Close it, or attach it to the job, which then starts and ends it."""
 
     def __init__(self, settings: ServerSettings, ports: Ports, clock: Clock, *, allow_undeclared: bool) -> None:
         self._settings, self._ports, self._clock = settings, ports, clock
@@ -78,7 +78,7 @@ class JobQueryServer:
 
     @classmethod
     def configured(cls, configuration: Mapping[str, str], clock: Clock, at: str) -> JobQueryServer | None:
-        """The server that the configuration asks for; what is wrong with it is refused, at the user's line."""
+        """The server that the configuration requests. Errors in it are raised at the user's line."""
         try:
             request = server_request(configuration)
             if request is None:
@@ -92,12 +92,12 @@ class JobQueryServer:
         return cls(settings, ports, clock, allow_undeclared=request.allow_undeclared)
 
     def attach(self, job: Job, note: Callable[[str], None]) -> None:
-        """Answer while the job runs; `note` writes into its log."""
+        """Answer while the job runs; `note` writes to its log."""
         job.at_start(lambda: self._start(job, note))
         job.at_end(lambda: self._end(job))
 
     def close(self) -> None:
-        """Answer what is being asked, then end; give the ports back."""
+        """Complete the requests in progress, then end and close the ports."""
         if self._server is not None:
             self._server.stop()
         self._ports.close()
@@ -115,20 +115,20 @@ class JobQueryServer:
             return
         seen = 0
 
-        def look(progress: JobProgress) -> None:
+        def on_progress(progress: JobProgress) -> None:
             nonlocal seen
             if progress.epoch != seen:
                 seen = progress.epoch
-                view.look_again()
+                view.check_again()
 
-        job.board.listen(look)
+        job.board.listen(on_progress)
         job.board.change(query_url=server.url)
         flight = "" if server.flight_url is None else f", in Arrow Flight at {server.flight_url}"
-        note(f"questions about the job's state are answered at {server.url}{flight}")
+        note(f"queries of the job's state are answered at {server.url}{flight}")
 
     def _end(self, job: Job) -> None:
         try:
             self.close()
         except Exception as error:
-            _LOG.warning("the job's query server did not end as it should: %s", error)
+            _LOG.warning("the job's query server did not end properly: %s", error)
         job.board.change(query_url="")

@@ -1,7 +1,7 @@
-"""Launching: from a graph and its settings to a running job.
+"""Launches a job: from a graph and its settings to a running job.
 
-Everything that can be found wrong is found before the job starts, in this order: the program, its settings, the
-store (writable, ours, a program that fits it), the machine (Java, Spark). Only then does the driver's thread begin.
+All checks run before the job starts, in this order: the program, its settings, the store (writable, ours, a program
+that fits it), the machine (Java, Spark). Only then does the driver's thread begin.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from millstream.jobs.clock import Clock, SystemClock
 from millstream.jobs.control.requests import RequestServer
 from millstream.jobs.epochs.driver import EpochDriver
 from millstream.jobs.epochs.epoch_run import Deployment, Runner, new_run
-from millstream.jobs.epochs.failures import do_beside
+from millstream.jobs.epochs.failures import run_or_log
 from millstream.jobs.epochs.input_plan import PlannedSource
 from millstream.jobs.epochs.progress import JobProgress, ProgressBoard
 from millstream.jobs.epochs.progress_report import ProgressReporter
@@ -58,10 +58,10 @@ T = TypeVar("T")
 
 @dataclass
 class Launch:
-    """How a job is launched. Tests bring their own clock, runner and store; everybody else uses `launch`.
+    """The launch of a job. Tests provide their own clock, runner and store; everybody else uses `launch`.
 
-    `before_spark` is called when everything else was found right and Spark's JVM is about to be started. `is_leased`
-    False: a second driver is not refused, and meets the first one at a manifest.
+    `before_spark` is called after all other checks, when Spark's JVM is about to be started. `is_leased` False: a
+    second driver is not rejected, and races with the first one for a manifest.
     """
 
     clock: Clock
@@ -71,7 +71,8 @@ class Launch:
     is_leased: bool = True
 
     def start(self, graph: Graph, settings: JobSettings) -> Job:
-        """Check everything, then start the job on a thread of its own; other processes may now ask things of it."""
+        """Check everything, then start the job on a thread of its own; from then on other processes may send it
+        requests."""
         job = self.prepare(graph, settings)
         server = RequestServer(job.store, commands_of(job))
         job.at_end(server.close)
@@ -82,7 +83,7 @@ class Launch:
         """Check everything; the job is ready, and waits for its `start()`."""
         plan = compile_graph(graph)
         sources, _ = ends_of(plan)
-        is_batch(settings, sources)  # refuses what cannot run, before a port is taken for it
+        is_batch(settings, sources)  # rejects an invalid mode before a port is opened for the job
         query_server = JobQueryServer.configured(settings.configuration, self.clock, str(settings.site))
         try:
             job, log = self._prepared(graph, plan, settings)
@@ -112,7 +113,7 @@ class Launch:
         return job, log
 
     def _prepared_in(self, leased: LeasedStore, graph: Graph, plan: Plan, settings: JobSettings) -> tuple[Job, JobLog]:
-        """The job, now that no other driver starts in its store."""
+        """The job, once no other driver can start in its store."""
         sources, sinks = ends_of(plan)
         plain_store, batch = leased.plain, is_batch(settings, sources)
         for_driver = driver_settings(
@@ -134,7 +135,7 @@ class Launch:
             job_name=record.job,
             job_id=record.job_id,
             run=new_run(),
-            # Patience below and layers above: a source asks its store for those that the job began with.
+            # Patience below and layers above: a source requests from its store the files that the job began with.
             store=leased.patient(bases),
             parameters=dict(settings.job_parameters),
             batch_records_max=options.read(options.BATCH_MAX_RECORDS, settings.configuration),
@@ -164,18 +165,18 @@ class Launch:
         end = JobEnd(plain_store, leased.lease, log, board, facts.run)
         job = Job(record.job_id, board, store, self.clock, make_driver, savepoint_folder, end)
         removing = partial(remove_run_end, leased.patient())
-        job.at_start(partial(do_beside, "removing the note of how the last run ended", removing))
+        job.at_start(partial(run_or_log, "removing the record of the last run's end", removing))
         job.at_end(close_runner)
         return job, log
 
     def _check_reachable(self, store: Store, settings: JobSettings) -> None:
-        """Refuse a store that tasks cannot reach, before a JVM is started for them."""
+        """Reject a store that tasks cannot reach, before a JVM is started for them."""
         if self.runner is None:
             shared = options.read(options.STORE_SHARED, settings.configuration)
             check_store_reachable(store.url, _master_of(settings), shared=shared)
 
     def _runner(self, settings: JobSettings, plan: Plan, store: Store) -> tuple[Runner, Any, Callable[[], None]]:
-        """Who runs the tasks, the session it has, and what to call when the job has ended."""
+        """The runner of the tasks, its session, and a function to call when the job has ended."""
         if self.runner is not None:
             return self.runner, settings.session, lambda: None  # its owner closes it
         from millstream.spark.cluster import ready_cluster
@@ -201,11 +202,11 @@ class Launch:
         runner: Runner = spark_runner
         if is_cluster and options.read(options.RESCALE_AUTO, settings.configuration):
             runner = elastic_runner(runner, session)
-        return runner, session, partial(do_beside, "closing the runner", spark_runner.close)
+        return runner, session, partial(run_or_log, "closing the runner", spark_runner.close)
 
 
 def _at(site: str, open_it: Callable[[], T]) -> T:
-    """What `open_it` returns; an error of ours that knows no line of the program gets this one."""
+    """The result of `open_it`; an error of ours without a line of the program gets this one."""
     try:
         return open_it()
     except MillstreamError as error:
@@ -220,14 +221,14 @@ def launch(
     configuration: dict[str, str] | None = None,
     before_spark: Callable[[], object] = lambda: None,
 ) -> Job:
-    """Start a job on Spark. `before_spark` is called if that takes a JVM that is not there yet, just before."""
+    """Start a job on Spark. `before_spark` is called just before a JVM is started, if that is necessary."""
     if configuration:
         settings = replace(settings, configuration={**settings.configuration, **configuration})
     return Launch(SystemClock(), before_spark=before_spark).start(graph, settings)
 
 
 def session_for(settings: JobSettings) -> Any:
-    """The user's Spark session, or one made now."""
+    """The user's Spark session, or a new one."""
     if settings.session is not None:
         return settings.session
     from millstream.spark.session import make_session
@@ -260,7 +261,7 @@ def ends_of(plan: Plan) -> tuple[tuple[PlannedSource, ...], dict[str, Sink]]:
 
 
 def with_sources(plan: Plan, opened_sources: tuple[PlannedSource, ...]) -> Plan:
-    """The plan with its sources as they are after opening: that is what tasks read with."""
+    """The plan with its opened sources, which tasks read with."""
     by_uid = {planned.uid: planned.source for planned in opened_sources}
     stages = tuple(
         replace(
@@ -280,11 +281,11 @@ def with_sources(plan: Plan, opened_sources: tuple[PlannedSource, ...]) -> Plan:
 def _at_parallelism(
     graph: Graph, opened_sources: tuple[PlannedSource, ...], parallelism: int
 ) -> tuple[Plan, tuple[PlannedSource, ...]]:
-    """The plan of the program at another parallelism; operators that set their own keep it."""
+    """The plan of the program at another parallelism; operators with a parallelism of their own are unchanged."""
     if type(parallelism) is not int or not 1 <= parallelism <= graph.max_parallelism:
         raise ProgramError(
             f"rescale: found {parallelism!r}, expected 1 to {graph.max_parallelism}, the job's maximum parallelism. It "
-            "cannot change: state is cut into so many key groups"
+            "cannot change: it is the number of key groups that state is partitioned into"
         )
     plan = compile_graph(replace(graph, parallelism=parallelism))
     widths = {node.uid: node.parallelism or 1 for node in plan.nodes()}
@@ -293,7 +294,7 @@ def _at_parallelism(
 
 
 def is_batch(settings: JobSettings, sources: tuple[PlannedSource, ...]) -> bool:
-    """Whether the job takes its input as one whole."""
+    """Whether the job processes its input as one whole."""
     unbounded = [planned for planned in sources if not planned.source.bounded]
     if settings.runtime_mode == "BATCH" and unbounded:
         raise ProgramError(
@@ -305,14 +306,14 @@ def is_batch(settings: JobSettings, sources: tuple[PlannedSource, ...]) -> bool:
 
 
 def new_folder(job_name: str) -> str:
-    """The store of a job that was given none: nobody else's."""
+    """A new store of its own, for a job without a configured store."""
     slug = re.sub(r"[^a-z0-9]+", "-", job_name.lower()).strip("-")[:40] or "job"
     stamp = time.strftime("%Y%m%d-%H%M%S")
     return str(Path(DEFAULT_ROOT, f"{slug}-{stamp}-{secrets.token_hex(2)}"))
 
 
 def show_output(lines: list[list[str]]) -> None:
-    """What user code printed and logged in tasks, on this process's own streams and loggers."""
+    """Replays user code's output and log records from tasks on this process's own streams and loggers."""
     for stream, *rest in lines:
         if stream == "log":
             level, name, text = rest

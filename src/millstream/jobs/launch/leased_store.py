@@ -1,9 +1,9 @@
 """The store of a job that is about to start: checked, and leased to this driver before anything of the job is touched.
 
-A store that another driver works in is refused here (`checkpoint/driver_lease.py`). A driver that takes the job over
-makes it its own by a manifest, as every change of a job is made: it commits one that repeats the newest. So the other
-driver loses at its next commit, and never the one that was told to take over. It may commit once more just before, and
-is then followed.
+A store in which another driver works is rejected here (`checkpoint/driver_lease.py`). A driver takes a job over by a
+manifest, like every change of a job: it commits one that repeats the newest. So the other driver fails at its next
+commit, and never the one that was to take over. The other may commit once more just before; that epoch is then the
+newest.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ _TAKE_OVER_TRIES = 20
 
 @dataclass(frozen=True)
 class LeasedStore:
-    """A store, the same with patience for calls that find it away, and the lease of this driver."""
+    """A store, the patience for calls while it is unreachable, and the lease of this driver."""
 
     plain: Store
     patience_s: float
     lease: HeldLease
 
     def patient(self, bases: tuple[Store, ...] = ()) -> Store:
-        """With patience, on top of those that the job shares files with."""
+        """The store with patience, layered on the stores that the job shares files with."""
         layers = tuple(with_patience(base, self.patience_s) for base in bases)
         return layered_store(with_patience(self.plain, self.patience_s), layers)
 
     def ready(self, plan: Plan, sinks: Mapping[str, Sink], configuration: Mapping[str, str], now_ms: int) -> JobRecord:
-        """Make it the one to run in, as `ready_store` does."""
+        """Prepare the store for the run, as `ready_store` does."""
         store = self.patient()
         settle_removals(store)
         recovery = replace(recovery_of(configuration), fences=self.lease.superseded is not None)
@@ -60,14 +60,14 @@ class LeasedStore:
 def leased_store(
     store: Store, job: str, configuration: Mapping[str, str], now_ms: Callable[[], int], *, is_leased: bool = True
 ) -> LeasedStore:
-    """Check the store, and take its lease for a driver of `job`. `is_leased` False: take none, and refuse nobody."""
+    """Check the store, and take its lease for a driver of `job`. `is_leased` False: take none, and reject no one."""
     if options.read(options.STORE_PRIVATE, configuration):
         make_private(store)
     patience_s = options.read(options.STORE_PATIENCE, configuration) / 1000
     patient_store = with_patience(store, patience_s)
     check_room(store, patient_store, job, configuration, now_ms)
     if read_job_record(patient_store) is not None:
-        claim(patient_store, job, job_id="", now_ms=0)  # of another job's store nothing is written, not even a lease
+        claim(patient_store, job, job_id="", now_ms=0)  # nothing is written to another job's store, not even a lease
     if not is_leased:
         return LeasedStore(store, patience_s, unwritten_lease(store, job))
     takes_over = options.read(options.TAKE_OVER, configuration)

@@ -1,7 +1,7 @@
-"""A store is checked before a job starts in it, and swept first where its disk is full.
+"""Checks a store before a job starts in it, and sweeps it first if its disk is full.
 
-What a full disk holds may be what an earlier start has left: epochs that retention lets go, and files of an epoch that
-never happened. Only the job that owns the store sweeps it, by its own retention.
+An earlier run may have filled the disk: with epochs that retention no longer needs, and files of an epoch that was
+never committed. Only the job that owns the store sweeps it, by its own retention.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LOG = logging.getLogger(__name__)
 def check_room(
     store: Store, patient_store: Store, job: str, configuration: Mapping[str, str], now_ms: Callable[[], int]
 ) -> None:
-    """Check that the store can be written; `patient_store` is the same, and waits while it is away."""
+    """Check that the store can be written; `patient_store` is the same store, and waits while it is unreachable."""
     try:
         store.check_writable()
     except StoreAwayError as error:
@@ -44,5 +44,5 @@ def _sweep(store: Store, job: str, configuration: Mapping[str, str], now_ms: Cal
         newest, sweeper = ManifestLog(store).newest(), Sweeper(store, now_ms, retention_policy(configuration))
         while sweeper.sweep_once(newest, partial(is_surely_idle, store)):
             pass
-    except MillstreamError as error:  # that the disk is full is what has to be told
+    except MillstreamError as error:  # the error to report is that the disk is full
         _LOG.warning("store %s could not be swept: %s", store.url, error)

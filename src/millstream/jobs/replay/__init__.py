@@ -1,1 +1,1 @@
-"""An epoch of the past, run again and held against what was committed."""
+"""Runs a past epoch again and compares it with the committed result."""

@@ -1,20 +1,21 @@
-"""Replay: an operator's part of a committed epoch, run once more in this process, and held against what was committed.
+"""Replay: runs an operator's part of a committed epoch again in this process, and compares the result with the
+committed one.
 
 In order:
-1. find the epoch and the one before it, and hold both: the job may go on meanwhile;
-2. compile the program as the epoch ran it, at its parallelism, and cut out what the operator needs and feeds;
-3. work out what was read (`replayed_input`), and have the sources read it again, or take what was recorded of it;
+
+1. find the epoch and the previous one, and lease both: the job may continue in the meantime;
+2. compile the program as the epoch ran it, at its parallelism, and extract the operator's upstream and downstream;
+3. compute what was read (`replayed_input`), and have the sources read it again, or use the recorded input;
 4. run it, with the epoch's number, processing time and states, on top of the job's files (`storage.layered_stores`);
 5. compare (`replay_comparison`).
 
-Invariant: nothing is touched. State is written to memory, no manifest is committed, nothing is published, and a sink
-that would write anywhere but into the job's store is not run at all: what reaches it is counted. (Like every reader,
-a replay takes a lease on what it reads.) User functions do run, here, in the calling thread: a breakpoint in them
-works.
+Invariant: a replay changes nothing. State is written to memory, no manifest is committed, nothing is published, and a
+sink that would write anywhere but into the job's store is not run at all: its input is counted. (Like every reader, a
+replay leases the files it reads.) User functions do run, in the calling thread, so a breakpoint in them works.
 
-A function that gives the same for the same input and state gives what was committed. If there is a difference, it does
-not: it asks a clock, a random number or a service, depends on the order of records from different senders, or it is
-not the code that ran then.
+A function that returns the same results for the same input and state reproduces the committed ones. A difference means
+that it does not: it uses a clock, a random number or a service, depends on the order of records from different senders,
+or it is not the code that ran then.
 """
 
 from __future__ import annotations
@@ -60,14 +61,14 @@ from millstream.storage.store import Store, shown_address
 __all__ = ["Replay", "past_epoch", "replay"]
 
 _NO_ORDER = (
-    "records of different senders come in no promised order; a function that depends on it differs for that alone"
+    "records of different senders arrive in no defined order; a function that depends on it differs because of it"
 )
-_RESTORED = "restore"  # how the run of a manifest begins that only says where a job goes on
+_RESTORED = "restore"  # prefix of the run of a manifest that only records where a job continues
 
 
 @dataclass(frozen=True)
 class Replay:
-    """What came of a replay. `differences` are the first of `count`; `compared` says what they were looked for in."""
+    """The result of a replay. `differences` are the first of `count`; `compared` lists what was compared."""
 
     epoch: int
     uid: str
@@ -82,11 +83,11 @@ class Replay:
 
     @property
     def is_same(self) -> bool:
-        """Whether everything was as it was committed."""
+        """Whether everything equals the committed epoch."""
         return self.count == 0
 
     def text(self) -> str:
-        """The result for people."""
+        """The result as text."""
         lines = [
             f"replayed '{self.operator}' (uid {self.uid}) in epoch {self.epoch} of {self.store}: "
             f"{self.records_in} records in, {self.records_out} out",
@@ -100,7 +101,7 @@ class Replay:
         return "\n".join([*lines, *(f"  {difference.text()}" for difference in self.differences)])
 
     def _compared_text(self) -> str:
-        """Every operator has counts; what is worth naming is the rest."""
+        """All operators have counts; only the other comparisons are listed."""
         rest = [what for what in self.compared if not what.startswith(COUNTS)]
         counted = len(self.compared) - len(rest)
         return ", ".join([f"records and event time of {counted} operator{'s' if counted != 1 else ''}", *rest])
@@ -108,7 +109,7 @@ class Replay:
 
 @dataclass(frozen=True)
 class PastEpoch:
-    """An epoch to be replayed, and the one it followed (None: it was the first). Both are held until closed."""
+    """An epoch to be replayed, and the one it followed (None: it was the first). Both are leased until closed."""
 
     name: str
     committed: state_reader.Snapshot
@@ -125,7 +126,7 @@ class PastEpoch:
         return None if self.before is None else self.before.manifest
 
     def close(self) -> None:
-        """Let both go."""
+        """Release both."""
         self.committed.close()
         if self.before is not None:
             self.before.close()
@@ -142,9 +143,9 @@ def replay(
 ) -> Replay:
     """Run the part of `operator` (its uid, or its name) in a committed epoch (`STORE@EPOCH`) again and compare.
 
-    `graph` and `settings` are those of the job's program. What is behind the operator runs too, so that its output is
-    compared where the job kept any of it; `downstream=False` ends with the operator. Raises JobFailedError when user
-    code fails; its cause's cause is what it raised.
+    `graph` and `settings` are those of the job's program. Downstream operators run too, so that their output is
+    compared where the job stored any of it; `downstream=False` ends with the operator. Raises JobFailedError when user
+    code fails; the cause of its cause is the user's exception.
     """
     past = past_epoch(snapshot)
     memory = MemoryStore(f"replay-{secrets.token_hex(8)}")
@@ -157,7 +158,8 @@ def replay(
 
 
 def past_epoch(snapshot: str) -> PastEpoch:
-    """The epoch that `snapshot` names, held together with the one before; StoreError when either is not there."""
+    """The epoch that `snapshot` names, leased together with the previous one; raises StoreError if either is
+    missing."""
     reader = state_reader.open(snapshot)
     if reader.store.exists(savepoint_name()):
         raise StoreError(
@@ -174,8 +176,8 @@ def past_epoch(snapshot: str) -> PastEpoch:
         if manifest.parent not in epochs:
             raise StoreError(
                 f"epoch {manifest.epoch} of {reader.name.store} followed epoch {manifest.parent}, which is not "
-                f"retained any more: it retains {epoch_ranges(epochs)}. Replay one whose predecessor is there, "
-                "and keep more of the past with millstream.retention.epochs"
+                f"retained any more: it retains {epoch_ranges(epochs)}. Replay one whose predecessor is retained, "
+                "and retain more epochs with millstream.retention.epochs"
             )
         return PastEpoch(snapshot, committed, reader.at(epoch=manifest.parent))
     except BaseException:
@@ -185,18 +187,18 @@ def past_epoch(snapshot: str) -> PastEpoch:
 
 def _check_that_it_ran(manifest: Manifest, store: str) -> None:
     if manifest.run.startswith(_RESTORED):
-        what = "only says where the job went on from a snapshot; no operator ran in it. Replay the one after it"
+        problem = "only records a start from a snapshot; no operator ran in it. Replay the next one"
     elif manifest.status in ("FINISHED", "SUSPENDED"):
-        what = f"only says that everything is published; no operator ran in it. Replay {store}@{manifest.parent}"
+        problem = f"only records that everything is published; no operator ran in it. Replay {store}@{manifest.parent}"
     elif (steps := (statistics_of(manifest) or {}).get("steps", 1)) > 1:
-        what = (
-            f"was run as {steps} epochs, one after the other, and committed as one: what each of them began with is "
-            "not kept. Replay an epoch that was committed by itself; to have all of them so, run the job with "
+        problem = (
+            f"was run as {steps} epochs, one after the other, and committed as one: their starting points are "
+            "not stored. Replay an epoch that was committed by itself; to commit all of them so, run the job with "
             "millstream.record on, or with millstream.ahead.max-epochs 0"
         )
     else:
         return
-    raise StoreError(f"epoch {manifest.epoch} of {store} {what}")
+    raise StoreError(f"epoch {manifest.epoch} of {store} {problem}")
 
 
 # --- running it -------------------------------------------------------------------------------------------------
@@ -257,7 +259,7 @@ def _check_job(job: str, past: PastEpoch) -> None:
     record = read_job_record(past.committed.store)
     if record is not None and job not in record.names:
         raise ProgramError(
-            f"the program starts job '{job}', and {past.name} is of job '{record.job}'. Give the program of that job; "
+            f"the program starts job '{job}', and {past.name} is of job '{record.job}'. Use the program of that job; "
             "of a program that starts several jobs, only the first can be replayed"
         )
 
@@ -270,7 +272,7 @@ def _node_of(plan: Plan, operator: str, where: str) -> Node:
     if matches:
         uids = ", ".join(node.uid or "" for node in matches)
         raise ProgramError(
-            f"the program has {len(matches)} operators named '{operator}'. Give one of their uids: {uids}"
+            f"the program has {len(matches)} operators named '{operator}'. Use one of their uids: {uids}"
         )
     names = [text for node in nodes for text in (node.uid or "", node.name)]
     have = ", ".join(f"'{node.name}' (uid {node.uid})" for node in nodes)
@@ -280,7 +282,7 @@ def _node_of(plan: Plan, operator: str, where: str) -> Node:
 
 
 def _reopened_sources(plan: Plan, manifest: Manifest, store: Store, session: Any) -> tuple[PlannedSource, ...]:
-    """The sources, ready to give again what they gave: from what was recorded, or by reading it once more."""
+    """The sources, ready to repeat what they read: from the recorded input, or by reading it again."""
     accounts = accounts_of(manifest)
     sources: list[PlannedSource] = []
     try:
@@ -303,13 +305,13 @@ def _processing_time(manifest: Manifest, notes: list[str]) -> int:
     if statistics is not None and statistics.get("now_ms") is not None:
         return int(statistics["now_ms"])
     notes.append(
-        "the manifest does not say at which processing time the epoch ran; it was replayed at the time it was committed"
+        "the manifest does not record the processing time of the epoch; it was replayed at the time of its commit"
     )
     return manifest.created_ms
 
 
 def _rounds(plan: Plan, manifest: Manifest, configuration: Mapping[str, str]) -> int:
-    """How often the epoch went round the program's loops, at most."""
+    """How many rounds the epoch took, at most."""
     statistics = statistics_of(manifest)
     configured = rounds_max(plan, options.read(options.LOOP_ROUNDS_MAX, configuration))
     return configured if statistics is None else int(statistics.get("rounds") or configured)
@@ -332,12 +334,12 @@ def _run(plan: Plan, spec: EpochSpec, facts: JobFacts, rounds: int) -> EpochOutc
     deployment = Deployment(plan, (), {}, facts, runner)
     deployment.send()
     outcome = _reporting(spec.epoch, lambda: run_epoch(deployment, spec, rounds_max=rounds))
-    runner.close()  # not after a failure: a debugger is to find the function as it was
+    runner.close()  # not after a failure: a debugger needs the function in that state
     return outcome
 
 
 def _reporting(epoch: int, run: Callable[[], EpochOutcome]) -> EpochOutcome:
-    """What `run` returns; a failure of user code as the user is to see it."""
+    """The result of `run`; raises a failure of user code as the user's error."""
     try:
         return run()
     except UserFailureError as failure:

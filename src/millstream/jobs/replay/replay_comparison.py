@@ -1,12 +1,12 @@
-"""Holds an epoch that was run again against the one that was committed.
+"""Compares an epoch that was run again with the committed one.
 
-What can be compared is what a manifest keeps of an operator: how many records it took and gave, where its event time
-ended, the live rows of its states, how far a source was read, and what a sink has staged in the job's store. Files need
-not be equal for that: two runs cut and merge their segments alike or not, as long as the rows are the same.
+Everything that a manifest stores of an operator can be compared: the number of records it read and emitted, its event
+time at the end, the live rows of its states, how far a source was read, and the output that a sink has staged in the
+job's store. Files may differ: two runs may cut and merge their segments differently, as long as the rows are the same.
 
-Values that are stored as pickles are opened, for the tasks of the replay have opened them too, and are compared as
-Python compares them: equal sets need not have equal pickles. Records of a sink are compared without regard to their
-order, because records of different senders have none.
+Pickled values are unpickled, which the tasks of the replay did as well, and are compared as Python values: equal sets
+need not have equal pickles. Records of a sink are compared without regard to their order, because records of different
+senders have none.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from millstream.state_reader.difference import state_diff
 from millstream.state_reader.snapshot import Snapshot
 from millstream.storage.store import Store
 
-__all__ = ["ABSENT", "COUNTS", "Comparison", "Difference", "compare_operator", "replayed_manifest", "tells_records"]
+__all__ = ["ABSENT", "COUNTS", "Comparison", "Difference", "compare_operator", "lists_records", "replayed_manifest"]
 
 COUNTS = "records of"
 _SIDES = ("before", "after")
 
 
 class _Absent:
-    """What the side of a difference holds that has no such row."""
+    """The side of a difference that does not have the row."""
 
     def __repr__(self) -> str:
         return "nothing"
@@ -50,7 +50,7 @@ ABSENT = _Absent()
 
 @dataclass(frozen=True)
 class Difference:
-    """One thing that is not as it was. `place` names the row of a state (its key and the like); empty otherwise."""
+    """One difference. `place` names the row of a state (its key, for example); empty otherwise."""
 
     uid: str
     operator: str
@@ -60,7 +60,7 @@ class Difference:
     place: Mapping[str, Any] = field(default_factory=dict)
 
     def text(self) -> str:
-        """One line for people.
+        """One line of text.
 
         >>> Difference("c1", "count", "state 'total'", 4, 5, {"key": "a"}).text()
         "'count' (uid c1), state 'total', key 'a': committed 4, replayed 5"
@@ -74,24 +74,24 @@ class Difference:
 
 @dataclass
 class Comparison:
-    """What was compared, all differences counted, and the first `kept_max` of them kept."""
+    """The compared parts, the number of differences, and the first `listed_max` of them."""
 
-    kept_max: int
+    listed_max: int
     compared: list[str] = field(default_factory=list)
     differences: list[Difference] = field(default_factory=list)
     count: int = 0
     notes: list[str] = field(default_factory=list)
 
     def add(self, differences: Iterable[Difference]) -> None:
-        """Take differences in."""
+        """Count these differences, and store the first ones."""
         for difference in differences:
             self.count += 1
-            if len(self.differences) < self.kept_max:
+            if len(self.differences) < self.listed_max:
                 self.differences.append(difference)
 
 
 def replayed_manifest(parent: Manifest | None, committed: Manifest, outcome: EpochOutcome) -> Manifest:
-    """What the manifest of the epoch would say of states and event time, had the replay been it. Nobody commits it."""
+    """The manifest that the replay would have committed, with its states and event times. It is never committed."""
     before, states = accounts_of(parent), dict(committed.states)
     for uid, watermark in outcome.watermarks.items():
         reached = MIN_WATERMARK if watermark == IDLE_WATERMARK else watermark
@@ -104,8 +104,8 @@ def replayed_manifest(parent: Manifest | None, committed: Manifest, outcome: Epo
     return replace(committed, states=states, staged={}, published_through=committed.epoch)
 
 
-def tells_records(sink: Sink) -> bool:
-    """Whether the sink can tell what records it staged, and so stages nowhere but in the job's store."""
+def lists_records(sink: Sink) -> bool:
+    """Whether the sink can list the records it staged, and so stages only in the job's store."""
     return type(sink).staged_records is not Sink.staged_records
 
 
@@ -117,7 +117,7 @@ def compare_operator(
     replayed: Snapshot,
     outcome: EpochOutcome,
 ) -> None:
-    """Compare everything that is known of one operator."""
+    """Compare everything that is stored of one operator."""
     uid, name = node.uid or "", node.name
     counts = _counts(parent, committed.manifest, uid)
     if counts is not None:
@@ -132,26 +132,26 @@ def compare_operator(
     if was_ms != is_ms:
         into.add([Difference(uid, name, "event time", was_ms, is_ms)])
     into.add(_of_splits(node, committed.manifest, outcome))
-    if _stands_in(node):
+    if _is_replacement(node):
         return
     for state in _states_of(uid, (committed, replayed)):
         if state == ARCHIVED_FILES:
-            continue  # names of files, which are each attempt's own
+            continue  # names of files, which are unique to each attempt
         into.compared.append(f"state '{state}' of '{name}'")
         into.add(_of_state(node, state, committed, replayed))
-    if isinstance(node.operation, Write) and tells_records(node.operation.sink):
+    if isinstance(node.operation, Write) and lists_records(node.operation.sink):
         _compare_output(node, node.operation.sink, into, committed, replayed.store, outcome)
 
 
-def _stands_in(node: Node) -> bool:
-    """Whether it runs in place of the user's own source or sink, which may keep state."""
+def _is_replacement(node: Node) -> bool:
+    """Whether the node replaces the user's own source or sink, which may have state."""
     if isinstance(node.operation, Write):
         return isinstance(node.operation.sink, DiscardingSink)
     return isinstance(node.operation, Read) and isinstance(node.operation.source, RecordedSource)
 
 
 def _of_splits(node: Node, committed: Manifest, outcome: EpochOutcome) -> Iterator[Difference]:
-    """How far the splits of a source were read, and where their event time came to."""
+    """How far the splits of a source were read, and the event time they reached."""
     uid = node.uid or ""
     for split, read in sorted(outcome.sources.get(uid, {}).items()):
         was = committed.sources[uid][split]
@@ -161,7 +161,7 @@ def _of_splits(node: Node, committed: Manifest, outcome: EpochOutcome) -> Iterat
 
 
 def _counts(parent: Manifest | None, committed: Manifest, uid: str) -> dict[str, int] | None:
-    """How many records went in and out in the epoch; the counters of manifests count from the job's beginning."""
+    """The records in and out of the epoch; the counters of manifests count from the job's beginning."""
     totals: Any = committed.counters.get("operators", {})
     before: Any = {} if parent is None else parent.counters.get("operators", {})
     if uid not in totals:
@@ -170,8 +170,8 @@ def _counts(parent: Manifest | None, committed: Manifest, uid: str) -> dict[str,
 
 
 def _states_of(uid: str, snapshots: Sequence[Snapshot]) -> list[str]:
-    states_found = (operator.states for snapshot in snapshots for operator in snapshot.operators if operator.uid == uid)
-    return sorted({state for states in states_found for state in states})
+    states = (operator.states for snapshot in snapshots for operator in snapshot.operators if operator.uid == uid)
+    return sorted({state for states in states for state in states})
 
 
 def _of_state(node: Node, state: str, committed: Snapshot, replayed: Snapshot) -> Iterator[Difference]:
@@ -183,7 +183,7 @@ def _of_state(node: Node, state: str, committed: Snapshot, replayed: Snapshot) -
             continue
         place = {name: value for name, value in row.items() if not name.startswith(_SIDES)}
         if not any(name.startswith(_SIDES) for name in row):
-            values = dict.fromkeys(_SIDES, "there")  # a timer has no value: it is there or not
+            values = dict.fromkeys(_SIDES, "there")  # a timer has no value: it exists or not
         yield Difference(
             uid,
             node.name,
@@ -229,7 +229,7 @@ def _compare_output(
 
 
 def _without(records: Sequence[Any], others: Iterable[Any]) -> list[Any]:
-    """The records that the others do not have; one that is there twice must be twice in both."""
+    """The records that the others do not have; duplicates must occur equally often in both."""
     others_left = Counter(map(repr, others))
     missing = []
     for record in records:

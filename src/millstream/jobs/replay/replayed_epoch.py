@@ -1,18 +1,18 @@
-"""A committed epoch as it was run: what it read, its plan, and the part of it that a replay needs. Pure, but for asking
-the sources.
+"""Reconstructs a committed epoch: its input, its plan, and the part of it that a replay needs. Pure, except for
+querying the sources.
 
-No plan of an epoch is ever written down (`input_plan`): what was read is the difference of the positions of two
-manifests. Which subtask read a split stands in the later one, as long as the split has not ended; for those that ended
-the assignment is made again, from what the earlier one keeps, by the function that made it then (a recorded source
-knows it). What the splits that were not read were waiting with stands in the later one too, but for what the source
-knows of their times (`reading_order`), which it is asked again.
+The plan of an epoch is never stored (`input_plan`): its input is the difference of the positions of two manifests. The
+later manifest holds the subtask of each split that has not ended; for ended splits the assignment is computed again,
+from the earlier manifest, by the function that computed it then (a recorded source knows it). The later manifest also
+holds the times of splits that were not read, except for the source's knowledge of their times (`reading_order`), which
+is queried again.
 
-The start of the driver's run is in no manifest. It matters to idle inputs only: nobody is idle for the time the job was
-down. Where the epoch was run by another driver than the one before, nobody counts as idle.
+No manifest holds the start of the driver's run. It affects idle inputs only: an input is not idle for the time the job
+was down. If the epoch was run by another driver than the previous one, no input counts as idle.
 
 A manifest names the operators of its program by uid, with their parallelism. A job may have been rescaled since, or be
-started at another parallelism today: the program is compiled at the one that fits. An operator that was changed,
-inserted or removed above the one in question would give it another input; such a program is refused.
+started at another parallelism now: the program is compiled at the parallelism that matches. An operator that was
+changed, inserted or removed upstream of the replayed one would change its input; such a program is rejected.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from millstream.errors import ProgramError, StoreError
 from millstream.graph.nodes import Graph, Node, Write
 from millstream.graph.stored_table import KeptTable
 from millstream.jobs.epochs.input_plan import InputPlan, PlannedSource, WaitingSplit, homes
-from millstream.jobs.epochs.reading_order import outlooks_of, standing
+from millstream.jobs.epochs.reading_order import outlooks_of, watermark_from
 from millstream.jobs.epochs.rounds import has_loops
-from millstream.jobs.replay.replay_comparison import tells_records
+from millstream.jobs.replay.replay_comparison import lists_records
 from millstream.plan.stages import Plan
 from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from millstream.runtime.task.recorded_input import RecordedSource
@@ -77,8 +77,8 @@ def _of_source(
 ) -> tuple[tuple[ReadRange, ...], tuple[WaitingSplit, ...]]:
     was: Mapping[str, SplitPosition] = {} if parent is None else parent.sources.get(planned.uid, {})
     now = epoch.sources.get(planned.uid, {})
-    kept_before, kept = _kept_splits(parent, planned.uid), _kept_splits(epoch, planned.uid)
-    # A split that has a place and no time was not read: only where it begins is known.
+    splits_before, stored = _splits_of(parent, planned.uid), _splits_of(epoch, planned.uid)
+    # A split with a position and no time was not read: only its beginning is known.
     read = [
         name for name, at in now.items() if (was[name].offset != at.offset if name in was else at.watermark is not None)
     ]
@@ -89,31 +89,34 @@ def _of_source(
                 "source does not have any more, so the epoch cannot be replayed. Put back what was removed, or replay "
                 "a newer epoch"
             )
-    live = {*read, *kept}
-    in_order = [*(name for name in splits if name in live), *(name for name in kept if name not in splits)]
-    before = {name: split.subtask for name, split in kept_before.items() if split.subtask is not None}
+    live = {*read, *stored}
+    in_order = [*(name for name in splits if name in live), *(name for name in stored if name not in splits)]
+    before = {name: split.subtask for name, split in splits_before.items() if split.subtask is not None}
     assigned = homes(in_order, before, planned.parallelism)
     recorded_subtasks = planned.source.subtasks if isinstance(planned.source, RecordedSource) else {}
-    stored_subtasks = {name: split.subtask for name, split in kept.items() if split.subtask is not None}
+    stored_subtasks = {name: split.subtask for name, split in stored.items() if split.subtask is not None}
     subtasks = {**assigned, **stored_subtasks, **recorded_subtasks}
     account = accounts_of(epoch).get(planned.uid, OperatorAccount())
     starts = {name: was[name].offset if name in was else splits[name].start for name in in_order if name in splits}
     known = outlooks_of(planned.source, strategy, ((splits[name], at) for name, at in starts.items()))
     stood = {
-        name: standing(_watermark(was.get(name)), known.get(name) if account.by_time else None) for name in in_order
+        name: watermark_from(_watermark(was.get(name)), known.get(name) if account.by_time else None)
+        for name in in_order
     }
-    # Of an epoch that was not told to be the last one, this is how it came to the end of its input all the same.
+    # The epoch was not planned as the last one, and reached the end of its input all the same.
     is_last = account.event_time == MAX_WATERMARK and epoch.status != "DRAINED"
     ranges = tuple(
         ReadRange(splits[name], starts[name], now[name].offset, subtasks[name], stood[name], is_last=is_last)
         for name in in_order
         if name in read
     )
-    waits = [WaitingSplit(name, kept[name].time(stood[name]), subtasks[name]) for name in in_order if name not in read]
+    waits = [
+        WaitingSplit(name, stored[name].time(stood[name]), subtasks[name]) for name in in_order if name not in read
+    ]
     return ranges, tuple(waits)
 
 
-def _kept_splits(manifest: Manifest | None, uid: str) -> Mapping[str, SplitAccount]:
+def _splits_of(manifest: Manifest | None, uid: str) -> Mapping[str, SplitAccount]:
     return accounts_of(manifest).get(uid, OperatorAccount()).splits
 
 
@@ -123,7 +126,7 @@ def _watermark(position: SplitPosition | None) -> int:
 
 @dataclass(frozen=True)
 class ReplayedPart:
-    """What is run: `compared` are the operator and those behind it, `stubs` the sinks that are not run themselves."""
+    """The part to run: `compared` are the operator and its downstream, `stubs` the sinks that are replaced."""
 
     plan: Plan
     compared: tuple[Node, ...]
@@ -133,8 +136,8 @@ class ReplayedPart:
 def plan_as_committed(graph: Graph, manifest: Manifest, name: str) -> Plan:
     """The plan at the parallelism that the epoch ran with.
 
-    A manifest says which one each operator had, not which the environment had that those without their own took: all
-    that it speaks of are tried, and the one under which most operators are what they were is taken.
+    A manifest records the parallelism of each operator, not the environment's default for operators without their own:
+    all recorded values are tried, and the one that matches most operators is used.
     """
     program = program_of(manifest)
     parallelisms = {operator.parallelism for operator in program.values() if operator.parallelism}
@@ -143,39 +146,39 @@ def plan_as_committed(graph: Graph, manifest: Manifest, name: str) -> Plan:
         for parallelism in dict.fromkeys([graph.parallelism, *sorted(parallelisms)])
         if parallelism <= graph.max_parallelism
     ]
-    best = max(plans, key=lambda plan: sum(_is_as_it_was(node, program) for node in plan.nodes()))
+    best = max(plans, key=lambda plan: sum(_is_unchanged(node, program) for node in plan.nodes()))
     uids = {node.uid for node in best.nodes()}
     removed = {uid: operator.name for uid, operator in program.items() if uid not in uids}
     if removed:
         raise ProgramError(
-            f"{name} was run by a program that had {_operators_text(removed.items())}; this one has not. Replay it "
-            "with the program as it was then"
+            f"{name} was run by a program that had {_operators_text(removed.items())}; this one does not have. Replay "
+            "it with the original program"
         )
     return best
 
 
-def _is_as_it_was(node: Node, program: Mapping[str, ProgramOperator]) -> bool:
+def _is_unchanged(node: Node, program: Mapping[str, ProgramOperator]) -> bool:
     was = program.get(node.uid or "", ProgramOperator(""))
     return (was.parallelism, was.max_parallelism) == (node.parallelism, node.max_parallelism)
 
 
 def replayed_part(plan: Plan, node: Node, manifest: Manifest, *, downstream: bool, name: str) -> ReplayedPart:
-    """The operators that `node` gets its input from, itself, and, `downstream`, those it feeds."""
+    """The upstream of `node`, the node itself, and, with `downstream`, the operators it feeds."""
     sources = {other.id: [channel.source for channel in plan.into(other.id)] for other in plan.nodes()}
     targets = {other.id: [channel.target for channel in plan.out_of(other.id)] for other in plan.nodes()}
     upstream = _closure([node.id], sources)
-    changed = {id for id in _ids(plan) if not _is_as_it_was(_node(plan, id), program_of(manifest))}
+    changed = {id for id in _ids(plan) if not _is_unchanged(_node(plan, id), program_of(manifest))}
     if upstream & changed:
         changed_nodes = [_node(plan, id) for id in sorted(upstream & changed)]
         operators = _operators_text((other.uid or "", other.name) for other in changed_nodes)
         verb = "is" if len(changed_nodes) == 1 else "are"
         raise ProgramError(
             f"{name} was run by another program: {operators} {verb} new or had another parallelism, and '{node.name}' "
-            "gets its input from there. Replay it with the program as it was then, at the parallelism it had"
+            "gets its input from there. Replay it with the original program, at its original parallelism"
         )
     new_input = _closure(changed, targets)
     compared = _closure([node.id], targets) - new_input if downstream else {node.id}
-    # Loops close through state, not through edges: what comes round may come from anywhere.
+    # Loops close through state, not through edges: a record in a loop may come from any operator.
     needed = _ids(plan) - new_input if has_loops(plan) else _closure(compared, sources)
     return _part(plan, needed, compared)
 
@@ -184,7 +187,7 @@ def _part(plan: Plan, needed: set[int], compared_ids: set[int]) -> ReplayedPart:
     stubs = tuple(
         node
         for node in plan.nodes()
-        if node.id in needed and isinstance(node.operation, Write) and not tells_records(node.operation.sink)
+        if node.id in needed and isinstance(node.operation, Write) and not lists_records(node.operation.sink)
     )
     stubbed = {node.id for node in stubs}
     stages = tuple(
@@ -220,7 +223,7 @@ def _node(plan: Plan, id: int) -> Node:
 
 
 def _closure(first: Iterable[int], then: Mapping[int, Iterable[int]]) -> set[int]:
-    """`first` and all that follows from it."""
+    """`first` and everything reachable from it."""
     closure, pending = set(first), list(first)
     while pending:
         for id in then.get(pending.pop(), ()):

@@ -1,1 +1,1 @@
-"""A job's settings: as the program gives them (`job_settings`), and as the driver goes by them (`driver_settings`)."""
+"""A job's settings: as set by the program (`job_settings`), and as the driver uses them (`driver_settings`)."""

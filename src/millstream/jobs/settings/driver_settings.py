@@ -1,15 +1,15 @@
-"""What the driver goes by, and how it is read from a job's settings: the one place where options become decisions.
+"""The driver's settings, read from a job's settings: the one place where options become decisions.
 
-    JobSettings (what the program said) ── driver_settings() ──► DriverSettings (what the driver does)
+    JobSettings (set by the program) ── driver_settings() ──► DriverSettings (used by the driver)
 
 Checkpoints, restarts, retention and rescaling have a function each below, which reads Flink's options and ours, ours
-before Flink's where both are set, and refuses what cannot be. Three things are other than a Flink user may expect:
+before Flink's if both are set, and rejects invalid values. Three things differ from a Flink user's expectation:
 
-- A batch job has no checkpoints in Flink; here its epochs are large, and take as long as they take.
-- The checkpoint timeout is one only if it was set: an epoch is the work itself, not only the saving of it, so that
-  Flink's ten minutes would cancel what merely has much to do.
+- A batch job has no checkpoints in Flink; here its epochs are large, and take as long as necessary.
+- The checkpoint timeout applies only if it was set: an epoch is the work itself, not only its checkpoint, so Flink's
+  ten minutes would cancel epochs that merely have much to do.
 - Flink's default without checkpointing is no restart, with checkpointing exponential delay. Every epoch is a checkpoint
-  here, so "with checkpointing" means that the program asked for it by `enable_checkpointing`.
+  here, so "with checkpointing" means that the program called `enable_checkpointing`.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ _RETAINED = ("execution.checkpointing.num-retained", "state.checkpoints.num-reta
 @dataclass(frozen=True)
 class CheckpointSettings:
     """`interval_ms`: the longest an epoch should take. `min_pause_ms`: from the end of one to the start of the next.
-    `timeout_ms`: an epoch that takes longer is reported; it is cancelled if `is_timeout_firm`, but the closing one of a
-    bounded input only if the program set a time (`is_timeout_set`)."""
+    `timeout_ms`: a longer epoch is reported; it is cancelled if `is_timeout_firm`, but the closing one of a bounded
+    input only if the program set a time (`is_timeout_set`)."""
 
     interval_ms: int | None = None
     min_pause_ms: int = 0
@@ -78,7 +78,7 @@ class CheckpointSettings:
 
 @dataclass(frozen=True)
 class AutoscaleSettings:
-    """The bounds within which a job moves, what it aims at, and how long it stays after a move."""
+    """The bounds of a job's parallelism, its target epoch time, and how long it stays after a change."""
 
     parallelism_min: int
     parallelism_max: int
@@ -88,12 +88,13 @@ class AutoscaleSettings:
 
 @dataclass(frozen=True)
 class DriverSettings:
-    """All of it. `records_max` and `bytes_max` bound an epoch's input, in BATCH too. `rounds_max`: how many rounds an
-    epoch may take, where a loop of the program does not say. `target_ms`: how long an epoch should
-    take, None: as long as it likes. `parallelism` is that of operators which set none; `autoscale`
-    None: it changes on request only. `ahead`: how far epochs may run ahead of commits.
+    """All settings. `records_max` and `bytes_max` bound an epoch's input, in BATCH too. `rounds_max`: how many rounds
+    an epoch may take, for loops without a limit of their own. `target_ms`: how long an epoch should take, None: without
+    limit. `parallelism` is that of operators without their own; `autoscale` None: it changes on request only. `ahead`:
+    how far epochs may run ahead of commits.
 
-    Many fields: each is a setting."""
+    Many fields: each is a setting.
+    """
 
     records_max: int
     bytes_max: int
@@ -113,7 +114,7 @@ class DriverSettings:
 def driver_settings(
     settings: JobSettings, *, batch: bool, parallelism: int, max_parallelism: int, store_url: str = ""
 ) -> DriverSettings:
-    """What a job's settings say to its driver; `batch`: it takes its input as one whole."""
+    """The driver's settings of a job; `batch`: it processes its input as one whole."""
     configuration = settings.configuration
     return DriverSettings(
         records_max=options.read(options.EPOCH_MAX_RECORDS, configuration),
@@ -133,8 +134,8 @@ def driver_settings(
 
 
 def ahead_bounds(configuration: Mapping[str, str], store_url: str) -> AheadBounds:
-    """How far epochs may run ahead of commits: some, if the store is an object store, and none if it is a folder, where
-    a commit takes less time than it would save.
+    """How far epochs may run ahead of commits: by default a number of epochs for an object store, and none for a
+    folder, where a commit takes less time than running ahead would save.
 
     >>> ahead_bounds({}, "s3://bucket/job").epochs_max, ahead_bounds({}, "file:///jobs/clicks").epochs_max
     (8, 0)
@@ -155,8 +156,8 @@ def ahead_bounds(configuration: Mapping[str, str], store_url: str) -> AheadBound
 
 
 def checkpoint_settings(settings: JobSettings, *, batch: bool) -> CheckpointSettings:
-    """What a job's settings say. As in Flink the timeout holds where checkpoints are switched on, and not in BATCH; one
-    that a streaming program sets itself holds in any case.
+    """The checkpoint settings of a job. As in Flink the timeout applies if checkpoints are enabled, and not in BATCH; a
+    timeout that a streaming program sets itself always applies.
 
     >>> configuration = {"execution.checkpointing.timeout": "30 s", "execution.checkpointing.min-pause": "500 ms"}
     >>> checkpoint_settings(JobSettings(configuration=configuration), batch=False)
@@ -168,7 +169,7 @@ is_timeout_set=True, tolerance=Tolerance(failures_max=0, delay_ms=1000))
     timeout_ms, is_set = options.read(_TIMEOUT, configuration), _TIMEOUT.key in configuration
     tolerable = options.read(_TOLERABLE, configuration)
     if timeout_ms < 1:
-        raise ConfigurationError(f"{_TIMEOUT.key} is {timeout_ms} ms. Give a duration such as '10 min'")
+        raise ConfigurationError(f"{_TIMEOUT.key} is {timeout_ms} ms. Set a duration such as '10 min'")
     if tolerable < 0:
         raise ConfigurationError(f"{_TOLERABLE.key} is {tolerable}, expected 0 or more")
     tolerance = Tolerance(tolerable, min(interval_ms or _RETRY_MS_MAX, _RETRY_MS_MAX))
@@ -179,8 +180,8 @@ is_timeout_set=True, tolerance=Tolerance(failures_max=0, delay_ms=1000))
 
 
 def epoch_target_ms(settings: JobSettings) -> int | None:
-    """How long an epoch should take: no longer than the checkpoint interval, and than the buffer timeout where the
-    program set one. A buffer timeout that is off (-1 in Flink) says that throughput is all that counts.
+    """How long an epoch should take: no longer than the checkpoint interval, or than the buffer timeout if the program
+    set one. A disabled buffer timeout (-1 in Flink) means that only throughput matters.
 
     >>> short = {"execution.buffer-timeout.interval": "200 ms"}
     >>> epoch_target_ms(JobSettings(checkpoint_interval_ms=1_000, configuration=short))
@@ -218,7 +219,7 @@ def restart_policy(settings: JobSettings) -> RestartPolicy:
 
 
 def retention_policy(configuration: Mapping[str, str]) -> RetentionPolicy:
-    """The policy that the settings stand for; ours before Flink's, where both are given.
+    """The retention policy of a configuration; our options take precedence over Flink's.
 
     >>> retention_policy({"state.checkpoints.num-retained": "3"}).keep_last
     3
@@ -229,19 +230,19 @@ def retention_policy(configuration: Mapping[str, str]) -> RetentionPolicy:
     every_ms = options.read(options.RETENTION_INTERVAL, configuration)
     for_ms = options.read(options.RETENTION_PERIOD, configuration)
     if keep_last < 1:
-        raise ConfigurationError(f"{key} is {keep_last}: the newest epoch always stays. Give 1 or more")
+        raise ConfigurationError(f"{key} is {keep_last}: the newest epoch always stays. Set 1 or more")
     if every_ms is not None and every_ms < 1:
-        raise ConfigurationError(f"{options.RETENTION_INTERVAL.key} is {every_ms} ms. Give a duration such as '1 h'")
+        raise ConfigurationError(f"{options.RETENTION_INTERVAL.key} is {every_ms} ms. Set a duration such as '1 h'")
     if for_ms is not None and every_ms is None:
         raise ConfigurationError(
-            f"{options.RETENTION_PERIOD.key} says for how long, but not which epochs are kept. "
+            f"{options.RETENTION_PERIOD.key} is set, but not which epochs are retained. "
             f"Set {options.RETENTION_INTERVAL.key} too"
         )
     return RetentionPolicy(keep_last, every_ms, for_ms)
 
 
 def deletes_on_cancel(configuration: Mapping[str, str]) -> bool:
-    """Whether a job that is cancelled leaves nothing behind. Flink's default does; here that must be asked for.
+    """Whether a cancelled job removes its epochs. That is Flink's default; here it must be configured.
 
     >>> deletes_on_cancel({"execution.checkpointing.externalized-checkpoint-retention": "DELETE_ON_CANCELLATION"})
     True
@@ -251,7 +252,7 @@ def deletes_on_cancel(configuration: Mapping[str, str]) -> bool:
 
 
 def savepoint_directory(configuration: Mapping[str, str]) -> str | None:
-    """Where savepoints go that name no folder; None: they are kept by reference, in the job's store."""
+    """The folder of savepoints that name none; None: they are saved by reference, in the job's store."""
     return next((path for key in _SAVEPOINTS if (path := options.read(options.KNOWN[key], configuration))), None)
 
 
@@ -267,7 +268,7 @@ def tier_settings(configuration: Mapping[str, str], store_url: str) -> TierSetti
     bytes_max = options.read(options.TIER_MAX_BYTES, configuration)
     if bytes_max is not None and bytes_max < 1:
         raise ConfigurationError(
-            f"{options.TIER_MAX_BYTES.key} is {bytes_max}, expected 1 or more. To keep nothing, set "
+            f"{options.TIER_MAX_BYTES.key} is {bytes_max}, expected 1 or more. To disable the tier, set "
             f"{options.TIER_FOLDER.key} to off"
         )
     if folder == "off" or not is_object_address(store_url):
@@ -276,7 +277,7 @@ def tier_settings(configuration: Mapping[str, str], store_url: str) -> TierSetti
 
 
 def autoscale_settings(configuration: Mapping[str, str], max_parallelism: int) -> AutoscaleSettings | None:
-    """The settings of a job; None: it stays at the parallelism it was given.
+    """The settings of a job; None: its parallelism changes only on request.
 
     >>> autoscale_settings({"millstream.rescale.auto": "true", "millstream.rescale.max": "4"}, 128)
     AutoscaleSettings(parallelism_min=1, parallelism_max=4, target_ms=1000, cooldown_ms=60000)
@@ -288,8 +289,8 @@ def autoscale_settings(configuration: Mapping[str, str], max_parallelism: int) -
     target_ms = options.read(options.RESCALE_TARGET_EPOCH, configuration)
     if most is None:
         raise ConfigurationError(
-            f"{options.RESCALE_AUTO.key} is on, but nothing says how far. Set {options.RESCALE_MAX.key} to the highest "
-            "parallelism the machines can bear"
+            f"{options.RESCALE_AUTO.key} is on, but there is no upper bound. Set {options.RESCALE_MAX.key} to the "
+            "highest parallelism that the machines support"
         )
     if not 1 <= least <= most <= max_parallelism:
         raise ConfigurationError(
@@ -297,5 +298,5 @@ def autoscale_settings(configuration: Mapping[str, str], max_parallelism: int) -
             f"<= {max_parallelism}, the job's maximum parallelism"
         )
     if target_ms < 1:
-        raise ConfigurationError(f"{options.RESCALE_TARGET_EPOCH.key} is {target_ms} ms. Give a duration such as '1 s'")
+        raise ConfigurationError(f"{options.RESCALE_TARGET_EPOCH.key} is {target_ms} ms. Set a duration such as '1 s'")
     return AutoscaleSettings(least, most, target_ms, options.read(options.RESCALE_COOLDOWN, configuration))

@@ -1,7 +1,7 @@
-"""What a program says of its job besides the graph: where it keeps its epochs, how it runs, how it restarts.
+"""The settings of a job besides its graph: its store, its mode, its restart strategy.
 
-The environment makes it (`datastream/environment`): what has a method of its own stands in a field, the rest in
-`configuration`, as text under Flink's and our option names. What that text means is read in `driver_settings.py`.
+The environment makes them (`datastream/environment`): settings with a method of their own have a field, the rest is in
+`configuration`, as text under Flink's and our option names. `driver_settings.py` interprets that text.
 """
 
 from __future__ import annotations

@@ -1,15 +1,16 @@
-"""Removing a job's store for good, but for what others need of it.
+"""Removes a job's store permanently, except for files that others need.
 
-A fork has no copy of what it began with: its manifests name files of the store that it was forked from, which a pin
-there keeps; and so does a savepoint by reference. A store with such pins is not removed. In order:
+A fork has no copy of the state it began with: its manifests name files of the store that it was forked from, which a
+pin there retains; the same holds for a savepoint by reference. A store with such pins is not removed completely. In
+order:
 
-1. let go of what this store's job has pinned elsewhere: nobody goes on with it. Not while a savepoint is here, which
-   needs it as the job did; a fork of this store has pinned all that it needs itself;
-2. where nobody has pinned anything here, remove all. Else mark the store as dropped, so that no job goes on in it or
-   takes it for its own, and remove everything but the epochs that are pinned;
-3. look whether a store that 1 let go of was dropped before, and is needed no more.
+1. remove the pins that this store's job holds elsewhere: no job continues it. They stay while a savepoint is here,
+   which needs them as the job did; a fork of this store has its own pins on everything it needs;
+2. without any pins here, remove everything. Otherwise mark the store as dropped, so that no job continues in it or
+   claims it, and remove everything but the pinned epochs;
+3. check whether a store that step 1 released was dropped before, and is no longer needed.
 
-If this dies in between it can be done again, and what was not removed only takes room.
+The removal can be repeated after a crash; files that were not removed only use space.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ __all__ = ["drop_store"]
 
 
 def drop_store(url: str, now_ms: Callable[[], int]) -> tuple[str, ...]:
-    """Remove the store of a job that has ended; returns the savepoints and forks for which some of it stays."""
+    """Remove the store of a job that has ended; returns the savepoints and forks that retain some of it."""
     store = open_store(url)
     record = read_job_record(store)
     pins = [pin for _, pin in read_pins(store)]
     is_saved = any(not isinstance(pin, Pin) or pin.reason == "savepoint" for pin in pins)
     bases = () if record is None or is_saved else record.bases
     for base in bases:
-        _let_go(open_store(base), by=store.url)
+        _release(open_store(base), by=store.url)
     holders = tuple(map(_shown, pins))
     if holders:
         mark_dropped(store)
@@ -49,7 +50,7 @@ def drop_store(url: str, now_ms: Callable[[], int]) -> tuple[str, ...]:
     return holders
 
 
-def _let_go(store: Store, by: str) -> None:
+def _release(store: Store, by: str) -> None:
     for pin in pins_of(store):
         if pin.reason == "fork" and pin.by == by:
             unpin(store, pin.name)

@@ -1,13 +1,14 @@
-"""A store that begins with a snapshot of another one: the first half of a fork, and of every restore elsewhere.
+"""Creates a store that begins with a snapshot of another one: the first half of a fork, and of every restore elsewhere.
 
 In order:
-1. pin the snapshot's epoch in the store it lies in, so that the job there keeps its files (a savepoint in a folder of
-   its own needs none); where that job is itself a fork, pin what it began with as well, and so on;
-2. claim the new store, with the snapshot's as its base and the snapshot as its beginning.
 
-The first manifest is written by the first start of a program there (`jobs/snapshots/restore.py`): only a program can
-say which operators go on with which state, and its sinks what becomes of output that waits. Until then nothing can be
-lost: the pin stands, and whoever starts the job without a word about snapshots begins where its record says.
+1. pin the snapshot's epoch in its own store, so that the job there retains its files (a savepoint in a folder of its
+   own needs none); if that job is itself a fork, pin the snapshot it began with as well, and so on;
+2. claim the new store, with the snapshot's store as its base and the snapshot as its beginning.
+
+The first start of a program there writes the first manifest (`jobs/snapshots/restore.py`): only a program determines
+which operators continue with which state, and only its sinks decide about output that waits. Until then nothing can be
+lost: the pin exists, and a start without a snapshot begins where the store's record says.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ __all__ = ["beginning_of", "claim_fork"]
 
 
 def beginning_of(snapshot: StoredSnapshot) -> str:
-    """The snapshot's name, whole: it means the same from any folder."""
+    """The snapshot's absolute name, valid in any folder."""
     return snapshot.store.url if snapshot.is_savepoint else f"{snapshot.store.url}@{snapshot.manifest.epoch}"
 
 
 def claim_fork(store: Store, snapshot: StoredSnapshot, job: str, now_ms: int, program: str = "") -> JobRecord:
-    """Make `store` the store of a job that begins with a snapshot, or find that it already is."""
+    """Make `store` the store of a job that begins with a snapshot, unless it already is."""
     record_before = read_job_record(store)
     if record_before is None:
         pinned = _pinned(store, snapshot, job, now_ms)
@@ -44,12 +45,12 @@ def claim_fork(store: Store, snapshot: StoredSnapshot, job: str, now_ms: int, pr
         try:
             record = claim(store, job, job_id=job_id, now_ms=now_ms, bases=bases, begins=begins, program=program)
         except BaseException:
-            with suppress(StoreError):  # who cannot tell whether the record stands lets go of nothing
+            with suppress(StoreError):  # without knowing whether the record was written, no pin is removed
                 written = read_job_record(store)
                 if written is None or written.job_id != job_id:
                     _unpin(pinned)
             raise
-        if record.job_id != job_id:  # somebody else was first, with pins of their own
+        if record.job_id != job_id:  # another process was first, with pins of its own
             _unpin(pinned)
     else:
         record = claim(store, job, job_id="", now_ms=now_ms)
@@ -57,14 +58,14 @@ def claim_fork(store: Store, snapshot: StoredSnapshot, job: str, now_ms: int, pr
         what = f"begins with {record.begins}" if record.begins else "began without a snapshot"
         raise StoreError(
             f"store {store.url} belongs to job '{record.job}', which {what}, so it cannot begin with {snapshot.name}. "
-            "Leave --from out to start it as it is, or give another --store."
+            "Start it without --from to continue it, or with another --store."
         )
     return record
 
 
 def _pinned(store: Store, snapshot: StoredSnapshot, job: str, now_ms: int) -> list[tuple[Store, str]]:
     """Pin the snapshot, and those that the jobs below it began with; returns the stores and the name of the pin. If one
-    of them is gone, none stays pinned: nobody would ever let go of the others."""
+    snapshot no longer exists, none stays pinned, because no one would ever remove the other pins."""
     name = f"fork-{job}-{secrets.token_hex(4)}"
     pinned: list[tuple[Store, str]] = []
     point: StoredSnapshot | None = snapshot
@@ -76,7 +77,7 @@ def _pinned(store: Store, snapshot: StoredSnapshot, job: str, now_ms: int) -> li
             began = record.begins if record is not None else ""
             point = find_snapshot(parse_snapshot_name(began)) if began else None
     except BaseException:
-        with suppress(StoreError):  # the first error is the one to tell
+        with suppress(StoreError):  # the first error is the one to report
             _unpin(pinned)
         raise
     return pinned

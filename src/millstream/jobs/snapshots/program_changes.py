@@ -1,12 +1,12 @@
-"""What the owner of a job is told when its program has changed, or may change, against what is saved.
+"""Warns the owner of a job about changes of its program that affect its state.
 
-**Operators without a uid.** State is found by uid. One that is derived from the program changes with it: a snapshot is
-then refused, and nothing is lost, but the time to say so is before. The sentence names the uid that the operator has
-now: given as it is, it keeps what was saved.
+**Operators without a uid.** State is found by uid. A uid that is derived from the program changes with it: a snapshot
+is then rejected, and nothing is lost, but the warning must come earlier. It names the uid that the operator has now:
+set explicitly, it retains the saved state.
 
-**States of another type.** What a function declares is known when it is opened in a task, so this is said once, when
-the first epoch is committed; it is the last line of the difference between a program and its snapshot
-(`checkpoint/restoring.py` has the others). A change that cannot be made fails that epoch, and nothing is committed.
+**States of another type.** A function's declarations are known when it is opened in a task, so this is logged once,
+when the first epoch is committed; it is the last line of the difference between a program and its snapshot
+(`checkpoint/restoring.py` has the others). A change that is not possible fails that epoch, and nothing is committed.
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ _LOG = logging.getLogger("millstream.restore")
 
 
 def derived_uids_text(manifest: Manifest) -> str:
-    """What to say about a manifest; "" when all of its operators with state have a uid that was given."""
+    """The warning about a manifest; "" if all of its operators with state have an explicit uid."""
     keeping = [uid for uid, account in accounts_of(manifest).items() if account.keeps_state]
     names = derived_uids(manifest, keeping)
     if not names:
         return ""
     lines = "".join(f'\n  {name}: .uid("{uid}")' for uid, name in names.items())
     return (
-        "state is found by uid, and some operators have one that is derived from what stands before them: it changes "
-        f"when the program does, and their state is then not found. Give them the uids they have:{lines}"
+        "state is found by uid, and some operators have one that is derived from their inputs: it changes "
+        f"when the program does, and their state is then not found. Set the uids they have now:{lines}"
     )
 
 
 def warn_of_derived_uids(manifest: Manifest) -> None:
-    """Log it."""
+    """Log the warning, if there is one."""
     text = derived_uids_text(manifest)
     if text:
         _LOG.warning("%s", text)
 
 
 def log_changed_types(before: Manifest, after: Manifest) -> None:
-    """Log each state that `after` keeps as another type than `before`."""
+    """Log each state whose type in `after` differs from `before`."""
     for line in changed_types(before, after):
         _LOG.warning("%s", line)
 
 
 def changed_types(before: Manifest, after: Manifest) -> list[str]:
-    """One line for each state that `after` keeps as another type than `before`."""
+    """One line for each state whose type in `after` differs from `before`."""
     lines = []
     for uid, account in accounts_of(before).items():
         if uid in accounts_of(after):

@@ -1,16 +1,17 @@
-"""Getting a job's store ready: claimed, and, if the job is to start from a snapshot, with the manifest that says so.
+"""Prepares a job's store: claims it and, to start from a snapshot, commits the manifest that restores it.
 
 In order, before anything runs:
-1. find the snapshot; it must be whole;
-2. hold the program against it, and print the difference; state that would be left behind stops here unless allowed;
-3. in a new store: pin the snapshot's epoch and claim the store (`jobs/snapshots/forking.py`);
-4. ask the sinks what becomes of output that waited, and tell the user what was published since;
-5. commit one manifest that says what the snapshot's says. Whoever else tries the same loses the race for its name.
 
-What follows is an ordinary start from the newest manifest. An ordinary start is held against the newest manifest in the
-same way (step 2), and commits one of its own only to leave state behind, to take the job from another driver, or to
-have a number for its first epoch that no file has: epochs that ran ahead and were committed as one wrote some under the
-next number, and by the number of its file the state is known as of before or after a change of the program.
+1. find the snapshot; it must be complete;
+2. compare the program with it, and print the difference; state that would be dropped stops here unless allowed;
+3. in a new store: pin the snapshot's epoch and claim the store (`jobs/snapshots/forking.py`);
+4. have the sinks decide about output that waited, and report what was published since;
+5. commit one manifest that repeats the snapshot's. Another process that does the same loses the race for its name.
+
+Then follows an ordinary start from the newest manifest. An ordinary start is compared with the newest manifest in the
+same way (step 2), and commits one of its own only to drop state, to take the job over from another driver, or to get an
+unused number for its first epoch: epochs that ran ahead and were committed as one wrote some files under the next
+number, and the number of its file decides whether state is from before or after a change of the program.
 """
 
 from __future__ import annotations
@@ -51,9 +52,9 @@ _IGNORE = ("execution.state-recovery.ignore-unclaimed-state", "execution.savepoi
 
 @dataclass(frozen=True)
 class Recovery:
-    """The snapshot a job is to start from; None: where it ended. `drops`: state that the program has no operator for
-    may be left behind. `on_lost`: what becomes of state that means something else now (`SQL_LOST_STATE`). `fences`:
-    another driver may be at work, and is to lose the job by a manifest that says what the newest says."""
+    """The snapshot a job is to start from; None: where it ended. `drops`: state for which the program has no operator
+    may be dropped. `on_lost`: how to treat state whose meaning changed (`SQL_LOST_STATE`). `fences`: another driver may
+    be running, and loses the job by a manifest that repeats the newest."""
 
     snapshot: SnapshotName | None = None
     drops: bool = False
@@ -62,7 +63,7 @@ class Recovery:
 
 
 def recovery_of(configuration: Mapping[str, str]) -> Recovery:
-    """What the configuration says about it.
+    """The recovery settings of a configuration.
 
     >>> recovery_of({"execution.state-recovery.path": "jobs/a@7"})
     Recovery(snapshot=SnapshotName(store='jobs/a', at=7), drops=False, on_lost='refuse')
@@ -74,16 +75,16 @@ def recovery_of(configuration: Mapping[str, str]) -> Recovery:
 
 
 def ready_store(store: Store, plan: Plan, sinks: Mapping[str, Sink], recovery: Recovery, now_ms: int) -> JobRecord:
-    """Make `store` the one to run in; returns whose it is, and which stores it shares files with."""
+    """Prepare `store` for the run; returns the record of its job, and of the stores it shares files with."""
     name = recovery.snapshot or _beginning(store)
     snapshot = None if name is None else find_snapshot(name)
     if name is None or snapshot is None or _is_the_newest(store, name, snapshot):
         record = claim(store, plan.job_name, job_id=secrets.token_hex(16), now_ms=now_ms)
-        _go_on(store, record, plan, recovery, now_ms)
+        _continue(store, record, plan, recovery, now_ms)
     else:
         warn_of_derived_uids(snapshot.manifest)
         manifest = _matched(snapshot, plan, recovery)
-        begin = _go_back if snapshot.store.url == store.url else _go_on_elsewhere
+        begin = _go_back if snapshot.store.url == store.url else _start_elsewhere
         record = begin(store, snapshot, manifest, plan, sinks, now_ms)
     return record
 
@@ -97,21 +98,21 @@ def _beginning(store: Store) -> SnapshotName | None:
 
 
 def _is_the_newest(store: Store, name: SnapshotName, snapshot: StoredSnapshot) -> bool:
-    """Whether that is where the job goes on anyway: in its own store, at its newest epoch."""
+    """Whether the job continues from this snapshot anyway: in its own store, at its newest epoch."""
     return snapshot.store.url == store.url and name.at in (None, (ManifestLog(store).epochs() or [0])[-1])
 
 
-# --- the program, held against a manifest ---------------------------------------------------------------------
+# --- comparing the program with a manifest --------------------------------------------------------------------
 
 
 def _matched(snapshot: StoredSnapshot, plan: Plan, recovery: Recovery) -> Manifest:
-    """The snapshot's manifest as the program can go on with it."""
+    """The snapshot's manifest, reduced to the state that the program continues with."""
     match = match_program(snapshot.manifest, _names(plan), keeping_operators(snapshot.manifest))
     _LOG.warning("%s", match.text(snapshot.name))
     if not match.matched:
         raise StoreError(
             f"{snapshot.name} is a snapshot of job '{snapshot.manifest.job}', and this program has none of its "
-            "operators. Give the snapshot of this job, or give the operators the uids they had."
+            "operators. Use a snapshot of this job, or set the uids that the operators had."
         )
     left_behind = _left_behind(snapshot.manifest, match, plan, snapshot.name, recovery)
     manifest = without_states(snapshot.manifest, left_behind)
@@ -120,7 +121,7 @@ def _matched(snapshot: StoredSnapshot, plan: Plan, recovery: Recovery) -> Manife
 
 
 def _left_behind(manifest: Manifest, match: Match, plan: Plan, name: str, recovery: Recovery) -> set[str]:
-    """The operators whose state does not go on with the program, if it may be left behind."""
+    """The operators whose state is dropped. Raises StoreError unless that is allowed."""
     _check_max_parallelism(manifest, plan, name)
     lost = judged_program(manifest, plan.nodes(), name, recovery.on_lost)
     if match.dropped and not recovery.drops:
@@ -136,9 +137,9 @@ def _dropped_text(name: str, match: Match) -> str:
     names = ", ".join(f"'{name}' (uid {uid})" for uid, name in match.dropped.items())
     near = ", ".join(f"'{name}' (uid {uid})" for uid, name in match.new.items()) or "none"
     return (
-        f"{name} keeps state of {names}, which this program has not; new in it: {near}. It was changed: give the "
-        "operators the uids they had with .uid(...), leave that state behind with --allow-non-restored-state, or give "
-        "another --store to start anew."
+        f"{name} has state of {names}, which this program does not have; new in it: {near}. Set the uids that "
+        "the operators had with .uid(...), drop that state with --allow-non-restored-state, or start anew with "
+        "another --store."
     )
 
 
@@ -151,19 +152,19 @@ def _check_max_parallelism(manifest: Manifest, plan: Plan, name: str) -> None:
         if before is not None and before != node.max_parallelism:
             raise StoreError(
                 f"'{node.name}' (uid {uid}) has {before} key groups in {name}, and max_parallelism "
-                f"{node.max_parallelism} now. State cannot be cut anew: set_max_parallelism({before})."
+                f"{node.max_parallelism} now. State cannot be repartitioned: set_max_parallelism({before})."
             )
 
 
-# --- going on where the job ended -----------------------------------------------------------------------------
+# --- continuing where the job ended ---------------------------------------------------------------------------
 
 
-def _go_on(store: Store, record: JobRecord, plan: Plan, recovery: Recovery, now_ms: int) -> None:
-    """Go on with the newest epoch, without what the program has no use for, if that is allowed."""
+def _continue(store: Store, record: JobRecord, plan: Plan, recovery: Recovery, now_ms: int) -> None:
+    """Continue from the newest epoch, without state that the program does not use, if that is allowed."""
     log = ManifestLog(store)
     newest = log.newest()
     if newest is None:
-        known_published(store, None, record.job_id)  # a receipt of an epoch that is not there is damage
+        known_published(store, None, record.job_id)  # a receipt of an epoch that does not exist is damage
         return
     check_owner(store, record, newest.job_id, newest.epoch)
     name = f"epoch {newest.epoch} of store {store.url}"
@@ -171,17 +172,17 @@ def _go_on(store: Store, record: JobRecord, plan: Plan, recovery: Recovery, now_
     if match.is_change:
         _LOG.warning("%s", match.text(name))
     left_behind = _left_behind(newest, match, plan, name, recovery)
-    kept = without_states(newest, left_behind)
-    check_windows(kept, store, plan, name)
+    restored = without_states(newest, left_behind)
+    check_windows(restored, store, plan, name)
     published = known_published(store, newest, record.job_id)
     _check_unpublished(log, newest, published, plan)
     newest_number = max(map(epoch_of_file, named_files(newest)), default=0)
     if left_behind or newest_number > newest.epoch or recovery.fences:
-        _commit(log, kept, record, newest, published, now_ms, store.url)
+        _commit(log, restored, record, newest, published, now_ms, store.url)
 
 
 def _check_unpublished(log: ManifestLog, newest: Manifest, published: int, plan: Plan) -> None:
-    """Output that may not be published yet needs the sink that published it."""
+    """Raises if output that may not be published yet needs a sink that the program does not have."""
     uids = {node.uid for node in plan.nodes()}
     for epoch in range(published + 1, newest.epoch + 1):
         missing = sorted(set(log.read(epoch).staged) - uids)
@@ -193,7 +194,7 @@ def _check_unpublished(log: ManifestLog, newest: Manifest, published: int, plan:
             )
 
 
-# --- going back, and elsewhere --------------------------------------------------------------------------------
+# --- going back, and starting elsewhere -----------------------------------------------------------------------
 
 
 def _go_back(
@@ -211,17 +212,17 @@ def _go_back(
     if published < newest.epoch and holds_back:
         raise StoreError(
             f"store {store.url}: epoch {newest.epoch} is committed and not known to be published, and it may hold "
-            f"output that epoch {manifest.epoch} kept back. Start the job once without --from, so that it is "
+            f"output that epoch {manifest.epoch} held back. Start the job once without --from, so that it is "
             "published, then go back."
         )
-    # Its files must not go before a manifest names them again: a driver that still runs may be sweeping.
+    # Its files must stay until a manifest names them again: a driver that still runs may be sweeping.
     with LeasedEpoch(store, snapshot.manifest.epoch, lambda: now_ms):
         manifest = _for_sinks(snapshot, manifest, sinks, store, record.job_id)
         _commit(log, manifest, record, newest, published, now_ms, store.url)
     return record
 
 
-def _go_on_elsewhere(
+def _start_elsewhere(
     store: Store, snapshot: StoredSnapshot, manifest: Manifest, plan: Plan, sinks: Mapping[str, Sink], now_ms: int
 ) -> JobRecord:
     """Begin in an empty store where the snapshot ended."""
@@ -229,7 +230,7 @@ def _go_on_elsewhere(
     if log.epochs():
         raise StoreError(
             f"store {store.url} already has epochs of job '{plan.job_name}', so it cannot begin with {snapshot.name}. "
-            "To go on with it leave --from out; to begin anew give another --store."
+            "To continue it start without --from; to begin anew use another --store."
         )
     record = claim_fork(store, snapshot, plan.job_name, now_ms)
     manifest = _for_sinks(snapshot, manifest, sinks, store, record.job_id)
@@ -240,9 +241,10 @@ def _go_on_elsewhere(
 def _for_sinks(
     snapshot: StoredSnapshot, manifest: Manifest, sinks: Mapping[str, Sink], store: Store, job: str
 ) -> Manifest:
-    """The manifest with what its sinks still have to publish; the user is told what has been published since."""
+    """The manifest with the output that its sinks still have to publish; reports output that has been published
+    since."""
     accounts, states = accounts_of(manifest), dict(manifest.states)
-    may_have_published = _went_on(snapshot)
+    may_have_published = _has_continued(snapshot)
     for uid, sink in sinks.items():
         past_job, published = snapshot.manifest.job_id, snapshot.published(uid)
         point = RestorePoint(manifest.epoch, uid, store, job, past_job, published)
@@ -255,13 +257,13 @@ def _for_sinks(
     return replace(manifest, states=states)
 
 
-def _went_on(snapshot: StoredSnapshot) -> bool:
-    """Whether the job may have published something after the snapshot; a savepoint's folder cannot tell."""
+def _has_continued(snapshot: StoredSnapshot) -> bool:
+    """Whether the job may have published output after the snapshot; unknown, and so true, for a savepoint's folder."""
     if snapshot.is_savepoint:
         return True
     log = ManifestLog(snapshot.store)
     later = (log.read_if_present(epoch) for epoch in log.epochs_from(snapshot.manifest.epoch + 1))
-    # One that is gone by now was collected: the job is at work.
+    # A manifest that no longer exists was swept: the job is running.
     return any(manifest is None or manifest.status in ("RUNNING", "DRAINED") for manifest in later)
 
 
@@ -274,9 +276,9 @@ def _commit(
     now_ms: int,
     url: str,
 ) -> None:
-    """Commit what `manifest` says as the epoch after `newest`, or, in an empty store, after itself."""
+    """Commit the content of `manifest` as the epoch after `newest` or, in an empty store, after itself."""
     before = newest or manifest
-    # What is not known to be published is published before the job goes on, as at every start.
+    # Output that is not known to be published is published before the job continues, as at every start.
     published_through = None if newest is None or published == newest.epoch else published
     restored = restored_manifest(
         manifest,

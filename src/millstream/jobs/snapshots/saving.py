@@ -1,8 +1,8 @@
-"""Saving an epoch of a job, running or not: by reference in its own store, or as a folder to copy elsewhere.
+"""Saves an epoch of a job, running or not: by reference in its own store, or as a folder to copy elsewhere.
 
-Nothing of this needs the driver. A committed and published epoch is a fact; saving it is a pin, or a copy made under a
-lease. So a savepoint of a running job stops nothing, waits for nothing but the publishing of its epoch, and a savepoint
-that fails leaves the job alone.
+The driver takes no part in this. A committed and published epoch never changes; saving it is a pin, or a copy made
+under a lease. So a savepoint of a running job stops nothing and waits only for the publishing of its epoch, and a
+failed savepoint does not affect the job.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TRIES = 3
 
 
 def epoch_to_save(store: Store) -> int:
-    """The newest epoch that is known to be published; StoreError when there is none."""
+    """The newest epoch that is known to be published; raises StoreError if there is none."""
     newest = ManifestLog(store).newest()
     published = 0 if newest is None else known_published(store, newest, newest.job_id)
     if not published:
@@ -48,9 +48,9 @@ def save_newest(
     name: str | None,
     note: Note | None = None,
 ) -> StoredSnapshot:
-    """Save the epoch that `newest` gives, asking anew if a fast job with a short memory has collected it meanwhile.
+    """Save the epoch that `newest` returns; calls it again if a fast job with short retention has removed that epoch.
 
-    The snapshot's name is what to start from it with.
+    The snapshot's name is the argument to start from it with.
     """
     for tries_left in reversed(range(_TRIES)):
         epoch = newest()
@@ -65,8 +65,8 @@ def save_newest(
 def save_epoch(
     store: Store, epoch: int, now_ms: Callable[[], int], *, to: str | None, name: str | None, note: Note | None = None
 ) -> str:
-    """Save `epoch`; returns what to start from it with (`--from`). `to`: a folder, in which the
-    savepoint gets a folder; None: it is kept by reference."""
+    """Save `epoch`; returns the name to start from it with (`--from`). `to`: a folder, in which the savepoint gets a
+    folder; None: it is saved by reference."""
     if name is not None:
         check_savepoint_name(name)
     if to is None:
@@ -77,7 +77,7 @@ def save_epoch(
         place = f"{to.rstrip('/')}/{name or f'savepoint-{leased.manifest.job_id[:6]}-{secrets.token_hex(6)}'}"
         target = open_store(place)
         if is_private(store) and isinstance(target, LocalStore):
-            target.make_private()  # a copy tells as much as the store
+            target.make_private()  # a copy is as confidential as the store
 
         def copied(files: int, of: int) -> None:
             leased.renew()
@@ -89,15 +89,15 @@ def save_epoch(
 
 
 class Savepoints:
-    """The savepoints of a job that runs in this process. `folder`: where they go unless one is given; None: they are
-    kept by reference, in the job's own store."""
+    """The savepoints of a job that runs in this process. `folder`: the default folder for them; None: by reference, in
+    the job's own store."""
 
     def __init__(self, store: Store, now_ms: Callable[[], int], folder: str | None) -> None:
         self._store, self._now_ms, self._folder = store, now_ms, folder
         self._has_warned = False
 
     def save(self, newest: Callable[[], int], folder: str | None, name: str | None) -> str:
-        """Save the epoch that `newest` gives; returns what to start from it with."""
+        """Save the epoch that `newest` returns; returns the name to start from it with."""
         to = folder or self._folder
         if to is not None and name is None:
             check_folder(to)
@@ -109,5 +109,5 @@ class Savepoints:
 
 
 def check_folder(to: str) -> None:
-    """Refuse a folder that cannot be written to, before anything is waited for or copied."""
+    """Reject a folder that cannot be written, before waiting or copying."""
     open_store(to).check_writable()

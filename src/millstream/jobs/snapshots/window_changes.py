@@ -1,10 +1,10 @@
-"""Windows of a program held against those that a manifest keeps, before anything runs.
+"""Compares the windows of a program with the stored ones of a manifest, before anything runs.
 
-Windows are kept in one of several forms, whichever is quickest for what the program asks of them: panes, values by the
-number of a window, rows of a key and a window, rows of a join. Another trigger, evictor or function may call for
-another form, and a number means another window where size, slide or offset are others. Nothing of this is a change of a
-type, so nothing else would notice: open windows would be left behind without a word, or counted as windows they never
-were. So a change that would do so is refused as long as there are open windows, with what to do.
+Windows are stored in one of several forms, whichever is fastest for the program's use of them: panes, values by the
+number of a window, rows of a key and a window, rows of a join. Another trigger, evictor or function may need another
+form, and a number denotes another window if size, slide or offset differ. None of this changes a type, so no other
+check would detect it: open windows would be lost silently, or counted as other windows. So a change with this effect is
+rejected as long as there are open windows, with advice.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ _FORMS = {
 
 
 def check_windows(manifest: Manifest, store: Store, plan: Plan, name: str) -> None:
-    """StateSchemaError for windows that could not go on as what they are; `name`: how errors call the manifest."""
-    kept: dict[str, list[StoredState]] = {}
+    """Raises StateSchemaError for windows that could not continue unchanged; `name`: the manifest's name in errors."""
+    stored: dict[str, list[StoredState]] = {}
     accounts = accounts_of(manifest)
     for state in states_of(manifest):
         if _form_of(state) is not None:
-            kept.setdefault(state.uid, []).append(state)
+            stored.setdefault(state.uid, []).append(state)
     for node in plan.nodes():
         wanted = _wanted_form(node.operation)
         if wanted is None:
             continue
-        for state in kept.get(node.uid or "", ()):
+        for state in stored.get(node.uid or "", ()):
             change = _change(state, wanted, node.operation, _is_by_clock(accounts[state.uid]))
             if change is not None and _has_rows(state, store):
                 raise StateSchemaError(_refusal(node, name, change))
@@ -57,7 +57,7 @@ def _form_of(state: StoredState) -> str | None:
 
 
 def _wanted_form(operation: Operation) -> str | None:
-    """How the windows of an operation are kept; None where it has none."""
+    """The form in which the windows of an operation are stored; None if it has none."""
     if isinstance(operation, FoldedWindow):
         return WINDOW_VALUES
     if isinstance(operation, Window):
@@ -68,16 +68,17 @@ def _wanted_form(operation: Operation) -> str | None:
 
 
 def _is_by_clock(account: OperatorAccount) -> bool | None:
-    told = [subtask.by_clock for subtask in account.subtasks.values() if subtask.by_clock is not None]
-    return told[0] if told else None
+    clocks = [subtask.by_clock for subtask in account.subtasks.values() if subtask.by_clock is not None]
+    return clocks[0] if clocks else None
 
 
 def _change(state: StoredState, wanted: str, operation: Operation, by_clock: bool | None) -> str | None:
-    """What is another one now. That panes and rows of joins fit their windows, their operators see to."""
+    """The difference to the stored windows. Operators themselves check that panes and rows of joins fit their
+    windows."""
     form = _form_of(state)
     assert form is not None
     if form != wanted:
-        return f"are kept as {_FORMS[form]}, and would now be kept as {_FORMS[wanted]}"
+        return f"are stored as {_FORMS[form]}, and would now be stored as {_FORMS[wanted]}"
     if isinstance(operation, FoldedWindow) and state.windows_ms not in (None, operation.panes.lengths_ms):
         before, now = (_lengths_text(*lengths) for lengths in (state.windows_ms or (), operation.panes.lengths_ms))
         return f"are {before}, and would now be {now}"
@@ -89,7 +90,7 @@ def _change(state: StoredState, wanted: str, operation: Operation, by_clock: boo
 
 
 def _windows_of(operation: Operation) -> PaneWindows | None:
-    """The windows that an operation knows as arithmetic."""
+    """The windows of an operation that computes them arithmetically."""
     if isinstance(operation, FoldedWindow):
         return operation.panes
     return operation.windows if isinstance(operation, PaneAggregate | WindowJoin) else None
@@ -111,8 +112,8 @@ def _has_rows(state: StoredState, store: Store) -> bool:
 
 def _refusal(node: Node, name: str, change: str) -> str:
     return (
-        f"{name} has open windows of '{node.name}' (uid {node.uid}), which {change}: going on would lose them, or "
-        "count them as others. Nothing was changed. Give the windows the size, trigger, evictor and function they had; "
-        "or give them another uid, with which they begin empty, and leave the open ones behind with "
+        f"{name} has open windows of '{node.name}' (uid {node.uid}), which {change}: continuing would lose them, or "
+        "count them as others. Nothing was changed. Restore the size, trigger, evictor and function of the windows; "
+        "or set another uid, with which they begin empty, and drop the open ones with "
         "--allow-non-restored-state"
     )

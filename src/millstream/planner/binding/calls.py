@@ -173,7 +173,7 @@ def cast_for_user(
     if wanted is not None and len(wanted) != len(arguments):
         counts = f"takes {len(wanted)} argument{'' if len(wanted) == 1 else 's'}, got {len(arguments)}"
         raise problem(f"the function {function.name} {counts}", node)
-    taken = function.other_arguments(len(arguments))
+    taken = function.expected_arguments(len(arguments))
     if taken is not None:
         raise problem(f"the function {function.name} takes {taken}, got {len(arguments)}", node)
     if wanted is None:

@@ -21,7 +21,7 @@ from millstream.expressions.row_expressions import (
     RowExpression,
     UserCall,
     columns_of,
-    mapped,
+    transform,
 )
 from millstream.expressions.user_functions import CallMode, UserFunction, of_no_rows
 from millstream.planner.binding.calls import written_text
@@ -129,9 +129,9 @@ def relocated(relation: Relation, place: Callable[[int], int]) -> Relation:
     for attribute in _EXPRESSIONS:
         value = getattr(relation, attribute, None)
         if isinstance(value, tuple):
-            changed[attribute] = tuple(mapped(each, moved_part) for each in value)
+            changed[attribute] = tuple(transform(each, moved_part) for each in value)
         elif value is not None:
-            changed[attribute] = mapped(value, moved_part)
+            changed[attribute] = transform(value, moved_part)
     relation = relation.with_inputs(*(relocated(each, place) for each in relation.inputs))
     return replace(relation, **changed)
 
@@ -270,8 +270,10 @@ def row_of_nothing(relation: Relation, session: PlannerSession) -> RowOfNothing 
         return values[part.index] if isinstance(part, Column) and part.index < FIRST_OUTER else part
 
     if isinstance(relation, Project):
-        return replace(row, values=tuple(folded(mapped(each, told), session, False) for each in relation.expressions))
-    condition = folded(mapped(relation.condition, told), session, False)
+        return replace(
+            row, values=tuple(folded(transform(each, told), session, False) for each in relation.expressions)
+        )
+    condition = folded(transform(relation.condition, told), session, False)
     return None if isinstance(condition, Literal) and condition.value is not True else replace(row, is_sure=False)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression, mapped
+from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression, transform
 from millstream.expressions.types import BooleanType, IntType
 from millstream.planner.binding.calls import written_text
 from millstream.planner.binding.decorrelation import outer_columns, values_of_nothing
@@ -112,7 +112,7 @@ class _Dependent:
                 return replace(part, index=first + self._used.index(part.index - FIRST_OUTER))
             return replace(part, index=moves(part.index))
 
-        return mapped(expression, place)
+        return transform(expression, place)
 
     def _columns(self, first: int) -> tuple[RowExpression, ...]:
         return tuple(Column(field.type, first + place) for place, field in enumerate(self._fields))

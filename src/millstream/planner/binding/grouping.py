@@ -13,7 +13,7 @@ from typing import Any
 
 from millstream.expressions.data_type import DataType
 from millstream.expressions.functions.registry import FunctionDefinition, FunctionKind, definition_of
-from millstream.expressions.row_expressions import Column, Literal, RowExpression, columns_of, mapped
+from millstream.expressions.row_expressions import Column, Literal, RowExpression, columns_of, transform
 from millstream.expressions.types import BigIntType, LocalZonedTimestampType, TimestampType
 from millstream.expressions.user_functions import UserFunction, UserFunctionKind
 from millstream.planner.binding.aggregate_arguments import COMPOSED, as_json, composed, counted_arguments, is_true
@@ -308,7 +308,7 @@ class Grouping(ExpressionBinder):
             relation = WindowAggregate(schema, projected, window.shape, groups, calls, tuple(self.properties), sets)
         else:
             relation = Aggregate(schema, projected, groups, calls, sets, site=written_text(self.node))
-        return relation, [mapped(expression, self._placed) for expression in above]
+        return relation, [transform(expression, self._placed) for expression in above]
 
     def with_queries(self, aggregated: Relation, placed: list[RowExpression]) -> tuple[Relation, list[RowExpression]]:
         """The groups with the columns of the queries that expressions above them use."""

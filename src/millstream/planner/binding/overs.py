@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from millstream.expressions.functions.registry import FunctionDefinition, FunctionKind
 from millstream.expressions.interval_types import DayTimeIntervalType
 from millstream.expressions.nested_types import ArrayType
-from millstream.expressions.row_expressions import Column, Literal, RowExpression, mapped
+from millstream.expressions.row_expressions import Column, Literal, RowExpression, transform
 from millstream.expressions.types import FractionalType, IntegralType, NumericType
 from millstream.expressions.user_functions import UserFunction, UserFunctionKind
 from millstream.planner.binding.aggregate_arguments import COMPOSED, composed
@@ -177,7 +177,7 @@ class OverCalls:
             is_call = isinstance(part, Column) and part.index >= FIRST_OVER
             return replace(part, index=column_of[part.index - FIRST_OVER]) if is_call else part  # type: ignore[call-arg,attr-defined]
 
-        return made, [mapped(each, placed) for each in above]
+        return made, [transform(each, placed) for each in above]
 
     def _over(self, below: Relation, together: Sequence[int], places: Sequence[int]) -> Over:
         first = self._calls[together[0]]

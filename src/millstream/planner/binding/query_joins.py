@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from millstream.expressions.nested_types import ArrayType
-from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression, mapped
+from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression, transform
 from millstream.expressions.types import BooleanType
 from millstream.planner.binding.calls import written_text
 from millstream.planner.binding.context import QueryContext
@@ -120,7 +120,7 @@ def _by_keys(term: RowExpression, keys: list[int], first: int) -> RowExpression:
             return part
         return replace(part, index=first + keys.index(part.index))
 
-    return mapped(term, moved_part)
+    return transform(term, moved_part)
 
 
 def _is_single(relation: Relation) -> bool:

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from millstream.aggregation.rolling_columns import rolls_in_columns
-from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression, columns_of, mapped
+from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression, columns_of, transform
 from millstream.expressions.types import BooleanType
 from millstream.planner.binding.calls import system_call, written_text
 from millstream.planner.binding.context import QueryContext
@@ -203,7 +203,7 @@ class QueryValues:
 
         for number in self._used(above):
             query = self._queries[number]
-            conditions = [mapped(each, final) for each in query.conditions]
+            conditions = [transform(each, final) for each in query.conditions]
             rows = query.rows if place_inside is _as_it_is else relocated(query.rows, place_inside)
             rows, terms = joined_rows(replace(query, rows=rows, conditions=tuple(conditions)), relation, self._context)
             width = len(relation.schema)
@@ -213,7 +213,7 @@ class QueryValues:
             fields = (*(replace(each, time=None) for each in relation.schema.fields), *optional)
             condition = conjunction([joining(each, width) for each in terms])
             relation = Join(Schema(fields), relation, rows, JoinKind.LEFT, condition, site=written_text(query.node))
-        return relation, [mapped(each, lambda part: _placed(part, places)) for each in above]
+        return relation, [transform(each, lambda part: _placed(part, places)) for each in above]
 
     def split(self, relation: Join, parts: Sequence[RowExpression]) -> tuple[Join, list[RowExpression]] | None:
         """For the ON of an outer join: the join with the columns of queries behind those of the sides that they are of,
@@ -248,7 +248,7 @@ class QueryValues:
             for each in rows.schema.fields
         ]
         made = replace(relation, schema=Schema(tuple(fields)), left=left[0], right=right[0])
-        return made, [mapped(each, moved_part) for each in parts]
+        return made, [transform(each, moved_part) for each in parts]
 
     def _side(
         self, rows: Relation, sides: dict[int, bool], is_right: bool, first: int
@@ -313,7 +313,7 @@ def _outside(expression: RowExpression, node: syntax.Expression) -> RowExpressio
     def moved_part(part: RowExpression) -> RowExpression:
         return replace(part, index=part.index + FIRST_OUTER) if isinstance(part, Column) else part
 
-    return mapped(expression, moved_part)
+    return transform(expression, moved_part)
 
 
 def _placed(part: RowExpression, places: dict[int, int]) -> RowExpression:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from millstream.errors import SqlError, did_you_mean
 from millstream.expressions.coercion import as_type, common_type
 from millstream.expressions.nested_types import RowType
-from millstream.expressions.row_expressions import Call, Column, RowExpression, mapped
+from millstream.expressions.row_expressions import Call, Column, RowExpression, transform
 from millstream.planner.relations import Field, Relation
 from millstream.sql.places import problem
 from millstream.sql.syntax import Expression, Node
@@ -113,7 +113,7 @@ class Scope:
                 found = self.outer.resolve(parts, node)
             except SqlError:
                 raise error from None
-        return mapped(found, lambda part: _outside(part) if isinstance(part, Column) else part)
+        return transform(found, lambda part: _outside(part) if isinstance(part, Column) else part)
 
     def _is_outside(self, parts: tuple[str, ...]) -> bool:
         """Whether a name begins with a table of the queries around, and with none of this one. That comes before a

@@ -19,7 +19,7 @@ from millstream.errors import ProgramError, SqlError, did_you_mean
 from millstream.expressions.coercion import as_type
 from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowType
-from millstream.expressions.row_expressions import Call, Column, RowExpression, mapped
+from millstream.expressions.row_expressions import Call, Column, RowExpression, transform
 from millstream.graph.nodes import AssignTimestamps, Edge, Read
 from millstream.graph.table_nodes import ColumnWatermarks, StreamRows
 from millstream.planner.entries import Options, TableEntry
@@ -75,7 +75,7 @@ def _scan_below(relation: Relation) -> tuple[Scan | None, list[Project]]:
 
 def _through(projection: Project, expression: RowExpression) -> RowExpression:
     """An expression over a projection, as one over what the projection reads."""
-    return mapped(expression, lambda part: projection.expressions[part.index] if isinstance(part, Column) else part)
+    return transform(expression, lambda part: projection.expressions[part.index] if isinstance(part, Column) else part)
 
 
 def _origin(scan: Scan) -> Any:
@@ -154,7 +154,7 @@ def _moved(expression: RowExpression, places: Mapping[int, int], own_types: Mapp
         index = places[part.index]
         return as_type(Column(own_types[index], index), part.type) if index in own_types else replace(part, index=index)
 
-    return mapped(expression, moved)
+    return transform(expression, moved)
 
 
 def _with_a_column(scan: Scan) -> tuple[int, ...] | None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowType
-from millstream.expressions.row_expressions import Call, Column, RowExpression, mapped
+from millstream.expressions.row_expressions import Call, Column, RowExpression, transform
 from millstream.planner.entries import TableEntry
 from millstream.planner.passes.rewriting import relations_of, rewritten_knowing
 from millstream.planner.relations import (
@@ -194,4 +194,4 @@ def _over(expression: RowExpression, schema: Schema) -> RowExpression:
                 return replace(part, type=inner.with_nullability(part.type.is_nullable))
         return part
 
-    return mapped(expression, change)
+    return transform(expression, change)

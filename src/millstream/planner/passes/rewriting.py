@@ -14,7 +14,7 @@ from millstream.expressions.row_expressions import (
     RowExpression,
     UserCall,
     columns_of,
-    mapped,
+    transform,
     walk,
 )
 from millstream.planner.relations import Relation, Sink
@@ -149,7 +149,7 @@ def is_deterministic(expression: RowExpression) -> bool:
 
 def substituted(expression: RowExpression, expressions: Sequence[RowExpression]) -> RowExpression:
     """The expression with every column replaced by what computes it."""
-    return mapped(expression, lambda part: expressions[part.index] if isinstance(part, Column) else part)
+    return transform(expression, lambda part: expressions[part.index] if isinstance(part, Column) else part)
 
 
 def moved(expression: RowExpression, places: dict[int, int]) -> RowExpression:
@@ -158,7 +158,7 @@ def moved(expression: RowExpression, places: dict[int, int]) -> RowExpression:
     def change(part: RowExpression) -> RowExpression:
         return replace(part, index=places[part.index]) if isinstance(part, Column) else part
 
-    return mapped(expression, change)
+    return transform(expression, change)
 
 
 def can_be_substituted(expressions: Sequence[RowExpression], into: Sequence[RowExpression]) -> bool:

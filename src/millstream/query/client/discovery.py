@@ -316,7 +316,7 @@ class Directory:
         """It did not answer: ask it last for a while."""
         self._failed_s[place.url] = self._now_s()
 
-    def look_again(self) -> None:
+    def check_again(self) -> None:
         """What is known did not help."""
         self._refresh(0.05)
 

@@ -98,7 +98,7 @@ class EpochAgreement:
                 if error.code != "epoch-gone" or not is_newest or self._now_s() >= until_s:
                     raise
             time.sleep(PAUSE_S)
-            self._directory.look_again()
+            self._directory.check_again()
 
 
 def _of_one_epoch(

@@ -195,7 +195,7 @@ class QueryClient:
             if self._now_s() > fails_at_s:
                 raise NoServerError(f"no server lets key {key!r} of {state!r} be watched. Look whether they run.")
             time.sleep(_WATCH_AGAIN_S)
-            self._directory.look_again()
+            self._directory.check_again()
 
     def close(self) -> None:
         """Let connections go."""

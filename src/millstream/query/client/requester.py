@@ -120,7 +120,7 @@ class Requester:
                 if self._now_s() >= until_s:
                     raise NoServerError(str(error)) from error
             time.sleep(PAUSE_S)
-            self._directory.look_again()
+            self._directory.check_again()
 
     def ask_once(self, question: Question, groups: Iterable[int], until_s: float) -> dict[str, Any]:
         """The answer of a server that holds these key groups; NobodyAnswered when each was asked and none answered."""

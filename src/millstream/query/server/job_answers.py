@@ -19,7 +19,6 @@ from typing import Any
 import pyarrow as pa
 
 from millstream.errors import PickledValueError
-from millstream.query.asked_statements import AnswerBounds
 from millstream.query.catalog import QueryableState, served_name
 from millstream.query.epoch_view import EpochView
 from millstream.query.errors import UnknownStateError
@@ -27,6 +26,7 @@ from millstream.query.job_view import JobView
 from millstream.query.server.answer_bytes import check_size, has_small_values, json_size, read_in_portions
 from millstream.query.server.rights import Reader
 from millstream.query.server.settings import Limits
+from millstream.query.statement_answers import AnswerBounds
 from millstream.query.window_reads import WindowView
 from millstream.query.wire.json_values import json_of, key_of_json, key_of_text
 from millstream.query.wire.refusals import (

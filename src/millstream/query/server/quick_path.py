@@ -67,7 +67,7 @@ class QuickPath:
         epoch = self._job.known_newest(is_sought=self._search is not None)
         if epoch is None or not _is_enough(epoch.epoch, scope["headers"]):
             return None
-        if self._search is None and self._job.is_look_due:
+        if self._search is None and self._job.is_check_due:
             self._search = asyncio.create_task(self._look_for_newer())
         try:
             return self._read(scope["state"]["reader"], epoch, parts[5], parts[6], parts[7], key_format)

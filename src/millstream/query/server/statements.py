@@ -14,10 +14,10 @@ from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel, Field
 
 from millstream.errors import ProgramError
-from millstream.query.asked_statements import StatementAsker, asker_of
 from millstream.query.job_view import JobView
 from millstream.query.server.answer_bytes import EncodedJson
 from millstream.query.server.openapi import REFUSALS, Asker, JobInPath, only_known
+from millstream.query.statement_answers import StatementExecutor, executor_of
 from millstream.query.wire.refusals import BadQuestionError
 
 if TYPE_CHECKING:
@@ -64,13 +64,13 @@ class Statements:
         self._job, self._lock = job, threading.Lock()
         # Not those that keys are read on: many slow statements keep nobody else waiting.
         self.threads = anyio.CapacityLimiter(_AT_ONCE)
-        self._asker: StatementAsker | None = None
+        self._asker: StatementExecutor | None = None
 
-    def asker(self) -> StatementAsker:
+    def asker(self) -> StatementExecutor:
         """What answers; BadQuestionError where nothing does."""
         with self._lock:
             if self._asker is None:
-                self._asker = asker_of(self._job)
+                self._asker = executor_of(self._job)
         if self._asker is None:
             raise BadQuestionError(
                 "this server answers no statements: it only reads the store. Ask the job's own server "
@@ -91,23 +91,23 @@ def statement_routes(endpoints: Endpoints) -> APIRouter:
     async def sql(asker: Asker, job: JobInPath, question: StatementQuestion) -> Response:
         """Answer a SELECT over tables of the job."""
         endpoints.check_job(job)
-        given_up = threading.Event()
+        abandoned = threading.Event()
         try:
             return await endpoints.read_json(
-                lambda: _answered(endpoints, asker, question.statement, given_up), endpoints.statements.threads
+                lambda: _answered(endpoints, asker, question.statement, abandoned), endpoints.statements.threads
             )
         finally:
-            given_up.set()  # the time of the request is over: what computes the answer is to end
+            abandoned.set()  # the time of the request is over: what computes the answer is to end
 
     router = APIRouter(responses=REFUSALS, dependencies=[Depends(only_known)])
     router.add_api_route("/v1/jobs/{job}/sql", sql, methods=["POST"], response_model=RowsAnswer)
     return router
 
 
-def _answered(endpoints: Endpoints, reader: Any, statement: str, given_up: threading.Event) -> dict[str, Any]:
+def _answered(endpoints: Endpoints, reader: Any, statement: str, abandoned: threading.Event) -> dict[str, Any]:
     answers = endpoints.answers
     try:
-        answer = endpoints.statements.asker().answer(statement, reader.check, answers.bounds, given_up)
+        answer = endpoints.statements.asker().answer(statement, reader.check, answers.bounds, abandoned)
     except ProgramError as error:
         raise BadQuestionError(error.message) from error  # without the line of the server's own program
     return {

@@ -14,7 +14,7 @@ from typing import Any
 from millstream.common.types import RowKind
 from millstream.datastream.streams.stream import DataStream
 from millstream.errors import did_you_mean
-from millstream.expressions.made_types import plain_way
+from millstream.expressions.canonical_types import construction_hint
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.types import TimestampType
 from millstream.graph.nodes import Edge, Partitioning
@@ -65,7 +65,7 @@ def stream_relation(
     entry = replace(table_entry(statement, session), origin=replace(_origin(stream), changes=changes))
     held = {type_.nullable() for type_ in row_type.types}
     for column in entry.columns[: len(table.physical)]:
-        way = plain_way(column.type) if column.type.nullable() not in held else None
+        way = construction_hint(column.type) if column.type.nullable() not in held else None
         if way is not None:
             raise refuse(f"the schema says that {column.name!r} of the stream is {column.type}: {way}")
     relation = operations.scan_entry(entry, session)

@@ -74,7 +74,7 @@ class DetachedJob:
         return save_newest(store, lambda: epoch_to_save(store), system_ms, to=None, name=None).name
 
     def _ask(self, command: str, **arguments: bool) -> None:
-        Mailbox(self.store).ask(command, arguments, system_ms(), _TAKEN_WITHIN_S)
+        Mailbox(self.store).send(command, arguments, system_ms(), _TAKEN_WITHIN_S)
 
 
 def detach(runner: QueryRunner, sinks: Sequence[Sink], start: Callable[[str], str]) -> DetachedJob:

@@ -27,7 +27,7 @@ from millstream.planner.lowering.materialised import is_kept
 from millstream.planner.passes import optimised
 from millstream.planner.relations import Field, Relation, Schema, Sink
 from millstream.planner.session import PlannerSession
-from millstream.query.asked_statements import answer_by
+from millstream.query.statement_answers import answer_by
 from millstream.records.table_type import TableRowType
 from millstream.storage.store import shown_address
 from millstream.table.operations.detached_jobs import DetachedJob

@@ -22,9 +22,9 @@ from millstream.planner.lowering.endpoints import CollectTarget
 from millstream.planner.passes.rewriting import relations_of
 from millstream.planner.relations import Scan, Sink
 from millstream.planner.session import PlannerSession
-from millstream.query.asked_statements import AnswerBounds, StatementAnswer, TableCheck
 from millstream.query.epoch_view import EpochView
 from millstream.query.job_view import JobView
+from millstream.query.statement_answers import AnswerBounds, StatementAnswer, TableCheck
 from millstream.query.wire.json_values import json_of
 from millstream.query.wire.refusals import TooLargeError
 from millstream.records.table_type import TableRowType
@@ -90,9 +90,9 @@ class _StandingJob:
 
 
 def answered(
-    job: JobView, statement: str, check: TableCheck, bounds: AnswerBounds, given_up: threading.Event
+    job: JobView, statement: str, check: TableCheck, bounds: AnswerBounds, abandoned: threading.Event
 ) -> StatementAnswer:
-    """The answer to a statement; see `StatementAsker`."""
+    """The answer to a statement; see `StatementExecutor`."""
     parsed = parse_statement(statement)
     if not isinstance(parsed, QueryStatement):
         raise problem("a server answers SELECT alone: nothing is changed through it", parsed)
@@ -108,7 +108,7 @@ def answered(
     source = JobRows(started_live(target, tables.session, tables), queue, collected.id)
     rows = EncodedRows(bounds)
     try:
-        while (batch := _next_batch(source, given_up)) is not None:
+        while (batch := _next_batch(source, abandoned)) is not None:
             rows.add(batch.select(range(len(relation.schema))))
     finally:
         source.close()
@@ -152,9 +152,9 @@ class EncodedRows:
             )
 
 
-def _next_batch(source: JobRows, given_up: threading.Event) -> pa.RecordBatch | None:
+def _next_batch(source: JobRows, abandoned: threading.Event) -> pa.RecordBatch | None:
     """The next rows, None at the end; ProgramError when nobody waits for them any more."""
     while not source.wait(_LOOK_S):
-        if given_up.is_set():
+        if abandoned.is_set():
             raise ProgramError("nobody waits for the answer any more. Ask for less, or ask again")
     return source.next_batch()

@@ -24,8 +24,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from millstream.query.asked_statements import AnswerBounds, StatementAnswer, TableCheck
 from millstream.query.job_view import JobView
+from millstream.query.statement_answers import AnswerBounds, StatementAnswer, TableCheck
 from millstream.query.wire.refusals import DETAILS_IN_LOG, Refusal, RefusalAnswer, TooLargeError, TooSlowError
 from millstream.storage.layered_stores import ReadOnlyStore
 from millstream.storage.store import shown_address
@@ -47,7 +47,7 @@ _NOBODY_WAITS = "nobody waits for the answer any more. Ask for less, or ask agai
 
 
 class StatementProcesses:
-    """Answers statements about one job; see `StatementAsker`."""
+    """Answers statements about one job; see `StatementExecutor`."""
 
     def __init__(self, job: JobView) -> None:
         self._job = job
@@ -57,16 +57,16 @@ class StatementProcesses:
         self._is_closed = False
 
     def answer(
-        self, statement: str, check: TableCheck, bounds: AnswerBounds, given_up: threading.Event
+        self, statement: str, check: TableCheck, bounds: AnswerBounds, abandoned: threading.Event
     ) -> StatementAnswer:
         """The answer, from a child process."""
         if self._job.store.url.startswith("memory:"):
-            return answered(self._job, statement, check, bounds, given_up)
+            return answered(self._job, statement, check, bounds, abandoned)
         while not self._places.acquire(timeout=_LOOK_S):
-            if given_up.is_set():
+            if abandoned.is_set():
                 raise TooSlowError(_NOBODY_WAITS)
         try:
-            return self._asked(statement, check, bounds, given_up)
+            return self._asked(statement, check, bounds, abandoned)
         finally:
             self._places.release()
 
@@ -79,7 +79,7 @@ class StatementProcesses:
             process.end()
 
     def _asked(
-        self, statement: str, check: TableCheck, bounds: AnswerBounds, given_up: threading.Event
+        self, statement: str, check: TableCheck, bounds: AnswerBounds, abandoned: threading.Event
     ) -> StatementAnswer:
         question = {
             "statement": statement,
@@ -87,22 +87,22 @@ class StatementProcesses:
             "rows_max": bounds.rows_max,
             "bytes_max": bounds.bytes_max,
         }
-        message, rows = self._told(question, check, given_up)
+        message, rows = self._told(question, check, abandoned)
         if "refusal" in message:
             raise _refusal(message)
         if message["newest"] > self._job.newest().epoch:
-            self._job.look_again()
+            self._job.check_again()
             self._job.wait_for(message["newest"], _LAG_S)
         columns = tuple((name, written) for name, written in message["columns"])
         return StatementAnswer(message["epoch"], message["committed_ms"], message["watermark"], columns, rows)
 
     def _told(
-        self, question: Mapping[str, Any], check: TableCheck, given_up: threading.Event
+        self, question: Mapping[str, Any], check: TableCheck, abandoned: threading.Event
     ) -> tuple[dict[str, Any], bytes]:
         process, rights = self._process(), _Rights(check)
         try:
-            is_ready = process.is_ready(given_up)
-            message, rows = process.ask(question, rights, given_up) if is_ready else ({}, b"")
+            is_ready = process.is_ready(abandoned)
+            message, rows = process.ask(question, rights, abandoned) if is_ready else ({}, b"")
         except BaseException:
             process.end()  # it may be anywhere in its work
             raise
@@ -179,25 +179,25 @@ class _StatementProcess:
     def is_running(self) -> bool:
         return self._process.poll() is None
 
-    def is_ready(self, given_up: threading.Event) -> bool:
+    def is_ready(self, abandoned: threading.Event) -> bool:
         """Wait until it can be asked; whether it can, or nobody waits any more."""
-        while not self._is_ready and not given_up.is_set():
+        while not self._is_ready and not abandoned.is_set():
             if self._has_message():
-                self._received(given_up)
+                self._received(abandoned)
                 self._is_ready = True
         return self._is_ready
 
     def ask(
-        self, question: Mapping[str, Any], rights: _Rights, given_up: threading.Event
+        self, question: Mapping[str, Any], rights: _Rights, abandoned: threading.Event
     ) -> tuple[dict[str, Any], bytes]:
         """What it answers, and the rows. It asks back whether tables may be read."""
         self._send(question)
-        while "table" in (message := self._received(given_up)):
+        while "table" in (message := self._received(abandoned)):
             self._send({"is_open": rights.is_open(message["table"])})
         size = message.get("rows_bytes", 0)
         if not 0 <= size <= question["bytes_max"]:
             raise RuntimeError(f"the process that computes answers to statements says that it sends {size} bytes")
-        return message, self._received_rows(size, given_up)
+        return message, self._received_rows(size, abandoned)
 
     def end(self) -> None:
         """End it, whatever it is doing."""
@@ -214,28 +214,28 @@ class _StatementProcess:
             self._process.stdin.write(json.dumps(message).encode() + b"\n")
             self._process.stdin.flush()
 
-    def _received(self, given_up: threading.Event) -> dict[str, Any]:
+    def _received(self, abandoned: threading.Event) -> dict[str, Any]:
         while b"\n" not in self._unread:
             if len(self._unread) > _LINE_BYTES_MAX:
                 raise RuntimeError(f"the process that computes answers sends a line of over {_LINE_BYTES_MAX} bytes")
-            self._unread += self._read(given_up)
+            self._unread += self._read(abandoned)
         line, _, self._unread = self._unread.partition(b"\n")
         message: dict[str, Any] = json.loads(line)
         return message
 
-    def _received_rows(self, size: int, given_up: threading.Event) -> bytes:
+    def _received_rows(self, size: int, abandoned: threading.Event) -> bytes:
         """So many bytes."""
         parts, self._unread = [self._unread[:size]], self._unread[size:]
         left = size - len(parts[0])
         while left > 0:
-            parts.append(self._read(given_up))
+            parts.append(self._read(abandoned))
             left -= len(parts[-1])
         return b"".join(parts)
 
-    def _read(self, given_up: threading.Event) -> bytes:
+    def _read(self, abandoned: threading.Event) -> bytes:
         """What has come; waits for it."""
         while not self._has_message():
-            if given_up.is_set():
+            if abandoned.is_set():
                 raise TooSlowError(_NOBODY_WAITS)
         data = os.read(self._answers, _READ_BYTES)
         if not data:

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from millstream.errors import MillstreamError, ProgramError
-from millstream.query.asked_statements import AnswerBounds
 from millstream.query.job_lookup import open as open_job
 from millstream.query.job_view import JobView
+from millstream.query.statement_answers import AnswerBounds
 from millstream.query.wire.refusals import BadQuestionError, RefusalAnswer, TooLargeError, answer_to
 from millstream.table.operations.served_statements import answered
 
@@ -112,7 +112,7 @@ def _job_of(store: dict[str, Any]) -> JobView:
 
 
 def _answer(job: JobView, question: dict[str, Any], conversation: _Conversation) -> tuple[dict[str, Any], bytes]:
-    job.look_again()
+    job.check_again()
     job.wait_for(question["epoch"], _LAG_S)
     bounds = AnswerBounds(question["rows_max"], question["bytes_max"])
     answer = answered(job, question["statement"], conversation.check, bounds, threading.Event())

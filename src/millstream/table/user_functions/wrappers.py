@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from millstream.datastream.streams.lost_changes import warn_of_lost_changes
+from millstream.expressions.canonical_types import construction_hint
 from millstream.expressions.data_type import DataType
-from millstream.expressions.made_types import plain_way
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.user_functions import CallMode, UserFunction, UserFunctionKind
 from millstream.graph.site import refuse, refuse_type
@@ -267,7 +267,7 @@ def _one_type(decorator: str, parameter: str, data_type: Any) -> DataType:
 
 def _returned(data_type: DataType) -> DataType:
     """A type that a function can return: its values are checked against the type, not against a form of bytes."""
-    way = plain_way(data_type)
+    way = construction_hint(data_type)
     if way is not None:
         raise refuse(f"a function that returns {data_type}: {way}")
     return data_type

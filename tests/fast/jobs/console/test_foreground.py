@@ -50,7 +50,7 @@ def test_terminate_stops_once_and_never_cancels() -> None:
     interrupts = Interrupts(job, said.append, epoch=lambda: 3)
     interrupts.terminate()
     interrupts.terminate()
-    assert job.asked == ["stop"] and said == ["finishing epoch 3; asked by TERM"]
+    assert job.asked == ["stop"] and said == ["finishing epoch 3; requested by TERM"]
 
 
 def test_real_signals_reach_the_job_and_the_handlers_come_back() -> None:

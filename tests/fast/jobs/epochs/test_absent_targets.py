@@ -104,7 +104,7 @@ def test_a_stop_is_told_what_it_waits_for_and_is_done_when_that_is_mended() -> N
     failing = seen(job, lambda now: now.publish_tries >= 1)
     job.start()
     assert failing.wait(60)
-    with pytest.raises(JobFailedError, match=r"stops as soon as it can\. Mend that; or `millstream cancel` it"):
+    with pytest.raises(JobFailedError, match=r"stops as soon as it can\. Repair that; or `millstream cancel` it"):
         commands_of(job)["stop"].obey({})
     ABSENCES.clear()
     job.wait()

@@ -31,12 +31,12 @@ def after(parallelism: int, *loads: EpochLoad, now_ms: int = 60_000) -> int | No
     return decide_parallelism(history, SETTINGS)
 
 
-def slow(took_ms: float) -> EpochLoad:
-    return EpochLoad(took_ms, lags=True)
+def slow(elapsed_ms: float) -> EpochLoad:
+    return EpochLoad(elapsed_ms, lags=True)
 
 
-def quick(took_ms: float) -> EpochLoad:
-    return EpochLoad(took_ms, lags=False)
+def quick(elapsed_ms: float) -> EpochLoad:
+    return EpochLoad(elapsed_ms, lags=False)
 
 
 # --- the decision ---------------------------------------------------------------------------------------------
@@ -92,8 +92,8 @@ def test_a_constant_load_makes_it_settle_and_never_waver(
     more than their number: it moves one way, then perhaps a little back, and stays."""
     history, moves, wobble = LoadHistory(start, changed_ms=0), [start], itertools.cycle(noise)
     for epoch in range(200):
-        took_ms = (fixed_ms + work_ms / history.parallelism**exponent) * next(wobble)
-        load = EpochLoad(took_ms, lags=took_ms > SETTINGS.target_ms)
+        elapsed_ms = (fixed_ms + work_ms / history.parallelism**exponent) * next(wobble)
+        load = EpochLoad(elapsed_ms, lags=elapsed_ms > SETTINGS.target_ms)
         history = history.followed_by(load, now_ms=epoch * 30_000)
         wanted = decide_parallelism(history, SETTINGS)
         if wanted is not None:

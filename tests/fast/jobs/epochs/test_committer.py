@@ -99,7 +99,7 @@ def test_a_store_that_is_silent_is_away_and_its_first_answer_is_told(monkeypatch
     told.committer.commit(FIRST, None, 0)
     pause = threading.Event()
     for _ in range(400):
-        if told.committer.look(None):
+        if told.committer.check_store(None):
             break
         pause.wait(0.01)
     else:
@@ -117,14 +117,14 @@ def test_an_answer_to_a_probe_tells_that_the_store_is_back(monkeypatch: pytest.M
 
     told = Told()
     told.store.lag.present.clear()
-    told.committer.look(FIRST)
+    told.committer.check_store(FIRST)
     assert told.next() == e.StoreUnavailable()
     if is_refusal:
         monkeypatch.setattr(told.store, "exists", refuse)
     told.store.lag.present.set()
     pause = threading.Event()
     for _ in range(400):
-        if not told.committer.look(FIRST):
+        if not told.committer.check_store(FIRST):
             break
         pause.wait(0.01)
     assert told.next() == e.StoreAvailable()
@@ -139,14 +139,14 @@ class Watch:
         self.silence = StoreSilence(lambda: self.now_s)
 
     def answer(self, took_s: float) -> None:
-        with self.silence.heard():
+        with self.silence.request():
             self.now_s += took_s
 
     def absent_after_s(self) -> float:
         """How long a request hangs, looked at every half second, until its store is found to be away."""
-        with self.silence.heard():
+        with self.silence.request():
             began_s = self.now_s
-            while not self.silence.is_absence():
+            while not self.silence.is_outage():
                 self.now_s += 0.5
             return self.now_s - began_s
 
@@ -167,25 +167,25 @@ def test_a_store_that_has_been_slow_is_given_more_time_but_never_more_than_ten_s
 
 def test_one_of_many_requests_that_is_answered_ends_the_silence() -> None:
     watch = Watch()
-    with watch.silence.heard():
+    with watch.silence.request():
         for _ in range(20):
-            assert not watch.silence.is_absence()
+            assert not watch.silence.is_outage()
             watch.answer(1.0)
             watch.now_s += 0.9
 
 
 def test_a_process_that_did_not_run_takes_nobody_for_absent() -> None:
     watch = Watch()
-    with watch.silence.heard():
+    with watch.silence.request():
         watch.now_s += 30.0  # the machine was asleep, or busy with others
-        assert not watch.silence.is_absence()
+        assert not watch.silence.is_outage()
         watch.now_s += 1.0
-        assert not watch.silence.is_absence()
+        assert not watch.silence.is_outage()
 
 
 def test_a_request_that_says_that_nobody_answers_is_no_answer() -> None:
     watch = Watch()
-    with pytest.raises(StoreAwayError), watch.silence.heard():
+    with pytest.raises(StoreAwayError), watch.silence.request():
         watch.now_s += 9.0
         raise StoreAwayError("nobody is there")
     assert watch.absent_after_s() == 2.5

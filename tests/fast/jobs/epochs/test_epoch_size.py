@@ -39,7 +39,7 @@ class Costs:
     slowed: Callable[[int], float] = lambda epoch: 1.0
     first_ms: float = 0.0
 
-    def took_ms(self, epoch: int, records: int, draw: random.Random) -> float:
+    def elapsed_ms(self, epoch: int, records: int, draw: random.Random) -> float:
         extra_ms = self.first_ms if epoch == 0 else 0.0
         plain_ms = (self.fixed_ms + records * self.record_ms) * self.slowed(epoch)
         return extra_ms + plain_ms * (1 + draw.uniform(-self.jitter, self.jitter))
@@ -60,14 +60,14 @@ def sizes(costs: Costs, epochs: int, bounds: SizeBounds = BOUNDS, seed: int = 0)
     draw, sizing = random.Random(seed), first_sizing(bounds)
     for epoch in range(epochs):
         yield sizing.budget
-        took_ms = costs.took_ms(epoch, sizing.budget, draw)
-        sizing = next_sizing(sizing, EpochCost(sizing.budget, sizing.budget * 100, took_ms), bounds)
+        elapsed_ms = costs.elapsed_ms(epoch, sizing.budget, draw)
+        sizing = next_sizing(sizing, EpochCost(sizing.budget, sizing.budget * 100, elapsed_ms), bounds)
 
 
 def throughput_share(costs: Costs, taken: list[int]) -> float:
     """The throughput of these epochs, once warm, to the best there can be."""
-    took_ms = sum(costs.fixed_ms + records * costs.record_ms for records in taken)
-    return sum(taken) / took_ms / costs.rate(costs.best(BOUNDS))
+    elapsed_ms = sum(costs.fixed_ms + records * costs.record_ms for records in taken)
+    return sum(taken) / elapsed_ms / costs.rate(costs.best(BOUNDS))
 
 
 anything = {
@@ -187,7 +187,7 @@ def test_a_job_whose_first_records_were_huge_comes_back_from_epochs_of_one_recor
     for record_bytes, epochs in ((300 << 20, 20), (100, 60)):
         for _ in range(epochs):
             records = -(-sizing.budget // block) * block
-            cost = EpochCost(records, records * record_bytes, took_ms=1_500 + records * 0.01)
+            cost = EpochCost(records, records * record_bytes, elapsed_ms=1_500 + records * 0.01)
             sizing = next_sizing(sizing, cost, bounds)
     assert sizing.budget > 100_000
 
@@ -196,7 +196,7 @@ def test_records_that_take_long_each_are_read_one_at_a_time_all_the_same() -> No
     bounds = SizeBounds(records_max=500_000, bytes_max=1 << 28, interval_ms=1_000)
     sizing, budgets = EpochSizing(1, cold_epochs=0), []
     for _ in range(40):
-        sizing = next_sizing(sizing, EpochCost(sizing.budget, 100, took_ms=20 + sizing.budget * 5_000), bounds)
+        sizing = next_sizing(sizing, EpochCost(sizing.budget, 100, elapsed_ms=20 + sizing.budget * 5_000), bounds)
         budgets.append(sizing.budget)
     assert max(budgets) == 2 and budgets.count(1) > 30
 
@@ -204,7 +204,7 @@ def test_records_that_take_long_each_are_read_one_at_a_time_all_the_same() -> No
 def test_a_slow_epoch_that_read_a_little_more_than_it_was_to_is_followed_by_a_smaller_one() -> None:
     bounds = SizeBounds(records_max=500_000, bytes_max=1 << 28, interval_ms=1_000)
     sizing = EpochSizing(65_536, cold_epochs=0)
-    assert next_sizing(sizing, EpochCost(80_000, 100, took_ms=10_000), bounds).budget < 65_536
+    assert next_sizing(sizing, EpochCost(80_000, 100, elapsed_ms=10_000), bounds).budget < 65_536
 
 
 def test_the_first_epoch_is_large_where_bytes_bound_it_and_no_interval_has_to_be_kept() -> None:

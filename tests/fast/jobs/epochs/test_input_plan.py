@@ -218,7 +218,7 @@ def test_a_split_that_vanished_unfinished_fails_the_job_and_nothing_is_skipped()
     with pytest.raises(Exception, match=r"no longer lists split 'b'.*not to its end"):
         plan_of(TenRecords(["a"]), {"a": SplitPosition(10, True), "b": SplitPosition(4)})
     plan = plan_of(logs, {"gone": SplitPosition(10, True)})
-    assert plan.forgotten == {"in": {"gone"}}
+    assert plan.unlisted == {"in": {"gone"}}
 
 
 def test_a_manifest_and_a_list_of_finished_splits_of_the_first_form_are_read() -> None:

@@ -146,13 +146,13 @@ def test_a_stop_while_ahead_commits_everything_that_was_acknowledged() -> None:
 def test_a_savepoint_holds_what_was_acknowledged_when_it_was_asked_for() -> None:
     store, out = lagging(), Collect()
     job = prepared(store, out, retention_epochs="1000")
-    asked: list[JobProgress] = []
+    requested: list[JobProgress] = []
     saved: list[str] = []
     too_early: list[str] = []
     savers: list[threading.Thread] = []
 
     def ask() -> None:
-        asked.append(job.board.now)
+        requested.append(job.board.now)
         saver = threading.Thread(target=lambda: saved.append(job.savepoint(name="kept")))
         saver.start()
         saver.join(0.2)
@@ -166,7 +166,7 @@ def test_a_savepoint_holds_what_was_acknowledged_when_it_was_asked_for() -> None
     savers[0].join()
     assert not too_early, "what is acknowledged is not committed yet"
     [pin] = [pin for pin in pins_of(store) if pin.name == "kept"]
-    assert pin.epoch >= asked[0].acknowledged > asked[0].epoch
+    assert pin.epoch >= requested[0].acknowledged > requested[0].epoch
 
 
 def test_a_savepoint_of_a_job_that_was_cancelled_while_ahead_is_of_what_it_committed() -> None:
@@ -277,13 +277,13 @@ def test_sources_hear_of_one_commit_at_a_time_in_order_and_of_the_last_one_befor
 
 
 class Slow(random.Random):
-    """A file comes when it is asked for the third time."""
+    """A file comes when it is requested the third time."""
 
-    asked = 0
+    requested = 0
 
     def random(self) -> float:
-        self.asked += 1
-        return 0.0 if self.asked % 3 == 0 else 1.0
+        self.requested += 1
+        return 0.0 if self.requested % 3 == 0 else 1.0
 
 
 @pytest.mark.parametrize("kind", [UnsentFileError, StoreAwayError])

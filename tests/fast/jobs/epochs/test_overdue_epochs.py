@@ -47,7 +47,7 @@ class ReleasingHandler(logging.Handler):
     """Lets the function go when the epoch is reported."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        if "and goes on" in record.getMessage():
+        if "and continues" in record.getMessage():
             RELEASED.set()
 
 
@@ -101,7 +101,7 @@ def test_an_epoch_in_batch_is_reported_and_goes_on(caplog: pytest.LogCaptureFixt
     out = Collect()
     started("overdue-2", out, {"execution.checkpointing.timeout": "2 s", "execution.runtime-mode": "BATCH"}).result()
     assert sorted(out.values) == [1, 2, 3, 4]
-    [report] = [r.getMessage() for r in caplog.records if "and goes on" in r.getMessage()]
+    [report] = [r.getMessage() for r in caplog.records if "and continues" in r.getMessage()]
     assert "'slow'" in report and "RELEASED.wait(60)" in report
 
 

@@ -64,10 +64,10 @@ class Diaries(TenRecords):
 
 
 def plan_of(
-    source: Source, budget: int, positions: Mapping[str, SplitPosition] | None = None, *, asks_times: bool = True
+    source: Source, budget: int, positions: Mapping[str, SplitPosition] | None = None, *, uses_outlooks: bool = True
 ) -> InputPlan:
     planned = (PlannedSource("in", source, 2),)
-    return plan_input(planned, {"in": positions or {}}, budget, CONTEXT, {"in": STRATEGY}, asks_times=asks_times)
+    return plan_input(planned, {"in": positions or {}}, budget, CONTEXT, {"in": STRATEGY}, uses_outlooks=uses_outlooks)
 
 
 def ranges(plan: InputPlan) -> dict[str, tuple[int, int]]:
@@ -97,7 +97,7 @@ def test_if_one_split_tells_nothing_all_are_read_side_by_side_and_nothing_is_kno
     watched.bounded = False  # a file that appears later may begin before these
     assert not plan_of(watched, 4).by_time
     # A job that is to be run again without its sources must not depend on what only they know.
-    assert not plan_of(Diaries({"a": 100, "b": 200}), 4, asks_times=False).by_time
+    assert not plan_of(Diaries({"a": 100, "b": 200}), 4, uses_outlooks=False).by_time
 
 
 def test_an_outlook_of_another_kind_is_refused() -> None:

@@ -268,7 +268,7 @@ def test_a_permission_of_another_job_or_a_damaged_one_is_replaced(
         store.put(set_aside_name("ledger", 7), b"{")
     allow(store, folder)
     refused = read_refused(store, "ledger", 7)
-    assert refused is not None and not allow_setting_aside(store, refused, folder), "it is said already"
+    assert refused is not None and not allow_setting_aside(store, refused, folder), "it is allowed already"
     publish(store, sink, items)
     assert sink.pages == {str(COMMIT): [1]} and [n for n, _ in letters(folder)] == [11]
 

@@ -52,7 +52,7 @@ def test_each_manifest_is_read_once_and_none_is_kept() -> None:
     retained.refresh({})
     assert reads == [manifest_name(epoch) for epoch in range(1, 5)]
     assert retained.created_ms == {epoch: 10 * epoch for epoch in range(1, 6)}
-    assert retained.forget([1, 2]) == [segment_name("op", "state", 1, 0, "a")]
+    assert retained.remove([1, 2]) == [segment_name("op", "state", 1, 0, "a")]
 
 
 def test_a_manifest_that_is_put_back_between_others_counts_again() -> None:
@@ -65,4 +65,4 @@ def test_a_manifest_that_is_put_back_between_others_counts_again() -> None:
     store.put(manifest_name(2), encode(manifests[1]))
     retained.refresh({})
     assert retained.unreadable == set() and sorted(retained.created_ms) == [1, 2, 3, 4]
-    assert sorted(retained.forget([1, 2])) == [segment_name("op", "state", 1, 0, "a")]
+    assert sorted(retained.remove([1, 2])) == [segment_name("op", "state", 1, 0, "a")]

@@ -67,7 +67,7 @@ def test_a_subtask_that_never_has_a_record_is_named_once_with_what_to_do(caplog:
     out = Collect("out")
     run(lambda env: never_reaches_all(env, 3, ASCENDING, "silent clicks").sink_to(out), parallelism=3)
     [warning] = [record.getMessage() for record in caplog.records if "silent clicks" in record.getMessage()]
-    assert warning.startswith("'silent clicks' has no watermark in subtasks 1, 2 of 3: no record has come there.")
+    assert warning.startswith("'silent clicks' has no watermark in subtasks 1, 2 of 3: it has received no record.")
     assert ".with_idleness(Duration.of_minutes(1))" in warning and "test_slow_streams.py" in warning
     assert len({record.epoch for record in out.records}) == 1  # all windows fire at the end of the input
 

@@ -74,7 +74,7 @@ def test_neither_epochs_nor_publishing_wait_for_the_sweeper() -> None:
     store.free.set()
     job.result()
     assert len(out.values) == 30
-    # The end waited for what was asked for: the store is swept as of the last time that it was due.
+    # The end waited for the requested sweep: the store is swept as of the last time that it was due.
     assert len(ManifestLog(store).epochs()) <= 2 + 4
 
 

@@ -35,7 +35,7 @@ def run_another(archive: str) -> str:
 def test_another_job_is_refused_and_has_written_nothing_and_the_first_goes_on() -> None:
     store, archive, folder = begun()
     before, other = folder.list(""), new_stores()[0]
-    with pytest.raises(ProgramError, match="which is that of job"):
+    with pytest.raises(ProgramError, match="which belongs to job"):
         run_table(CHANGES, KIND, other, archive, ManualClock())
     assert folder.list("") == before and MemoryStore(other).list("") == []
     run_table(CHANGES, KIND, store, archive, ManualClock())
@@ -47,10 +47,10 @@ def test_the_next_may_have_it_when_the_first_is_gone_or_lets_it_go() -> None:
     place = MemoryStore(store)
     place.delete_many(place.list(""))
     second = open_job(f"memory://{run_another(archive)}")
-    with pytest.raises(ProgramError, match="which is that of job"):
+    with pytest.raises(ProgramError, match="which belongs to job"):
         run_another(archive)
     release_archive(archive, "0" * 32)  # it is not that job's to let go
-    with pytest.raises(ProgramError, match="which is that of job"):
+    with pytest.raises(ProgramError, match="which belongs to job"):
         run_another(archive)
     release_archive(archive, second.job_id)
     run_another(archive)
@@ -58,7 +58,7 @@ def test_the_next_may_have_it_when_the_first_is_gone_or_lets_it_go() -> None:
 
 def test_a_place_that_takes_no_archive_is_told_as_that(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match=r"the archive of 'Table: kept' cannot be written to .*Give 'archive.path'"):
+    with pytest.raises(StoreError, match=r"the archive of 'Table: kept' cannot be written to .*Set 'archive.path'"):
         run_another(str(tmp_path / "file"))
 
 

@@ -175,7 +175,7 @@ def test_a_program_that_does_not_fit_the_store_leaves_no_lease() -> None:
         launch = Launch(SystemClock(), LocalRunner(), store)
         graph, settings = env._graph("job"), env._job_settings()
         if ManifestLog(store).epochs():
-            with pytest.raises(StoreError, match="which this program has not"):
+            with pytest.raises(StoreError, match="which this program does not have"):
                 launch.prepare(graph, settings)
         else:
             launch.prepare(graph, settings).start().result()

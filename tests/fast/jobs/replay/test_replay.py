@@ -172,7 +172,7 @@ def test_a_fork_replays_in_its_own_store_on_the_files_of_the_other() -> None:
         totals(Collect())(env)
 
     run(forked, store=new)
-    with pytest.raises(StoreError, match=r"epoch 3 .* went on from a snapshot; no operator ran in it"):
+    with pytest.raises(StoreError, match=r"epoch 3 .* a start from a snapshot; no operator ran in it"):
         replayed(new, forked, 3, "totals")
     found = replayed(new, forked, 4, "totals")
     assert found.is_same and found.records_in == 10, found.text()

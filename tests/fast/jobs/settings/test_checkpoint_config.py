@@ -250,7 +250,7 @@ def test_the_closing_epoch_is_cancelled_only_after_a_time_that_the_program_set()
 
 
 def test_what_cannot_be_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match=r"timeout is 0 ms\. Give a duration"):
+    with pytest.raises(ConfigurationError, match=r"timeout is 0 ms\. Set a duration"):
         checkpoint_settings(settings(timeout="0 ms"), batch=False)
     with pytest.raises(ConfigurationError, match="tolerable-failed-checkpoints is -1, expected 0 or more"):
         checkpoint_settings(settings(tolerable_failed_checkpoints="-1"), batch=False)

@@ -94,7 +94,7 @@ def test_a_second_start_in_a_store_that_has_epochs_is_refused() -> None:
     old, new = new_store(), new_store()
     ran(old)
     run(totals(Collect(), f"memory://{old}@2"), store=new, epochs=4)
-    with pytest.raises(StoreError, match=r"already has epochs of job .* leave --from out"):
+    with pytest.raises(StoreError, match=r"already has epochs of job .* start without --from"):
         run(totals(Collect(), f"memory://{old}@2"), store=new)
 
 
@@ -106,7 +106,7 @@ def test_state_without_an_operator_stops_the_restore_unless_it_may_be_left_behin
 ) -> None:
     store, new, out = new_store(), new_store(), Collect()
     ran(store)
-    with pytest.raises(StoreError, match=r"keeps state of 'KEYED PROCESS' \(uid totals\).*--allow-non-restored-state"):
+    with pytest.raises(StoreError, match=r"has state of 'KEYED PROCESS' \(uid totals\).*--allow-non-restored-state"):
         run(totals(out, f"memory://{store}@2", uid="sums"), store=new)
     assert not MemoryStore(new).list("manifests")
     result = run(totals(out, f"memory://{store}@2", uid="sums", drops=True), store=new)

@@ -71,27 +71,27 @@ CHANGES: dict[str, tuple[Windows, Windows, str]] = {
     "all records": (
         lambda sales: sales.window(tumbling(10)).reduce(plus),
         lambda sales: sales.window(tumbling(10)).process(Sums()),
-        r"one value by the number of a window, and would now be kept as windows one by one",
+        r"one value by the number of a window, and would now be stored as windows one by one",
     ),
     "a trigger": (
         lambda sales: sales.window(tumbling(10)).reduce(plus),
         lambda sales: sales.window(tumbling(10)).trigger(CountTrigger.of(2)).reduce(plus),
-        r"would now be kept as windows one by one",
+        r"would now be stored as windows one by one",
     ),
     "an evictor no more": (
         lambda sales: sales.window(tumbling(10)).evictor(CountEvictor.of(1)).reduce(plus),
         lambda sales: sales.window(tumbling(10)).reduce(plus),
-        r"windows one by one, and would now be kept as one value",
+        r"windows one by one, and would now be stored as one value",
     ),
     "sessions": (
         lambda sales: sales.window(tumbling(10)).reduce(plus),
         lambda sales: sales.window(EventTimeSessionWindows.with_gap(Duration.of_millis(10))).reduce(plus),
-        r"would now be kept as windows one by one",
+        r"would now be stored as windows one by one",
     ),
     "ready aggregates": (
         lambda sales: sales.window(tumbling(10)).reduce(plus),
         lambda sales: sales.window(tumbling(10)).aggregate(Aggregates(cents=total("cents"))),
-        r"would now be kept as ready aggregates by pane",
+        r"would now be stored as ready aggregates by pane",
     ),
     "ready aggregates by the clock": (
         lambda sales: sales.window(tumbling(10)).aggregate(Aggregates(cents=total("cents"))),
@@ -103,7 +103,7 @@ CHANGES: dict[str, tuple[Windows, Windows, str]] = {
     "ready aggregates no more": (
         lambda sales: sales.window(tumbling(10)).aggregate(Aggregates(cents=total("cents"))),
         lambda sales: sales.window(tumbling(10)).reduce(plus),
-        r"ready aggregates by pane, and would now be kept as one value",
+        r"ready aggregates by pane, and would now be stored as one value",
     ),
 }
 

@@ -28,8 +28,8 @@ from millstream.connectors.tables.factory import TableOption
 from millstream.connectors.tables.formats.avro_schema import avro_schema
 from millstream.connectors.tables.formats.format import FormatOptions, TableFormat, refuse_types
 from millstream.errors import JobFailedError, NotYetError, ProgramError
+from millstream.expressions.canonical_types import CANONICAL_TYPES
 from millstream.expressions.data_type import DataType
-from millstream.expressions.made_types import MADE_TYPES
 from millstream.expressions.nested_types import ArrayType, MapType, MultisetType, RowType
 from millstream.records.batch import Batch
 from millstream.records.columns import stream_schema
@@ -43,7 +43,7 @@ _PARQUET_COMPRESSIONS = ("SNAPPY", "GZIP", "ZSTD", "LZ4", "BROTLI", "UNCOMPRESSE
 
 def _is_stored(data_type: DataType) -> bool:
     """Whether values of files can be taken for values of the type as they are."""
-    return not isinstance(data_type, MADE_TYPES)
+    return not isinstance(data_type, CANONICAL_TYPES)
 
 
 class ParquetFormat(TableFormat):

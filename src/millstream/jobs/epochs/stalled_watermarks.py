@@ -1,12 +1,13 @@
-"""Event time that stands still: which source it waits for, since when, and what the user is told of it.
+"""Detects stalled watermarks: which source event time waits for, since when, and the warning about it.
 
-The smallest watermark counts. So a source that gives none, or one that has no records for a while, holds every timer
-and window behind it, as in Flink; nothing fails, and nothing comes out. `standing_times` finds such sources when the
-manifest of an epoch is made. They are counted only while an operator holds something for a later event time, only in
-epochs with input, and never where the input of the job will end: its end brings all that waits. Pure.
+The smallest watermark counts. So a source without watermarks, or one that has no records for a while, holds every
+downstream timer and window, as in Flink: nothing fails, and no results appear. `stalled_watermarks` detects such
+sources when the manifest of an epoch is made. They are counted only while an operator holds something for a later event
+time, only in epochs with input, and never if the input of the job will end: its end releases everything that waits.
+Pure.
 
-`StandingReport` says it once per source, and again when time moves on. Subtasks that have no watermark where others
-have are reported by `silent_subtasks`.
+`StallReport` warns once per source, and reports when time advances again. Subtasks without a watermark where others
+have one are reported by `silent_subtasks`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from millstream.checkpoint.manifest import Manifest, SplitPosition
-from millstream.checkpoint.stalled_time import StalledTime, StallReason, stalled_of
+from millstream.checkpoint.stalled_watermarks import StalledWatermark, StallReason, stalled_watermarks_of
 from millstream.common.watermark_strategy import WatermarkKind, WatermarkStrategy
 from millstream.graph.nodes import AssignTimestamps, Node, Read
 from millstream.graph.table_nodes import RankWindows
@@ -35,32 +36,32 @@ from millstream.state.stored.table_names import (
     WINDOW_VALUES,
 )
 
-__all__ = ["StandingReport", "standing_times"]
+__all__ = ["StallReport", "stalled_watermarks"]
 
 _WAITING_TABLES = frozenset(
     {EVENT_TIMERS, WINDOW_EVENT_TIMERS, PANES, WINDOW_VALUES, TABLE_SESSIONS, VERSIONS, OVER_ROWS}
 )
-_LOOKED_BACK_TO = frozenset({VERSIONS, OVER_ROWS})
-"""Tables that keep rows after their time, too: they wait for sure where rows come while time stands."""
-_NEVER_EPOCHS, _STANDING_EPOCHS, _STANDING_MS = 3, 10, 60_000
+_RETAINING_TABLES = frozenset({VERSIONS, OVER_ROWS})
+"""Tables that retain rows after their time, too: they are certain to wait only if rows arrive while time is stalled."""
+_NEVER_EPOCHS, _STALLED_EPOCHS, _STALLED_MS = 3, 10, 60_000
 _NAMED_MAX = 3
 
 Accounts = Mapping[str, OperatorAccount]
 
 
-def standing_times(
+def stalled_watermarks(
     plan: Plan,
     accounts: Accounts,
     positions: Mapping[str, Mapping[str, SplitPosition]],
     outcome: EpochOutcome,
     newest: Manifest | None,
     now_ms: int,
-) -> dict[str, StalledTime]:
-    """Where event time stands after an epoch with these `accounts` and `positions`, which follows `newest`."""
+) -> dict[str, StalledWatermark]:
+    """The stalled watermarks after an epoch with these `accounts` and `positions`, which follows `newest`."""
     nodes = {node.id: node for node in plan.nodes()}
-    before, last = accounts_of(newest), stalled_of(newest)
+    before, last = accounts_of(newest), stalled_watermarks_of(newest)
     had_input = any(outcome.operators.get(node.uid or "", {}).get("out") for node in _reads(plan))
-    standing: dict[str, StalledTime] = {}
+    stalled: dict[str, StalledWatermark] = {}
     for node in _holders(plan, nodes, accounts, outcome, last):
         uid = node.uid or ""
         reached = _time(accounts, uid)
@@ -76,10 +77,10 @@ def standing_times(
         is_long = (
             epochs >= _NEVER_EPOCHS
             if reason == "never"
-            else epochs >= _STANDING_EPOCHS and now_ms - since_ms >= _STANDING_MS
+            else epochs >= _STALLED_EPOCHS and now_ms - since_ms >= _STALLED_MS
         )
-        standing[uid] = StalledTime(reason, epochs, since_ms, splits, is_long)
-    return standing
+        stalled[uid] = StalledWatermark(reason, epochs, since_ms, splits, is_long)
+    return stalled
 
 
 def _time(accounts: Accounts, uid: str) -> int:
@@ -96,23 +97,27 @@ def _strategy(node: Node) -> WatermarkStrategy | None:
 
 
 def _holders(
-    plan: Plan, nodes: Mapping[int, Node], accounts: Accounts, outcome: EpochOutcome, last: Mapping[str, StalledTime]
+    plan: Plan,
+    nodes: Mapping[int, Node],
+    accounts: Accounts,
+    outcome: EpochOutcome,
+    last: Mapping[str, StalledWatermark],
 ) -> list[Node]:
-    """What makes the watermarks that some operator waits for, each once."""
-    found: dict[int, Node] = {}
+    """The nodes that make the watermarks that some operator waits for, each once."""
+    holders: dict[int, Node] = {}
     for node in nodes.values():
         account = accounts.get(node.uid or "", OperatorAccount())
         if account.event_time < MAX_WATERMARK and _waits(node, account):
             has_rows = account.event_time == MIN_WATERMARK or outcome.operators.get(node.uid or "", {}).get("in")
-            is_sure = bool(has_rows) or _waits(node, account, _WAITING_TABLES - _LOOKED_BACK_TO)
+            is_sure = bool(has_rows) or _waits(node, account, _WAITING_TABLES - _RETAINING_TABLES)
             for holder in _upstream(plan, nodes, node, account.event_time, accounts):
                 if (is_sure or holder.uid in last) and _may_be_blamed(plan, nodes, holder, outcome, accounts):
-                    found[holder.id] = holder
-    return list(found.values())
+                    holders[holder.id] = holder
+    return list(holders.values())
 
 
 def _waits(node: Node, account: OperatorAccount, tables: frozenset[str] = _WAITING_TABLES) -> bool:
-    """Whether an operator holds something that a later event time would bring out."""
+    """Whether an operator holds something that a later event time would emit."""
     if not getattr(node.operation, "is_event_time", True):
         return False
     waiting = {*tables, RANKED_ROWS} if isinstance(node.operation, RankWindows) else tables
@@ -125,7 +130,7 @@ def _waits(node: Node, account: OperatorAccount, tables: frozenset[str] = _WAITI
 
 
 def _upstream(plan: Plan, nodes: Mapping[int, Node], node: Node, reached: int, accounts: Accounts) -> Iterator[Node]:
-    """The nearest nodes that make watermarks and have come no further than `reached`."""
+    """The nearest upstream nodes that make watermarks and have not passed `reached`."""
     for channel in plan.into(node.id):
         before = nodes[channel.source]
         if _time(accounts, before.uid or "") > reached:
@@ -139,7 +144,8 @@ def _upstream(plan: Plan, nodes: Mapping[int, Node], node: Node, reached: int, a
 def _may_be_blamed(
     plan: Plan, nodes: Mapping[int, Node], node: Node, outcome: EpochOutcome, accounts: Accounts
 ) -> bool:
-    """Not what will end, has not begun with all its splits, or is left out when it is idle and has no records."""
+    """Excludes nodes whose input will end, nodes that have not begun all their splits, and nodes that are idle without
+    records."""
     sources = list(_sources_of(plan, nodes, node))
     if all(source.operation.source.bounded for source in sources if isinstance(source.operation, Read)):
         return False
@@ -152,7 +158,7 @@ def _may_be_blamed(
 
 
 def _is_silent_in_part(node: Node, account: OperatorAccount) -> bool:
-    """Whether it is for `silent_subtasks` to report."""
+    """Whether `silent_subtasks` reports the node."""
     if not isinstance(node.operation, AssignTimestamps) or account.event_time != MIN_WATERMARK:
         return False
     return any(
@@ -170,7 +176,7 @@ def _sources_of(plan: Plan, nodes: Mapping[int, Node], node: Node) -> Iterator[N
 def _behind(
     node: Node, account: OperatorAccount, positions: Mapping[str, SplitPosition], outcome: EpochOutcome
 ) -> tuple[tuple[str, ...], bool]:
-    """Some of the splits that are no further than the node's event time, and whether they, or the node, had records."""
+    """Some of the splits that have not passed the node's event time, and whether they, or the node, had records."""
     uid = node.uid or ""
     if not isinstance(node.operation, Read):
         return (), bool(outcome.operators.get(uid, {}).get("in"))
@@ -194,11 +200,11 @@ def _reason(node: Node, reached: int, has_records: bool) -> StallReason:
     return "silent" if reached == MIN_WATERMARK else "idle"
 
 
-# --- what is said -----------------------------------------------------------------------------------------------------
+# --- the report -----------------------------------------------------------------------------------------------------
 
 
-class StandingReport:
-    """What a run of a job says of event time that stands: each source once, and when time moves again."""
+class StallReport:
+    """Reports the stalled watermarks of a run of a job: each source once, and when time advances again."""
 
     def __init__(self) -> None:
         self._awaited: dict[str, str] = {}
@@ -210,12 +216,12 @@ class StandingReport:
         return tuple(dict.fromkeys(self._awaited.values()))
 
     def committed(self, manifest: Manifest, plan: Plan) -> list[str]:
-        """An epoch is committed. What is to be logged of it as warnings."""
-        standing = {uid: time for uid, time in stalled_of(manifest).items() if time.is_long}
+        """Records a committed epoch. Returns the warnings to log."""
+        stalled = {uid: time for uid, time in stalled_watermarks_of(manifest).items() if time.is_long}
         nodes = {node.uid or "": node for node in plan.nodes()}
-        moving = [uid for uid in self._awaited if uid not in standing]
+        moving = [uid for uid in self._awaited if uid not in stalled]
         lines = [f"event time no longer waits for '{self._awaited.pop(uid)}'" for uid in moving]
-        for uid, time in standing.items():
+        for uid, time in stalled.items():
             if uid in nodes and uid not in self._awaited:
                 self._awaited[uid] = nodes[uid].name
                 if uid not in self._reported:
@@ -224,7 +230,7 @@ class StandingReport:
         return lines
 
 
-def _sentence(node: Node, time: StalledTime, manifest: Manifest, plan: Plan) -> str:
+def _sentence(node: Node, time: StalledWatermark, manifest: Manifest, plan: Plan) -> str:
     name, (reason, advice) = _named(node, plan), _REASONS[time.reason]
     if time.splits:
         more = ", …" if len(time.splits) == _NAMED_MAX else ""
@@ -233,35 +239,35 @@ def _sentence(node: Node, time: StalledTime, manifest: Manifest, plan: Plan) -> 
     at = "" if reached == MIN_WATERMARK else f" at {time_text(reached, manifest.created_ms)} UTC"
     waiting = ", ".join(f"'{name}'" for name in _waiting_names(node, manifest, plan))
     held = f"so no window or timer of {waiting} fires"
-    return f"event time stands still{at}: {name} {reason}, {held}. {advice} ({node.site})"
+    return f"event time is stalled{at}: {name} {reason}, {held}. {advice} ({node.site})"
 
 
 _IDLE_ADVICE = (
-    "Let its watermark strategy leave out inputs that are idle: .with_idleness(Duration.of_minutes(1)); in SQL, "
+    "Let its watermark strategy exclude idle inputs: .with_idleness(Duration.of_minutes(1)); in SQL, "
     "SET 'table.exec.source.idle-timeout' = '1 min'"
 )
 _REASONS: dict[StallReason, tuple[str, str]] = {
     "never": (
-        "gives no watermarks",
-        "Say what its time is: pass a WatermarkStrategy to from_source(), or call "
-        ".assign_timestamps_and_watermarks(...) behind it; in SQL, declare WATERMARK FOR … AS … in CREATE TABLE",
+        "emits no watermarks",
+        "Define its event time: pass a WatermarkStrategy to from_source(), or call "
+        ".assign_timestamps_and_watermarks(...) after it; in SQL, declare WATERMARK FOR … AS … in CREATE TABLE",
     ),
     "silent": ("has had no record yet", _IDLE_ADVICE),
     "idle": ("has had no record for a minute or longer", _IDLE_ADVICE),
     "stuck": (
         "has records, and its watermark does not follow them",
-        "Look at the timestamps that its strategy assigns, and whether its generator emits watermarks",
+        "Check the timestamps that its strategy assigns, and whether its generator emits watermarks",
     ),
 }
 
 
 def _named(node: Node, plan: Plan) -> str:
-    """The operator; with the sources before it, if it is not a source itself."""
+    """The operator; with its upstream sources, if it is not a source itself."""
     nodes = {each.id: each for each in plan.nodes()}
     sources = list(dict.fromkeys(source.name for source in _sources_of(plan, nodes, node)))
     if isinstance(node.operation, Read) or not sources:
         return f"'{node.name}'"
-    return f"'{node.name}' behind {', '.join(map(repr, sources[:_NAMED_MAX]))}"
+    return f"'{node.name}' after {', '.join(map(repr, sources[:_NAMED_MAX]))}"
 
 
 def _waiting_names(node: Node, manifest: Manifest, plan: Plan) -> list[str]:

@@ -1,7 +1,7 @@
 """Sources that hold event time back, as recorded in a manifest: they explain why no window fires.
 
 A manifest stores under `counters["standing"]`, by uid of a source or of a watermark operator after it, the number of
-epochs for which its event time has not advanced while operators downstream waited. `jobs.epochs.standing_time` computes
+epochs for which its event time has not advanced while operators downstream waited. `jobs.epochs.stalled_watermarks` computes
 it.
 """
 
@@ -16,7 +16,7 @@ from millstream.storage.json_records import Misfit, from_json, to_json
 if TYPE_CHECKING:
     from millstream.checkpoint.manifest import Manifest
 
-__all__ = ["COUNTER", "StallReason", "StalledTime", "awaited_names", "stalled_of", "stalled_to_json"]
+__all__ = ["COUNTER", "StallReason", "StalledWatermark", "awaited_names", "stalled_watermarks_of", "stalled_to_json"]
 
 COUNTER = "standing"
 """The name among the counters of a manifest."""
@@ -27,7 +27,7 @@ from one input. stuck: records arrive, but the watermark does not advance."""
 
 
 @dataclass(frozen=True)
-class StalledTime:
+class StalledWatermark:
     """Event time has not advanced for `epochs` epochs with input, since `since_ms`. `splits`: some of the splits that
     hold it back. `is_long`: long enough to be reported."""
 
@@ -38,16 +38,16 @@ class StalledTime:
     is_long: bool = False
 
 
-def stalled_to_json(stalled: Mapping[str, StalledTime]) -> dict[str, Any]:
+def stalled_to_json(stalled: Mapping[str, StalledWatermark]) -> dict[str, Any]:
     """The counters that record stalled event time; empty if there is none."""
     return {COUNTER: {uid: to_json(time) for uid, time in stalled.items()}} if stalled else {}
 
 
-def stalled_of(manifest: Manifest | None) -> Mapping[str, StalledTime]:
+def stalled_watermarks_of(manifest: Manifest | None) -> Mapping[str, StalledWatermark]:
     """The stalled event times recorded in a manifest, by uid; none for None."""
     written: Any = {} if manifest is None else manifest.counters.get(COUNTER, {})
     try:
-        return {uid: from_json(StalledTime, None, time) for uid, time in written.items()}
+        return {uid: from_json(StalledWatermark, None, time) for uid, time in written.items()}
     except (Misfit, AttributeError):  # of another version; it is only informative
         return {}
 
@@ -56,8 +56,8 @@ def awaited_names(manifest: Manifest) -> tuple[str, ...]:
     """The names of operators whose event time has stalled long enough to be reported.
 
     >>> from millstream.checkpoint.manifest import Manifest
-    >>> stalled = {"in": StalledTime("never", 3, 0, is_long=True), "clicks": StalledTime("idle", 1, 0)}
+    >>> stalled = {"in": StalledWatermark("never", 3, 0, is_long=True), "clicks": StalledWatermark("idle", 1, 0)}
     >>> awaited_names(Manifest("j", "j1", 1, 0, created_ms=0, run="a1", counters=stalled_to_json(stalled)))
     ('in',)
     """
-    return tuple(manifest.operator_name(uid) for uid, time in stalled_of(manifest).items() if time.is_long)
+    return tuple(manifest.operator_name(uid) for uid, time in stalled_watermarks_of(manifest).items() if time.is_long)

@@ -12,7 +12,7 @@ import pytest
 from fresh_names import fresh_name
 
 from millstream.checkpoint.manifest import Manifest, ManifestLog
-from millstream.checkpoint.stalled_time import stalled_of
+from millstream.checkpoint.stalled_watermarks import stalled_watermarks_of
 from millstream.cli.listing import list_jobs, table_text
 from millstream.common import Duration, Row, Time, Types, WatermarkStrategy
 from millstream.datastream.functions import KeyedProcessFunction
@@ -59,7 +59,7 @@ def played(build: Callable[[Any], None], caplog: pytest.LogCaptureFixture, epoch
 
 
 def test_a_source_without_watermarks_is_named_once_with_what_to_call(caplog: pytest.LogCaptureFixture) -> None:
-    store = fresh_name("standing")
+    store = fresh_name("stalled")
 
     def build(env: Any) -> None:
         stream = env.from_source(Endless(every_epoch(8)), NONE, "clicks").uid("clicks")
@@ -67,11 +67,11 @@ def test_a_source_without_watermarks_is_named_once_with_what_to_call(caplog: pyt
 
     [warning] = played(build, caplog, 8, store=store)
     assert warning.startswith(
-        "event time stands still: 'Source: clicks' gives no watermarks, so no window or timer of 'largest' fires. "
-        "Say what its time is: pass a WatermarkStrategy to from_source(), or call .assign_timestamps_and_watermarks("
+        "event time is stalled: 'Source: clicks' emits no watermarks, so no window or timer of 'largest' fires. "
+        "Define its event time: pass a WatermarkStrategy to from_source(), or call .assign_timestamps_and_watermarks("
     )
-    assert "WATERMARK FOR" in warning and "test_standing_time.py" in warning
-    standing = stalled_of(newest(store))["clicks"]
+    assert "WATERMARK FOR" in warning and "test_stalled_watermarks.py" in warning
+    standing = stalled_watermarks_of(newest(store))["clicks"]
     assert (standing.reason, standing.is_long, standing.epochs) == ("never", True, 8)
 
 
@@ -115,7 +115,7 @@ def test_timers_of_event_time_wait_and_those_of_processing_time_do_not(
     warnings = played(build, caplog, 6)
     assert len(warnings) == is_timed
     assert all(
-        "'Source: timed clicks' gives no watermarks, so no window or timer of 'remind' fires" in w for w in warnings
+        "'Source: timed clicks' emits no watermarks, so no window or timer of 'remind' fires" in w for w in warnings
     )
 
 
@@ -186,7 +186,7 @@ def test_a_source_without_records_is_named_after_a_minute_while_others_have_some
     busy, quiet = Endless(every_epoch(20, pause_ms=10_000), clock=clock), Endless([*before, EPOCH])
     [warning] = played(union_with_quiet(quiet, busy), caplog, 38, clock=clock)
     assert (
-        f"event time stands still{said}" in warning
+        f"event time is stalled{said}" in warning
         and "no window or timer of 'largest' fires" in warning
         and ADVICE_IDLE in warning
     )
@@ -204,14 +204,14 @@ def test_a_source_that_is_quiet_for_a_while_or_left_out_is_no_reason_to_warn(
 
 
 def test_when_time_moves_again_that_is_logged_and_the_store_says_no_more(caplog: pytest.LogCaptureFixture) -> None:
-    clock, store = ManualClock(0), fresh_name("standing")
+    clock, store = ManualClock(0), fresh_name("stalled")
     busy = Endless(every_epoch(24, pause_ms=10_000), clock=clock)
     quiet = Endless([10, *([EPOCH] * 40), 1_000, EPOCH])
     build = union_with_quiet(quiet, busy)
     warning, withdrawal = played(build, caplog, 46, clock=clock, store=store)
     assert "'Source: quiet clicks' has had no record" in warning
     assert withdrawal == "event time no longer waits for 'Source: quiet clicks'"
-    assert not stalled_of(newest(store))
+    assert not stalled_watermarks_of(newest(store))
 
 
 def test_one_split_without_records_is_named(caplog: pytest.LogCaptureFixture) -> None:
@@ -245,11 +245,11 @@ def test_watermarks_made_in_mid_stream_are_named_with_their_source(caplog: pytes
         windows(streams[0].union(streams[1])).sink_to(Collect())
 
     [warning] = played(build, caplog, 38, clock=clock)
-    assert "'time of orders' behind 'Source: orders' has had no record yet" in warning
+    assert "'time of orders' after 'Source: orders' has had no record yet" in warning
 
 
 def test_list_says_what_event_time_waits_for() -> None:
-    store = fresh_name("standing")
+    store = fresh_name("stalled")
 
     def build(env: Any) -> None:
         windows(env.from_source(Endless(every_epoch(6)), NONE, "listed clicks").uid("in")).sink_to(Collect())
@@ -270,7 +270,7 @@ def test_the_list_on_the_screen_and_the_console_say_it_too() -> None:
     assert "RUNNING, event time waits for 'views', 'ads'" in table_text([job], now_ms=0)
     progress = JobProgress("clicks", "j1", "jobs/a", status="RUNNING", time_awaits=("views",))
     for text in (plain_line(ConsoleView(progress)), status_line(ConsoleView(progress), columns=120)):
-        assert "event time stands still, it waits for 'views'" in text
+        assert "event time is stalled: it waits for 'views'" in text
 
 
 @pytest.mark.parametrize("is_held_by_another", [False, True], ids=["alone", "held by a quiet input"])
