@@ -1,8 +1,8 @@
 """Sources that hold event time back, as recorded in a manifest: they explain why no window fires.
 
 A manifest stores under `counters["standing"]`, by uid of a source or of a watermark operator after it, the number of
-epochs for which its event time has not advanced while operators downstream waited. `jobs.epochs.stalled_watermarks` computes
-it.
+epochs for which its event time has not advanced while operators downstream waited.
+`jobs.epochs.stalled_watermarks` computes it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from millstream.storage.json_records import Misfit, from_json, to_json
 if TYPE_CHECKING:
     from millstream.checkpoint.manifest import Manifest
 
-__all__ = ["COUNTER", "StallReason", "StalledWatermark", "awaited_names", "stalled_watermarks_of", "stalled_to_json"]
+__all__ = ["COUNTER", "StallReason", "StalledWatermark", "awaited_names", "stalled_to_json", "stalled_watermarks_of"]
 
 COUNTER = "standing"
 """The name among the counters of a manifest."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     Choice = TypeVar("Choice", bound=Enum)
 
-__all__ = ["CheckpointConfig", "say_what_has_no_effect"]
+__all__ = ["CheckpointConfig", "log_settings_without_effect"]
 
 _PREFIX = "execution.checkpointing."
 _INTERVAL = _PREFIX + "interval"

@@ -256,7 +256,7 @@ class StreamExecutionEnvironment(MissingNameHints, EnvironmentSettings, Environm
             return self._configuration.get_string(_NAME, _DEFAULT_JOB_NAME) or _DEFAULT_JOB_NAME
         name = checked_text("job name", job_name)
         if fixed is not None and fixed != name:
-            self._settings.lose(_NAME, name)
+            self._settings.warn_of_override(_NAME, name)
         return fixed or name
 
     def _start(self, job_name: str | None) -> Job:

@@ -21,7 +21,7 @@ from millstream.errors import NotAvailableError
 from millstream.graph.notices import log_once
 from millstream.graph.site import here
 
-__all__ = ["EnvironmentDependencies", "check_interpreter", "say_what_is_of_the_jvm"]
+__all__ = ["EnvironmentDependencies", "check_interpreter", "log_jvm_settings"]
 
 
 _OF_THE_JVM = {
@@ -97,8 +97,8 @@ class EnvironmentDependencies:
                 )
         if "#" in f"{file}{requirements_cache_dir or ''}":
             raise refuse(
-                f"set_python_requirements: {file!r} or its folder has a '#' in its name, which separates the two in the "
-                "setting python.requirements. Rename it"
+                f"set_python_requirements: {file!r} or its folder has a '#' in its name, which separates the two in "
+                "the setting python.requirements. Rename it"
             )
         packages = "" if requirements_cache_dir is None else f"#{Path(requirements_cache_dir).absolute()}"
         self._configuration.set_string("python.requirements", f"{Path(file).absolute()}{packages}")

@@ -17,9 +17,9 @@ from millstream.common.execution_config import ExecutionConfig
 from millstream.common.options import check_key
 from millstream.common.options.flink_options import buffer_timeout_ms, newest_set
 from millstream.common.restart_strategy import RestartStrategies, RestartStrategyConfiguration
-from millstream.datastream.checkpoint_config import CheckpointConfig, say_what_has_no_effect
+from millstream.datastream.checkpoint_config import CheckpointConfig, log_settings_without_effect
 from millstream.datastream.checkpointing_mode import CheckpointingMode
-from millstream.datastream.environment.dependencies import say_what_is_of_the_jvm
+from millstream.datastream.environment.dependencies import log_jvm_settings
 from millstream.datastream.environment.durations import duration_ms
 from millstream.datastream.environment.launch_defaults import launch_defaults
 from millstream.datastream.environment.program_settings import ProgramSettings
@@ -290,8 +290,8 @@ class EnvironmentSettings:
         from millstream.jobs.settings.job_settings import JobSettings
 
         interval_ms = self.get_checkpoint_interval()
-        say_what_has_no_effect(self._configuration)
-        say_what_is_of_the_jvm(self._configuration)
+        log_settings_without_effect(self._configuration)
+        log_jvm_settings(self._configuration)
         return JobSettings(
             store=self._configuration.get_string(_STORE, "") or None,
             runtime_mode=self._runtime_mode(),

@@ -115,8 +115,8 @@ class AsyncFunction(Function, Generic[IN, OUT]):
     def timeout(self, value: IN) -> list[OUT]:
         """The values to emit after a time-out, including retries. By default a time-out is an error."""
         raise TimeoutError(
-            f"the asynchronous call for {value!r} took too long. Increase the time-out, or override timeout() to return "
-            "the values to emit instead"
+            f"the asynchronous call for {value!r} took too long. Increase the time-out, or override timeout() to "
+            "return the values to emit instead"
         )
 
 

@@ -32,7 +32,7 @@ from millstream.datastream.output_tag import OutputTag
 from millstream.datastream.streams.argument_checks import checked_function, checked_output_type, refuse
 from millstream.datastream.streams.connected_streams import second_input
 from millstream.datastream.streams.interval_join import projection
-from millstream.datastream.streams.missing_names import Elsewhere, MissingNameHints
+from millstream.datastream.streams.missing_names import Hints, MissingNameHints
 from millstream.datastream.streams.stream import DataStream
 from millstream.datastream.streams.windowing import Contents, WindowSettings, window_operation
 from millstream.graph.nodes import CoGroupWindow, Edge, PairFields, Partitioning

@@ -15,7 +15,7 @@ from millstream.graph.site import here
 if TYPE_CHECKING:
     from typing import NoReturn
 
-__all__ = ["Elsewhere", "MissingNameHints"]
+__all__ = ["Hints", "MissingNameHints"]
 
 Hints = tuple[tuple[frozenset[str] | str, str], ...]
 

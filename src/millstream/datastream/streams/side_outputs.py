@@ -213,8 +213,8 @@ def _with_dead_letters(name: str, operation: Read, tag: OutputTag, type_info: Ty
     if own is None or own.tag_id != tag.tag_id:
         existing = "has no side output" if own is None else f"has the side output '{own.tag_id}' only"
         raise refuse(
-            f"get_side_output: '{name}' {existing}. A source emits messages that it cannot decode: set their side output "
-            "with with_dead_letters(tag) of its deserialization schema"
+            f"get_side_output: '{name}' {existing}. A source emits messages that it cannot decode: set their side "
+            "output with with_dead_letters(tag) of its deserialization schema"
         )
     if type_info not in (None, DEAD_LETTER_TYPE):
         raise refuse(

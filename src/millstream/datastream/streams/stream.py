@@ -26,7 +26,7 @@ from millstream.datastream.streams.argument_checks import (
     refuse,
 )
 from millstream.datastream.streams.key_selection import key_selection
-from millstream.datastream.streams.missing_names import Elsewhere
+from millstream.datastream.streams.missing_names import Hints
 from millstream.datastream.streams.side_outputs import with_side_output
 from millstream.datastream.streams.stream_edges import OperatorControls, Partitionings, no_java_object
 from millstream.datastream.streams.stream_outputs import StreamOutputs

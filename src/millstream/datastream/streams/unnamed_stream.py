@@ -21,9 +21,7 @@ class UnnamedStream(DataStream):
 
     def _no_operator(self, method: str) -> NoReturn:
         call, kind = self.made_by
-        raise refuse(
-            f"{method}: a {kind} stream is not an operator. Call it before {call}(), or on the next operator"
-        )
+        raise refuse(f"{method}: a {kind} stream is not an operator. Call it before {call}(), or on the next operator")
 
     def set_parallelism(self, parallelism: int) -> NoReturn:
         self._no_operator("set_parallelism")

@@ -82,7 +82,8 @@ def _gap_of(extractor: Extractor, element: Any) -> int:
     gap_ms = extractor.extract(element) if isinstance(extractor, SessionWindowTimeGapExtractor) else extractor(element)
     if not isinstance(gap_ms, int) or not 0 < gap_ms <= LENGTH_MAX_MS:
         raise refuse(
-            f"session window: the extractor returned the gap {gap_ms!r} for {element!r}, expected 1 to {LENGTH_MAX_MS} ms"
+            f"session window: the extractor returned the gap {gap_ms!r} for {element!r}, expected 1 to "
+            f"{LENGTH_MAX_MS} ms"
         )
     return gap_ms
 

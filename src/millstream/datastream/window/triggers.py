@@ -52,8 +52,8 @@ class TriggerResult(Enum):
         return self.value[0]
 
     def is_purge(self) -> bool:
-        """Whether the contents are dropped."""
         """Whether the contents are purged."""
+        return self.value[1]
 
 
 class Trigger(ABC, Generic[T, W]):
