@@ -254,7 +254,7 @@ def test_a_stream_that_never_ends_is_refused_at_the_line_of_its_cache(env: Strea
 def test_a_cached_stream_is_no_operator(env: StreamExecutionEnvironment) -> None:
     cached = costly(env).cache()
     assert isinstance(cached, CachedDataStream) and cached.cache() is cached
-    with Refused("name: a cached stream is no operator of its own", "before cache()"):
+    with Refused("name: a cached stream is not an operator", "before cache()"):
         cached.name("x")
     with Refused("set_parallelism", "no operator"):
         cached.set_parallelism(2)
