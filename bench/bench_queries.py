@@ -40,10 +40,10 @@ import pyarrow as pa  # noqa: E402
 from gated import GatedJob  # noqa: E402
 from measure import Report, at_least, at_most, median_ratio, take_turns  # noqa: E402
 from parts import run_parts  # noqa: E402
+from programs.queryable import COUNTS, HOURS, counted, flushed, hourly  # noqa: E402
 from pyspark.sql import SparkSession  # noqa: E402
 from query_bare import bare_server  # noqa: E402
 from query_load import GROUPS, Asked, Clients, Seen, clients  # noqa: E402
-from query_programs import COUNTS, HOURS, counted, flushed, hourly  # noqa: E402
 from query_redis import fetch_redis, keys_held, redis_server  # noqa: E402
 from query_serving import Served, query_server  # noqa: E402
 from window_records import TIMED_TYPE, TimedRecords  # noqa: E402

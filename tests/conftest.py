@@ -1,4 +1,4 @@
-"""Makes this folder importable, so that all tests run the same `programs`, and makes the servers' fixtures known."""
+"""Makes this folder importable, so that all tests share its packages, and registers the servers' fixtures."""
 
 import gc
 import os
@@ -9,7 +9,7 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 # What random tests draw; real servers, started by the first test that asks for one.
-pytest_plugins = ["random_inputs", "servers.fixtures"]
+pytest_plugins = ["inputs.random_inputs", "servers.fixtures"]
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 
 from beside_the_program import EPOCH_RECORDS
-from programs import PROGRAMS, multiset
+from programs.plain import PROGRAMS, multiset
 
 from millstream.common import Configuration
 from millstream.datastream import StreamExecutionEnvironment

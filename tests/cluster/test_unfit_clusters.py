@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 from cluster_runs import answer_of, driver_environment, millstream_run, program_run
-from patience import PATIENCE_S
 from servers.executor_python import SPARKS_REQUIREMENTS, executor_python
 from servers.minio import MinioServer
 from servers.server_process import free_port
 from servers.spark_cluster import SparkCluster
+from waits.patience import PATIENCE_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

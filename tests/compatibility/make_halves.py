@@ -18,7 +18,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from programs import LOOPS, PROGRAMS, numbers  # noqa: E402
+from programs.plain import LOOPS, PROGRAMS, numbers  # noqa: E402
 
 from millstream.datastream import StreamExecutionEnvironment  # noqa: E402
 from millstream.storage.memory import MemoryStore  # noqa: E402

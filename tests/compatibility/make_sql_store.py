@@ -14,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from changed_queries import STORED, program
+from programs.changed_queries import STORED, program
 
 from millstream.storage.memory import MemoryStore
 from millstream.testing import Collect, run

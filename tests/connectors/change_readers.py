@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from database_rows import query, url_of
-from patience import PATIENCE_S
 from servers.postgres import PostgresServer
+from waits.patience import PATIENCE_S
 
 from millstream.common import Row, RowKind
 from millstream.connectors.contracts import SourceContext

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import psycopg
-from fresh_names import fresh_name
+from inputs.fresh_names import fresh_name
 from servers.postgres import PostgresServer
 
 from millstream.common import Row, Types

@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
-from patience import PATIENCE_S, until
+from waits.patience import PATIENCE_S, until
 
 from millstream.storage.memory import MemoryStore
 

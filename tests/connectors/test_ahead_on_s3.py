@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from job_moments import when
 from servers.http_proxy import Fate, HttpProxy, Request
 from servers.minio import MinioServer
+from waits.job_moments import when
 
 from millstream.checkpoint.manifest import ManifestLog
 from millstream.common import Configuration, JobStatus, Types, WatermarkStrategy

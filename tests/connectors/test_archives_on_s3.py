@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
-from live_answers import rows
 from s3_buckets import Bucket
 from servers.http_proxy import Fate, HttpProxy, Request
 from servers.minio import MinioServer
+from waits.live_answers import rows
 
 from millstream import query
 from millstream.connectors.files import places

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from committed_topics import read_topic
 from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, AdminClient, ResourcePatternType
 from confluent_kafka.admin import ResourceType as Resource
-from fresh_names import fresh_name
+from inputs.fresh_names import fresh_name
+from servers.committed_topics import read_topic
 from servers.kafka import KafkaBroker
 from servers.server_process import HOST, free_port
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
 from kafka_writers import administer, produce
-from patience import PATIENCE_S
 from servers.fixtures import with_server
 from servers.kafka import KafkaBroker
+from waits.patience import PATIENCE_S
 
 from millstream.common import SimpleStringSchema, WatermarkStrategy
 from millstream.datastream.connectors.kafka import KafkaOffsetsInitializer, KafkaSource

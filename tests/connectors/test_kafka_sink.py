@@ -9,12 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from committed_topics import new_topic, read_topic
-from fresh_names import fresh_name
+from inputs.fresh_names import fresh_name
 from kafka_writers import producer_of
-from patience import PATIENCE_S, until
+from servers.committed_topics import new_topic, read_topic
 from servers.kafka import KafkaBroker
 from servers.tcp_proxy import TcpProxy
+from waits.patience import PATIENCE_S, until
 
 from millstream.common.serialization import SerializationSchema, SimpleStringSchema
 from millstream.common.typeinfo import Types

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from committed_topics import read_topic
+from servers.committed_topics import read_topic
 from servers.kafka import KafkaBroker
 
 from millstream.testing import run

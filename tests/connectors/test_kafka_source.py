@@ -15,9 +15,9 @@ from confluent_kafka.admin import NewPartitions
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kafka_writers import administer, next_message, produce, producer_of, transact, written_later
-from patience import PATIENCE_S, until
 from servers.kafka import KafkaBroker
 from servers.tcp_proxy import TcpProxy
+from waits.patience import PATIENCE_S, until
 
 from millstream.common import (
     Configuration,

@@ -6,13 +6,12 @@ from collections import defaultdict
 
 import pytest
 import redis
-from committed_topics import read_topic
 from database_rows import WORDS, query, url_of, words
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 from kafka_writers import produce
-from patience import PATIENCE_S
 from s3_buckets import Bucket
+from servers.committed_topics import read_topic
 from servers.http_service import HttpService
 from servers.kafka import KafkaBroker
 from servers.mariadb import MariadbServer
@@ -21,6 +20,7 @@ from servers.postgres import PostgresServer
 from servers.rabbitmq import RabbitServer
 from servers.redis import RedisServer
 from servers.server_process import free_port
+from waits.patience import PATIENCE_S
 
 from millstream.common import Encoder, Row, SimpleStringSchema, Types
 from millstream.datastream.connectors.base import DeliveryGuarantee

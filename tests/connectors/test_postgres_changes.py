@@ -15,9 +15,9 @@ import psycopg
 import pytest
 from change_readers import CONTEXT, Reader, changes_of, drop_slots, mirrored, rows_of
 from database_rows import query, url_of
-from patience import PATIENCE_S
 from servers.fixtures import with_server
 from servers.postgres import PostgresServer
+from waits.patience import PATIENCE_S
 
 from millstream.checkpoint.manifest import ManifestLog
 from millstream.common import Configuration, Row, RowKind, Types, WatermarkStrategy

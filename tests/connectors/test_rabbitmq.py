@@ -11,8 +11,8 @@ from typing import Any
 
 import pika
 import pytest
-from patience import PATIENCE_S
 from servers.rabbitmq import RabbitServer
+from waits.patience import PATIENCE_S
 
 from millstream.common import Types
 from millstream.common.serialization import SimpleStringSchema

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 import pytest
-from fresh_names import fresh_name
+from inputs.fresh_names import fresh_name
 from servers.http_service import HttpService
 from servers.mariadb import MariadbServer
 from servers.postgres import PostgresServer

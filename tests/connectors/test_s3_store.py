@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from patience import PATIENCE_S
 from servers.http_proxy import Fate, HttpProxy, Request
 from servers.minio import MinioServer
 from servers.moto import MotoServer
 from servers.tcp_proxy import TcpProxy
+from waits.patience import PATIENCE_S
 
 from millstream.checkpoint.manifest import ManifestLog
 from millstream.common import Configuration, Types

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from patience import PATIENCE_S
 from servers.kafka import KafkaBroker
 from servers.mariadb import MariadbServer
 from servers.minio import MinioServer
@@ -24,6 +23,7 @@ from servers.postgres import PostgresServer
 from servers.rabbitmq import RabbitServer
 from servers.redis import RedisServer
 from servers.tcp_proxy import TcpProxy
+from waits.patience import PATIENCE_S
 
 TESTS = Path(__file__).resolve().parents[1]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from kafka_writers import produce
+from screens.sql_terminals import ask, at_every_size, carry_out, end_query, sql_terminal
 from servers.kafka import KafkaBroker
-from sql_terminals import ask, at_every_size, carry_out, end_query, sql_terminal
 
 from millstream.table import EnvironmentSettings, TableEnvironment
 from millstream.testing.local_jobs import jobs_in_memory

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from demo_modules import PER_SECOND, RECORDS, Example
-from lowered_operators import lowered_operation
+from oracles.lowered_operators import lowered_operation
 from rich.console import Console
 
 from millstream.common import Row

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from demo_modules import FOLDER, RECORDS, Example
-from terminal import Screen, Terminal
+from screens.terminal import Screen, Terminal
 
 from millstream import query
 from millstream.common import Configuration, Types, WatermarkStrategy

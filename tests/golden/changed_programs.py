@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-import connected_programs
-import join_programs
-import loop_programs
 import pytest
-import stateful_programs
-import window_join_programs
-import window_programs
-from programs import NUMBERS, Program
+from programs import connected as connected_programs
+from programs import interval_joins as join_programs
+from programs import loops as loop_programs
+from programs import stateful as stateful_programs
+from programs import window_joins as window_join_programs
+from programs import windows as window_programs
+from programs.plain import NUMBERS, Program
 
 from millstream.common import Configuration, RestartStrategies, Types
 from millstream.common.typeinfo import TupleTypeInfo, TypeInformation

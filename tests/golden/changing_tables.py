@@ -15,7 +15,7 @@ from typing import Any
 
 import duckdb
 from first_values import FirstValues
-from fresh_names import fresh_name
+from inputs.fresh_names import fresh_name
 from timed_tables import TimedTable, ran
 from timed_views import LATEST, TimedView
 

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from programs import LOOPS, PROGRAMS, Program, multiset, numbers
-from running_totals import totals
+from programs.plain import LOOPS, PROGRAMS, Program, multiset, numbers
+from programs.running_totals import totals
 
 from millstream.common import RestartStrategies, Types
 from millstream.connectors.contracts import Split

@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 import pytest
 from changing_tables import _add_query, _read, answer, materialised, random_changelog, rows_left
-from fresh_names import fresh_name
+from inputs.fresh_names import fresh_name
 
 from millstream.common.types import Row
 from millstream.runtime.tables import group_extremes, spilled_values

@@ -5,9 +5,9 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from archived_tables import KINDS, killed_and_resumed, random_changes
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from stores.archived_tables import KINDS, killed_and_resumed, random_changes
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
-from live_answers import eventually, rows
+from waits.live_answers import eventually, rows
 
 from millstream import query
 from millstream.errors import MillstreamError

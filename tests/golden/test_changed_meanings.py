@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
-from changed_queries import TABLES
-from table_programs import kept_tables
+from programs.changed_queries import TABLES
+from programs.relations import kept_tables
 
 from millstream.checkpoint.meanings import fates
 from millstream.datastream import StreamExecutionEnvironment

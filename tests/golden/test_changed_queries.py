@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from changed_queries import PAIRS, ROWS, STORED, Pair, program, rows_of
+from programs.changed_queries import PAIRS, ROWS, STORED, Pair, program, rows_of
 
 from millstream.checkpoint.manifest import ManifestLog
 from millstream.datastream import StreamExecutionEnvironment

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from table_programs import kept_tables
+from programs.relations import kept_tables
 
 from millstream import query
 from millstream.common.typeinfo import Types

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stored_leases import leases_of
-from watched_store import make_older
+from stores.stored_leases import leases_of
+from stores.watched_store import make_older
 
 from millstream.checkpoint.leases import LeasedEpoch
 from millstream.checkpoint.manifest import Manifest, ManifestLog

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from changing_tables import ADDED, TYPE, Changelog, random_changelog
-from table_programs import kept_tables
+from programs.relations import kept_tables
 
 from millstream.common.types import Row, RowKind
 from millstream.errors import MillstreamError

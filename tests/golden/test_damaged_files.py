@@ -16,8 +16,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from running_totals import expected, totals
-from watched_store import make_older
+from programs.running_totals import expected, totals
+from stores.watched_store import make_older
 
 from millstream.checkpoint.leases import DURATION_MS, LeasedEpoch
 from millstream.checkpoint.manifest import ManifestLog, SplitFile, encode

@@ -11,7 +11,7 @@ from typing import Any
 
 import hypothesis.strategies as st
 from hypothesis import given, settings
-from programs import multiset
+from programs.plain import multiset
 
 from millstream.common import Types
 from millstream.datastream import DataStream, StreamExecutionEnvironment

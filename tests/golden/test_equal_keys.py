@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from key_programs import PROGRAMS, STORES, TYPED_ONLY, counted, expected
-from nested_keys import KEYS, TYPED, Account, identity
+from inputs.nested_keys import KEYS, TYPED, Account, identity
+from programs.keyed import PROGRAMS, STORES, TYPED_ONLY, counted, expected
 
 from millstream import query, state_reader
 from millstream.common import Row

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from programs import LOOPS, NUMBERS, PROGRAMS, multiset, numbers
+from programs.plain import LOOPS, NUMBERS, PROGRAMS, multiset, numbers
 
 from millstream.common import RestartStrategies, Types
 from millstream.datastream import RuntimeExecutionMode, StreamExecutionEnvironment

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from programs import PROGRAMS, multiset, numbers
+from programs.plain import PROGRAMS, multiset, numbers
 
 from millstream.common import Types
 from millstream.datastream import DataStream, RuntimeExecutionMode, StreamExecutionEnvironment

@@ -9,7 +9,7 @@ import pickle
 from itertools import count
 
 import pytest
-from programs import PROGRAMS
+from programs.plain import PROGRAMS
 
 from millstream import state_reader
 from millstream.state_reader.verifying import verify

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from evolving import Story
+from programs.versions import Story
 
 from millstream.common import Types
 from millstream.datastream.functions import AggregateFunction, KeyedProcessFunction

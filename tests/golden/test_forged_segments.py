@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from bombs import laid_out
+from inputs.bombs import laid_out
 
 from millstream import query, state_reader
 from millstream.errors import MillstreamError, StoreDamagedError

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nested_keys import KEYS, NANS, TYPED, Account, identity
+from inputs.nested_keys import KEYS, NANS, TYPED, Account, identity
 
 from millstream.common import Row, Types
 from millstream.common.typeinfo import TypeInformation

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pyarrow as pa
 import pytest
-from live_answers import eventually, rows
+from waits.live_answers import eventually, rows
 
 from millstream import query
 from millstream.errors import MillstreamError, ProgramError, SqlError, StoreAwayError

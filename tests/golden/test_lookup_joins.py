@@ -15,7 +15,7 @@ import pytest
 from changing_tables import TYPE, materialised, random_changelog
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nexmark_queries import definitions, query_statements, write_events
+from programs.nexmark_queries import definitions, query_statements, write_events
 
 from millstream.errors import MillstreamError
 from millstream.runtime.tables.lookup_join import looked_up_slowly

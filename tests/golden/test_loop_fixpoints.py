@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loop_programs import MESSAGE, Component
+from programs.loops import MESSAGE, Component
 
 from millstream.common import Types
 from millstream.datastream import StreamExecutionEnvironment

@@ -12,8 +12,16 @@ from typing import Any
 
 import pytest
 from changing_tables import materialised
-from fresh_names import fresh_name
-from nexmark_queries import BIDS, CHANGING_QUERIES, QUERIES, definitions, query_statements, result_of, write_events
+from inputs.fresh_names import fresh_name
+from programs.nexmark_queries import (
+    BIDS,
+    CHANGING_QUERIES,
+    QUERIES,
+    definitions,
+    query_statements,
+    result_of,
+    write_events,
+)
 from timed_tables import stored_rows
 
 from millstream.graph import notices

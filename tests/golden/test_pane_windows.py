@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lowered_operators import lowered_operation
+from oracles.lowered_operators import lowered_operation
 
 from millstream.aggregation import pane_firing
 from millstream.checkpoint.manifest import Manifest

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hypothesis import HealthCheck, given, settings
-from plan_interpreter import Row, counted, rows_of
-from plan_queries import TABLES, random_queries, rows
+from inputs.plan_queries import TABLES, random_queries, rows
+from oracles.plan_interpreter import Row, counted, rows_of
 
 from millstream.planner.binder import bind_query
 from millstream.planner.passes import PASSES, optimised

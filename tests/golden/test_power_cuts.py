@@ -14,8 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from running_totals import expected, totals
-from watched_store import WatchedStore
+from programs.running_totals import expected, totals
+from stores.watched_store import WatchedStore
 
 from millstream.checkpoint.manifest import ManifestLog
 from millstream.checkpoint.retention import named_files

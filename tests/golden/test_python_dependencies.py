@@ -11,7 +11,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from wheels import wheel
+from inputs.wheels import wheel
 
 from millstream.common.options.archives import archive_target
 from millstream.datastream import StreamExecutionEnvironment

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from query_programs import EPOCHS, OPERATIONS, TIMED_EPOCHS, WINDOWS, check_answers, check_windows
+from programs.queryable import EPOCHS, OPERATIONS, TIMED_EPOCHS, WINDOWS, check_answers, check_windows
 
 from millstream.common import Types
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from query_programs import NAME, PAIR, PLAIN, Keeps, check_windows, ms, record, stamped
+from programs.queryable import NAME, PAIR, PLAIN, Keeps, check_windows, ms, record, stamped
 
 from millstream import query
 from millstream.common import Types

@@ -14,7 +14,7 @@ from itertools import count
 from typing import Any
 
 import pytest
-from query_programs import PAIR
+from programs.queryable import PAIR
 
 from millstream import query
 from millstream.common import Configuration

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
-from plan_interpreter import Row, counted, rows_of
-from plan_queries import TABLES, random_queries, rows
+from inputs.plan_queries import TABLES, random_queries, rows
+from oracles.plan_interpreter import Row, counted, rows_of
 
 from millstream.connectors.program_sources import CollectionSource
 from millstream.expressions.nested_types import RowType

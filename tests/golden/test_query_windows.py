@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from query_programs import (
+from programs.queryable import (
     NAME,
     OPERATIONS,
     RECORD,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from random_expressions import both_agree_for
+from inputs.random_expressions import both_agree_for
 
 
 @pytest.mark.parametrize("start", range(0, 16_000, 2_000))

@@ -10,7 +10,7 @@ import itertools
 from typing import Any
 
 import pytest
-from programs import LOOPS, NUMBERS, PROGRAMS, numbers
+from programs.plain import LOOPS, NUMBERS, PROGRAMS, numbers
 
 from millstream.checkpoint.manifest import ManifestLog
 from millstream.common import Configuration, Types

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from running_totals import Total
+from programs.running_totals import Total
 
 from millstream.checkpoint.pins import pins_of
 from millstream.checkpoint.sealed import seal

@@ -16,8 +16,18 @@ from dataclasses import dataclass, replace
 
 import pytest
 from changed_programs import Version, narrow_states
-from programs import CONNECTED, INTERVAL_JOINS, LOOPED, LOOPS, PROGRAMS, STATEFUL, WINDOW_JOINS, WINDOWED, multiset
-from watched_store import WatchedStore
+from programs.plain import (
+    CONNECTED,
+    INTERVAL_JOINS,
+    LOOPED,
+    LOOPS,
+    PROGRAMS,
+    STATEFUL,
+    WINDOW_JOINS,
+    WINDOWED,
+    multiset,
+)
+from stores.watched_store import WatchedStore
 
 from millstream.checkpoint.manifest import ManifestLog
 from millstream.checkpoint.savepoints import copy_savepoint, find_snapshot

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from live_answers import eventually
+from waits.live_answers import eventually
 
 from millstream import query
 from millstream.query.server import Limits, QueryServer, Reader, Rights, ServerSettings

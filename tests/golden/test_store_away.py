@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from running_totals import expected, totals
-from watched_store import Absence, AwayStore
+from programs.running_totals import expected, totals
+from stores.watched_store import Absence, AwayStore
 
 from millstream.checkpoint.manifest import ManifestLog
 from millstream.common import Configuration, JobStatus

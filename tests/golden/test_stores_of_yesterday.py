@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from programs import LOOPS, PROGRAMS, multiset, numbers
+from programs.plain import LOOPS, PROGRAMS, multiset, numbers
 
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.storage.memory import MemoryStore

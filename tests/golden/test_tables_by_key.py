@@ -11,7 +11,7 @@ import pytest
 from changing_tables import TYPE, Changelog, answer, materialised, random_changelog
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from table_programs import kept_tables
+from programs.relations import kept_tables
 
 from millstream.common.typeinfo import Types
 from millstream.common.types import Row, RowKind

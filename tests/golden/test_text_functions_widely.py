@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from text_comparison import Comparison, comparisons, pattern_comparisons
-from text_strategies import FUNCTIONS, PATTERNS
+from inputs.text_strategies import FUNCTIONS, PATTERNS
+from oracles.text_comparison import Comparison, comparisons, pattern_comparisons
 
 PIECES = (
     "a", "b", ".", "^", "$", "[a-c]", "[^b\\s]", r"\d", r"\w", r"\b", r"\s", "é", "😀", "(", ")", "(?:", "(?i)",

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from changing_tables import ADDED, Changelog, Life
-from fresh_names import fresh_name
+from inputs.fresh_names import fresh_name
 
 from millstream.common.typeinfo import Types
 from millstream.common.types import Row, RowKind

@@ -11,8 +11,8 @@ from typing import Any
 import duckdb
 import pytest
 from changing_tables import Changelog, Life, answer, check_every_epoch, materialised, random_changelog
-from fresh_names import fresh_name
 from group_values_of_yesterday import EPOCHS_BEFORE, GROWING_TABLE, GROWS, QUERIES, run_query
+from inputs.fresh_names import fresh_name
 
 from millstream.aggregation import distinct_arguments as arguments
 from millstream.aggregation.distinct_arguments import distinct_arguments

@@ -13,8 +13,8 @@ from typing import Any
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from fresh_names import fresh_name
 from hypothesis import given, settings
+from inputs.fresh_names import fresh_name
 
 from millstream.common import Configuration, Duration, RestartStrategies, WatermarkGenerator, WatermarkStrategy
 from millstream.common.watermark_strategy import WatermarkAlignment

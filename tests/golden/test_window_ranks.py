@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from fresh_names import fresh_name
+from inputs.fresh_names import fresh_name
 from timed_tables import TimedTable, milliseconds, ran, random_tables, stored_rows
 from timed_views import WINDOWS, in_time, in_windows
 

@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from nexmark_queries import query_statements
 from phases import phase, tell_epochs
+from programs.nexmark_queries import query_statements
 
 from millstream.common import Configuration, Encoder, RestartStrategies, Types
 from millstream.common.types import RowKind

@@ -18,8 +18,8 @@ from pathlib import Path
 import changing_program as program
 import pytest
 from killing import FINISHED, FIRST, PHASE_TIMEOUT_S, ROOT, Strike, strike_down
-from nexmark_queries import CHANGING_QUERIES
 from process_session import ProcessSession
+from programs.nexmark_queries import CHANGING_QUERIES
 
 from millstream.table import EnvironmentSettings, TableEnvironment
 from millstream.testing.local_jobs import jobs_in_memory

@@ -23,14 +23,14 @@ from pathlib import Path
 import kafka_program as program
 import psutil
 import pytest
-from committed_topics import read_topic
 from confluent_kafka import Producer
-from fresh_names import fresh_name
+from inputs.fresh_names import fresh_name
 from killing import FIRST, ROOT
-from patience import PATIENCE_S
 from process_session import ProcessSession
+from servers.committed_topics import read_topic
 from servers.kafka import KafkaBroker
 from servers.tcp_proxy import TcpProxy
+from waits.patience import PATIENCE_S
 
 SEEDS = range(FIRST, FIRST + int(os.environ.get("MILLSTREAM_KILL_SEEDS", "10")))
 PARTITIONS = 3

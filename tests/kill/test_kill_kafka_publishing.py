@@ -13,12 +13,12 @@ from pathlib import Path
 
 import kafka_publisher as publisher
 import pytest
-from committed_topics import read_topic
-from fresh_names import fresh_name
+from inputs.fresh_names import fresh_name
 from killing import FIRST, ROOT
-from patience import PATIENCE_S
 from process_session import ProcessSession
+from servers.committed_topics import read_topic
 from servers.kafka import KafkaBroker
+from waits.patience import PATIENCE_S
 
 SEEDS = range(FIRST, FIRST + max(1, int(os.environ.get("MILLSTREAM_KILL_SEEDS", "10")) // 5))
 KILLS_MAX = 12

@@ -22,8 +22,8 @@ import pytest
 from counted import EPOCH_RECORDS, KEYS, STATE
 from killing import FINISHED, PHASE_TIMEOUT_S, ROOT, SEEDS, Strike, strike_down
 from many_readers import Readers, Told
-from patience import PATIENCE_S
 from process_session import ProcessSession
+from waits.patience import PATIENCE_S
 
 from millstream import state_reader
 from millstream.query.client import QueryClient

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 from killing import PHASE_TIMEOUT_S, SEEDS, Strike, difference, output_of, run_to_the_end, run_until, start
-from stored_leases import leases_of
-from watched_store import make_older
+from stores.stored_leases import leases_of
+from stores.watched_store import make_older
 
 from millstream.checkpoint.leases import LeasedEpoch
 from millstream.checkpoint.manifest import ManifestLog

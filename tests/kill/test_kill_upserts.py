@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 import upsert_program as program
-from committed_topics import read_topic
 from confluent_kafka import Producer
 from killing import FINISHED, FIRST, PHASE_TIMEOUT_S, ROOT, Strike, strike_down
 from process_session import ProcessSession
+from servers.committed_topics import read_topic
 from servers.kafka import KafkaBroker
 
 SEEDS = range(FIRST, FIRST + int(os.environ.get("MILLSTREAM_KILL_UPSERT_SEEDS", "1")))

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from killing import PHASE_TIMEOUT_S, start
-from patience import PATIENCE_S
 from process_session import ProcessSession
+from waits.patience import PATIENCE_S
 
 from millstream.state_reader.stored_jobs import jobs
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TypeVar
 
 import pytest
-from fresh_names import fresh_name
+from inputs.fresh_names import fresh_name
 
 from servers.http_service import http_service
 from servers.kafka import KafkaBroker

@@ -9,7 +9,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Mapping, Sequence
 
-from patience import PATIENCE_S
+from waits.patience import PATIENCE_S
 
 from servers.server_process import HOST, ServerProcess, accepts, binaries, free_port
 from servers.tcp_proxy import TcpProxy

@@ -22,7 +22,7 @@ from typing import Any
 
 import psutil
 import pyspark
-from patience import PATIENCE_S
+from waits.patience import PATIENCE_S
 
 from servers.executor_python import executor_python
 from servers.server_process import HOST, ServerProcess, free_port

@@ -18,7 +18,7 @@ import httpx
 import psutil
 import pyarrow as pa
 import pyarrow.flight as flight
-from patience import PATIENCE_S
+from waits.patience import PATIENCE_S
 
 SERVICES = Path(__file__).parent
 GROWN_MAX_BYTES = 64 << 20

@@ -10,7 +10,7 @@ import sys
 from itertools import count
 from typing import Any
 
-from query_programs import NAME, PAIR, Keeps, ms, record, stamped
+from programs.queryable import NAME, PAIR, Keeps, ms, record, stamped
 
 from millstream import query
 from millstream.common import Types

@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
-from query_programs import keeping
+from programs.queryable import keeping
 
 from millstream import query
 from millstream.common import Types

@@ -1,5 +1,5 @@
-"""A query server of a store that is full of bombs (`bombs.py`): it answers what is typed, refuses the rest, and opens
-nothing, whether it is asked by HTTP, by Flight or through the client."""
+"""A query server of a store that is full of bombs (`inputs/bombs.py`) answers typed values, rejects the others, and
+unpickles nothing, whether the query arrives by HTTP, by Flight or through the client."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import httpx
 import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
-from bombs import STATES, WINDOWS, laid_out
-from query_programs import queryable
+from inputs.bombs import STATES, WINDOWS, laid_out
+from programs.queryable import queryable
 
 from millstream import query
 from millstream.common import Types

@@ -20,10 +20,10 @@ from typing import Any
 import httpx
 import pyarrow as pa
 import pytest
-from key_programs import counted
-from nested_keys import nan_of
-from queries_page import run_queries_page
-from query_programs import keeping
+from inputs.nested_keys import nan_of
+from programs.keyed import counted
+from programs.queries_page import run_queries_page
+from programs.queryable import keeping
 from services.served_counts import CountedJob
 
 from millstream import query

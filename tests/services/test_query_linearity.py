@@ -19,7 +19,7 @@ from typing import Any
 import httpx
 import pyarrow as pa
 import pytest
-from query_programs import keeping
+from programs.queryable import keeping
 from services.served_counts import CountedJob
 
 from millstream import query

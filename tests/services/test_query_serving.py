@@ -22,9 +22,9 @@ from typing import Any
 
 import httpx
 import pytest
-from query_programs import PAIR, Keeps
-from refusals import Refused
-from watched_store import WatchedStore
+from programs.queryable import PAIR, Keeps
+from stores.watched_store import WatchedStore
+from waits.refusals import Refused
 
 from millstream.common import Configuration, RestartStrategies, Types
 from millstream.common.job_status import JobStatus

@@ -16,7 +16,7 @@ import json, os, sys, time
 from pathlib import Path
 
 import httpx
-from query_programs import PAIR, Keeps
+from programs.queryable import PAIR, Keeps
 
 from millstream.common import Configuration, Types
 from millstream.datastream import StreamExecutionEnvironment

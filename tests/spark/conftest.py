@@ -18,17 +18,8 @@ import pytest
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.spark.session import make_session
 
-_PROGRAMS = (
-    "programs",
-    "stateful_programs",
-    "window_programs",
-    "window_join_programs",
-    "join_programs",
-    "loop_programs",
-    "connected_programs",
-    "tabled_programs",
-    "table_programs",
-)
+_SHARED = ("programs", "oracles")
+"""Packages of tests whose functions programs call. A package stands for all its modules."""
 
 # Two cores, and three more tries for a task whose worker dies.
 MASTER = "local[2,4]"
@@ -46,8 +37,8 @@ def _stop_spark_at_the_end() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _functions_travel_by_value(request: pytest.FixtureRequest) -> Iterator[None]:
-    programs = (sys.modules.get(name) for name in _PROGRAMS)
-    shipped = [module for module in (request.module, *programs) if module is not None]
+    packages = (sys.modules.get(name) for name in _SHARED)
+    shipped = [module for module in (request.module, *packages) if module is not None]
     for module in shipped:
         cloudpickle.register_pickle_by_value(module)
     yield

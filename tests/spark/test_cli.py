@@ -12,8 +12,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from interrupts import heeded_interrupts
-from patience import PATIENCE_S
+from screens.interrupts import heeded_interrupts
+from waits.patience import PATIENCE_S
 
 from millstream.checkpoint.manifest import ManifestLog
 from millstream.storage.store import open_store

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from programs import LOOPS, NUMBERS, PROGRAMS, multiset, numbers
-from window_programs import WINDOWED
+from programs.plain import LOOPS, NUMBERS, PROGRAMS, multiset, numbers
+from programs.windows import WINDOWED
 
 from millstream.checkpoint.manifest import ManifestLog
 from millstream.common import Configuration, JobStatus, RestartStrategies, Row, Types

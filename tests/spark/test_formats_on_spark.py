@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import cloudpickle
-import message_log
-from message_log import MessageLog
+from servers import message_log
+from servers.message_log import MessageLog
 
 from millstream.checkpoint.manifest import ManifestLog
 from millstream.common import Types, WatermarkStrategy

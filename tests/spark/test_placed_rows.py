@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from patience import PATIENCE_S
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
+from waits.patience import PATIENCE_S
 
 from millstream.common import Types
 from millstream.datastream import StreamExecutionEnvironment

@@ -10,7 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from wheels import wheel
+from inputs.wheels import wheel
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from patience import PATIENCE_S
+from waits.patience import PATIENCE_S
 
 from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.checkpoint.pins import pins_of

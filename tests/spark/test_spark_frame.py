@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from patience import PATIENCE_S
 from pyspark.sql import DataFrame, SparkSession
+from waits.patience import PATIENCE_S
 
 from millstream.common.time import Instant
 from millstream.common.typeinfo import TypeInformation, Types

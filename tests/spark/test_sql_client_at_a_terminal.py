@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from patience import until
-from sql_terminals import PROMPT, at_every_size, carry_out, end_query
-from terminal import Terminal
+from screens.sql_terminals import PROMPT, at_every_size, carry_out, end_query
+from screens.terminal import Terminal
+from waits.patience import until
 
 from millstream.cli.control import ask_job
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from job_moments import when
+from waits.job_moments import when
 
 from millstream.common import Configuration, Types
 from millstream.connectors.files.parts import TextParts

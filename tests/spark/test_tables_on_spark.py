@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset
 import pytest
-from sql_savepoints import INSERTS_OF_OTHERS, expected_windows, go_on, job_until_savepoint, written_windows
+from programs.sql_savepoints import INSERTS_OF_OTHERS, expected_windows, go_on, job_until_savepoint, written_windows
 
 from millstream.common import Types, WatermarkStrategy
 from millstream.common.watermark_strategy import TimestampAssigner

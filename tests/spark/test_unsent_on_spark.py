@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from patience import PATIENCE_S
+from waits.patience import PATIENCE_S
 
 from millstream.runtime.task.spec import JobFacts
 from millstream.spark.unsent_files import UnsentFiles

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from fresh_names import fresh_name
-from watched_store import make_older
+from inputs.fresh_names import fresh_name
+from stores.watched_store import make_older
 
 from millstream.checkpoint import driver_lease
 from millstream.checkpoint.driver_lease import LASTS_S, DriverLease, Stopwatch, acquire_lease, read_driver_lease

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from running_totals import totals
+from programs.running_totals import totals
 
 from millstream.checkpoint.manifest import ManifestLog
 from millstream.checkpoint.pins import Pin, pin_epoch

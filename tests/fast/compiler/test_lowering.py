@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lowered_operators import lowered_operation
+from oracles.lowered_operators import lowered_operation
 
 from millstream.common import Duration, Types, WatermarkStrategy
 from millstream.compiler import passes

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from watched_store import Absence, AwayStore
+from stores.watched_store import Absence, AwayStore
 
 from millstream.common import RestartStrategies
 from millstream.connectors import received_input

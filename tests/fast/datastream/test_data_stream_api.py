@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from refusals import Refused
+from waits.refusals import Refused
 
 from millstream.common import Configuration, Duration, Row, Types, WatermarkStrategy
 from millstream.common.restart_strategy import RestartStrategies

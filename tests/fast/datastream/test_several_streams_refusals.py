@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from refusals import Refused
+from waits.refusals import Refused
 
 from millstream.common import Time, Types, WatermarkStrategy
 from millstream.datastream import DataStream, OutputTag, StreamExecutionEnvironment

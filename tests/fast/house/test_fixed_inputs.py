@@ -1,6 +1,6 @@
 """`make test` draws no lots: its random tests have the same inputs in every run, on every machine and in every process.
 
-`make explore` draws new ones (tests/random_inputs.py).
+`make explore` draws new ones (tests/inputs/random_inputs.py).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TESTS = ROOT / "tests"
 SEEDED = {"random.Random", "random.seed", "numpy.random.default_rng"}
 """What draws the same from the same seed; without one it is a lottery too."""
 DRAWN = ("random.", "secrets.", "numpy.random.", "uuid.uuid1", "uuid.uuid4", "os.urandom", "os.getrandom")
-EXEMPT = {"servers/server_process.py", "random_inputs.py"}
+EXEMPT = {"servers/server_process.py", "inputs/random_inputs.py"}
 """Ports: processes that run at the same time must not choose the same. And what makes tests draw anew."""
 FROM_THE_PROFILE = {"derandomize", "database", "print_blob"}
 
@@ -123,7 +123,7 @@ def test_nothing_random():
 TIME_IS_UP = """
 import math
 
-import random_inputs
+from inputs import random_inputs
 from hypothesis import given, strategies as st
 
 examples = []
@@ -140,7 +140,7 @@ def test_that_draws_as_it_goes(data):
 def printed(tmp_path: Path) -> Callable[..., str]:
     """Runs a command of Python where these tests stand, as the project's are run: what it printed."""
     (tmp_path / "test_drawn.py").write_text(RANDOM_TESTS)
-    (tmp_path / "conftest.py").write_text("pytest_plugins = ['random_inputs']")
+    (tmp_path / "conftest.py").write_text("pytest_plugins = ['inputs.random_inputs']")
 
     def run(*command: str) -> str:
         environment = os.environ | {"PYTHONPATH": str(TESTS), "HYPOTHESIS_PROFILE": "fast"}

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from query_programs import EPOCHS, PAIR, Keeps, Mean, check_answers, keeping, queryable
-from refusals import Refused
-from stored_leases import leases_of
+from programs.queryable import EPOCHS, PAIR, Keeps, Mean, check_answers, keeping, queryable
+from stores.stored_leases import leases_of
+from waits.refusals import Refused
 
 from millstream import query
 from millstream.checkpoint.manifest import ManifestLog

@@ -7,7 +7,7 @@ import threading
 from contextvars import ContextVar
 
 import pytest
-from interrupts import heeded_interrupts
+from screens.interrupts import heeded_interrupts
 
 from millstream.spark.interrupts import left_on_interrupt
 

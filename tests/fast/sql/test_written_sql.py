@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-import sql_syntax
 from hypothesis import given, settings
+from inputs import sql_syntax
 
 from millstream.sql.parser import parse_expression, parse_query, parse_statement, parse_type
 from millstream.sql.statements import CreateView

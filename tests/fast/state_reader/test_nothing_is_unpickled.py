@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from bombs import STATES, WINDOWS, Bomb, Name, armed, laid_out
+from inputs.bombs import STATES, WINDOWS, Bomb, Name, armed, laid_out
 from typer.testing import CliRunner
 
 from millstream import query, state_reader

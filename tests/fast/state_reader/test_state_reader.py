@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stored_leases import leases_of
+from stores.stored_leases import leases_of
 
 from millstream import state_reader
 from millstream.checkpoint.manifest import ManifestLog

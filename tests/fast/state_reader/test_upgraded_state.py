@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from fresh_names import fresh_name
+from inputs.fresh_names import fresh_name
 
 from millstream import query, state_reader
 from millstream.cli.state import show_catalog, show_difference, show_rows

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from query_programs import Keeps
-from stored_leases import leases_of
+from programs.queryable import Keeps
+from stores.stored_leases import leases_of
 from typer.testing import CliRunner
 
 from millstream import query, state_reader

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from sql_savepoints import (
+from programs.sql_savepoints import (
     INSERT,
     INSERT_OTHERWISE,
     INSERTS_OF_OTHERS,

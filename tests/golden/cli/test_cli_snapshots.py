@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running_totals import Build, Total, expected, numbers, totals
+from programs.running_totals import Build, Total, expected, numbers, totals
 from typer.testing import CliRunner
 
 from millstream.checkpoint import job_record

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from patience import until
-from sql_terminals import PROMPT, carry_out, sql_terminal
-from terminal import Terminal
+from screens.sql_terminals import PROMPT, carry_out, sql_terminal
+from screens.terminal import Terminal
+from waits.patience import until
 
 
 def described(folder: Path) -> list[str]:

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sql_terminals import ask, at_every_size, carry_out, changes_are, end_query, sql_terminal
-from terminal import Terminal
+from screens.sql_terminals import ask, at_every_size, carry_out, changes_are, end_query, sql_terminal
+from screens.terminal import Terminal
 
 from millstream.table import EnvironmentSettings, TableEnvironment
 from millstream.testing.local_jobs import jobs_in_memory

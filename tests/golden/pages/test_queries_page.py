@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from queries_page import run_queries_page
+from programs.queries_page import run_queries_page
 
 from millstream.common import Row
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from window_stories import timed
+from programs.window_scripts import timed
 
 from millstream.common import Row, Types, WatermarkStrategy
 from millstream.datastream import StreamExecutionEnvironment

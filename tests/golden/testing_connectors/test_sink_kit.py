@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fresh_names import fresh_name
+from inputs.fresh_names import fresh_name
 
 from millstream.datastream.connectors.python import TwoPhaseSink
 from millstream.testing.connectors import Broken, ConnectorCheckError, check_sink

@@ -140,7 +140,7 @@ class SplitRead:
 class Acknowledgement:
     """One task's report of its part of an epoch. It travels as JSON; most of it ends up in the manifest.
 
-    The fields are everything that the driver learns from a task.
+    Many fields: they are everything that the driver learns from a task.
     """
 
     stage: int

@@ -89,6 +89,8 @@ class EpochSpec:
 
     The driver has all of it. A task decodes only its own ranges in `reads`; `states` and `operator_states` are mappings
     that decode an account on access.
+
+    Many fields: each is a part of a task's input.
     """
 
     epoch: int

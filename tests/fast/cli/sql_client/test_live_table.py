@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
-from shown_tables import rows_on
-from terminal import Screen
+from screens.shown_tables import rows_on
+from screens.terminal import Screen
 
 from millstream.cli.sql_client.live_rows import LiveRows
 from millstream.cli.sql_client.live_table import show_live, table_lines

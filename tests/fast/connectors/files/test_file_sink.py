@@ -14,9 +14,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from fresh_names import fresh_name
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from inputs.fresh_names import fresh_name
 
 from millstream.common import Configuration
 from millstream.common.typeinfo import TypeInformation, Types

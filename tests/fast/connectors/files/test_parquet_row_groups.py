@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fresh_names import fresh_name
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from inputs.fresh_names import fresh_name
 
 from millstream.common.typeinfo import Types
 from millstream.connectors.contracts import Split

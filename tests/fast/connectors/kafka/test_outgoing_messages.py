@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from fresh_names import fresh_name
 from hypothesis import given
 from hypothesis import strategies as st
+from inputs.fresh_names import fresh_name
 
 from millstream.common.serialization import SerializationSchema, SimpleStringSchema
 from millstream.common.typeinfo import Types

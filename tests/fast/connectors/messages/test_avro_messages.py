@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from message_formats import BYTES, check_decoder, check_encoder, place, values_of
+from inputs.message_formats import BYTES, check_decoder, check_encoder, place, values_of
 
 from millstream.common import Row, RowKind, Types
 from millstream.common.typeinfo import RowTypeInfo, TypeInformation

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from message_formats import check_encoder, documents_of, json_message, place, row_types, values_of
-from message_log import MessageLog
+from inputs.message_formats import check_encoder, documents_of, json_message, place, row_types, values_of
+from servers.message_log import MessageLog
 
 from millstream.common import Row, RowKind, Types
 from millstream.common.typeinfo import RowTypeInfo

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from message_formats import BYTES, SINGLE, check_decoder, check_encoder, place, row_types, values_of
+from inputs.message_formats import BYTES, SINGLE, check_decoder, check_encoder, place, row_types, values_of
 
 from millstream.common import Row, RowKind, Types
 from millstream.common.typeinfo import RowTypeInfo

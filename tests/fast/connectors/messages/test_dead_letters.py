@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from fresh_names import fresh_name
 from google.protobuf.duration_pb2 import Duration
-from message_log import MessageLog
+from inputs.fresh_names import fresh_name
+from servers.message_log import MessageLog
 
 from millstream.common import Configuration, Row, Types
 from millstream.common.restart_strategy import RestartStrategies

@@ -17,7 +17,7 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pytest
-from text_calls import PROBLEM, answer, bound, computed, expected
+from oracles.text_calls import PROBLEM, answer, bound, computed, expected
 
 from millstream.cli.state import key_from_text
 from millstream.common.options.quantities import parse_bytes, parse_duration_ms

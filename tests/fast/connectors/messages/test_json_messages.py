@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from message_formats import check_decoder, check_encoder, documents_of, json_message, place, row_types, values_of
+from inputs.message_formats import check_decoder, check_encoder, documents_of, json_message, place, row_types, values_of
 
 from millstream.common.time import Instant
 from millstream.common.typeinfo import RowTypeInfo, Types

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from message_formats import BYTES, check_decoder
+from inputs.message_formats import BYTES, check_decoder
 
 from millstream.common import Row, Types
 from millstream.datastream.formats.json import JsonRowDeserializationSchema

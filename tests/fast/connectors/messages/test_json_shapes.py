@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from message_formats import check_decoder
+from inputs.message_formats import check_decoder
 
 from millstream.common.typeinfo import Types
 from millstream.connectors.messages import json_reading

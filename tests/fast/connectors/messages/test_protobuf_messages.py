@@ -11,7 +11,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, ti
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Field
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from message_formats import BYTES, TEXT, check_decoder, check_encoder, integers
+from inputs.message_formats import BYTES, TEXT, check_decoder, check_encoder, integers
 
 from millstream.common import Instant, Row, RowKind, Types
 from millstream.connectors.messages import protobuf

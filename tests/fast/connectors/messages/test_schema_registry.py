@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from message_formats import check_decoder, check_encoder
-from registry_server import RegistryServer
+from inputs.message_formats import check_decoder, check_encoder
+from servers.registry_server import RegistryServer
 
 from millstream.common import Row, Types
 from millstream.connectors.messages.codecs import Messages, decoder_of

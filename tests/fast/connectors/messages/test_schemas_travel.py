@@ -8,7 +8,7 @@ import cloudpickle
 import pyarrow as pa
 import pytest
 from google.protobuf.duration_pb2 import Duration
-from message_formats import place
+from inputs.message_formats import place
 
 from millstream.common import Row, Types
 from millstream.common.serialization import ByteArraySchema, SimpleStringSchema

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from message_formats import BYTES, TEXT, check_decoder, check_encoder, place
+from inputs.message_formats import BYTES, TEXT, check_decoder, check_encoder, place
 
 from millstream.common.serialization import ByteArraySchema, RowFieldExtractorSchema, SimpleStringSchema
 from millstream.common.typeinfo import Types

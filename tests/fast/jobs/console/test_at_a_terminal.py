@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from terminal import Screen, Terminal
+from screens.terminal import Screen, Terminal
 
 ROOT = Path(__file__).resolve().parents[4]
 CAPTURES = Path(__file__).parent / "captures"

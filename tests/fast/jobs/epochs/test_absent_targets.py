@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from job_moments import when
-from lagging_store import LaggingStore
+from stores.lagging_store import LaggingStore
+from waits.job_moments import when
 
 from millstream.common import Configuration, JobStatus, Types
 from millstream.common.restart_strategy import RestartStrategies

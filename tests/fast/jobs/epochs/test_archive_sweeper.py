@@ -7,8 +7,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from archived_tables import KINDS, Changes, Watch, new_stores, random_changes, run_table
 from deltalake import DeltaTable
+from stores.archived_tables import KINDS, Changes, Watch, new_stores, random_changes, run_table
 
 from millstream.checkpoint.job_record import read as read_job_record
 from millstream.connectors.files.part_plan import job_mark, token_of

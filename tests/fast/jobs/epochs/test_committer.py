@@ -8,7 +8,7 @@ import threading
 from typing import Any
 
 import pytest
-from lagging_store import Lag, LaggingStore
+from stores.lagging_store import Lag, LaggingStore
 
 from millstream.checkpoint import events as e
 from millstream.checkpoint.manifest import Manifest, ManifestLog, Staged

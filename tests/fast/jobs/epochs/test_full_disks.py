@@ -7,7 +7,7 @@ import threading
 from functools import partialmethod
 
 import pytest
-from full_store import FullStore, Room
+from stores.full_store import FullStore, Room
 
 from millstream.checkpoint.job_record import read as read_job_record
 from millstream.checkpoint.leases import LeasedEpoch

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ten_records import TenRecords
+from programs.ten_records import TenRecords
 
 from millstream.checkpoint import finished_splits
 from millstream.checkpoint.manifest import Manifest, ManifestLog, SplitPosition, decode, encode

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from job_moments import killed_until_finished, when
-from lagging_store import Lag, LaggingStore
-from running_totals import expected, numbers, totals
+from programs.running_totals import expected, numbers, totals
+from stores.lagging_store import Lag, LaggingStore
+from waits.job_moments import killed_until_finished, when
 
 from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.checkpoint.pins import pins_of

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from loop_programs import collatz
+from programs.loops import collatz
 from rich.console import Console
 
 from millstream.cli.checkpoints import show_checkpoints

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running_totals import totals
+from programs.running_totals import totals
 
 from millstream.checkpoint.job_record import JobRecord, renew
 from millstream.checkpoint.job_record import read as read_job_record

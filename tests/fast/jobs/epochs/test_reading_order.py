@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ten_records import TenRecords
+from programs.ten_records import TenRecords
 
 from millstream.checkpoint.manifest import ManifestLog, SplitPosition
 from millstream.connectors.contracts import Offset, Outlook, Read, Source, SourceContext, Split

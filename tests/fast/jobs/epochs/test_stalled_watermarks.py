@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from fresh_names import fresh_name
+from inputs.fresh_names import fresh_name
 
 from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.checkpoint.stalled_watermarks import stalled_watermarks_of

@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from archived_tables import KINDS, new_stores, random_changes, run_table
+from stores.archived_tables import KINDS, new_stores, random_changes, run_table
 
 from millstream.errors import MillstreamError, ProgramError, StoreError
 from millstream.jobs.launch.archive_owners import OWNER, release_archive

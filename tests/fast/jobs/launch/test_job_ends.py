@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fresh_names import fresh_name
+from inputs.fresh_names import fresh_name
 
 from millstream.checkpoint.driver_lease import acquire_lease
 from millstream.checkpoint.run_end import RunEnd, read_run_end

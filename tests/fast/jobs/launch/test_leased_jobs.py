@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from fresh_names import fresh_name
-from patience import until
-from running_totals import numbers, totals
+from inputs.fresh_names import fresh_name
+from programs.running_totals import numbers, totals
+from waits.patience import until
 
 from millstream.checkpoint import driver_lease
 from millstream.checkpoint.driver_lease import DriverLease, read_driver_lease

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running_totals import expected, numbers, totals
+from programs.running_totals import expected, numbers, totals
 
 from millstream.checkpoint.manifest import ManifestLog
 from millstream.checkpoint.pins import pins_of

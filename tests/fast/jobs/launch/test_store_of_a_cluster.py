@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from running_totals import totals
+from programs.running_totals import totals
 
 from millstream.common import Configuration
 from millstream.datastream import StreamExecutionEnvironment

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from watched_store import WatchedStore
+from stores.watched_store import WatchedStore
 
 from millstream.checkpoint.leases import LeasedEpoch
 from millstream.checkpoint.manifest import ManifestLog

@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from running_totals import expected, totals
-from stored_leases import leases_of
-from watched_store import make_older
+from programs.running_totals import expected, totals
+from stores.stored_leases import leases_of
+from stores.watched_store import make_older
 
 from millstream.checkpoint.leases import DURATION_MS, LeasedEpoch
 from millstream.checkpoint.manifest import ManifestLog

@@ -21,8 +21,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pytest
+from stores.watched_store import WatchedStore
 from test_snapshot_refusals import Total, at_epoch
-from watched_store import WatchedStore
 
 from millstream.checkpoint.manifest import Manifest, ManifestLog, decode
 from millstream.checkpoint.pins import pins_of

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from table_programs import moment
+from programs.relations import moment
 
 from millstream.expressions import types
 from millstream.expressions.nested_types import RowType

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from table_programs import add, column, limited, moment, rows_of, table, with_time
+from programs.relations import add, column, limited, moment, rows_of, table, with_time
 
 from millstream.common import Row, RowKind, Types, WatermarkStrategy
 from millstream.errors import ConfigurationError, JobFailedError, NotYetError, ProgramError

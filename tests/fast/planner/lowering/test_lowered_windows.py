@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from table_programs import add, aggregated, column, moment, rows_of, table, with_time
+from programs.relations import add, aggregated, column, moment, rows_of, table, with_time
 
 from millstream.aggregation.sql_reference import measured
 from millstream.expressions import nested_types as nested

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from programs import PROGRAMS
+from programs.plain import PROGRAMS
 
 from millstream.common import Types
 from millstream.common.typeinfo import TypeInformation

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from refusals import Refused
+from waits.refusals import Refused
 
 from millstream.common import Row, Time, Types, WatermarkStrategy
 from millstream.common.configuration import Configuration

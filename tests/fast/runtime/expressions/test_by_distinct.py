@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from random_expressions import call, cast
+from inputs.random_expressions import call, cast
 
 from millstream.expressions.data_types import DataTypes
 from millstream.expressions.row_expressions import Column, Literal, RowExpression

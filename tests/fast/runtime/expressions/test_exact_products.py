@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from random_expressions import call
+from inputs.random_expressions import call
 
 from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression
 from millstream.expressions.types import (

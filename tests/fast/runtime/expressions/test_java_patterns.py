@@ -85,7 +85,7 @@ def test_re2_gets_only_what_it_says_in_the_same_way() -> None:
 
 
 def test_a_pattern_that_is_too_much_for_re2_is_run_by_python() -> None:
-    from text_calls import STRING, bound, computed
+    from oracles.text_calls import STRING, bound, computed
 
     source = r"(?:\p{L}{500}){3}|ab"
     call = bound("REGEXP", [STRING, STRING], {})

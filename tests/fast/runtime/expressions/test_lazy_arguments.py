@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from random_expressions import call
+from inputs.random_expressions import call
 
 from millstream.expressions.row_expressions import Column, Literal, RowExpression, UserCall
 from millstream.expressions.types import BigIntType, BooleanType, IntType, NullType

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from random_expressions import call, cast
+from inputs.random_expressions import call, cast
 
 from millstream.expressions.data_type import DataType
 from millstream.expressions.data_types import DataTypes as T

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_expressions import both_agree_for
+from inputs.random_expressions import both_agree_for
 
 
 @pytest.mark.slow

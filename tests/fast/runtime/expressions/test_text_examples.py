@@ -6,7 +6,7 @@ import pickle
 from typing import Any
 
 import pytest
-from text_calls import PROBLEM, STRING, answer, bound, computed
+from oracles.text_calls import PROBLEM, STRING, answer, bound, computed
 
 from millstream.expressions.row_expressions import Call, Literal
 

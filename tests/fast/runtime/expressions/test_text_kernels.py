@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from text_calls import STRING, bound, computed
-from text_comparison import Comparison, comparisons, pattern_comparisons
-from text_strategies import FUNCTIONS, PATTERNS
+from inputs.text_strategies import FUNCTIONS, PATTERNS
+from oracles.text_calls import STRING, bound, computed
+from oracles.text_comparison import Comparison, comparisons, pattern_comparisons
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

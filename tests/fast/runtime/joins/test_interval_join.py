@@ -1,7 +1,7 @@
 """Interval joins: what meets what, what is late, what is kept and how long, and what is refused.
 
 That they give the pairs of the slow reference on random input is tested in `tests/golden`, that programs with them
-give one answer at every parallelism and epoch size by those of `join_programs.py`.
+give one answer at every parallelism and epoch size by those of `programs/interval_joins.py`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from refusals import Refused
+from waits.refusals import Refused
 
 from millstream.common import Duration, Row, RowKind, Time, Types, WatermarkStrategy
 from millstream.datastream import (

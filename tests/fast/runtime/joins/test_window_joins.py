@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from refusals import Refused
+from waits.refusals import Refused
 
 from millstream.aggregation.pane_firing import WindowRange
 from millstream.checkpoint.manifest import Manifest

@@ -1,6 +1,6 @@
 """Broadcast state: every subtask's copy is the replay of all changes, through crashes, restarts and rescales.
 
-That its programs give one answer at every parallelism and epoch size is tested by those of `connected_programs.py`.
+That its programs give one answer at every parallelism and epoch size is tested by those of `programs/connected.py`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from fresh_names import fresh_name
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from refusals import Refused
+from inputs.fresh_names import fresh_name
+from waits.refusals import Refused
 
 from millstream.common import Duration, Types, WatermarkStrategy
 from millstream.datastream import DataStream, StreamExecutionEnvironment

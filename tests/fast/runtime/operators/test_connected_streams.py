@@ -1,6 +1,6 @@
 """Connected streams: the order of two inputs, what they share, event time across them, and what is refused.
 
-That they give one answer at every parallelism and epoch size is tested by the programs of `connected_programs.py`.
+That they give one answer at every parallelism and epoch size is tested by the programs of `programs/connected.py`.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from fresh_names import fresh_name
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from refusals import Refused
+from inputs.fresh_names import fresh_name
+from waits.refusals import Refused
 
 from millstream.common import Duration, Row, Types, WatermarkStrategy
 from millstream.datastream import DataStream, OutputTag, StreamExecutionEnvironment

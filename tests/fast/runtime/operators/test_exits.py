@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from interrupts import heeded_interrupts
+from screens.interrupts import heeded_interrupts
 
 from millstream.datastream.functions import MapFunction, ProcessFunction
 from millstream.errors import JobFailedError

@@ -1,6 +1,6 @@
 """Keyed process functions: time-to-live, timers of processing time, and what is refused.
 
-The states themselves, at every parallelism and epoch size, are tested by the programs of `stateful_programs.py`.
+The states themselves, at every parallelism and epoch size, are tested by the programs of `programs/stateful.py`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from fresh_names import fresh_name
+from inputs.fresh_names import fresh_name
 
 from millstream.common import Duration, RestartStrategies, Types
 from millstream.datastream import DataStream

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from loop_programs import END, MESSAGE, WALK, Component, collatz_steps, next_of
-from refusals import Refused
+from programs.loops import END, MESSAGE, WALK, Component, collatz_steps, next_of
+from waits.refusals import Refused
 
 from millstream.checkpoint.manifest import Manifest
 from millstream.common import Duration, RestartStrategies, Time, Types, WatermarkStrategy

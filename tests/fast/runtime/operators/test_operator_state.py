@@ -13,7 +13,7 @@ import cloudpickle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from interrupts import heeded_interrupts
+from screens.interrupts import heeded_interrupts
 
 from millstream.checkpoint.manifest import ManifestLog
 from millstream.checkpoint.retention import files_to_delete, named_files

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from refusals import Refused
+from waits.refusals import Refused
 
 from millstream.common import Row, Time, Types, WatermarkStrategy
 from millstream.datastream import DataStream, DataStreamUtils, StreamExecutionEnvironment

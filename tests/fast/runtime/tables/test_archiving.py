@@ -10,7 +10,7 @@ from random import Random
 import numpy as np
 import pyarrow as pa
 import pytest
-from archived_tables import (
+from stores.archived_tables import (
     KINDS,
     SECOND,
     Changes,

@@ -7,9 +7,9 @@ import random
 from random import Random
 
 import pytest
-from archived_tables import KINDS, Changes, Kind, Watch, ahead_of_commits, new_stores, published, random_changes
-from job_moments import killed_until_finished, when
-from lagging_store import Lag, LaggingStore
+from stores.archived_tables import KINDS, Changes, Kind, Watch, ahead_of_commits, new_stores, published, random_changes
+from stores.lagging_store import Lag, LaggingStore
+from waits.job_moments import killed_until_finished, when
 
 from millstream.checkpoint.manifest import ManifestLog
 from millstream.jobs.epochs.epoch_statistics import statistics_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from table_programs import table
+from programs.relations import table
 
 from millstream.errors import JobFailedError
 from millstream.expressions import types

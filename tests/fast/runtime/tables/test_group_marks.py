@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from one_task import QueryPlan, QueryTask
+from programs.one_task import QueryPlan, QueryTask
 
 from millstream.common.typeinfo import Types
 from millstream.common.types import Row, RowKind

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from one_task import QueryPlan, QueryTask
+from programs.one_task import QueryPlan, QueryTask
 from test_operators_against_references import REOPENED, TYPE, changelogs, rows_after
 
 from millstream.common.types import Row

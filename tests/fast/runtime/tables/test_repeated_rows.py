@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from table_programs import add, column, moment, table, with_time
+from programs.relations import add, column, moment, table, with_time
 
 from millstream.common import Configuration
 from millstream.datastream import StreamExecutionEnvironment

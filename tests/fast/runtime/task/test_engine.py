@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from typing import Any
 
 import pytest
-from programs import NUMBERS, numbers
+from programs.plain import NUMBERS, numbers
 
 from millstream.common import RestartStrategies, Types
 from millstream.datastream import DataStream, StreamExecutionEnvironment

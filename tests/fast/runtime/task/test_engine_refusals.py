@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from programs import NUMBERS, numbers
+from programs.plain import NUMBERS, numbers
 
 from millstream.common import RestartStrategies, Row, Types, WatermarkStrategy
 from millstream.compiler.passes import compile_graph

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from programs import LOOPS, PROGRAMS
-from table_programs import by_key, calculated_and_enforced, changing
+from programs.plain import LOOPS, PROGRAMS
+from programs.relations import by_key, calculated_and_enforced, changing
 
 from millstream.common import Time, Types
 from millstream.compiler.passes import compile_graph

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 import pytest
-from window_stories import Numbers, Record, added, key_of, ms, results, timed, told
+from programs.window_scripts import Numbers, Record, added, key_of, ms, results, timed, told
 
 from millstream.common import Duration, Types
 from millstream.datastream import OutputTag, RuntimeExecutionMode, StreamExecutionEnvironment

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from programs import PROGRAMS, numbers
-from window_programs import LATE, NUMBERS, late_windows
+from programs.plain import PROGRAMS, numbers
+from programs.windows import LATE, NUMBERS, late_windows
 
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.testing import Collect, run

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from window_stories import Numbers, Record, added, key_of, ms, results
+from programs.window_scripts import Numbers, Record, added, key_of, ms, results
 
 from millstream.common import Duration, Time, Types, WatermarkStrategy
 from millstream.datastream import StreamExecutionEnvironment

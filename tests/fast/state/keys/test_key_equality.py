@@ -13,8 +13,8 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
-from key_programs import PROGRAMS, TYPED_ONLY, Counts, counted, expected
-from nested_keys import Account, Point, nan_of
+from inputs.nested_keys import Account, Point, nan_of
+from programs.keyed import PROGRAMS, TYPED_ONLY, Counts, counted, expected
 
 from millstream import state_reader
 from millstream.common import Row, RowKind, Types

@@ -11,9 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from changing_types import Change, changes, maybe, types, values
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from inputs.changing_types import Change, changes, maybe, types, values
 
 from millstream.common.typeinfo import TypeInformation, Types
 from millstream.errors import StateSchemaError, StoreDamagedError

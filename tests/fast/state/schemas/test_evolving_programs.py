@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from evolving import Build, Story
+from programs.versions import Build, Story
 
 from millstream.common import Duration, Row, Time, Types, WatermarkStrategy
 from millstream.datastream import ProcessWindowFunction

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from evolving import Build, Story
+from programs.versions import Build, Story
 
 from millstream import state_reader
 from millstream.checkpoint.manifest import ManifestLog

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from bombs import Bomb
+from inputs.bombs import Bomb
 from typer.testing import CliRunner
 
 from millstream import query, state_reader

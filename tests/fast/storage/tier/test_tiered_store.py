@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from watched_store import Absence, AwayStore
+from stores.watched_store import Absence, AwayStore
 
 from millstream.errors import StoreAwayError, StoreDamagedError, StoreError, UnsentFileError
 from millstream.jobs.settings.driver_settings import tier_settings

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from terminal import Terminal
+from screens.terminal import Terminal
 
 ROOT = Path(__file__).resolve().parents[4]
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from patience import until
-from shown_tables import changelog_on, rows_on
-from terminal import Terminal
+from waits.patience import until
 
 from millstream.cli.sql_client.screen import Pages
+from screens.shown_tables import changelog_on, rows_on
+from screens.terminal import Terminal
 
 __all__ = [
     "PROMPT",

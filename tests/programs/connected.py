@@ -1,4 +1,4 @@
-"""Programs of two streams with a known answer, run by the tests of the engine beside those of `programs.py`.
+"""Programs of two streams with a known answer, run by the tests of the engine beside those of `programs/plain.py`.
 
 The input is the numbers 0 … 29 in three splits. Between the splits no order is promised, so what depends on it is
 gathered in state and told when a timer fires at the end.

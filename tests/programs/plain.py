@@ -15,18 +15,18 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from connected_programs import CONNECTED
-from join_programs import INTERVAL_JOINS
-from loop_programs import LOOPED
-from stateful_programs import STATEFUL
-from tabled_programs import TABLED
-from window_join_programs import WINDOW_JOINS
-from window_programs import WINDOWED
 
 from millstream.common import Row, Time, Types, WatermarkStrategy
 from millstream.datastream import AsyncDataStream, AsyncFunction, DataStream, OutputTag, StreamExecutionEnvironment
 from millstream.datastream.functions import MapFunction, ProcessFunction
 from millstream.testing import Collect, Script
+from programs.connected import CONNECTED
+from programs.interval_joins import INTERVAL_JOINS
+from programs.loops import LOOPED
+from programs.stateful import STATEFUL
+from programs.tables import TABLED
+from programs.window_joins import WINDOW_JOINS
+from programs.windows import WINDOWED
 
 NUMBERS = list(range(30))
 PAIR = Types.ROW_NAMED(["n", "text"], [Types.LONG(), Types.STRING()])

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import strategies as st
-from text_calls import PROBLEM, STRING, bound, computed, expected, same
-from text_strategies import texts
+from inputs.text_strategies import texts
 
 from millstream.expressions.nested_types import ArrayType
 from millstream.expressions.types import BooleanType, IntType
 from millstream.runtime.expressions.kernel import ValueProblem
+from oracles.text_calls import PROBLEM, STRING, bound, computed, expected, same
 
 _FURTHER: dict[str, tuple[Any, ...]] = {
     "REGEXP": (),

@@ -1,4 +1,4 @@
-"""Programs with loops and a known answer, run by the tests of the engine beside those of `programs.py`.
+"""Programs with loops and a known answer, run by the tests of the engine beside those of `programs/plain.py`.
 
 The input is the numbers 0 … 29 in three splits.
 """

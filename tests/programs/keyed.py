@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from nested_keys import identity
+from inputs.nested_keys import identity
 
 from millstream.common import Time, Types, WatermarkStrategy
 from millstream.common.typeinfo import TypeInformation

@@ -13,7 +13,6 @@ from typing import Any
 
 import pyarrow as pa
 from hypothesis import strategies as st
-from stateful_programs import Mean
 
 from millstream import query
 from millstream.common import Duration, Row, Types, WatermarkStrategy
@@ -34,6 +33,7 @@ from millstream.datastream.window import (
     TumblingEventTimeWindows,
 )
 from millstream.testing import CRASH, EPOCH, Collect, Script, run
+from programs.stateful import Mean
 
 STORES = count()
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])

@@ -1,4 +1,4 @@
-"""Windowed programs with a known answer, run by the tests of the engine beside those of `programs.py`.
+"""Windowed programs with a known answer, run by the tests of the engine beside those of `programs/plain.py`.
 
 The input is the numbers 0 … 29 in three splits; number n happens at n * 10 ms. Between the splits no order is promised,
 so watermarks wait for stragglers, and what counts records by arrival keys them by their split.

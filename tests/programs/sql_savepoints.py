@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.dataset
-from patience import PATIENCE_S
+from waits.patience import PATIENCE_S
 
 from millstream.table import TableEnvironment
 

@@ -1,4 +1,4 @@
-"""Interval joins with a known answer, run by the tests of the engine beside the programs of `programs.py`.
+"""Interval joins with a known answer, run by the tests of the engine beside those of `programs/plain.py`.
 
 The input is the numbers 0 … 29 in three splits; number n happens at n * 10 ms, and watermarks wait for stragglers.
 """
@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from window_programs import NUMBERS, stamped
-
 from millstream.common import Row, Time, Types
 from millstream.datastream import DataStream, OutputTag, ProcessJoinFunction
 from millstream.testing import Collect
+from programs.windows import NUMBERS, stamped
 
 KEYED = Types.ROW_NAMED(["key", "n"], [Types.LONG(), Types.LONG()])
 FAR = OutputTag("far", Types.STRING())

@@ -1,4 +1,4 @@
-"""Programs of tables with a known answer, run by the tests of the engine beside those of `programs.py`.
+"""Programs of tables with a known answer, run by the tests of the engine beside those of `programs/plain.py`.
 
 The input is the numbers 0 … 29 in three splits; number n happens at n * 10 ms. Relations are made by hand: what a query
 becomes is the planner's affair, what its relations do is tested here.
@@ -9,8 +9,6 @@ from __future__ import annotations
 import datetime as dt
 from decimal import Decimal
 from typing import Any
-
-from table_programs import aggregated, column
 
 from millstream.common import Duration, Row, Types, WatermarkStrategy
 from millstream.datastream import DataStream
@@ -41,6 +39,7 @@ from millstream.table import DataTypes, StreamTableEnvironment
 from millstream.table import Schema as TableSchema
 from millstream.table.udf import AggregateFunction, udaf
 from millstream.testing import Collect
+from programs.relations import aggregated, column
 
 NUMBERS = list(range(30))
 RECORD = Types.ROW_NAMED(

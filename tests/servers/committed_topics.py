@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import confluent_kafka
-from fresh_names import fresh_name
-from patience import PATIENCE_S
+from inputs.fresh_names import fresh_name
+from waits.patience import PATIENCE_S
+
 from servers.kafka import KafkaBroker
 
 __all__ = ["Message", "new_topic", "read_topic"]

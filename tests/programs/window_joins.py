@@ -1,4 +1,4 @@
-"""Joins and coGroups by window with a known answer, run by the tests of the engine beside those of `programs.py`.
+"""Joins and coGroups by window with a known answer, run by the tests of the engine beside those of `programs/plain.py`.
 
 The input is the numbers 0 … 29 in three splits; number n happens at n * 10 ms. The second stream is those of them that
 3 divides, as texts. Between the splits no order is promised, so watermarks wait for stragglers and lists are sorted.

@@ -12,7 +12,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from query_programs import queryable
+from programs.queryable import queryable
 
 from millstream.common import Duration, Types, WatermarkStrategy
 from millstream.datastream import StreamExecutionEnvironment

@@ -18,7 +18,6 @@ from random import Random
 from typing import Any
 
 import pyarrow as pa
-from lagging_store import LaggingStore
 
 from millstream import query
 from millstream.checkpoint.job_record import read as read_job_record
@@ -35,6 +34,7 @@ from millstream.storage.memory import MemoryStore
 from millstream.storage.names import epoch_of_manifest
 from millstream.table import Schema, StreamTableEnvironment
 from millstream.testing import EPOCH, ManualClock, Pause, Script, Watermark, run
+from stores.lagging_store import LaggingStore
 
 ROW = Types.ROW_NAMED(["t", "k", "v"], [Types.SQL_TIMESTAMP(), Types.INT(), Types.LONG()])
 NUMBERS = itertools.count()

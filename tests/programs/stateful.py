@@ -1,4 +1,4 @@
-"""Stateful programs with a known answer, run by the tests of the engine beside those of `programs.py`.
+"""Stateful programs with a known answer, run by the tests of the engine beside those of `programs/plain.py`.
 
 The input is the numbers 0 … 29 in three splits. Between the splits no order is promised, so what a program gives out
 while records come must not depend on it: these programs gather in state and answer when a timer fires at the end.

@@ -1,0 +1,1 @@
+"""Random and hostile inputs: types, rows, expressions, syntax, messages, names."""

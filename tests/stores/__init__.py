@@ -1,0 +1,1 @@
+"""Stores in memory that fill up, lag, fail or report what happens to them."""
