@@ -9,7 +9,7 @@ Every action but the last ones is answered by an event:
     Commit            → Committed, CommitLost, CommitUnknown; EpochFailed if no manifest can be made
                       → Committed, CommitLost, CommitFailed    concurrently with the next epochs, if they run ahead
     AbandonCommit     → the answer of its Commit, soon
-    InspectCommit     → CommitFound, CommitAbsent, CommitUnknown
+    InspectCommit     → CommitExists, CommitAbsent, CommitUnknown
     Restart           → Started, EpochFailed               waits, discards the state, reads the newest manifest
     Finish, Suspend, Cancel, Fail, StopFenced              terminal
 """
@@ -28,8 +28,8 @@ __all__ = [
     "CancelRequested",
     "Commit",
     "CommitAbsent",
+    "CommitExists",
     "CommitFailed",
-    "CommitFound",
     "CommitLost",
     "CommitUnknown",
     "CommitsAwaited",
@@ -152,7 +152,7 @@ class CommitUnknown:
 
 
 @dataclass(frozen=True)
-class CommitFound:
+class CommitExists:
     """A manifest of that epoch exists. `is_own`: it is, byte for byte, the one this driver tried to write."""
 
     is_own: bool
@@ -244,7 +244,7 @@ Event: TypeAlias = (
     | Committed
     | CommitLost
     | CommitUnknown
-    | CommitFound
+    | CommitExists
     | CommitAbsent
     | CommitFailed
     | StoreUnavailable

@@ -17,7 +17,7 @@ from dataclasses import replace
 from millstream.checkpoint import events as e
 from millstream.checkpoint.phases import Phase
 from millstream.checkpoint.protocol_state import Decision, ProtocolState
-from millstream.checkpoint.restart import GiveUp
+from millstream.checkpoint.restart import FailJob
 
 __all__ = ["EXCUSED_MAX", "UNAVAILABLE_IN_TASKS_MAX", "UNAVAILABLE_PAUSE_MS", "conclude", "end_failing", "fail"]
 
@@ -52,7 +52,7 @@ def fail(
         return conclude(after, e.Restart(state.tolerance.delay_ms, reason, tolerated=True))
     answer = state.policy.on_failure(state.failures, at_ms, draw)
     after = replace(state, failures=(*state.failures, at_ms), tolerated=0)
-    if isinstance(answer, GiveUp):
+    if isinstance(answer, FailJob):
         return conclude(after, e.Fail(f"{reason} ({answer.reason})"))
     return conclude(after, e.Restart(answer.delay_ms, reason))
 

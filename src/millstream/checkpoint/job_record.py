@@ -3,7 +3,7 @@ removes its epochs.
 
 A store holds one job. Two jobs in one store would confuse each other's manifests, so the second is rejected before it
 reads or writes anything else. A job that was started from a snapshot of another one shares files with it: its record
-names the stores of these files (`bases`, nearest first) and the initial snapshot. Such a record has format 2, so that
+names the stores of these files (`bases`, nearest first) and the initial snapshot. That record has format 2, so that
 an older Millstream does not search for the files in vain.
 
 A fork has a name of its own, but its program may still use the original name: both are accepted, and the job is

@@ -100,7 +100,7 @@ class Staged:
 @dataclass(frozen=True)
 class Manifest:
     """Everything of one epoch: source positions, state, output, and the newest published epoch. `run` names the
-    driver's run that committed it. The fields are those of the file.
+    driver's run that committed it. Many fields: they are those of the file.
 
     >>> first = Manifest(job="clicks", job_id="j1", epoch=1, parent=0, created_ms=0, run="a1",
     ...                  sources={"in": {"0": SplitPosition(offset=10)}})
@@ -265,7 +265,7 @@ class ManifestLog:
         if epoch <= 1:
             return self.epochs()
         epochs = map(epoch_of_manifest, self._store.list_after(MANIFESTS, manifest_name(epoch - 1)))
-        return [found for found in epochs if found is not None]
+        return [existing for existing in epochs if existing is not None]
 
     def has(self, epoch: int) -> bool:
         """Whether the manifest of `epoch` exists."""
@@ -302,7 +302,7 @@ class ManifestLog:
         so that only this and newer ones are listed.
 
         A damaged newest manifest is an error that names the newest intact one. Falling back to that one would publish
-        again what the damaged one already published, so the user has to decide.
+        the damaged epoch's output again, so the user has to decide.
         """
         epochs = self.epochs_from(known)
         while epochs:

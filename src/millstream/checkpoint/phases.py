@@ -122,7 +122,7 @@ _OWN: Mapping[Phase, _Moves] = {
         e.CommitUnknown: {Phase.INSPECTING},
     },
     Phase.INSPECTING: {
-        e.CommitFound: {Phase.PLANNING, Phase.SETTLING, Phase.FINISHED, Phase.SUSPENDED, Phase.FENCED},
+        e.CommitExists: {Phase.PLANNING, Phase.SETTLING, Phase.FINISHED, Phase.SUSPENDED, Phase.FENCED},
         e.CommitAbsent: _ENDED,
         e.CommitUnknown: _ENDED,
     },
@@ -171,7 +171,7 @@ _AHEAD: Mapping[Phase, _Moves] = {
     },
     Phase.SETTLING: {e.Published: {Phase.CLOSING, Phase.SETTLING}, **_with_commit(Phase.SETTLING)},
     Phase.INSPECTING: {
-        e.CommitFound: {Phase.FINISHED, Phase.SUSPENDED, Phase.FENCED},
+        e.CommitExists: {Phase.FINISHED, Phase.SUSPENDED, Phase.FENCED},
         e.CommitUnknown: {Phase.RESTARTING},
     },
     Phase.FAILING: {

@@ -41,7 +41,7 @@ from millstream.checkpoint.failing import EXCUSED_MAX, UNAVAILABLE_PAUSE_MS, con
 from millstream.checkpoint.manifest import Status
 from millstream.checkpoint.phases import AHEAD_MOVES, MOVES, Phase
 from millstream.checkpoint.protocol_state import Decision, IllegalMoveError, ProtocolState
-from millstream.checkpoint.restart import NO_TOLERANCE, GiveUp, RestartPolicy, Tolerance
+from millstream.checkpoint.restart import NO_TOLERANCE, FailJob, RestartPolicy, Tolerance
 
 __all__ = ["MOVES", "IllegalMoveError", "Phase", "ProtocolState", "begin", "decide"]
 
@@ -249,7 +249,7 @@ def _commit_unknown(state: ProtocolState, event: e.CommitUnknown) -> Decision:
     return replace(state, phase=Phase.INSPECTING), (e.InspectCommit(_awaited(state).epoch),)
 
 
-def _commit_found(state: ProtocolState, event: e.CommitFound) -> Decision:
+def _commit_exists(state: ProtocolState, event: e.CommitExists) -> Decision:
     return _committed(state, event) if event.is_own else _commit_lost(state, event)
 
 
@@ -299,7 +299,7 @@ def _publish_failed(state: ProtocolState, event: e.PublishFailed) -> Decision:
         return _publish(replace(state, excused=state.excused + 1), event.epoch, UNAVAILABLE_PAUSE_MS)
     answer = state.policy.on_failure(state.failures, event.at_ms, event.draw)
     after = replace(state, failures=(*state.failures, event.at_ms))
-    if isinstance(answer, GiveUp):
+    if isinstance(answer, FailJob):
         # Never skipped: the job ends here, and the next start publishes this epoch first.
         failed = replace(after, phase=Phase.FAILED, publishing=None)
         return failed, (e.Fail(f"{reason} ({answer.reason})"),)
@@ -361,7 +361,7 @@ _AFTER_PUBLISH: Mapping[Phase, Callable[[ProtocolState], Decision]] = {
     Phase.FAILING: end_failing,
 }
 
-_OF_COMMITS = (e.Committed, e.CommitLost, e.CommitUnknown, e.CommitFound, e.CommitAbsent, e.CommitFailed)
+_OF_COMMITS = (e.Committed, e.CommitLost, e.CommitUnknown, e.CommitExists, e.CommitAbsent, e.CommitFailed)
 
 _HANDLERS: Mapping[type[Any], Callable[[ProtocolState, Any], Decision]] = {
     e.Started: _started,
@@ -373,7 +373,7 @@ _HANDLERS: Mapping[type[Any], Callable[[ProtocolState, Any], Decision]] = {
     e.Committed: _committed,
     e.CommitLost: _commit_lost,
     e.CommitUnknown: _commit_unknown,
-    e.CommitFound: _commit_found,
+    e.CommitExists: _commit_exists,
     e.CommitAbsent: _commit_absent,
     e.CommitFailed: _commit_failed,
     e.StoreUnavailable: _store_unavailable,

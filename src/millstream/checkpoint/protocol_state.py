@@ -19,7 +19,7 @@ __all__ = ["Decision", "IllegalMoveError", "ProtocolState"]
 class ProtocolState:
     """The entire state of the protocol between two events.
 
-    The protocol is a pure function, so all its state is here, and a model can visit every state.
+    Many fields: the protocol is a pure function, so all its state is here, and a model can visit every state.
     """
 
     policy: RestartPolicy

@@ -83,7 +83,7 @@ def remove_runs(
 
 
 def settle_removals(store: Store) -> None:
-    """Completes the removals of sweepers that died, and stops those that are not decided yet."""
+    """Completes the removals of sweepers that died, and cancels undecided ones."""
     names = [name for name in map(parse_removal, store.list_after(MANIFESTS, REMOVALS)) if name is not None]
     if not names:
         return

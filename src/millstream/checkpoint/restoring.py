@@ -84,7 +84,7 @@ def match_program(snapshot: Manifest, program: Mapping[str, str], stateful: Coll
 def derived_uids(snapshot: Manifest, stateful: Collection[str]) -> dict[str, str]:
     """Names by uid of the operators with state (`stateful`) whose uid is derived, not set by the user.
 
-    Such a uid depends on the program upstream of the operator, and changes with it.
+    A derived uid depends on the program upstream of the operator, and changes with it.
     """
     operators = program_of(snapshot)
     return {uid: operators[uid].name for uid in stateful if uid in operators and operators[uid].uid == "derived"}

@@ -108,7 +108,7 @@ class MergingState(AppendingState[IN, OUT]):
 
 
 class ReducingState(MergingState[T, T]):
-    """One value per key, combined with what is added to it."""
+    """One value per key, combined with the values added to it."""
 
 
 class AggregatingState(MergingState[IN, OUT]):

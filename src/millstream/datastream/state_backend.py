@@ -32,7 +32,7 @@ class StateBackend:
 
     def __init__(self, j_state_backend: Any = None) -> None:
         no_java_object(self, j_state_backend)
-        log_once("state backend", "state backends have no effect here: state is kept in mapped columnar segments")
+        log_once("state backend", "state backends have no effect here: state is stored in mapped columnar segments")
 
 
 class HashMapStateBackend(StateBackend):

@@ -329,8 +329,8 @@ class Write(Operation):
 class Node:
     """One operation. `parallelism` None means the environment's; `uid` None means derived by a pass.
 
-    `output_type` None means untyped: records travel as pickled values. The fields are the properties that a program can
-    set for any operator, one call each.
+    `output_type` None means untyped: records travel as pickled values. Many fields: they are the properties that a
+    program can set for any operator, one call each.
     """
 
     id: int

@@ -181,7 +181,7 @@ def ahead_events(state: ProtocolState) -> Iterator[Event]:
     yield e.EpochFailed("x", True, at_ms=0, excuse="away")
 
 
-OF_COMMITS = (e.Committed, e.CommitLost, e.CommitUnknown, e.CommitFound, e.CommitAbsent, e.CommitFailed)
+OF_COMMITS = (e.Committed, e.CommitLost, e.CommitUnknown, e.CommitExists, e.CommitAbsent, e.CommitFailed)
 
 
 @pytest.mark.slow

@@ -111,9 +111,7 @@ class EnvironmentSettings:
         checked_count("set_parallelism", parallelism)
         maximum = self._max_parallelism_setting()
         if maximum is not None and parallelism > maximum:
-            raise refuse(
-                f"set_parallelism: found {parallelism}, above the maximum {maximum} this environment was given"
-            )
+            raise refuse(f"set_parallelism: found {parallelism}, above this environment's maximum of {maximum}")
         self._configuration.set_integer(_PARALLELISM, parallelism)
         self._parallelism_site = here()
         return self
@@ -254,7 +252,7 @@ class EnvironmentSettings:
 
     def set_state_backend(self, state_backend: StateBackend) -> Self:
         """Accepted for PyFlink 1.x programs; here state is always mapped columnar segments."""
-        log_once("state backend", "state backends have no effect here: state is kept in mapped columnar segments")
+        log_once("state backend", "state backends have no effect here: state is stored in mapped columnar segments")
         return self
 
     def enable_changelog_state_backend(self, enabled: bool) -> Self:
@@ -270,7 +268,7 @@ class EnvironmentSettings:
         )
 
     def set_default_savepoint_directory(self, directory: str) -> Self:
-        """Where savepoints go unless a call says otherwise."""
+        """Sets the default location of savepoints."""
         directory = checked_text("set_default_savepoint_directory", directory)
         self._configuration.set_string(_SAVEPOINT_DIRECTORY, directory)
         return self
@@ -279,9 +277,9 @@ class EnvironmentSettings:
         return self._configuration.get_string(_SAVEPOINT_DIRECTORY, "") or None
 
     def set_store(self, url: str) -> Self:
-        """Where the job keeps its epochs: a folder or an object store's URL (beyond PyFlink).
+        """Sets the store of the job's epochs: a folder or an object store's URL (beyond PyFlink).
 
-        A job that is run again with the same store goes on where it was.
+        A job that is run again with the same store resumes.
         """
         self._configuration.set_string(_STORE, checked_text("set_store", url))
         return self
@@ -315,7 +313,7 @@ _EXPONENTIAL = ("exponential-delay", "exponentialdelay")
 
 
 def restart_strategy_of(configuration: Configuration) -> RestartStrategyConfiguration | None:
-    """The strategy, or None when the configuration names none.
+    """The strategy, or None if the configuration names none.
 
     >>> settings = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": "3"}
     >>> restart_strategy_of(Configuration.from_dict(settings)).get_description()

@@ -39,7 +39,7 @@ class AsyncRetryPredicate(ABC, Generic[OUT]):
 
 
 class AsyncRetryStrategy(ABC, Generic[OUT]):
-    """How often, and after what delay, to retry.
+    """The number of retries and their delays.
 
     >>> strategy = AsyncRetryStrategy.fixed_delay(3, 100)
     >>> strategy.can_retry(3), strategy.can_retry(4), strategy.get_backoff_time_millis(1)

@@ -177,9 +177,9 @@ def projected_type(type_info: TypeInformation | None, indexes: tuple[int, ...]) 
     'ROW<b INT>'
     """
     if not isinstance(type_info, (RowTypeInfo, TupleTypeInfo)):
-        found = "untyped" if type_info is None else type_info.notation
+        notation = "untyped" if type_info is None else type_info.notation
         raise refuse(
-            f"project: the stream is {found}; only rows and tuples have fields. Declare output_type= before it"
+            f"project: the stream is {notation}; only rows and tuples have fields. Declare output_type= before it"
         )
     fields = type_info.get_field_types()
     if not indexes:

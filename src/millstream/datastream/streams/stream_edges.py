@@ -39,7 +39,7 @@ def no_java_object(owner: object, j_object: Any) -> None:
     """Rejects a JVM object where PyFlink's constructors take one."""
     if j_object is not None:
         raise NotAvailableError(
-            f"{type(owner).__name__} was given {j_object!r}: Millstream has no Flink JVM and wraps no Java objects. "
+            f"{type(owner).__name__} received {j_object!r}: Millstream has no Flink JVM and wraps no Java objects. "
             "Create it as a program does, from a StreamExecutionEnvironment or a builder."
         )
 

@@ -96,7 +96,7 @@ class WindowSettings(MissingNameHints):
         if isinstance(assigner, MergingWindowAssigner) and not trigger.can_merge():
             raise refuse_type(
                 f"{method}: windows of {type(assigner).__name__} merge, and {type(trigger).__name__} cannot: its "
-                "can_merge() is False. Use another trigger, or give it can_merge() and on_merge()"
+                "can_merge() is False. Use another trigger, or implement can_merge() and on_merge()"
             )
 
     def trigger(self, trigger: Trigger[Any, Any]) -> Self:

@@ -256,7 +256,7 @@ def _check_no_gaps(name: str, size_ms: int, slide_ms: int) -> None:
     if slide_ms > size_ms > 0:
         raise refuse(
             f"{name}: the slide of {slide_ms} ms is larger than the size of {size_ms} ms: records between two windows "
-            "would be lost. Slide by at most the size, or filter those records out and use tumbling windows"
+            "would be lost. Slide by at most the size, or filter these records out and use tumbling windows"
         )
 
 

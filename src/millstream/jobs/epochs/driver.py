@@ -364,7 +364,7 @@ class EpochDriver:
             return
         if owner is ManifestOwner.OWN:
             self._has_committed(manifest)
-        self._inbox.report(e.CommitFound(is_own=owner is ManifestOwner.OWN))
+        self._inbox.report(e.CommitExists(is_own=owner is ManifestOwner.OWN))
 
     # --- publishing -------------------------------------------------------------------------------------------
 

@@ -54,7 +54,7 @@ class CallFailure:
 
 class EpochCalls:
     """The calls of one subtask in one epoch. The task's thread uses `queue`, `finished` and `abandon`, the loop's
-    thread the rest. The attributes are grouped by thread: first those of the loop's thread alone, then the shared ones.
+    thread the rest. Many attributes, grouped by thread: first those of the loop's thread alone, then the shared ones.
     """
 
     def __init__(self, settings: AsyncCalls, thread: LoopThread, watch: StepWatch) -> None:

@@ -189,7 +189,7 @@ class CsvSchemaBuilder:
         return self._head("names", strict)
 
     def set_use_header(self, use: bool = True) -> Self:
-        """The first line names the columns, and a written file begins with such a line. If it names all columns of the
+        """The first line names the columns, and a written file begins with that line. If it names all columns of the
         schema, they may be in any order; else the columns are matched by position, as in Flink."""
         if use and self._dialect.header == "names":  # set_strict_headers requires more
             return self
