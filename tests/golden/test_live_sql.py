@@ -204,7 +204,7 @@ def test_what_cannot_be_asked_is_told(t_env: TableEnvironment) -> None:
         rows(t_env, "SELECT * FROM counts FOR SYSTEM_TIME AS OF 'yesterday'")
     with pytest.raises(MillstreamError, match="epoch 4711"):
         rows(t_env, "SELECT * FROM counts FOR SYSTEM_TIME AS OF 4711")
-    with pytest.raises(SqlError, match="a question has no options for it"):
+    with pytest.raises(SqlError, match="queries of it take no options"):
         rows(t_env, "SELECT * FROM counts /*+ OPTIONS('ttl' = '1 s') */")
     t_env.execute_sql("CREATE TABLE orphan (k BIGINT) WITH ('connector' = 'state')")
     with pytest.raises(ProgramError, match="no job of this session keeps the table"):
@@ -312,8 +312,8 @@ def test_create_or_alter_says_all_of_a_table_and_is_heard_or_refused(slow: Table
     slow.execute_sql(MATERIALIZED)
     eventually(lambda: total(slow), lambda count: count > 0)
     for words, changed, told in (
-        ("KEY (k)", "KEY (c)", r"would have PRIMARY KEY \(c\), and was \(k\)"),
-        ("FRESHNESS", "WITH ('ttl' = '1 h') FRESHNESS", "would have 'ttl' = '1 h', and was not set"),
+        ("KEY (k)", "KEY (c)", r"would get PRIMARY KEY \(c\) instead of \(k\)"),
+        ("FRESHNESS", "WITH ('ttl' = '1 h') FRESHNESS", "would get 'ttl' = '1 h' instead of no value"),
         ("AS SELECT", "REFRESH_MODE = FULL AS SELECT", "REFRESH_MODE = FULL is not"),
     ):
         for explain in ("EXPLAIN ", ""):
@@ -398,7 +398,7 @@ def test_a_materialised_table_is_changed_by_its_own_statements_alone(slow: Table
     slow.execute_sql(MATERIALIZED.replace("totals", "other.totals"))
     eventually(lambda: total(slow), lambda count: count > 50)
     for statement, told in (
-        ("INSERT INTO totals VALUES (1, 1)", "its rows are what its query gives"),
+        ("INSERT INTO totals VALUES (1, 1)", "only its query writes rows to it"),
         ("ALTER TABLE totals RENAME TO sums", "which a job keeps"),
         ("ALTER TABLE totals ADD more INT", "which a job keeps"),
         ("ALTER TABLE totals SET ('ttl' = '1 s')", "which a job keeps"),
@@ -408,7 +408,7 @@ def test_a_materialised_table_is_changed_by_its_own_statements_alone(slow: Table
     ):
         with pytest.raises(MillstreamError, match=told):
             slow.execute_sql(statement)
-    with pytest.raises(MillstreamError, match="its rows are what its query gives"):
+    with pytest.raises(MillstreamError, match="only its query writes rows to it"):
         slow.from_path("slow").select(col("n"), col("n")).execute_insert("totals")
     catalog = slow.get_catalog("default_catalog")
     assert catalog is not None and catalog.list_materialized_tables("default_database") == ["totals"]

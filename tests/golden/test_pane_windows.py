@@ -548,7 +548,7 @@ def test_records_without_timestamps_are_refused() -> None:
         return env.add_source(Script(CLICKS, type_info=CLICK))
 
     windowing = Windowing(TumblingEventTimeWindows(10, 0))
-    with pytest.raises(ProgramError, match="nothing before it gives records timestamps"):
+    with pytest.raises(ProgramError, match="no operator before it assigns timestamps"):
         run(lambda env: columnar(unstamped(env), windowing, SMALL).sink_to(Collect()))
     # Where only some of the records have none, the job tells, with the record.
     with pytest.raises(JobFailedError, match="no timestamps") as failed:

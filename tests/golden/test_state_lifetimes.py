@@ -206,9 +206,9 @@ def test_a_time_to_live_is_told_before_the_job_starts(caplog: pytest.LogCaptureF
     epochs: Epochs = [(0, [(RowKind.INSERT, (1, 5))])]
     with caplog.at_level(logging.WARNING):
         _given(GROUPS.format(hint="/*+ STATE_TTL('t' = '17 s') */"), epochs)
-        assert "a group is forgotten when no row has come for it in 17000 ms" in caplog.text
+        assert "a group expires when no row has arrived for it in 17000 ms" in caplog.text
         _given(RANKS.format(hint="/*+ STATE_TTL('t' = '18 s') */"), epochs)
-        assert "rows of a Top-N or a deduplication are forgotten 18000 ms" in caplog.text
+        assert "rows of a Top-N or a deduplication expire 18000 ms" in caplog.text
 
 
 def test_a_row_of_a_join_that_was_forgotten_can_be_taken_away_and_that_is_counted() -> None:

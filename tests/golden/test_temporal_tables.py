@@ -126,7 +126,7 @@ def test_a_key_that_rows_cannot_be_looked_up_by_is_told() -> None:
         "('connector' = 'values', 'data' = '[]')"
     )
     query = "SELECT r.rate FROM listed o JOIN rates FOR SYSTEM_TIME AS OF o.ts AS r ON o.c = r.c"
-    with pytest.raises(MillstreamError, match="finds versions by their key, which ARRAY<INT> = ARRAY<INT>"):
+    with pytest.raises(MillstreamError, match="looks versions up by key, which ARRAY<INT> = ARRAY<INT>"):
         t_env.execute_sql(query)
 
 

@@ -1,8 +1,8 @@
 """`ended.json`: how the job's last run ended, as written by its driver.
 
-A manifest shows the progress of a job, but not that it failed: a failure commits nothing. So a driver writes a note when
-it ends, and the next one removes it when it begins to run. A job without a driver and without a note was interrupted:
-its process was killed or ended otherwise. The note affects no decision; an unreadable one is ignored.
+A manifest shows the progress of a job, but not that it failed: a failure commits nothing. So a driver writes a note
+when it ends, and the next one removes it when it begins to run. A job without a driver and without a note was
+interrupted: its process was killed or ended otherwise. The note affects no decision; an unreadable one is ignored.
 """
 
 from __future__ import annotations

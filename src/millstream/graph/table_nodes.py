@@ -228,8 +228,8 @@ class RegularJoin(TableJoin):
     """An incrementally maintained join of two tables, which may change.
 
     `ttl_ms`: the retention of rows of each side. `expiries`: conditions under which rows of each side expire because no
-    later row can match them, at the first of these times; a side with expiries is append-only, and has no TTL. `unique`: the
-    sides that never have two rows of one key at a time."""
+    later row can match them, at the first of these times; a side with expiries is append-only, and has no TTL.
+    `unique`: the sides that never have two rows of one key at a time."""
 
     ttl_ms: tuple[int | None, int | None] = (None, None)
     expiries: tuple[tuple[Expiry, ...], tuple[Expiry, ...]] = ((), ())

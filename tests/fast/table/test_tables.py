@@ -246,7 +246,7 @@ def test_a_function_that_fails_is_told_with_its_line_and_row(t_env: TableEnviron
         ("SELECT halves(n, n, n) FROM numbers", r"halves takes the arguments \(n, by\), got 3"),
         (
             "SELECT m.n FROM numbers MATCH_RECOGNIZE (ORDER BY n MEASURES A.n AS n PATTERN (A) DEFINE A AS A.n > 0) m",
-            "MATCH_RECOGNIZE is not built yet: it comes with a later version. Until then: keep",
+            "MATCH_RECOGNIZE is not built yet: it comes with a later version. Until then: match the pattern",
         ),
         ("SELECT * FROM numbers FOR SYSTEM_TIME AS OF TIMESTAMP '2020-01-01 00:00:00'", "not joined is not built yet"),
     ],

@@ -1,7 +1,7 @@
 """PyFlink names that Millstream has not built yet: a table, `names.json`, and the placeholders made from it.
 
-A module of *placeholders* can be imported with all its names. Its classes have PyFlink's base classes and signatures, so
-that programs can be written against them; constructing one, or calling a method, raises NotYetError with the planned
+A module of *placeholders* can be imported with all its names. Its classes have PyFlink's base classes and signatures,
+so that programs can be written against them; constructing one, or calling a method, raises NotYetError with the planned
 version and an alternative, or NotAvailableError with an alternative, if it will not be built. Enums, and interfaces for
 programs to implement, are complete.
 
@@ -28,7 +28,7 @@ __all__ = [
     "Placeholder",
     "is_refused",
     "names_of",
-    "stand_ins",
+    "placeholders",
 ]
 
 

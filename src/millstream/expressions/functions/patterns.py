@@ -32,6 +32,10 @@ def _define() -> None:
         is_expensive=True,
         method="similar",
     )
+    _define_regular_expressions()
+
+
+def _define_regular_expressions() -> None:
     expensive: dict[str, Any] = {"family": FAMILY, "may_fail": False, "is_expensive": True}
     doc = "Whether a regular expression matches part of the text."
     scalar("REGEXP(text, regex)", _TEXT_AND_PATTERN, BooleanType(), doc, method="regexp", **expensive)
@@ -65,6 +69,10 @@ def _define() -> None:
         method="regexp_substr",
         **expensive,
     )
+    _define_replacements_and_groups(expensive)
+
+
+def _define_replacements_and_groups(expensive: dict[str, Any]) -> None:
     grouped = [TEXT, TEXT, optional(WHOLE)]
     doc = "The text of a group (0: all) in the first match; NULL if there is no match or no such group."
     scalar(

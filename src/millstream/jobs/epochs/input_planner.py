@@ -176,10 +176,8 @@ def plan_input(
     listings: dict[str, _Listing] = {}
     live: dict[str, list[LiveSplit]] = {}
     for planned in sources:
-        uid, source_context = planned.uid, planned.in_context(context)
-        listing = _listing(
-            planned, positions.get(uid, {}), finished.get(uid, ()), cursors.get(uid, NO_CURSOR), source_context
-        )
+        uid, scoped = planned.uid, planned.in_context(context)
+        listing = _listing(planned, positions.get(uid, {}), finished.get(uid, ()), cursors.get(uid, NO_CURSOR), scoped)
         listings[uid] = listing = _with_outlooks(
             listing, planned.source, strategies.get(uid) if uses_outlooks else None
         )
@@ -192,10 +190,10 @@ def plan_input(
     waiting: dict[str, tuple[WaitingSplit, ...]] = {}
     ends: dict[str, bool] = {}
     for planned in sources:
-        uid, source_context = planned.uid, planned.in_context(context)
+        uid, scoped = planned.uid, planned.in_context(context)
         names = frozenset(split for source, split in held_splits if source == uid)
         reads[uid], waiting[uid], ends[uid] = _plan_source(
-            planned.source, live[uid], names, stops[uid], listings[uid].unread, source_context
+            planned.source, live[uid], names, stops[uid], listings[uid].unread, scoped
         )
     return InputPlan(
         reads,

@@ -134,7 +134,7 @@ class Catalog(CatalogStatistics):
         """Forget a table or a view."""
         if ignore_if_not_exists and not self.table_exists(table_path):
             return
-        stored.refuse_kept([self._entry(table_path)])
+        stored.reject_materialized([self._entry(table_path)])
         del self._database(table_path.get_database_name()).tables[table_path.get_object_name()]
 
     def rename_table(self, table_path: ObjectPath, new_table_name: str, ignore_if_not_exists: bool) -> None:
@@ -142,7 +142,7 @@ class Catalog(CatalogStatistics):
         if ignore_if_not_exists and not self.table_exists(table_path):
             return
         entry = self._entry(table_path)
-        stored.refuse_kept([entry])
+        stored.reject_materialized([entry])
         tables = self._database(table_path.get_database_name()).tables
         if new_table_name in tables:
             raise refuse(f"there is a table {new_table_name!r} already", TableAlreadyExistException)
@@ -161,7 +161,7 @@ class Catalog(CatalogStatistics):
         """Put another definition in a table's place."""
         if ignore_if_not_exists and not self.table_exists(table_path):
             return
-        stored.refuse_kept([self._entry(table_path)])
+        stored.reject_materialized([self._entry(table_path)])
         self._put(table_path, self._entry_of(table_path, new_table))
 
     def _entry(self, path: ObjectPath) -> TableEntry | ViewEntry:

@@ -79,7 +79,7 @@ class MaterializedTables:
         try:
             self.keepers[path] = self._start(entry, sink, begins=begins)
         except BaseException:
-            session.store.drop_table(path, by_keeper=True)  # it can be corrected and run again
+            session.store.drop_table(path, by_owner=True)  # it can be corrected and run again
             raise
         return OK
 
@@ -139,7 +139,7 @@ class MaterializedTables:
         if table.rebuilds:
             self.runner.forget_rebuilds(self._job_name(path))
         self.runner.tables.forget(path)
-        self.runner.session.store.drop_table(path, by_keeper=True)
+        self.runner.session.store.drop_table(path, by_owner=True)
         del self.keepers[path]
         return OK
 
@@ -229,13 +229,13 @@ class MaterializedTables:
         if was_running:
             table.job.stop()
             table.job.wait()
-        store.add_table(path, entry, replaces=True, by_keeper=True)
+        store.add_table(path, entry, replaces=True, by_owner=True)
         if not was_running:
             return
         try:
             self._go_on(path, entry)
         except BaseException:
-            store.add_table(path, before, replaces=True, by_keeper=True)
+            store.add_table(path, before, replaces=True, by_owner=True)
             self._go_on(path, before)
             raise
 
@@ -261,7 +261,7 @@ class MaterializedTables:
             if was_running and isinstance(before, TableEntry):
                 self._go_on(path, before)
             raise
-        self.runner.session.store.add_table(path, entry, replaces=True, by_keeper=True)
+        self.runner.session.store.add_table(path, entry, replaces=True, by_owner=True)
         self.runner.note_rebuild(self._job_name(path), self.keepers[path])
         _remove(old.job)
 

@@ -19,7 +19,7 @@ from millstream.errors import StoreError
 from millstream.jobs.control.requests import Mailbox
 from millstream.jobs.snapshots.saving import epoch_to_save, save_newest
 from millstream.planner.entries import TableEntry
-from millstream.planner.lowering.materialised import is_kept
+from millstream.planner.lowering.materialised import is_stored_in_job
 from millstream.planner.relations import Sink
 from millstream.state_reader.stored_jobs import DEFAULT_ROOT, ListedJob, jobs
 from millstream.storage.store import Store, open_store
@@ -82,7 +82,7 @@ def detach(runner: QueryRunner, sinks: Sequence[Sink], start: Callable[[str], st
     returns the job's id when the job runs."""
     name, store = runner.place_of(sinks)
     job = DetachedJob(start(store), name, store)
-    kept = [sink.target.path for sink in sinks if isinstance(sink.target, TableEntry) and is_kept(sink.target)]
+    kept = [sink.target.path for sink in sinks if isinstance(sink.target, TableEntry) and is_stored_in_job(sink.target)]
     runner.stores.append(store)
     runner.tables.note(job, name, kept)
     runner.detached.append((job, datetime.now()))

@@ -23,7 +23,7 @@ from millstream.planner.entries import TableEntry
 from millstream.planner.explain import explained, plan_tree
 from millstream.planner.lowering import lower
 from millstream.planner.lowering.endpoints import CollectTarget
-from millstream.planner.lowering.materialised import is_kept
+from millstream.planner.lowering.materialised import is_stored_in_job
 from millstream.planner.passes import optimised
 from millstream.planner.relations import Field, Relation, Schema, Sink
 from millstream.planner.session import PlannerSession
@@ -231,7 +231,9 @@ class QueryRunner:
             job = self.environment._start(name)
         if store is not None and not is_passing:
             self.stores.append(store)
-        kept = [sink.target.path for sink in sinks if isinstance(sink.target, TableEntry) and is_kept(sink.target)]
+        kept = [
+            sink.target.path for sink in sinks if isinstance(sink.target, TableEntry) and is_stored_in_job(sink.target)
+        ]
         if not is_passing:
             self.tables.note(job, name, kept)
         self.jobs.append((job, datetime.now()))

@@ -433,7 +433,7 @@ def test_the_plan_says_what_is_kept_and_whether_in_columns() -> None:
     env = StreamExecutionEnvironment()
     left, right = keyed(env, at("a1"), "left"), keyed(env, at("b1"), "right")
     left.interval_join(right).between(-1, 2).lower_bound_exclusive().project([0], [1]).print()
-    assert "records that meet when right is 0 ms to 2 ms after left, joined in columns" in env.explain()
+    assert "records that match when right is 0 ms to 2 ms after left, joined in columns" in env.explain()
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
@@ -526,7 +526,9 @@ def test_a_side_without_timestamps_is_refused_before_the_job_starts() -> None:
     bare = env.from_collection([("k", "b1", 1)], RECORD).key_by("key")
     joining = keyed(env, at("a1"), "left").interval_join(bare).between(0, 1)
     joining.apply(names).print()
-    with pytest.raises(ProgramError, match=r"joins by event time, and nothing before its second input .*timestamps"):
+    with pytest.raises(
+        ProgramError, match=r"joins by event time, and no operator before its second input .*timestamps"
+    ):
         env.explain()
 
 

@@ -434,7 +434,7 @@ def test_a_side_that_cannot_have_timestamps_is_named_before_the_job_starts(bare:
         windows = by_id(orders, payments)
         (windows.project(["id"], []) if in_columns else windows.apply(owed)).sink_to(Collect())
 
-    with pytest.raises(ProgramError, match=f"nothing before its {bare} input gives records timestamps"):
+    with pytest.raises(ProgramError, match=f"no operator before its {bare} input assigns timestamps"):
         run(build)
 
 

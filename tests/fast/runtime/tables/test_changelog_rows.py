@@ -140,7 +140,7 @@ def test_upserts_by_the_key_of_the_partition_are_the_last_rows(epochs: list[list
         ("TO_CHANGELOG(input => TABLE t, ops => DESCRIPTOR(a))", "has no argument 'ops'"),
         ("FROM_CHANGELOG(TABLE t, DESCRIPTOR(what))", "has no column 'what'"),
         ("FROM_CHANGELOG(TABLE t, DESCRIPTOR(v))", "expected STRING"),
-        (f"FROM_CHANGELOG(input => TABLE t, {UPSERTS})", "tells upserts: say by which key"),
+        (f"FROM_CHANGELOG(input => TABLE t, {UPSERTS})", "denotes upserts: name the key"),
         ("FROM_CHANGELOG(TABLE t, DESCRIPTOR(op), MAP['b', 'UPDATE_BEFORE'])", "no UPDATE_AFTER"),
         ("FROM_CHANGELOG(input => TABLE t, invalid_op_handling => 'LOG')", "'FAIL' or 'SKIP'"),
     ],
@@ -188,5 +188,5 @@ def test_a_stored_plan_says_the_same() -> None:
 
 
 def test_the_operation_is_no_column_of_what_it_tells_of() -> None:
-    with pytest.raises(MillstreamError, match="PARTITION BY names 'op', which tells the operation"):
+    with pytest.raises(MillstreamError, match="PARTITION BY names 'op', the operation"):
         plan("SELECT * FROM FROM_CHANGELOG(input => TABLE t PARTITION BY op)", True)

@@ -14,7 +14,7 @@ from millstream.errors import ProgramError
 from millstream.expressions.types import BigIntType, BooleanType, DoubleType, VarCharType
 from millstream.graph.over_nodes import Frame, OverColumn
 from millstream.graph.table_nodes import OrderKey
-from millstream.planner.lowering.aggregates import measures_of
+from millstream.planner.lowering.aggregates import bound_aggregates
 from millstream.planner.relations import AggregateCall
 from millstream.runtime.tables.over_calls import Earlier, FrameCall, over_calls
 from millstream.runtime.tables.over_frames import ordered, ordered_by_time
@@ -69,7 +69,7 @@ PLACES = (
 def aggregates(frame: Frame) -> list[OverColumn]:
     return [
         OverColumn(call.function, frame, measure)
-        for call, measure in zip(CALLS, measures_of(CALLS, TYPES), strict=True)
+        for call, measure in zip(CALLS, bound_aggregates(CALLS, TYPES), strict=True)
     ]
 
 

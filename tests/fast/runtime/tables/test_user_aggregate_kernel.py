@@ -15,7 +15,7 @@ from millstream.aggregation.groups import Groups
 from millstream.aggregation.row_arguments import RowOfArguments
 from millstream.expressions.types import BigIntType, BooleanType, VarCharType
 from millstream.expressions.user_functions import CallMode, UserFunction, UserFunctionKind
-from millstream.planner.lowering.user_aggregates import kept_by_windows, user_measure
+from millstream.planner.lowering.user_aggregates import bound_user_aggregate, window_aggregates
 from millstream.planner.relations import AggregateCall
 from millstream.runtime.tables.user_aggregates import UserAggregate
 
@@ -53,7 +53,7 @@ PIECE = st.lists(st.tuples(st.integers(0, 2), st.none() | st.integers(0, 9), st.
 
 
 def kernel(detail: str) -> UserAggregate:
-    return UserAggregate(replace(user_measure(CALL, TYPES, "texts"), detail=detail))
+    return UserAggregate(replace(bound_user_aggregate(CALL, TYPES, "texts"), detail=detail))
 
 
 def lifted(made: UserAggregate, piece: list[Any]) -> tuple[Any, np.ndarray]:
@@ -109,10 +109,11 @@ def test_what_is_taken_away_is_retracted_behind_what_was_added() -> None:
 
 
 def test_windows_of_several_panes_keep_rows_where_nothing_can_be_merged() -> None:
-    whole = user_measure(CALL, TYPES, "texts")
+    whole = bound_user_aggregate(CALL, TYPES, "texts")
     unmerged = replace(whole, function=replace(CALL.user, missing_methods=("merge",)))
     pandas = replace(whole, function=replace(CALL.user, mode=CallMode.PANDAS))
     details = [
-        [each.detail for each in kept_by_windows([whole, unmerged, pandas], merges=merges)] for merges in (False, True)
+        [each.detail for each in window_aggregates([whole, unmerged, pandas], merges=merges)]
+        for merges in (False, True)
     ]
     assert details == [["folded", "folded", "rows"], ["folded", "rows", "rows"]]

@@ -108,7 +108,7 @@ def test_windows_of_event_time_over_records_without_timestamps_are_refused_befor
     def build(env: Any) -> None:
         env.from_collection([("a", 1, 1)]).key_by(key_of).window(TENS).reduce(added).sink_to(Collect())
 
-    with pytest.raises(ProgramError, match=f"nothing before it gives records timestamps.*{HERE}"):
+    with pytest.raises(ProgramError, match=f"no operator before it assigns timestamps.*{HERE}"):
         run(build)
 
 
@@ -118,7 +118,7 @@ def test_a_strategy_without_a_timestamp_assigner_gives_no_timestamps() -> None:
         stream = stream.assign_timestamps_and_watermarks(WatermarkStrategy.for_monotonous_timestamps())
         stream.key_by(key_of).window(TENS).reduce(added).sink_to(Collect())
 
-    with pytest.raises(ProgramError, match="nothing before it gives records timestamps"):
+    with pytest.raises(ProgramError, match="no operator before it assigns timestamps"):
         run(build)
 
 

@@ -22,12 +22,7 @@ from millstream.runtime.expressions.date_writing import format_column
 from millstream.runtime.expressions.java_date_parsing import DAY_NS, SECOND_NS, read_leniently, read_strictly
 from millstream.runtime.expressions.java_dates import PatternProblem, Reader, pattern_parts
 from millstream.runtime.expressions.kernel import CallContext, Value, ValueProblem, kernel
-from millstream.runtime.expressions.standard_dates import (
-    check_precision,
-    parse_date,
-    parse_sql_time,
-    parse_timestamp,
-)
+from millstream.runtime.expressions.standard_dates import check_precision, parse_date, parse_sql_time, parse_timestamp
 from millstream.runtime.expressions.time_columns import column, local_ticks, rate_of, ticks
 from millstream.runtime.expressions.zones import Zone, zone_of
 

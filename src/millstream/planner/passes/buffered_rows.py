@@ -1,11 +1,11 @@
-"""Rows that wait for the end of a window and come out of it as they were: arrays of them, unnested when it is over."""
+"""Buffers rows until the end of a window and emits them unchanged: collects them in an array, then unnests it."""
 
 from __future__ import annotations
 
 from millstream.expressions.nested_types import ArrayType, RowType
 from millstream.expressions.row_expressions import Call, Column
 from millstream.planner.relations import (
-    KEPT_ROWS,
+    BUFFERED_ROWS,
     AggregateCall,
     Field,
     Project,
@@ -18,10 +18,10 @@ from millstream.planner.relations import (
     WindowShape,
 )
 
-__all__ = ["kept_rows"]
+__all__ = ["buffered_rows"]
 
 
-def kept_rows(
+def buffered_rows(
     below: Relation,
     window: WindowShape,
     partition: tuple[int, ...] = (),
@@ -29,7 +29,7 @@ def kept_rows(
     order: tuple[SortKey, ...] = (),
     site: str | None = None,
 ) -> Project:
-    """The rows of each window (and partition) when it is over, then its `bounds`; `order`: of rows in a window."""
+    """The rows of each window (and partition) at its end, with its `bounds`; `order`: the rows' order in a window."""
     schema, added = below.schema, bounds or {}
     width = len(schema)
     names = [f"f{number}" for number in range(width)]
@@ -39,11 +39,11 @@ def kept_rows(
     array = ArrayType(row, False)
     keys = tuple(Field(schema.names[at], schema.types[at]) for at in partition)
     windows = WindowAggregate(
-        Schema((*keys, Field(KEPT_ROWS, array), *added.values())),
+        Schema((*keys, Field(BUFFERED_ROWS, array), *added.values())),
         rows,
         window,
         partition,
-        (AggregateCall("ARRAY_AGG", (width,), array, KEPT_ROWS, order=order),),
+        (AggregateCall("ARRAY_AGG", (width,), array, BUFFERED_ROWS, order=order),),
         tuple(added),
         site=site,
     )
@@ -51,5 +51,5 @@ def kept_rows(
     each = Unnest(windows.schema + elements, windows, Column(array, len(keys)))
     first = len(windows.schema)
     chosen = [*range(first, first + width), *range(len(keys) + 1, first)]
-    given = tuple(Field(field.name, field.type) for field in schema.fields) + tuple(added.values())
-    return Project(Schema(given), each, tuple(Column(each.schema.types[at], at) for at in chosen))
+    fields = tuple(Field(field.name, field.type) for field in schema.fields) + tuple(added.values())
+    return Project(Schema(fields), each, tuple(Column(each.schema.types[at], at) for at in chosen))
