@@ -96,7 +96,7 @@ def test_a_store_that_only_the_driver_reaches_is_said_from_an_executor(
     settings = {"spark.executorEnv.HTTP_PROXY": f"http://127.0.0.1:{free_port()}"}
     run = run_small(spark_cluster, minio_server, bucket, tmp_path, settings)
     assert run.returncode == 1
-    assert f"store s3://{bucket}/small is reached from the driver, but not from executor" in run.stderr, run.stderr
+    assert f"store s3://{bucket}/small is reachable from the driver, but not from executor" in run.stderr, run.stderr
 
 
 def test_a_clock_hours_away_is_told_and_the_answer_is_right(

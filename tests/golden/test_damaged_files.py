@@ -271,7 +271,7 @@ def test_verify_finds_output_that_was_changed_before_it_was_published_and_the_jo
     chunk.write_bytes(wrong)
     report = verify(store.url)
     assert not report.is_whole and f"{chunk.name}: its checksum does not match" in report.text()
-    with pytest.raises(StoreDamagedError, match="nothing of it was published"):
+    with pytest.raises(StoreDamagedError, match="none of it was published"):
         lines_into(tmp_path, store).start().result()
     assert not list(tmp_path.glob("part-*"))
     chunk.unlink()

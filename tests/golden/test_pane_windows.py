@@ -198,9 +198,9 @@ def test_it_does_not_tell_how_much_is_gathered_merged_read_or_fired_at_a_time(st
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(partial_aggregates, "_GATHERED_ROWS_MAX", 2)
         patched.setattr(partial_aggregates, "_SKIPPED_AFTER_MISS", 1)
-        patched.setattr(partial_aggregates, "_LOT_BYTES", 200)
-        patched.setattr(partial_aggregates, "_SENT_ROWS", 2)
-        patched.setattr(pane_operator, "_GATHERED_BYTES", 1)
+        patched.setattr(partial_aggregates, "_CHUNK_BYTES", 200)
+        patched.setattr(partial_aggregates, "_BATCH_ROWS_MAX", 2)
+        patched.setattr(pane_operator, "_MERGED_BYTES_MIN", 1)
         patched.setattr(pane_operator, "_ROWS_PER_LOOKUP", rows_read)  # panes are all looked up, or all read
         patched.setattr(pane_firing, "_BLOCK_WINDOWS", 2)
         patched.setattr(pane_firing, "_BLOCK_ROWS", 3)
@@ -434,7 +434,7 @@ def test_an_expression_that_does_not_fit_its_type_names_what_it_gave() -> None:
     wrong = agg.Aggregates(it=agg.sum(lambda columns: columns["ad"], Types.LONG()))
     short = agg.Aggregates(it=agg.sum(lambda columns: columns["price"].slice(1), Types.LONG()))
     windowing = Windowing(TumblingEventTimeWindows(10, 0))
-    for aggregates, said in ((wrong, "declared as LONG and gave string"), (short, "2 values for 3 records")):
+    for aggregates, said in ((wrong, "declared as LONG but returned string"), (short, "2 values for 3 records")):
         with pytest.raises(JobFailedError, match=said):
             run(
                 lambda env, it=aggregates: columnar(

@@ -75,7 +75,7 @@ class ConfigOptions:
             return builder
 
     class TypedConfigOptionBuilder(Generic[T]):
-        """Has a key and a type and needs to know about a default."""
+        """Has a key and a type and needs a default, or none."""
 
         _option: ConfigOption[T]
 

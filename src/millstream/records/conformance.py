@@ -1,12 +1,12 @@
-"""What value a declared type makes of a Python value, or why it makes none. Value by value, slow and obvious.
+"""Defines the value that a declared type makes of a Python value, or the error. Value by value: the slow reference.
 
-This is the definition that the columns of `columns.py` must agree with: for every value,
-`from_record_batch(to_record_batch([value])) == [conform(value)]`. The fast path falls back to it whenever it
-meets anything but the exact Python types it expects, and for finding out *which* value did not fit.
+The columns of `columns.py` must agree with this definition: for every value,
+`from_record_batch(to_record_batch([value])) == [conform(value)]`. The fast path falls back to it for anything but the
+exact Python types it expects, and to find out *which* value did not fit.
 
-It accepts what loses nothing (a tuple or a dict for a ROW, an int for a DOUBLE, numpy numbers, subclasses) and
-what Flink itself rounds (DOUBLE to FLOAT). It refuses to guess: no text for numbers, no bool for an int, no
-fractions cut off, no number that does not fit its width. None fits every type.
+It accepts lossless conversions (a tuple or a dict for a ROW, an int for a DOUBLE, numpy numbers, subclasses) and
+Flink's own rounding (DOUBLE to FLOAT). It never guesses: no text for numbers, no bool for an int, no truncated
+fractions, no number that exceeds its width. None fits every type.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class _MisfitError(Exception):
 
 
 def conform(value: Any, type_info: TypeInformation) -> Any:
-    """The value as every reader of the stream will see it.
+    """The value as every reader of the stream sees it.
 
     >>> conform(("a", 1), Types.ROW_NAMED(["word", "count"], [Types.STRING(), Types.LONG()]))
     Row(word='a', count=1)
@@ -84,7 +84,7 @@ to 2147483647. Produce such a value, or declare another type.
 
 
 def _short(value: Any) -> str:
-    """The value's text, cut to a line; a value whose own repr fails must not hide the real error."""
+    """The value's text, cut to a line; a failing repr must not hide the real error."""
     try:
         text = repr(value)
     except Exception:
@@ -161,7 +161,7 @@ def _row(value: Any, type_info: RowTypeInfo, top: bool) -> Row:
 
 
 def _by_name(value: Row, row_names: tuple[str, ...] | None, cells: dict[str, Any], type_info: RowTypeInfo) -> list[Any]:
-    """A row's values in declared order: by name where both sides have names of their own, else by position."""
+    """A row's values in declared order: by name if both sides have names of their own, else by position."""
     names = type_info.get_field_names()
     is_quiet = type(row_names) is QuietNames
     plain = row_names is None or is_quiet or row_names == tuple(f"f{i}" for i in range(len(row_names)))
@@ -290,7 +290,7 @@ def _instant(value: Any) -> Instant:
 
 
 def _date(value: Any) -> dt.date:
-    # A datetime is a date too, by inheritance, but its time of day would be lost.
+    # A datetime is a date by inheritance, but its time of day would be lost.
     if not isinstance(value, dt.date) or isinstance(value, dt.datetime):
         raise _MisfitError(value, "a datetime.date")
     return dt.date(value.year, value.month, value.day)

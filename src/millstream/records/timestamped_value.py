@@ -1,4 +1,4 @@
-"""A record of a window with its event time: what evictors are shown."""
+"""A record of a window with its event time, as evictors see it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TimestampedValue:
         """Its event time; an error when it has none."""
         if self.timestamp is None:
             raise ProgramError(
-                f"the record {self.value!r} has no timestamp. Ask has_timestamp() first, or give records timestamps "
+                f"the record {self.value!r} has no timestamp. Check has_timestamp() first, or assign timestamps "
                 "with assign_timestamps_and_watermarks()"
             )
         return self.timestamp

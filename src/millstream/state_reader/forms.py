@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.records.codecs import refuse_pickle
+from millstream.records.codecs import reject_pickle
 from millstream.state.keys.canonical_decoding import decode
 
 __all__ = ["Bounds", "Canonical", "Encoded", "Fields", "Form", "Plain", "decoder_of", "key_form", "window_form"]
@@ -78,7 +78,7 @@ class Encoded:
         return [column]
 
 
-def decoder_of(field: pa.Field, unpickle: Callable[[bytes], Any] = refuse_pickle) -> Callable[[bytes], Any] | None:
+def decoder_of(field: pa.Field, unpickle: Callable[[bytes], Any] = reject_pickle) -> Callable[[bytes], Any] | None:
     """What turns the bytes of an encoded column into values; None: they are values."""
     encoding = (field.metadata or {}).get(_MARK)
     return None if encoding is None else decode if encoding == b"key" else unpickle

@@ -94,7 +94,7 @@ class HarnessEpochs:
         broadcast = (snapshot._broadcast for snapshot in snapshots)
         self._broadcast = next((tables for tables in broadcast if tables is not None and tables.versions), None)
         if isinstance(operator, BroadcastInputs):
-            operator.broadcast.is_alone = True
+            operator.broadcast.is_only_subtask = True
         for snapshot in snapshots:
             for name, data in snapshot._files.items():
                 self._facts.store.put(name, data)

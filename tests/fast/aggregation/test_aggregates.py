@@ -113,8 +113,8 @@ def one_by_one(
 ) -> dict[int, Any]:
     record_measure = RecordMeasure(measure, stream_type)
     accumulators: dict[int, Any] = defaultdict(record_measure.empty)
-    settled = as_declared([record for _, _, record in rows], stream_type)
-    for (group, at, _), record in zip(rows, settled, strict=True):
+    consolidated = as_declared([record for _, _, record in rows], stream_type)
+    for (group, at, _), record in zip(rows, consolidated, strict=True):
         accumulators[group] = record_measure.add(accumulators[group], record, at)
     return {group: record_measure.result(accumulator) for group, accumulator in accumulators.items()}
 

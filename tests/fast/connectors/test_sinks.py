@@ -60,7 +60,7 @@ def test_small_output_rides_in_the_manifest_and_large_output_becomes_a_file(stor
 def test_damaged_output_is_never_published(store: Store) -> None:
     payload = stage_bytes(task(store), b"x" * 100_000, records=1)
     store.put(payload["file"], b"x" * 99_999 + b"y")
-    with pytest.raises(StoreDamagedError, match="cut or changed"):
+    with pytest.raises(StoreDamagedError, match="truncated or changed"):
         read_staged(payload, store)
     store.put(payload["file"], b"x" * 10)
     with pytest.raises(StoreDamagedError, match="has 10 bytes"):

@@ -103,7 +103,7 @@ def test_a_resumed_job_goes_on_counting_where_the_stored_lines_end(store: Store)
         assert lines(source, 1, 3) == ["b", "c"]
         source.released([{"socket": 3}, {"socket": 2}])
         assert len(chunks(store)) == 1
-        with pytest.raises(StoreDamagedError, match=r"record 1 from .* is not in"):
+        with pytest.raises(StoreDamagedError, match=r"record 1 from .* is no longer in"):
             lines(source, 1, 3)
 
 
@@ -167,7 +167,7 @@ def test_a_chunk_that_was_cut_is_refused_and_a_stray_beside_it_is_not_read(tmp_p
         again.released([{"socket": 3}])
         again.close()
         store.put(names[-1], store.get(names[-1])[:-6])
-        with pytest.raises(StoreDamagedError, match=r"has \d lines, and \d were received"):
+        with pytest.raises(StoreDamagedError, match=r"has \d lines, but \d were received"):
             list(again.read(split, 0, 3))
 
 

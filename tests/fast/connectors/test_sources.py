@@ -78,7 +78,7 @@ def test_a_number_sequence_reaches_both_ends_of_the_long_range() -> None:
 def test_a_number_sequence_that_runs_backwards_is_refused() -> None:
     with pytest.raises(ProgramError, match="start 5 is above end 1"):
         NumberSequenceSource(5, 1)
-    with pytest.raises(ProgramError, match="64 bits"):
+    with pytest.raises(ProgramError, match="64-bit"):
         NumberSequenceSource(0, 2**63)
 
 

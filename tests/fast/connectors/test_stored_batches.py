@@ -109,7 +109,7 @@ def test_of_two_drivers_that_begin_a_job_at_once_one_stores_its_input(store: Sto
     """The series of one that has stopped would be the job's, and nothing of what the other has read be found in it."""
     first, second = StoredBatches(store, "in", NUMBERS), StoredBatches(store, "in", NUMBERS)
     first.begin()
-    with pytest.raises(FencedError, match="another driver has begun this job at the same time"):
+    with pytest.raises(FencedError, match="another driver has started this job at the same time"):
         second.begin()
     write(store, first, 0, [1, 2])
     first.add(0)
@@ -211,7 +211,7 @@ def test_a_fork_goes_on_with_the_checkpoint_of_its_origin_as_of_the_last_batch_i
     assert files == logs | {"metadata"} | {f"sources/0/{batch}" for batch in range(4)}
     assert fork.get("input/in/checkpoint-9a/offsets/2") == b"v1\n2"
     assert json.loads(fork.get("input/in/checkpoint-9a/metadata"))["id"] != "of the origin"
-    with pytest.raises(StoreError, match=r"does not say where batch 7 ended.*Start the job there once"):
+    with pytest.raises(StoreError, match=r"does not have the end of batch 7.*Start the job there once"):
         inherit_checkpoint("in", InheritedBatches(origin.url, "3f", 7), fork, "input/in/checkpoint-b0")
     inherit_checkpoint("in", InheritedBatches(origin.url, "3f", -1), fork, "input/in/checkpoint-c0")
     assert not fork.list("input/in/checkpoint-c0"), "an origin that has stored nothing has nothing to go on from"

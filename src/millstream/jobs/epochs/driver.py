@@ -27,7 +27,7 @@ from millstream.checkpoint.manifest import Manifest, ManifestLog, ManifestOwner
 from millstream.checkpoint.phases import Phase
 from millstream.checkpoint.protocol import ProtocolState, begin, decide
 from millstream.checkpoint.receipts import known_published
-from millstream.connectors.contract_checks import ends_early
+from millstream.connectors.contract_checks import may_end_early
 from millstream.errors import FencedError, JobFailedError, MillstreamError, StoreFullError
 from millstream.jobs.clock import Clock
 from millstream.jobs.epochs.ahead_of_commits import AheadOfCommits, RanEpoch
@@ -67,7 +67,7 @@ class EpochDriver:
         self._log = ManifestLog(store)
         recorded = deployment.facts.records_input
         self._planner = InputPlanner(deployment.plan, deployment.sources, store, clock, is_recorded=recorded)
-        ends_by_bytes = all(ends_early(planned.source) for planned in deployment.sources)
+        ends_by_bytes = all(may_end_early(planned.source) for planned in deployment.sources)
         self._tuner = EpochTuner(settings, clock.now_ms(), ends_by_bytes=ends_by_bytes)
         self._watch = EpochWatch()
         self._publisher = Publisher(deployment.sinks, store, clock, self._has_published)

@@ -57,7 +57,7 @@ def _table(sink: Sink, entry: TableEntry, rows: Lowered, context: Lowering) -> N
     check_written_metadata(entry, definition, factory)
     metadata = [each.type for each in definition.metadata if not each.is_virtual]
     rows = lower_casts(rows, dict(enumerate(metadata, len(entry.physical))), context)
-    if is_by_key(factory.takes_changes(definition)):
+    if is_by_key(factory.accepted_changes(definition)):
         rows = lower_by_key(sink, entry.primary_key, rows, context)
     written = factory.sink(definition, sink.overwrite)
     parallelism = context.whole_number("sink.parallelism", dict(entry.options))

@@ -66,7 +66,7 @@ def _is_by_key(
     if not isinstance(user, Sink) or not isinstance(user.target, TableEntry) or user.target.origin is not None:
         return False
     entry = user.target
-    accepted = table_factory(entry).takes_changes(table_definition(entry, session))
+    accepted = table_factory(entry).accepted_changes(table_definition(entry, session))
     names = {user.schema.names[at] for at in keys}
     is_by_key = "-U" not in accepted and "-D" in accepted and names == set(entry.primary_key)
     return is_by_key and not _is_enforced(user, entry)

@@ -101,7 +101,7 @@ def _accepted_kinds(sink: Sink, session: PlannerSession) -> Changes:
         return frozenset(RowKind) if target.changes else GROWS
     if isinstance(target, CollectTarget) or not isinstance(target, TableEntry) or target.origin is not None:
         return frozenset(RowKind)
-    accepted = table_factory(target).takes_changes(table_definition(target, session))
+    accepted = table_factory(target).accepted_changes(table_definition(target, session))
     kinds = frozenset(kind for kind in RowKind if str(kind) in accepted)
     # A sink by key replaces the previous row, so it needs no update-before.
     return kinds | {RowKind.UPDATE_BEFORE} if RowKind.UPDATE_AFTER in kinds else kinds

@@ -100,7 +100,7 @@ def scan_changes(scan: Scan) -> Changes:
     if origin is not None or not isinstance(entry, TableEntry):
         changes: Changes = getattr(origin, "changes", GROWS)  # streams of the program carry their own
         return changes
-    declared = table_factory(entry, scan.options).gives_changes(dict((*entry.options, *scan.options)))
+    declared = table_factory(entry, scan.options).emitted_changes(dict((*entry.options, *scan.options)))
     return frozenset(kind for kind in RowKind if str(kind) in declared)
 
 

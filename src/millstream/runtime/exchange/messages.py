@@ -33,7 +33,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from millstream.records.columns import filled_up
+from millstream.records.columns import zero_padded
 from millstream.state.stored.accounts import AccountReader, FunctionAccount, RecordedSplit, SubtaskAccount
 from millstream.state.stored.times import EventTimeState
 from millstream.storage.json_records import Flat, from_json, to_json
@@ -206,7 +206,7 @@ class Barrier:
     def head(self) -> bytes:
         """The encoded part that all receivers share; `ends_bytes` follows it."""
         nonce = self.nonce.encode()
-        return _HEAD.pack(self.epoch, self.sender, len(nonce)) + filled_up(nonce)
+        return _HEAD.pack(self.epoch, self.sender, len(nonce)) + zero_padded(nonce)
 
     @classmethod
     def decode(cls, payload: pa.Buffer) -> Barrier:

@@ -95,7 +95,7 @@ def _run_by_distinct(step: KernelStep, frame: Frame, slot: int) -> Value | None:
     if cached is not None:
         return expand(cached, codes)
     try:
-        result = _checked(KERNELS[step.call.function](_context(step, frame, len(values)), *arguments), step.call)
+        result = _cast_result(KERNELS[step.call.function](_context(step, frame, len(values)), *arguments), step.call)
     except MemoryError:
         raise
     except (ValueProblem, pa.ArrowException, ArithmeticError, ValueError):
@@ -112,7 +112,7 @@ def _run_over(step: KernelStep, frame: Frame, arguments: Sequence[Value], rows: 
     if kernel is None:
         raise LookupError(f"the function {step.call.function} has no kernel")
     try:
-        return _checked(kernel(_context(step, frame, rows), *arguments), step.call)
+        return _cast_result(kernel(_context(step, frame, rows), *arguments), step.call)
     except MemoryError:  # Arrow's is an ArrowException too, but not caused by a row
         raise
     except ValueProblem as problem:
@@ -126,7 +126,7 @@ def _context(step: KernelStep, frame: Frame, rows: int) -> CallContext:
     return CallContext(step.call, rows, frame.session, step.slot)
 
 
-def _checked(result: Value, call: Call) -> Value:
+def _cast_result(result: Value, call: Call) -> Value:
     """Casts a kernel's result to the exact type of the call."""
     expected = call.type.arrow
     return result if result.type == expected else result.cast(expected)

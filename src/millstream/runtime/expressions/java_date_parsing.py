@@ -84,7 +84,7 @@ def read_strictly(parts: tuple[Part, ...], text: str) -> Clock | None:
         _read_section(parts, 0, len(parts), source, fields)
         if source.place < len(text):
             return None
-        return _resolved(fields)
+        return _resolve(fields)
     except _Mismatch:
         return None
 
@@ -107,7 +107,7 @@ def _read_section(parts: tuple[Part, ...], start: int, stop: int, source: _Text,
         if part.letter == "":
             source.expect(part.text)
         elif part.letter != "]":
-            _read_part(part, _reserved(parts, place), source, fields)
+            _read_part(part, _reserved_digits(parts, place), source, fields)
         place += 1
 
 
@@ -118,7 +118,7 @@ def _section_end(parts: tuple[Part, ...], start: int) -> int:
     return len(parts)
 
 
-def _reserved(parts: tuple[Part, ...], place: int) -> int:
+def _reserved_digits(parts: tuple[Part, ...], place: int) -> int:
     """The number of digits required by the directly following parts, which this part must leave."""
     digits = 0
     for part in parts[place + 1 :]:
@@ -208,7 +208,7 @@ _RANGES = {"M": (1, 12), "d": (1, 31), "H": (0, 24), "h": (1, 12), "K": (0, 11),
 _RANGES |= {"s": (0, 59), "D": (1, 366), "n": (0, 999_999_999), "A": (0, 86_399_999), "N": (0, DAY_NS - 1)}
 
 
-def _resolved(fields: dict[str, int]) -> Clock:
+def _resolve(fields: dict[str, int]) -> Clock:
     for letter, (low, high) in _RANGES.items():
         if letter in fields and not low <= fields[letter] <= high:
             raise _Mismatch
@@ -271,7 +271,7 @@ def read_leniently(parts: tuple[Part, ...], text: str, this_year: int) -> Clock 
                 _read_leniently(part, _is_number(following), source, fields, this_year)
     except _Mismatch:
         return None
-    return _rolled(fields) if source.place else None
+    return _carry_over(fields) if source.place else None
 
 
 def _is_number(part: Part | None) -> bool:
@@ -333,7 +333,7 @@ def _read_zone(source: _Text) -> int:
     return zone.standard_offset
 
 
-def _rolled(fields: dict[str, int]) -> Clock:
+def _carry_over(fields: dict[str, int]) -> Clock:
     """Fields beyond their range carry over into the next."""
     year = fields.get("y", 1970)
     year = 1 - year if fields.get("G") == 0 else year

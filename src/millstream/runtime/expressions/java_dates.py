@@ -70,14 +70,14 @@ def pattern_parts(pattern: str, reader: Reader) -> tuple[Part, ...]:
     while place < len(pattern):
         letter = pattern[place]
         if letter == "'":
-            text, place = _quoted(pattern, place)
+            text, place = _read_quoted(pattern, place)
             parts.append(Part("", text=text, optional=depth))
             continue
         if letter.isascii() and letter.isalpha():
             stop = place
             while stop < len(pattern) and pattern[stop] == letter:
                 stop += 1
-            parts.append(_lettered(letter, stop - place, reader, depth))
+            parts.append(_letter_part(letter, stop - place, reader, depth))
             place = stop
             continue
         if reader is Reader.FORMATTER and letter in "[]{}#":
@@ -93,7 +93,7 @@ def pattern_parts(pattern: str, reader: Reader) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def _quoted(pattern: str, place: int) -> tuple[str, int]:
+def _read_quoted(pattern: str, place: int) -> tuple[str, int]:
     """The text between quotes, or a quote itself for two adjacent ones; and its end."""
     if pattern[place : place + 2] == "''":
         return "'", place + 2
@@ -109,7 +109,7 @@ def _quoted(pattern: str, place: int) -> tuple[str, int]:
     raise PatternProblem(f"the pattern has an unterminated quote: {pattern!r}")
 
 
-def _lettered(letter: str, width: int, reader: Reader, depth: int) -> Part:
+def _letter_part(letter: str, width: int, reader: Reader, depth: int) -> Part:
     most = _LETTERS[reader].get(letter)
     if most is None:
         raise PatternProblem(f"date patterns have no letter {letter!r}")
@@ -200,7 +200,7 @@ def _week_of_month(moment: Moment) -> int:
     return (moment.day - (first - int(weekday(np.array([first]))[0]) % 7)) // 7 + 1
 
 
-def _named(names: tuple[str, ...], index: int, width: int) -> str:
+def _name_text(names: tuple[str, ...], index: int, width: int) -> str:
     return names[index] if width == 4 else names[index][: 1 if width == 5 else 3]
 
 
@@ -212,9 +212,9 @@ def _formatter_text(part: Part, moment: Moment) -> str:
         year = {"u": moment.date[0], "y": moment.year_of_era, "Y": moment.week[0]}[letter]
         return _year_text(year, width)
     if letter in "ML" and width > 2:
-        return _named(MONTHS, moment.date[1] - 1, width)
+        return _name_text(MONTHS, moment.date[1] - 1, width)
     if letter == "E" or (letter in "ec" and width > 2):
-        return _named(DAYS, moment.weekday - 1, width)
+        return _name_text(DAYS, moment.weekday - 1, width)
     if letter in "ec":
         return f"{moment.weekday % 7 + 1:0{width}d}"
     if letter in "Qq":

@@ -112,13 +112,13 @@ def _matches(value: Any, step: Step) -> Iterator[Any]:
             for child in _children(value):
                 yield from _matches(child, step)
         case "filter":
-            yield from _filtered(value, step)
+            yield from _filter(value, step)
         case "length":
             if isinstance(value, list | dict | str):
                 yield len(value)
 
 
-def _filtered(value: Any, step: Step) -> Iterator[Any]:
+def _filter(value: Any, step: Step) -> Iterator[Any]:
     """The elements of an array, or an object itself, that satisfy a filter."""
     assert step.filter is not None
     elements = value if isinstance(value, list) else [value]
@@ -187,7 +187,7 @@ def _read_bracket(source: str, at: int, steps: list[Step], text: str) -> int:
         ends = tuple(int(end) if end else None for end in (match[1], match[2]))
         steps.append(Step("slice", places=ends))
     elif match := _NAMES.match(source, at):
-        names = tuple(_unescaped(a or b) for a, b in _QUOTED.findall(match[1]))
+        names = tuple(_unescape(a or b) for a, b in _QUOTED.findall(match[1]))
         steps.append(Step("names", names))
     elif match := _FILTER.match(source, at):
         steps.append(Step("filter", filter=read_filter(match[1])))
@@ -198,5 +198,5 @@ def _read_bracket(source: str, at: int, steps: list[Step], text: str) -> int:
     return match.end()
 
 
-def _unescaped(name: str) -> str:
+def _unescape(name: str) -> str:
     return re.sub(r"\\(.)", r"\1", name)

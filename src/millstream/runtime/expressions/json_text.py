@@ -24,8 +24,8 @@ __all__ = [
     "WrittenNumber",
     "check_nesting",
     "checked_end",
-    "json_quoted",
     "json_text",
+    "quote_json",
     "read_json",
     "with_extended_recursion",
 ]
@@ -139,10 +139,10 @@ def checked_end(text: str, value: Any, end: int) -> None:
         raise JsonProblem(f"{text[:80]!r} is not JSON: {text[end]!r} follows a value")
 
 
-def json_quoted(text: str) -> str:
+def quote_json(text: str) -> str:
     """A text as a JSON string; characters beyond ASCII are not escaped.
 
-    >>> json_quoted("ä/\\t")
+    >>> quote_json("ä/\\t")
     '"ä/\\\\t"'
     """
     return f'"{_ESCAPED.sub(_escape, text)}"'
@@ -163,10 +163,10 @@ def json_text(value: Any) -> str:
 
 def _json_text(value: Any) -> str:
     if isinstance(value, str):
-        return json_quoted(_HALF.sub("?", value))
+        return quote_json(_HALF.sub("?", value))
     if isinstance(value, dict):
         pairs = sorted(value.items(), key=lambda pair: units_of(pair[0]))
-        return "{" + ",".join(f"{json_quoted(_HALF.sub('?', key))}:{_json_text(each)}" for key, each in pairs) + "}"
+        return "{" + ",".join(f"{quote_json(_HALF.sub('?', key))}:{_json_text(each)}" for key, each in pairs) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(_json_text, value)) + "]"
     if value is None or isinstance(value, bool):

@@ -60,7 +60,7 @@ def like_source(pattern: str, escape: str = "") -> str:
     '\\A(?:a\\.(?s:.*))\\z'
     """
     wild = {"%": "(?s:.*)", "_": "."}
-    parts = (wild[part] if part in wild else _quoted(part[1:]) for part in like_parts(pattern, escape))
+    parts = (wild[part] if part in wild else _quote(part[1:]) for part in like_parts(pattern, escape))
     return rf"\A(?:{''.join(parts)})\z"
 
 
@@ -69,7 +69,7 @@ def like_pattern(pattern: str, escape: str = "") -> JavaPattern:
     return java_pattern(like_source(pattern, escape))
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return "".join("\\" + c if c.isascii() and not c.isalnum() else c for c in text)
 
 
@@ -89,7 +89,7 @@ def similar_source(pattern: str, escape: str = "") -> str:
         if escape and character == escape:
             if at == len(pattern):
                 raise PatternProblem(pattern, at - 1, "nothing follows the escape")
-            parts.append(_quoted(pattern[at]))
+            parts.append(_quote(pattern[at]))
             at += 1
         elif character == "[":
             end = _class_end(pattern, at)

@@ -16,7 +16,7 @@ class ExpressionError(MillstreamError):
     """An expression has no result for a row. `row` counts from 0 in the batch."""
 
     def __init__(self, problem: str, row: int, expression: str, values: Sequence[Any]) -> None:
-        shown = ", ".join(_shown(value) for value in values)
+        shown = ", ".join(_value_text(value) for value in values)
         of_values = f" for ({shown})" if values else ""
         super().__init__(f"{expression}: {problem}{of_values}, in row {row} of the batch")
         self.problem = problem
@@ -34,9 +34,9 @@ def shown_call(name: str, values: Sequence[Any]) -> str:
     >>> shown_call("split", ("a b", None))
     "split('a b', NULL)"
     """
-    return f"{name}({', '.join(map(_shown, values))})"
+    return f"{name}({', '.join(map(_value_text, values))})"
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     text = "NULL" if value is None else repr(value) if isinstance(value, str | bytes) else str(value)
     return text if len(text) <= _SHOWN_MAX else text[: _SHOWN_MAX - 1] + "…"

@@ -91,9 +91,9 @@ def _per_row(call: UserCall, arguments: Sequence[Value], rows: int) -> list[Any]
             # Extended one by one: the number of results is the row that raised.
             results.extend(map(evaluate, *columns))
     except Exception as error:
-        raise UserCallProblem(_raised(error), len(results)) from error
+        raise UserCallProblem(_raised_message(error), len(results)) from error
     if len(results) < rows:  # `extend` takes a StopIteration of the function for the end of the iterator
-        raise UserCallProblem(_raised(StopIteration("raised by the function itself")), len(results))
+        raise UserCallProblem(_raised_message(StopIteration("raised by the function itself")), len(results))
     return results
 
 
@@ -103,7 +103,7 @@ def _all_at_once(call: UserCall, arguments: Sequence[Value], rows: int, options:
         return call_async(call.function, _argument_lists(call, arguments, rows), rows, AsyncCalls.of(options))
     except FailedCall as failed:
         assert isinstance(failed.__cause__, Exception)
-        raise UserCallProblem(_raised(failed.__cause__), failed.row) from failed.__cause__
+        raise UserCallProblem(_raised_message(failed.__cause__), failed.row) from failed.__cause__
 
 
 def _whole_batch(call: UserCall, arguments: Sequence[Value], rows: int) -> pa.Array:
@@ -113,7 +113,7 @@ def _whole_batch(call: UserCall, arguments: Sequence[Value], rows: int) -> pa.Ar
     try:
         result = call.function.call(*batch_arguments)
     except Exception as error:
-        raise UserCallProblem(_raised(error)) from error
+        raise UserCallProblem(_raised_message(error)) from error
     if isinstance(result, str | bytes) or not isinstance(result, Iterable):
         noun = "a pandas Series" if is_pandas else "an Arrow array"
         raise UserCallProblem(f"it returned {result!r} ({type(result).__name__}); {noun} of {rows} rows is expected")
@@ -172,7 +172,7 @@ def _is_not_the_programs(filename: str) -> bool:
     return is_engine_file(filename) or filename.startswith((os.path.dirname(os.__file__), "<frozen"))
 
 
-def _raised(error: Exception) -> str:
+def _raised_message(error: Exception) -> str:
     return f"the function raised {error_text(error)}"
 
 

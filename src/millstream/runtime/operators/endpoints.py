@@ -13,12 +13,12 @@ import cloudpickle
 import pyarrow as pa
 
 from millstream.connectors.contract_checks import (
+    item_error,
     new_writer,
     offset_at_end,
     read_items,
     source_watermark,
     staged_items,
-    wrong_item,
 )
 from millstream.connectors.contracts import Sink, SinkWriter, WriterContext
 from millstream.connectors.messages.dead_letters import DeadLetters
@@ -177,7 +177,7 @@ class ReadOperator(Operator):
             for start in range(0, len(item), limit):
                 yield self.typed(item[start : start + limit], None, self.node.output_type)
         else:
-            raise self.call.failed(wrong_item(self._source, item), "read")
+            raise self.call.failed(item_error(self._source, item), "read")
 
     def advance(self, watermark: int) -> int:
         return IDLE_WATERMARK if self._watermark == IDLE_WATERMARK else super().advance(self._watermark)

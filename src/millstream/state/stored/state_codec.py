@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from millstream.common.typeinfo import TupleTypeInfo, TypeInformation, Types
 from millstream.errors import MillstreamError, PickledValueError, TypeMismatchError
-from millstream.records.codecs import OpenPickle, refuse_pickle
+from millstream.records.codecs import OpenPickle, reject_pickle
 from millstream.records.columns import arrow_type, as_declared, from_record_batch, to_record_batch
 from millstream.records.pickling import pickled_each
 from millstream.state.schemas.saved_types import type_from, written_type
@@ -49,7 +49,7 @@ class StateCodec:
         type_info: TypeInformation | None,
         what: str,
         serializer: Any = None,
-        open_pickle: OpenPickle = refuse_pickle,
+        open_pickle: OpenPickle = reject_pickle,
     ) -> None:
         self.what = what
         self.open_pickle = open_pickle

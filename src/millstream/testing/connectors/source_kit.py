@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from millstream.compiler.passes.check_functions import travelled
-from millstream.connectors.contract_checks import ends_early, is_complete, is_finished, opened_source, reach_of
+from millstream.connectors.contract_checks import is_complete, is_finished, may_end_early, opened_source, reach_of
 from millstream.connectors.contracts import Source, SourceContext
 from millstream.datastream.functions.source_and_sink import JavaFunctionWrapper
 from millstream.storage.local import LocalStore
@@ -237,7 +237,7 @@ def _check_pairs(trial: _Trial) -> str:
 def _check_bytes(trial: _Trial) -> str:
     """Range by range with room for next to nothing: each part must bring something, or the job stands still."""
     _must_replay(trial)
-    if not ends_early(trial.reader.source):
+    if not may_end_early(trial.reader.source):
         raise Skipped("it reads every range in whole")
     reader, parts = trial.in_a_task(), 0
     for range_ in trial.ranges[:5]:

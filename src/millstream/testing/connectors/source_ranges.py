@@ -11,12 +11,12 @@ import pyarrow as pa
 
 from millstream.connectors.contract_checks import (
     is_finished,
+    item_error,
     listed_splits,
     offset_at_end,
     reach_of,
     read_items,
     source_watermark,
-    wrong_item,
 )
 from millstream.connectors.contracts import Json, Offset, Source, SourceContext, Split
 from millstream.connectors.messages.dead_letters import DeadLetters
@@ -146,4 +146,4 @@ class SourceReader:
             return [("dead letter", value) for value in item.batch.values()]
         if isinstance(item, list):
             return list(Batch.of_values(item, type_info).values())
-        raise wrong_item(self.source, item)
+        raise item_error(self.source, item)

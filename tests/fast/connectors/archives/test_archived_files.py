@@ -81,7 +81,7 @@ def test_entries_come_back_from_the_state_each_once_in_the_order_of_their_versio
 
 
 def test_an_entry_of_a_later_form_is_refused() -> None:
-    with pytest.raises(StoreDamagedError, match=f"has form {FORM + 1}.*reads up to form {FORM}"):
+    with pytest.raises(StoreDamagedError, match=f"has format {FORM + 1}.*reads up to format {FORM}"):
         entries_of([entry_column([replace(ENTRY, form=FORM + 1)])])
 
 
@@ -108,7 +108,7 @@ def test_a_file_that_is_published_between_two_looks_is_found(monkeypatch: pytest
 
 
 def test_a_file_that_is_gone_short_or_damaged_is_an_error() -> None:
-    with pytest.raises(StoreDamagedError, match=r"part-1.parquet in memory://.* is gone, with 3 rows that left"):
+    with pytest.raises(StoreDamagedError, match=r"part-1.parquet in memory://.* is missing, with 3 rows that left"):
         read_file(stored()[1], SCHEMA)
     with pytest.raises(StoreDamagedError, match="has 2 rows, expected 3"):
         read_file(stored(published=file_of(ROWS[:2]))[1], SCHEMA)
@@ -130,7 +130,7 @@ def test_a_disk_that_does_not_answer_for_a_moment_says_nothing_about_a_file(monk
     for method in ("read_row_groups", "__init__"):
         with monkeypatch.context() as patch:
             patch.setattr(pq.ParquetFile, method, failing)
-            with pytest.raises(StoreAwayError, match="cannot be read just now"):
+            with pytest.raises(StoreAwayError, match="cannot be read now"):
                 read_file(entry, SCHEMA)
     assert read_file(entry, SCHEMA).num_rows == 3
 
@@ -147,7 +147,7 @@ def test_a_file_with_any_bit_changed_is_refused_before_parquet_looks_at_it() -> 
     entry = written_entry(whole, url=store.url)
     for at in range(len(whole)):
         store.put(entry.file, whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
-        with pytest.raises(StoreDamagedError, match="is not what was written: its checksum does not match"):
+        with pytest.raises(StoreDamagedError, match="has changed: its checksum does not match"):
             read_file(entry, SCHEMA)
     store.put(entry.file, whole)
     assert read_file(entry, SCHEMA).num_rows == 3

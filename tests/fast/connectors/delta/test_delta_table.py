@@ -240,9 +240,9 @@ def test_a_data_file_that_was_lost_before_its_epoch_was_added_is_named(tmp_path:
 @pytest.mark.parametrize(
     ("columns", "partition_by", "words"),
     [
-        ([("shop", "string")], [], "'cents' of the stream is not among them"),
-        ([("shop", "string"), ("cents", "integer")], [], "column 'cents' is integer, and the stream has long"),
-        ([("shop", "string"), ("cents", "long")], ["shop"], r"divided by \['shop'\], and the sink by \[\]"),
+        ([("shop", "string")], [], "'cents' of the stream is missing"),
+        ([("shop", "string"), ("cents", "integer")], [], "column 'cents' is integer, but the stream has long"),
+        ([("shop", "string"), ("cents", "long")], ["shop"], r"partitioned by \['shop'\], but the sink by \[\]"),
     ],
 )
 def test_a_table_of_another_schema_is_refused_before_the_job_runs(
@@ -277,7 +277,7 @@ def test_a_column_that_takes_no_null_is_held_before_the_epoch_is_committed(tmp_p
     )
     sink = DeltaTableSink(str(tmp_path), SALE).opened(None)
     staged = stage(sink, [(None, 1)], epoch=1)
-    with pytest.raises(ProgramError, match="column 'shop' takes no null"):
+    with pytest.raises(ProgramError, match="column 'shop' is not nullable"):
         sink.plan_commit(staged, None, 0, False)
     commit(sink, stage(sink, [("a", 1)], epoch=2), 2)
     assert cents(tmp_path) == [1]
@@ -288,7 +288,7 @@ def test_a_table_that_is_altered_meanwhile_is_told_and_nothing_is_added(tmp_path
     staged = stage(sink, [("a", 1)], epoch=1)
     table = pa.table({"shop": ["x"], "cents": ["text"]})
     write_deltalake(tmp_path, table, mode="overwrite", schema_mode="overwrite")
-    with pytest.raises(ProgramError, match="column 'cents' is string, and the stream has long"):
+    with pytest.raises(ProgramError, match="column 'cents' is string, but the stream has long"):
         commit(sink, staged, 1)
     write_deltalake(tmp_path, pa.table({"shop": ["x"], "cents": [1]}), mode="overwrite", schema_mode="overwrite")
     DeltaTable(tmp_path).alter.add_columns([Field("note", PrimitiveType("string"))])
@@ -307,8 +307,8 @@ def test_updates_and_deletions_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row_type", "partition_columns", "words"),
     [
-        (Types.ROW_NAMED(["a b"], [Types.LONG()]), (), "called 'a b'"),
-        (Types.ROW_NAMED(["a", "A"], [Types.LONG(), Types.LONG()]), (), "upper and lower case"),
+        (Types.ROW_NAMED(["a b"], [Types.LONG()]), (), "named 'a b'"),
+        (Types.ROW_NAMED(["a", "A"], [Types.LONG(), Types.LONG()]), (), "differ only in case"),
         (SALE, ("day",), "'day' is not among the fields"),
         (SALE, ("shop", "cents"), "all columns are partition columns"),
         (Types.ROW_NAMED(["a", "x"], [Types.LONG(), Types.DOUBLE()]), ("x",), "expected text, a whole number"),
@@ -357,5 +357,5 @@ def test_a_folder_may_be_called_anything_but_what_deltalake_misreads(tmp_path: P
         sink = DeltaTableSink(str(tmp_path / name), SALE).opened(None)
         commit(sink, stage(sink, [("a", 1)], epoch=1), 1)
         assert cents(tmp_path / name) == [1]
-    with pytest.raises(ProgramError, match="has '%' in it"):
+    with pytest.raises(ProgramError, match="contains '%'"):
         DeltaTableSink(str(tmp_path / "a%41"), SALE)

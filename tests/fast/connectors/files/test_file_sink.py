@@ -425,7 +425,7 @@ def test_a_chunk_of_the_right_length_and_other_content_is_not_published(tmp_path
     plan = planned(sink, stage(sink, task(1), ["abc"]), None, 0)
     [chunk] = tmp_path.rglob(".millstream-staging/*/*")
     chunk.write_bytes(b"abd\n")
-    with pytest.raises(StoreDamagedError, match=r"has 4 bytes with checksum .* nothing of it was published"):
+    with pytest.raises(StoreDamagedError, match=r"has 4 bytes with checksum .* none of it was published"):
         sink.commit(commit_of(1), plan.publish, JOB)
     assert visible(tmp_path) == {}
 
@@ -503,7 +503,7 @@ def test_a_bucket_that_no_file_could_be_published_in_is_refused_before_the_commi
         writer._check_name(bucket)  # type: ignore[attr-defined]
         return
     if not is_taken:
-        with pytest.raises(ProgramError, match=r"has [\d]+ bytes as (a part of a path|a path|a key), and"):
+        with pytest.raises(ProgramError, match=r"has [\d]+ bytes as (a path component|a path|a key), and"):
             writer.write(Batch.of_values(["a"], None))
         return
     writer.write(Batch.of_values(["a"], None))

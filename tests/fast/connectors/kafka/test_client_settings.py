@@ -70,13 +70,13 @@ def test_stores_in_pem_and_pkcs12_are_taken() -> None:
     ("properties", "sentence"),
     [
         ({"ssl.truststore.location": "/t.jks", "ssl.truststore.password": "hush"}, "keytool -list -rfc"),
-        ({"ssl.truststore.location": "/t.p12"}, "no PEM file"),
+        ({"ssl.truststore.location": "/t.p12"}, "not a PEM file"),
         ({"ssl.keystore.location": "/k.jks"}, "keytool -importkeystore"),
         ({"ssl.enabled.protocols": "TLSv1.3"}, "Name both"),
         ({"sasl.mechanism": "AWS_MSK_IAM"}, "expected one of"),
         ({"sasl.jaas.config": "hush"}, "not shown"),
         ({"sasl.jaas.config": "com.acme.Login required token=hush;"}, "com.acme.Login is a Java class"),
-        ({"sasl.login.callback.handler.class": "com.acme.Handler"}, "Java classes cannot run"),
+        ({"sasl.login.callback.handler.class": "com.acme.Handler"}, "a Java class, which cannot run"),
         ({"interceptor.classes": "com.acme.I"}, "Java classes cannot run"),
     ],
 )

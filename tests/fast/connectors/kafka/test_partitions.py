@@ -77,7 +77,7 @@ def test_a_subscription_is_one_of_three() -> None:
         Subscription()
     with pytest.raises(ProgramError, match="either topics"):
         Subscription(topics=("a",), pattern="b")
-    with pytest.raises(ProgramError, match="no regular expression"):
+    with pytest.raises(ProgramError, match="not a regular expression"):
         Subscription(pattern="(")
 
 

@@ -57,7 +57,7 @@ def test_a_header_name_that_is_no_text_makes_a_dead_letter_and_the_others_are_re
     assert isinstance(letters, DeadLetters)
     [letter] = letters.batch.values()
     assert (letter.key, letter.value) == (b"k", b"b") and letter.place.endswith("offset 8")
-    assert "no UTF-8" in letter.reason
+    assert "not UTF-8" in letter.reason
     assert not isinstance(batch, DeadLetters)
     assert [(row.value, row.offset) for row in batch.values()] == [("a", 7), ("c", 9)]
     assert batch.values()[0].headers == [("name", b"\xff"), ("name", None), ("", b"")]

@@ -187,7 +187,7 @@ AD = {"type": "record", "name": "Ad", "fields": [{"name": "id", "type": "long"},
 def test_bytes_left_over_are_told_as_those_of_another_schema() -> None:
     with pytest.raises(TypeMismatchError, match="its record ends after 3 of 4 bytes: another schema wrote it"):
         reader(AD).deserialize(b"\x02\x02ax")
-    with pytest.raises(TypeMismatchError, match="it is no Avro record of the schema"):
+    with pytest.raises(TypeMismatchError, match="it is not an Avro record of the schema"):
         reader(AD).deserialize(b"\x02\x08a")
 
 
@@ -207,8 +207,8 @@ NOTHINGS = """{"type": "record", "name": "A",
 @pytest.mark.parametrize(
     ("schema", "reason"),
     [
-        ("{", "is no Avro schema"),
-        ('"no such type"', "is no Avro schema"),
+        ("{", "is not an Avro schema"),
+        ('"no such type"', "is not an Avro schema"),
         ('{"type": "record", "name": "A"}', "has no fields"),
         ('"long"', "is a record"),
         ('{"type": "record", "name": "A", "fields": [{"name": "next", "type": ["null", "A"]}]}', "contains itself"),

@@ -119,7 +119,7 @@ def test_a_password_is_sent_and_never_shown() -> None:
         with pytest.raises(ConnectorError, match="401") as refusal:
             stranger.deserialize(message)
         assert "hush" not in str(refusal.value) and not isinstance(refusal.value, ConnectorAwayError)
-    with pytest.raises(ProgramError, match="give user= and password="):
+    with pytest.raises(ProgramError, match="pass user= and password="):
         SchemaRegistry("http://me:hush@localhost")
     with pytest.raises(ProgramError, match="expected http"):
         SchemaRegistry("localhost:8081")

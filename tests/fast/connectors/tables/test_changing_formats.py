@@ -140,18 +140,18 @@ def test_a_filter_of_canal_leaves_out_other_tables() -> None:
 def test_a_table_says_by_its_format_which_changes_it_gives_and_takes() -> None:
     for connector, name in (("kafka", "value.format"), ("filesystem", "format")):
         factory = factory_of(connector)
-        assert factory.gives_changes({name: "debezium-json"}) == ALL_CHANGES
-        assert factory.takes_changes(TableDefinition("t", ROW, {name: "canal-json"})) == ALL_CHANGES
-        assert factory.gives_changes({name: "json"}) == ("+I",)
+        assert factory.emitted_changes({name: "debezium-json"}) == ALL_CHANGES
+        assert factory.accepted_changes(TableDefinition("t", ROW, {name: "canal-json"})) == ALL_CHANGES
+        assert factory.emitted_changes({name: "json"}) == ("+I",)
 
 
 def test_a_values_table_says_its_kinds() -> None:
     factory = factory_of("values")
-    assert factory.gives_changes({"changelog-mode": "I,UA,D"}) == ("+I", "+U", "-D")
-    with pytest.raises(ProgramError, match="expected I, or it with some of UB, UA, D"):
-        factory.gives_changes({"changelog-mode": "I,X"})
+    assert factory.emitted_changes({"changelog-mode": "I,UA,D"}) == ("+I", "+U", "-D")
+    with pytest.raises(ProgramError, match="expected I, or I with some of UB, UA, D"):
+        factory.emitted_changes({"changelog-mode": "I,X"})
     table = TableDefinition(
         "t", RowType.of(["id"], [types.IntType()]), {"changelog-mode": "I,D", "data": '[["+U",[1]]]'}
     )
-    with pytest.raises(ProgramError, match=r"row 1 is no pair of a kind \(\+I, -D\) and a row"):
+    with pytest.raises(ProgramError, match=r"row 1 is not a pair of a kind \(\+I, -D\) and a row"):
         factory.source(table, None, ())

@@ -160,7 +160,7 @@ def test_a_table_with_a_sequence_ends_with_it() -> None:
     ("options", "message"),
     [
         ({"fields.idd.min": "1"}, "a column 'idd' that the table does not have. Did you mean 'id'?"),
-        ({"fields.id.mim": "1"}, "a column has no 'mim'. Did you mean 'min'?"),
+        ({"fields.id.mim": "1"}, "a column has no option 'mim'. Did you mean 'min'?"),
         ({"fields.id.min": "5", "fields.id.max": "1"}, "min ≤ max"),
         ({"fields.id.kind": "sequenz"}, "one of random, sequence. Did you mean 'sequence'?"),
         ({"fields.id.kind": "sequence", "fields.id.start": "1"}, "a sequence needs"),

@@ -430,10 +430,10 @@ COMMIT = "sink.partition-commit"
         ({f"{COMMIT}.policy.kind": "custom"}, NotAvailableError, "Java"),
         ({f"{COMMIT}.policy.kind": "sucess-file"}, ProgramError, "Did you mean 'success-file'"),
         ({f"{COMMIT}.trigger": "event-time"}, ProgramError, "one of process-time, partition-time"),
-        ({f"{COMMIT}.policy.kind": "success-file", f"{COMMIT}.success-file.name": "done"}, ProgramError, "begins with"),
-        ({f"{COMMIT}.watermark-time-zone": "Mars"}, ProgramError, "a zone"),
+        ({f"{COMMIT}.policy.kind": "success-file", f"{COMMIT}.success-file.name": "done"}, ProgramError, "starts with"),
+        ({f"{COMMIT}.watermark-time-zone": "Mars"}, ProgramError, "a time zone"),
         ({"partition.time-extractor.timestamp-pattern": "$dya"}, ProgramError, "Did you mean 'day'"),
-        ({"partition.time-extractor.timestamp-formatter": "yyyy-LL"}, ProgramError, "a form made of"),
+        ({"partition.time-extractor.timestamp-formatter": "yyyy-LL"}, ProgramError, "a format of"),
         ({"sink.rolling-policy.file-size": "big"}, ProgramError, "a size"),
     ],
 )

@@ -92,7 +92,7 @@ def test_the_table_gives_just_the_columns_that_are_wanted() -> None:
     ("field", "options", "message"),
     [
         (RowField("bidd", IntType()), {}, "no column 'bidd'. Did you mean 'bid'?"),
-        (RowField("event_type", BigIntType()), {}, "'event_type' of nexmark is INT, the table says BIGINT"),
+        (RowField("event_type", BigIntType()), {}, "'event_type' of nexmark is INT, but the table declares BIGINT"),
         (RowField("bid", RowType.of(["prize"], [BigIntType()])), {}, "no field 'prize'. Did you mean 'price'?"),
         (RowField("bid", RowType.of(["price"], [VarCharType(9)])), {}, "'bid.price' of nexmark is BIGINT"),
         (RowField("bid", IntType()), {}, "is a ROW, not INT"),

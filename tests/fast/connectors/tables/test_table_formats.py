@@ -273,7 +273,7 @@ def test_raw_is_one_column() -> None:
         "3 bytes, expected 4"
         in decoded("raw", RowType.of(["v"], [types.IntType()], nullable=False), [b"abc"]).bad[0].reason
     )
-    with pytest.raises(ProgramError, match="one column, and the table has 2"):
+    with pytest.raises(ProgramError, match="one column, but the table has 2"):
         decoded("raw", ROWS, [])
     with pytest.raises(ProgramError, match=r"'raw\.charset' is 'X'"):
         decoded("raw", RowType.of(["v"], [STRING], nullable=False), [], charset="X")
@@ -282,7 +282,7 @@ def test_raw_is_one_column() -> None:
 @pytest.mark.parametrize(
     ("name", "for_files", "kind", "words"),
     [
-        ("jsn", True, ProgramError, "which is no format. Did you mean 'json'"),
+        ("jsn", True, ProgramError, "which is not a format. Did you mean 'json'"),
         ("parquet", False, ProgramError, "not a format of messages"),
         ("maxwell-json", False, NotYetError, "a later version"),
     ],
@@ -295,8 +295,8 @@ def test_formats_that_are_none(name: str, for_files: bool, kind: type[Exception]
 @pytest.mark.parametrize(
     ("name", "data_type", "options", "words"),
     [
-        ("csv", MapType(STRING, STRING), {}, "has no word for MAP"),
-        ("json", types.DayTimeIntervalType(), {}, "has no word for INTERVAL"),
+        ("csv", MapType(STRING, STRING), {}, "has no type for MAP"),
+        ("json", types.DayTimeIntervalType(), {}, "has no type for INTERVAL"),
         ("avro", types.TimestampType(9), {}, "microseconds"),
         ("avro", MapType(types.IntType(), STRING), {}, "keys are text"),
         ("csv", STRING, {"field__delimiter": "ab"}, "'csv.field-delimiter' is 'ab', expected one character"),

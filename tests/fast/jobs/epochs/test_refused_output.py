@@ -41,7 +41,7 @@ class Crash(BaseException):
 class Ledger(Sink):
     """Takes an epoch as a whole, once, and only numbers below 10; tells `at_once` of those it refuses."""
 
-    tells_refused_rows = True
+    reports_refused_rows = True
 
     def __init__(self, at_once: int = 1) -> None:
         self.pages: dict[str, list[int]] = {}
@@ -319,7 +319,7 @@ def test_a_sink_that_goes_on_behind_refused_rows_leaves_out_those_it_has_passed(
             try:
                 super().commit(commit, publish, store)
             except RefusedRowsError as error:
-                raise RefusedRowsError(error.message, error.rows, goes_on_behind=True) from error
+                raise RefusedRowsError(error.message, error.rows, continues_after=True) from error
 
     sink, items = Runner(1).with_dead_letters(folder), staged(store, [11, 12, 13, 1])
     monkeypatch.setattr("millstream.jobs.epochs.refused_output._ROWS_MAX", 2)
@@ -331,7 +331,7 @@ def test_a_sink_that_goes_on_behind_refused_rows_leaves_out_those_it_has_passed(
 
 
 def test_a_sink_that_cannot_tell_which_rows_are_refused_takes_no_folder() -> None:
-    with pytest.raises(ProgramError, match="cannot tell which rows its target refuses"):
+    with pytest.raises(ProgramError, match="cannot identify the rows its target refuses"):
         DiscardingSink().with_dead_letters("letters")
 
 

@@ -327,7 +327,7 @@ def test_what_waits_for_the_other_side_is_there_after_a_restart_at_another_paral
 def test_a_job_that_goes_on_with_other_windows_or_fields_is_refused_and_told_what_to_do() -> None:
     lefts, rights = [order("a", 7, 1), EPOCH, order("a", 8, 3)], [EPOCH, payment("a", 5, 4)]
     slides = SlidingEventTimeWindows.of(Duration.of_millis(20), Duration.of_millis(10))
-    told = "were kept for other windows", "was saved with the fields cents"
+    told = "were stored for other windows", "was saved with the fields cents"
     for assigner, fields, what in ((slides, ["cents"], told[0]), (TENS, ["at_ms"], told[1])):
         store = f"changed-{next(COUNTER)}"
         ran(lefts, rights, lambda a, b: by_id(a, b).project(["cents"], ["paid"]).uid("join"), store=store, epochs=1)

@@ -87,8 +87,8 @@ def test_an_archive_is_neither_given_to_rows_without_one_nor_taken_from_rows_wit
     run_table(changes, archived if begins_with else plain, store, archive, clock, epochs=6)
     with pytest.raises(MillstreamError) as error:
         run_table(changes, plain if begins_with else archived, store, archive, clock)
-    told = "its options name none any more" if begins_with else "was kept without an archive so far"
-    assert told in str(error.value)
+    message = "its options no longer name one" if begins_with else "was stored without an archive so far"
+    assert message in str(error.value)
 
 
 def test_an_epoch_that_archived_rows_is_replayed_and_writes_nothing_to_the_archive() -> None:
@@ -205,7 +205,7 @@ def test_a_row_of_one_column_that_is_a_row_itself_is_archived_as_it_is() -> None
     table._archive = archive
     keys = pa.array([{"a": 1, "b": 2}, None], inner.arrow)
     due = _DueRows(KeyColumn(np.zeros(2, dtype=np.int64), keys), pa.array([3, 1]), np.zeros(2, dtype=np.int64))
-    assert table._as_written(due, due.take(np.zeros(0, dtype=np.int64)), 7).to_pylist() == [
+    assert table._file_rows(due, due.take(np.zeros(0, dtype=np.int64)), 7).to_pylist() == [
         {"r": {"a": 1, "b": 2}, "archived_version": 7, "archived_count": 3},
         {"r": None, "archived_version": 7, "archived_count": 1},
     ]

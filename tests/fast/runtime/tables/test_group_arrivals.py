@@ -154,5 +154,5 @@ def test_values_of_an_epoch_come_in_the_order_of_its_rows(only_grows: bool) -> N
 
 @pytest.mark.parametrize("query", ["FIRST_VALUE(v)", "SUM(DISTINCT CHAR_LENGTH(v))"])
 def test_a_value_that_was_never_there_cannot_go(query: str) -> None:
-    with pytest.raises(UserFailureError, match="was taken away that had never been added"):
+    with pytest.raises(UserFailureError, match="was retracted that was never inserted"):
         results(f"SELECT {query} FROM t", [("a", 1), ("bb", 1)], [("ccc", -1)], values_in_row=0)

@@ -124,7 +124,7 @@ def test_ranges_at_the_ends_of_whole_numbers_are_those_of_the_slow_way(
 
 
 def test_rows_are_cut_into_some_parts() -> None:
-    with pytest.raises(ProgramError, match="NTILE: into how many parts is 0 or less"):
+    with pytest.raises(ProgramError, match="NTILE: the number of parts is 0 or less"):
         in_columns([OverColumn("NTILE", arguments=(TILES,))], (OrderKey(VALUE),), [(0, 5, 0.5, "a", True, 0)])
 
 

@@ -77,7 +77,7 @@ def test_what_is_combined_piece_by_piece_is_what_a_loop_gives(detail: str, piece
         both = fresh if held is None else [pa.concat_arrays(pair) for pair in zip(held, fresh, strict=True)]
         twice = np.concatenate([np.arange(3)] * (1 if held is None else 2))
         held = made.combine(both, Groups(twice, 3))
-        held = made.settled(held) if is_settled else held
+        held = made.consolidated(held) if is_settled else held
     expected = [
         repr([value for piece in pieces for group, value, seen in piece if group == wanted and seen])
         for wanted in range(3)
@@ -91,7 +91,7 @@ def test_accumulators_of_several_panes_are_merged(pieces: Any) -> None:
     panes = []
     for piece in pieces:
         parts, codes = lifted(made, piece)
-        panes.append(made.settled(made.combine(parts, Groups(codes, 3))))
+        panes.append(made.consolidated(made.combine(parts, Groups(codes, 3))))
     both = [pa.concat_arrays(columns) for columns in zip(*panes, strict=True)]
     merged = made.combine(both, Groups(np.tile(np.arange(3), len(panes)), 3))
     expected = [

@@ -234,10 +234,10 @@ class KeepsANumber(ProcessWindowFunction):  # type: ignore[type-arg]
 
 @pytest.mark.parametrize("name", ["window values", "event timers", "window event timers"])
 def test_a_state_named_like_one_of_the_operators_own_is_refused_and_not_mixed_with_it(name: str) -> None:
-    with pytest.raises(JobFailedError, match="the operator keeps a table of that name"):
+    with pytest.raises(JobFailedError, match="the operator has a table of that name"):
         results([("a", 1, 1)], lambda s: s.window(TENS).reduce(added, KeepsANumber(name)))
 
 
 def test_a_state_of_the_key_named_like_the_contents_of_windows_is_refused_too() -> None:
-    with pytest.raises(JobFailedError, match="the operator keeps a table of that name"):
+    with pytest.raises(JobFailedError, match="the operator has a table of that name"):
         results([("a", 1, 1)], lambda s: s.window(TENS).process(KeepsANumber("window contents")))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from millstream.connectors.kafka.offsets import EARLIEST, LATEST, OffsetRule, Partition, Reset, committed, given
+from millstream.connectors.kafka.offsets import EARLIEST, LATEST, OffsetRule, Partition, Reset, committed, specific
 from millstream.datastream.streams.argument_checks import at_users_line, refuse
 from millstream.datastream.streams.stream_edges import no_java_object
 
@@ -94,7 +94,7 @@ class KafkaOffsetsInitializer:
                 raise refuse(f"offsets: found {offset!r} for {partition}, expected an int")
             rules[Partition(partition.topic, partition.partition)] = offset
         with at_users_line():
-            return KafkaOffsetsInitializer(rule=given(rules, _reset("offsets", offset_reset_strategy)))
+            return KafkaOffsetsInitializer(rule=specific(rules, _reset("offsets", offset_reset_strategy)))
 
 
 def checked_rule(method: str, initializer: Any) -> OffsetRule:

@@ -1,7 +1,6 @@
 """Formatting and parsing of times: DATE_FORMAT, TO_DATE, TO_TIMESTAMP, FROM_UNIXTIME, UNIX_TIMESTAMP, CONVERT_TZ.
 
-Each distinct text is parsed once. Text that Java cannot parse becomes NULL, as in Flink (UNIX_TIMESTAMP: the smallest
-BIGINT).
+Each distinct text is parsed once. Malformed text becomes NULL, as in Flink (UNIX_TIMESTAMP: the least BIGINT).
 """
 
 from __future__ import annotations
@@ -121,7 +120,7 @@ def _by_pattern(pattern: Value, numbers: Int64s, valid: Bools | None, write: Wri
     rows = len(numbers)
     if isinstance(pattern, pa.Scalar):
         text = pattern.as_py()
-        return pa.nulls(rows, pa.string()) if text is None else _checked(write, text, numbers, valid, None)
+        return pa.nulls(rows, pa.string()) if text is None else _write_texts(write, text, numbers, valid, None)
     encoded = pattern.dictionary_encode(null_encoding="encode")
     codes = encoded.indices.to_numpy(zero_copy_only=False)
     order = np.argsort(codes, kind="stable")
@@ -135,13 +134,13 @@ def _by_pattern(pattern: Value, numbers: Int64s, valid: Bools | None, write: Wri
             pieces.append(pa.nulls(len(places), pa.string()))
         else:
             valid_rows = None if valid is None else valid[places]
-            pieces.append(_checked(write, text, numbers[places], valid_rows, places))
+            pieces.append(_write_texts(write, text, numbers[places], valid_rows, places))
     back = np.empty(rows, np.int64)
     back[order] = np.arange(rows)
     return pa.concat_arrays(pieces).take(pa.array(back))
 
 
-def _checked(
+def _write_texts(
     write: Write, pattern: str, numbers: Int64s, valid: Bools | None, places: npt.NDArray[Any] | None
 ) -> pa.Array:
     """Formats numbers; an invalid pattern is reported for the first row that needs it."""
@@ -316,11 +315,11 @@ def read_moment(context: CallContext, value: Value, *rest: Value) -> Value:
             check_precision(int(digits[row]), int(row))
         digits = np.clip(digits, 0, 9)
     rate = rate_of(context.type)
-    values, fits = _scaled(source, digits, rate)
+    values, fits = _scale_ticks(source, digits, rate)
     return column(context.type, np.where(fits, values, 0), valid & fits, context.rows)
 
 
-def _scaled(source: pa.Array, digits: npt.NDArray[Any], rate: int) -> tuple[Int64s, Bools]:
+def _scale_ticks(source: pa.Array, digits: npt.NDArray[Any], rate: int) -> tuple[Int64s, Bools]:
     """Converts numbers of 10^-digits seconds to ticks, and checks that they lie in the years 0 to 9999."""
     if pa.types.is_floating(source.type):
         numbers = pc.fill_null(source, 0).to_numpy(zero_copy_only=False).astype(np.float64)

@@ -103,7 +103,7 @@ def regexp_instr(context: CallContext, text: Value, source: Value) -> Value:
 @kernel("REGEXP_SUBSTR")
 def regexp_substr(context: CallContext, text: Value, source: Value) -> Value:
     pattern = _constant_pattern(source, text)
-    matches = _extracted(pattern, text, 0) if pattern is not None else None
+    matches = _extract(pattern, text, 0) if pattern is not None else None
     return by_reference(context, text, source) if matches is None else matches
 
 
@@ -111,13 +111,13 @@ def regexp_substr(context: CallContext, text: Value, source: Value) -> Value:
 def regexp_extract(context: CallContext, text: Value, source: Value, group: Value | None = None) -> Value:
     pattern = _constant_pattern(source, text)
     number = 0 if group is None else group.as_py() if isinstance(group, pa.Scalar) else None
-    matches = _extracted(pattern, text, number) if pattern is not None and number is not None else None
+    matches = _extract(pattern, text, number) if pattern is not None and number is not None else None
     if matches is not None:
         return matches
     return by_reference(context, text, source, *([] if group is None else [group]))
 
 
-def _extracted(pattern: JavaPattern, text: pa.Array, group: int) -> pa.Array | None:
+def _extract(pattern: JavaPattern, text: pa.Array, group: int) -> pa.Array | None:
     """The text of a group in the first match, by RE2; None if RE2 does not support it."""
     if not 0 <= group <= pattern.group_count:
         return None

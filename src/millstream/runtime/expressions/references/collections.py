@@ -53,10 +53,10 @@ def array(context: CallContext, *values: Any) -> list[Any]:
 @reference("MAP")
 def map_(context: CallContext, *parts: Any) -> dict[Any, Any]:
     """Builds a map of alternating keys and values; a later value replaces an earlier one."""
-    return _mapped(zip(parts[::2], parts[1::2], strict=True))
+    return _build_map(zip(parts[::2], parts[1::2], strict=True))
 
 
-def _mapped(pairs: Any) -> dict[Any, Any]:
+def _build_map(pairs: Any) -> dict[Any, Any]:
     entries: dict[Any, Any] = {}
     for key, value in pairs:
         if key is None:
@@ -241,4 +241,4 @@ def map_union(context: CallContext, *maps: dict[Any, Any]) -> dict[Any, Any]:
 def map_from_arrays(context: CallContext, keys: Sequence[Any], values: Sequence[Any]) -> dict[Any, Any]:
     if len(keys) != len(values):
         raise ValueProblem(f"MAP_FROM_ARRAYS takes as many values as keys, got {len(keys)} keys, {len(values)} values")
-    return _mapped(zip(keys, values, strict=True))
+    return _build_map(zip(keys, values, strict=True))
