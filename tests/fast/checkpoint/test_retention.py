@@ -97,7 +97,7 @@ def test_files_of_unknown_names_stay() -> None:
 def test_keeping_no_manifest_is_refused() -> None:
     with pytest.raises(ValueError, match="the newest manifest is always retained"):
         RetentionPolicy(keep_last=0)
-    with pytest.raises(ConfigurationError, match=r"millstream.retention.epochs is 0: .* Give 1 or more"):
+    with pytest.raises(ConfigurationError, match=r"millstream.retention.epochs is 0: .* Set 1 or more"):
         retention_policy({"millstream.retention.epochs": "0"})
 
 

@@ -256,9 +256,9 @@ def test_a_cached_stream_is_no_operator(env: StreamExecutionEnvironment) -> None
     assert isinstance(cached, CachedDataStream) and cached.cache() is cached
     with Refused("name: a cached stream is not an operator", "before cache()"):
         cached.name("x")
-    with Refused("set_parallelism", "no operator"):
+    with Refused("set_parallelism", "not an operator"):
         cached.set_parallelism(2)
-    with Refused("uid", "no operator"):
+    with Refused("uid", "not an operator"):
         cached.uid("x")
     with Refused("a keyed stream cannot be cached"):
         costly(env).key_by(lambda n: n).cache()
