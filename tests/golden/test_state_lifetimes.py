@@ -269,7 +269,7 @@ def test_rows_that_were_kept_for_ever_cannot_come_to_expire_nor_the_other_way_ro
     for ttl, is_refused in zip(lifetimes, (False, True), strict=True):
         build, _, clock = _job(query, epochs, ttl)
         if is_refused:
-            with pytest.raises(MillstreamError, match=r"was kept for .*, and is now to be kept for"):
+            with pytest.raises(MillstreamError, match=r"was retained for .*, and is now to be retained for"):
                 run(build, store=store, clock=clock)
         else:
             run(build, store=store, clock=clock, epochs=1)

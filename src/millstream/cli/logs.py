@@ -1,7 +1,7 @@
 """`millstream logs`: prints the logs of a job's runs, from `STORE/logs/`.
 
 The log of a run whose store is no folder is on its driver's machine until the job ends, and is copied into the store
-then. While such a job runs, its log is shown on that machine only; elsewhere the command names that machine.
+then. While the job runs, its log is shown on that machine only; elsewhere the command names that machine.
 
 Logs are read line by line: they may be larger than the memory. Entries that are no files are skipped.
 """

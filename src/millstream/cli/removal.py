@@ -2,7 +2,7 @@
 
 Only a folder that holds a job's store is removed, and nothing else next to it. A running job is not touched, nor one
 whose files a fork still uses. Everything is checked before anything is removed; the command lists the stores, and
-asks for confirmation. A store that is not a folder is left to the tools of its object store.
+needs confirmation. A store that is not a folder is left to the tools of its object store.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ line is wrong.
 from __future__ import annotations
 
 import bdb
-import pdb  # noqa: T100 (entering it is what --pdb asks for)
+import pdb  # noqa: T100 (the purpose of --pdb)
 import sys
 from dataclasses import dataclass
 from pathlib import Path

@@ -35,7 +35,7 @@ _CELL_CHARACTERS_MAX = 120
 
 
 class _NotShown:
-    """Stands for a pickle, which is not unpickled for display."""
+    """The placeholder of a pickle, which is not unpickled for display."""
 
     def __init__(self, data: bytes) -> None:
         self._bytes = len(data)

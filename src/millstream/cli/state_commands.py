@@ -16,7 +16,7 @@ Snapshot = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="For machines: one JSON object per line.")]
 ReadOnly = Annotated[
-    bool, typer.Option("--read-only", help="Write nothing, not even a lease: the job may remove the epoch meanwhile.")
+    bool, typer.Option("--read-only", help="Write nothing, not even a lease: the job may then remove the epoch.")
 ]
 
 

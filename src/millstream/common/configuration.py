@@ -216,7 +216,7 @@ def _checked(key: str, value: Any, kind: type) -> Any:
     if not fits[kind]:
         setter, expected = _SETTERS[kind]
         raise ConfigurationError(
-            f"{setter}: setting {key!r} is given {value!r} ({type(value).__name__}), expected {expected}. A text is "
+            f"{setter}: setting {key!r} is set to {value!r} ({type(value).__name__}), expected {expected}. A text is "
             "set by set_string"
         )
     return value

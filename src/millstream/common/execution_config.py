@@ -1,8 +1,8 @@
 """ExecutionConfig: PyFlink's getters and setters over a Configuration.
 
-The configuration is the only place where a setting lives, so a setter here, a `-D key=value` and a Configuration
-given by the program cannot disagree. Settings that steer Flink's JVM (Kryo, Avro, object reuse, closure cleaning)
-are kept and returned by their getters, and have no effect here.
+The configuration is the only place of a setting, so a setter here, a `-D key=value` and a Configuration passed by the
+program cannot disagree. Settings for Flink's JVM (Kryo, Avro, object reuse, closure cleaning) are stored and returned
+by their getters, and have no effect here.
 """
 
 from __future__ import annotations

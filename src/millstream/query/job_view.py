@@ -147,8 +147,8 @@ class JobView:
         self._opener.where = name
 
     def check_ahead(self, bytes_max: int) -> None:
-        """Check the new bytes of each state, up to so many, before a new epoch is used, rather than when one of their
-        keys is first read: newer epochs are available some milliseconds later, and no query waits."""
+        """Check the new bytes of each state, up to `bytes_max`, before a new epoch is used, not when one of
+        their keys is first read: newer epochs are available some milliseconds later, and no query waits."""
         self._opener.check_ahead(bytes_max)
 
     def states(self) -> list[QueryableState]:

@@ -165,7 +165,7 @@ def _by_name(value: Row, row_names: tuple[str, ...] | None, cells: dict[str, Any
     names = type_info.get_field_names()
     is_quiet = type(row_names) is QuietNames
     plain = row_names is None or is_quiet or row_names == tuple(f"f{i}" for i in range(len(row_names)))
-    if plain or not type_info.has_given_names:
+    if plain or not type_info.has_own_names:
         return list(value)
     if set(cells) != set(names) or len(cells) != len(value):
         raise _MisfitError(value, f"exactly the fields {names}")

@@ -192,7 +192,7 @@ def projected_type(type_info: TypeInformation | None, indexes: tuple[int, ...]) 
     types = [fields[index] for index in indexes]
     if isinstance(type_info, TupleTypeInfo):
         return Types.TUPLE(types)
-    if not type_info.has_given_names:
+    if not type_info.has_own_names:
         return Types.ROW(types)
     names = [type_info.get_field_names()[index] for index in indexes]
     if len(set(names)) < len(names):

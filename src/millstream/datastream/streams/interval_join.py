@@ -191,7 +191,7 @@ def projection(
         chosen_fields = [field_position(method, field, type_info) for field in selection]
         places.append(tuple(position for position, _ in chosen_fields))
         plain = plain_type(type_info)
-        side_names = plain.get_field_names() if isinstance(plain, RowTypeInfo) and plain.has_given_names else None
+        side_names = plain.get_field_names() if isinstance(plain, RowTypeInfo) and plain.has_own_names else None
         fields += [(side_names[position] if side_names else None, field_type) for position, field_type in chosen_fields]
     if not fields:
         raise refuse(f"{method}: no field was named. Name at least one of either stream")

@@ -70,7 +70,7 @@ def _key_of(stream: KeyedStream) -> tuple[str, TypeInformation | None] | None:
     stream_type = stream._stream_type()
     plain = None if stream_type is None else plain_type(stream_type)
     field = edge.key_selector.field if isinstance(edge.key_selector, FieldKey) else None
-    if isinstance(plain, RowTypeInfo) and plain.has_given_names and isinstance(field, int):
+    if isinstance(plain, RowTypeInfo) and plain.has_own_names and isinstance(field, int):
         return plain.get_field_names()[field], edge.key_type
     return field if isinstance(field, str) else "key", edge.key_type
 

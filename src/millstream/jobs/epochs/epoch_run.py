@@ -5,7 +5,7 @@ A *deployment* is a job's plan as it was sent to the runner of the tasks. After 
 
 An epoch runs in rounds (`rounds.py`; one, where the program has no loops). A round is run again if Spark mixed two
 attempts of a task in it. The result is one outcome, or the failure; nothing is committed either way. An epoch that
-exceeds its time limit has failed, even if it ended after all: by then its tasks may have been told to stop.
+exceeds its time limit has failed, even if it ended after all: by then its tasks may have received a cancel request.
 
 Three terms for repetition, from the outside in:
 

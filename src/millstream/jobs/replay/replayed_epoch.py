@@ -12,7 +12,7 @@ was down. If the epoch was run by another driver than the previous one, no input
 
 A manifest names the operators of its program by uid, with their parallelism. A job may have been rescaled since, or be
 started at another parallelism now: the program is compiled at the parallelism that matches. An operator that was
-changed, inserted or removed upstream of the replayed one would change its input; such a program is rejected.
+changed, inserted or removed upstream of the replayed one would change its input; a changed program is rejected.
 """
 
 from __future__ import annotations

@@ -303,7 +303,7 @@ class Directory:
     def __init__(self, find: Callable[[], Sequence[ServerPlace]], now_s: Callable[[], float]) -> None:
         self._find, self._now_s = find, now_s
         self._places: Sequence[ServerPlace] = ()
-        self._found_s = float("-inf")
+        self._refreshed_s = float("-inf")
         self._failed_s: dict[str, float] = {}
         self._turns = itertools.count()
         self._lock = threading.Lock()
@@ -329,7 +329,7 @@ class Directory:
 
     def _refresh(self, age_max_s: float) -> None:
         with self._lock:
-            if self._now_s() - self._found_s < age_max_s:
+            if self._now_s() - self._refreshed_s < age_max_s:
                 return
             try:
                 places = list(self._find())
@@ -339,6 +339,6 @@ class Directory:
                 places = []  # the cached servers are valid
             # A server that is no longer listed may still answer; an empty result does not replace the cache.
             self._places = places or self._places
-            self._found_s = self._now_s()
+            self._refreshed_s = self._now_s()
             known = {place.url for place in self._places}
             self._failed_s = {url: at_s for url, at_s in self._failed_s.items() if url in known}

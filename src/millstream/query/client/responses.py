@@ -11,7 +11,7 @@ which `within` sets for the thread it runs in.
 The results of a query, besides an answer:
 
     MillstreamError
-    ├── QueryRefusedError    a server refused: unknown state, no right, wrong key; asking again is useless
+    ├── QueryRefusedError    a server refused: unknown state, no right, wrong key; a retry is useless
     └── NoServerError        no server answered in time; lists the servers and the reason of each
 """
 
@@ -96,7 +96,7 @@ _ends_s: ContextVar[float] = ContextVar("millstream_query_request_ends_s", defau
 
 @contextmanager
 def within(patience_s: float) -> Iterator[None]:
-    """Ends this thread's sends and receives in the block after so many seconds, with httpx.TimeoutException."""
+    """Ends this thread's sends and receives in the block after `patience_s`, with httpx.TimeoutException."""
     token = _ends_s.set(time.monotonic() + patience_s)
     try:
         yield
@@ -170,7 +170,7 @@ class PunctualTransport(httpx.HTTPTransport):
 
 
 def body_of(response: httpx.Response, bytes_max: int = ANSWER_BYTES_MAX) -> bytes:
-    """The body of a response, up to so many bytes. Compressed bodies are rejected: they may expand to any size."""
+    """The body of a response, up to `bytes_max` bytes. Compressed bodies are rejected: they may expand to any size."""
     encoding = response.headers.get("content-encoding", "identity")
     if encoding != "identity":
         raise InvalidAnswer(f"its answer is compressed as {_shown(encoding)}, which was not requested")
@@ -184,7 +184,7 @@ def body_of(response: httpx.Response, bytes_max: int = ANSWER_BYTES_MAX) -> byte
 
 
 def lines_of(response: httpx.Response, bytes_max: int = ANSWER_BYTES_MAX) -> Iterator[bytes]:
-    """The lines of a response as they arrive, each up to so many bytes."""
+    """The lines of a response as they arrive, each up to `bytes_max` bytes."""
     if response.headers.get("content-encoding", "identity") != "identity":
         raise InvalidAnswer("its events are compressed, which was not requested")
     parts: list[bytes] = []

@@ -1,6 +1,6 @@
 """HTTP connections with time limits: a client that is slow to send a request, or to read its answer, is disconnected.
 
-Uvicorn bounds how long an idle connection is kept, but a client that sends a header a minute is not idle. This module
+Uvicorn bounds how long a connection is idle, but a client that sends a header a minute is not idle. This module
 also bounds:
 
 - the time from the first byte of a request to the end of its head, and until the first byte of a new connection (408);

@@ -29,7 +29,7 @@ _NUMBER_BITS_MAX = 70
 _CALLS_MAX = 100
 _LONGEST_FACTOR = 10
 _BEGINNING_BYTES_MAX = 2 << 20
-_PACKED = "compressed messages and batches are not accepted: they may be of any size. Send them uncompressed."
+_PACKED = "compressed messages and batches are not accepted: their size is unknown. Send them uncompressed."
 
 
 @dataclass(frozen=True)

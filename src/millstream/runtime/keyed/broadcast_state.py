@@ -35,7 +35,7 @@ class _Entries(dict[Any, Any]):
     """The entries of a state, read at the speed of a dictionary. A missing key is looked up again: in its stored form,
     and after loading the entries."""
 
-    __slots__ = ("_look_up",)
+    __slots__ = ("_find",)
 
     def __init__(self, find_missing: Callable[[Any], Any]) -> None:
         self._find = find_missing

@@ -219,7 +219,7 @@ def sweep() -> None:
 
 
 @pytest.mark.slow
-def test_no_number_of_a_stranger_is_computed_for_ever_or_ends_the_process() -> None:
+def test_no_untrusted_number_is_computed_forever_or_ends_the_process() -> None:
     limits = partial(resource.setrlimit, resource.RLIMIT_CPU, (200, 200))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, __file__]
@@ -329,7 +329,7 @@ def test_rounding_to_any_number_of_digits_has_an_answer(function: str, digits: i
 
 
 @pytest.mark.parametrize("template", ["%2000000000d", "%.2000000000s", "%2000000000$d"])
-def test_a_format_asks_for_a_million_characters_at_most(template: str) -> None:
+def test_a_format_produces_a_million_characters_at_most(template: str) -> None:
     with pytest.raises(JavaFormatProblem, match="more than a million"):
         java_format(template, (5,), ("5",))
 
