@@ -1,4 +1,4 @@
-"""How many bytes the tier holds, and what leaves when there are too many.
+"""The size of the tier, and eviction when it is exceeded.
 
 The total size is stored in one small file, updated under a lock by every process that adds or removes files. It counts
 intentions: a process that dies between the update and the write leaves it too high. So it is trusted only while it is
