@@ -136,7 +136,7 @@ def test_upserts_by_the_key_of_the_partition_are_the_last_rows(epochs: list[list
         ("TO_CHANGELOG(TABLE t, DESCRIPTOR(a, b))", "with one name"),
         ("TO_CHANGELOG(TABLE t, DESCRIPTOR(a), MAP['INSRT', 'I'])", "op_mapping has 'INSRT', expected INSERT"),
         ("TO_CHANGELOG(TABLE t, DESCRIPTOR(a), MAP['INSERT', 'I', 'INSERT, DELETE', 'D'])", "has INSERT twice"),
-        ("TO_CHANGELOG(TABLE t, DESCRIPTOR(a), produces_full_deletes => FALSE)", "given whole"),
+        ("TO_CHANGELOG(TABLE t, DESCRIPTOR(a), produces_full_deletes => FALSE)", "emitted as the whole row"),
         ("TO_CHANGELOG(input => TABLE t, ops => DESCRIPTOR(a))", "has no argument 'ops'"),
         ("FROM_CHANGELOG(TABLE t, DESCRIPTOR(what))", "has no column 'what'"),
         ("FROM_CHANGELOG(TABLE t, DESCRIPTOR(v))", "expected STRING"),
