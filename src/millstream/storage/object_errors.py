@@ -81,7 +81,7 @@ def _explained(url: str, name: str, error: Exception, has_answered: bool) -> Sto
     if has_no_bucket(error):
         return StoreError(f"Store {url}: there is no bucket {_bucket(url)!r}. Create it, or correct the address.")
     if code in _PASSING_CODES:
-        return StoreAwayError(f"{subject} was not answered just now ({answer}). Ask again.")
+        return StoreAwayError(f"{subject} was not answered just now ({answer}). Try again.")
     if (match := _CERTIFICATE.search(text)) is not None:
         return StoreError(
             f"{subject} was not requested: the certificate of the server at {match.group(1)} is not accepted "

@@ -43,8 +43,8 @@ def check_error(broken: Broken, use: Callable[[Any], None], secrets: Sequence[st
     thread = threading.Thread(target=attempt, daemon=True)
     thread.start()
     thread.join(broken.within_s + _SLACK_S)
-    assert not thread.is_alive(), f"with {broken.what} it says nothing within {broken.within_s:g} s"
-    assert errors, f"with {broken.what} it says nothing at all: records may be lost in silence"
+    assert not thread.is_alive(), f"with {broken.what} it raises nothing within {broken.within_s:g} s"
+    assert errors, f"with {broken.what} it raises no error: records may be lost silently"
     error = errors[0]
     text = str(error)
     finding = f"with {broken.what} it says {type(error).__name__}: {short(text)!r}"

@@ -113,7 +113,7 @@ class Rehearsal:
         plan = planned_commit(self.actor.opened, through_manifest, self.pending, now_ms, final)
         again = planned_commit(self.actor.opened, through_manifest, self.pending, now_ms, final)
         assert _same_json(plan.publish, again.publish) and _same_json(plan.pending, again.pending), (
-            "plan_commit decides otherwise when it is asked again: after a crash the epoch would publish something else"
+            "plan_commit decides differently when it is called again: after a crash the output would differ"
         )
         self.pending = json.loads(json.dumps(plan.pending))
         self.written.extend(records)

@@ -22,10 +22,10 @@ _BURIAL_TIMEOUT_S = 2.0
 
 def check_crashes(checks: Checklist, trial: SinkTrial) -> None:
     checks.run("repeat", "the same commit once more changes nothing", lambda: _repeat(trial))
-    checks.run("task", "a task that died leaves nothing that is seen", lambda: _dead_task(trial))
-    checks.run("task-twice", "of two attempts of a task only the chosen one is seen", lambda: _task_twice(trial))
-    checks.run("abort", "a task that gives up leaves nothing that is seen", lambda: _abort(trial))
-    checks.run("driver", "a driver that died before commit() is made up for by the next", lambda: _dead_driver(trial))
+    checks.run("task", "output of a dead task is never visible", lambda: _dead_task(trial))
+    checks.run("task-twice", "of two attempts of a task only the chosen one is visible", lambda: _task_twice(trial))
+    checks.run("abort", "output of an aborted task is never visible", lambda: _abort(trial))
+    checks.run("driver", "the next driver commits for one that died before commit()", lambda: _dead_driver(trial))
     checks.run("crash", "a crash at any line of commit() loses and doubles nothing", lambda: _crash(trial))
     checks.run(
         "crash-process",

@@ -19,9 +19,9 @@ _RACE_TIMEOUT_S = 60.0
 def check_drivers(checks: Checklist, trial: SinkTrial) -> None:
     checks.run("late-driver", "a driver that wakes up late changes nothing", lambda: _late(trial))
     checks.run("two-drivers", "two drivers that commit the same at once publish it once", lambda: _race(trial))
-    checks.run("two-jobs", "epochs of the same number of another job are other epochs", lambda: _two_jobs(trial))
+    checks.run("two-jobs", "epochs of another job with the same number are distinct", lambda: _two_jobs(trial))
     checks.run("two-sinks", "two sinks of one job may write to the same place", lambda: _two_sinks(trial))
-    checks.run("restore", "going back to an older epoch changes nothing that is published", lambda: _restore(trial))
+    checks.run("restore", "going back to an older epoch changes no published output", lambda: _restore(trial))
 
 
 def _late(trial: SinkTrial) -> str:

@@ -128,16 +128,16 @@ def _check_steps(checks: Checklist, trial: SinkTrial) -> bool:
         scene.end()
         return "from 2 to 3 to 1"
 
-    if not checks.run("plain", "what is written is there", plain):
+    if not checks.run("plain", "written records are visible", plain):
         return False
-    checks.run("unseen", "nothing is seen before its epoch is committed", unseen if trial.is_exact else _not_promised)
+    checks.run("unseen", "nothing is visible before the commit", unseen if trial.is_exact else _not_promised)
     checks.run("empty", "an epoch without records publishes nothing", nothing)
     checks.run("rescale", "a restart at another parallelism loses and doubles nothing", rescaled)
     return True
 
 
 def _not_promised() -> str:
-    raise Skipped("it promises at-least-once: what a task has seen may be visible at once")
+    raise Skipped("it promises at-least-once: records may be visible at once")
 
 
 def _error_of(broken: Broken, trial: SinkTrial, secrets: Sequence[str]) -> Callable[[], str]:
@@ -160,5 +160,5 @@ def _shown(trial: SinkTrial) -> dict[str, str]:
     return {
         "describe()": f"{sink.sink.describe()} {sink.opened.describe()}",
         "repr()": f"{sink.sink!r} {sink.opened!r}",
-        "what is staged (it is stored)": repr(scene.job.commits) + repr(scene.job.pending),
+        "staged values (they are stored)": repr(scene.job.commits) + repr(scene.job.pending),
     }

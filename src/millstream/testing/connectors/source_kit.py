@@ -125,7 +125,7 @@ def _begin(checks: Checklist, trial: _Trial, budget: int, expected: Sequence[Any
             trial.listings.clear()
             trial.walks = _walked(trial, budget)
         count = sum(len(walk.records) for walk in trial.walks)
-        assert count, "it gave no record at all. Give it something to read"
+        assert count, "it returned no record at all. Use a source with input"
         is_all = all(walk.ended for walk in trial.walks)
         values = values_of([record for walk in trial.walks for record in walk.records])
         if expected is not None and is_all:
@@ -161,7 +161,7 @@ def _check_ranges(checks: Checklist, trial: _Trial) -> None:
             difference = order_difference(repeated.records, range_.records)
             assert not difference, f"{range_}, {what}: {difference}"
             assert repeated.end == range_.end, (
-                f"{range_}, {what}: it came to {repeated.end!r}, at first to {range_.end!r}"
+                f"{range_}, {what}: it ended at {repeated.end!r}, at first at {range_.end!r}"
             )
         return f"{len(ranges)} ranges"
 
@@ -181,25 +181,25 @@ def _check_ranges(checks: Checklist, trial: _Trial) -> None:
         reader = trial.in_a_task()
         ranges = [one for one in trial.ranges if one.end != one.stop]
         if not ranges:
-            raise Skipped("its ranges end where reach() said")
-        return same("to where it really came", lambda one: reader.read(one.split, one.start, one.end), ranges)
+            raise Skipped("its ranges end as planned by reach()")
+        return same("to its actual end", lambda one: reader.read(one.split, one.start, one.end), ranges)
 
-    checks.run("reach", "to ask how far it can be read changes nothing", lambda: _check_reach(trial))
-    checks.run("replay", "the same range gives the same records in the same order", replay)
+    checks.run("reach", "planning how far it can be read changes nothing", lambda: _check_reach(trial))
+    checks.run("replay", "the same range returns the same records in the same order", replay)
     checks.run("order", "ranges can be read in any order, in any task", order)
     checks.run("settled", "a range that was read further than planned can be read again as it was", settled)
-    checks.run("cuts", "however the input is cut into ranges, it is the same", lambda: _check_cuts(trial))
-    checks.run("whole", "any range between two positions gives what lies between them", lambda: _check_pairs(trial))
-    checks.run("bytes", "a range that ends early because of its bytes goes on there", lambda: _check_bytes(trial))
-    checks.run("empty", "an empty range gives nothing", lambda: _check_empty(trial))
-    checks.run("torn", "a range that a task left in the middle can be read again", lambda: _check_torn(trial))
+    checks.run("cuts", "the input is the same for any division into ranges", lambda: _check_cuts(trial))
+    checks.run("whole", "any range between two positions returns the records between them", lambda: _check_pairs(trial))
+    checks.run("bytes", "a range that ends early because of its bytes continues there", lambda: _check_bytes(trial))
+    checks.run("empty", "an empty range returns nothing", lambda: _check_empty(trial))
+    checks.run("torn", "a partly read range can be read again", lambda: _check_torn(trial))
     checks.run("twice-at-once", "two tasks may read the same range at the same time", lambda: _check_at_once(trial))
-    checks.run("end", "a bounded source comes to an end, and stays there", lambda: _check_end(trial))
+    checks.run("end", "a bounded source ends, and stays ended", lambda: _check_end(trial))
 
 
 def _must_replay(trial: _Trial) -> None:
     if not trial.original.replayable:
-        raise Skipped("it says of itself that it cannot be read again (replayable = False)")
+        raise Skipped("it is declared not replayable (replayable = False)")
 
 
 def _check_cuts(trial: _Trial) -> str:
@@ -243,7 +243,7 @@ def _check_bytes(trial: _Trial) -> str:
         offset, records = range_.start, list[Any]()
         while offset != range_.end:
             part = reader.read(range_.split, offset, range_.stop, bytes_max=1)
-            assert part.end != offset, f"{part} comes to nothing when it may have 1 byte"
+            assert part.end != offset, f"{part} makes no progress when it may have 1 byte"
             records.extend(part.records)
             offset, parts = part.end, parts + 1
         difference = order_difference(records, range_.records)
@@ -256,8 +256,8 @@ def _check_empty(trial: _Trial) -> str:
     for walk in trial.walks:
         for position in (walk.positions[0], walk.positions[-1]):
             empty_range = trial.reader.read(walk.split, position, position)
-            assert not empty_range.records, f"{empty_range} gave {len(empty_range.records)} records"
-            assert empty_range.end == position, f"{empty_range} came to {empty_range.end!r}"
+            assert not empty_range.records, f"{empty_range} returned {len(empty_range.records)} records"
+            assert empty_range.end == position, f"{empty_range} ended at {empty_range.end!r}"
     return ""
 
 
@@ -304,7 +304,7 @@ def _check_reach(trial: _Trial) -> str:
             stops = [through_json(reach_of(source, walk.split, offset, budget, context)) for budget in (1, 1)]
             if stops[0] != stops[1] and source.bounded:
                 raise AssertionError(f"split {walk.split.name!r} at {offset!r}: first {stops[0]!r}, then {stops[1]!r}")
-            assert not is_over or stops[0] == offset, f"split {walk.split.name!r} is finished at {offset!r} and goes on"
+            assert not is_over or stops[0] == offset, f"split {walk.split.name!r} finished at {offset!r} and continues"
     names = [split.name for split in trial.reader.splits()]
     # A finished split need not be listed for ever.
     finished = {walk.split.name for walk in trial.walks if is_finished(source, walk.split, walk.positions[-1])}
@@ -319,13 +319,13 @@ def _check_end(trial: _Trial) -> str:
         raise Skipped("it is not bounded")
     for walk in trial.walks:
         if not walk.ended:
-            raise Skipped("it holds more than was read. Give it less, or raise ranges_max")
+            raise Skipped("it has more input than was read. Reduce it, or raise ranges_max")
         position = walk.positions[-1]
         assert is_finished(source, walk.split, position), (
-            f"split {walk.split.name!r} gives nothing more at {position!r}, and finished() says that it goes on: the "
+            f"split {walk.split.name!r} returns nothing more at {position!r}, and finished() is False: the "
             "job would never end"
         )
-    assert is_complete(source, trial.context), "complete() says that more splits will come: the job would never end"
+    assert is_complete(source, trial.context), "complete() is False: the job would never end"
     return ""
 
 
@@ -333,9 +333,9 @@ def _check_end(trial: _Trial) -> str:
 
 
 def _check_lives(checks: Checklist, trial: _Trial) -> None:
-    checks.run("restart", "another driver goes on where the manifest says, and misses nothing", lambda: _restart(trial))
-    checks.run("going-back", "after a commit, what came before can still be read", lambda: _going_back(trial))
-    checks.run("job", "a job over it that crashes sees every record once", lambda: _in_a_job(trial))
+    checks.run("restart", "another driver continues from the manifest, and misses nothing", lambda: _restart(trial))
+    checks.run("going-back", "after a commit, earlier input can still be read", lambda: _going_back(trial))
+    checks.run("job", "a crashing job reads every record once", lambda: _in_a_job(trial))
 
 
 def _restart(trial: _Trial) -> str:
@@ -368,7 +368,7 @@ def _going_back(trial: _Trial) -> str:
     reader.source.released([first, {walk.split.name: walk.positions[-1] for walk in trial.walks}])
     for range_ in trial.ranges:
         difference = order_difference(reader.read(range_.split, range_.start, range_.stop).records, range_.records)
-        assert not difference, f"{range_}, which an epoch that is kept needs: {difference}"
+        assert not difference, f"{range_}, which a retained epoch needs: {difference}"
     reader.source.close()
     return ""
 

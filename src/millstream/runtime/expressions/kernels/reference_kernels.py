@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from millstream.runtime.expressions.kernel import KERNELS, REFERENCES, CallContext, Kernel, Value, ValueProblem
+from millstream.runtime.expressions.kernel import KERNELS, REFERENCES, CallContext, EvaluationError, Kernel, Value
 from millstream.runtime.expressions.plain_values import arrow_column, python_value, python_values
 
 __all__ = ["column_of", "register_by_value", "run_by_value", "with_reference_rows"]
@@ -33,8 +33,8 @@ def run_by_value(context: CallContext, function: Callable[..., Any], *arguments:
     try:
         for row in zip(*columns, strict=True):
             results.append(function(context, *row))
-    except ValueProblem as problem:
-        raise ValueProblem(str(problem), len(results)) from None
+    except EvaluationError as problem:
+        raise EvaluationError(str(problem), len(results)) from None
     return arrow_column(results, context.type)
 
 
@@ -68,6 +68,6 @@ def with_reference_rows(context: CallContext, fast: pa.Array, slow: pa.Array, na
     part = CallContext(context.call, pc.sum(slow).as_py(), context.session)
     try:
         results = run_by_value(part, REFERENCES[name], *chosen)
-    except ValueProblem as problem:
-        raise ValueProblem(str(problem), pc.indices_nonzero(slow)[problem.row].as_py()) from None
+    except EvaluationError as problem:
+        raise EvaluationError(str(problem), pc.indices_nonzero(slow)[problem.row].as_py()) from None
     return pc.replace_with_mask(fast, slow, results)

@@ -14,10 +14,10 @@ from inputs.random_expressions import call, cast
 
 from millstream.expressions.data_types import DataTypes
 from millstream.expressions.row_expressions import Column, Literal, RowExpression
-from millstream.runtime.expressions.by_distinct import repeats_enough
 from millstream.runtime.expressions.compile import compile_program
+from millstream.runtime.expressions.dictionary_evaluation import repeats_enough
+from millstream.runtime.expressions.expression_errors import ExpressionError
 from millstream.runtime.expressions.kernel import KERNELS, CallContext, SessionFacts, load_kernels
-from millstream.runtime.expressions.problems import ExpressionError
 
 TEXT = Column(DataTypes.STRING(), 0)
 
