@@ -119,7 +119,9 @@ def test_a_local_disk_that_cannot_be_written_to_is_an_error_and_not_an_endless_w
         began = time.monotonic()
         run = run_small(spark_cluster, minio_server, bucket, tmp_path, {})
         assert run.returncode == 1
-        assert "executors could not be started. Their logs, on the workers, say why" in run.stderr, run.stderr[-3000:]
+        assert "executors could not be started. Their logs on the workers give the reason" in run.stderr, run.stderr[
+            -3000:
+        ]
         assert time.monotonic() - began < PATIENCE_S
     finally:
         for worker in spark_cluster.workers:

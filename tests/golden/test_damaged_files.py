@@ -355,7 +355,7 @@ def test_stored_input_that_was_changed_is_noticed_when_it_is_read_and_by_verify(
     assert sum(batch.num_rows for batch in read_stored(split, 0, 1000, type_info)) == 1000
     data = store.get(file)
     store.put(file, data[:600] + bytes([data[600] ^ 1]) + data[601:])
-    assert f"{file}: its length and checksum are not what was written (stored input)" in verify(store.url).text()
+    assert f"{file}: its length and checksum are not as written (stored input)" in verify(store.url).text()
     with pytest.raises(StoreDamagedError, match="missing or damaged"):
         list(read_stored(split, 0, 1000, type_info))
     store.delete(file)
@@ -424,5 +424,5 @@ def test_a_link_that_leads_round_and_round_is_no_file_and_stops_neither_sweeping
 
 def test_a_folder_where_a_file_is_to_be_is_told_of_in_words_that_help(tmp_path: Path) -> None:
     (tmp_path / "swept.json").mkdir()
-    with pytest.raises(StoreError, match="a folder stands where 'swept"):
+    with pytest.raises(StoreError, match="a folder is in the place of 'swept"):
         LocalStore(tmp_path, fsync=False).put("swept.json", b"")

@@ -269,7 +269,7 @@ def test_rows_that_were_kept_for_ever_cannot_come_to_expire_nor_the_other_way_ro
     for ttl, is_refused in zip(lifetimes, (False, True), strict=True):
         build, _, clock = _job(query, epochs, ttl)
         if is_refused:
-            with pytest.raises(MillstreamError, match=r"was kept for .*, and is now to be kept for"):
+            with pytest.raises(MillstreamError, match=r"was retained for .*, and is now to be retained for"):
                 run(build, store=store, clock=clock)
         else:
             run(build, store=store, clock=clock, epochs=1)
@@ -281,13 +281,13 @@ def test_how_a_row_stands_is_kept_as_long_as_the_row_where_a_time_to_live_become
         (100, [(RowKind.INSERT, (1, -1))]),
         (1_400, [(RowKind.INSERT, (1, -2))]),  # -1 was forgotten, and 5 was not
     ]
-    store, given_rows = f"lifetimes-{next(_STORES)}", []
+    store, emitted_rows = f"lifetimes-{next(_STORES)}", []
     for ttl, stop in (("2 s", 1), ("1 s", None)):
         build, out, clock = _job(JOINS["LEFT"], epochs, ttl)
-        given_rows += [
+        emitted_rows += [
             str(record.value.get_row_kind()) for record in run(build, store=store, clock=clock, epochs=stop).of(out)
         ]
-    assert given_rows[-3:] == ["-D", "+I", "+I"]
+    assert emitted_rows[-3:] == ["-D", "+I", "+I"]
 
 
 def test_standings_can_be_read() -> None:

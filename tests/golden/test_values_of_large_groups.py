@@ -105,7 +105,7 @@ def test_values_of_any_type_have_a_smallest_and_a_largest(value: str, monkeypatc
     check_every_epoch(query, {"t": table}, Life(2), only_grows=False)
 
 
-# Until decision 0043 a value that went and came again within an epoch was where it had been.
+# Until decision 0040 a value that went and came again within an epoch was where it had been.
 FIRST_AS_IT_WAS = 5
 
 

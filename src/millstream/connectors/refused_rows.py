@@ -71,11 +71,11 @@ def without_rows(publish: Sequence[Json], rows: Iterable[RefusedRow]) -> list[Js
     >>> without_rows([{"records": 1}, {"records": 2}], [RefusedRow(1, 0, "too long")])
     [{'records': 1}, {'records': 2, 'refused': [0]}]
     """
-    left_out: dict[int, set[int]] = defaultdict(set)
+    skipped_rows: dict[int, set[int]] = defaultdict(set)
     for row in rows:
-        left_out[row.item].add(row.row)
+        skipped_rows[row.item].add(row.row)
     return [
-        {**item, REFUSED: sorted(left_out[number])} if number in left_out else item
+        {**item, REFUSED: sorted(skipped_rows[number])} if number in skipped_rows else item
         for number, item in enumerate(publish)
     ]
 
@@ -98,9 +98,9 @@ def rows_at(batches: Iterable[pa.RecordBatch], rows: Sequence[int]) -> Iterator[
     """Only these rows, by their numbers, in order."""
     first, wanted = 0, np.array(sorted(rows), dtype=np.int64)
     for batch in batches:
-        here = wanted[(wanted >= first) & (wanted < first + batch.num_rows)] - first
-        if len(here):
-            yield batch.take(pa.array(here))
+        positions = wanted[(wanted >= first) & (wanted < first + batch.num_rows)] - first
+        if len(positions):
+            yield batch.take(pa.array(positions))
         first += batch.num_rows
 
 

@@ -294,7 +294,7 @@ def _expiries(relation: Join, notation: Notation) -> str:
     for word, side, expiries in zip(("left", "right"), relation.inputs, relation.expiries, strict=True):
         moments = [expression_text(each.moment, side.schema.names, notation) for each in expiries]
         texts += [f"{word}: {text} {_signed(each.offset_ms)}" for text, each in zip(moments, expiries, strict=True)]
-    return f", keptUntil=[{', '.join(texts)}]" if texts else ""
+    return f", retainedUntil=[{', '.join(texts)}]" if texts else ""
 
 
 def _signed(milliseconds: int) -> str:

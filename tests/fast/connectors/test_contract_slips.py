@@ -135,7 +135,7 @@ SOURCES = {
 
 
 @pytest.mark.parametrize(("slips", "told"), SOURCES.values(), ids=SOURCES)
-def test_a_source_that_returns_the_wrong_thing_is_told_so_by_its_class_and_line(slips: Any, told: str) -> None:
+def test_a_source_that_returns_the_wrong_thing_is_reported_with_its_class_and_line(slips: Any, told: str) -> None:
     message = failure(lambda env: env.add_source(Numbers(**slips)).sink_to(Collect()))
     assert re.search(told, message), message
     assert f"({HERE}:" in message
@@ -146,13 +146,13 @@ def raised() -> Any:
 
 
 @pytest.mark.parametrize("method", ["splits", "reach", "finished", "complete"])
-def test_an_error_in_a_source_on_the_driver_is_told_with_its_kind_and_line(method: str) -> None:
+def test_an_error_in_a_source_on_the_driver_is_reported_with_its_kind_and_line(method: str) -> None:
     message = failure(lambda env: env.add_source(Numbers(**{method: raised})).sink_to(Collect()))
     line = raised.__code__.co_firstlineno + 1
     assert f"KeyError: 'a key of mine' ({HERE}:{line})" in message
 
 
-def test_an_error_while_publishing_is_told_with_its_kind_and_line() -> None:
+def test_an_error_while_publishing_is_reported_with_its_kind_and_line() -> None:
     class Failing(Staging):
         def stage(self) -> Any:
             return 1
@@ -182,7 +182,7 @@ def test_numpys_truth_is_truth() -> None:
     assert len(out.values) == 10
 
 
-def test_a_bounded_source_that_never_says_where_a_split_ends_is_refused_at_once() -> None:
+def test_a_bounded_source_without_finished_is_refused_at_once() -> None:
     class Endless(PythonSource):
         bounded = True
 
@@ -238,7 +238,7 @@ class Releasing(Numbers):
         self.kept.append(sorted(positions.get("numbers", 0) for positions in kept))
 
 
-def test_a_source_may_remove_only_what_lies_before_every_epoch_that_is_kept() -> None:
+def test_a_source_may_remove_only_input_before_every_retained_epoch() -> None:
     Releasing.kept = []
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -368,14 +368,14 @@ SINKS = {
 
 
 @pytest.mark.parametrize(("sink", "told"), SINKS.values(), ids=SINKS)
-def test_a_sink_that_returns_the_wrong_thing_is_told_so_by_its_class_and_line(sink: Sink, told: str) -> None:
+def test_a_sink_that_returns_the_wrong_thing_is_reported_with_its_class_and_line(sink: Sink, told: str) -> None:
     source = Numbers(reach=5) if "due_ms" in vars(sink).get("slips", {}) else Script([1])
     message = failure(lambda env: env.add_source(source).sink_to(sink))
     assert re.search(told, message), message
     assert f"({HERE}:" in message
 
 
-def test_a_sink_that_opens_with_nothing_is_understood_and_a_restore_is_told_what_it_must_say() -> None:
+def test_a_sink_may_open_without_a_result_and_a_restore_must_return_a_pair() -> None:
     run(
         lambda env: env.add_source(Script([1])).uid("in").sink_to(Output(opened=None)).uid("out"), store="slip-restored"
     )
@@ -387,7 +387,7 @@ def test_a_sink_that_opens_with_nothing_is_understood_and_a_restore_is_told_what
     assert "Output.after_restore returned None, expected (the entries of `pending`" in failure(again)
 
 
-def test_an_encoder_of_a_file_sink_that_returns_text_is_told_so(tmp_path: Path) -> None:
+def test_an_encoder_of_a_file_sink_that_returns_text_is_reported(tmp_path: Path) -> None:
     sink = FileSink(str(tmp_path), EncodedParts(Text()))
     message = failure(lambda env: env.add_source(Script([1])).sink_to(sink))
     assert "Text.encode returned '1' (str), expected bytes" in message
@@ -476,7 +476,7 @@ FUNCTIONS: dict[str, tuple[Callable[[DataStream], DataStream], str]] = {
     ),
     "assigner of numbers": (
         lambda s: keyed(s).window(Assigner([5])).process(WindowProcess(None)),
-        r"window assigner gave 5 \(int\) among its windows",
+        r"window assigner returned a window 5 \(int\)",
     ),
     "trigger without a return": (
         lambda s: keyed(s).window(SECOND).trigger(Asked(None)).process(WindowProcess(None)),
@@ -492,7 +492,7 @@ FUNCTIONS: dict[str, tuple[Callable[[DataStream], DataStream], str]] = {
 
 
 @pytest.mark.parametrize(("build", "told"), FUNCTIONS.values(), ids=FUNCTIONS)
-def test_a_function_that_returns_the_wrong_thing_is_told_so_with_its_line(build: Any, told: str) -> None:
+def test_a_function_that_returns_the_wrong_thing_is_reported_with_its_line(build: Any, told: str) -> None:
     message = failure(lambda env: build(env.add_source(Script([1, 1, 2]))).sink_to(Collect()))
     assert re.search(told, message), message
     assert f"({HERE}:" in message

@@ -101,7 +101,7 @@ def test_a_job_that_stops_anywhere_goes_on_there(epochs: int, request: pytest.Fi
     assert [*first, *rest] == list("abcdef")
 
 
-def test_the_next_source_is_not_asked_before_it_is_its_turn() -> None:
+def test_the_next_source_is_not_queried_before_its_turn() -> None:
     later = Lists(["b"])
     hybrid = HybridSource([Lists(["a"]), later])
     assert [split.name for split in hybrid.splits(NOW)] == ["0/list-0"]

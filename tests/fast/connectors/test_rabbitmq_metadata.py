@@ -37,7 +37,7 @@ def test_a_table_of_headers_that_the_client_cannot_read_is_passed_over(table: by
     assert properties.correlation_id == "id" and "a" not in (properties.headers if table is not NESTED else {})
 
 
-def test_ids_are_any_bytes_and_stay_apart() -> None:
+def test_ids_are_any_bytes_and_stay_distinct() -> None:
     ids = [b"\xff", b"\xfe", "\\xff", "ff", "", None]
     texts = [id_text(each) for each in ids]
     assert len(set(texts[:4])) == 4 and texts[4:] == [None, None]
@@ -46,7 +46,7 @@ def test_ids_are_any_bytes_and_stay_apart() -> None:
     assert [correlation_id for _, correlation_id in records] == texts
 
 
-def test_a_message_without_an_id_is_a_dead_letter_where_ids_are_gone_by() -> None:
+def test_a_message_without_an_id_is_a_dead_letter_where_ids_are_used() -> None:
     schema = SimpleStringSchema().with_dead_letters(OutputTag("bad"))
     records = [(b"a", "1"), (b"b", None), (b"c", "3")]
     letters, batch = RabbitSource(RabbitAddress(), "q", True, schema).items_of(records, 5)

@@ -86,9 +86,7 @@ def refused(receiver: Idle, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("late", [b"x", b"xy", b"xyz", b"uvwxyz"])
-def test_a_driver_that_was_replaced_gives_no_number_to_a_record_of_its_own(
-    store: Meeting, begun: Begun, late: bytes
-) -> None:
+def test_a_replaced_driver_assigns_no_numbers(store: Meeting, begun: Begun, late: bytes) -> None:
     """Its chunk may be longer, shorter or as long: the records of the other driver are read, all and no others."""
     first = begun()
     first.keep(b"1", 1)
@@ -100,7 +98,7 @@ def test_a_driver_that_was_replaced_gives_no_number_to_a_record_of_its_own(
     assert begun().stored == 5, "the next driver goes on behind them"
 
 
-def test_what_was_stored_before_another_driver_looked_counts_although_its_sender_is_not_told(
+def test_a_chunk_stored_before_another_driver_started_counts_without_an_acknowledgement(
     store: Meeting, begun: Begun
 ) -> None:
     first, others = begun(), []
@@ -110,7 +108,7 @@ def test_what_was_stored_before_another_driver_looked_counts_although_its_sender
     assert store.chunks() == [b"12", b"3"]
 
 
-def test_a_driver_that_begins_with_a_number_that_was_just_given_away_begins_again(store: Meeting, begun: Begun) -> None:
+def test_a_driver_that_starts_with_a_number_just_used_starts_again(store: Meeting, begun: Begun) -> None:
     """The last chunk of the one that was replaced came behind its look at what there is."""
     first, second = begun(), begun()
     refused(first, b"12")
@@ -136,7 +134,7 @@ def test_what_is_stored_is_not_listed_for_every_chunk(store: Meeting, begun: Beg
 
 
 @pytest.mark.parametrize("answers_lost", [True, False])
-def test_while_the_store_is_away_nothing_is_received_and_nothing_lost(
+def test_while_the_store_is_unavailable_nothing_is_received_and_nothing_lost(
     monkeypatch: pytest.MonkeyPatch, answers_lost: bool
 ) -> None:
     """A receiver that gave up would never begin again: the job would find the store away for ever."""

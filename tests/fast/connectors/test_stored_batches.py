@@ -73,7 +73,7 @@ def test_a_batch_offered_again_after_a_crash_is_known_before_and_after_it_was_re
     assert len([name for name in store.list("input") if name.endswith(".parquet")]) == 1
 
 
-def test_a_batch_is_kept_as_long_as_one_kept_epoch_has_not_read_it_and_all_before_it(store: Store) -> None:
+def test_a_batch_is_retained_until_every_retained_epoch_has_read_it_and_all_before_it(store: Store) -> None:
     batches, names = filled(store, 4)
     old, new = {names[0]: 2, names[1]: 1}, dict.fromkeys(names, 2)
     for kept in ([old, new], [new, old], [{}, new], []):

@@ -265,7 +265,7 @@ def test_jobs_are_shown_and_stopped(t_env: TableEnvironment) -> None:
     result = t_env.execute_sql("INSERT INTO b SELECT n FROM g")
     [(id, name, _, _)] = rows(t_env, "SHOW JOBS")
     assert name == "insert-into_default_catalog.default_database.b"
-    with pytest.raises(TimeoutError, match="the job goes on"):
+    with pytest.raises(TimeoutError, match="the job continues"):
         result.wait(1)
     t_env.execute_sql(f"STOP JOB '{id}'")
     [(_, _, status, _)] = rows(t_env, "SHOW JOBS")
@@ -394,7 +394,7 @@ def test_what_create_table_as_would_write_is_explained_and_no_table_made(t_env: 
     text = t_env.explain_sql("CREATE TABLE copy WITH ('connector' = 'blackhole') AS SELECT twice FROM numbers")
     assert "== Optimized Execution Plan ==" in text and "copy" in text
     assert t_env.list_tables() == ["numbers"]
-    with pytest.raises(SqlError, match="is there already"):
+    with pytest.raises(SqlError, match="exists already"):
         t_env.explain_sql("CREATE TABLE IF NOT EXISTS numbers WITH ('connector' = 'blackhole') AS SELECT 1 AS n")
 
 

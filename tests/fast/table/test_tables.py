@@ -100,7 +100,7 @@ def test_fields_of_rows_are_found_by_name_by_place_and_all_at_once(t_env: TableE
     assert rows(flat) == [(1, 5, "z")]
     with pytest.raises(ProgramError, match="expected 0 to 1"):
         table.select(col("r").get(2))
-    with pytest.raises(ProgramError, match="which is no row"):
+    with pytest.raises(ProgramError, match="not a ROW"):
         table.select(col("id").flatten)
 
 
@@ -291,7 +291,7 @@ def test_rows_around_rows_are_what_sql_says_of_them(t_env: TableEnvironment) -> 
             lambda t: t.over_window(
                 Over.order_by(col("id")).preceding(row_interval(2)).following(CURRENT_RANGE).alias("w")
             ),
-            "Give both the same unit",
+            "Use the same unit in both",
         ),
         (
             lambda t: t.over_window(Over.order_by(col("id")).alias("w")).select(col("id").sum.over(col("v"))),

@@ -1,6 +1,6 @@
 """Folds records into fixed windows with a single value in batches.
 
-Such a window adds each record to its value, and does nothing else before it ends. The windows of a record follow by
+A window of this kind adds each record to its value, and does nothing else before it ends. A record's windows follow by
 arithmetic, and the trigger need not be called. Windows over two streams store their records, and are left unchanged.
 """
 

@@ -170,8 +170,8 @@ def read_file(
     if file.metadata.num_rows != entry.rows:
         row_count = file.metadata.num_rows
         raise StoreDamagedError(f"{_shown(entry)} has {row_count} rows, expected {entry.rows}. Put the file back")
-    was, is_now = json.loads(entry.born or "{}"), births or {}
-    present = {name for name in file.schema_arrow.names if was.get(name) == is_now.get(name)}
+    file_births, table_births = json.loads(entry.born or "{}"), births or {}
+    present = {name for name in file.schema_arrow.names if file_births.get(name) == table_births.get(name)}
     missing = [name for name in _NEEDED if name in schema.names and name not in present]
     if missing:
         raise StoreDamagedError(f"{_shown(entry)} has no column {missing[0]}. Put the file back")

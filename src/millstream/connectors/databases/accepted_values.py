@@ -160,8 +160,8 @@ def _number_rules(column: pa.Array, declared: str) -> Iterator[tuple[pa.Array, s
     if pa.types.is_integer(kind):
         # A narrower type cannot exceed the bounds, and could not even hold them.
         width = kind.bit_width - 1
-        least, most = max(math.floor(below) + 1, -(1 << width)), min(math.ceil(above) - 1, (1 << width) - 1)
-        outside = pc.or_(pc.less(column, pa.scalar(least, kind)), pc.greater(column, pa.scalar(most, kind)))
+        least, greatest = max(math.floor(below) + 1, -(1 << width)), min(math.ceil(above) - 1, (1 << width) - 1)
+        outside = pc.or_(pc.less(column, pa.scalar(least, kind)), pc.greater(column, pa.scalar(greatest, kind)))
     else:
         try:
             widest = pa.decimal256(76, max(scale, kind.scale))
@@ -179,8 +179,8 @@ def _bounds(declared: str) -> tuple[Decimal, Decimal, int] | None:
     match = _INTEGER.fullmatch(declared)
     if match:
         bits = _BITS[match[1]]
-        least, most = (0, 1 << bits) if match[2] else (-(1 << (bits - 1)), 1 << (bits - 1))
-        return Decimal(least - 1), Decimal(most), 0
+        least, greatest = (0, 1 << bits) if match[2] else (-(1 << (bits - 1)), 1 << (bits - 1))
+        return Decimal(least - 1), Decimal(greatest), 0
     match = _DECIMAL.fullmatch(declared)
     if match:
         digits, scale = int(match[1]), int(match[2])

@@ -290,8 +290,10 @@ class PostgresChangesSource(Source):
         assert self._stored is not None, "the source is not opened"
         return self._stored
 
-    def _with_connection(self, act: Callable[[Connection[Any]], _Answer], patience: Patience | None = None) -> _Answer:
-        """The result of `act(connection)`; retried on a new connection while the server is unavailable."""
+    def _with_connection(
+        self, operation: Callable[[Connection[Any]], _Answer], patience: Patience | None = None
+    ) -> _Answer:
+        """The result of `operation(connection)`; retried on a new connection while the server is unavailable."""
 
         def attempt() -> _Answer:
             if self._connection is None:
@@ -300,7 +302,7 @@ class PostgresChangesSource(Source):
                 # The first start copies the table, which has no time limit.
                 limit_s = self.timeouts.transaction_s if self._stored is not None else threading.TIMEOUT_MAX
                 with deadline(self._connection, limit_s):
-                    return act(self._connection)
+                    return operation(self._connection)
             except BaseException:
                 self._disconnect()
                 raise

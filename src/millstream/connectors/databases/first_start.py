@@ -98,9 +98,9 @@ class FirstStart:
         checked_row_type(self.row_type, layout, self.subject)
         _check_generated(layout, self.row_type.get_field_names(), self.subject)
         table, key = checked_table(connection, settings, self.row_type, self.subject)
-        left_over = load_intent(store, settings.name)
-        if left_over is not None:
-            slots.drop_slot(connection, slots.Slot(left_over, ""))
+        intent = load_intent(store, settings.name)
+        if intent is not None:
+            slots.drop_slot(connection, slots.Slot(intent, ""))
         token = secrets.token_hex(6)
         slot = slots.Slot(f"{_slot_name(settings.slot)}_{token}", settings.publication or _publication_name(layout))
         save_intent(store, settings.name, slot.name)

@@ -40,12 +40,12 @@ class Patience:
 
 
 def retry(
-    act: Callable[[], _Answer],
+    operation: Callable[[], _Answer],
     patience: Patience,
     subject: str,
     permanent_reason: Callable[[BaseException], str | None],
 ) -> _Answer:
-    """The result of `act`, retried while the database is unavailable.
+    """The result of `operation`, retried while the database is unavailable.
 
     `permanent_reason(error)` is None for a transient error, else its reason. `subject` is the prefix of messages.
     """
@@ -53,7 +53,7 @@ def retry(
     deadline_s = patience.monotonic() + patience.total_s
     while True:
         try:
-            return act()
+            return operation()
         except MillstreamError:
             raise
         except Exception as error:

@@ -49,12 +49,12 @@ def ensure_publication(
     """Create the publication, unless it exists; returns whether it was created. Rejects an incomplete one."""
     errors = psycopg().errors
     statement = f"CREATE PUBLICATION {quoted_name(publication)} FOR TABLE {quoted(table.name)}"
-    is_made = False
+    is_created = False
     if connection.execute("SELECT FROM pg_publication WHERE pubname = %s", [publication]).fetchone() is None:
         try:
             connection.execute(statement)
             connection.commit()
-            is_made = True
+            is_created = True
         except errors.DuplicateObject:
             connection.rollback()
         except errors.InsufficientPrivilege as error:
@@ -63,7 +63,7 @@ def ensure_publication(
                 f"({error.diag.message_primary}). Have the owner of the table run: {statement}"
             ) from error
     check_publication(connection, publication, table, columns, subject)
-    return is_made
+    return is_created
 
 
 def drop_publication(connection: Connection[Any], publication: str) -> None:

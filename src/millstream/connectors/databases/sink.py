@@ -202,8 +202,8 @@ class DatabaseSink(Sink):
         else:
             dialect.append(connection, self.rows.table, names, batches)
 
-    def _with_connection(self, act: Any) -> None:
-        """Call `act(dialect, connection)`; repeat on a new connection if the connection or its server is lost."""
+    def _with_connection(self, operation: Any) -> None:
+        """Call `operation(dialect, connection)`; repeat on a new connection if the connection or its server is lost."""
         dialect = dialect_of(self.address)
 
         def attempt() -> None:
@@ -211,7 +211,7 @@ class DatabaseSink(Sink):
                 self._connection = dialect.connect(self.address, self.timeouts)
             try:
                 with dialect.deadline(self._connection, self.timeouts.transaction_s):
-                    act(dialect, self._connection)
+                    operation(dialect, self._connection)
             except BaseException:
                 self._disconnect()  # which rolls back
                 raise

@@ -256,16 +256,16 @@ def check_slot(connection: Connection[Any], slot: Slot, start: int, subject: str
         [slot.name],
     ).fetchone()
     connection.rollback()
-    anew = "Start the job again from a new snapshot: give the source another name, or the job another store"
+    advice = "Start the job again from a new snapshot: give the source another name, or the job another store"
     if row is None:
         raise ProgramError(
-            f"{subject}: the replication slot {slot.name!r} was dropped, and its log may be lost. {anew}"
+            f"{subject}: the replication slot {slot.name!r} was dropped, and its log may be lost. {advice}"
         )
     confirmed, wal_status, plugin = row
     if wal_status == "lost" or confirmed is None:
         raise ProgramError(
             f"{subject}: the replication slot {slot.name!r} has lost its log: it grew beyond max_slot_wal_keep_size "
-            f"while the job did not read. {anew}, and raise that setting"
+            f"while the job did not read. {advice}, and raise that setting"
         )
     if plugin != "pgoutput":
         raise ProgramError(f"{subject}: slot {slot.name!r} has the plugin {plugin!r}, expected 'pgoutput'")
@@ -273,7 +273,7 @@ def check_slot(connection: Connection[Any], slot: Slot, start: int, subject: str
         raise ProgramError(
             f"{subject}: the job continues from {lsn_text(start)} in the log, but the replication slot "
             f"{slot.name!r} retains it from {confirmed} only: no retained epoch needed more, or another client "
-            f"advanced it. Start from a newer epoch. Or: {anew[0].lower()}{anew[1:]}"
+            f"advanced it. Start from a newer epoch. Or: {advice[0].lower()}{advice[1:]}"
         )
 
 

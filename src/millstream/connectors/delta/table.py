@@ -59,14 +59,14 @@ _UNKEPT_OF_COLUMNS = ("delta.generationExpression", "delta.identity", "delta.inv
 def check_names(names: Sequence[str]) -> None:
     """Checks Delta's rules for column names; raises ProgramError with the wrong one."""
     lowered = [name.lower() for name in names]
-    twice = sorted({name for name in names if lowered.count(name.lower()) > 1})
-    if twice:
-        raise ProgramError(f"Delta sink: the columns {twice} differ only in case, expected other names")
-    wrong = [name for name in names if not name or any(letter in " ,;{}()\n\t=" for letter in name)]
-    if wrong:
+    duplicates = sorted({name for name in names if lowered.count(name.lower()) > 1})
+    if duplicates:
+        raise ProgramError(f"Delta sink: the columns {duplicates} differ only in case, expected other names")
+    invalid = [name for name in names if not name or any(letter in " ,;{}()\n\t=" for letter in name)]
+    if invalid:
         raise ProgramError(
-            f"Delta sink: a column is named {wrong[0]!r}. Delta allows no empty name, and no ' ,;{{}}()=', tab or line "
-            "end in one. Rename it"
+            f"Delta sink: a column is named {invalid[0]!r}. Delta allows no empty name, and no ' ,;{{}}()=', tab or "
+            "line end in one. Rename it"
         )
 
 
@@ -133,10 +133,10 @@ def check_columns(table: DeltaTable, url: str, schema: pa.Schema, partition_colu
     _check_partitions(table, url, partition_columns)
     columns = {field["name"]: field for field in json.loads(table.schema().to_json())["fields"]}
     for name, field in columns.items():
-        unkept_keys = [key for key in field["metadata"] if key.startswith(_UNKEPT_OF_COLUMNS)]
-        if unkept_keys:
+        unsupported_keys = [key for key in field["metadata"] if key.startswith(_UNKEPT_OF_COLUMNS)]
+        if unsupported_keys:
             raise ProgramError(
-                f"Delta table {url}: column {name!r} has {unkept_keys[0]}, which this sink does not support"
+                f"Delta table {url}: column {name!r} has {unsupported_keys[0]}, which this sink does not support"
             )
     stream_fields = delta_fields(url, schema)
     for field in stream_fields:

@@ -183,9 +183,9 @@ def plan_parts(staged: Sequence[Json], pending: Json, now_ms: int, final: bool, 
     rolled.extend([waiting.pop(at) for at in due])
     gathered_before = [part for part in parts_before if part.is_gathered]
     publish, gathered = gather(rolled, gathered_before, rules.compaction, final, rules.due_buckets)
-    held_back = [*waiting.values(), *gathered]
-    sweep = _sweep_entry([*(part for parts in publish for part in parts), *held_back], held_back)
-    return CommitPlan(tuple([_entry(parts, rules) for parts in publish] + sweep), pending_json(held_back))
+    pending_all = [*waiting.values(), *gathered]
+    sweep = _sweep_entry([*(part for parts in publish for part in parts), *pending_all], pending_all)
+    return CommitPlan(tuple([_entry(parts, rules) for parts in publish] + sweep), pending_json(pending_all))
 
 
 def _entry(parts: Sequence[Part], rules: PartRules) -> Json:

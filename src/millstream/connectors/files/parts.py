@@ -174,9 +174,9 @@ class EncodedParts(_RowFormat):
         try:
             return b"".join(pieces)
         except TypeError:
-            wrong = next(piece for piece in pieces if not isinstance(piece, (bytes, bytearray, memoryview)))
+            invalid = next(piece for piece in pieces if not isinstance(piece, (bytes, bytearray, memoryview)))
             raise ProgramError(
-                f"{type(self.encode_value).__name__}.encode returned {wrong!r} ({type(wrong).__name__}), expected "
+                f"{type(self.encode_value).__name__}.encode returned {invalid!r} ({type(invalid).__name__}), expected "
                 "bytes: the record as written to the file, with its line end"
             ) from None
 

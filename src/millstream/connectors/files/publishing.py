@@ -210,15 +210,15 @@ def _copied(target: Store, chunk: Chunk, final: str) -> bool:
 
 def _link(target: Store, chunk: Chunk, final: str) -> bool:
     """Hard-link the chunk to its final name; False when the target does not support it."""
-    source, goal = target.local_path(chunk.file), target.local_path(final)
-    if source is None or goal is None:
+    source, destination = target.local_path(chunk.file), target.local_path(final)
+    if source is None or destination is None:
         return False
     if not source.is_file():
         raise _missing_error(target, chunk, final)
     # Read the whole chunk once more: a link would publish damage that occurred since it was written.
     _check(target, chunk, *content_of(target, chunk.file))
     try:
-        os.link(source, goal)
+        os.link(source, destination)
     except FileExistsError:
         pass
     except OSError:
@@ -290,8 +290,8 @@ def _copy(target: Store, chunk: Chunk, folder: str, job: str) -> Chunk:
 
 def later_parts(target: Store, point: RestorePoint, prefix: str, suffix: str) -> list[str]:
     """The part files of the job that hold records of later epochs, in the order of their epochs."""
-    published_then = {entry["part"] for entry in point.published if "part" in entry}
-    files = [file for file in target.list("") if file not in published_then]
+    published_before = {entry["part"] for entry in point.published if "part" in entry}
+    files = [file for file in target.list("") if file not in published_before]
     epochs = {file: epoch_of_part(file, prefix, suffix, point.past_job) for file in files}
     parts = [(epoch, file) for file, epoch in epochs.items() if epoch is not None]
     return [file for epoch, file in sorted(parts) if epoch > point.epoch]
@@ -314,8 +314,8 @@ or let the job write to another folder'
         advice = "let this job write to another folder" if point.forked else choice
         sentences.append(f"{files} records of later epochs ({span}), which will be repeated: {advice}")
     if records:
-        fate = "are left to the job it was forked from" if point.forked else "have been published since"
-        sentences.append(f"the {records} records pending in that epoch {fate}")
+        outcome = "are left to the job it was forked from" if point.forked else "have been published since"
+        sentences.append(f"the {records} records pending in that epoch {outcome}")
     return "; ".join(sentences)
 
 

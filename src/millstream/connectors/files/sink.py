@@ -122,9 +122,9 @@ class FileSink(Sink):
         rules = PartRules(self.rolling, self.prefix, self.suffix, self.compaction, due_buckets)
         plan = plan_parts(staged, pending, now_ms, final, rules)
         # With the address, a tool that reads only the job's store can check whether its output is complete.
-        held_back = None if plan.pending is None else [{**part, "target": self.base_url} for part in plan.pending]
+        pending = None if plan.pending is None else [{**part, "target": self.base_url} for part in plan.pending]
         return CommitPlan(
-            tuple({**entry, "target": self.base_url} if "part" in entry else entry for entry in plan.publish), held_back
+            tuple({**entry, "target": self.base_url} if "part" in entry else entry for entry in plan.publish), pending
         )
 
     def commit(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:

@@ -59,7 +59,7 @@ class HttpSink(Sink):
         if self._connection is None:
             self._connection = HttpConnection(self._destination)
         # If refused requests are set aside, the others are sent first: only then none is repeated.
-        goes_on = self.dead_letters is not None or any(REFUSED in staged for staged in publish)
+        sets_aside = self.dead_letters is not None or any(REFUSED in staged for staged in publish)
         refused_requests: list[RefusedRow] = []
         first = 0  # omitted requests keep their numbers: no name is reused for another request
         for item, staged in enumerate(publish):
@@ -74,7 +74,7 @@ class HttpSink(Sink):
                     except RefusedRequestError as error:
                         shown = json_line(body.as_py()[:_SHOWN_BYTES])
                         refused_requests.append(RefusedRow(item, row, error.message, shown))
-                        if not goes_on or len(refused_requests) >= _REFUSED_AT_ONCE:
+                        if not sets_aside or len(refused_requests) >= _REFUSED_AT_ONCE:
                             raise RefusedRowsError(error.message, refused_requests) from error
             first += staged["records"]
         if refused_requests:

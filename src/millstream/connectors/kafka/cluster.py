@@ -143,9 +143,9 @@ class Cluster:
                 offsets[partition] = int(answer.result(timeout=timeout_s + _GRACE_S).offset)
             except (module.KafkaException, TimeoutError) as error:
                 reason = self._error(f"requesting offsets of {partition.name}", error)
-                is_missed = isinstance(error, module.KafkaException) and error_of(error).name() in _NO_LEADER
+                has_no_leader = isinstance(error, module.KafkaException) and error_of(error).name() in _NO_LEADER
                 # This request cannot decide whether the partition is permanently lost.
-                offsets[partition] = ConnectorAwayError(reason.message) if is_missed else reason
+                offsets[partition] = ConnectorAwayError(reason.message) if has_no_leader else reason
         if any(isinstance(offset, int) for offset in offsets.values()):
             self._client_errors.clear()
         return offsets

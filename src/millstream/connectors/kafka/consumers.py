@@ -125,16 +125,16 @@ def _cache_reader(key: _PoolKey, reader: _Reader) -> None:
         reader.close()
         return
     now_s = reader.used_s = time.monotonic()
-    left_out: list[_Reader] = []
+    closing: list[_Reader] = []
     with _LOCK:
         _POOLS.setdefault(key, []).append(reader)
         for pool in _POOLS.values():
-            left_out += [each for each in pool if now_s - each.used_s > _IDLE_S]
-            pool[:] = [each for each in pool if each not in left_out]
+            closing += [each for each in pool if now_s - each.used_s > _IDLE_S]
+            pool[:] = [each for each in pool if each not in closing]
             # Close the newest: an epoch reads its partitions in turn, and the oldest is requested next.
-            left_out += pool[_CONSUMERS_MAX:]
+            closing += pool[_CONSUMERS_MAX:]
             del pool[_CONSUMERS_MAX:]
-    for each in left_out:
+    for each in closing:
         each.close()
 
 

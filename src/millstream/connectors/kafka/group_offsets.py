@@ -56,13 +56,13 @@ def group_offsets(
     deadline = time.monotonic() + limit_s
     try:
         while True:
-            answers, trouble = _request(consumer, wanted)
-            if trouble is None:
+            answers, failure = _request(consumer, wanted)
+            if failure is None:
                 committed = {(at.topic, at.partition): at.offset for at in answers if at.error is None}
                 offsets = {place: offset for place, offset in committed.items() if offset >= 0}
                 return GroupOffsets(offsets, consumer.consumer_group_metadata())
-            if trouble.name() not in _PASSING or time.monotonic() > deadline:
-                raise failure_of(trouble, settings, f"reading the offsets of group {group}")
+            if failure.name() not in _PASSING or time.monotonic() > deadline:
+                raise failure_of(failure, settings, f"reading the offsets of group {group}")
             time.sleep(0.05)
     finally:
         consumer.close()
@@ -76,5 +76,5 @@ def _request(consumer: Any, wanted: list[Any]) -> tuple[list[Any], Any]:
         # A missing permission is reported as an event; the call only times out.
         complaint = consumer.poll(0)
         return [], error.args[0] if complaint is None else complaint.error()
-    troubles = (at.error for at in answers if at.error is not None and at.error.name() not in _NONE)
-    return answers, next(troubles, None)
+    failures = (at.error for at in answers if at.error is not None and at.error.name() not in _NONE)
+    return answers, next(failures, None)

@@ -131,9 +131,9 @@ def failure_of(
     return ConnectorAwayError(f"{where} does not answer: {text}. {_REACH}.")
 
 
-def silence_error(settings: ClientSettings, what: str, client_errors: ClientErrors) -> ConnectorAwayError:
+def silence_error(settings: ClientSettings, subject: str, client_errors: ClientErrors) -> ConnectorAwayError:
     """The exception for a broker that answered before and is now silent. The newest client error since may be
     outdated: the message shows it, but it has no other effect."""
     report = client_errors.most_specific()
     reason = "" if report is None else f" The client's last report: {settings.hide_secrets(report.str())}."
-    return ConnectorAwayError(f"{what}: Kafka at {settings.bootstrap_servers} does not answer.{reason} {_REACH}.")
+    return ConnectorAwayError(f"{subject}: Kafka at {settings.bootstrap_servers} does not answer.{reason} {_REACH}.")

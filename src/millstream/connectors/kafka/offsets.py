@@ -131,13 +131,13 @@ def resolve(
     offsets |= lookup.committed(in_group) if in_group else {}
     if not ends:
         offsets = _within(offsets, lookup)
-    lost = [
+    invalid = [
         partition for partition in wanted if partition not in offsets and wanted[partition] in ("committed", "given")
     ]
-    if lost and rule.reset == "none":
-        raise _missing_offset_error(rule, lost)
-    earliest = [*_of_kind(wanted, "earliest"), *(lost if rule.reset == "earliest" else ())]
-    latest = [*_of_kind(wanted, "latest"), *(lost if rule.reset == "latest" else ())]
+    if invalid and rule.reset == "none":
+        raise _missing_offset_error(rule, invalid)
+    earliest = [*_of_kind(wanted, "earliest"), *(invalid if rule.reset == "earliest" else ())]
+    latest = [*_of_kind(wanted, "latest"), *(invalid if rule.reset == "latest" else ())]
     offsets |= lookup.earliest(earliest) if earliest else {}
     return offsets | (lookup.latest(latest) if latest else {})
 
@@ -156,9 +156,9 @@ def _within(offsets: dict[Partition, int], lookup: OffsetLookup) -> dict[Partiti
 
 def _missing_offset_error(rule: OffsetRule, partitions: list[Partition]) -> ConnectorError:
     names = ", ".join(partition.name for partition in sorted(partitions)[:5])
-    more = f" and {len(partitions) - 5} more" if len(partitions) > 5 else ""
+    suffix = f" and {len(partitions) - 5} more" if len(partitions) > 5 else ""
     what = "committed" if rule.kind == "committed" else "specific or committed"
     return ConnectorError(
-        f"Kafka: no {what} offset of {names}{more} still exists, and the reset strategy is NONE. Use "
+        f"Kafka: no {what} offset of {names}{suffix} still exists, and the reset strategy is NONE. Use "
         "KafkaOffsetResetStrategy.EARLIEST or LATEST for it, or start at KafkaOffsetsInitializer.earliest()."
     )

@@ -111,12 +111,12 @@ class MessageMaker:
         selector = self._serializer.selector
         assert selector is not None
         topics = [selector(value) for value in batch.values()]
-        wrong = [topic for topic in topics if not isinstance(topic, str)]
-        wrong = wrong or [topic for topic in dict.fromkeys(topics) if not _is_topic_name(topic)]
-        if wrong:
+        invalid = [topic for topic in topics if not isinstance(topic, str)]
+        invalid = invalid or [topic for topic in dict.fromkeys(topics) if not _is_topic_name(topic)]
+        if invalid:
             raise ProgramError(
-                f"the topic selector returned {wrong[0]!r} for {batch.values()[topics.index(wrong[0])]!r}, expected "
-                f"the name of a topic: {_TOPIC_NAME_RULE}"
+                f"the topic selector returned {invalid[0]!r} for {batch.values()[topics.index(invalid[0])]!r}, "
+                f"expected the name of a topic: {_TOPIC_NAME_RULE}"
             )
         return pa.array(topics, pa.string()).dictionary_encode()
 

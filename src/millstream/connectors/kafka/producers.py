@@ -223,11 +223,11 @@ def check_topic(settings: ClientSettings, topic: str | None) -> None:
             except kafka.KafkaException as error:
                 producer.client.poll(0)  # lets the client's threads report their errors
                 raise failure_of(error, settings, destination=topic, client_errors=producer.client_errors) from error
-            trouble = None if topic is None else answer.topics[topic].error
-            if trouble is None:
+            failure = None if topic is None else answer.topics[topic].error
+            if failure is None:
                 return
-            if trouble.name() not in ("UNKNOWN_TOPIC_OR_PART", "LEADER_NOT_AVAILABLE") or time.monotonic() > deadline:
-                raise failure_of(trouble, settings, destination=topic)
+            if failure.name() not in ("UNKNOWN_TOPIC_OR_PART", "LEADER_NOT_AVAILABLE") or time.monotonic() > deadline:
+                raise failure_of(failure, settings, destination=topic)
             time.sleep(0.1)
     finally:
         producer.close()

@@ -72,11 +72,11 @@ class RecordLayout:
         if unknown:
             raise ProgramError(f"Kafka metadata: found {unknown[0]!r}, expected one of {', '.join(METADATA)}.")
         names = [*self._value_fields(), *(name for _, name in self.metadata)]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice and self.metadata:
+        duplicates = sorted({name for name in names if names.count(name) > 1})
+        if duplicates and self.metadata:
             raise ProgramError(
-                f"Kafka metadata: two columns are named {twice[0]!r}. Rename one: metadata={{'{twice[0]}': "
-                f"'kafka_{twice[0]}'}}."
+                f"Kafka metadata: two columns are named {duplicates[0]!r}. Rename one: metadata={{'{duplicates[0]}': "
+                f"'kafka_{duplicates[0]}'}}."
             )
 
     @property

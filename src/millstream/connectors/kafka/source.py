@@ -83,7 +83,7 @@ class KafkaSource(Source):
         self._positions: dict[Partition, int] = {}
         self._group_positions: dict[Partition, int] = {}
         self._discovered_ms: int | None = None
-        self._troubles: dict[str, float] = {}
+        self._failures: dict[str, float] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         # Tasks read assigned ranges: the driver's view of the cluster stays there.
@@ -119,7 +119,7 @@ class KafkaSource(Source):
         if not self._replays:
             try:
                 self._refresh(self._cluster, self._log, context.now_ms)
-                self._troubles.pop("the cluster", None)
+                self._failures.pop("the cluster", None)
             except ConnectorAwayError as error:
                 self._ends = {}
                 self._tolerate("the cluster", error)
@@ -142,7 +142,7 @@ class KafkaSource(Source):
         for partition, end in cluster.known_ends(wanted, _ATTEMPT_S).items():
             if isinstance(end, int):
                 self._ends[partition] = end
-                self._troubles.pop(partition.name, None)
+                self._failures.pop(partition.name, None)
                 self._check_end(partition, end)
             elif not isinstance(end, ConnectorAwayError):
                 raise end
@@ -214,18 +214,18 @@ class KafkaSource(Source):
                     "Create topics under new names",
                 )
             else:
-                self._troubles.pop(f"topic {partition.topic}", None)
+                self._failures.pop(f"topic {partition.topic}", None)
 
     def _check_end(self, partition: Partition, end: int) -> None:
         """A partition never ends before the read position, except shortly after its leader has changed."""
-        position, trouble = self._positions.get(partition, 0), f"end of {partition.name}"
+        position, failure = self._positions.get(partition, 0), f"end of {partition.name}"
         if end >= position:
-            self._troubles.pop(trouble, None)
+            self._failures.pop(failure, None)
             return
         self._ends.pop(partition, None)
         self._discovered_ms = None
         self._tolerate(
-            trouble,
+            failure,
             _loss_error(
                 f"partition {partition.number} of topic '{partition.topic}' ends at offset {end}, but the job has read "
                 f"to {position}: records were lost in Kafka, or the topic was created again",
@@ -233,12 +233,12 @@ class KafkaSource(Source):
             ),
         )
 
-    def _tolerate(self, trouble: str, error: ConnectorError) -> None:
+    def _tolerate(self, failure: str, error: ConnectorError) -> None:
         """Tolerate a failure for some time; then raise its error."""
         now_s = time.monotonic()
-        since_s = self._troubles.setdefault(trouble, now_s)
+        since_s = self._failures.setdefault(failure, now_s)
         if now_s - since_s >= PATIENCE_S - _ATTEMPT_S:
-            self._troubles.clear()
+            self._failures.clear()
             raise error
         if since_s == now_s:
             _LOG.warning("%s", error)

@@ -162,9 +162,9 @@ def _publish(producer: OpenProducer, target: Target, name: str, commit: CommitId
     if topic not in producer.marks:
         mark = read_mark(target.settings, name, topic)
         producer.group = mark.group
-        is_there = is_published(target.settings, mark, commit, lane, target.expired_marks)
+        published = is_published(target.settings, mark, commit, lane, target.expired_marks)
         marked_epoch = -1 if mark.epoch is None else mark.epoch
-        producer.marks[topic] = max(marked_epoch, commit.epoch) if is_there else marked_epoch
+        producer.marks[topic] = max(marked_epoch, commit.epoch) if published else marked_epoch
     if producer.marks[topic] >= commit.epoch:
         return
     client.begin_transaction()

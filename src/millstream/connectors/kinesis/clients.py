@@ -110,12 +110,12 @@ def client_of(address: AwsAddress, service: str) -> Any:
         raise ConnectorError(f"Kinesis at {address.place}: the settings are not usable ({error})") from None
 
 
-def call_with_retries(subject: str, act: Callable[..., _Answer], *arguments: Any, **named: Any) -> _Answer:
-    """The result of `act(…)`, with retries. `subject` names the target in errors: "Kinesis stream 'a' …"."""
+def call_with_retries(subject: str, operation: Callable[..., _Answer], *arguments: Any, **named: Any) -> _Answer:
+    """The result of `operation(…)`, with retries. `subject` names the target in errors: "Kinesis stream 'a' …"."""
     deadline_s, pause_s = time.monotonic() + PATIENCE_S, _FIRST_PAUSE_S
     while True:
         try:
-            return act(*arguments, **named)
+            return operation(*arguments, **named)
         except Exception as error:
             meaning = _classified(error, subject)
             if not isinstance(meaning, ConnectorAwayError) or time.monotonic() + pause_s > deadline_s:

@@ -35,7 +35,7 @@ from millstream.connectors.kinesis.clients import (
 )
 from millstream.errors import ConnectorError
 
-__all__ = ["AGE_MARGIN_MS", "Answer", "Position", "Shard", "epoch_ms", "ms_of"]
+__all__ = ["AGE_MARGIN_MS", "Position", "Response", "Shard", "epoch_ms", "ms_of"]
 
 Position = Json
 
@@ -46,7 +46,7 @@ _RECORDS_MAX = 10_000
 
 
 @dataclass(frozen=True)
-class Answer:
+class Response:
     """Some records, in order; whether they are all available ones, and whether the shard ends after them."""
 
     records: list[dict[str, Any]]
@@ -66,7 +66,7 @@ class Shard:
     def subject(self) -> str:
         return f"Kinesis stream {self.stream!r} at {self.address.place}"
 
-    def answers(self, position: Position, limit: int) -> Iterator[Answer]:
+    def responses(self, position: Position, limit: int) -> Iterator[Response]:
         """Responses with the records after `position`, one request after the other, until the caller stops.
 
         A Kinesis iterator lives for five minutes. An expired one is replaced by a new one after the last record.
@@ -75,28 +75,28 @@ class Shard:
         iterator = self._iterator(client, position)
         while iterator is not None:
             try:
-                got = call_with_retries(self.subject, client.get_records, ShardIterator=iterator, Limit=limit)
+                response = call_with_retries(self.subject, client.get_records, ShardIterator=iterator, Limit=limit)
             except IteratorExpiredError:
                 iterator = self._iterator(client, position)
                 continue
-            records, iterator = got["Records"], got.get("NextShardIterator")
+            records, iterator = response["Records"], response.get("NextShardIterator")
             if records:
                 position = {"after": records[-1]["SequenceNumber"]}
             # Several records may arrive in the same millisecond: more may follow a full response.
-            is_at_tip = got.get("MillisBehindLatest", 0) == 0 and len(records) < limit
-            yield Answer(records, is_at_tip, iterator is None)
+            is_at_tip = response.get("MillisBehindLatest", 0) == 0 and len(records) < limit
+            yield Response(records, is_at_tip, iterator is None)
 
     def has_more(self, position: Position) -> bool:
         """Whether there may be records after `position`, by one request."""
-        got = next(self.answers(position, 1), None)
-        return got is not None and (bool(got.records) or not got.is_at_tip)
+        response = next(self.responses(position, 1), None)
+        return response is not None and (bool(response.records) or not response.is_at_tip)
 
-    def first(self, position: Position) -> Answer:
+    def first(self, position: Position) -> Response:
         """The first record after `position` if there is one. Kinesis may return empty responses before it."""
-        last = Answer([], True, True)
-        for got in self.answers(position, 1):
-            last = got
-            if got.records or got.is_at_tip:
+        last = Response([], True, True)
+        for response in self.responses(position, 1):
+            last = response
+            if response.records or response.is_at_tip:
                 break
         return last
 
@@ -111,8 +111,8 @@ class Shard:
         else:
             moment = datetime.fromtimestamp(position["at"] / 1000, UTC)
             request |= {"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": moment}
-        got = call_with_retries(self.subject, client.get_shard_iterator, **request)
-        iterator: str | None = got["ShardIterator"]
+        response = call_with_retries(self.subject, client.get_shard_iterator, **request)
+        iterator: str | None = response["ShardIterator"]
         return iterator
 
     def check_retained(self, position: Position, retention_ms: int) -> None:

@@ -64,10 +64,10 @@ class Service:
     def send(self, client: Any, stream: str, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """One result per record; one with an `ErrorCode` was not accepted."""
         if self.has_keys:
-            answers = client.put_records(StreamName=stream, Records=records)["Records"]
+            responses = client.put_records(StreamName=stream, Records=records)["Records"]
         else:
-            answers = client.put_record_batch(DeliveryStreamName=stream, Records=records)["RequestResponses"]
-        return list(answers)
+            responses = client.put_record_batch(DeliveryStreamName=stream, Records=records)["RequestResponses"]
+        return list(responses)
 
 
 STREAMS = Service("kinesis", "Kinesis stream", SendLimits())
@@ -126,8 +126,10 @@ class AwsSink(Sink):
         """Send until all are accepted. Every accepted record resets the time limit of the others."""
         client, pause_s, deadline_s = client_of(self._address, self._service.name), _FIRST_PAUSE_S, _deadline_s()
         while True:
-            answers = call_with_retries(self._subject, self._service.send, client, self._stream, records)
-            failed = [(record, got) for record, got in zip(records, answers, strict=True) if got.get("ErrorCode")]
+            responses = call_with_retries(self._subject, self._service.send, client, self._stream, records)
+            failed = [
+                (record, result) for record, result in zip(records, responses, strict=True) if result.get("ErrorCode")
+            ]
             if not failed:
                 return
             if len(failed) < len(records):

@@ -126,14 +126,14 @@ class KinesisSource(Source):
             if not page.get("NextToken"):
                 break
             request = {"NextToken": page["NextToken"]}
-        parents = {name: [up for up in _parents(shard) if up in shards] for name, shard in shards.items()}
+        parents = {name: [parent for parent in _parents(shard) if parent in shards] for name, shard in shards.items()}
         splits = []
         for name in sorted(shards, key=lambda name: (_depth(name, parents), name)):
             shard = Shard(self._address, stream, name)
             info = {
                 "stream": stream,
                 "shard": name,
-                "parents": [_split_name(stream, up) for up in parents[name]],
+                "parents": [_split_name(stream, parent) for parent in parents[name]],
                 "is_closed": "EndingSequenceNumber" in shards[name]["SequenceNumberRange"],
                 "retention_ms": retention_ms,
             }
@@ -203,36 +203,36 @@ class KinesisSource(Source):
         """At most `count` available records; returns the position after them."""
         position, size, has_read = {key: start[key] for key in start if key != "more"}, 0, False
         requested_ms, until_s = epoch_ms(), time.monotonic() + _READ_S_MAX
-        for got in self._shard(split).answers(start, min(count, self._records_max)):
-            records = got.records[:count]
+        for response in self._shard(split).responses(start, min(count, self._records_max)):
+            records = response.records[:count]
             count -= len(records)
-            is_all = len(records) == len(got.records)
+            is_all = len(records) == len(response.records)
             if records:
                 yield from self._items(split, records)
                 size += sum(len(record["Data"]) for record in records)
                 position, has_read = {"after": records[-1]["SequenceNumber"], "ms": ms_of(records[-1])}, True
-            elif got.is_at_tip:
+            elif response.is_at_tip:
                 position = {**position, "ms": max(requested_ms, position["ms"])}
             # A closed shard receives no more records. If no record follows, it has ended.
-            if is_all and (got.is_at_end or (split.info["is_closed"] and got.is_at_tip and not records)):
+            if is_all and (response.is_at_end or (split.info["is_closed"] and response.is_at_tip and not records)):
                 return {**position, "ended": True}
             is_enough = count <= 0 or (bytes_max is not None and size >= bytes_max) or time.monotonic() >= until_s
             if is_enough and has_read:
-                return position if is_all and got.is_at_tip else {**position, "more": True}
-            if got.is_at_tip and not split.info["is_closed"]:
+                return position if is_all and response.is_at_tip else {**position, "more": True}
+            if response.is_at_tip and not split.info["is_closed"]:
                 return position
             requested_ms = epoch_ms()
         return position
 
     def _read_again(self, split: Split, start: Position, through: int, missing_record_error: ConnectorError) -> Read:
         """The records up to a position that were read before."""
-        for got in self._shard(split).answers(start, self._records_max):
-            records = [record for record in got.records if int(record["SequenceNumber"]) <= through]
+        for response in self._shard(split).responses(start, self._records_max):
+            records = [record for record in response.records if int(record["SequenceNumber"]) <= through]
             if records:
                 yield from self._items(split, records)
             if records and int(records[-1]["SequenceNumber"]) == through:
                 return None
-            if len(records) < len(got.records) or (not got.records and got.is_at_tip):
+            if len(records) < len(response.records) or (not response.records and response.is_at_tip):
                 break
         raise missing_record_error
 
@@ -276,7 +276,7 @@ def _parents(shard: dict[str, Any]) -> list[str]:
 def _depth(name: str, parents: Mapping[str, list[str]]) -> int:
     """The number of ancestor generations of a shard."""
     depth, generation = 0, {name}
-    while generation := {up for each in generation for up in parents[each]}:
+    while generation := {parent for each in generation for parent in parents[each]}:
         depth += 1
     return depth
 

@@ -89,12 +89,12 @@ class RowDecoder(MessageDecoder):
         bad = work.bad
         if present is not None:
             origins = present[origins]
-            bad = [replace(one, index=int(present[one.index])) for one in bad]
+            bad = [replace(message, index=int(present[message.index])) for message in bad]
         is_one_to_one = len(origins) == len(values) and not bad and bool(np.all(origins == np.arange(len(values))))
         return Decoded(
             Batch.of_columns(batch, self.type_info),
             None if is_one_to_one else origins,
-            () if self.ignores_bad else tuple(sorted(bad, key=lambda one: one.index)),
+            () if self.ignores_bad else tuple(sorted(bad, key=lambda message: message.index)),
         )
 
 

@@ -108,21 +108,21 @@ class RedisSink(Sink):
             done = 0
         script = client.register_script(_SCRIPT)
         remaining = _commands(publish, store, done)
-        while some := _next_commands(remaining):
+        while batch := _next_commands(remaining):
             arguments: list[Any] = [commit.epoch, done]
-            for command in some:
+            for command in batch:
                 arguments += (len(command.words), *command.words)
             word, detail, count = (part.decode("utf-8", "replace") for part in script(keys=[mark], args=arguments))
             if word == "refused" and detail.startswith(_PASSING):
                 raise ConnectorAwayError(f"Redis at {self._place} does not accept writes now ({detail})")
             if word == "refused":
-                raise _refused(self._place, printable(detail), some[int(count) - done])
+                raise _refused(self._place, printable(detail), batch[int(count) - done])
             if word == "elsewhere":
                 raise ConnectorAwayError(
                     f"Redis at {self._place}: another driver publishes {commit} too, and has reached command {count} "
                     f"of epoch {detail}, while this one is at {done}. A retry continues from there"
                 )
-            done += len(some)
+            done += len(batch)
 
     def _connected(self) -> Any:
         if self._client is None:
@@ -205,14 +205,14 @@ class _CommandWriter(SinkWriter):
 
 def _next_commands(commands: Iterator[_Command]) -> list[_Command]:
     """The commands of the next script."""
-    some: list[_Command] = []
+    batch: list[_Command] = []
     size = 0
     for command in islice(commands, _COMMANDS_AT_ONCE):
-        some.append(command)
+        batch.append(command)
         size += sum(map(len, command.words))
         if size >= _SCRIPT_BYTES_MAX:
             break
-    return some
+    return batch
 
 
 def _commands(publish: Sequence[Json], store: Store, done: int) -> Iterator[_Command]:
@@ -220,7 +220,7 @@ def _commands(publish: Sequence[Json], store: Store, done: int) -> Iterator[_Com
     for item, staged in enumerate(publish):
         for columns, numbers in read_numbered_columns(staged, store):
             for start in range(min(done, columns.num_rows), columns.num_rows, _COMMANDS_AT_ONCE):
-                some = columns.column(0).slice(start, _COMMANDS_AT_ONCE).to_pylist()
-                for row, words in zip(numbers[start : start + len(some)].tolist(), some, strict=True):
+                batch = columns.column(0).slice(start, _COMMANDS_AT_ONCE).to_pylist()
+                for row, words in zip(numbers[start : start + len(batch)].tolist(), batch, strict=True):
                     yield _Command(item, row, words)
             done = max(0, done - columns.num_rows)

@@ -63,11 +63,11 @@ def archive_of(table: TableDefinition) -> Archive | None:
     """The archive of a table, by its options; raises ProgramError for wrong ones."""
     options = TableOptions(table.name, table.options, StateFactory.options)
     if ARCHIVE_PATH not in options:
-        stray = [name for name in (_AFTER, ARCHIVE_BY, _EVERY, _FORMAT) if name in options]
-        if stray:
+        unused = [name for name in (_AFTER, ARCHIVE_BY, _EVERY, _FORMAT) if name in options]
+        if unused:
             raise ProgramError(
-                f"table {table.name!r} has the option {stray[0]!r} but no {ARCHIVE_PATH!r}. Name the folder of its "
-                f"archive, or remove {stray[0]!r}"
+                f"table {table.name!r} has the option {unused[0]!r} but no {ARCHIVE_PATH!r}. Name the folder of its "
+                f"archive, or remove {unused[0]!r}"
             )
         return None
     if "ttl" in options:

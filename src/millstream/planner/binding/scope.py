@@ -154,7 +154,7 @@ class Scope:
                     yield source, position
 
     def _peeked(self, name: str) -> list[int]:
-        """Row columns with such a field: Flink resolves it there if no column has the name."""
+        """Row columns with a field of this name: Flink resolves it there if no column has the name."""
         columns = enumerate(self.fields)
         return [index for index, each in columns if isinstance(each.type, RowType) and name in each.type.names]
 

@@ -2,7 +2,8 @@
 
 A STATE_TTL hint of the SELECT sets it for its own groups and rows, otherwise the session's 'table.exec.state.ttl'; 0
 means unlimited. Expired state may still be needed, and then results are wrong: a warning says so. BATCH expires
-nothing."""
+nothing.
+"""
 
 from __future__ import annotations
 

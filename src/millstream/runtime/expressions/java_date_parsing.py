@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from millstream.runtime.expressions.calendar_days import civil, days_of_civil, julian_days, month_days, weekday
-from millstream.runtime.expressions.java_dates import DAYS, MONTHS, Part, PatternProblem
+from millstream.runtime.expressions.java_dates import DAYS, MONTHS, Part, PatternError
 from millstream.runtime.expressions.zones import zone_of
 
 __all__ = ["Clock", "read_leniently", "read_strictly"]
@@ -135,7 +135,7 @@ def _read_part(part: Part, reserved: int, source: _Text, fields: dict[str, int])
     letter, width = part.letter, part.width
     if letter in _NAMED and (width > 2 or letter == "E"):
         if width > 4:
-            raise PatternProblem(f"parsing does not support {letter * width}")
+            raise PatternError(f"parsing does not support {letter * width}")
         names = _NAMED[letter] if width == 4 else tuple(name[:3] for name in _NAMED[letter])
         fields["M" if letter == "L" else letter] = source.one_of(names, exact=True) + 1
     elif letter == "a":
@@ -155,7 +155,7 @@ def _read_part(part: Part, reserved: int, source: _Text, fields: dict[str, int])
             digits = source.digits(width, 3 if letter == "D" else width)
         fields["M" if letter == "L" else letter] = int(digits)
     else:
-        raise PatternProblem(f"parsing does not support the pattern letter {letter}")
+        raise PatternError(f"parsing does not support the pattern letter {letter}")
 
 
 def _left(source: _Text, reserved: int, fewest: int) -> int:
@@ -301,7 +301,7 @@ def _read_leniently(part: Part, keep: bool, source: _Text, fields: dict[str, int
             number += 100 if number < first else 0
         fields["M" if letter == "L" else letter] = number
     else:
-        raise PatternProblem(f"parsing does not support the pattern letter {letter}")
+        raise PatternError(f"parsing does not support the pattern letter {letter}")
 
 
 _DIGITS_MAX = 9  # Java's int; longer numbers are no date in any calendar

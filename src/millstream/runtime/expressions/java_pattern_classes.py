@@ -24,7 +24,7 @@ __all__ = [
     "LINE_ENDS",
     "Cursor",
     "Flags",
-    "PatternProblem",
+    "PatternError",
     "UnsupportedPattern",
     "class_of",
     "escaped_character",
@@ -45,7 +45,7 @@ _OF_UNICODE = {"Lower": "IsLowercase", "Upper": "IsUppercase", "Alpha": "IsAlpha
 _OF_UNICODE |= {"Punct": "IsPunctuation", "Space": "IsWhite_Space", "Cntrl": "IsControl"}
 
 
-class PatternProblem(ValueError):
+class PatternError(ValueError):
     """A pattern that Java rejects too."""
 
     def __init__(self, pattern: str, place: int | None, reason: str) -> None:
@@ -80,8 +80,8 @@ class Cursor:
         self.at = 0
 
     def fail(self, reason: str, place: int | None = None) -> NoReturn:
-        """Raises a `PatternProblem` at the position."""
-        raise PatternProblem(self.source, self.at if place is None else place, reason)
+        """Raises a `PatternError` at the position."""
+        raise PatternError(self.source, self.at if place is None else place, reason)
 
     def peek(self) -> str:
         """The next character; empty at the end."""

@@ -132,7 +132,7 @@ class ReadOperator(Operator):
         recorded = None if self._recorder is None else self._recorder.end_split(watermark)
         self._positions[split.name] = SplitRead(offset, time_, records, size, recorded)
         if not (range_.is_last and offset == range_.stop):  # a split that has ended does not hold event time back
-            self._watermark = min(self._watermark, time_.stands(keeper.timeout_ms, now_ms))
+            self._watermark = min(self._watermark, time_.effective_watermark(keeper.timeout_ms, now_ms))
 
     def _emit_dead_letters(self, letters: DeadLetters) -> None:
         """Counts messages that could not be decoded and emits them to their side output. They have no event time and do
@@ -221,7 +221,7 @@ class TimestampOperator(Operator):
 
     def advance(self, watermark: int) -> int:
         self._time_at_end = self._keeper.end(self.time.now_ms)
-        stands = self._time_at_end.stands(self._keeper.timeout_ms, self.time.now_ms)
+        stands = self._time_at_end.effective_watermark(self._keeper.timeout_ms, self.time.now_ms)
         if watermark == MAX_WATERMARK:
             return super().advance(MAX_WATERMARK)
         return IDLE_WATERMARK if stands == IDLE_WATERMARK else super().advance(stands)

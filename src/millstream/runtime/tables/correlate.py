@@ -22,7 +22,7 @@ from millstream.records.columns import from_record_batch, stream_schema
 from millstream.records.table_type import TableRowType, TableValueType
 from millstream.records.unpickling import unpickled
 from millstream.runtime.expressions.declared_results import first_violation
-from millstream.runtime.expressions.problems import shown_call
+from millstream.runtime.expressions.expression_errors import shown_call
 from millstream.runtime.expressions.python_values import rows_with_whole_numbers
 from millstream.runtime.operators.operator import OperatorSetting
 from millstream.runtime.tables.random_sequences import random_sequences

@@ -9,7 +9,7 @@ spilled values shows which have.
 An epoch's values are held back until it is known which others spill in the same epoch, since both may belong to one
 row.
 
-Until decision 0042 each aggregate had rows of its own (`group_values`). They are converted to marks when their group
+Until decision 0039 each aggregate had rows of its own (`group_values`). They are converted to marks when their group
 receives rows.
 """
 

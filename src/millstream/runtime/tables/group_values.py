@@ -6,7 +6,7 @@ group receives rows. The cost of a group must not grow with its size: many value
 on an epoch looks up its values by group and value. A value that appears first, or disappears, changes the count by one
 and is added to or subtracted from the sums of SUM(DISTINCT …) and its kin.
 
-Values of append-only tables have other rows (`group_marks`). In stores from before decision 0042 they have these, too:
+Values of append-only tables have other rows (`group_marks`). In stores from before decision 0039 they have these, too:
 `ValuesOfEachAggregate` reads and removes them.
 """
 

@@ -52,7 +52,7 @@ class WindowFunctions(KeyedOperator, ProcessOperator):
 
     def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
         super().open_states(accounts)
-        self.tokens.forget()
+        self.tokens.clear()
 
     def write_states(self) -> SubtaskAccount:
         self.store.leave()

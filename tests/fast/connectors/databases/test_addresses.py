@@ -50,7 +50,7 @@ def test_a_refused_address_does_not_show_its_password(url: str) -> None:
     assert "hush" not in str(refusal.value)
 
 
-def test_a_login_given_apart_counts_more_than_the_one_in_the_address() -> None:
+def test_a_separate_login_overrides_the_one_in_the_address() -> None:
     address = parse_address("postgresql://ann:a%40b@db/s")
     assert (address.user, address.password) == ("ann", "a@b")
     assert address.with_login("bob", None).password == "a@b"
@@ -77,7 +77,7 @@ def test_a_login_given_apart_counts_more_than_the_one_in_the_address() -> None:
         ("jdbc:postgresql://h/d?ssl=false", {}),
     ],
 )
-def test_what_an_address_says_of_tls_is_one_mode(url: str, options: dict[str, str]) -> None:
+def test_the_tls_options_of_an_address_become_one_mode(url: str, options: dict[str, str]) -> None:
     assert dict(parse_address(url).options) == options
 
 

@@ -22,7 +22,7 @@ def test_a_range_ends_where_a_record_begins_and_only_on_disk(steps: list[tuple[i
     assert end.newest(next_record, next_record) == next_record
 
 
-def test_a_look_that_finds_nothing_takes_a_third_of_the_time_at_most() -> None:
+def test_empty_scans_take_a_third_of_the_time_at_most() -> None:
     now_s = [0.0]
     pace = ScanPace(lambda: now_s[0])
     started_s = pace.started_s()

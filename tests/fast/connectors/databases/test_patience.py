@@ -26,7 +26,7 @@ def away() -> None:
     raise OSError("nobody is there\nfor now")
 
 
-def test_a_database_that_comes_back_is_asked_again() -> None:
+def test_an_unavailable_database_is_retried() -> None:
     clock, answers = Clock(), iter([OSError(), OSError(), "here"])
 
     def ask() -> str:
@@ -52,7 +52,7 @@ def test_patience_ends_by_time_or_by_tries() -> None:
     assert clock.pauses == [1.0, 2.0, 2.0]
 
 
-def test_what_is_refused_is_told_at_once() -> None:
+def test_a_permanent_error_is_raised_at_once() -> None:
     clock = Clock()
     with pytest.raises(ProgramError, match="Sink: no such table"):
         retry(away, clock.patience(), "Sink", lambda _: "no such table")

@@ -157,7 +157,7 @@ def test_a_table_that_others_change_meanwhile_is_added_to_all_the_same(tmp_path:
     assert cents(tmp_path) == [1, 2, 10]
 
 
-def test_rows_are_divided_by_partition_columns_and_found_by_them(tmp_path: Path) -> None:
+def test_rows_are_partitioned_by_columns_and_read_by_them(tmp_path: Path) -> None:
     row_type = Types.ROW_NAMED(
         ["cents", "day", "shop", "paid"], [Types.LONG(), Types.SQL_DATE(), Types.STRING(), Types.BOOLEAN()]
     )
@@ -196,7 +196,7 @@ def test_an_empty_text_in_a_partition_column_is_an_error_and_no_silent_null(tmp_
         stage(sink, [("", 1)], epoch=1)
 
 
-def test_readers_may_skip_files_by_what_the_log_says_of_them(tmp_path: Path) -> None:
+def test_readers_may_skip_files_by_the_statistics_in_the_log(tmp_path: Path) -> None:
     sink = DeltaTableSink(str(tmp_path), SALE).opened(None)
     commit(sink, stage(sink, [("a", -5), (None, 7), ("b", None)], epoch=1), 1)
     [action] = pa.table(DeltaTable(tmp_path).get_add_actions(flatten=True)).to_pylist()
@@ -257,7 +257,7 @@ def test_a_table_of_another_schema_is_refused_before_the_job_runs(
     "configuration",
     [{"delta.setTransactionRetentionDuration": "interval 1 day"}, {"delta.enableRowTracking": "true"}],
 )
-def test_a_table_that_asks_for_what_is_not_done_here_is_refused(tmp_path: Path, configuration: dict[str, str]) -> None:
+def test_a_table_that_requires_unsupported_work_is_refused(tmp_path: Path, configuration: dict[str, str]) -> None:
     log = tmp_path / "_delta_log"
     DeltaTable.create(tmp_path, Schema([Field("shop", PrimitiveType("string")), Field("cents", PrimitiveType("long"))]))
     [first] = log.glob("*.json")
@@ -283,7 +283,7 @@ def test_a_column_that_takes_no_null_is_held_before_the_epoch_is_committed(tmp_p
     assert cents(tmp_path) == [1]
 
 
-def test_a_table_that_is_altered_meanwhile_is_told_and_nothing_is_added(tmp_path: Path) -> None:
+def test_a_concurrently_altered_table_is_reported_and_nothing_is_added(tmp_path: Path) -> None:
     sink = DeltaTableSink(str(tmp_path), SALE).opened(None)
     staged = stage(sink, [("a", 1)], epoch=1)
     table = pa.table({"shop": ["x"], "cents": ["text"]})
@@ -329,7 +329,7 @@ def test_a_type_that_delta_has_not_is_named(tmp_path: Path) -> None:
         DeltaTableSink("memory://x", SALE)
 
 
-def test_a_job_that_goes_back_is_told_which_versions_come_again(tmp_path: Path) -> None:
+def test_a_restored_job_reports_which_versions_are_repeated(tmp_path: Path) -> None:
     sink = DeltaTableSink(str(tmp_path), SALE).opened(None)
     for epoch in (1, 2, 3):
         commit(sink, stage(sink, [("a", epoch)], epoch), epoch)
@@ -342,7 +342,7 @@ def test_a_job_that_goes_back_is_told_which_versions_come_again(tmp_path: Path) 
     assert "another table" in DeltaTableSink(str(tmp_path), SALE).after_restore(None, fork)[1]
 
 
-def test_a_table_that_was_deleted_and_made_anew_is_not_taken_for_the_old_one(tmp_path: Path) -> None:
+def test_a_table_that_was_deleted_and_created_again_is_refused(tmp_path: Path) -> None:
     sink = DeltaTableSink(str(tmp_path / "t"), SALE).opened(None)
     plan = sink.plan_commit(stage(sink, [("a", 1)], epoch=5), None, 0, False)
     shutil.rmtree(tmp_path / "t" / "_delta_log")

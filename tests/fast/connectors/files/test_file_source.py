@@ -114,7 +114,7 @@ def test_lines_cut_at_random_positions_are_all_the_lines(
     st.sampled_from(["\n", "\r\n"]),
     st.booleans(),
 )
-def test_a_text_file_gives_its_lines_whatever_the_split_size_budget_and_compression(
+def test_a_text_file_yields_its_lines_whatever_the_split_size_budget_and_compression(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str], split_bytes: int, budget: int, end: str, packed: bool
 ) -> None:
     data = "".join(line + end for line in lines).encode()
@@ -399,7 +399,7 @@ def test_links_that_lead_back_or_nowhere_are_passed_over(tmp_path: Path) -> None
         check_path(str(below / "loop"), False)
 
 
-def test_a_folder_that_may_not_be_listed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unlistable_folder_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its files would be missing in silence."""
     (tmp_path / "closed").mkdir()
     (tmp_path / "a").write_text("a")
@@ -415,7 +415,7 @@ def test_a_folder_that_may_not_be_listed_is_told(tmp_path: Path, monkeypatch: py
         list(files_below(str(tmp_path)))
 
 
-def test_a_missing_path_is_told_before_the_job_runs(tmp_path: Path) -> None:
+def test_a_missing_path_is_reported_before_the_job_runs(tmp_path: Path) -> None:
     with pytest.raises(ProgramError, match="does not exist"):
         FileSource([str(tmp_path / "nowhere")], TextLines()).opened(open_store("memory://missing-path"), None)
     with pytest.raises(ProgramError, match="no path"):
@@ -424,7 +424,7 @@ def test_a_missing_path_is_told_before_the_job_runs(tmp_path: Path) -> None:
         FileSource(["hdfs://host/in"], TextLines())
 
 
-def test_a_monitored_folder_gives_new_files_as_new_splits_at_its_interval(tmp_path: Path) -> None:
+def test_a_monitored_folder_lists_new_files_as_new_splits_at_its_interval(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("a\n")
     source = FileSource([str(tmp_path)], TextLines(), discovery_interval_ms=100)
     assert [Path(split.name).name for split in source.splits(at(0))] == ["a"]
@@ -475,7 +475,7 @@ def test_sources_with_the_same_paths_agree_on_their_files(tmp_path: Path) -> Non
     assert list(one.splits(at(3))) == list(two.splits(at(3))) and len(one.splits(at(3))) == 3
 
 
-def test_a_damaged_list_of_files_is_told(tmp_path: Path) -> None:
+def test_a_damaged_list_of_files_is_reported(tmp_path: Path) -> None:
     store = open_store("memory://damaged-log")
     (tmp_path / "a").write_text("1\n")
     FileSource([str(tmp_path)], TextLines()).opened(store, None).splits(at())
@@ -570,7 +570,7 @@ def decoded(format: JsonLines, block: bytes, slow: bool) -> Any:
     ),
     st.sampled_from(["\n", "\r\n", "\n\n"]),
 )
-def test_the_fast_way_of_json_gives_what_the_slow_way_gives(documents: list[str], end: str) -> None:
+def test_the_fast_path_of_json_equals_the_slow_path(documents: list[str], end: str) -> None:
     block = end.join(documents).encode()
     assert decoded(JsonLines(DOCUMENT_TYPE), block, False) == decoded(JsonLines(DOCUMENT_TYPE), block, True)
 

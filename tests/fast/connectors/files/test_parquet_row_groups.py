@@ -71,7 +71,7 @@ def test_ranges_inside_a_row_group_decode_it_once(split: Split, monkeypatch: pyt
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 100), st.integers(0, 100), st.integers(1, 400) | st.none()), max_size=6))
-def test_any_ranges_in_any_order_give_their_rows(split: Split, ranges: list[tuple[int, int, int | None]]) -> None:
+def test_any_ranges_in_any_order_yield_their_rows(split: Split, ranges: list[tuple[int, int, int | None]]) -> None:
     for one, other, bytes_max in ranges:
         start, stop = sorted((one, other))
         items = ParquetRows(TYPE).read_within(split, start, stop, bytes_max)
@@ -94,7 +94,7 @@ def test_a_reader_that_is_left_in_mid_range_does_not_stay(split: Split) -> None:
     assert rows(split, 5, 50) == list(range(5, 50))
 
 
-def test_nothing_is_kept_beyond_the_room_there_is(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_readers_stay_within_their_limits(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_groups, "_IDLE_BYTES_MAX", 100)
     assert rows(split, 0, 7) == list(range(7)) and not row_groups._idle_readers
     assert rows(split, 3, 50) == list(range(3, 50))
@@ -131,7 +131,7 @@ ROWS = TableRowType(RowType.of(["n", "s"], [DataTypes.BIGINT(), DataTypes.STRING
     st.integers(1, 60),
     st.integers(0, 3),
 )
-def test_text_that_comes_as_dictionaries_is_the_same_text(
+def test_dictionary_encoded_text_is_the_same_text(
     tmp_path: Path, texts: list[str | None], step: int, width: int
 ) -> None:
     path = tmp_path / fresh_name("texts")

@@ -120,7 +120,7 @@ def test_damaged_or_newer_messages_are_not_published() -> None:
     store.put(name, bytes(data))
     with pytest.raises(StoreDamagedError, match="checksum"):
         list(read_messages(staged, store))
-    with pytest.raises(StoreDamagedError, match=r"form 2.*reads form 1"):
+    with pytest.raises(StoreDamagedError, match=r"format 2.*reads format 1"):
         list(read_messages({**staged, "form": 2}, store))
 
 

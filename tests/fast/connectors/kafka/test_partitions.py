@@ -32,7 +32,7 @@ def test_a_later_driver_finds_what_was_decided(store: MemoryStore) -> None:
     assert not PartitionLog(store, "other").has_started
 
 
-def test_that_nothing_was_found_is_written_down_too(store: MemoryStore) -> None:
+def test_an_empty_discovery_is_stored_too(store: MemoryStore) -> None:
     """Or what appears later would begin as if it had always been there."""
     PartitionLog(store, "in").add([])
     assert PartitionLog(store, "in").has_started

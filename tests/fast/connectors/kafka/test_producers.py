@@ -51,7 +51,7 @@ messages = st.lists(st.tuples(small, small, st.none() | st.integers(0, 2**40)), 
 
 
 @given(messages, st.booleans())
-def test_every_message_is_given_once_in_order_and_few_wait(rows: list[tuple[Any, Any, Any]], timeless: bool) -> None:
+def test_every_message_is_queued_once_in_order_and_few_wait(rows: list[tuple[Any, Any, Any]], timeless: bool) -> None:
     client = Client()
     producer = OpenProducer(client, SETTINGS)
     stamps = [None if timeless else stamp for _, _, stamp in rows]
@@ -73,7 +73,7 @@ def test_every_message_is_given_once_in_order_and_few_wait(rows: list[tuple[Any,
     assert client.waiting_most <= 3 * producers._SLICES_WAITING_MAX
 
 
-def test_a_kept_producer_has_one_user_at_a_time_and_idle_ones_go() -> None:
+def test_a_pooled_producer_has_one_user_at_a_time_and_idle_ones_are_closed() -> None:
     kept = ProducerPool(most=2)
     first, second, third = (OpenProducer(Client(), SETTINGS) for _ in range(3))
     kept.put_back("first", first)

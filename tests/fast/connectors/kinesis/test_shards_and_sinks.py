@@ -149,7 +149,7 @@ def test_what_appears_later_is_read_from_its_beginning_although_the_job_began_at
 
 
 @given(st.data())
-def test_ranges_read_again_give_the_same_whatever_happens_between(data: st.DataObject) -> None:
+def test_ranges_read_again_yield_the_same_records(data: st.DataObject) -> None:
     """Adds, reshardings, epochs of any size: all is read once, in order per shard, and again when a range is."""
     with pytest.MonkeyPatch.context() as patch:
         world = new_world(patch)
@@ -221,7 +221,7 @@ def test_a_job_on_the_engine_goes_on_where_it_was_through_a_split(world: Imitate
 # --- retention -----------------------------------------------------------------------------------------------------
 
 
-def test_a_job_that_was_off_for_longer_than_records_are_kept_says_so(world: ImitatedKinesis) -> None:
+def test_a_job_that_was_stopped_for_longer_than_the_retention_fails(world: ImitatedKinesis) -> None:
     world.add(FIRST, "1")
     job = Job(world)
     assert job.epoch() == ["1"]
@@ -233,7 +233,7 @@ def test_a_job_that_was_off_for_longer_than_records_are_kept_says_so(world: Imit
         Job(world, positions=job.positions).epoch()
 
 
-def test_a_quiet_shard_that_was_looked_at_loses_nothing(world: ImitatedKinesis) -> None:
+def test_a_quiet_shard_that_is_probed_loses_nothing(world: ImitatedKinesis) -> None:
     world.add(FIRST, "1")
     job = Job(world)
     job.epoch()
@@ -280,7 +280,7 @@ def test_an_iterator_that_expired_is_made_anew_behind_the_last_record(world: Imi
     assert values + [value for batch in items for value in batch.values()] == list(map(str, range(6)))
 
 
-def test_throttling_is_waited_for_and_then_told(world: ImitatedKinesis) -> None:
+def test_throttling_is_retried_and_then_raised(world: ImitatedKinesis) -> None:
     world.add(FIRST, "1")
     world.failures = [aws_error("ProvisionedThroughputExceededException")] * 3
     assert Job(world).epoch() == ["1"]
@@ -291,7 +291,7 @@ def test_throttling_is_waited_for_and_then_told(world: ImitatedKinesis) -> None:
 
 
 @pytest.mark.parametrize("code", ["UnrecognizedClientException", "AccessDeniedException", "InvalidSignatureException"])
-def test_wrong_keys_are_told_at_once_and_shown_nowhere(world: ImitatedKinesis, code: str) -> None:
+def test_wrong_keys_are_reported_at_once_and_never_shown(world: ImitatedKinesis, code: str) -> None:
     world.failures = [aws_error(code, "the string to sign was AKIAEXAMPLE/s3cret")]
     with pytest.raises(ConnectorError, match="denies access") as refusal:
         Job(world).epoch()
@@ -312,13 +312,13 @@ def published(sink: AwsSink, values: list[str]) -> None:
     sink.commit(CommitId("job", "out", 1), writer.stage(), store)
 
 
-def test_records_that_were_not_taken_are_sent_again_and_only_those(world: ImitatedKinesis) -> None:
+def test_only_refused_records_are_sent_again(world: ImitatedKinesis) -> None:
     world.refused_at = [{1, 3}, {0}]
     published(AwsSink(STREAMS, AwsAddress("r"), "s", SimpleStringSchema()), ["a", "b", "c", "d"])
     assert [record["Data"] for record in world.taken] == [b"a", b"c", b"d", b"b"]
 
 
-def test_records_that_are_never_taken_are_an_error_within_its_time(world: ImitatedKinesis) -> None:
+def test_records_that_are_never_accepted_are_an_error_within_the_time_limit(world: ImitatedKinesis) -> None:
     world.refused_at = [{0}] * 1000
     with pytest.raises(ConnectorAwayError, match=r"does not accept 1 records \(ProvisionedThroughput"):
         published(AwsSink(STREAMS, AwsAddress("r"), "s", SimpleStringSchema()), ["a"])

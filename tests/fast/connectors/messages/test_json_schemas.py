@@ -31,7 +31,7 @@ SCHEMA = {
 }
 
 
-def test_a_schema_gives_flinks_types_and_reads_documents() -> None:
+def test_a_schema_has_flinks_types_and_reads_documents() -> None:
     schema = JsonRowDeserializationSchema.builder().json_schema(json.dumps(SCHEMA)).build()
     address = Types.ROW_NAMED(["city"], [Types.STRING()])
     assert schema.produced_type() == Types.ROW_NAMED(

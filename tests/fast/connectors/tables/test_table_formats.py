@@ -306,7 +306,7 @@ def test_formats_that_are_none(name: str, for_files: bool, kind: type[Exception]
         ("csv", STRING, {"ignore__parse__error": "true"}, "Did you mean 'csv.ignore-parse-errors'"),
     ],
 )
-def test_what_a_format_cannot_do_is_told_before_anything_runs(
+def test_unsupported_uses_of_a_format_are_reported_before_anything_runs(
     name: str, data_type: DataType, options: dict[str, str], words: str
 ) -> None:
     with pytest.raises(ProgramError, match=words.replace("(", r"\(")):
@@ -316,7 +316,7 @@ def test_what_a_format_cannot_do_is_told_before_anything_runs(
 @pytest.mark.parametrize("name", ["parquet", "orc", "avro", "json", "csv"])
 @pytest.mark.parametrize(("data_type", "way"), [(types.BitmapType(), "BITMAP_FROM_BYTES"), (VARIANT, "PARSE_JSON")])
 @pytest.mark.parametrize("is_nested", [False, True])
-def test_bytes_and_texts_of_files_are_not_taken_for_bitmaps_and_variants(
+def test_bytes_and_texts_of_files_are_not_read_as_bitmaps_and_variants(
     name: str, data_type: DataType, way: str, is_nested: bool
 ) -> None:
     format, options = made(name)
@@ -376,7 +376,7 @@ def test_what_reads_and_writes_travels_to_tasks(name: str) -> None:
     st.lists(st.tuples(st.integers(-10_000, 10_000) | st.none(), TEXTS | st.none()), min_size=1, max_size=12),
     st.sampled_from(["", "\\"]),
 )
-def test_rows_that_repeat_are_written_as_each_alone(rows: list[tuple[int | None, str | None]], escape: str) -> None:
+def test_repeated_rows_are_written_as_single_ones(rows: list[tuple[int | None, str | None]], escape: str) -> None:
     row_type = RowType.of(["at", "text"], [types.TimestampType(3), STRING], nullable=False)
     format, options = made("csv", **({"escape__character": escape} if escape else {}))
     encoder = format.encoder(options, row_type)

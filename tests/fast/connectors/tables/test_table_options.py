@@ -125,7 +125,7 @@ def test_every_connector_knows_the_options_of_every_table() -> None:
             TableOptions("t", {"scan.paralelism": "1"}, known)
 
 
-def test_rows_that_stand_in_the_definition(t_env: TableEnvironment) -> None:
+def test_rows_in_the_definition(t_env: TableEnvironment) -> None:
     t_env.execute_sql(
         """CREATE TABLE t (n INT, ts TIMESTAMP(3), r ROW<a INT, b ARRAY<STRING>>) WITH ('connector' = 'values',
         'data' = '[[1, "2026-11-16 07:00:00", {"a": 2, "b": ["x"]}], {"n": 3}]')"""
@@ -155,7 +155,7 @@ def test_lines_of_a_server_are_rows(t_env: TableEnvironment) -> None:
     assert rows == [("a", 1), (None, 2)]
 
 
-def test_unknown_kinds_of_changes_are_not_taken_for_bad_rows() -> None:
+def test_unknown_row_kinds_are_not_treated_as_bad_rows() -> None:
     options = {"connector": "values", "data": "[]", "changelog-mode": "I,X"}
     table = TableDefinition("t", ROWS, options)
     with pytest.raises(ProgramError, match=r"option 'changelog-mode' is 'I,X'") as refusal:

@@ -55,9 +55,9 @@ def decoded_rows(
     if refused:
         valid = np.ones(batch.num_rows, np.bool_)
         valid[list(refused)] = False
-        whose = np.arange(batch.num_rows) if origins is None else origins
-        bad_messages += [BadMessage(int(whose[row]), reason) for row, reason in refused.items()]
-        batch, origins = batch.filter(pa.array(valid)), whose[valid]
+        message_indexes = np.arange(batch.num_rows) if origins is None else origins
+        bad_messages += [BadMessage(int(message_indexes[row]), reason) for row, reason in refused.items()]
+        batch, origins = batch.filter(pa.array(valid)), message_indexes[valid]
     bad_messages.sort(key=lambda each: each.index)
     is_whole = origins is not None and len(origins) == messages and bool((origins == np.arange(messages)).all())
     return Decoded(

@@ -139,7 +139,7 @@ class JsonWriting:
 
     style: str = SQL
     plain_decimals: bool = False
-    leaves_out_nulls: bool = False
+    omits_nulls: bool = False
 
 
 def json_texts(column: pa.Array, data_type: DataType, writing: JsonWriting) -> pa.Array:
@@ -190,13 +190,13 @@ def _objects(column: pa.Array, data_type: RowType, writing: JsonWriting) -> pa.A
     for at, field in enumerate(data_type.fields):
         name = json.dumps(field.name, ensure_ascii=False)
         texts = _texts(column.field(at), field.data_type, writing)
-        if writing.leaves_out_nulls:
+        if writing.omits_nulls:
             parts.append(pc.fill_null(_within(f"{name}:", texts, ","), ""))
         else:
             parts += [f"{',' if at else ''}{name}:", pc.fill_null(texts, "null")]
     if not parts:
         objects = pa.array(["{}"] * len(column), pa.string())
-    elif writing.leaves_out_nulls:
+    elif writing.omits_nulls:
         # Each field appends its comma, and the last is trimmed: Arrow's join that skips NULLs loses empty rows. No
         # value ends with a comma.
         joined = pc.binary_join_element_wise(*parts, "")

@@ -219,14 +219,14 @@ def _with_deletions(
 ) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]]:
     """The rows of values, and between them, in message order, a row without values for each deletion."""
     deletions = np.flatnonzero(is_deletion)
-    whose = np.concatenate([origins, deletions])
-    order = np.argsort(whose, kind="stable")
+    message_indexes = np.concatenate([origins, deletions])
+    order = np.argsort(message_indexes, kind="stable")
     places = np.concatenate([np.arange(len(origins)), np.full(len(deletions), -1)])[order]
     kinds = np.where(places < 0, RowKind.DELETE.value, RowKind.UPDATE_AFTER.value).astype(np.int8)
     at = pa.array(places, pa.int64(), mask=places < 0)
     columns = [column.take(at) for column in rows.columns]
     schema = rows.schema.append(pa.field(KIND_COLUMN, pa.int8()))
-    return pa.RecordBatch.from_arrays([*columns, pa.array(kinds)], schema=schema), whose[order]
+    return pa.RecordBatch.from_arrays([*columns, pa.array(kinds)], schema=schema), message_indexes[order]
 
 
 def _places(decoded: Decoded, count: int) -> pa.Array:
@@ -279,8 +279,8 @@ class _SomeColumns(MessageEncoder):
         messages = self.encoder.encode(Batch.of_columns(rows, TableRowType(self.row_type)))
         if kinds < 0 or not self.has_tombstones:
             return messages
-        goes = pc.is_in(columns.column(kinds), value_set=pa.array(_REMOVES, pa.int8()))
-        return pc.if_else(goes, pa.scalar(None, messages.type), messages)
+        is_delete = pc.is_in(columns.column(kinds), value_set=pa.array(_REMOVES, pa.int8()))
+        return pc.if_else(is_delete, pa.scalar(None, messages.type), messages)
 
 
 @dataclass(frozen=True)

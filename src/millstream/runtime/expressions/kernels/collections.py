@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from millstream.expressions.nested_types import ArrayType, MapType, MultisetType, RowType
 from millstream.expressions.types import VariantType
-from millstream.runtime.expressions.kernel import REFERENCES, CallContext, Value, ValueProblem, kernel
-from millstream.runtime.expressions.kernels.by_value import column_of, register_by_value, run_by_value
+from millstream.runtime.expressions.kernel import REFERENCES, CallContext, EvaluationError, Value, kernel
+from millstream.runtime.expressions.kernels.reference_kernels import column_of, register_by_value, run_by_value
 from millstream.runtime.expressions.references import collections, group_values  # noqa: F401
 
 __all__ = ["lengths_of"]
@@ -133,7 +133,7 @@ def _element(context: CallContext, arrays: pa.Array, place: Value) -> pa.Array:
     numbers = pc.fill_null(indexes, 1).to_numpy().astype(np.int64)
     if (numbers[known] < 1).any():
         first = int(np.flatnonzero(known & (numbers < 1))[0])
-        raise ValueProblem(f"array indexes start at 1, so there is no element {numbers[first]}", first)
+        raise EvaluationError(f"array indexes start at 1, so there is no element {numbers[first]}", first)
     offsets = arrays.offsets.to_numpy()
     places = offsets[:-1] + numbers - 1
     return arrays.values.take(pa.array(places, mask=~known | (places >= offsets[1:])))

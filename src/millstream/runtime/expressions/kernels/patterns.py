@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.runtime.expressions.java_patterns import JavaPattern, PatternProblem, UnsupportedPattern
-from millstream.runtime.expressions.kernel import REFERENCES, CallContext, Value, ValueProblem, kernel
-from millstream.runtime.expressions.kernels.by_value import register_by_value, run_by_value
+from millstream.runtime.expressions.java_patterns import JavaPattern, PatternError, UnsupportedPattern
+from millstream.runtime.expressions.kernel import REFERENCES, CallContext, EvaluationError, Value, kernel
+from millstream.runtime.expressions.kernels.reference_kernels import register_by_value, run_by_value
 from millstream.runtime.expressions.like_patterns import like_parts, like_pattern, similar_pattern
 from millstream.runtime.expressions.references import patterns
 
@@ -68,7 +68,7 @@ def _constant_pattern(source: Value, text: Value) -> JavaPattern | None:
         return None
     try:
         return patterns.compiled_or_none(source.as_py())
-    except ValueProblem:
+    except EvaluationError:
         return None
 
 
@@ -155,7 +155,7 @@ def like(context: CallContext, text: Value, source: Value, escape: Value | None 
         if simple is not None:
             return simple
         for_re2 = re2_text(like_pattern(pattern, sign), text)
-    except (PatternProblem, UnsupportedPattern):
+    except (PatternError, UnsupportedPattern):
         for_re2 = None
     if for_re2 is None:
         return by_reference(context, text, source, *rest)
@@ -188,7 +188,7 @@ def similar_to(context: CallContext, text: Value, source: Value, escape: Value |
         return by_reference(context, text, source, *rest)
     try:
         for_re2 = re2_text(similar_pattern(source.as_py(), "" if escape is None else escape.as_py()), text)
-    except (PatternProblem, UnsupportedPattern):
+    except (PatternError, UnsupportedPattern):
         for_re2 = None
     if for_re2 is None:
         return by_reference(context, text, source, *rest)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.runtime.expressions.kernel import REFERENCES, CallContext, Value, kernel
-from millstream.runtime.expressions.kernels.by_value import (
+from millstream.runtime.expressions.kernels.reference_kernels import (
     column_of,
     register_by_value,
     run_by_value,

@@ -28,7 +28,7 @@ from millstream.runtime.expressions.calendar_days import (
     month_days,
     weekday,
 )
-from millstream.runtime.expressions.kernel import CallContext, Value, ValueProblem, kernel
+from millstream.runtime.expressions.kernel import CallContext, EvaluationError, Value, kernel
 from millstream.runtime.expressions.time_columns import (
     DAY_S,
     Ticks,
@@ -140,13 +140,13 @@ def round_to_unit(context: CallContext, value: Value) -> Value:
     source = ticks(value)
     unit = context.option("unit")
     if isinstance(type_, TimeType) and (unit in UNIT_MONTHS or unit in ("WEEK", "DAY")):
-        raise ValueProblem(f"a time of day cannot be rounded to {unit}")
+        raise EvaluationError(f"a time of day cannot be rounded to {unit}")
     upwards = context.call.function.endswith(("CEIL", "CEILING"))
     local = local_ticks(type_, source.values, context.session)
     result = round_ticks(unit, local, rate_of(type_), upwards)
     is_beyond = result < local if upwards else result > local  # the sum wrapped around at 64 bits
     if is_beyond.any():
-        raise ValueProblem(beyond_range("the result", context.type), int(np.argmax(is_beyond)))
+        raise EvaluationError(beyond_range("the result", context.type), int(np.argmax(is_beyond)))
     if isinstance(type_, TimeType):
         result %= _DAY_MS
     return column(context.type, moment_ticks(type_, result, context.session), source.valid, context.rows)
