@@ -110,7 +110,7 @@ def test_lost_state_is_dropped_or_kept_where_that_is_asked_for(caplog: pytest.Lo
     store, rows = begun()
     out = Collect()
     same = "SELECT k, SUM(a + 0) FROM orders GROUP BY k"
-    with pytest.raises(StateSchemaError, match="'keep', if you know that it means the same"):
+    with pytest.raises(StateSchemaError, match="'keep', if you know that its meaning is the same"):
         run(program(same, out), store=store, epoch_records=9)
     rest = run(configured(same, out, **{"millstream.sql.lost-state": "keep"}), store=store, epoch_records=9)
     assert rest.status == "FINISHED" and "used all the same" in caplog.text

@@ -319,7 +319,7 @@ def test_panes_that_the_windows_of_a_changed_program_would_cut_are_refused() -> 
         columnar(stamped(env, source), windowing, SMALL).sink_to(Collect())
 
     run(lambda env: build(env, windowings[0]), store="panes-changed", epochs=1)
-    with pytest.raises(JobFailedError, match="kept in panes of 20 ms"):
+    with pytest.raises(JobFailedError, match="stored in panes of 20 ms"):
         run(lambda env: build(env, windowings[1]), store="panes-changed")
 
 

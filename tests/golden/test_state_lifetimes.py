@@ -281,13 +281,13 @@ def test_how_a_row_stands_is_kept_as_long_as_the_row_where_a_time_to_live_become
         (100, [(RowKind.INSERT, (1, -1))]),
         (1_400, [(RowKind.INSERT, (1, -2))]),  # -1 was forgotten, and 5 was not
     ]
-    store, given_rows = f"lifetimes-{next(_STORES)}", []
+    store, emitted_rows = f"lifetimes-{next(_STORES)}", []
     for ttl, stop in (("2 s", 1), ("1 s", None)):
         build, out, clock = _job(JOINS["LEFT"], epochs, ttl)
-        given_rows += [
+        emitted_rows += [
             str(record.value.get_row_kind()) for record in run(build, store=store, clock=clock, epochs=stop).of(out)
         ]
-    assert given_rows[-3:] == ["-D", "+I", "+I"]
+    assert emitted_rows[-3:] == ["-D", "+I", "+I"]
 
 
 def test_standings_can_be_read() -> None:

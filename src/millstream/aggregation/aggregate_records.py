@@ -85,7 +85,7 @@ class RecordMeasure:
         return [(values[0], at, values[-1])] if kind == "top_n" else [(at, values[0])]
 
     def merge(self, left: Any, right: Any) -> Any:
-        """One accumulator for both; `left` is of earlier records."""
+        """The merged accumulator; `left` is of earlier records."""
         kind = self.measure.kind
         if left is None or right is None:
             return right if left is None else left

@@ -31,7 +31,7 @@ _REGISTERS = 1 << _REGISTER_BITS
 _RANK_BITS = 6
 _RANK_MASK = (1 << _RANK_BITS) - 1
 _REST_BITS = 64 - _REGISTER_BITS
-_SPARSE_MAX = _REGISTERS // 4  # as many entries of 4 bytes are as long as all registers
+_SPARSE_MAX = _REGISTERS // 4  # this many entries of 4 bytes take as much space as all registers
 
 Floats = NDArray[np.float64]
 

@@ -1,7 +1,7 @@
 """Numbers groups of rows 0, 1, 2, …, so that grouped operations are plain arithmetic.
 
 Keys are numbered by Arrow's dictionary encoding, dense integers by their offset, rows of several fields field by field;
-no hash stands for a key, so nothing collides. Pairs of numbers are numbered by arithmetic if there are few, else by
+keys are not compared by hash, so none collide. Pairs of numbers are numbered by arithmetic if there are few, else by
 dictionary encoding.
 
 Per-row work is minimised: batches of the largest streams spend most of their time here.

@@ -128,7 +128,7 @@ def _has_fields(record: Any) -> bool:
 
 
 def sorts_before(left: Any, right: Any) -> bool:
-    """Whether `left` comes before `right`, NaN last."""
+    """Whether `left` sorts before `right`, NaN last."""
     if right != right:
         return bool(left == left)
     return bool(left == left) and bool(left < right)

@@ -28,7 +28,7 @@ from millstream.state.keys.hashing import Int64s
 __all__ = ["History", "by_arrival", "by_stay", "net"]
 
 History = tuple[Int64s, Int64s]
-"""Rows of the inserts and deletes, and the multiplicity of each (negative: a delete). At one row, the delete comes
+"""Rows of the inserts and deletes, and the multiplicity of each (negative: a delete). At one row, the delete is
 first."""
 
 
@@ -68,7 +68,7 @@ def by_stay(times: Int64s, values: Groups) -> History:
     lowest = np.full(values.count, -1, dtype=np.int64)
     lowest[has_deletes] = starts - 1
     at_low = np.flatnonzero(counts == np.repeat(lows, sizes))
-    lowest[codes[at_low]] = at_low  # of assignments to one place the last one stays
+    lowest[codes[at_low]] = at_low  # the last assignment to a place wins
     turns = lowest[has_deletes]
     begins = rows[np.where(rises > 0, turns + 1, ends - 1)]
     falls = lows < 0
@@ -86,7 +86,7 @@ def by_arrival(times: Int64s, values: Groups) -> History:
     totals = totals_of(times, values)
     last_arrival = np.full(values.count, -1, dtype=np.int64)
     added = np.flatnonzero(times > 0)
-    last_arrival[values.codes[added]] = added  # of assignments to one place the last one stays
+    last_arrival[values.codes[added]] = added  # the last assignment to a place wins
     has_arrived = last_arrival >= 0
     places = np.where(has_arrived, last_arrival, values.firsts())
     gains = np.where(has_arrived, np.maximum(totals, 1), 0)

@@ -45,7 +45,7 @@ INT_BITS = {BasicType.BYTE: 8, BasicType.SHORT: 16, BasicType.INT: 32, BasicType
 
 
 class _MisfitError(Exception):
-    """Raised inside a value; `path` grows on the way out, innermost part last."""
+    """Raised for a nested value; callers prepend their step to `path`."""
 
     def __init__(self, value: Any, expected: str, path: str = "") -> None:
         super().__init__(expected)

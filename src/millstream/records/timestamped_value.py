@@ -12,7 +12,7 @@ __all__ = ["TimestampedValue"]
 
 @dataclass(frozen=True, slots=True)
 class TimestampedValue:
-    """A value and its timestamp in ms, None when it has none.
+    """A value and its timestamp in ms, or None.
 
     >>> TimestampedValue("a", 5).get_timestamp(), TimestampedValue("b", None).has_timestamp()
     (5, False)
@@ -26,7 +26,7 @@ class TimestampedValue:
         return self.value
 
     def get_timestamp(self) -> int:
-        """Its event time; an error when it has none."""
+        """Its event time; an error if it has none."""
         if self.timestamp is None:
             raise ProgramError(
                 f"the record {self.value!r} has no timestamp. Check has_timestamp() first, or assign timestamps "

@@ -122,7 +122,7 @@ def one_by_one(
 @pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(histories())
-def test_columns_in_any_cuts_give_what_one_record_after_another_gives(
+def test_kernels_agree_with_the_record_reference_for_any_cuts(
     history: tuple[BoundAggregate, TypeInformation, list[tuple[int, int, Any]], list[int]],
 ) -> None:
     measure, stream_type, rows, partial_of = history
@@ -169,7 +169,7 @@ def test_what_is_null_is_not_counted_when_records_are_gathered_at_once() -> None
 
 @settings(max_examples=25, deadline=None)
 @given(histories(), st.lists(st.tuples(st.integers(0, 24), st.integers(1, 24)), min_size=1, max_size=8))
-def test_runs_of_rows_give_what_the_rows_of_each_give(
+def test_ranged_agrees_with_combine_for_each_run(
     history: tuple[BoundAggregate, TypeInformation, list[tuple[int, int, Any]], list[int]], asked: list[tuple[int, int]]
 ) -> None:
     measure, stream_type, rows, _ = history

@@ -171,7 +171,7 @@ def killed_before_publishing(store: MemoryStore) -> None:
 
 
 def test_of_a_job_that_died_the_newest_published_epoch_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("millstream.cli.savepoint._TAKEN_WITHIN_S", 0.1)
+    monkeypatch.setattr("millstream.cli.savepoint._ACCEPTED_WITHIN_S", 0.1)
     name = new_store()
     run(totals(Collect()), store=name, epochs=3)
     MemoryStore(name).delete("manifests/000000000004.json")  # as if it had been killed before it closed

@@ -128,7 +128,7 @@ def _sorted_rows(places: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def _runs(places: Int64s, first: Int64s, last: Int64s) -> tuple[Int64s, Int64s]:
-    """For each range of places, the run of sorted places from its first up to, without it, its last."""
+    """For each range of places, its run in the sorted places; the end is exclusive."""
     # Searching in ascending order mostly hits the cache: four times faster, including the sort.
     order, ascending = _sorted_rows(first)
     starts, stops = np.empty_like(first), np.empty_like(first)

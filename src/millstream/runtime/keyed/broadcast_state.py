@@ -35,13 +35,13 @@ class _Entries(dict[Any, Any]):
     """The entries of a state, read at the speed of a dictionary. A missing key is looked up again: in its stored form,
     and after loading the entries."""
 
-    __slots__ = ("_find",)
+    __slots__ = ("_find_missing",)
 
     def __init__(self, find_missing: Callable[[Any], Any]) -> None:
-        self._find = find_missing
+        self._find_missing = find_missing
 
     def __missing__(self, key: Any) -> Any:
-        return self._find(key)
+        return self._find_missing(key)
 
 
 class BroadcastMap(SettledMap):
@@ -59,7 +59,7 @@ class BroadcastMap(SettledMap):
         self._forms = key.forms
         self._table = StateTable(self.name, None, max_parallelism, value, key, evolution=evolution)
         self._version: tuple[SegmentRef, ...] = ()
-        self._copy = _Entries(self._find)
+        self._copy = _Entries(self._find_missing)
         self._is_loaded = False  # whether `_copy` has the entries of the table
         # Plain keys need no conversion.
         self.find: Callable[[Any], Any] = self.get if key.exact is None else self._copy.__getitem__
@@ -91,7 +91,7 @@ class BroadcastMap(SettledMap):
             self._is_loaded = True
         return self._copy
 
-    def _find(self, key: Any) -> Any:
+    def _find_missing(self, key: Any) -> Any:
         return self._entries.get(self._settle_key(key))
 
     def end(self) -> tuple[SegmentRef, ...]:
@@ -174,7 +174,7 @@ class BroadcastStates:
 
     def begin(self, setting: TableSetting, accounts: Mapping[int, SubtaskAccount]) -> None:
         """Open every state at the last version. `setting` covers all key groups, as every subtask reads everything;
-        `accounts` has what each subtask acknowledged."""
+        `accounts` are the acknowledged accounts of the subtasks."""
         self._is_writer = self.is_only_subtask or setting.subtask == WRITER
         self._stored = accounts.get(WRITER, SubtaskAccount()).broadcast or StoredTables({})
         # A suffix after the nonce: keyed state of the same name has files in the same place.

@@ -266,7 +266,7 @@ class KeyedBackend(StateGetters):
     # --- an epoch ---------------------------------------------------------------------------------------------
 
     def begin(self, setting: TableSetting, accounts: Mapping[int, SubtaskAccount]) -> None:
-        """Open all tables at the last version. `accounts`: what subtasks acknowledged for these key groups."""
+        """Open all tables at the last version. `accounts`: the acknowledged accounts of these key groups."""
         self.store.begin(setting, accounts)
 
     def column(self, keys: list[Any]) -> KeyColumn:

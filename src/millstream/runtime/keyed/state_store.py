@@ -11,7 +11,7 @@ Elements of a list, and rows of a join's buffer, are identified and ordered by t
 key and its number, so a number is never reused: not in a later visit or epoch, and not in a later *round* of the same
 epoch (`jobs/epochs/rounds.py`), which knows only the accounts of the previous one. Therefore each subtask's account has
 the next numbers of its tables, and a table continues after the largest of any subtask: after a change of parallelism
-its keys come from several.
+its keys belonged to several.
 
     elements_numbered={"history": 15032385541}        lists
     rows_numbered={"left": 712, "right": 90}          the buffers of a join, which readers recognise by it
@@ -78,7 +78,7 @@ class OwnState:
     type_info: Any = None
 
     def get_name(self) -> str:
-        """Its name."""
+        """The name."""
         return self.name
 
 
@@ -161,7 +161,7 @@ class StateStore:
     # --- an epoch -------------------------------------------------------------------------------------------------
 
     def begin(self, setting: TableSetting, accounts: Mapping[int, SubtaskAccount]) -> None:
-        """Open all tables at the last version. `accounts`: what subtasks acknowledged for these key groups."""
+        """Open all tables at the last version. `accounts`: the acknowledged accounts of these key groups."""
         tables = tables_of(accounts)
         self._versions = last_versions(tables, setting.groups)
         row_numbers = last_row_numbers(accounts.values())

@@ -37,8 +37,7 @@ class AddedMeasures:
     is_signed: bool
 
     def unseen(self, was_stored: Bools, parts: Parts) -> Unseen:
-        """The groups that were stored without a measure. `parts` has the accumulators of those that `was_stored`
-        masks."""
+        """The groups that were stored without a measure. `parts` has the accumulators of the stored groups."""
         masks: list[Bools | None] = []
         at = 0
         for measure in self.stored:
@@ -75,7 +74,7 @@ class AddedMeasures:
         return _without_unknown(self.measures, parts, unknown) if self.is_signed else parts
 
     def storable(self, parts: Parts, unknown: Unseen) -> tuple[Parts, Unseen]:
-        """The accumulators to store, and the results that are still unknown: those of groups that have rows."""
+        """The accumulators to store, and the results that are still unknown, in groups that have rows."""
         if not any(mask is not None for mask in unknown):
             return parts, unknown
         has_rows = parts[-1].to_numpy() > 0

@@ -175,7 +175,7 @@ class ArchivedTable:
             self._removed.changes.delete(keys.take(np.flatnonzero(self._removed.view.get(keys).mask)))
 
     def _times_of_marks(self, marks: _DueRows) -> Int64s:
-        """The times by which a mark's file is found: those of the keys, if keys have a time."""
+        """The times that locate a mark's file: those of the keys, if keys have a time."""
         if not len(marks) or not self._archive.has_fixed_times:
             return marks.times_ms
         return milliseconds(self._key_columns(marks)[self._archive.primary_key.index(self._archive.by or "")])

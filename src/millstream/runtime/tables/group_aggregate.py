@@ -55,7 +55,7 @@ from millstream.state.tables.state_table import StateTable
 
 __all__ = ["GroupsOperator", "PartialGroupsOperator"]
 
-# Partials are merged when they have grown to this, and again when they have doubled.
+# Partials are merged when they reach this size, and again when they have doubled.
 _GATHERED_BYTES = 128 << 20
 _BATCH_ROWS_MAX = 65_536
 # An epoch of more groups is processed in the order of the store, which makes reads and writes sequential.

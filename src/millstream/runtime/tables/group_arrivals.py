@@ -6,7 +6,7 @@ even in one epoch, follows those that stayed; LAST_VALUE orders it by its last a
 its row, in arrival order (`SignedValues`). Those of a large one are in two tables:
 
     places of values       (group, value) → its multiplicity, and its number
-    values as they came    (group, place) → the value
+    values by place        (group, place) → the value
 
 A group counts arrivals: the count at its arrival is a value's **number**. Its **place** is the number, negated for
 LAST_VALUE, so that the result is always at the first place. The group's row has the result with its place. A change is

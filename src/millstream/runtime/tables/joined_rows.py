@@ -252,7 +252,7 @@ class JoinedRows(NumberedTable):
         return SignedRows(keys, pa.nulls(0, layout.value_type), none, none)
 
     def of_keys(self, keys: KeyColumn) -> SignedRows:
-        """The rows of these keys, which may repeat."""
+        """The stored rows of these keys, which may repeat."""
         if not len(keys) or self.table.view.is_empty:
             return self.no_rows()
         distinct = np.sort(np.unique(key_numbers([keys.array])[0], return_index=True)[1])

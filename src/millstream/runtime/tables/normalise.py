@@ -35,7 +35,7 @@ __all__ = ["NormaliseOperator", "last_of_keys", "normalised_slowly"]
 
 
 class NormaliseOperator(GatheringOperator):
-    """Keeps the last row of each key, and gives out what changes of it."""
+    """Stores the last row of each key, and emits its changes."""
 
     def __init__(self, setting: OperatorSetting) -> None:
         node = setting.node

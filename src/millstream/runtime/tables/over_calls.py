@@ -38,7 +38,7 @@ _EXPANDED_ROWS_MAX = 1 << 20
 
 @dataclass(frozen=True)
 class Earlier:
-    """State of partitions from before these rows: which have any, and the accumulators of those."""
+    """State of partitions from before these rows: a mask of those with state, and their accumulators."""
 
     present: Bools
     parts: Parts

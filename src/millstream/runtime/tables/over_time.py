@@ -52,8 +52,8 @@ _BATCH_ROWS_MAX = 65_536
 
 @dataclass(frozen=True)
 class Total:
-    """Running state of partitions: which have any, their numbers of rows and of distinct times, and the accumulators of
-    those that have any, for each running call."""
+    """Running state of partitions: a mask of those with state, their numbers of rows and of distinct times, and their
+    accumulators for each running call."""
 
     present: Bools
     rows: Int64s

@@ -167,8 +167,8 @@ class RankOperator(GatheringOperator):
     def _consolidated(
         self, candidates: CandidateRows, previous: Int64s, ranks: Int64s, retracted: Int64s, inserted: Int64s
     ) -> tuple[Int64s, Int64s]:
-        """Retractions and inserts without those that cancel out. Equal rows have the same partition and, if it is
-        output, the same number: other columns are read only for those."""
+        """Retractions and inserts without pairs that cancel out. Equal rows have the same partition and, if it is
+        output, the same number: other columns are read only for such candidates."""
         both, split = np.concatenate([retracted, inserted]), len(retracted)
         numbers = [candidates.partitions[both]]
         if self._operation.has_number:

@@ -286,7 +286,7 @@ class RegularJoinOperator(TwoTablesOperator):
         return left.clip(min=0)
 
     def _count(self, number: int, rows: SignedRows, chosen: Bools, matched_mask: Int64s) -> None:
-        """Store the emitted match counts of the chosen rows, if those are stored."""
+        """Store the emitted match counts of the chosen rows, as far as these are stored."""
         counts, expiry, expires_ms = self._match_counts[number], self._expiries[number], None
         assert counts is not None
         if expiry is not None and len(rows):

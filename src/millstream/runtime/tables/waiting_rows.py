@@ -1,6 +1,6 @@
 """Stored rows of one side of a time join: they live until nothing can match them; unmatched ones are then emitted.
 
-A row waiting for its first match is due when none can arrive any more, and is found by that time. A row that was
+A row waiting for its first match is due when none can arrive any more, and is located by that time. A row that was
 matched, or that need not be emitted, expires at that time and is never due.
 """
 

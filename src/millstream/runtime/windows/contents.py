@@ -1,4 +1,4 @@
-"""Contents of a window until it fires: one value kept current, or all its records.
+"""Contents of a window until it fires: one current value, or all its records.
 
     Folded    reduced or aggregated as records arrive: one row per window
     Listed    all records: a row each, appended and never rewritten
@@ -67,7 +67,7 @@ class Fold:
         self._reduce: Callable[[Any, Any], Any] = function.reduce if hasattr(function, "open") else function
 
     def add(self, before: Any, value: Any, timestamp: int | None) -> Any:
-        """The value after one more record; `before` None: it is the first."""
+        """The value after one more record; `before` is None for the first."""
         if self._aggregate is not None:
             before = self._aggregate.create_accumulator() if before is None else before
             if self._add_at is not None:
@@ -94,7 +94,7 @@ class Fold:
         return folded
 
     def merge(self, a: Any, b: Any) -> Any:
-        """One value of two."""
+        """The merged value of two."""
         if self._aggregate is None:
             return self._checked(self._reduce(a, b), "the reduce function")
         return self._checked(self._aggregate.merge(a, b), "merge() of the aggregate function")

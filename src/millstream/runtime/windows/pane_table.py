@@ -140,5 +140,5 @@ class PaneHandle(StateHandle):
 
 
 def _within(time_ms: int) -> int:
-    """The time clamped to what the store can hold, excluding NEVER."""
+    """The time clamped to the range that the store holds, excluding NEVER."""
     return max(-NEVER_MS, min(NEVER_MS - 1, time_ms))

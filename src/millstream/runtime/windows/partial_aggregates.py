@@ -103,7 +103,7 @@ class PartialsOperator(Operator):
             return self._add_to_chunk(self._single_partials(keys, panes, records))
         if records.signs is not None:
             return self._gather(self._combined(self._single_partials(keys, panes, records), groups), groups)
-        with self.call.running("aggregate"):  # a strict sum may be refused
+        with self.call.running("aggregate"):  # a strict sum may overflow
             parts = self._accumulators.gather(records.inputs, records.at, groups)
         first = groups.firsts()
         return self._gather(self._rows(keys.take(pa.array(first)), panes[first], groups.sizes, parts), groups)
@@ -176,7 +176,7 @@ class PartialsOperator(Operator):
         first = pa.array(groups.firsts())
         counts = np.zeros(groups.count, dtype=np.int64)
         np.add.at(counts, groups.codes, rows.column(2).to_numpy())
-        with self.call.running("aggregate"):  # a strict sum may be refused
+        with self.call.running("aggregate"):  # a strict sum may overflow
             parts = self._accumulators.combine(rows.columns[3:], groups)
         return self._rows(rows.column(0).take(first), rows.column(1).take(first), counts, parts)
 
@@ -217,7 +217,7 @@ class PartialAggregateOperator(PartialsOperator):
     def _keys(self, batch: Batch, columns: pa.RecordBatch) -> pa.Array:
         if self._key_column is not None:
             return columns.column(self._key_column)
-        if self._keying is None:  # all records have one key
+        if self._keying is None:  # all records have the same key
             return pa.array(np.zeros(len(batch), dtype=np.int8))
         return self._keying.column(batch).array
 

@@ -101,7 +101,7 @@ def test_accumulators_of_several_panes_are_merged(pieces: Any) -> None:
     assert made.results(merged).to_pylist() == expected
 
 
-def test_what_is_taken_away_is_retracted_behind_what_was_added() -> None:
+def test_deletes_are_retracted_after_inserts() -> None:
     made = kernel("groups")
     parts, _ = lifted(made, [(0, 7, True), (0, 8, True), (0, 7, True)])
     signed = made.signed(parts, np.array([1, 1, -1]))

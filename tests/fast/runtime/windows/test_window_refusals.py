@@ -74,7 +74,7 @@ def keyed() -> Any:
         (lambda: keyed().window(TENS).reduce(added, output_type=3, window_function=Numbers()), "found 3"),
     ],
 )
-def test_a_window_that_makes_no_sense_is_refused_at_the_line_that_asks_for_it(make: Any, message: str) -> None:
+def test_an_invalid_window_is_rejected_at_its_line(make: Any, message: str) -> None:
     with pytest.raises(ProgramError, match=f"{message}.*{HERE}"):
         make()
 
@@ -112,7 +112,7 @@ def test_windows_of_event_time_over_records_without_timestamps_are_refused_befor
         run(build)
 
 
-def test_a_strategy_without_a_timestamp_assigner_gives_no_timestamps() -> None:
+def test_a_strategy_without_a_timestamp_assigner_assigns_no_timestamps() -> None:
     def build(env: Any) -> None:
         stream = env.from_collection([("a", 1, 1)])
         stream = stream.assign_timestamps_and_watermarks(WatermarkStrategy.for_monotonous_timestamps())
@@ -181,7 +181,7 @@ class Forgetful(AggregateFunction):
         return acc_a + acc_b
 
 
-def test_an_aggregate_function_that_forgets_to_return_its_accumulator_is_told_so() -> None:
+def test_an_aggregate_function_that_returns_no_accumulator_is_reported() -> None:
     assert "add() of the aggregate function returned None" in report_of(lambda s: s.window(TENS).aggregate(Forgetful()))
 
 
@@ -203,11 +203,11 @@ class Changes(ProcessWindowFunction):  # type: ignore[type-arg]
         return []
 
 
-def test_a_state_asked_for_as_two_things_is_refused() -> None:
+def test_a_state_requested_with_two_descriptors_is_rejected() -> None:
     assert "Give the second one another name" in report_of(lambda s: s.window(TENS).process(Changes()))
 
 
-def test_a_function_that_cannot_travel_is_refused_wherever_it_stands() -> None:
+def test_an_unpicklable_function_is_rejected_everywhere() -> None:
     lock = __import__("threading").Lock()
 
     def build(env: Any) -> None:

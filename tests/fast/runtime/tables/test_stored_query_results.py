@@ -29,7 +29,7 @@ def slowly(rows: list[tuple[int, int, bool]]) -> tuple[dict[int, int], set[int]]
 
 
 @given(changes)
-def test_the_last_row_of_a_key_stands_and_a_key_that_only_lost_rows_is_gone(
+def test_the_last_row_of_a_key_is_stored_and_a_key_with_only_deletes_is_removed(
     rows: list[tuple[int, int, bool]],
 ) -> None:
     keys = key_column([key for key, _, _ in rows], Types.LONG())
@@ -38,9 +38,9 @@ def test_the_last_row_of_a_key_stands_and_a_key_that_only_lost_rows_is_gone(
     net = SignedRows.of(keys, contents, signs).consolidated()
     standing, gone = last_rows(net)
     added, lost = slowly(rows)
-    found = net.take(standing)
+    results = net.take(standing)
     assert set(net.take(gone).keys.array.to_pylist()) == lost
-    stored = dict(zip(found.keys.array.to_pylist(), (row["v"] for row in found.contents.to_pylist()), strict=True))
+    stored = dict(zip(results.keys.array.to_pylist(), (row["v"] for row in results.contents.to_pylist()), strict=True))
     assert stored.keys() == added.keys()
     for key, value in stored.items():
         # Of equal rows the netting keeps the last that were added: the last of all is the last of what is left.

@@ -129,15 +129,15 @@ HINTS = {
 @pytest.mark.parametrize("kind", JOINS)
 @EXAMPLES
 @given(data=st.data())
-def test_a_join_that_forgets_gives_what_its_reference_gives_and_takes_away_only_what_was_given(
+def test_an_expiring_join_agrees_with_its_reference_and_retracts_only_emitted_rows(
     kind: str, data: st.DataObject
 ) -> None:
     ttl_ms = data.draw(st.sampled_from(list(HINTS))) if kind not in ("SEMI", "ANTI") else (TTL_MS, TTL_MS)
     only_grows = data.draw(st.booleans())
-    reference, given_rows = ExpiringJoin(kind, ttl_ms, (2, 2), lambda a, b: a[1] <= b[1]), Given()
+    reference, emitted_rows = ExpiringJoin(kind, ttl_ms, (2, 2), lambda a, b: a[1] <= b[1]), Given()
     plan = plan_of(join_query(kind, HINTS[ttl_ms]), only_grows=only_grows)
     for now_ms, changes, rows in run_epochs(plan, data.draw(histories(only_grows=only_grows))):
-        assert given_rows.follow(rows) == reference.apply((changes["t"], changes["u"]), now_ms)
+        assert emitted_rows.follow(rows) == reference.apply((changes["t"], changes["u"]), now_ms)
 
 
 @pytest.mark.slow
@@ -147,21 +147,21 @@ def test_a_join_that_forgets_gives_what_its_reference_gives_and_takes_away_only_
 )
 def test_a_row_that_was_deleted_and_inserted_again_in_one_epoch_is_young(kind: str, epochs: Any) -> None:
     """As it is in two: Flink, too, counts its age from the last time it was written."""
-    reference, given_rows = ExpiringJoin(kind, (TTL_MS, TTL_MS), (2, 2)), Given()
+    reference, emitted_rows = ExpiringJoin(kind, (TTL_MS, TTL_MS), (2, 2)), Given()
     for now_ms, changes, rows in run_epochs(plan_of(join_query(kind)), changes_of(*epochs)):
-        assert given_rows.follow(rows) == reference.apply((changes["t"], changes["u"]), now_ms)
+        assert emitted_rows.follow(rows) == reference.apply((changes["t"], changes["u"]), now_ms)
 
 
 @pytest.mark.slow
 @EXAMPLES
 @example(epochs=changes_of((0, "+", ""), (0, "+", "+"), (1_000, "--+", "")))
 @given(epochs=histories())
-def test_a_partner_that_was_forgotten_is_gone_when_another_one_comes_under_its_only_key(epochs: Any) -> None:
+def test_an_expired_match_ends_when_its_unique_key_is_inserted_again(epochs: Any) -> None:
     sums = "(SELECT /*+ STATE_TTL('u' = '0') */ k, SUM(v) AS v FROM u GROUP BY k) g"
     plan = plan_of(f"SELECT /*+ STATE_TTL('t' = '0') */ t.k, t.v, g.v FROM t LEFT JOIN {sums} ON t.k = g.k")
     reference = ExpiringJoin("LEFT", (None, TTL_MS), (2, 2), unique=(False, True))
     groups: dict[Any, list[int]] = {}
-    given_rows = Given()
+    emitted_rows = Given()
     for now_ms, changes, rows in run_epochs(plan, epochs):
         before = {key: (key, sum(values)) for key, values in groups.items() if values}
         for kind, (key, value) in changes["u"]:
@@ -171,7 +171,7 @@ def test_a_partner_that_was_forgotten_is_gone_when_another_one_comes_under_its_o
         updates = [(RowKind.DELETE, row) for key, row in before.items() if after.get(key) != row]
         updates += [(RowKind.INSERT, row) for key, row in after.items() if before.get(key) != row]
         net = reference.apply((changes["t"], updates), now_ms)
-        assert given_rows.follow(rows) == Counter({(*row[:2], row[3]): count for row, count in net.items()})
+        assert emitted_rows.follow(rows) == Counter({(*row[:2], row[3]): count for row, count in net.items()})
 
 
 def first_numbers(rows: list[Any]) -> list[Any]:
@@ -198,10 +198,10 @@ PLACED = {
 @example(epochs=changes_of((0, "+", ""), (0, "-+-++", ""), (400, "--+", ""), (600, "-", "")))
 @example(epochs=changes_of((0, "+", ""), (400, "-+", ""), (600, "+", "")))
 @given(epochs=histories())
-def test_rows_of_a_partition_are_given_without_those_that_were_forgotten(query: str, epochs: Any) -> None:
-    reference, given_rows = ExpiringRows(TTL_MS, PLACED[query]), Given()
+def test_rows_of_a_partition_are_emitted_without_expired_ones(query: str, epochs: Any) -> None:
+    reference, emitted_rows = ExpiringRows(TTL_MS, PLACED[query]), Given()
     for now_ms, changes, rows in run_epochs(plan_of(query), epochs):
-        assert given_rows.follow(rows) == reference.apply(changes["t"], now_ms)
+        assert emitted_rows.follow(rows) == reference.apply(changes["t"], now_ms)
 
 
 RANK = "SELECT {columns} FROM (SELECT k, v, {call} OVER (PARTITION BY k ORDER BY v{down}) AS n FROM t ) WHERE {bound}"
@@ -251,13 +251,11 @@ QUERIES = [
 @pytest.mark.parametrize("query", QUERIES)
 @FEW_EXAMPLES
 @given(data=st.data())
-def test_whatever_is_forgotten_only_what_was_given_is_taken_away(
-    query: str, only_grows: bool, data: st.DataObject
-) -> None:
-    given_rows = Given()
+def test_with_expiry_only_emitted_rows_are_retracted(query: str, only_grows: bool, data: st.DataObject) -> None:
+    emitted_rows = Given()
     plan = plan_of(query, only_grows=only_grows)
     for _, _, rows in run_epochs(plan, data.draw(histories(only_grows=only_grows))):
-        given_rows.follow(rows)
+        emitted_rows.follow(rows)
 
 
 BESIDE = "/*+ STATE_TTL('t' = '1 s', 'u' = '500 ms') */"
@@ -279,40 +277,40 @@ FOLLOWED = [
 @pytest.mark.parametrize("query", FOLLOWED)
 @FEW_EXAMPLES
 @given(epochs=histories())
-def test_a_group_that_keeps_everything_can_follow_an_operator_that_forgets(query: str, epochs: Any) -> None:
-    given_rows = Given()
+def test_a_group_without_expiry_can_follow_an_expiring_operator(query: str, epochs: Any) -> None:
+    emitted_rows = Given()
     for _, _, rows in run_epochs(plan_of(query, None), epochs):  # it refuses a row that goes and never came
-        given_rows.follow(rows)
+        emitted_rows.follow(rows)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("query", QUERIES)
 @FEW_EXAMPLES
 @given(epochs=histories())
-def test_what_is_younger_than_the_time_to_live_gives_what_it_gives_without_one(query: str, epochs: Any) -> None:
+def test_rows_younger_than_the_time_to_live_have_exact_results(query: str, epochs: Any) -> None:
     young = [(pause_ms // 100, is_reopened, changes) for pause_ms, is_reopened, changes in epochs]
     forgetting, exact = (run_epochs(plan_of(query, ttl), young) for ttl in ("1 s", None))
-    for (_, _, given_rows), (_, _, exact_rows) in zip(forgetting, exact, strict=True):
-        assert Counter(map(change_of, given_rows)) == Counter(map(change_of, exact_rows))
+    for (_, _, emitted_rows), (_, _, exact_rows) in zip(forgetting, exact, strict=True):
+        assert Counter(map(change_of, emitted_rows)) == Counter(map(change_of, exact_rows))
 
 
 @pytest.mark.slow
 @EXAMPLES
 @given(epochs=histories())
-def test_upserts_that_are_forgotten_are_taken_away_once_at_most(epochs: Any) -> None:
+def test_expired_upserts_are_retracted_at_most_once(epochs: Any) -> None:
     plan = plan_of("SELECT k, v FROM t ", key="k")
     upserts = [
         (pause, again, {"t": [c for c in changes["t"] if c[1][0] is not None]}) for pause, again, changes in epochs
     ]
-    given_rows = Given()
+    emitted_rows = Given()
     for _, _, rows in run_epochs(plan, upserts):
-        given_rows.follow(rows)
+        emitted_rows.follow(rows)
 
 
 @pytest.mark.slow
 @EXAMPLES
 @given(epochs=histories())
-def test_a_sink_by_key_is_told_each_key_once_and_deletes_only_what_it_was_given(epochs: Any) -> None:
+def test_a_keyed_sink_gets_each_key_once_and_deletes_only_emitted_rows(epochs: Any) -> None:
     plan = plan_of("SELECT k, v FROM t ", sink_key="v")
     table: dict[Any, Any] = {}
     for _, _, rows in run_epochs(plan, epochs):
