@@ -36,7 +36,7 @@ class EventTimeState:
         return IDLE_WATERMARK if quiet or self.marked_idle else self.watermark
 
     def awake(self, run_started_ms: int, now_ms: int) -> EventTimeState:
-        """The state with idleness counted from the start of the run, or from now if the clock was set back.
+        """The state with idleness counted from the start of the run, if it last had records before it or in the future.
 
         >>> [EventTimeState(40, active_ms).awake(1_000, 1_200).active_ms for active_ms in (900, 9_000)]
         [1000, 1000]

@@ -3,7 +3,7 @@
 The total size is stored in one small file, updated under a lock by every process that adds or removes files. It counts
 intentions: a process that dies between the update and the write leaves it too high. So it is trusted only while it is
 below the bound; beyond that, all files are counted again, and the least recently used ones are evicted until an eighth
-of the bound is free. The time of last use is the ctime, which readers update. A disk that fills up lowers the bound:
+of the bound is free. The time of last use is the mtime, which readers update. A disk that fills up lowers the bound:
 the tier yields to other data. A file that another process is just writing is missed by the count: the tier may exceed
 its bound by one file per process.
 
