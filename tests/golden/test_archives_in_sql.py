@@ -301,7 +301,7 @@ def test_a_materialised_table_is_altered_forked_and_dropped_with_its_archive(
     assert rows(t_env, "SELECT COUNT(*) FROM hours WHERE twice <> c * 3") == [(0,)]
     for options, told in (
         ("", "has an archive, and its copy names none"),
-        (f"'archive.path' = '{archive}', ", "own way"),
+        (f"'archive.path' = '{archive}', ", "needs its own"),
     ):
         wrong = (
             f"CREATE MATERIALIZED TABLE wrong (PRIMARY KEY (closed) NOT ENFORCED) WITH ({options}"

@@ -127,7 +127,7 @@ class NumberedSource(Source):
             yield range(first + at * step, first + min(stop, at + _BATCH_RECORDS_MAX) * step, step)
 
     def describe(self) -> str:
-        size = "unbounded" if self.count is None else f"of {self.count} records"
+        size = "without end" if self.count is None else f"of {self.count} records"
         rate = "" if self.rate_per_second is None else f", {self.rate_per_second:g} per second"
         return f"generator {size}{rate}"
 

@@ -476,7 +476,7 @@ FUNCTIONS: dict[str, tuple[Callable[[DataStream], DataStream], str]] = {
     ),
     "assigner of numbers": (
         lambda s: keyed(s).window(Assigner([5])).process(WindowProcess(None)),
-        r"window assigner gave 5 \(int\) among its windows",
+        r"window assigner returned a window 5 \(int\)",
     ),
     "trigger without a return": (
         lambda s: keyed(s).window(SECOND).trigger(Asked(None)).process(WindowProcess(None)),

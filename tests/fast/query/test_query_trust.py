@@ -172,7 +172,7 @@ def test_a_server_without_tls_that_is_known_already_is_not_asked_once_another_an
     with httpx.Client(transport=httpx.MockTransport(answer)) as http:
         asking = Requester(directory, http, trust, lambda: JobIdentity("j1"), 5.0, 1.0)
         for _ in range(6):
-            assert asking.ask(Question("/value", "value"))["value"] == 7
+            assert asking.fetch(Question("/value", "value"))["value"] == 7
         asking.close()
     assert asked.count("https") >= 5 and asked[1:].count("http") == 0
 

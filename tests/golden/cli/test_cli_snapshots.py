@@ -171,7 +171,7 @@ def killed_before_publishing(store: MemoryStore) -> None:
 
 
 def test_of_a_job_that_died_the_newest_published_epoch_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("millstream.cli.savepoint._TAKEN_WITHIN_S", 0.1)
+    monkeypatch.setattr("millstream.cli.savepoint._ACCEPTED_WITHIN_S", 0.1)
     name = new_store()
     run(totals(Collect()), store=name, epochs=3)
     MemoryStore(name).delete("manifests/000000000004.json")  # as if it had been killed before it closed
@@ -423,7 +423,7 @@ def test_a_program_that_lost_an_operator_goes_on_without_its_state_only_when_all
         run(totals(out, uid="sums"), store=name)
     result = run(totals(out, uid="sums", drops=True), store=name)
     assert sorted(result[out]) == expected(30, 0)
-    assert "(uid sums): begins without state" in caplog.text and "(uid totals): its state is left behind" in caplog.text
+    assert "(uid sums): begins without state" in caplog.text and "(uid totals): its state is discarded" in caplog.text
     assert all("totals" not in manifest.states for manifest in result.manifests)
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from millstream.connectors.contracts import WriterContext
 from millstream.errors import ProgramError
 from millstream.expressions.types import BigIntType
-from millstream.graph.kept_table import KeptTable
+from millstream.graph.stored_table import KeptTable
 from millstream.records.table_type import TableRowType, TableValueType
 from millstream.runtime.joins.matching import key_numbers
 from millstream.runtime.keyed.declared_states import task_codec
