@@ -258,7 +258,7 @@ def test_a_wrong_password_is_told_at_the_start_and_shown_nowhere(redis_server: R
 
 
 WRONG: list[tuple[Callable[[str], RedisSink], str]] = [
-    (lambda url: RedisSink.values(url, key="ad"), "give value=, a field, or schema="),
+    (lambda url: RedisSink.values(url, key="ad"), "pass value=, a field, or schema="),
     (lambda url: RedisSink.values("http://x", key="ad", value="clicks"), "expected redis://"),
     (lambda url: RedisSink.values(url, key="add", value="clicks"), "has no field 'add'. Its fields are"),
     (lambda url: RedisSink.values(url, key=lambda row: None, value="clicks"), "is None, but Redis keys cannot be None"),

@@ -303,7 +303,7 @@ def test_a_job_record_that_is_missing_changed_or_another_jobs_is_noticed() -> No
     store, other = begun(), begun()
     data = store.get(job_name())
     store.delete(job_name())
-    with pytest.raises(StoreDamagedError, match=r"has epochs, and no job\.json that says whose they are"):
+    with pytest.raises(StoreDamagedError, match=r"has epochs, but no job\.json that names their job"):
         again(store)
     assert not verify(store.url).is_whole and not store.exists(job_name())
     store.put(job_name(), other.get(job_name()))
@@ -398,7 +398,7 @@ def test_verify_finds_a_list_of_finished_splits_that_was_changed_or_is_missing()
     store.put(manifest_name(newest.epoch), encode(replace(newest, finished={"numbers": (listed,)})))
     assert verify(store.url).is_whole and not verify(store.url).strays
     store.put(name, flipped(data))
-    assert "is not what its manifest says it is" in verify(store.url).text()
+    assert "does not match its checksum in the manifest" in verify(store.url).text()
     store.delete(name)
     assert f"{name}: it is missing (splits of 'numbers' that were read to their end)" in verify(store.url).text()
 

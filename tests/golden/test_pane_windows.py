@@ -416,7 +416,7 @@ def test_a_window_over_a_whole_stream_has_no_key_in_its_results() -> None:
 def test_an_evictor_is_allowed_and_it_is_said_that_it_is_slower(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notices, "_SAID", set())
+    monkeypatch.setattr(notices, "_LOGGED", set())
     out = Collect()
 
     def build(env: StreamExecutionEnvironment) -> None:

@@ -48,7 +48,7 @@ def test_without_a_file_a_folder_or_pip_it_is_said_what_to_do(
 ) -> None:
     with pytest.raises(ConfigurationError, match=r"there is no 'absent\.txt'"):
         install_requirements({"python.requirements": "absent.txt"})
-    with pytest.raises(ConfigurationError, match=r"there is no folder 'absent'.*pip download -d absent"):
+    with pytest.raises(ConfigurationError, match=r"folder 'absent' does not exist.*pip download -d absent"):
         install_requirements({"python.requirements": f"{requirements}#absent"})
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     monkeypatch.setattr("shutil.which", lambda name, path=None: None)

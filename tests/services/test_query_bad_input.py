@@ -171,7 +171,7 @@ def test_a_manifest_that_is_cut_short(store: Store, caplog: pytest.LogCaptureFix
     with served(store) as client:
         refused(client.get(VALUE), 500, "store-damaged", "damaged or missing", "millstream verify")
         refused(client.get(VALUE), 500, "store-damaged")
-        assert caplog.text.count("is damaged: it is cut short") == 1 and "whole is 3" in caplog.text
+        assert caplog.text.count("is damaged: it is cut short") == 1 and "intact epoch is 3" in caplog.text
         store.put(name, data)
         assert client.get(VALUE).json()["value"] == 6  # mended, it is read again
 

@@ -67,7 +67,7 @@ def _log(store: Store, job: str) -> ManifestLog:
 
 
 def _manifests(log: ManifestLog) -> Iterator[Manifest]:
-    manifests = (log.read_if_there(epoch) for epoch in log.epochs())
+    manifests = (log.read_if_present(epoch) for epoch in log.epochs())
     return (manifest for manifest in manifests if manifest is not None)  # a running job may have removed some
 
 
@@ -87,7 +87,7 @@ def _metrics(manifest: Manifest) -> dict[str, Any]:
 
 
 def _manifest_of(log: ManifestLog, epoch: int, job: str) -> Manifest:
-    manifest = log.read_if_there(epoch) if epoch > 0 else None
+    manifest = log.read_if_present(epoch) if epoch > 0 else None
     if manifest is not None:
         return manifest
     retained = log.epochs()

@@ -344,7 +344,7 @@ class JobView:
         # removed in the meantime no longer belongs to the series.
         past = self._opener.past_segments()
         for epoch in self._log.epochs():
-            manifest = self._log.read_if_there(epoch) if epoch <= newest.epoch else None
+            manifest = self._log.read_if_present(epoch) if epoch <= newest.epoch else None
             if manifest is None:
                 continue
             try:

@@ -66,7 +66,7 @@ def conform(value: Any, type_info: TypeInformation) -> Any:
     >>> conform(1.5, Types.INT())
     Traceback (most recent call last):
     millstream.errors.TypeMismatchError: 1.5 (float) does not fit INT: expected a whole number from -2147483648 \
-to 2147483647. Produce such a value, or declare another type.
+to 2147483647. Produce a fitting value, or declare another type.
     """
     try:
         return _conform(value, type_info, top=True)
@@ -77,7 +77,7 @@ to 2147483647. Produce such a value, or declare another type.
             problem = f"{shown} does not fit {type_info}: field {misfit.path} is {_short(misfit.value)} "
             problem += f"({type(misfit.value).__name__}),"
         raise TypeMismatchError(
-            f"{problem} expected {misfit.expected}. Produce such a value, or declare another type.",
+            f"{problem} expected {misfit.expected}. Produce a fitting value, or declare another type.",
             value=value,
             path=misfit.path,
         ) from None

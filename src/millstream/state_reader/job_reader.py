@@ -79,7 +79,7 @@ class JobReader:
         for pin in pins_of(self.store):
             pins.setdefault(pin.epoch, []).append(pin.name)
         manifests = [
-            manifest for epoch in self._log.epochs() if (manifest := self._log.read_if_there(epoch)) is not None
+            manifest for epoch in self._log.epochs() if (manifest := self._log.read_if_present(epoch)) is not None
         ]
         return [
             EpochInfo(

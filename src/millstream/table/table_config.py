@@ -15,7 +15,7 @@ from millstream.common.options import KNOWN
 from millstream.common.options.table_options import STATE_LIFETIME, TABLE_OPTIONS
 from millstream.datastream.environment.dependencies import check_interpreter
 from millstream.errors import ConfigurationError, NotAvailableError, did_you_mean
-from millstream.graph.notices import say_once
+from millstream.graph.notices import log_once
 from millstream.graph.site import here, refuse
 from millstream.pyflink_names import add_pyflink_names
 from millstream.table.environments.known_settings import check_setting, check_settings
@@ -80,7 +80,7 @@ class TableConfig:
 
     def set_max_generated_code_length(self, max_generated_code_length: int) -> None:
         """Accepted, with no effect: no code is generated here."""
-        say_once(
+        log_once(
             "set_max_generated_code_length",
             "set_max_generated_code_length has no effect: expressions are not compiled to Java code",
         )

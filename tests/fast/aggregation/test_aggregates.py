@@ -280,9 +280,9 @@ def test_first_and_last_go_by_event_time_then_by_arrival() -> None:
     [
         (lambda: agg.Aggregates(), "none was named"),
         (lambda: agg.Aggregates(it=3), "expected an aggregate"),
-        (lambda: agg.sum(lambda columns: columns["n"]), "needs the type"),
+        (lambda: agg.sum(lambda columns: columns["n"]), "needs its result type"),
         (lambda: agg.collect(lambda columns: columns["n"], Types.LIST(Types.PICKLED_BYTE_ARRAY())), "cannot hold"),
-        (lambda: agg.sum("n", Types.LONG()), "has the type its stream declares"),
+        (lambda: agg.sum("n", Types.LONG()), "has the type that its stream declares"),
         (lambda: agg.top_n(0), "at least 1"),
         (lambda: agg.Aggregates(it=agg.sum("ad")).bound(CLICK), "expected a number"),
         (lambda: agg.Aggregates(it=agg.sum("cost")).bound(CLICK), "no such field"),

@@ -188,10 +188,10 @@ def test_input_of_another_type_or_a_damaged_list_is_refused(store: Store) -> Non
         rows(split, 0, 1)
     [marker] = store.list("input/in/markers")
     store.put(marker, b"{")
-    with pytest.raises(StoreDamagedError, match="no whole input-batch"):
+    with pytest.raises(StoreDamagedError, match="not a complete input-batch"):
         opened(store)
     store.put("input/in/series.json", b"{")
-    with pytest.raises(StoreDamagedError, match="no whole input-series"):
+    with pytest.raises(StoreDamagedError, match="not a complete input-series"):
         opened(store)
 
 

@@ -423,7 +423,7 @@ def test_a_program_that_lost_an_operator_goes_on_without_its_state_only_when_all
         run(totals(out, uid="sums"), store=name)
     result = run(totals(out, uid="sums", drops=True), store=name)
     assert sorted(result[out]) == expected(30, 0)
-    assert "(uid sums): begins without state" in caplog.text and "(uid totals): its state is left behind" in caplog.text
+    assert "(uid sums): begins without state" in caplog.text and "(uid totals): its state is discarded" in caplog.text
     assert all("totals" not in manifest.states for manifest in result.manifests)
 
 

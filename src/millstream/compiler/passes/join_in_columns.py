@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from millstream.compiler.stream_types import typed_input
 from millstream.graph.nodes import CoGroupWindow, Graph, IntervalJoin, Node
-from millstream.graph.notices import say_once
+from millstream.graph.notices import log_once
 from millstream.graph.window_traits import fixed_windows, is_plain_trigger
 from millstream.plan.operations import ProjectedIntervalJoin, WindowJoin
 from millstream.state.windows.pane_windows import PaneWindows
@@ -52,7 +52,7 @@ def _windows_in_columns(node: Node, operation: CoGroupWindow) -> PaneWindows | N
     ]
     if not obstacles:
         return windows
-    say_once(
+    log_once(
         f"window join, {obstacles}",
         f"the join at {node.site} has {' and '.join(obstacles)}: it runs a pair at a time and not in columns, which is "
         "slower",

@@ -19,7 +19,7 @@ from millstream.aggregation.pane_rows import partial_type
 from millstream.compiler.stream_types import typed_input
 from millstream.graph.field_key import FieldKey, OneKey
 from millstream.graph.nodes import Edge, Graph, Node, Partitioning, Read, ReadyAggregates, Window
-from millstream.graph.notices import say_once
+from millstream.graph.notices import log_once
 from millstream.graph.window_traits import fixed_windows, is_plain_trigger
 from millstream.plan.operations import PaneAggregate, PartialAggregate
 from millstream.records.columns import arrow_type
@@ -79,7 +79,7 @@ def _fires_by_itself(node: Node, operation: Window) -> bool:
         if applies
     ]
     if obstacles:
-        say_once(
+        log_once(
             f"aggregates, {obstacles}",
             f"the windows at {node.site} have {' and '.join(obstacles)}: their aggregates run a record at a time, not "
             "in columns, which is slower",

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from millstream.connectors.archives.leftovers import candidate_leftovers, remove_leftovers
-from millstream.graph.kept_table import KeptTable
+from millstream.graph.stored_table import KeptTable
 from millstream.jobs.epochs.retained_epochs import RetainedHistory
 from millstream.plan.stages import Plan
 from millstream.query.epoch_opener import EpochOpener

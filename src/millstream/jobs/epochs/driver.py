@@ -141,7 +141,7 @@ class EpochDriver:
         if isinstance(event, e.Committed) and self._memory.ahead.sealed:
             self._has_committed_ahead()
         if isinstance(event, e.Woken) and state.phase is Phase.HOLDING and self._ahead.is_store_unreachable():
-            return e.StoreAway()
+            return e.StoreUnavailable()
         return event
 
     # --- starting ---------------------------------------------------------------------------------------------
@@ -362,9 +362,9 @@ class EpochDriver:
             excuse: e.Excuse = "full" if isinstance(failure, StoreFullError) else "away"
             self._inbox.report(e.CommitAbsent(self._clock.now_ms(), random.random(), is_retryable(failure), excuse))
             return
-        if owner is ManifestOwner.MINE:
+        if owner is ManifestOwner.OWN:
             self._has_committed(manifest)
-        self._inbox.report(e.CommitFound(mine=owner is ManifestOwner.MINE))
+        self._inbox.report(e.CommitExists(is_own=owner is ManifestOwner.OWN))
 
     # --- publishing -------------------------------------------------------------------------------------------
 

@@ -28,8 +28,8 @@ from millstream.connectors.contract_checks import is_complete, listed_splits
 from millstream.connectors.contracts import SourceContext, Split
 from millstream.connectors.direct_sinks import DiscardingSink
 from millstream.errors import ProgramError, StoreError
-from millstream.graph.kept_table import KeptTable
 from millstream.graph.nodes import Graph, Node, Write
+from millstream.graph.stored_table import KeptTable
 from millstream.jobs.epochs.input_plan import InputPlan, PlannedSource, WaitingSplit, homes
 from millstream.jobs.epochs.reading_order import outlooks_of, watermark_from
 from millstream.jobs.epochs.rounds import has_loops

@@ -7,10 +7,10 @@ from millstream.connectors.archives.archive_sink import STAGED_TYPE, ArchiveSink
 from millstream.connectors.tables.state_table import STATE_CONNECTOR, archive_of
 from millstream.errors import SqlError
 from millstream.graph.field_key import FieldKey
-from millstream.graph.kept_table import KeptTable
 from millstream.graph.nodes import Edge, Node, Partitioning, Write
 from millstream.graph.notices import warn_once
 from millstream.graph.site import here
+from millstream.graph.stored_table import KeptTable
 from millstream.planner.entries import TableEntry
 from millstream.planner.lowering.aggregates import key_type_of
 from millstream.planner.lowering.calcs import columns_of_row

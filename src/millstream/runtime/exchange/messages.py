@@ -12,8 +12,8 @@ share: how many blocks the sender put on each channel for this receiver (so a ho
 of each channel, and the `nonce` that names the sender's *attempt*. There are as many barriers as pairs of tasks, so one
 is a hundred bytes of fixed fields.
 
-An **acknowledgement** reports what one task read, staged and counted. It travels once: to one task of the next stage,
-which relays it unread to the stage after that, and so to the driver.
+An **acknowledgement** reports the input, staged output and counters of one task. It travels once: to one task of the
+next stage, which relays it unread to the stage after that, and so to the driver.
 
 Spark may run a task twice and let different receivers read different attempts. So every acknowledgement carries one
 checksum of the upstream attempts its task received (`attempts_sum`). The driver computes the same checksum over the

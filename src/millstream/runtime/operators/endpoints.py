@@ -221,10 +221,10 @@ class TimestampOperator(Operator):
 
     def advance(self, watermark: int) -> int:
         self._time_at_end = self._keeper.end(self.time.now_ms)
-        stands = self._time_at_end.effective_watermark(self._keeper.timeout_ms, self.time.now_ms)
+        reached = self._time_at_end.effective_watermark(self._keeper.timeout_ms, self.time.now_ms)
         if watermark == MAX_WATERMARK:
             return super().advance(MAX_WATERMARK)
-        return IDLE_WATERMARK if stands == IDLE_WATERMARK else super().advance(stands)
+        return IDLE_WATERMARK if reached == IDLE_WATERMARK else super().advance(reached)
 
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
         """Stores this subtask's event time."""

@@ -17,7 +17,7 @@ import pyarrow as pa
 from millstream.connectors.contracts import WriterContext
 from millstream.errors import ProgramError
 from millstream.expressions.types import BigIntType
-from millstream.graph.kept_table import KeptTable
+from millstream.graph.stored_table import KeptTable
 from millstream.records.table_type import TableRowType, TableValueType
 from millstream.runtime.joins.matching import key_numbers
 from millstream.runtime.keyed.declared_states import task_codec
@@ -189,6 +189,6 @@ class StoredTableOperator(GatheringOperator):
             columns=tuple((name, written_sql_type(kind)) for name, kind in zip(row.names, row.types, strict=True)),
             primary_key=operation.primary_key,
             archived_by=None if operation.archive is None else operation.archive.by or "",
-            born=() if self._archived is None or not any(self._archived.births) else self._archived.births,
+            births=() if self._archived is None or not any(self._archived.births) else self._archived.births,
         )
         return replace(account, queryable={self.node.queryable: table})

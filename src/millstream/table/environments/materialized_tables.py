@@ -21,7 +21,7 @@ from millstream.common.options import read
 from millstream.common.options.table_options import ON_LOST_STATE
 from millstream.connectors.tables.state_table import ARCHIVE_PATH
 from millstream.errors import StoreError
-from millstream.graph.notices import say_once, warn_once
+from millstream.graph.notices import log_once, warn_once
 from millstream.graph.site import here
 from millstream.jobs.launch.archive_owners import release_archive
 from millstream.jobs.snapshots.dropping import drop_store
@@ -199,7 +199,7 @@ class MaterializedTables:
         if is_lossless(fates):
             for each in fates:
                 if each.fate == "extended":
-                    say_once(f"{path} {each.uid} {each.note}", f"{path[-1]}: {each.line}")
+                    log_once(f"{path} {each.uid} {each.note}", f"{path[-1]}: {each.line}")
             self._restarted(path, entry)
             return OK
         if read(ON_LOST_STATE, self.runner.configuration) == "refuse":
@@ -363,7 +363,7 @@ def _remove(job: Job) -> None:
         warn_once(f"not removed {where}", f"{where} could not be removed, and can be deleted: {error.message}", here())
         return
     if holders:
-        say_once(f"dropped {where}", f"{where}: files needed by {', '.join(holders)} remain there")
+        log_once(f"dropped {where}", f"{where}: files needed by {', '.join(holders)} remain there")
 
 
 _ALTERATIONS: dict[str, Callable[[MaterializedTables, ObjectPath, sql.Alteration], None]] = {

@@ -22,7 +22,7 @@ __all__ = ["own_graph"]
 def own_graph(environment: StreamExecutionEnvironment, store: str | None) -> Iterator[GraphBuilder]:
     """Lets the environment build a separate job inside the block, with this store if any."""
     program, settings = environment._builder, environment._configuration
-    environment._builder = program.beside()
+    environment._builder = program.separate_job()
     environment._configuration = Configuration(settings)
     if store is not None:
         environment._configuration.set_string(STORE.key, store)

@@ -152,7 +152,7 @@ class QueryRunner:
         if program_store is None or not all(isinstance(sink.target, TableEntry) for sink in sinks):
             return text
         name = self.configuration.get_string(_NAME, None) or _default_name(sinks)
-        plan, builder = optimised(sinks, self.session), self.environment._builder.beside()
+        plan, builder = optimised(sinks, self.session), self.environment._builder.separate_job()
         lines = stored_fates(store_of_job(program_store, name, ()), plan, self.session, builder)
         return f"{text}\n== State ==\n{lines}\n" if lines else text
 
@@ -176,7 +176,7 @@ class QueryRunner:
     def check(self, sink: Sink) -> None:
         """Rejects a sink that cannot be started, as far as that is known in advance."""
         self._configure()
-        self._lower([sink], self.environment._builder.beside())
+        self._lower([sink], self.environment._builder.separate_job())
 
     def fates(self, before: Sink, after: Sink) -> tuple[OperatorFate, ...]:
         """The fate of one query's state under another, as the start of its job will determine it."""

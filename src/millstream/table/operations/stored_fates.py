@@ -28,7 +28,7 @@ def plan_fates(
     before: Sequence[Sink], after: Sequence[Sink], session: PlannerSession, program: GraphBuilder
 ) -> tuple[OperatorFate, ...]:
     """The fate of one optimised plan's state under another. Neither is run; `program`: the graph of their program."""
-    old, new = (_operators(plan, session, program.beside()) for plan in (before, after))
+    old, new = (_operators(plan, session, program.separate_job()) for plan in (before, after))
     meanings = {each.uid: each.meaning for each in old if each.meaning is not None}
     return fates(meanings, {each.uid: each.name for each in old}, new)
 

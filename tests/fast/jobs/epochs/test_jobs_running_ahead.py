@@ -303,7 +303,7 @@ def test_epochs_that_fail_whenever_they_are_ahead_do_not_keep_the_job_from_getti
             return super().end()
 
     monkeypatch.setattr(task, "StoreUse", Missing)
-    monkeypatch.setattr("millstream.checkpoint.failing.AWAY_PAUSE_MS", 0)
+    monkeypatch.setattr("millstream.checkpoint.failing.UNAVAILABLE_PAUSE_MS", 0)
     store, out = lagging(Lag(Slow())), Collect()
     job = prepared(store, out, epochs=4)
     job.start()

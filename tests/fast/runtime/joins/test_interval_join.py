@@ -458,7 +458,7 @@ def test_streams_that_cannot_be_joined_are_refused() -> None:
         left.interval_join(plain.key_by(lambda record: record[0]))
     with Refused("different environments"):
         left.interval_join(keyed(StreamExecutionEnvironment(), at("a1"), "other"))
-    with Refused("interval joins go by event time only", "assign_timestamps_and_watermarks"):
+    with Refused("interval joins use event time only", "assign_timestamps_and_watermarks"):
         left.interval_join(right).in_processing_time()
 
 
@@ -471,20 +471,20 @@ def test_intervals_that_hold_no_time_are_refused() -> None:
         joining.between(1.5, 2)
     with Refused("as the upper bound", "found True (bool)"):
         joining.between(1, True)
-    with Refused("no time lies between 1 ms and 2 ms", "Widen the interval"):
+    with Refused("the interval from 1 ms to 2 ms is empty", "Widen it"):
         joining.between(1, 2).lower_bound_exclusive().upper_bound_exclusive().apply(names)
 
 
 def test_functions_and_tags_of_another_kind_are_refused() -> None:
     env = StreamExecutionEnvironment()
     joining = keyed(env, at("a1"), "left").interval_join(keyed(env, at("b1"), "right")).between(0, 1)
-    with Refused("expected ProcessJoinFunction", "Hand it to process()"):
+    with Refused("expected ProcessJoinFunction", "Pass it to process()"):
         joining.process(NotAJoin())
     with Refused("Pass an instance: Nothing()"):
         joining.process(Nothing)
     with Refused("interval_join(...).process", "expected ProcessJoinFunction"):
         joining.process(names)
-    with Refused("ProcessJoinFunction goes to process()"):
+    with Refused("ProcessJoinFunction is passed to process()"):
         joining.apply(Nothing())
     with Refused("interval_join(...).between(...).process()"):
         env.from_collection([1]).map(Nothing())
@@ -494,7 +494,7 @@ def test_functions_and_tags_of_another_kind_are_refused() -> None:
         joining.side_output_right_late_data("late")
     with Refused("as a type"):
         joining.apply(names, str)
-    with Refused("never gives out side output 'late right'", "side_output_left_late_data"):
+    with Refused("never emits to side output 'late right'", "side_output_left_late_data"):
         joining.project([0], [1]).get_side_output(LATE_RIGHT)
 
 
@@ -509,7 +509,7 @@ def test_projections_that_name_no_row_are_refused() -> None:
         joining.project([0], [3])
     with Refused("several fields named key, name", "names="):
         joining.project(["key", "name"], ["name", "key"])
-    with Refused("several fields named x", "a name of its own"):
+    with Refused("several fields named x", "a different name for each field"):
         joining.project(["key"], ["name"], names=["x", "x"])
     with Refused("found 1 names for 2 fields"):
         joining.project(["key"], ["name"], names=["x"])

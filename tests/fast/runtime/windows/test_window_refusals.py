@@ -49,7 +49,7 @@ def keyed() -> Any:
         (lambda: SlidingEventTimeWindows.of(ms(5), ms(0)), "slide: found 0"),
         (lambda: SlidingEventTimeWindows.of(ms(5), ms(10)), "slide of 10 ms is larger than the size of 5 ms"),
         (lambda: SlidingProcessingTimeWindows.of(ms(5), ms(6)), "slide of 6 ms is larger than the size of 5 ms"),
-        (lambda: CumulativeEventTimeWindows.of(ms(10), ms(4)), "10 ms is no multiple of the step of 4 ms"),
+        (lambda: CumulativeEventTimeWindows.of(ms(10), ms(4)), "10 ms is not a multiple of the step of 4 ms"),
         (lambda: CumulativeEventTimeWindows.of(ms(0), ms(4)), "max_size: found 0"),
         (lambda: EventTimeSessionWindows.with_gap(ms(0)), "found 0"),
         (lambda: ProcessingTimeSessionWindows.with_gap(Time.milliseconds(-1)), "found -1"),
@@ -143,7 +143,7 @@ def report_of(build: Any, *records: Record) -> str:
 def test_a_gap_that_is_not_above_zero_fails_the_job_with_its_record() -> None:
     sessions = EventTimeSessionWindows.with_dynamic_gap(lambda record: 0)  # type: ignore[arg-type]
     report = report_of(lambda s: s.window(sessions).reduce(added))
-    assert "the extractor gave the gap 0 for ('a', 1, 1), expected 1 to" in report
+    assert "the extractor returned the gap 0 for ('a', 1, 1), expected 1 to" in report
     assert "record    ('a', 1, 1)" in report and "test_window_refusals.py" in report
 
 
