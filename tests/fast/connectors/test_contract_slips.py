@@ -1,6 +1,7 @@
-"""What users' sources, sinks and functions return by mistake: each is told with class or operator, value and remedy.
+"""Sources, sinks and functions that violate their contract: the error names the class or operator, the value and
+the remedy.
 
-One table for each kind. Without these checks such a program fails somewhere inside the engine, or only after a restart.
+One table per kind. Without these checks such a program fails somewhere inside the engine, or only after a restart.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ HERE = __file__.rpartition("/")[2]
 
 
 class Numbers(PythonSource):
-    """0 to 9 in one split; each method can be made to return something else."""
+    """Numbers 0 to 9 in one split; each method can be made to return something else."""
 
     bounded = True
 
@@ -135,7 +136,7 @@ SOURCES = {
 
 
 @pytest.mark.parametrize(("slips", "told"), SOURCES.values(), ids=SOURCES)
-def test_a_source_that_returns_the_wrong_thing_is_reported_with_its_class_and_line(slips: Any, told: str) -> None:
+def test_an_invalid_result_of_a_source_is_reported_with_its_class_and_line(slips: Any, told: str) -> None:
     message = failure(lambda env: env.add_source(Numbers(**slips)).sink_to(Collect()))
     assert re.search(told, message), message
     assert f"({HERE}:" in message
@@ -146,7 +147,7 @@ def raised() -> Any:
 
 
 @pytest.mark.parametrize("method", ["splits", "reach", "finished", "complete"])
-def test_an_error_in_a_source_on_the_driver_is_reported_with_its_kind_and_line(method: str) -> None:
+def test_a_source_error_on_the_driver_is_reported_with_its_kind_and_line(method: str) -> None:
     message = failure(lambda env: env.add_source(Numbers(**{method: raised})).sink_to(Collect()))
     line = raised.__code__.co_firstlineno + 1
     assert f"KeyError: 'a key of mine' ({HERE}:{line})" in message
@@ -166,13 +167,13 @@ def test_an_error_while_publishing_is_reported_with_its_kind_and_line() -> None:
 
 
 @pytest.mark.parametrize("slips", [{}, {"opened": None}, {"splits": lambda: (s for s in [Split("numbers")])}])
-def test_a_source_that_opens_with_nothing_or_lists_by_a_generator_is_understood(slips: Any) -> None:
+def test_a_source_whose_opened_returns_none_or_whose_splits_is_a_generator_is_accepted(slips: Any) -> None:
     out = Collect()
     run(lambda env: env.add_source(Numbers(**slips)).sink_to(out))
     assert out.values == list(range(10))
 
 
-def test_numpys_truth_is_truth() -> None:
+def test_numpy_booleans_are_accepted() -> None:
     class Asked(Numbers):
         def finished(self, split: Any, offset: Any) -> Any:
             return np.bool_(offset == 10)
@@ -182,7 +183,7 @@ def test_numpys_truth_is_truth() -> None:
     assert len(out.values) == 10
 
 
-def test_a_bounded_source_without_finished_is_refused_at_once() -> None:
+def test_a_bounded_source_without_finished_is_rejected_at_once() -> None:
     class Endless(PythonSource):
         bounded = True
 
@@ -199,7 +200,7 @@ def test_a_bounded_source_without_finished_is_refused_at_once() -> None:
     assert "Endless is bounded and never says where a split ends" in message and f"({HERE}:" in message
 
 
-def test_a_split_that_was_begun_and_is_no_longer_listed_stops_the_job() -> None:
+def test_a_started_split_that_is_no_longer_listed_stops_the_job() -> None:
     class Vanishing(Numbers):
         def splits(self, context: Any) -> Any:
             return self.splits_now
@@ -219,12 +220,12 @@ def test_a_split_that_was_begun_and_is_no_longer_listed_stops_the_job() -> None:
         run(lambda env: env.add_source(source).uid("in").sink_to(out), store="vanishing")
     source.splits_now = [Split("b"), Split("a")]
     run(lambda env: env.add_source(source).uid("in").sink_to(out), store="vanishing")
-    source.splits_now = []  # both are finished, and may go
+    source.splits_now = []  # both are finished, and may be dropped
     run(lambda env: env.add_source(source).uid("in").sink_to(out), store="vanishing")
 
 
 class Releasing(Numbers):
-    """Writes down which positions it is told are kept."""
+    """Records which positions are reported as retained."""
 
     kept: list[list[Any]] = []  # noqa: RUF012 (shared on purpose: by the copies)
 
@@ -238,7 +239,7 @@ class Releasing(Numbers):
         self.kept.append(sorted(positions.get("numbers", 0) for positions in kept))
 
 
-def test_a_source_may_remove_only_input_before_every_retained_epoch() -> None:
+def test_a_source_removes_only_input_older_than_every_retained_epoch() -> None:
     Releasing.kept = []
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -256,7 +257,7 @@ def test_a_source_may_remove_only_input_before_every_retained_epoch() -> None:
 
 class Storing(Numbers):
     def released(self, kept: Any) -> None:
-        """There is nothing to remove."""
+        """Does nothing: there is no input to remove."""
 
 
 def test_every_position_of_a_source_that_removes_input_stays_in_the_manifest(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,14 +280,14 @@ class Stub(SinkWriter):
         self.staged = staged
 
     def write(self, batch: Any) -> None:
-        """Forget it."""
+        """Discards the batch."""
 
     def stage(self) -> Any:
         return self.staged
 
 
 class Output(Sink):
-    """Takes everything and publishes nothing; each method can be made to return something else."""
+    """Accepts everything and publishes nothing; each method can be made to return something else."""
 
     def __init__(self, **slips: Any) -> None:
         self.slips = slips
@@ -304,7 +305,7 @@ class Output(Sink):
         return self.slips.get("due_ms")
 
     def commit(self, commit: CommitId, publish: Any, store: Any) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def after_restore(self, pending: Any, point: Any) -> Any:
         return self.slips.get("after_restore", (pending, ""))
@@ -312,24 +313,24 @@ class Output(Sink):
 
 class Staging(TwoPhaseSink):
     def write(self, values: Any) -> None:
-        """Forget it."""
+        """Discards the values."""
 
     def stage(self) -> Any:
         return {1, 2}
 
     def commit(self, commit: CommitId, staged: Any) -> None:  # type: ignore[override]
-        """Nothing."""
+        """Does nothing."""
 
 
 class Signature(TwoPhaseSink):
     def write(self, values: Any) -> None:
-        """Forget it."""
+        """Discards the values."""
 
     def stage(self) -> Any:
         return 1
 
     def commit(self, staged: Any) -> None:  # type: ignore[override]
-        """Nothing."""
+        """Does nothing."""
 
 
 class Text:
@@ -368,14 +369,14 @@ SINKS = {
 
 
 @pytest.mark.parametrize(("sink", "told"), SINKS.values(), ids=SINKS)
-def test_a_sink_that_returns_the_wrong_thing_is_reported_with_its_class_and_line(sink: Sink, told: str) -> None:
+def test_an_invalid_result_of_a_sink_is_reported_with_its_class_and_line(sink: Sink, told: str) -> None:
     source = Numbers(reach=5) if "due_ms" in vars(sink).get("slips", {}) else Script([1])
     message = failure(lambda env: env.add_source(source).sink_to(sink))
     assert re.search(told, message), message
     assert f"({HERE}:" in message
 
 
-def test_a_sink_may_open_without_a_result_and_a_restore_must_return_a_pair() -> None:
+def test_a_sinks_opened_may_return_none_but_after_restore_must_return_a_pair() -> None:
     run(
         lambda env: env.add_source(Script([1])).uid("in").sink_to(Output(opened=None)).uid("out"), store="slip-restored"
     )
@@ -387,14 +388,14 @@ def test_a_sink_may_open_without_a_result_and_a_restore_must_return_a_pair() -> 
     assert "Output.after_restore returned None, expected (the entries of `pending`" in failure(again)
 
 
-def test_an_encoder_of_a_file_sink_that_returns_text_is_reported(tmp_path: Path) -> None:
+def test_a_file_sink_encoder_that_returns_text_is_reported(tmp_path: Path) -> None:
     sink = FileSink(str(tmp_path), EncodedParts(Text()))
     message = failure(lambda env: env.add_source(Script([1])).sink_to(sink))
     assert "Text.encode returned '1' (str), expected bytes" in message
 
 
 class Returns:
-    """A function of any kind that returns one thing."""
+    """A function of any kind that returns the configured value."""
 
     def __init__(self, returned: Any) -> None:
         self.returned = returned
@@ -492,12 +493,12 @@ FUNCTIONS: dict[str, tuple[Callable[[DataStream], DataStream], str]] = {
 
 
 @pytest.mark.parametrize(("build", "told"), FUNCTIONS.values(), ids=FUNCTIONS)
-def test_a_function_that_returns_the_wrong_thing_is_reported_with_its_line(build: Any, told: str) -> None:
+def test_an_invalid_result_of_a_function_is_reported_with_its_line(build: Any, told: str) -> None:
     message = failure(lambda env: build(env.add_source(Script([1, 1, 2]))).sink_to(Collect()))
     assert re.search(told, message), message
     assert f"({HERE}:" in message
 
 
-def test_an_error_of_the_users_own_is_left_as_it_is() -> None:
+def test_user_exceptions_are_not_wrapped() -> None:
     message = failure(lambda env: env.add_source(Script([1])).flat_map(lambda n: [m + 1 for m in n]).sink_to(Collect()))
     assert "TypeError: 'int' object is not iterable" in message

@@ -1,4 +1,4 @@
-"""Columns of other systems: what goes out comes back, and what does not fit is named."""
+"""Conversion of columns for other systems: reversible, and values that do not fit are reported by column."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_timestamps_of_any_unit_become_instants() -> None:
             assert (last.seconds, last.nanos) == divmod(7 * (10**9 // ticks), 10**9)
 
 
-def test_what_lies_below_a_microsecond_is_dropped_outward() -> None:
+def test_outward_conversion_truncates_to_microseconds() -> None:
     type_info = Types.ROW_NAMED(["at"], [Types.INSTANT()])
     out = outward(to_record_batch([(Instant(-1, 999_999_999),)], type_info), type_info)
     assert out.column(0).to_pylist() == [dt.datetime(1969, 12, 31, 23, 59, 59, 999_999, dt.UTC)]
@@ -76,7 +76,7 @@ def test_what_lies_below_a_microsecond_is_dropped_outward() -> None:
     ("type_info", "value"),
     [(Types.BIG_INT(), 10**40), (Types.BIG_DEC(), Decimal("1e30")), (Types.BIG_DEC(), Decimal("1e-19"))],
 )
-def test_a_number_too_large_for_other_systems_is_an_error_that_names_the_column(
+def test_a_number_out_of_range_for_other_systems_raises_and_names_the_column(
     type_info: TypeInformation, value: Any
 ) -> None:
     row_type = Types.ROW_NAMED(["amount"], [type_info])
@@ -84,6 +84,6 @@ def test_a_number_too_large_for_other_systems_is_an_error_that_names_the_column(
         outward(to_record_batch([(value,)], row_type), row_type)
 
 
-def test_pickled_fields_are_refused() -> None:
+def test_pickled_fields_are_rejected() -> None:
     with pytest.raises(ProgramError, match="pickled values"):
         foreign_schema(Types.ROW_NAMED(["p"], [Types.PICKLED_BYTE_ARRAY()]))

@@ -1,4 +1,4 @@
-"""A hybrid source reads its sources one after the other, and switches in the same place whatever happens meanwhile."""
+"""A hybrid source reads its sources in sequence, and switches at the same position despite failures and restarts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOW = SourceContext(now_ms=0, run_started_ms=0, parallelism=1, uid="in")
 
 
 class Lists(Source):
-    """A split for each list. `decided` counts how often it was asked for its splits."""
+    """One split per list. `decided` counts the requests for its splits."""
 
     bounded = True
 
@@ -49,7 +49,7 @@ class Lists(Source):
 
 
 class FailsOnce(Lists):
-    """Fails when it reads past `at` for the first time in this process."""
+    """Fails when it first reads past `at` in this process."""
 
     failures: ClassVar[set[str]] = set()
 
@@ -85,7 +85,7 @@ def test_stages_follow_one_another(stages: list[list[list[int]]], epoch_records:
 
 @pytest.mark.parametrize("failing", [0, 1])
 @pytest.mark.parametrize("at", [0, 3])
-def test_a_failure_in_either_stage_changes_nothing(failing: int, at: int) -> None:
+def test_a_failure_in_either_stage_does_not_change_the_records(failing: int, at: int) -> None:
     plain = [Lists(["a", "b", "c", "d"]), Lists(["e", "f", "g", "h"])]
     plain[failing] = FailsOnce(f"{failing}-{at}", at, *plain[failing].lists)
     FailsOnce.failures.clear()
@@ -94,7 +94,7 @@ def test_a_failure_in_either_stage_changes_nothing(failing: int, at: int) -> Non
 
 
 @pytest.mark.parametrize("epochs", range(1, 7))
-def test_a_job_that_stops_anywhere_goes_on_there(epochs: int, request: pytest.FixtureRequest) -> None:
+def test_a_job_stopped_at_any_position_resumes_there(epochs: int, request: pytest.FixtureRequest) -> None:
     store = request.node.name
     first, _ = job(three_stages(), epoch_records=1, epochs=epochs, store=store)
     rest, _ = job(three_stages(), store=store, epochs=99)
@@ -124,7 +124,7 @@ class InSequence(Lists):
     st.lists(st.lists(st.integers(0, 9), max_size=4), max_size=9),
     st.integers(1, 7),
 )
-def test_a_stage_of_many_splits_is_read_some_at_a_time_and_to_its_end(
+def test_a_stage_of_many_splits_is_read_in_portions_and_to_its_end(
     first: list[list[int]], second: list[list[int]], epoch_records: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -135,7 +135,7 @@ def test_a_stage_of_many_splits_is_read_some_at_a_time_and_to_its_end(
     assert sorted(got) == sorted(value for values in first + second for value in values)
 
 
-def test_a_split_that_was_begun_stays_listed_though_fewer_are_read_at_once_now(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_started_split_stays_listed_after_the_concurrency_limit_is_lowered(monkeypatch: pytest.MonkeyPatch) -> None:
     source = HybridSource([InSequence(*[[1, 2, 3]] * 5)])
     monkeypatch.setattr(hybrid, "SPLITS_AT_ONCE", 1)
     source.committed({"0/list-0": 1, "0/list-3": 1})
@@ -145,7 +145,7 @@ def test_a_split_that_was_begun_stays_listed_though_fewer_are_read_at_once_now(m
     assert not source.complete(NOW)
 
 
-def test_a_source_that_never_ends_may_only_be_the_last() -> None:
+def test_an_unbounded_source_must_be_the_last() -> None:
     endless = Lists(["a"])
     endless.bounded = False
     assert not HybridSource([Lists(["a"]), endless]).bounded
@@ -153,7 +153,7 @@ def test_a_source_that_never_ends_may_only_be_the_last() -> None:
         HybridSource([endless, Lists(["a"])])
 
 
-def test_sources_of_different_types_are_refused() -> None:
+def test_sources_of_different_types_are_rejected() -> None:
     with pytest.raises(ProgramError, match="different record types"):
         HybridSource([NumberSequenceSource(1, 2), Lists(["a"])])
 
@@ -162,7 +162,7 @@ def three_stages() -> HybridSource:
     return HybridSource([Lists(["a", "b"]), Lists(["c"], []), Lists(["d", "e", "f"])])
 
 
-def test_every_epoch_replays(request: pytest.FixtureRequest) -> None:
+def test_every_hybrid_epoch_replays(request: pytest.FixtureRequest) -> None:
     store = request.node.name
     job(three_stages(), epoch_records=1, store=store)
     log = ManifestLog(MemoryStore(store))
@@ -176,7 +176,7 @@ def test_every_epoch_replays(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.mark.parametrize("epoch", range(1, 7))
-def test_a_job_that_begins_from_any_epoch_of_another_reads_the_rest(epoch: int, request: pytest.FixtureRequest) -> None:
+def test_a_job_forked_from_any_epoch_reads_the_rest(epoch: int, request: pytest.FixtureRequest) -> None:
     store = request.node.name
     job(three_stages(), epoch_records=1, store=store)
     copy = MemoryStore(f"{store}-copy")

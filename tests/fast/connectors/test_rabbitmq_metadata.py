@@ -1,4 +1,4 @@
-"""What stands beside the body of a RabbitMQ message may be anything; the job goes on."""
+"""Malformed metadata of RabbitMQ messages does not stop the job."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ for _ in range(3000):
     ],
     ids=["NaN", "infinity", "a time of no year", "an unknown type", "nested too deep"],
 )
-def test_a_table_of_headers_that_the_client_cannot_read_is_passed_over(table: bytes) -> None:
+def test_an_undecodable_header_table_is_skipped(table: bytes) -> None:
     tolerate_invalid_headers()
     flags = pika.spec.BasicProperties.FLAG_HEADERS | pika.spec.BasicProperties.FLAG_CORRELATION_ID
     content = struct.pack(">HI", flags, len(table)) + table + b"\x02id"

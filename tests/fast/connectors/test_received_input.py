@@ -1,4 +1,4 @@
-"""Input that arrives on the driver: what is stored has a number for ever, whoever else receives."""
+"""Input received on the driver: a stored record keeps its number, even if another driver starts receiving."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STORES = itertools.count()
 
 
 class Idle(Receiver):
-    """Receives what a test gives it."""
+    """Receives what the test passes to it."""
 
     def __init__(self, store: MemoryStore) -> None:
         super().__init__("idle", store, (), "input/idle")
@@ -36,7 +36,7 @@ class Idle(Receiver):
 
 
 class Meeting(MemoryStore):
-    """A store in which something happens just before the next look at what there is, or at who receives."""
+    """A store that runs a callback just before the next listing of chunks or receivers."""
 
     def __init__(self) -> None:
         super().__init__(f"received-{next(_STORES)}")
@@ -67,7 +67,7 @@ def store() -> Meeting:
 
 @pytest.fixture
 def begun(store: Meeting) -> Iterator[Begun]:
-    """Makes one more receiver, which has begun; all are stopped at the end."""
+    """Starts another receiver; all are stopped at teardown."""
     receivers: list[Idle] = []
 
     def start_receiving() -> Idle:
@@ -87,7 +87,7 @@ def refused(receiver: Idle, data: bytes) -> None:
 
 @pytest.mark.parametrize("late", [b"x", b"xy", b"xyz", b"uvwxyz"])
 def test_a_replaced_driver_assigns_no_numbers(store: Meeting, begun: Begun, late: bytes) -> None:
-    """Its chunk may be longer, shorter or as long: the records of the other driver are read, all and no others."""
+    """Its chunk may be longer, shorter or of equal length: exactly the records of the other driver are read."""
     first = begun()
     first.keep(b"1", 1)
     second = begun()
@@ -108,23 +108,23 @@ def test_a_chunk_stored_before_another_driver_started_counts_without_an_acknowle
     assert store.chunks() == [b"12", b"3"]
 
 
-def test_a_driver_that_starts_with_a_number_just_used_starts_again(store: Meeting, begun: Begun) -> None:
-    """The last chunk of the one that was replaced came behind its look at what there is."""
+def test_a_driver_that_starts_with_a_number_already_used_restarts(store: Meeting, begun: Begun) -> None:
+    """The last chunk of the replaced driver was stored after the new driver listed the chunks."""
     first, second = begun(), begun()
     refused(first, b"12")
     refused(second, b"34")
     assert store.chunks() == [b"12"] and begun().stored == 2
 
 
-def test_of_two_that_store_at_the_same_moment_one_takes_its_chunk_back(store: Meeting, begun: Begun) -> None:
+def test_when_two_drivers_store_concurrently_one_removes_its_chunk(store: Meeting, begun: Begun) -> None:
     first, second = begun(), begun()
     store.before_list.append(lambda: refused(first, b"ab"))
     second.keep(b"123", 3)
     assert store.chunks() == [b"123"] and begun().stored == 3
 
 
-def test_what_is_stored_is_not_listed_for_every_chunk(store: Meeting, begun: Begun) -> None:
-    """A savepoint may keep all that ever came: to look at it each time would take longer and longer."""
+def test_chunks_are_not_listed_for_every_stored_chunk(store: Meeting, begun: Begun) -> None:
+    """A savepoint may pin every chunk ever stored, so that listing them would take longer and longer."""
     receiver = begun()
     receiver.keep(b"1", 1)
     store.before_list.append(lambda: pytest.fail("it is listed"))
@@ -134,10 +134,10 @@ def test_what_is_stored_is_not_listed_for_every_chunk(store: Meeting, begun: Beg
 
 
 @pytest.mark.parametrize("answers_lost", [True, False])
-def test_while_the_store_is_unavailable_nothing_is_received_and_nothing_lost(
+def test_while_the_store_is_unavailable_nothing_is_received_or_lost(
     monkeypatch: pytest.MonkeyPatch, answers_lost: bool
 ) -> None:
-    """A receiver that gave up would never begin again: the job would find the store away for ever."""
+    """A receiver that stopped would never start again, and the job would wait for the store forever."""
     monkeypatch.setattr(received_input, "_STORE_PAUSE_S", 0.0)
     for call in range(1, 6):
         absence = Absence(answers_lost=answers_lost)
@@ -153,7 +153,7 @@ def test_while_the_store_is_unavailable_nothing_is_received_and_nothing_lost(
         assert (chunks, receiver.stored) == ([b"ab", b"c"], 3), f"away at call {call}"
 
 
-def test_a_receiver_that_waits_for_the_store_ends_with_the_job() -> None:
+def test_a_receiver_waiting_for_the_store_ends_with_the_job() -> None:
     absence = Absence()
     receiver = Idle(AwayStore(f"received-{next(_STORES)}", absence))
     receiver.start_receiving()
@@ -165,7 +165,7 @@ def test_a_receiver_that_waits_for_the_store_ends_with_the_job() -> None:
 
 
 class Cut(ReceivedSource):
-    """The connection of its first receiver is cut; the next one gets two records."""
+    """The connection of its first receiver is cut; the next receiver gets two records."""
 
     bounded = True
     connections = 0
@@ -196,7 +196,7 @@ class CutReceiver(Idle):
         self.keep(b"ab", 2)
 
 
-def test_a_job_that_is_run_again_receives_again() -> None:
+def test_a_restarted_job_receives_again() -> None:
     Cut.connections = 0
     out = Collect()
     restart = RestartStrategies.fixed_delay_restart(2, 0)
@@ -204,17 +204,19 @@ def test_a_job_that_is_run_again_receives_again() -> None:
     assert (result.status, out.values, Cut.connections) == ("FINISHED", ["a", "b"], 2)
 
 
-@pytest.mark.parametrize(("kept", "left"), [(1, [b"d"]), (2, [b"bc", b"d"]), (16, [b"a", b"bc", b"d"])])
-def test_of_what_is_read_the_newest_chunks_stay(store: Meeting, begun: Begun, kept: int, left: list[bytes]) -> None:
+@pytest.mark.parametrize(("retained_count", "left"), [(1, [b"d"]), (2, [b"bc", b"d"]), (16, [b"a", b"bc", b"d"])])
+def test_the_newest_consumed_chunks_are_retained(
+    store: Meeting, begun: Begun, retained_count: int, left: list[bytes]
+) -> None:
     receiver = begun()
-    receiver.retained_chunks = kept
+    receiver.retained_chunks = retained_count
     for data in (b"a", b"bc", b"d"):
         receiver.keep(data, len(data))
     receiver.remove_before(4)
     assert store.chunks() == left
 
 
-def test_ids_whose_acknowledgements_were_on_their_way_are_known_after_a_restart(
+def test_ids_with_acknowledgements_in_flight_are_recognised_after_a_restart(
     store: Meeting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source, "open_channel", lambda address, queue: (None, None))
@@ -223,7 +225,7 @@ def test_ids_whose_acknowledgements_were_on_their_way_are_known_after_a_restart(
     first.start_receiving()
     for number in range(5):
         first.keep(source.packed([b"body"], [f"id-{number}"]), 1)
-    first.remove_before(5)  # the job has read all of it, and keeps no epoch before
+    first.remove_before(5)  # the job has read all of it, and retains no earlier epoch
     first.stop()
     second.start_receiving()
     assert all(f"id-{number}" in second._known for number in range(5))

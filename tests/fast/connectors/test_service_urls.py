@@ -1,4 +1,6 @@
-"""Addresses whose port or host is none are refused where the program is built, without what may be a password."""
+"""Addresses with an invalid port or host are rejected when the program is built, without printing a possible
+password.
+"""
 
 from __future__ import annotations
 
@@ -34,14 +36,14 @@ CLIENTS: dict[str, Callable[[str], Any]] = {
 
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("place", ["db:99999", "db:x", "db:-1", "db:65536", "db:٣"])
-def test_a_port_that_is_none_is_refused_where_it_is_written(client: str, place: str) -> None:
+def test_an_invalid_port_is_rejected_where_it_is_written(client: str, place: str) -> None:
     with pytest.raises(MillstreamError) as refusal:
         CLIENTS[client](place)
     assert "hush" not in str(refusal.value)
 
 
 @pytest.mark.parametrize("client", ["redis", "http", "registry", "rabbitmq", "kinesis", "queries", "postgresql"])
-def test_a_host_in_half_a_bracket_is_refused(client: str) -> None:
+def test_an_unclosed_bracket_around_a_host_is_rejected(client: str) -> None:
     with pytest.raises(MillstreamError) as refusal:
         CLIENTS[client]("[::1")
     assert "hush" not in str(refusal.value)

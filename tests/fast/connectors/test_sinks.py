@@ -1,4 +1,4 @@
-"""The small sinks: what a task stages is what the driver publishes, once per epoch where that is possible."""
+"""The small sinks: the driver publishes what tasks stage, exactly once per epoch where the target allows it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def staged(
     return list(writer.stage())
 
 
-def test_small_output_rides_in_the_manifest_and_large_output_becomes_a_file(store: Store) -> None:
+def test_small_output_is_stored_in_the_manifest_and_large_output_in_a_file(store: Store) -> None:
     small = stage_bytes(task(store), b"x" * INLINE_BYTES_MAX, records=1)
     assert "inline" in small and store.list("") == []
     large = stage_bytes(task(store), b"x" * (INLINE_BYTES_MAX + 1), records=1)
@@ -83,7 +83,7 @@ def test_values_are_printed_as_pyflink_prints_them(store: Store, capsys: pytest.
     assert capsys.readouterr().err == "id> None\n"
 
 
-def test_print_goes_to_the_stream_that_is_there_when_it_prints(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_print_writes_to_the_stdout_of_the_moment(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     class Screen:
         text = ""
 
@@ -99,14 +99,14 @@ def test_print_goes_to_the_stream_that_is_there_when_it_prints(store: Store, mon
     assert screen.text == "late\n"
 
 
-def test_print_can_be_handed_to_a_console_and_still_travels_to_tasks(store: Store) -> None:
+def test_print_accepts_a_console_and_is_still_sent_to_tasks(store: Store) -> None:
     shown: list[str] = []
     sink = PrintSink("id").printing_to(shown.append)
     sink.commit(commit_of(1), staged(sink, task(store), ["a", "b"]), store)
     assert shown == ["id> a\nid> b\n"]
 
 
-def test_many_lines_are_printed_whole_and_in_order(store: Store) -> None:
+def test_many_lines_are_printed_completely_and_in_order(store: Store) -> None:
     shown: list[str] = []
     sink = PrintSink().printing_to(shown.append)
     payload = staged(sink, task(store), list(range(50_000)))
@@ -115,7 +115,7 @@ def test_many_lines_are_printed_whole_and_in_order(store: Store) -> None:
     assert shown == ["".join(f"{n}\n" for n in range(50_000))]
 
 
-def test_an_epoch_without_records_prints_nothing_and_stages_nothing(store: Store) -> None:
+def test_an_epoch_without_records_stages_and_prints_nothing(store: Store) -> None:
     shown: list[str] = []
     sink = PrintSink().printing_to(shown.append)
     assert sink.writer(task(store)).stage() == ()
@@ -124,7 +124,7 @@ def test_an_epoch_without_records_prints_nothing_and_stages_nothing(store: Store
 
 
 @pytest.mark.parametrize("type_info", [None, Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.LONG()])])
-def test_collected_rows_arrive_once_though_the_epoch_is_published_twice(
+def test_collected_rows_arrive_once_although_the_epoch_is_published_twice(
     store: Store, type_info: TypeInformation | None
 ) -> None:
     sink = CollectSink(type_info)
@@ -138,7 +138,7 @@ def test_collected_rows_arrive_once_though_the_epoch_is_published_twice(
     drop_queue(sink.id)
 
 
-def test_a_closed_queue_neither_blocks_the_job_nor_keeps_records() -> None:
+def test_a_closed_queue_neither_blocks_the_job_nor_retains_records() -> None:
     queue = open_queue("closed", capacity_records=1)
     queue.deliver(commit_of(1), [1, 2])
     drop_queue("closed")
@@ -146,7 +146,7 @@ def test_a_closed_queue_neither_blocks_the_job_nor_keeps_records() -> None:
     assert queue.take(timeout_s=0) == [1, 2]
 
 
-def test_the_discarding_sink_counts_without_turning_columns_into_values(store: Store) -> None:
+def test_the_discarding_sink_counts_rows_without_converting_columns_to_values(store: Store) -> None:
     sink = DiscardingSink()
     writer = sink.writer(task(store))
     batch = Batch.of_columns(Batch.of_values([1, 2, 3], Types.LONG()).columns(), Types.LONG())
@@ -156,7 +156,7 @@ def test_the_discarding_sink_counts_without_turning_columns_into_values(store: S
 
 
 class Ledger(TwoPhaseSink):
-    """Keeps pages per epoch; publishing one again writes the same page."""
+    """Stores pages per epoch; republishing an epoch writes the same page."""
 
     def __init__(self, book: Path) -> None:
         self.book = book
@@ -178,7 +178,7 @@ class Ledger(TwoPhaseSink):
         (self.book / str(commit)).write_text(json.dumps([value for values in staged for value in values]))
 
 
-def test_a_two_phase_sink_publishes_what_its_tasks_staged_and_repeats_harmlessly(store: Store, tmp_path: Path) -> None:
+def test_a_two_phase_sink_publishes_staged_output_and_repeats_idempotently(store: Store, tmp_path: Path) -> None:
     sink = Ledger(tmp_path)
     ready = sink.opened(None)
     first, second = staged(sink, task(store, 0), [1, 2]), staged(ready, task(store, 1), [3])
@@ -199,7 +199,7 @@ def test_each_attempt_of_a_two_phase_sink_starts_with_its_own_fields(store: Stor
     assert (tmp_path / "aborted").exists()
 
 
-def test_a_two_phase_sink_that_commits_nowhere_known_is_refused(tmp_path: Path) -> None:
+def test_a_two_phase_sink_without_a_known_commit_place_is_rejected(tmp_path: Path) -> None:
     sink = Ledger(tmp_path)
     sink.commit_in = "executor"  # type: ignore[assignment]
     with pytest.raises(ProgramError, match=r"Ledger\.commit_in is 'executor'"):
@@ -229,12 +229,12 @@ def test_a_foreach_sink_calls_functions_and_objects_and_declares_its_guarantee(s
 
 
 @pytest.mark.parametrize("nothing", [3, int, object()])
-def test_a_foreach_sink_refuses_what_cannot_be_called(nothing: Any) -> None:
+def test_a_foreach_sink_rejects_objects_that_are_not_callable(nothing: Any) -> None:
     with pytest.raises(ProgramError, match="can neither be called"):
         ForeachSink(nothing)
 
 
-def test_an_error_of_the_users_function_is_not_wrapped(store: Store) -> None:
+def test_an_exception_of_the_users_function_is_not_wrapped(store: Store) -> None:
     def broken(value: int) -> None:
         raise ZeroDivisionError(value)
 
@@ -243,7 +243,7 @@ def test_an_error_of_the_users_function_is_not_wrapped(store: Store) -> None:
 
 
 class Patient(Ledger):
-    """Publishes what it kept when event time has come to 100."""
+    """Publishes pending output once event time has reached 100."""
 
     def plan_timed_commit(
         self, staged: Sequence[Json], pending: Json, now_ms: int, final: bool, watermark_ms: int
@@ -252,7 +252,7 @@ class Patient(Ledger):
         return CommitPlan(tuple(kept)) if final or watermark_ms >= 100 else CommitPlan((), kept)
 
 
-def test_a_two_phase_sink_may_go_by_event_time(tmp_path: Path) -> None:
+def test_a_two_phase_sink_may_publish_by_event_time(tmp_path: Path) -> None:
     ready = Patient(tmp_path).opened(None)
     waiting = planned_commit(ready, [["a"]], None, 0, False, watermark_ms=99)
     assert waiting == CommitPlan((), [["a"]])
@@ -270,7 +270,7 @@ def test_the_driver_delegates_every_decision_to_the_two_phase_sink(tmp_path: Pat
 
 
 class _Parts(TwoPhaseSink):
-    """Publishes each staged value by itself."""
+    """Publishes each staged value separately."""
 
     commit_in = "tasks"
     published: ClassVar[list[tuple[int | None, Any]]] = []
@@ -288,7 +288,7 @@ class _Parts(TwoPhaseSink):
         _Parts.published.extend((commit.part, value) for part in staged for value in part)
 
 
-def test_a_sink_that_commits_in_tasks_does_so_here_when_there_is_no_spark() -> None:
+def test_a_sink_that_commits_in_tasks_commits_on_the_driver_without_spark() -> None:
     _Parts.published.clear()
     run(lambda env: env.from_collection([3, 1, 2], Types.LONG()).rebalance().sink_to(_Parts()), parallelism=3)
     assert sorted(value for _, value in _Parts.published) == [1, 2, 3]

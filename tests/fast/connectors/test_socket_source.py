@@ -1,4 +1,4 @@
-"""The socket source: stored lines are read once and can be read again; the rest is honestly not promised."""
+"""The socket source: stored lines are read once and can be replayed; lines not yet stored may be lost."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ NOW = SourceContext(now_ms=0, run_started_ms=0, parallelism=1)
 
 @contextmanager
 def peer() -> Iterator[tuple[int, Callable[[], socket.socket]]]:
-    """A server, and a function that gives its side of the next connection."""
+    """A server, and a function that returns its side of the next connection."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1], lambda: server.accept()[0]
 
 
 def stored(source: Source, count: int) -> int:
-    """Wait until so many lines may be read."""
+    """Waits until `count` lines are readable."""
     [split] = source.splits(NOW)
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
@@ -43,7 +43,7 @@ def stored(source: Source, count: int) -> int:
 
 
 def lines(source: Source, start: int, stop: int) -> list[str]:
-    """Read as a task does: from a copy, with the store alone."""
+    """Reads as a task does: from a copy, with the store alone."""
     [split] = source.splits(NOW)
     task = pickle.loads(pickle.dumps(source))
     return [line for chunk in task.read(split, start, stop) for line in chunk]
@@ -68,7 +68,7 @@ def test_lines_are_stored_in_order_and_any_range_can_be_read_again(store: Store)
         source.close()
 
 
-def test_the_job_ends_when_the_peer_closes_and_a_last_line_without_its_end_counts(store: Store) -> None:
+def test_the_job_ends_when_the_peer_closes_and_an_unterminated_last_line_counts(store: Store) -> None:
     with peer() as (port, accept):
         source = SocketSource("127.0.0.1", port).opened(store, None)
         [split] = source.splits(NOW)
@@ -84,11 +84,11 @@ def test_the_job_ends_when_the_peer_closes_and_a_last_line_without_its_end_count
 
 
 def chunks(store: Store) -> list[str]:
-    """The files that hold lines."""
+    """The files that contain lines."""
     return [name for name in store.list("input") if name.rpartition("/")[2] != "receiver"]
 
 
-def test_a_resumed_job_goes_on_counting_where_the_stored_lines_end(store: Store) -> None:
+def test_a_resumed_job_continues_numbering_after_the_stored_lines(store: Store) -> None:
     with peer() as (port, accept):
         for round_, text in enumerate((b"a\nb\n", b"c\n")):
             source = SocketSource("127.0.0.1", port).opened(store, None)
@@ -107,7 +107,7 @@ def test_a_resumed_job_goes_on_counting_where_the_stored_lines_end(store: Store)
             lines(source, 1, 3)
 
 
-def test_a_fork_reads_the_lines_of_its_origin_and_counts_on_after_them(store: Store) -> None:
+def test_a_forked_source_reads_the_lines_of_its_origin_and_continues_numbering_after_them(store: Store) -> None:
     with peer() as (port, accept):
         origin = SocketSource("127.0.0.1", port).opened(store, None)
         with accept() as connection:
@@ -126,7 +126,7 @@ def test_a_fork_reads_the_lines_of_its_origin_and_counts_on_after_them(store: St
         fork.close()
 
 
-def test_a_job_without_its_stored_lines_uses_no_number_twice(store: Store) -> None:
+def test_a_job_without_its_stored_lines_never_reuses_a_number(store: Store) -> None:
     with peer() as (port, accept):
         source = SocketSource("127.0.0.1", port).opened(store, None)
         source.committed({"socket": 500})
@@ -136,7 +136,7 @@ def test_a_job_without_its_stored_lines_uses_no_number_twice(store: Store) -> No
         source.close()
 
 
-def test_a_missing_peer_is_reported_with_a_command_that_helps() -> None:
+def test_a_missing_peer_is_reported_with_a_helpful_command() -> None:
     with peer() as (port, _):
         pass
     with pytest.raises(JobFailedError, match=f"nc -lk {port}"):
@@ -150,7 +150,7 @@ def test_the_weaker_guarantee_is_shown() -> None:
     assert not source.replayable and "lost" in source.describe()
 
 
-def test_a_truncated_chunk_is_refused_and_an_unrelated_file_is_not_read(tmp_path: Path) -> None:
+def test_a_truncated_chunk_is_rejected_and_an_unrelated_file_is_ignored(tmp_path: Path) -> None:
     store = open_store(str(tmp_path))
     with peer() as (port, accept):
         source = SocketSource("127.0.0.1", port).opened(store, None)
@@ -207,8 +207,8 @@ def test_a_forked_job_reads_the_lines_stored_by_its_original_job() -> None:
     assert len(early) < 4 and early + forked.values == ["a", "b", "c", "d", "e"]
 
 
-def test_input_that_ended_by_a_failure_has_not_come_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else a job would end well that has lost its input."""
+def test_input_that_ended_by_a_failure_is_not_finished(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a job that lost its input would finish successfully."""
     store = open_store("memory://socket-failure")
 
     def full(name: str, data: bytes) -> None:

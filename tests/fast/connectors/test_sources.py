@@ -1,4 +1,4 @@
-"""The sources that need no file system: same records from any cutting of their ranges, and never past their end."""
+"""Sources without a file system: the same records for any division into ranges, and none past their end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def at(now_ms: int, run_started_ms: int = 0, parallelism: int = 2) -> SourceCont
 
 
 def drain(source: Source, budget: int, context: SourceContext) -> list[list[Any]]:
-    """Read a bounded source epoch by epoch, as the driver does; the records of each epoch."""
+    """Reads a bounded source epoch by epoch, as the driver does; returns the records of each epoch."""
     epochs: list[list[Any]] = []
     offsets = {split.name: split.start for split in source.splits(context)}
     while True:
@@ -56,12 +56,12 @@ def test_an_empty_collection_is_finished_at_once() -> None:
 
 
 @given(st.integers(-(10**6), 10**6), st.integers(0, 5000), st.integers(1, 700))
-def test_a_number_sequence_yields_every_number_once_whatever_the_budget(start: int, count: int, budget: int) -> None:
+def test_a_number_sequence_yields_every_number_once_for_any_budget(start: int, count: int, budget: int) -> None:
     source = NumberSequenceSource(start, start + count)
     assert sorted(flat(drain(source, budget, at(0)))) == list(range(start, start + count + 1))
 
 
-def test_the_splits_of_a_number_sequence_do_not_depend_on_the_parallelism_and_are_balanced() -> None:
+def test_the_splits_of_a_number_sequence_are_balanced_and_independent_of_the_parallelism() -> None:
     source = NumberSequenceSource(1, 1_000_003)
     splits = source.splits(at(0, parallelism=1))
     assert list(splits) == list(source.splits(at(0, parallelism=64)))
@@ -75,7 +75,7 @@ def test_a_number_sequence_reaches_both_ends_of_the_long_range() -> None:
     assert flat(drain(NumberSequenceSource(low, low + 1), 10, at(0))) == [low, low + 1]
 
 
-def test_a_number_sequence_that_runs_backwards_is_refused() -> None:
+def test_a_descending_number_sequence_is_rejected() -> None:
     with pytest.raises(ProgramError, match="start 5 is above end 1"):
         NumberSequenceSource(5, 1)
     with pytest.raises(ProgramError, match="64-bit"):
@@ -89,7 +89,7 @@ def test_a_generator_uses_every_index_once(count: int, splits: int, budget: int)
 
 
 def generated(source: DataGeneratorSource, offsets: dict[str, int], context: SourceContext) -> int:
-    """One epoch of a generator; how many records it gave."""
+    """One epoch of a generator; returns the number of records."""
     count = 0
     for split in source.splits(context):
         stop = source.reach(split, offsets.get(split.name, 0), 10**9, context)
@@ -99,7 +99,7 @@ def generated(source: DataGeneratorSource, offsets: dict[str, int], context: Sou
 
 
 @given(st.floats(0.5, 5000), st.lists(st.integers(0, 10_000), min_size=1), st.integers(1, 16))
-def test_the_rate_holds_for_the_source_as_a_whole_at_every_moment(rate: float, pauses: list[int], splits: int) -> None:
+def test_the_rate_applies_to_the_source_as_a_whole_at_every_moment(rate: float, pauses: list[int], splits: int) -> None:
     source = DataGeneratorSource(lambda index: index, rate_per_second=rate, splits=splits)
     offsets: dict[str, int] = {}
     total, now_ms = 0, 1_000
@@ -109,7 +109,7 @@ def test_the_rate_holds_for_the_source_as_a_whole_at_every_moment(rate: float, p
         assert total == int((now_ms - 1_000) * rate / 1000)
 
 
-def test_a_resumed_generator_does_not_hurry_to_make_up_for_the_time_it_was_down() -> None:
+def test_a_resumed_generator_does_not_catch_up_for_its_downtime() -> None:
     source = DataGeneratorSource(lambda index: index, rate_per_second=100)
     offsets: dict[str, int] = {}
     assert generated(source, offsets, at(10_000, run_started_ms=0)) == 1000
@@ -134,6 +134,6 @@ def test_a_generator_without_a_count_is_unbounded_and_never_finished() -> None:
         ({"generator_function": abs, "splits": 0}, "splits is 0"),
     ],
 )
-def test_a_generator_refuses_what_cannot_work(arguments: dict[str, Any], text: str) -> None:
+def test_a_generator_rejects_invalid_settings(arguments: dict[str, Any], text: str) -> None:
     with pytest.raises(ProgramError, match=text):
         DataGeneratorSource(**arguments)

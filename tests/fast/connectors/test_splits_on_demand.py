@@ -1,4 +1,4 @@
-"""A list of splits that is made on demand is the list that planning everything at once would give."""
+"""A list of splits planned on demand equals the list planned at once."""
 
 from __future__ import annotations
 
@@ -15,30 +15,32 @@ from millstream.connectors.splits_on_demand import SplitsOnDemand
     st.lists(st.one_of(st.integers(0, 80), st.none()), max_size=60),
     st.integers(1, 5),
 )
-def test_accesses_in_any_order_equal_a_complete_plan(counts: list[int], requests: list[int | None], kept: int) -> None:
-    things: list[tuple[int, int]] = []
+def test_accesses_in_any_order_equal_a_complete_plan(
+    counts: list[int], requests: list[int | None], cache_size: int
+) -> None:
+    elements: list[tuple[int, int]] = []
     lengths = [0]
     planned = 0
 
-    def plan(thing: tuple[int, int]) -> list[Split]:
+    def plan(element: tuple[int, int]) -> list[Split]:
         nonlocal planned
         planned += 1
-        return [Split(f"{thing[0]}#{part}") for part in range(thing[1])]
+        return [Split(f"{element[0]}#{part}") for part in range(element[1])]
 
-    monkey, splits_on_demand._RECENT_MAX = splits_on_demand._RECENT_MAX, kept
+    monkey, splits_on_demand._RECENT_MAX = splits_on_demand._RECENT_MAX, cache_size
     try:
-        splits = SplitsOnDemand(things, plan)
+        splits = SplitsOnDemand(elements, plan)
         waiting = list(enumerate(counts))
         for request in requests:
-            whole = [split for thing in things for split in plan(thing)]
+            whole = [split for element in elements for split in plan(element)]
             if request is None:
-                things.extend(waiting[:2])
+                elements.extend(waiting[:2])
                 del waiting[:2]
             elif request < len(whole):
                 assert splits[request] == whole[request]
-            assert len(splits) >= lengths[-1] and len(splits) <= len([s for t in things for s in plan(t)])
+            assert len(splits) >= lengths[-1] and len(splits) <= len([s for t in elements for s in plan(t)])
             lengths.append(len(splits))
-        assert list(splits) == [split for thing in things for split in plan(thing)]
+        assert list(splits) == [split for element in elements for split in plan(element)]
         assert len(splits) == len(list(splits))
     finally:
         splits_on_demand._RECENT_MAX = monkey
@@ -47,9 +49,9 @@ def test_accesses_in_any_order_equal_a_complete_plan(counts: list[int], requests
 def test_only_accessed_items_are_planned() -> None:
     planned: list[int] = []
 
-    def plan(thing: int) -> list[Split]:
-        planned.append(thing)
-        return [Split(str(thing))]
+    def plan(element: int) -> list[Split]:
+        planned.append(element)
+        return [Split(str(element))]
 
     splits = SplitsOnDemand(range(1_000_000), plan)
     assert splits[2].name == "2" and len(splits) == 1_000_000 and planned == [0, 1, 2]

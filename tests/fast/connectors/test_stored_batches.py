@@ -1,4 +1,4 @@
-"""Input through the store: a batch counts once however often it is offered, and room is made for the next."""
+"""Input through the store: a batch counts once however often it is offered, and consumed batches are removed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def rows(split: Split, start: int, stop: int) -> list[Any]:
     return [row["n"] for batch in read_stored(split, start, stop, NUMBERS) for row in batch.to_pylist()]
 
 
-def test_a_batch_is_seen_only_when_it_is_complete_and_then_read_in_any_range(store: Store) -> None:
+def test_a_batch_is_visible_only_when_complete_and_then_readable_in_any_range(store: Store) -> None:
     batches = StoredBatches(store, "in", NUMBERS)
     write(store, batches, 0, [1, 2, 3, 4, 5], [], [6])
     assert batches.splits() == [] and not batches.has(0)
@@ -55,7 +55,7 @@ def opened(store: Store, name: str = "in") -> StoredBatches:
 
 
 def filled(store: Store, count: int) -> tuple[StoredBatches, list[str]]:
-    """So many batches of two rows each, and the names of their splits."""
+    """`count` batches of two rows each, and the names of their splits."""
     batches = opened(store)
     for number in range(count):
         write(store, batches, number, [2 * number, 2 * number + 1])
@@ -63,7 +63,7 @@ def filled(store: Store, count: int) -> tuple[StoredBatches, list[str]]:
     return batches, [split.name for split in batches.splits()]
 
 
-def test_a_batch_offered_again_after_a_crash_is_known_before_and_after_it_was_removed(store: Store) -> None:
+def test_a_batch_offered_again_after_a_crash_is_recognised_before_and_after_its_removal(store: Store) -> None:
     _, names = filled(store, 3)
     again = opened(store)
     assert again.has(0) and [split.name for split in again.splits()] == names
@@ -73,11 +73,11 @@ def test_a_batch_offered_again_after_a_crash_is_known_before_and_after_it_was_re
     assert len([name for name in store.list("input") if name.endswith(".parquet")]) == 1
 
 
-def test_a_batch_is_retained_until_every_retained_epoch_has_read_it_and_all_before_it(store: Store) -> None:
+def test_a_batch_is_retained_until_every_retained_epoch_has_read_it_and_its_predecessors(store: Store) -> None:
     batches, names = filled(store, 4)
     old, new = {names[0]: 2, names[1]: 1}, dict.fromkeys(names, 2)
-    for kept in ([old, new], [new, old], [{}, new], []):
-        batches.released(kept)
+    for retained in ([old, new], [new, old], [{}, new], []):
+        batches.released(retained)
         assert [split.name for split in batches.splits()] == names
     batches.released([{**old, names[1]: 2}, new])
     assert [split.name for split in batches.splits()] == names[1:], "the newest that was read tells how far it went"
@@ -85,7 +85,7 @@ def test_a_batch_is_retained_until_every_retained_epoch_has_read_it_and_all_befo
     assert [split.name for split in batches.splits()] == names[3:]
 
 
-def test_batches_without_rows_hold_nothing_up(store: Store) -> None:
+def test_empty_batches_do_not_block_progress(store: Store) -> None:
     batches, names = filled(store, 2)
     for number in (2, 3):
         write(store, batches, number, [])
@@ -95,18 +95,18 @@ def test_batches_without_rows_hold_nothing_up(store: Store) -> None:
     opened(store).committed(dict.fromkeys(names, 2))
 
 
-def test_a_job_that_would_go_on_before_what_was_removed_is_refused(store: Store) -> None:
+def test_a_job_that_would_resume_before_removed_batches_is_rejected(store: Store) -> None:
     batches, names = filled(store, 4)
     batches.released([dict.fromkeys(names, 2)])
     opened(store).committed({names[3]: 2})
     with pytest.raises(StoreError, match="batches 1 to 2 of DataFrame 'in' are removed"):
         opened(store).committed({names[0]: 2})
     with pytest.raises(StoreError, match="batches 0 to 2 of DataFrame 'in' are removed"):
-        opened(store).splits()  # of a job whose manifests are gone
+        opened(store).splits()  # of a job whose manifests are missing
 
 
-def test_of_two_drivers_that_begin_a_job_at_once_one_stores_its_input(store: Store) -> None:
-    """The series of one that has stopped would be the job's, and nothing of what the other has read be found in it."""
+def test_when_two_drivers_start_a_job_concurrently_one_stores_its_input(store: Store) -> None:
+    """Otherwise the job would own the series of the stopped driver, without the input that the other has read."""
     first, second = StoredBatches(store, "in", NUMBERS), StoredBatches(store, "in", NUMBERS)
     first.begin()
     with pytest.raises(FencedError, match="another driver has started this job at the same time"):
@@ -117,17 +117,17 @@ def test_of_two_drivers_that_begin_a_job_at_once_one_stores_its_input(store: Sto
     StoredBatches(store, "in", NUMBERS).committed({split.name: 2})
 
 
-def test_positions_of_batches_that_are_nowhere_are_refused(store: Store) -> None:
+def test_positions_of_nonexistent_batches_are_rejected(store: Store) -> None:
     with pytest.raises(StoreError, match=r"series 'abcdef'.*start from STORE@EPOCH"):
         opened(store).committed({"abcdef-000000000007-00000": 2})
 
 
-def test_a_fork_reads_on_where_the_batches_of_its_origin_lie_and_counts_on_after_them(tmp_path: Path) -> None:
+def test_a_fork_reads_the_batches_of_its_origin_in_place_and_numbers_its_own_after_them(tmp_path: Path) -> None:
     origin = open_store(str(tmp_path / "origin"))
     batches, names = filled(origin, 3)
     fork = layered_store(open_store(str(tmp_path / "fork")), (origin,))
     forked = opened(fork)
-    write(origin, batches, 3, [100, 101])  # the origin goes on
+    write(origin, batches, 3, [100, 101])  # the origin continues
     batches.add(3)
     forked.committed({names[0]: 2, names[1]: 1})
     assert [forked.has(number) for number in (0, 2, 3)] == [True, True, False]
@@ -145,7 +145,7 @@ def test_a_fork_reads_on_where_the_batches_of_its_origin_lie_and_counts_on_after
     assert [rows(split, 0, 2) for split in twice.splits()] == [[0, 1], [2, 3], [4, 5], [6, 7]] and twice.has(3)
 
 
-def test_input_from_before_there_were_series_is_read_on(store: Store) -> None:
+def test_input_stored_before_series_existed_is_readable(store: Store) -> None:
     path = store.local_path("input/in/batch-000000000005/part-0.parquet")
     assert path is not None
     pq.write_table(pa.table({"n": pa.array([1, 2], pa.int64())}), path)
@@ -159,7 +159,7 @@ def test_input_from_before_there_were_series_is_read_on(store: Store) -> None:
     assert batches.scratch("checkpoint") == "input/in/checkpoint" and batches.folder(6) == "input/in/batch-000000000006"
 
 
-def test_the_writer_waits_for_its_reader_and_is_let_go_when_the_reader_leaves(store: Store) -> None:
+def test_the_writer_waits_for_its_reader_and_is_released_when_the_reader_leaves(store: Store) -> None:
     batches, [name] = filled(store, 1)
     passed = threading.Event()
     waiting = threading.Thread(target=lambda: (batches.wait_for_room(1), passed.set()))
@@ -178,7 +178,7 @@ def test_batches_of_an_earlier_driver_do_not_block_the_writer(store: Store) -> N
     opened(store).wait_for_room(1)
 
 
-def test_input_of_another_type_or_a_damaged_list_is_refused(store: Store) -> None:
+def test_input_of_another_type_or_a_damaged_list_is_rejected(store: Store) -> None:
     batches, _ = filled(store, 1)
     with pytest.raises(ProgramError, match="stored input of type"):
         StoredBatches(store, "in", Types.ROW_NAMED(["n"], [Types.STRING()]))
@@ -195,12 +195,12 @@ def test_input_of_another_type_or_a_damaged_list_is_refused(store: Store) -> Non
         opened(store)
 
 
-def test_a_fork_goes_on_with_the_checkpoint_of_its_origin_as_of_the_last_batch_it_inherits(tmp_path: Path) -> None:
+def test_a_fork_starts_with_its_origins_checkpoint_as_of_the_last_inherited_batch(tmp_path: Path) -> None:
     origin, fork = open_store(str(tmp_path / "origin")), open_store(str(tmp_path / "fork"))
     for batch in range(4):
         origin.put(f"input/in/checkpoint-3f/offsets/{batch}", b"v1\n%d" % batch)
         origin.put(f"input/in/checkpoint-3f/sources/0/{batch}", b"file %d" % batch)
-    for batch in range(3):  # the last one is at work
+    for batch in range(3):  # the last one is active
         origin.put(f"input/in/checkpoint-3f/commits/{batch}", b"v1\n{}")
     origin.put("input/in/checkpoint-3f/metadata", b'{"id":"of the origin"}')
     origin.put("input/in/checkpoint-3f/offsets/.0.crc", b"of another file system")

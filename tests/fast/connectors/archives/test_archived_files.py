@@ -1,4 +1,4 @@
-"""A file of an archive: what the state says of it, and how it is found and read."""
+"""One file of an archive: its entry in the state, lookup and reading."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SCHEMA = pa.schema([("k", pa.int64()), ("name", pa.string()), (ARCHIVED_VERSION,
 ENTRY = ArchivedFile(FORM, "memory://x", "part-1.parquet", ".staging/1", 7, 2, 3, 0, 1_000, 9_000, 0, 127)
 ROWS = [{"k": 1, "name": "a"}, {"k": 2, "name": None}, {"k": 3, "name": "ü"}]
 
-# Written by the first version that had archives: form 1.
+# Written in entry format 1, by the first version that had archives.
 YESTERDAY = (
     "UEFSMRUEFTAVLhW076HMBDwVBhUAEgAAGAQBAAkBPAIAAAAAAAAAAwAAAAAAAAAVABUUFRgV/v7inAIcFQYVEBUGFQYcGAgDAAAAAAAAABgIAQ"
     "AAAAAAAAAWACgIAwAAAAAAAAAYCAEAAAAAAAAAEREAAAAKJAIAAAAGAQIDJAAVBBUWFRoVrtq40A48FQQVABIAAAsoAQAAAGECAAAAw7wVABUS"
@@ -74,30 +74,30 @@ def stored(**files: bytes) -> tuple[MemoryStore, ArchivedFile]:
     return store, replace(ENTRY, url=store.url)
 
 
-def test_entries_come_back_from_the_state_each_once_in_the_order_of_their_versions() -> None:
+def test_entries_are_restored_from_state_once_each_ordered_by_version() -> None:
     entries = [replace(ENTRY, version=version) for version in (9, 3, 5, 3)]
     assert [entry.version for entry in entries_of([entry_column(entries[:2]), entry_column(entries[2:])])] == [3, 5, 9]
     assert entries_of([entry_column([ENTRY])]) == [ENTRY]
 
 
-def test_an_entry_of_a_later_form_is_refused() -> None:
+def test_an_entry_of_a_newer_format_is_rejected() -> None:
     with pytest.raises(StoreDamagedError, match=f"has format {FORM + 1}.*reads up to format {FORM}"):
         entries_of([entry_column([replace(ENTRY, form=FORM + 1)])])
 
 
 @pytest.mark.parametrize("names", [("published",), ("staged",), ("published", "staged")])
-def test_a_file_is_read_before_and_after_it_is_published(names: tuple[str, ...]) -> None:
+def test_a_file_is_readable_before_and_after_publication(names: tuple[str, ...]) -> None:
     _, entry = stored(**{name: file_of(ROWS) for name in names})
     assert read_file(entry, SCHEMA).select(["k", "name"]).to_pylist() == ROWS
 
 
-def test_a_file_published_between_two_attempts_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_published_between_two_read_attempts_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     store, entry = stored(staged=file_of(ROWS))
     exists = MemoryStore.exists
 
     def publishing(self: MemoryStore, name: str) -> bool:
         answer = exists(self, name)
-        if name == entry.file and exists(self, entry.staged):  # just after the first look
+        if name == entry.file and exists(self, entry.staged):  # just after the first lookup
             self.put(entry.file, self.get(entry.staged))
             self.delete(entry.staged)
         return answer
@@ -107,7 +107,7 @@ def test_a_file_published_between_two_attempts_is_read(monkeypatch: pytest.Monke
     assert store.list("") == [entry.file]
 
 
-def test_a_missing_truncated_or_damaged_file_is_an_error() -> None:
+def test_a_missing_truncated_or_damaged_file_raises() -> None:
     with pytest.raises(StoreDamagedError, match=r"part-1.parquet in memory://.* is missing, with 3 rows that left"):
         read_file(stored()[1], SCHEMA)
     with pytest.raises(StoreDamagedError, match="has 2 rows, expected 3"):
@@ -119,7 +119,7 @@ def test_a_missing_truncated_or_damaged_file_is_an_error() -> None:
             found = read_file(stored(published=damaged)[1], SCHEMA)
         except StoreDamagedError:
             continue
-        assert found.select(["k", "name"]).to_pylist() == ROWS  # what was hit says nothing of the rows
+        assert found.select(["k", "name"]).to_pylist() == ROWS  # the flipped byte is not part of any row
 
 
 def test_an_unresponsive_disk_is_a_transient_error_of_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,8 +140,8 @@ def written_entry(data: bytes, **changes: Any) -> ArchivedFile:
     return replace(replace(ENTRY, bytes=len(data), crc32=zlib.crc32(data)), **changes)
 
 
-def test_a_file_with_any_bit_changed_is_refused_before_parquet_reads_it() -> None:
-    # Over some footers that are a bit away from a good one, Arrow ends the process: nothing would be left to be told.
+def test_a_file_with_any_flipped_bit_is_rejected_before_parquet_reads_it() -> None:
+    # Arrow aborts the process on some footers with a single flipped bit, so nothing could be reported.
     whole = file_of(ROWS)
     store, _ = stored()
     entry = written_entry(whole, url=store.url)
@@ -154,7 +154,9 @@ def test_a_file_with_any_bit_changed_is_refused_before_parquet_reads_it() -> Non
 
 
 @pytest.mark.parametrize("has_checksum", [True, False])
-def test_another_file_under_the_name_is_refused_though_it_has_as_many_rows(tmp_path: Path, has_checksum: bool) -> None:
+def test_another_file_under_the_same_name_is_rejected_although_row_counts_match(
+    tmp_path: Path, has_checksum: bool
+) -> None:
     own, other = file_of(ROWS), file_of([{**row, "name": "another"} for row in ROWS])
     yesterday: dict[str, Any] = {} if has_checksum else {"crc32": None, "form": 2}
     entry = written_entry(own, url=str(tmp_path), **yesterday)
@@ -165,7 +167,7 @@ def test_another_file_under_the_name_is_refused_though_it_has_as_many_rows(tmp_p
         place.write_bytes(foreign)
         with pytest.raises(StoreDamagedError, match=f"has {len(foreign)} bytes, expected {len(own)}"):
             read_file(entry, SCHEMA)
-    place.write_bytes(own)  # put back, as the error says
+    place.write_bytes(own)  # restored, as the error advises
     assert read_file(entry, SCHEMA).num_rows == 3
 
 
@@ -173,26 +175,26 @@ def pq_bytes(table: pa.Table) -> bytes:
     return ArchiveParts().written([table])
 
 
-def test_a_column_of_another_type_than_the_tables_is_reported() -> None:
+def test_a_column_whose_type_differs_from_the_table_is_reported() -> None:
     _, entry = stored(published=file_of(ROWS))
     with pytest.raises(StoreDamagedError, match=r"cannot be read: .*Put the file back"):
         read_file(entry, pa.schema([("name", pa.int64())]))
 
 
-def test_a_column_that_was_left_out_and_added_again_is_null_in_files_from_before() -> None:
+def test_a_column_dropped_and_added_again_is_null_in_older_files() -> None:
     _, entry = stored(published=file_of(ROWS))
-    born_later = replace(entry, born=json.dumps({"name": "job:9"}))
+    column_births = replace(entry, born=json.dumps({"name": "job:9"}))
     names = [row["name"] for row in ROWS]
     for file, births, expected in (
         (entry, {}, names),
         (entry, {"name": "job:9"}, [None] * 3),
-        (born_later, {"name": "job:9"}, names),
-        (born_later, {"name": "job:12"}, [None] * 3),
+        (column_births, {"name": "job:9"}, names),
+        (column_births, {"name": "job:12"}, [None] * 3),
     ):
         assert read_file(file, SCHEMA, births=births).column("name").to_pylist() == expected
 
 
-def test_entries_of_older_versions_have_neither_checksum_nor_births() -> None:
+def test_entries_of_older_versions_have_no_checksum_and_no_column_births() -> None:
     column = entry_column([replace(ENTRY, form=2)])
     known = [field for field in column.type if field.name not in ("crc32", "born")]
     old = pa.StructArray.from_arrays([column.field(field.name) for field in known], fields=known)
@@ -200,14 +202,14 @@ def test_entries_of_older_versions_have_neither_checksum_nor_births() -> None:
     assert latest_ms([old]) == ENTRY.high_ms and latest_ms([old.slice(1)]) is None
 
 
-def test_a_column_that_the_file_has_not_is_null_and_a_narrower_one_is_cast() -> None:
+def test_a_column_missing_from_the_file_is_null_and_a_narrower_column_is_cast() -> None:
     _, entry = stored(published=file_of(ROWS))
     wider = pa.schema([("k", pa.decimal128(20, 0)), ("later", pa.int32())])
     rows = read_file(entry, wider)
     assert rows.column("later").to_pylist() == [None] * 3 and rows.column("k").to_pylist() == [1, 2, 3]
 
 
-def test_row_groups_without_a_wanted_key_are_not_read() -> None:
+def test_row_groups_without_a_wanted_key_are_skipped() -> None:
     rows = [{"k": number, "name": ""} for number in range(40_000)]
     entry = replace(stored(published=file_of(rows))[1], rows=len(rows))
     store = MemoryStore(entry.url.removeprefix("memory://"))
@@ -222,7 +224,7 @@ def test_a_file_of_format_1_is_read_and_has_no_delete_rows() -> None:
     assert rows.to_pylist() == [{**row, ARCHIVED_VERSION: 7, ARCHIVED_REMOVED: None} for row in ROWS]
 
 
-def test_a_file_without_the_archive_s_own_column_is_damaged() -> None:
+def test_a_file_without_the_archive_s_own_column_is_reported_as_damaged() -> None:
     _, entry = stored(published=ArchiveParts().written([pa.Table.from_pylist(ROWS)]))
     with pytest.raises(StoreDamagedError, match="has no column archived_version"):
         read_file(entry, SCHEMA)
@@ -238,7 +240,7 @@ def test_times_are_rounded_down_to_milliseconds(times: list[dt.datetime | None])
 
 
 @given(st.integers(0, 10**6), st.integers(0, 1000), st.integers(0, 100))
-def test_the_cut_lies_behind_the_time_by_the_age_of_rows_and_at_most_a_step_more(
+def test_the_cutoff_trails_event_time_by_the_row_age_and_at_most_one_step(
     time_ms: int, after_ms: int, every_ms: int
 ) -> None:
     row_type = RowType.of(["t", "k"], [TimestampType(3), VarCharType(9)], nullable=False)

@@ -1,4 +1,4 @@
-"""Addresses of databases: read as JDBC and the databases' own clients write them, shown without secrets."""
+"""Database addresses: parsed as JDBC and the databases' own clients write them, printed without secrets."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from millstream.errors import ProgramError
         ("jdbc:mysql://db/sales", "mysql://db:3306/sales"),
     ],
 )
-def test_an_address_is_read_as_its_kind_writes_it(url: str, shown: str) -> None:
+def test_each_kind_of_address_is_parsed(url: str, shown: str) -> None:
     assert parse_address(url).shown == shown
 
 
-def test_jdbcs_options_are_translated_left_out_or_refused() -> None:
+def test_jdbc_options_are_translated_ignored_or_rejected() -> None:
     address = parse_address(
         "jdbc:postgresql://db/s?currentSchema=x&ssl=true&reWriteBatchedInserts=true&connectTimeout=5"
     )
@@ -44,7 +44,7 @@ def test_jdbcs_options_are_translated_left_out_or_refused() -> None:
         "mysqlx//ann:hush@db?password=hush",
     ],
 )
-def test_a_refused_address_does_not_show_its_password(url: str) -> None:
+def test_a_rejected_address_does_not_print_its_password(url: str) -> None:
     with pytest.raises(ProgramError) as refusal:
         parse_address(url)
     assert "hush" not in str(refusal.value)
@@ -77,7 +77,7 @@ def test_a_separate_login_overrides_the_one_in_the_address() -> None:
         ("jdbc:postgresql://h/d?ssl=false", {}),
     ],
 )
-def test_the_tls_options_of_an_address_become_one_mode(url: str, options: dict[str, str]) -> None:
+def test_tls_options_of_an_address_map_to_one_mode(url: str, options: dict[str, str]) -> None:
     assert dict(parse_address(url).options) == options
 
 
@@ -92,21 +92,21 @@ def test_the_tls_options_of_an_address_become_one_mode(url: str, options: dict[s
         ("mysql://h/d?sslca_file=/x", "the option 'sslca_file', which is not supported"),
     ],
 )
-def test_a_mode_of_tls_that_is_none_is_refused_with_those_that_are(url: str, message: str) -> None:
+def test_an_invalid_tls_mode_is_rejected_with_the_valid_modes(url: str, message: str) -> None:
     with pytest.raises(ProgramError, match=message):
         parse_address(url)
 
 
 @pytest.mark.parametrize("text", ["", ".", "a.", "a.b.c", 'a"b', 7])
-def test_a_table_name_that_is_none_is_refused(text: object) -> None:
+def test_an_invalid_table_name_is_rejected(text: object) -> None:
     with pytest.raises(ProgramError, match="is malformed"):
         TableName.parse(text)  # type: ignore[arg-type]
 
 
-def test_a_table_name_may_hold_anything_in_quotes() -> None:
+def test_a_quoted_table_name_may_contain_any_character() -> None:
     assert TableName.parse('"a ""b"".c".d').parts == ('a "b".c', "d")
 
 
-def test_the_words_of_a_server_are_shown_without_what_a_terminal_would_obey() -> None:
+def test_server_messages_are_printed_without_terminal_control_characters() -> None:
     address = parse_address("postgresql://ann:pass@localhost/sales")
     assert address.without_secrets("row (1, \x1b[2J\npass\u202e) of ann") == r"row (1, \x1b[2J\n******\u202e) of ann"

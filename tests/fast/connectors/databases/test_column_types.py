@@ -1,4 +1,4 @@
-"""PostgreSQL's texts as values: whole columns give what each value alone gives."""
+"""PostgreSQL text values: decoding a whole column equals decoding each value on its own."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def values_of(texts: list[str | None], type_info: TypeInformation) -> list[Any]:
         (Types.MAP(Types.STRING(), Types.LONG()), '{"a": 7}', {"a": 7}),
     ],
 )
-def test_a_text_is_the_value_it_was_written_for(type_info: TypeInformation, text: str, value: Any) -> None:
+def test_a_text_is_decoded_to_the_value_it_encodes(type_info: TypeInformation, text: str, value: Any) -> None:
     assert values_of([text, None, text], type_info) == [value, None, value]
 
 
@@ -59,7 +59,7 @@ def test_a_text_is_the_value_it_was_written_for(type_info: TypeInformation, text
         (Types.BIG_INT(), "1.5"),
     ],
 )
-def test_a_text_that_is_no_value_of_its_type_is_shown(type_info: TypeInformation, text: str) -> None:
+def test_a_text_invalid_for_its_type_is_quoted_in_the_error(type_info: TypeInformation, text: str) -> None:
     with pytest.raises(TypeMismatchError) as refusal:
         values_of([None, text], type_info)
     assert f"{text!r}" in str(refusal.value) and "table t" in str(refusal.value)
@@ -69,11 +69,11 @@ TEXTS = st.text(st.characters(blacklist_characters="\0", blacklist_categories=["
 
 
 @given(st.lists(st.one_of(st.none(), TEXTS), max_size=5))
-def test_an_array_that_we_write_is_read_back(values: list[str | None]) -> None:
+def test_an_encoded_array_is_decoded_to_the_same_value(values: list[str | None]) -> None:
     assert values_of([array_text(values)], Types.LIST(Types.STRING())) == [values]
 
 
 @given(st.lists(st.one_of(st.none(), st.floats()), max_size=10))
-def test_numbers_come_back_by_their_texts(values: list[float | None]) -> None:
+def test_numbers_survive_a_round_trip_through_text(values: list[float | None]) -> None:
     texts = [None if value is None else text_of(value) for value in values]
     assert repr(values_of(texts, Types.DOUBLE())) == repr(values)

@@ -1,4 +1,4 @@
-"""Where a range of a log may end, and how often the driver looks."""
+"""Where a range of a replication log may end, and how often the driver scans for the end."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from millstream.connectors.databases.log_end import LogEnd, ScanPace
 
 
 @given(st.lists(st.tuples(st.integers(1, 50), st.integers(0, 60)), min_size=1, max_size=40))
-def test_a_range_ends_where_a_record_begins_and_only_on_disk(steps: list[tuple[int, int]]) -> None:
-    """Records of any length are written, and any part of them reaches the disk, also half a record."""
+def test_a_range_ends_at_the_start_of_a_flushed_record(steps: list[tuple[int, int]]) -> None:
+    """Records of any length are written; any prefix of the log may be flushed, including half a record."""
     end, beginnings, next_record, flushed, before = LogEnd(), {0}, 8000, 8000, 0
     for length, disk in steps:
         next_record += length
@@ -22,7 +22,7 @@ def test_a_range_ends_where_a_record_begins_and_only_on_disk(steps: list[tuple[i
     assert end.newest(next_record, next_record) == next_record
 
 
-def test_empty_scans_take_a_third_of_the_time_at_most() -> None:
+def test_empty_scans_take_at_most_a_third_of_the_time() -> None:
     now_s = [0.0]
     pace = ScanPace(lambda: now_s[0])
     started_s = pace.started_s()

@@ -1,4 +1,4 @@
-"""Waiting for a database that is away: by time, by number of tries, and not at all for what it refuses."""
+"""Retries of an unavailable database: bounded by time and by count, and none for permanent errors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from millstream.errors import ProgramError
 
 
 class Clock:
-    """Time that passes only while somebody sleeps."""
+    """A clock that advances only when `sleep` is called."""
 
     def __init__(self) -> None:
         self.now_s, self.pauses = 0.0, list[float]()
@@ -39,7 +39,7 @@ def test_an_unavailable_database_is_retried() -> None:
     assert clock.pauses == [0.05, 0.1]
 
 
-def test_patience_ends_by_time_or_by_tries() -> None:
+def test_retries_end_by_time_or_by_count() -> None:
     clock = Clock()
     with pytest.raises(
         DatabaseUnavailableError, match=r"Sink: no success in .* tries within 5 s.*nobody is there. Nothing"
@@ -52,7 +52,7 @@ def test_patience_ends_by_time_or_by_tries() -> None:
     assert clock.pauses == [1.0, 2.0, 2.0]
 
 
-def test_a_permanent_error_is_raised_at_once() -> None:
+def test_a_permanent_error_is_raised_without_retry() -> None:
     clock = Clock()
     with pytest.raises(ProgramError, match="Sink: no such table"):
         retry(away, clock.patience(), "Sink", lambda _: "no such table")

@@ -1,4 +1,4 @@
-"""Which errors of a write are about single rows."""
+"""Which write errors concern single rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from millstream.errors import ConfigurationError, TypeMismatchError
 
 
 @pytest.mark.parametrize("kind", ["postgresql", "mysql"])
-def test_errors_of_the_program_start_no_search_for_rows(kind: str) -> None:
+def test_program_errors_do_not_start_a_search_for_bad_rows(kind: str) -> None:
     pytest.importorskip("psycopg" if kind == "postgresql" else "pymysql")
     assert is_about_rows(kind, ValueError("Out of range float values are not JSON compliant"))
     assert not is_about_rows(kind, ConfigurationError("no such column"))

@@ -1,4 +1,4 @@
-"""JDBC's statements in the words of Python's clients."""
+"""JDBC statements translated to the parameter style of Python's clients."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from millstream.errors import ProgramError
         ("SELECT j ?? 'k' AND n = ?", "SELECT j ? 'k' AND n = %s", 1),
     ],
 )
-def test_parameters_are_recognised_outside_of_texts_names_and_comments(sql: str, translated: str, count: int) -> None:
+def test_parameters_inside_strings_names_and_comments_are_ignored(sql: str, translated: str, count: int) -> None:
     assert with_percent_parameters(sql) == (translated, count)
 
 
-def test_nothing_is_no_statement() -> None:
+def test_an_empty_statement_is_rejected() -> None:
     with pytest.raises(ProgramError, match="expected SQL"):
         with_percent_parameters("  ")
 
@@ -39,5 +39,5 @@ def test_nothing_is_no_statement() -> None:
         ("INSERT INTO t VALUES (?)", None),
     ],
 )
-def test_only_a_plain_insert_may_be_copied(sql: str, found: tuple[str, str] | None) -> None:
+def test_only_a_plain_insert_is_eligible_for_copy(sql: str, found: tuple[str, str] | None) -> None:
     assert inserted_columns(sql) == found

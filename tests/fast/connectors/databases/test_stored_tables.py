@@ -1,4 +1,4 @@
-"""What a store says of a table: documents of older versions are read, too."""
+"""Stored table documents, including those of older versions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from millstream.errors import ProgramError
 from millstream.state.schemas.saved_types import written_type
 from millstream.storage.memory import MemoryStore
 
-# As version 0.1.0 wrote it before tables were known by their numbers.
+# Written by version 0.1.0, before tables were identified by their numbers.
 OLDER = {
     "series": "00ff",
     "table": "public.t",
@@ -29,7 +29,7 @@ OLDER = {
 }
 
 
-def test_a_document_of_an_older_version_is_read_and_written_anew() -> None:
+def test_a_document_of_an_older_version_is_read_and_rewritten() -> None:
     store = MemoryStore("older-table")
     store.put(f"{input_folder('t')}/table.json", seal("input-table", 1, OLDER))
     stored = load_table(store, "t")
@@ -48,7 +48,7 @@ def tree(*parts: TablePart, made: frozenset[int] = frozenset()) -> CapturedTable
     return CapturedTable(9, TableName(("public", "t")), True, parts, names, made)
 
 
-def test_partitions_that_were_made_as_such_join_and_others_do_not() -> None:
+def test_only_declared_partitions_join_the_stored_table() -> None:
     assert admitted_parts((A,), tree(A, B, made=frozenset({2})), "Changes", skips_removals=False) == (A, B)
     with pytest.raises(ProgramError, match="Changes: partition p2 was attached"):
         admitted_parts((A,), tree(A, B), "Changes", skips_removals=True)

@@ -1,4 +1,4 @@
-"""Epochs become transactions of a Delta table, once each; what the table cannot take is refused in good time."""
+"""The Delta sink: each epoch becomes one transaction, exactly once; rows the table cannot store are rejected early."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SALE = Types.ROW_NAMED(["shop", "cents"], [Types.STRING(), Types.LONG()])
 
 
 def stage(sink: Any, values: Sequence[Any], epoch: int, job: str = "j1", nonce: str = "n1") -> list[Any]:
-    """What a task stages for these rows."""
+    """Staged output of one task for these rows."""
     store = open_store("memory://delta-tests")
     writer = sink.writer(WriterContext("out", epoch, 0, 1, nonce, store, 1_000, SALE, job))
     writer.write(Batch.of_values(list(values), sink._shape.row_type))
@@ -50,7 +50,7 @@ def cents(table: Path) -> list[int]:
     return sorted(DeltaTable(table).to_pyarrow_table()["cents"].to_pylist())
 
 
-def test_a_job_writes_a_table_that_others_read(tmp_path: Path) -> None:
+def test_a_table_written_by_a_job_is_readable_by_other_engines(tmp_path: Path) -> None:
     everything = Types.ROW_NAMED(
         ["cents", "text", "ratio", "paid", "day", "at", "instant", "amount", "tags", "by_name", "inner", "raw"],
         [
@@ -85,11 +85,11 @@ def test_a_job_writes_a_table_that_others_read(tmp_path: Path) -> None:
     }
     frame = DeltaTable(tmp_path / "t").to_pandas()
     assert sorted(frame["cents"]) == [1, 2]
-    dataset = DeltaTable(tmp_path / "t").to_pyarrow_dataset()  # DuckDB's own reader is an extension, not to be had here
+    dataset = DeltaTable(tmp_path / "t").to_pyarrow_dataset()  # DuckDB's own reader is not installed
     assert duckdb.arrow(dataset).filter("paid").project("text").fetchall() == [("é",)]
 
 
-def test_every_epoch_is_one_version_through_crashes(tmp_path: Path) -> None:
+def test_every_epoch_is_one_table_version_despite_crashes(tmp_path: Path) -> None:
     def build(env: StreamExecutionEnvironment) -> None:
         rows = env.add_source(Script([1, 2, CRASH, 3, 4, CRASH, 5])).map(lambda n: Row("s", n), SALE)
         rows.sink_to(DeltaSink.for_row_type(str(tmp_path / "t"), SALE).build()).uid("t")
@@ -99,7 +99,7 @@ def test_every_epoch_is_one_version_through_crashes(tmp_path: Path) -> None:
     assert DeltaTable(tmp_path / "t").version() == result.epochs
 
 
-def test_a_repeated_commit_changes_nothing(tmp_path: Path) -> None:
+def test_a_repeated_commit_is_idempotent(tmp_path: Path) -> None:
     sink = DeltaTableSink(str(tmp_path), SALE).opened(None)
     staged = stage(sink, [("a", 1)], epoch=1)
     commit(sink, staged, 1)
@@ -107,24 +107,24 @@ def test_a_repeated_commit_changes_nothing(tmp_path: Path) -> None:
     commit(DeltaTableSink(str(tmp_path), SALE).opened(None), staged, 1)
     later = stage(sink, [("a", 2)], epoch=2)
     commit(sink, later, 2)
-    commit(DeltaTableSink(str(tmp_path), SALE).opened(None), staged, 1)  # an old driver that wakes up
+    commit(DeltaTableSink(str(tmp_path), SALE).opened(None), staged, 1)  # a replaced driver that resumes
     assert cents(tmp_path) == [1, 2] and DeltaTable(tmp_path).version() == 2
 
 
-def test_another_job_with_epochs_of_the_same_numbers_adds_its_own(tmp_path: Path) -> None:
+def test_a_second_job_with_equal_epoch_numbers_adds_its_own_data(tmp_path: Path) -> None:
     sink = DeltaTableSink(str(tmp_path), SALE).opened(None)
     for job in ("j1", "j2"):
         commit(sink, stage(sink, [("a", 1)], epoch=1, job=job), 1, job)
     assert cents(tmp_path) == [1, 1]
 
 
-def test_an_epoch_without_records_makes_no_version(tmp_path: Path) -> None:
+def test_an_epoch_without_records_creates_no_version(tmp_path: Path) -> None:
     sink = DeltaTableSink(str(tmp_path), SALE).opened(None)
     commit(sink, [], 1)
     assert DeltaTable(tmp_path).version() == 0
 
 
-def test_drivers_that_race_with_the_same_epochs_add_each_once(tmp_path: Path) -> None:
+def test_drivers_racing_on_the_same_epochs_add_each_epoch_once(tmp_path: Path) -> None:
     sink = DeltaTableSink(str(tmp_path), SALE).opened(None)
     epochs = {epoch: stage(sink, [("a", epoch)], epoch) for epoch in range(1, 13)}
     errors: list[BaseException] = []
@@ -145,7 +145,7 @@ def test_drivers_that_race_with_the_same_epochs_add_each_once(tmp_path: Path) ->
     assert errors == [] and cents(tmp_path) == list(epochs)
 
 
-def test_a_table_that_others_change_meanwhile_is_added_to_all_the_same(tmp_path: Path) -> None:
+def test_a_commit_is_retried_after_concurrent_table_changes(tmp_path: Path) -> None:
     sink = DeltaTableSink(str(tmp_path), SALE).opened(None)
     commit(sink, stage(sink, [("a", 1)], epoch=1), 1)
     write_deltalake(tmp_path, pa.table({"shop": ["theirs"], "cents": [10]}), mode="append")
@@ -157,7 +157,7 @@ def test_a_table_that_others_change_meanwhile_is_added_to_all_the_same(tmp_path:
     assert cents(tmp_path) == [1, 2, 10]
 
 
-def test_rows_are_partitioned_by_columns_and_read_by_them(tmp_path: Path) -> None:
+def test_rows_are_partitioned_by_columns_and_read_back_by_partition(tmp_path: Path) -> None:
     row_type = Types.ROW_NAMED(
         ["cents", "day", "shop", "paid"], [Types.LONG(), Types.SQL_DATE(), Types.STRING(), Types.BOOLEAN()]
     )
@@ -178,7 +178,7 @@ def test_rows_are_partitioned_by_columns_and_read_by_them(tmp_path: Path) -> Non
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["a", "b", None]), st.sampled_from([True, False, None]))))
-def test_rows_are_divided_as_one_by_one(rows: list[tuple[int, str | None, bool | None]]) -> None:
+def test_partitioning_by_column_equals_partitioning_row_by_row(rows: list[tuple[int, str | None, bool | None]]) -> None:
     expected: dict[tuple[str | None, ...], list[int]] = {}
     for number, text, flag in rows:
         expected.setdefault((partition_text("text", text), partition_text("flag", flag)), []).append(number)
@@ -190,13 +190,13 @@ def test_rows_are_divided_as_one_by_one(rows: list[tuple[int, str | None, bool |
     assert groups == expected and list(groups) == list(expected)
 
 
-def test_an_empty_text_in_a_partition_column_is_an_error_and_no_silent_null(tmp_path: Path) -> None:
+def test_an_empty_string_in_a_partition_column_raises_instead_of_becoming_null(tmp_path: Path) -> None:
     sink = DeltaTableSink(str(tmp_path), SALE, ["shop"]).opened(None)
     with pytest.raises(ProgramError, match="'' in the partition column 'shop'"):
         stage(sink, [("", 1)], epoch=1)
 
 
-def test_readers_may_skip_files_by_the_statistics_in_the_log(tmp_path: Path) -> None:
+def test_file_statistics_in_the_log_allow_data_skipping(tmp_path: Path) -> None:
     sink = DeltaTableSink(str(tmp_path), SALE).opened(None)
     commit(sink, stage(sink, [("a", -5), (None, 7), ("b", None)], epoch=1), 1)
     [action] = pa.table(DeltaTable(tmp_path).get_add_actions(flatten=True)).to_pylist()
@@ -204,7 +204,7 @@ def test_readers_may_skip_files_by_the_statistics_in_the_log(tmp_path: Path) -> 
     assert (action["null_count.cents"], action["null_count.shop"]) == (1, 1)
 
 
-def test_large_epochs_make_several_files(tmp_path: Path) -> None:
+def test_large_epochs_write_several_files(tmp_path: Path) -> None:
     sink = DeltaTableSink(str(tmp_path), SALE, file_bytes_max=10_000).opened(None)
     writer = sink.writer(WriterContext("out", 1, 0, 1, "n", open_store("memory://delta-tests"), 0, SALE, "j1"))
     for start in range(0, 5_000, 500):
@@ -214,7 +214,7 @@ def test_large_epochs_make_several_files(tmp_path: Path) -> None:
     assert len(staged) > 3 and cents(tmp_path) == list(range(5_000))
 
 
-def test_what_an_aborted_attempt_wrote_is_removed_and_was_never_seen(tmp_path: Path) -> None:
+def test_output_of_an_aborted_attempt_is_removed_and_never_visible(tmp_path: Path) -> None:
     sink = DeltaTableSink(str(tmp_path), SALE, file_bytes_max=1).opened(None)
     writer = sink.writer(WriterContext("out", 1, 0, 1, "n", open_store("memory://delta-tests"), 0, SALE, "j1"))
     writer.write(Batch.of_values([("a", 1)], SALE))
@@ -224,7 +224,7 @@ def test_what_an_aborted_attempt_wrote_is_removed_and_was_never_seen(tmp_path: P
 
 
 @pytest.mark.parametrize("damage", ["gone", "cut"])
-def test_a_data_file_that_was_lost_before_its_epoch_was_added_is_named(tmp_path: Path, damage: str) -> None:
+def test_a_data_file_lost_before_its_commit_is_reported_by_name(tmp_path: Path, damage: str) -> None:
     sink = DeltaTableSink(str(tmp_path), SALE).opened(None)
     staged = stage(sink, [("a", 1)], epoch=1)
     file = tmp_path / staged[0]["path"]
@@ -245,7 +245,7 @@ def test_a_data_file_that_was_lost_before_its_epoch_was_added_is_named(tmp_path:
         ([("shop", "string"), ("cents", "long")], ["shop"], r"partitioned by \['shop'\], but the sink by \[\]"),
     ],
 )
-def test_a_table_of_another_schema_is_refused_before_the_job_runs(
+def test_a_table_with_another_schema_is_rejected_before_the_job_runs(
     tmp_path: Path, columns: list[tuple[str, str]], partition_by: list[str], words: str
 ) -> None:
     DeltaTable.create(tmp_path, Schema([Field(n, PrimitiveType(t)) for n, t in columns]), partition_by=partition_by)
@@ -257,7 +257,9 @@ def test_a_table_of_another_schema_is_refused_before_the_job_runs(
     "configuration",
     [{"delta.setTransactionRetentionDuration": "interval 1 day"}, {"delta.enableRowTracking": "true"}],
 )
-def test_a_table_that_requires_unsupported_work_is_refused(tmp_path: Path, configuration: dict[str, str]) -> None:
+def test_a_table_that_requires_an_unsupported_feature_is_rejected(
+    tmp_path: Path, configuration: dict[str, str]
+) -> None:
     log = tmp_path / "_delta_log"
     DeltaTable.create(tmp_path, Schema([Field("shop", PrimitiveType("string")), Field("cents", PrimitiveType("long"))]))
     [first] = log.glob("*.json")
@@ -270,7 +272,7 @@ def test_a_table_that_requires_unsupported_work_is_refused(tmp_path: Path, confi
         DeltaTableSink(str(tmp_path), SALE).opened(None)
 
 
-def test_a_column_that_takes_no_null_is_held_before_the_epoch_is_committed(tmp_path: Path) -> None:
+def test_a_null_in_a_not_null_column_is_rejected_before_the_epoch_commits(tmp_path: Path) -> None:
     DeltaTable.create(
         tmp_path,
         Schema([Field("shop", PrimitiveType("string"), nullable=False), Field("cents", PrimitiveType("long"))]),
@@ -296,12 +298,12 @@ def test_a_concurrently_altered_table_is_reported_and_nothing_is_added(tmp_path:
     assert cents(tmp_path) == [1, 1]
 
 
-def test_updates_and_deletions_are_refused(tmp_path: Path) -> None:
+def test_updates_and_deletes_are_rejected(tmp_path: Path) -> None:
     sink = DeltaTableSink(str(tmp_path), SALE).opened(None)
-    gone = Row("a", 1)
-    gone.set_row_kind(RowKind.DELETE)
+    deleted = Row("a", 1)
+    deleted.set_row_kind(RowKind.DELETE)
     with pytest.raises(ProgramError, match="updates or deletions"):
-        stage(sink, [gone], epoch=1)
+        stage(sink, [deleted], epoch=1)
 
 
 @pytest.mark.parametrize(
@@ -314,14 +316,14 @@ def test_updates_and_deletions_are_refused(tmp_path: Path) -> None:
         (Types.ROW_NAMED(["a", "x"], [Types.LONG(), Types.DOUBLE()]), ("x",), "expected text, a whole number"),
     ],
 )
-def test_a_sink_that_cannot_work_is_refused_where_it_is_made(
+def test_an_invalid_sink_is_rejected_when_it_is_built(
     tmp_path: Path, row_type: RowTypeInfo, partition_columns: tuple[str, ...], words: str
 ) -> None:
     with pytest.raises(ProgramError, match=words):
         DeltaTableSink(str(tmp_path), row_type, partition_columns)
 
 
-def test_a_type_that_delta_has_not_is_named(tmp_path: Path) -> None:
+def test_a_type_unsupported_by_delta_is_named(tmp_path: Path) -> None:
     row_type = Types.ROW_NAMED(["at"], [Types.SQL_TIME()])
     with pytest.raises(ProgramError, match="column 'at' is time64"):
         DeltaTableSink(str(tmp_path), row_type).opened(None)
@@ -342,7 +344,7 @@ def test_a_restored_job_reports_which_versions_are_repeated(tmp_path: Path) -> N
     assert "another table" in DeltaTableSink(str(tmp_path), SALE).after_restore(None, fork)[1]
 
 
-def test_a_table_that_was_deleted_and_created_again_is_refused(tmp_path: Path) -> None:
+def test_a_table_dropped_and_recreated_is_rejected(tmp_path: Path) -> None:
     sink = DeltaTableSink(str(tmp_path / "t"), SALE).opened(None)
     plan = sink.plan_commit(stage(sink, [("a", 1)], epoch=5), None, 0, False)
     shutil.rmtree(tmp_path / "t" / "_delta_log")
@@ -352,7 +354,7 @@ def test_a_table_that_was_deleted_and_created_again_is_refused(tmp_path: Path) -
     assert cents(tmp_path / "t") == []
 
 
-def test_a_folder_may_be_called_anything_but_what_deltalake_misreads(tmp_path: Path) -> None:
+def test_any_folder_name_is_accepted_except_those_deltalake_misreads(tmp_path: Path) -> None:
     for name in ("sp ace", "äöü#?", "a=b&c'd"):
         sink = DeltaTableSink(str(tmp_path / name), SALE).opened(None)
         commit(sink, stage(sink, [("a", 1)], epoch=1), 1)

@@ -1,4 +1,6 @@
-"""Small parts become one file in one step: readers never see a part and the file, nor a record missing or twice."""
+"""Compaction of small parts into one file in one atomic step. Readers never see a part together with the compacted
+file, nor a missing or duplicate record.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ def visible(base: Path) -> dict[str, bytes]:
 
 
 class Job:
-    """A sink driven epoch by epoch. What goes into a manifest passes through JSON."""
+    """Drives a sink epoch by epoch. Manifest content passes through JSON."""
 
     def __init__(self, base: Path, rule: Compaction | None, format: PartFormat | None = None, **more: Any) -> None:
         self.base = base
@@ -74,7 +76,7 @@ class Job:
         self.commit(self.plan(values, final, type_info))
 
 
-def test_parts_of_all_subtasks_become_one_file_after_so_many_epochs(tmp_path: Path) -> None:
+def test_parts_of_all_subtasks_are_compacted_after_the_configured_number_of_epochs(tmp_path: Path) -> None:
     job = Job(tmp_path, Compaction(epochs=3))
     job.run({0: ["a1"], 1: ["b1"]})
     job.run({0: ["a2"]})
@@ -96,7 +98,7 @@ def test_the_size_limit_applies_per_bucket(tmp_path: Path) -> None:
     assert list(visible(tmp_path).values()) == [b"aaaa\naaaaaa\n", b"b\n"]
 
 
-def test_epochs_without_records_count(tmp_path: Path) -> None:
+def test_epochs_without_records_count_towards_compaction(tmp_path: Path) -> None:
     job = Job(tmp_path, Compaction(epochs=2))
     job.run({0: ["a"]})
     due_ms = job.sink.due_ms(job.pending)
@@ -105,7 +107,7 @@ def test_epochs_without_records_count(tmp_path: Path) -> None:
     assert list(visible(tmp_path).values()) == [b"a\n"] and job.pending is None
 
 
-def test_the_delimiter_is_between_parts_and_not_at_the_ends(tmp_path: Path) -> None:
+def test_the_delimiter_separates_parts_and_is_absent_at_both_ends(tmp_path: Path) -> None:
     job = Job(tmp_path, Compaction(epochs=2, delimiter=b"--\n"))
     job.run({0: ["a"], 1: ["b"]})
     job.run({0: ["c"]})
@@ -113,7 +115,7 @@ def test_the_delimiter_is_between_parts_and_not_at_the_ends(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("format", [ParquetParts(), CsvParts(("name", "age"), header=True)])
-def test_a_format_that_is_not_bytes_end_to_end_is_joined_by_its_records(tmp_path: Path, format: PartFormat) -> None:
+def test_a_format_without_byte_concatenation_is_merged_by_records(tmp_path: Path, format: PartFormat) -> None:
     job = Job(tmp_path, Compaction(epochs=2), format)
     job.run({0: [Row("a", 1)], 1: [Row("b", 2)]}, type_info=PERSON)
     job.run({0: [Row("c", 3)]}, type_info=PERSON)
@@ -126,7 +128,7 @@ def test_a_format_that_is_not_bytes_end_to_end_is_joined_by_its_records(tmp_path
         Job(tmp_path, Compaction(epochs=2, delimiter=b"\n"), format)
 
 
-def test_a_program_that_no_longer_compacts_publishes_what_was_gathered_as_one_file(tmp_path: Path) -> None:
+def test_disabling_compaction_publishes_the_pending_parts_as_one_file(tmp_path: Path) -> None:
     job = Job(tmp_path, Compaction(epochs=9))
     job.run({0: ["a"], 1: ["b"]})
     job.sink = FileSink(str(tmp_path), TextParts())
@@ -136,13 +138,13 @@ def test_a_program_that_no_longer_compacts_publishes_what_was_gathered_as_one_fi
 
 
 class DiedError(BaseException):
-    """The process was killed here."""
+    """Simulates a killed process."""
 
 
-def test_a_crash_at_any_step_of_publishing_shows_all_records_once_in_the_end(
+def test_a_crash_at_any_publish_step_finally_publishes_every_record_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    steps, step = 1_000, 1_000  # first without dying, to count the steps
+    steps, step = 1_000, 1_000  # The first run does not crash; it counts the steps.
     while step > 0:
         base = tmp_path / str(step)
         job = Job(base, Compaction(epochs=2))
@@ -162,13 +164,13 @@ def test_a_crash_at_any_step_of_publishing_shows_all_records_once_in_the_end(
 
 
 def _dying(patched: pytest.MonkeyPatch, step: int) -> Callable[[], int]:
-    taken = 0
+    completed = 0
 
     def wrapped(call: Callable[..., Any]) -> Callable[..., Any]:
         def stepping(*args: Any, **kwargs: Any) -> Any:
-            nonlocal taken
-            taken += 1
-            if taken >= step:
+            nonlocal completed
+            completed += 1
+            if completed >= step:
                 raise DiedError
             return call(*args, **kwargs)
 
@@ -176,10 +178,10 @@ def _dying(patched: pytest.MonkeyPatch, step: int) -> Callable[[], int]:
 
     for name in ("link", "unlink", "rename", "fsync", "mkdir"):
         patched.setattr(os, name, wrapped(getattr(os, name)))
-    return lambda: taken
+    return lambda: completed
 
 
-def test_a_job_that_goes_back_publishes_neither_twice_nor_too_little(tmp_path: Path) -> None:
+def test_a_rolled_back_job_publishes_every_record_exactly_once(tmp_path: Path) -> None:
     job = Job(tmp_path, Compaction(epochs=3))
     job.run({0: ["a"], 1: ["b"]})
     before = job.pending
@@ -189,7 +191,7 @@ def test_a_job_that_goes_back_publishes_neither_twice_nor_too_little(tmp_path: P
     job.run({0: ["c"]})
     plan = job.plan({0: ["d"]})
     job.commit(plan)
-    # A driver that died while it removed what it had published left one of the chunks.
+    # A driver that crashed while removing published chunks left one behind.
     left = before[1]["chunks"][0]["file"]
     (tmp_path / left).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / left).write_bytes(b"b\n")
@@ -207,7 +209,7 @@ def test_a_job_that_goes_back_publishes_neither_twice_nor_too_little(tmp_path: P
     waits=st.one_of(st.none(), st.integers(1, 4)),
     size=st.one_of(st.none(), st.integers(1, 60)),
 )
-def test_every_record_is_published_once_and_in_its_order(
+def test_every_record_is_published_once_and_in_order(
     tmp_path_factory: pytest.TempPathFactory,
     epochs: list[list[tuple[int, str, int]]],
     waits: int | None,
@@ -239,7 +241,7 @@ def test_every_record_is_published_once_and_in_its_order(
             assert of_subtask == [text for text in written[key] if text in of_subtask]
 
 
-def test_a_job_compacts_through_crashes_by_pyflinks_names(tmp_path: Path) -> None:
+def test_a_job_with_pyflink_names_compacts_through_crashes(tmp_path: Path) -> None:
     def build(env: StreamExecutionEnvironment) -> None:
         numbers = env.add_source(Script([1, EPOCH, 2, CRASH, 3, EPOCH, 4, CRASH, 5, EPOCH, 6, EPOCH, 7]))
         strategy = FileCompactStrategy.builder().enable_compaction_on_checkpoint(3).set_size_threshold(1_000).build()
@@ -255,7 +257,9 @@ def test_a_job_compacts_through_crashes_by_pyflinks_names(tmp_path: Path) -> Non
     assert len(files) <= result.epochs // 2
 
 
-def test_a_file_is_named_after_its_newest_records_so_that_a_job_that_goes_back_finds_it(tmp_path: Path) -> None:
+def test_a_compacted_file_is_named_after_its_newest_records_so_that_a_rolled_back_job_recognises_it(
+    tmp_path: Path,
+) -> None:
     job = Job(tmp_path, Compaction(epochs=3))
     job.run({1: ["b1"]})
     job.run({0: ["a2"]})

@@ -1,4 +1,4 @@
-"""The file sink: whole files, once, whatever dies and whenever."""
+"""The file sink publishes complete files exactly once, wherever a task or the driver crashes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def stage(
     writer = pickle.loads(pickle.dumps(sink)).writer(context)
     for at in range(0, len(values), 3):
         writer.write(Batch.of_values(values[at : at + 3], type_info))
-    # Everything a writer hands over goes through the manifest's JSON.
+    # All staged output passes through the manifest's JSON.
     return list(json.loads(json.dumps(list(writer.stage()))))
 
 
@@ -63,7 +63,7 @@ def planned(sink: FileSink, staged: list[Json], pending: Json, now_ms: int, fina
 
 
 def visible(base: Path) -> dict[str, bytes]:
-    """What a reader sees who ignores hidden files."""
+    """The files visible to a reader that ignores hidden files."""
     return {
         str(path.relative_to(base)): path.read_bytes()
         for path in sorted(base.rglob("*"))
@@ -75,7 +75,7 @@ def staged_files(base: Path) -> list[str]:
     return sorted(path.name for path in base.rglob(".millstream-staging/*/*"))
 
 
-def test_nothing_is_visible_before_the_commit_and_everything_after_it(tmp_path: Path) -> None:
+def test_output_is_invisible_before_the_commit_and_complete_after_it(tmp_path: Path) -> None:
     sink = FileSink(str(tmp_path), TextParts(), suffix=".txt")
     plan = planned(sink, stage(sink, task(1), list("abcde")), None, 0)
     assert visible(tmp_path) == {}
@@ -85,7 +85,7 @@ def test_nothing_is_visible_before_the_commit_and_everything_after_it(tmp_path: 
     assert staged_files(tmp_path) == []
 
 
-def test_two_runs_from_the_start_into_one_folder_keep_both_outputs(tmp_path: Path) -> None:
+def test_two_fresh_runs_into_one_folder_retain_both_outputs(tmp_path: Path) -> None:
     sink = FileSink(str(tmp_path), TextParts())
     for attempt, value in (("first", "a"), ("second", "b")):
         sink.commit(commit_of(1), planned(sink, stage(sink, task(1, attempt=attempt), [value]), None, 0).publish, JOB)
@@ -93,19 +93,19 @@ def test_two_runs_from_the_start_into_one_folder_keep_both_outputs(tmp_path: Pat
 
 
 class Died(BaseException):
-    """The process was killed here."""
+    """Simulates a killed process."""
 
 
 def killing(monkeypatch: pytest.MonkeyPatch, step: int) -> Callable[[], int]:
-    """Make the process die before its `step`-th change to the file system; returns a count of the steps taken."""
-    taken = 0
+    """Makes the process die before its `step`-th file system change; returns the list of completed steps."""
+    completed = 0
 
     def wrapped(call: Callable[..., Any]) -> Callable[..., Any]:
         def stepping(*args: Any, **kwargs: Any) -> Any:
-            nonlocal taken
-            taken += 1
-            if taken >= step:
-                # A dead process changes nothing any more, not even in its `finally`.
+            nonlocal completed
+            completed += 1
+            if completed >= step:
+                # A dead process changes nothing, not even in its `finally`.
                 raise Died
             return call(*args, **kwargs)
 
@@ -113,11 +113,11 @@ def killing(monkeypatch: pytest.MonkeyPatch, step: int) -> Callable[[], int]:
 
     for name in ("link", "unlink", "rename", "fsync", "mkdir"):
         monkeypatch.setattr(os, name, wrapped(getattr(os, name)))
-    return lambda: taken
+    return lambda: completed
 
 
 def rolling_history(base: Path, format: PartFormat) -> tuple[FileSink, list[tuple[int, tuple[Json, ...]]]]:
-    """Three epochs of two tasks: parts of one chunk, parts of several, and lost attempts beside them."""
+    """Three epochs of two tasks: single-chunk parts, multi-chunk parts and orphaned attempts."""
     sink = FileSink(str(base), format, FunctionBuckets(_first_letter), WhenLargeOrOld(10**9, 25, 10**9))
     pending: Json = None
     publishes = []
@@ -145,7 +145,7 @@ def parts_seen(base: Path) -> Iterator[tuple[str, Any]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("format", [TextParts(), CsvParts(("name", "age"), header=True), ParquetParts()])
-def test_a_kill_at_every_step_of_publishing_leads_to_the_same_files(
+def test_a_crash_at_every_publish_step_leads_to_the_same_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: PartFormat
 ) -> None:
     sink, publishes = rolling_history(tmp_path / "clean", format)
@@ -176,7 +176,7 @@ def test_a_kill_at_every_step_of_publishing_leads_to_the_same_files(
     assert step > 10
 
 
-def test_publishing_an_old_epoch_again_changes_nothing(tmp_path: Path) -> None:
+def test_republishing_an_old_epoch_is_idempotent(tmp_path: Path) -> None:
     sink, publishes = rolling_history(tmp_path, TextParts())
     for epoch, publish in publishes:
         sink.commit(commit_of(epoch), publish, JOB)
@@ -185,7 +185,7 @@ def test_publishing_an_old_epoch_again_changes_nothing(tmp_path: Path) -> None:
         assert visible(tmp_path) == before
 
 
-def test_lost_attempts_of_older_epochs_are_swept_and_those_of_the_newest_are_not(tmp_path: Path) -> None:
+def test_orphaned_attempts_of_older_epochs_are_swept_and_those_of_the_newest_are_retained(tmp_path: Path) -> None:
     sink = FileSink(str(tmp_path), TextParts())
     stage(sink, task(1, attempt="lost"), ["x"])
     sink.commit(commit_of(1), planned(sink, stage(sink, task(1), ["a"]), None, 0).publish, JOB)
@@ -199,7 +199,7 @@ def test_lost_attempts_of_older_epochs_are_swept_and_those_of_the_newest_are_not
     assert sorted(visible(tmp_path).values()) == [b"a\n", b"b\n", b"next epoch already runs\n"]
 
 
-def test_chunks_that_wait_for_their_part_are_never_swept(tmp_path: Path) -> None:
+def test_chunks_of_pending_parts_are_never_swept(tmp_path: Path) -> None:
     sink = FileSink(str(tmp_path), TextParts(), rolling=WhenLargeOrOld(10**9, 1000, 1000))
     pending: Json = None
     for epoch in range(1, 6):
@@ -210,16 +210,16 @@ def test_chunks_that_wait_for_their_part_are_never_swept(tmp_path: Path) -> None
     assert staged_files(tmp_path) == []
 
 
-def test_files_of_another_job_in_the_same_folder_are_not_touched(tmp_path: Path) -> None:
+def test_files_of_another_job_in_the_same_folder_are_untouched(tmp_path: Path) -> None:
     sink = FileSink(str(tmp_path), TextParts())
-    theirs = stage(sink, task(1, job="another-job"), ["theirs"])
+    other_files = stage(sink, task(1, job="another-job"), ["theirs"])
     sink.commit(commit_of(9), planned(sink, stage(sink, task(9), ["ours"]), None, 0).publish, JOB)
-    sink.commit(commit_of(1), planned(sink, theirs, None, 0).publish, JOB)
+    sink.commit(commit_of(1), planned(sink, other_files, None, 0).publish, JOB)
     assert sorted(visible(tmp_path).values()) == [b"ours\n", b"theirs\n"]
 
 
 @pytest.mark.parametrize("chunks", [1, 2])
-def test_a_chunk_that_vanished_or_changed_is_an_error_and_publishes_nothing(tmp_path: Path, chunks: int) -> None:
+def test_a_missing_or_modified_chunk_raises_and_publishes_nothing(tmp_path: Path, chunks: int) -> None:
     sink = FileSink(str(tmp_path), TextParts(), rolling=WhenLargeOrOld())
     pending = None
     for epoch in range(1, chunks + 1):
@@ -235,7 +235,7 @@ def test_a_chunk_that_vanished_or_changed_is_an_error_and_publishes_nothing(tmp_
     assert visible(tmp_path) == {}
 
 
-def test_a_part_rolls_when_it_is_large_old_or_idle(tmp_path: Path) -> None:
+def test_a_part_rolls_by_size_age_or_inactivity(tmp_path: Path) -> None:
     def epochs_published(policy: WhenLargeOrOld, times_ms: list[int], writes: list[bool]) -> list[int]:
         sink = FileSink(str(tmp_path), TextParts(), rolling=policy)
         pending: Json = None
@@ -251,14 +251,14 @@ def test_a_part_rolls_when_it_is_large_old_or_idle(tmp_path: Path) -> None:
     assert epochs_published(WhenLargeOrOld(10**9, 10**9, 100), [0, 90, 180, 280], [True, True, False, False]) == [4]
 
 
-def test_the_sink_knows_when_a_waiting_part_is_due(tmp_path: Path) -> None:
+def test_the_sink_reports_when_a_pending_part_is_due(tmp_path: Path) -> None:
     sink = FileSink(str(tmp_path), TextParts(), rolling=WhenLargeOrOld(10**9, 1000, 300))
     assert sink.due_ms(None) is None
     assert sink.due_ms(planned(sink, stage(sink, task(1), ["a"]), None, 50).pending) == 350
 
 
-def test_chunks_of_epochs_with_one_number_keep_the_order_of_staging(tmp_path: Path) -> None:
-    """Epochs that are committed as one may have had one number, as rounds of a loop have. Each counts its chunks."""
+def test_chunks_of_epochs_with_equal_numbers_retain_their_staging_order(tmp_path: Path) -> None:
+    """Epochs committed together may share a number, as the iterations of a loop do. Each counts its own chunks."""
     rolling, whole = WhenLargeOrOld(9, 10**9, 10**9), Compaction(size_bytes=10**9)
     sink = FileSink(str(tmp_path), TextParts(), rolling=rolling, compaction=whole)
     staged = [
@@ -271,7 +271,7 @@ def test_chunks_of_epochs_with_one_number_keep_the_order_of_staging(tmp_path: Pa
     assert data.split() == [b"a1", b"a2", b"a3", b"a4", b"b1", b"b2", b"b3", b"b4"]
 
 
-def test_one_long_epoch_makes_parts_of_the_wished_size(tmp_path: Path) -> None:
+def test_a_long_epoch_is_split_into_parts_of_the_configured_size(tmp_path: Path) -> None:
     sink = FileSink(str(tmp_path), TextParts(), rolling=WhenLargeOrOld(part_bytes=12))
     plan = planned(sink, stage(sink, task(1), ["x"] * 20), None, 0, final=True)
     sink.commit(commit_of(1), plan.publish, JOB)
@@ -320,7 +320,7 @@ def _letter(value: str) -> str:
     return value[0]
 
 
-def test_buckets_follow_processing_time_in_flinks_pattern() -> None:
+def test_time_buckets_follow_processing_time_in_flinks_format() -> None:
     moment_ms = 1_700_000_000_123
     assert DateTimeBuckets("yyyy-MM-dd--HH", "UTC").for_epoch(moment_ms) == "2023-11-14--22"
     assert DateTimeBuckets("yyyy-MM-dd--HHmm", "Asia/Kolkata").for_epoch(moment_ms) == "2023-11-15--0343"
@@ -332,13 +332,13 @@ def test_buckets_follow_processing_time_in_flinks_pattern() -> None:
 
 
 @pytest.mark.parametrize("bucket", ["../elsewhere", "a//b", "a/../../b", "./a"])
-def test_a_bucket_cannot_leave_the_base_path(tmp_path: Path, bucket: str) -> None:
+def test_a_bucket_cannot_escape_the_base_path(tmp_path: Path, bucket: str) -> None:
     sink = FileSink(str(tmp_path / "out"), TextParts(), FunctionBuckets(lambda value: bucket))
     with pytest.raises(ProgramError, match="not a folder below"):
         sink.writer(task(1)).write(Batch.of_values(["a"], None))
 
 
-def test_rows_become_csv_json_and_parquet(tmp_path: Path) -> None:
+def test_rows_are_written_as_csv_json_and_parquet(tmp_path: Path) -> None:
     rows = [Row(name="a,b", age=1), Row(name='say "x"\nagain', age=None)]
 
     def written(format: PartFormat, type_info: TypeInformation | None) -> bytes:
@@ -356,14 +356,14 @@ def test_rows_become_csv_json_and_parquet(tmp_path: Path) -> None:
     assert pq.read_table(file).to_pylist() == [row.as_dict() for row in rows]
 
 
-def test_parquet_of_an_untyped_stream_needs_a_row_type(tmp_path: Path) -> None:
+def test_parquet_output_of_an_untyped_stream_requires_a_row_type(tmp_path: Path) -> None:
     rows = [Row(name="a", age=1)]
     with pytest.raises(ProgramError, match="this stream is untyped"):
         stage(FileSink(str(tmp_path), ParquetParts()), task(1), rows)
     assert stage(FileSink(str(tmp_path), ParquetParts(PERSON)), task(1), rows)[0]["records"] == 1
 
 
-def test_an_encoder_of_the_users_own_decides_every_byte(tmp_path: Path) -> None:
+def test_a_custom_encoder_controls_every_byte(tmp_path: Path) -> None:
     class Fixed:
         def encode(self, value: int) -> bytes:
             return value.to_bytes(2, "big")
@@ -384,8 +384,8 @@ def test_an_aborted_writer_leaves_no_chunks(tmp_path: Path) -> None:
     assert staged_files(tmp_path) == []
 
 
-class AwayStore(MemoryStore):
-    """Does not answer."""
+class UnavailableStore(MemoryStore):
+    """A store that does not respond."""
 
     def put(self, name: str, data: bytes) -> None:
         raise StoreAwayError("No answer.")
@@ -394,7 +394,7 @@ class AwayStore(MemoryStore):
 def test_an_unavailable_target_is_named_unless_the_jobs_own_store_is_unavailable_too(tmp_path: Path) -> None:
     for store, kind in ((JOB, ConnectorAwayError), (open_store(str(tmp_path / "job")), StoreAwayError)):
         writer: Any = FileSink(str(tmp_path / "out"), TextParts()).writer(replace(task(1), store=store))
-        writer._target = AwayStore("file-sink-target")
+        writer._target = UnavailableStore("file-sink-target")
         writer.write(Batch.of_values(["a"], None))
         with pytest.raises(kind, match="No answer") as caught:
             writer.stage()
@@ -408,19 +408,19 @@ def test_closing_removes_the_empty_staging_folder(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
-def test_a_base_path_that_is_a_file_is_refused_before_the_job_runs(tmp_path: Path) -> None:
+def test_a_base_path_that_is_a_file_is_rejected_before_the_job_runs(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("already here")
     with pytest.raises(StoreError, match="not a folder"):
         FileSink(str(tmp_path / "out"), TextParts()).opened(None)
 
 
 @pytest.mark.parametrize("prefix", ["", "_hidden", ".hidden", "a/b"])
-def test_a_prefix_that_would_hide_or_move_the_parts_is_refused(tmp_path: Path, prefix: str) -> None:
+def test_a_prefix_that_would_hide_or_move_the_parts_is_rejected(tmp_path: Path, prefix: str) -> None:
     with pytest.raises(ProgramError, match="prefix"):
         FileSink(str(tmp_path), TextParts(), prefix=prefix)
 
 
-def test_a_chunk_of_the_right_length_and_other_content_is_not_published(tmp_path: Path) -> None:
+def test_a_chunk_of_equal_length_and_different_content_is_not_published(tmp_path: Path) -> None:
     sink = FileSink(str(tmp_path), TextParts())
     plan = planned(sink, stage(sink, task(1), ["abc"]), None, 0)
     [chunk] = tmp_path.rglob(".millstream-staging/*/*")
@@ -434,7 +434,7 @@ def test_a_chunk_of_the_right_length_and_other_content_is_not_published(tmp_path
 
 
 def written(folder: Path, store: str, start: str | None = None, epochs: int | None = None) -> None:
-    """0 to 59, ten to an epoch, into parts that wait for one another."""
+    """Writes 0 to 59, ten per epoch, into parts that span epochs."""
     items = [n for ten in range(0, 60, 10) for n in (*range(ten, ten + 10), EPOCH)]
     sink = FileSink(str(folder), TextParts(), rolling=WhenLargeOrOld(50, 10**9, 10**9))
 
@@ -450,7 +450,7 @@ def numbers_in(parts: dict[str, bytes]) -> Counter[int]:
     return Counter(int(line) for part in parts.values() for line in part.split())
 
 
-def test_a_second_run_a_fork_and_a_restore_into_the_same_folder_leave_every_part_of_the_others_as_it_was(
+def test_a_second_run_a_fork_and_a_restore_into_the_same_folder_leave_each_others_parts_untouched(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     out = tmp_path / "out"
@@ -470,21 +470,21 @@ def test_a_second_run_a_fork_and_a_restore_into_the_same_folder_leave_every_part
         assert expected <= new and new <= Counter(range(60))
         before = after
     written(out, "parts-first")
-    mine = {name: part for name, part in visible(out).items() if name not in before or name in stopped}
-    assert numbers_in(mine) == Counter(range(60)), "what waited for a later epoch was taken by another job"
+    own_parts = {name: part for name, part in visible(out).items() if name not in before or name in stopped}
+    assert numbers_in(own_parts) == Counter(range(60)), "what waited for a later epoch was taken by another job"
     assert staged_files(out) == []
-    # Gone back, the job names the parts of its own later epochs, and those of no other job.
+    # After the rollback, the job lists the parts of its own later epochs and those of no other job.
     caplog.clear()
     written(out, "parts-first", "memory://parts-first@2")
-    told = next(
+    message = next(
         record.getMessage() for record in caplog.records if "hold records of later epochs" in record.getMessage()
     )
-    own = {name for name in mine if int(name.split("-")[3].partition(".")[0]) > 2}
-    assert f"{len(own)} part files there" in told
+    own = {name for name in own_parts if int(name.split("-")[3].partition(".")[0]) > 2}
+    assert f"{len(own)} part files there" in message
 
 
 @pytest.mark.parametrize(
-    ("base", "bucket", "is_taken"),
+    ("base", "bucket", "is_valid"),
     [
         ("folder", "x" * 255, True),
         ("folder", "x" * 256, False),
@@ -494,15 +494,15 @@ def test_a_second_run_a_fork_and_a_restore_into_the_same_folder_leave_every_part
         ("s3://bucket/out", "/".join(["x" * 100] * 10), False),
     ],
 )
-def test_a_bucket_that_no_file_could_be_published_in_is_refused_before_the_commit(
-    tmp_path: Path, base: str, bucket: str, is_taken: bool
+def test_an_unpublishable_bucket_name_is_rejected_before_the_commit(
+    tmp_path: Path, base: str, bucket: str, is_valid: bool
 ) -> None:
     sink = FileSink(str(tmp_path) if base == "folder" else base, TextParts(), FunctionBuckets(lambda _: bucket))
     writer = sink.writer(task(1))
-    if base != "folder" and is_taken:
+    if base != "folder" and is_valid:
         writer._check_name(bucket)  # type: ignore[attr-defined]
         return
-    if not is_taken:
+    if not is_valid:
         with pytest.raises(ProgramError, match=r"has [\d]+ bytes as (a path component|a path|a key), and"):
             writer.write(Batch.of_values(["a"], None))
         return

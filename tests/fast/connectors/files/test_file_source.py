@@ -1,4 +1,4 @@
-"""The file source: every record once, however the files are cut, found or interrupted."""
+"""The file source reads every record once, however files are split, discovered or interrupted."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def read_range(source: FileSource, split: Split, start: Offset, stop: Offset) ->
 
 
 def drain(source: FileSource, budget: int = 1000, offsets: dict[str, Offset] | None = None) -> list[Any]:
-    """Everything there is to read from `offsets` on, epoch by epoch and split by split; offsets are moved on."""
+    """All records from `offsets` on, epoch by epoch and split by split; advances the offsets."""
     offsets = {} if offsets is None else offsets
     records: list[Any] = []
     for split in source.splits(at()):
@@ -76,7 +76,7 @@ def drain(source: FileSource, budget: int = 1000, offsets: dict[str, Offset] | N
             assert stop != offset
             found, offset = read_range(source, split, offset, stop)
             records.extend(found)
-            # Offsets live in the manifest, as JSON.
+            # Offsets are stored as JSON in the manifest.
             offset = json.loads(json.dumps(offset))
         offsets[split.name] = offset
     return records
@@ -93,7 +93,7 @@ def one_file(folder: Path, data: bytes, format: FileFormat, name: str = "in.txt"
     st.lists(st.integers(0, 300), max_size=6),
     st.integers(1, 40),
 )
-def test_lines_cut_at_random_positions_are_all_the_lines(
+def test_lines_split_at_random_positions_are_all_read_once(
     lines: list[str], last_ended: bool, cuts: list[int], block_bytes: int
 ) -> None:
     data = "\n".join(lines).encode() + (b"\n" if last_ended and lines else b"")
@@ -114,7 +114,7 @@ def test_lines_cut_at_random_positions_are_all_the_lines(
     st.sampled_from(["\n", "\r\n"]),
     st.booleans(),
 )
-def test_a_text_file_yields_its_lines_whatever_the_split_size_budget_and_compression(
+def test_a_text_file_yields_its_lines_for_any_split_size_budget_and_compression(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str], split_bytes: int, budget: int, end: str, packed: bool
 ) -> None:
     data = "".join(line + end for line in lines).encode()
@@ -124,12 +124,12 @@ def test_a_text_file_yields_its_lines_whatever_the_split_size_budget_and_compres
     assert drain(source, budget) == lines
 
 
-def test_the_last_line_needs_no_end_and_other_separators_do_not_end_lines(tmp_path: Path) -> None:
+def test_the_last_line_needs_no_terminator_and_other_separators_are_part_of_a_line(tmp_path: Path) -> None:
     source = one_file(tmp_path, "a\x0bb\u2028c\n\nlast".encode(), TextLines())
     assert drain(source) == ["a\x0bb\u2028c", "", "last"]
 
 
-def test_text_is_read_in_its_charset_and_unsuitable_charsets_are_refused(tmp_path: Path) -> None:
+def test_text_is_decoded_by_its_charset_and_unsuitable_charsets_are_rejected(tmp_path: Path) -> None:
     assert drain(one_file(tmp_path, "grün\n".encode("latin-1"), TextLines("ISO-8859-1"))) == ["grün"]
     with pytest.raises(ProgramError, match=r"UTF-16.*Convert"):
         TextLines("UTF-16")
@@ -138,20 +138,20 @@ def test_text_is_read_in_its_charset_and_unsuitable_charsets_are_refused(tmp_pat
 
 
 @pytest.mark.parametrize("excess", [b"[" * 500 + b"]" * 500, b"1" * 5_000])
-def test_a_json_line_is_a_record_or_none_whatever_its_neighbours_are(tmp_path: Path, excess: bytes) -> None:
+def test_a_json_line_is_decoded_or_rejected_independently_of_its_neighbours(tmp_path: Path, excess: bytes) -> None:
     line, row_type = b'{"n": 1, "x": ' + excess + b"}\n", Types.ROW_NAMED(["n"], [Types.LONG()])
     for neighbour in (b'{"n": 2}\n', b'{"n": null, "n": 2}\n'):
         source = one_file(tmp_path, neighbour + line, JsonLines(row_type, ignore_parse_errors=True))
         assert drain(source) == [Row(n=2)]
 
 
-def test_decimals_of_json_lines_keep_their_digits(tmp_path: Path) -> None:
+def test_decimals_in_json_lines_retain_their_digits(tmp_path: Path) -> None:
     row_type = Types.ROW_NAMED(["a"], [Types.DECIMAL(38, 20)])
     source = one_file(tmp_path, b'{"a": 12345678901234567.12345678901234567890}\n', JsonLines(row_type))
     assert drain(source) == [Row(a=Decimal("12345678901234567.12345678901234567890"))]
 
 
-def test_big_files_are_cut_and_a_resumed_job_goes_on_at_its_offset(tmp_path: Path) -> None:
+def test_large_files_are_split_and_a_resumed_job_continues_at_its_offset(tmp_path: Path) -> None:
     lines = [f"line {n}" for n in range(1000)]
     source = one_file(tmp_path, "\n".join(lines).encode(), TextLines(), split_bytes_max=1000)
     splits = list(source.splits(at()))
@@ -161,7 +161,7 @@ def test_big_files_are_cut_and_a_resumed_job_goes_on_at_its_offset(tmp_path: Pat
     assert first + drain(source, 7, {splits[0].name: offset}) == lines
 
 
-def test_json_lines_become_typed_rows(tmp_path: Path) -> None:
+def test_json_lines_are_decoded_to_typed_rows(tmp_path: Path) -> None:
     type_info = Types.ROW_NAMED(
         ["id", "price", "day", "at", "tags", "owner", "by_rank", "pair", "raw"],
         [
@@ -204,7 +204,7 @@ def test_json_lines_become_typed_rows(tmp_path: Path) -> None:
     assert second.id == 2 and second.owner is None
 
 
-def test_json_lines_without_a_type_are_plain_values(tmp_path: Path) -> None:
+def test_untyped_json_lines_are_plain_values(tmp_path: Path) -> None:
     assert drain(one_file(tmp_path, b'\xef\xbb\xbf{"a":[1]}\n7\n', JsonLines())) == [{"a": [1]}, 7]
 
 
@@ -217,7 +217,7 @@ def test_json_lines_without_a_type_are_plain_values(tmp_path: Path) -> None:
         ('{"name": "x"}', "'age' is missing"),
     ],
 )
-def test_a_bad_json_line_is_named_with_file_position_and_text(tmp_path: Path, line: str, reason: str) -> None:
+def test_a_bad_json_line_is_reported_with_file_position_and_text(tmp_path: Path, line: str, reason: str) -> None:
     good = '{"name": "grün", "age": 1}\n'
     format = JsonLines(PERSON, fail_on_missing_field=True)
     source = one_file(tmp_path, (good + line + "\n" + good).encode(), format, "people.json")
@@ -227,7 +227,7 @@ def test_a_bad_json_line_is_named_with_file_position_and_text(tmp_path: Path, li
     assert line in str(caught.value)
 
 
-def test_bad_records_are_counted_when_they_may_be_ignored(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_ignored_bad_records_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     data = b'{"name":"a","age":1}\n{"name":\n{"name":"b","age":"x"}\n{"name":"c","age":2}\n'
     with caplog.at_level(logging.WARNING):
         rows = drain(one_file(tmp_path, data, JsonLines(PERSON, ignore_parse_errors=True)))
@@ -240,7 +240,7 @@ def test_bad_records_are_counted_when_they_may_be_ignored(tmp_path: Path, caplog
     assert "2 records ignored" in caplog.text
 
 
-def test_a_json_line_that_is_nested_too_deep_is_a_bad_record_as_any(tmp_path: Path) -> None:
+def test_a_json_line_nested_too_deeply_is_a_bad_record(tmp_path: Path) -> None:
     deep = b"[" * 100_000 + b"]" * 100_000
     assert drain(one_file(tmp_path, deep + b"\n1\n", JsonLines(ignore_parse_errors=True))) == [1]
     with pytest.raises(TypeMismatchError, match=r"byte 0: not a JSON record .*nested deeper than 400"):
@@ -255,7 +255,7 @@ FIELD = st.text(st.sampled_from('ab,"\n\r é#'), max_size=6)
 @pytest.mark.slow
 @settings(deadline=None, max_examples=80)
 @given(st.lists(st.tuples(FIELD, st.none() | st.integers(-(2**31), 2**31 - 1)), max_size=20), st.integers(1, 4))
-def test_csv_with_quoted_line_ends_is_read_as_it_was_written_whatever_the_budget(
+def test_csv_with_quoted_line_breaks_is_read_back_for_any_budget(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, int | None]], budget: int
 ) -> None:
     buffer = io.StringIO()
@@ -267,7 +267,7 @@ def test_csv_with_quoted_line_ends_is_read_as_it_was_written_whatever_the_budget
 @pytest.mark.slow
 @settings(deadline=None, max_examples=80)
 @given(st.lists(st.tuples(FIELD | st.none(), st.none() | st.integers(-9, 9)), max_size=9), st.sampled_from(",;\t|"))
-def test_what_the_csv_sink_writes_the_csv_source_reads(
+def test_output_of_the_csv_sink_is_readable_by_the_csv_source(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str | None, int | None]], delimiter: str
 ) -> None:
     data = CsvParts(delimiter=delimiter, null_text="NULL").encode(rows)
@@ -275,7 +275,7 @@ def test_what_the_csv_sink_writes_the_csv_source_reads(
     assert [tuple(row) for row in drain(one_file(tmp_path_factory.mktemp("csv"), data, format), 2)] == rows
 
 
-def test_csv_dialects(tmp_path: Path) -> None:
+def test_file_csv_dialects(tmp_path: Path) -> None:
     def read(data: bytes, type_info: TypeInformation, **dialect: Any) -> list[Any]:
         return drain(one_file(tmp_path, data, CsvRecords(type_info, CsvDialect(**dialect))))
 
@@ -314,14 +314,14 @@ def test_compressed_csv_with_a_header_is_read_in_small_epochs(tmp_path: Path) ->
         ('"x,2', "unexpected end of data"),
     ],
 )
-def test_a_bad_csv_record_is_named_with_file_position_and_text(tmp_path: Path, line: str, reason: str) -> None:
+def test_a_bad_csv_record_is_reported_with_file_position_and_text(tmp_path: Path, line: str, reason: str) -> None:
     source = one_file(tmp_path, f'"a\nb",1\n{line}\n'.encode(), CsvRecords(PERSON), "people.csv")
     with pytest.raises(TypeMismatchError) as caught:
         drain(source)
     assert "people.csv, byte 8" in str(caught.value) and reason in str(caught.value)
 
 
-def test_csv_refuses_types_it_cannot_hold() -> None:
+def test_csv_rejects_unsupported_types() -> None:
     with pytest.raises(ProgramError, match="CSV field cannot hold"):
         CsvRecords(Types.ROW([Types.MAP(Types.STRING(), Types.INT())]))
     with pytest.raises(ProgramError, match="Use a ROW or TUPLE"):
@@ -332,7 +332,7 @@ def test_csv_refuses_types_it_cannot_hold() -> None:
 
 @settings(deadline=None, max_examples=30)
 @given(st.integers(0, 60), st.integers(1, 20), st.integers(1, 25), st.integers(1, 2000))
-def test_parquet_rows_are_all_read_whatever_the_row_groups_splits_and_budget(
+def test_every_parquet_row_is_read_for_any_row_groups_splits_and_budget(
     tmp_path_factory: pytest.TempPathFactory, count: int, group: int, budget: int, split_bytes: int
 ) -> None:
     folder = tmp_path_factory.mktemp("parquet")
@@ -344,7 +344,7 @@ def test_parquet_rows_are_all_read_whatever_the_row_groups_splits_and_budget(
     assert drain(source, budget) == [Row(name=str(n), age=n) for n in range(count)]
 
 
-def test_parquet_columns_are_cast_where_nothing_is_lost_and_refused_where_something_would_be(tmp_path: Path) -> None:
+def test_parquet_columns_are_cast_if_lossless_and_rejected_otherwise(tmp_path: Path) -> None:
     def source(table: pa.Table, type_info: TypeInformation) -> FileSource:
         name = f"{len(os.listdir(tmp_path))}.parquet"
         pq.write_table(table, tmp_path / name)
@@ -379,16 +379,16 @@ def test_folders_are_read_recursively_oldest_first_without_hidden_and_empty_file
     assert drain(FileSource([str(tmp_path / ".c")], TextLines())) == [".c"]
 
 
-def test_links_that_lead_back_or_nowhere_are_passed_over(tmp_path: Path) -> None:
-    """A link to a folder that it is in has no files of its own; one that leads to itself has nothing to read."""
-    below, beside = tmp_path / "in" / "below", tmp_path / "beside"
+def test_circular_and_dangling_links_are_skipped(tmp_path: Path) -> None:
+    """A link to a parent folder adds no files; a link to itself has no target."""
+    below, sibling = tmp_path / "in" / "below", tmp_path / "beside"
     below.mkdir(parents=True)
-    beside.mkdir()
+    sibling.mkdir()
     (below / "a").write_text("a")
-    (beside / "b").write_text("b")
-    for link, target in (("up", tmp_path / "in"), ("over", tmp_path), ("self", below), ("next", beside)):
+    (sibling / "b").write_text("b")
+    for link, target in (("up", tmp_path / "in"), ("over", tmp_path), ("self", below), ("next", sibling)):
         (below / link).symlink_to(target)
-    (beside / "back").symlink_to(tmp_path / "in")
+    (sibling / "back").symlink_to(tmp_path / "in")
     (below / "loop").symlink_to("loop")
     (below / "ring").symlink_to("ring2")
     (below / "ring2").symlink_to("ring")
@@ -400,7 +400,7 @@ def test_links_that_lead_back_or_nowhere_are_passed_over(tmp_path: Path) -> None
 
 
 def test_an_unlistable_folder_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its files would be missing in silence."""
+    """Otherwise its files would be missing silently."""
     (tmp_path / "closed").mkdir()
     (tmp_path / "a").write_text("a")
     scandir = os.scandir
@@ -424,7 +424,7 @@ def test_a_missing_path_is_reported_before_the_job_runs(tmp_path: Path) -> None:
         FileSource(["hdfs://host/in"], TextLines())
 
 
-def test_a_monitored_folder_lists_new_files_as_new_splits_at_its_interval(tmp_path: Path) -> None:
+def test_a_monitored_folder_adds_new_files_as_splits_at_its_interval(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("a\n")
     source = FileSource([str(tmp_path)], TextLines(), discovery_interval_ms=100)
     assert [Path(split.name).name for split in source.splits(at(0))] == ["a"]
@@ -434,7 +434,7 @@ def test_a_monitored_folder_lists_new_files_as_new_splits_at_its_interval(tmp_pa
     assert not source.complete(at(100)) and not source.bounded
 
 
-def test_a_clock_that_is_set_back_hides_no_new_file(tmp_path: Path) -> None:
+def test_new_files_are_discovered_after_the_clock_is_set_back(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("a\n")
     source = FileSource([str(tmp_path)], TextLines(), discovery_interval_ms=100)
     source.splits(at(10_000))
@@ -444,7 +444,7 @@ def test_a_clock_that_is_set_back_hides_no_new_file(tmp_path: Path) -> None:
     assert len(source.splits(at(5_099))) == 2 and len(source.splits(at(5_100))) == 3
 
 
-def test_after_a_crash_the_files_and_their_sizes_are_those_first_seen(tmp_path: Path) -> None:
+def test_files_and_sizes_are_those_first_discovered_also_after_a_crash(tmp_path: Path) -> None:
     store = open_store("memory://file-log")
     folder = tmp_path / "in"
     folder.mkdir()
@@ -460,22 +460,22 @@ def test_after_a_crash_the_files_and_their_sizes_are_those_first_seen(tmp_path: 
         assert len(resumed) == len(first) + (interval_ms is not None)
 
 
-def test_sources_with_the_same_paths_agree_on_their_files(tmp_path: Path) -> None:
+def test_sources_with_equal_paths_agree_on_their_files(tmp_path: Path) -> None:
     store = open_store("memory://shared-log")
     (tmp_path / "a").write_text("1\n")
-    one, two = (FileSource([str(tmp_path)], TextLines(), 0).opened(store, None) for _ in range(2))
-    assert list(one.splits(at())) == list(two.splits(at()))
+    first, second = (FileSource([str(tmp_path)], TextLines(), 0).opened(store, None) for _ in range(2))
+    assert list(first.splits(at())) == list(second.splits(at()))
     (tmp_path / "b").write_text("2\n")
-    one.splits(at(1))
+    first.splits(at(1))
     with open(tmp_path / "b", "a") as file:
         file.write("a size that only the second would see\n")
     (tmp_path / "c").write_text("3\n")
-    two.splits(at(1))
-    two.splits(at(2))
-    assert list(one.splits(at(3))) == list(two.splits(at(3))) and len(one.splits(at(3))) == 3
+    second.splits(at(1))
+    second.splits(at(2))
+    assert list(first.splits(at(3))) == list(second.splits(at(3))) and len(first.splits(at(3))) == 3
 
 
-def test_a_damaged_list_of_files_is_reported(tmp_path: Path) -> None:
+def test_a_damaged_file_list_is_reported(tmp_path: Path) -> None:
     store = open_store("memory://damaged-log")
     (tmp_path / "a").write_text("1\n")
     FileSource([str(tmp_path)], TextLines()).opened(store, None).splits(at())
@@ -486,7 +486,7 @@ def test_a_damaged_list_of_files_is_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.parquet"])
-def test_a_file_that_was_cut_or_removed_is_an_error_and_nothing_is_skipped(tmp_path: Path, name: str) -> None:
+def test_a_truncated_or_removed_file_raises_and_nothing_is_skipped(tmp_path: Path, name: str) -> None:
     buffer = io.BytesIO()
     pq.write_table(pa.table({"name": ["a"], "age": pa.array([1], pa.int32())}), buffer)
     whole = {"a.txt": b"1\n2\n3\n", "a.txt.gz": gzip.compress(b"1\n2\n"), "a.parquet": buffer.getvalue()}[name]
@@ -500,7 +500,7 @@ def test_a_file_that_was_cut_or_removed_is_an_error_and_nothing_is_skipped(tmp_p
         read_range(source, split, 0, 1)
 
 
-def test_a_broken_gzip_file_is_named(tmp_path: Path) -> None:
+def test_a_corrupt_gzip_file_is_reported_by_name(tmp_path: Path) -> None:
     with pytest.raises(JobFailedError, match=r"in\.gz is not complete gzip"):
         drain(one_file(tmp_path, gzip.compress(b"1\n" * 10_000)[:-9], TextLines(), "in.gz"))
     with pytest.raises(JobFailedError, match=r"in\.gz is not complete gzip"):
@@ -540,7 +540,7 @@ DOCUMENT = st.fixed_dictionaries({}, optional={**FIELDS, "x": VALUE}) | st.fixed
 
 
 class RawJson(str):
-    """Text that stands in a document as it is."""
+    """Text inserted into a document verbatim."""
 
 
 def as_json(value: Any) -> str:
@@ -570,12 +570,12 @@ def decoded(format: JsonLines, block: bytes, slow: bool) -> Any:
     ),
     st.sampled_from(["\n", "\r\n", "\n\n"]),
 )
-def test_the_fast_path_of_json_equals_the_slow_path(documents: list[str], end: str) -> None:
+def test_the_fast_json_decoder_equals_the_slow_one(documents: list[str], end: str) -> None:
     block = end.join(documents).encode()
     assert decoded(JsonLines(DOCUMENT_TYPE), block, False) == decoded(JsonLines(DOCUMENT_TYPE), block, True)
 
 
-def test_a_file_that_is_called_like_the_second_half_of_another_is_a_split_of_its_own(tmp_path: Path) -> None:
+def test_a_file_named_like_the_second_split_of_another_is_a_separate_split(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("one\ntwo\nthree\n")
     (tmp_path / "a#5").write_text("other\n")
     source = FileSource([str(tmp_path)], TextLines(), split_bytes_max=5)
@@ -585,7 +585,7 @@ def test_a_file_that_is_called_like_the_second_half_of_another_is_a_split_of_its
 
 
 @pytest.mark.parametrize("rows_per_group", [7, 400])
-def test_rows_of_any_size_are_read_as_far_as_the_bytes_of_an_epoch_allow(tmp_path: Path, rows_per_group: int) -> None:
+def test_rows_of_any_size_respect_the_byte_budget_of_an_epoch(tmp_path: Path, rows_per_group: int) -> None:
     row_type = Types.ROW_NAMED(["n", "text"], [Types.LONG(), Types.STRING()])
     table = pa.table({"n": list(range(400)), "text": ["x" * 10_000] * 400})
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=rows_per_group)
@@ -612,14 +612,14 @@ def test_rows_of_any_size_are_read_as_far_as_the_bytes_of_an_epoch_allow(tmp_pat
         assert numbers == list(range(400)) and epochs >= 4
 
 
-def test_lines_are_reached_no_further_than_the_bytes_of_an_epoch_allow(tmp_path: Path) -> None:
+def test_lines_respect_the_byte_budget_of_an_epoch(tmp_path: Path) -> None:
     source = one_file(tmp_path, b"x" * 999 + b"\n" + b"short\n" * 5_000, TextLines())
     [split] = source.splits(at())
     context = SourceContext(now_ms=0, run_started_ms=0, parallelism=1, record_bytes_max=3)
     assert source.reach(split, 0, 100, context) == 300
 
 
-def test_a_list_of_an_older_millstream_is_read_and_its_files_are_cut_as_they_were(tmp_path: Path) -> None:
+def test_a_file_list_of_an_older_version_retains_its_splits(tmp_path: Path) -> None:
     row_type = Types.ROW_NAMED(["n"], [Types.LONG()])
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"n": list(range(400))}), path, row_group_size=100)
@@ -636,7 +636,7 @@ def test_a_list_of_an_older_millstream_is_read_and_its_files_are_cut_as_they_wer
     assert not new_file.cut_by_content and new_file.mark == "mark"
 
 
-def test_a_search_that_takes_long_does_not_hold_epochs_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_discovery_does_not_delay_epochs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a").write_text("a\n")
     source = FileSource([str(tmp_path)], TextLines(), discovery_interval_ms=1)
     assert len(list(source.splits(at(0)))) == 1

@@ -1,4 +1,4 @@
-"""Row groups that a query does not want are not read, and what it gets is the same."""
+"""Row group pruning skips row groups that cannot match and never changes the result."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def footer_of(table: pa.Table, rows: int) -> pq.FileMetaData:
 
 
 def takes(condition: GroupFilter, value: Any) -> bool:
-    """The obvious way: NULL is only NULL."""
+    """The reference implementation: NULL equals only NULL."""
     if condition.comparison == "IS NULL":
         return value is None
     if condition.comparison == "IS NOT NULL" or value is None:
@@ -54,7 +54,7 @@ VALUES = {
 
 
 @given(data=st.data(), name=st.sampled_from(sorted(VALUES)))
-def test_no_row_group_with_a_wanted_row_is_left_out(data: st.DataObject, name: str) -> None:
+def test_no_row_group_with_a_matching_row_is_pruned(data: st.DataObject, name: str) -> None:
     kind, values = VALUES[name]
     column = data.draw(st.lists(st.none() | values, min_size=1, max_size=12))
     comparison = data.draw(st.sampled_from([*COMPARISONS, "IN", "IS NULL", "IS NOT NULL"]))
@@ -67,7 +67,7 @@ def test_no_row_group_with_a_wanted_row_is_left_out(data: st.DataObject, name: s
             assert may_hold([condition], footer.row_group(group))
 
 
-def test_statistics_of_another_kind_and_columns_that_are_not_there_rule_nothing_out() -> None:
+def test_statistics_of_another_type_and_missing_columns_prune_nothing() -> None:
     group = footer_of(pa.table({"c": [1, 2], "s": [{"a": 1}, {"a": 2}]}), 9).row_group(0)
     for condition in (
         GroupFilter("c", "=", "7"),
@@ -79,7 +79,7 @@ def test_statistics_of_another_kind_and_columns_that_are_not_there_rule_nothing_
     assert not may_hold([GroupFilter("c", "=", 7)], group)
 
 
-def test_a_query_reads_the_row_groups_it_wants_and_no_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_reads_only_the_row_groups_that_may_match(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = pa.table({"id": list(range(1000)), "word": [f"w{n // 100}" for n in range(1000)], "x": [1.5] * 1000})
     pq.write_table(rows, tmp_path / "rows.parquet", row_group_size=100)
     opened: list[int] = []

@@ -1,4 +1,4 @@
-"""Avro files that are small and say that they are large: read in bounded work, or refused by name."""
+"""Small Avro files that claim large content: read within bounds, or rejected by name."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Pack = Callable[[bytes], bytes]
 
 
 def number(value: int) -> bytes:
-    """As Avro writes it."""
+    """An integer in Avro's variable-length encoding."""
     rest, written = value << 1, b""
     while rest > 127:
         written += bytes([rest & 127 | 128])
@@ -62,7 +62,7 @@ def record(*fields: Any) -> dict[str, Any]:
     return {"type": "record", "name": "R", "fields": [{"name": name, "type": of} for name, of in fields]}
 
 
-def test_records_without_bytes_are_read_by_the_thousand_but_not_by_the_billion(tmp_path: Path) -> None:
+def test_zero_byte_records_are_read_by_the_thousand_but_rejected_by_the_billion(tmp_path: Path) -> None:
     honest = file_of(tmp_path / "honest.avro", record(("n", "null")), 3, b"")
     assert rows_of(honest) == [7, 7, 7]
     path = file_of(tmp_path / "a.avro", record(("n", "null")), 10**12, b"")
@@ -70,14 +70,14 @@ def test_records_without_bytes_are_read_by_the_thousand_but_not_by_the_billion(t
         rows_of(path)
 
 
-def test_an_array_of_nulls_that_is_skipped_is_refused(tmp_path: Path) -> None:
+def test_a_skipped_array_of_nulls_is_rejected(tmp_path: Path) -> None:
     schema = record(("id", "long"), ("n", {"type": "array", "items": "null"}))
     path = file_of(tmp_path / "a.avro", schema, 1, number(1) + number(10**12) + b"\0")
     with pytest.raises(JobFailedError, match=r"a\.avro has an unsupported schema.*items take no bytes"):
         rows_of(path)
 
 
-def test_a_schema_that_names_types_of_types_is_bounded(tmp_path: Path) -> None:
+def test_a_deeply_nested_schema_is_rejected(tmp_path: Path) -> None:
     inner: Any = {"type": "record", "name": "L0", "fields": [{"name": "x", "type": "null"}]}
     for level in range(1, 40):
         fields = [{"name": "a", "type": inner}, {"name": "b", "type": f"L{level - 1}"}]
@@ -87,7 +87,7 @@ def test_a_schema_that_names_types_of_types_is_bounded(tmp_path: Path) -> None:
         rows_of(path)
 
 
-def test_more_records_than_a_block_can_hold_are_refused(tmp_path: Path) -> None:
+def test_a_block_with_an_impossible_record_count_is_rejected(tmp_path: Path) -> None:
     path = file_of(tmp_path / "a.avro", record(("id", "long")), 3, number(1) + number(2))
     with pytest.raises(JobFailedError, match=r"a\.avro.*a block of 2 bytes claims to hold 3 records"):
         rows_of(path)
@@ -116,7 +116,7 @@ PACKERS: dict[str, Pack] = {
 
 
 @pytest.mark.parametrize(("codec", "pack"), PACKERS.items())
-def test_a_packed_block_is_unpacked_as_far_as_the_bound(
+def test_a_compressed_block_is_decompressed_up_to_the_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: str, pack: Pack
 ) -> None:
     schema, content = record(("id", "long")), number(5) * 1000
@@ -130,7 +130,7 @@ def test_a_packed_block_is_unpacked_as_far_as_the_bound(
         rows_of(cut)
 
 
-def test_a_record_with_fields_of_every_kind_is_measured() -> None:
+def test_a_record_with_fields_of_every_type_is_measured() -> None:
     schema = record(
         ("a", ["null", "double"]),
         ("b", {"type": "fixed", "name": "F", "size": 5}),
@@ -142,7 +142,7 @@ def test_a_record_with_fields_of_every_kind_is_measured() -> None:
     assert avro_bounds.least_bytes(fastavro.parse_schema(json.loads(json.dumps(schema)))) == 1 + 5 + 1 + 1 + 1 + 1
 
 
-def test_the_program_reads_its_own_avro_as_if_nothing_was_bounded(tmp_path: Path) -> None:
+def test_valid_avro_files_are_read_unchanged_by_the_limits(tmp_path: Path) -> None:
     decimals = {"type": "bytes", "logicalType": "decimal", "precision": 20_000, "scale": 0}
     whole = io.BytesIO()
     fastavro.writer(whole, record(("d", decimals)), [{"d": decimal.Decimal(10) ** 15_000}])
@@ -152,7 +152,7 @@ def test_the_program_reads_its_own_avro_as_if_nothing_was_bounded(tmp_path: Path
     assert {each.__module__.partition(".")[0] for each in fastavro.read.BLOCK_READERS.values()} == {"fastavro"}
 
 
-def test_a_decimal_of_a_megabyte_in_a_file_is_an_error_with_its_name(tmp_path: Path) -> None:
+def test_a_decimal_of_a_megabyte_raises_an_error_naming_the_file(tmp_path: Path) -> None:
     decimals = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 2}
     schema = record(("id", "long"), ("d", decimals))
     content = number(1) + number(1_000_000) + b"\x7f" * 1_000_000
@@ -163,9 +163,7 @@ def test_a_decimal_of_a_megabyte_in_a_file_is_an_error_with_its_name(tmp_path: P
 
 
 @pytest.mark.parametrize("codec", PACKERS)
-def test_a_file_with_one_byte_changed_or_cut_short_is_read_or_is_an_error_with_its_name(
-    tmp_path: Path, codec: str
-) -> None:
+def test_an_avro_file_with_a_flipped_byte_or_truncated_is_read_or_reported_by_name(tmp_path: Path, codec: str) -> None:
     content = b"".join(map(number, range(300)))
     whole = file_of(tmp_path / "whole.avro", record(("id", "long")), 300, PACKERS[codec](content), codec).read_bytes()
     draws = random.Random(1)

@@ -1,4 +1,4 @@
-"""Parquet and ORC files that are small and hold much: read in bounded pieces, or refused by name."""
+"""Small Parquet and ORC files with large content: read in bounded batches, or rejected by name."""
 
 from __future__ import annotations
 
@@ -39,14 +39,12 @@ def coded(path: Path, texts: list[str | None], codes: list[int]) -> Path:
 
 
 @pytest.mark.parametrize("emit_dictionaries", [False, True])
-def test_a_long_text_in_a_dictionary_is_not_spelt_out_for_all_rows_at_once(
-    tmp_path: Path, emit_dictionaries: bool
-) -> None:
+def test_a_long_dictionary_text_is_not_expanded_for_all_rows_at_once(tmp_path: Path, emit_dictionaries: bool) -> None:
     codes = [0, 1] * 150
     path = coded(tmp_path / "a.parquet", ["x" * (1 << 20), "y"], codes)
     assert path.stat().st_size < 10_000
     found = batches(ParquetRows(ROW, emit_dictionaries=emit_dictionaries), path)
-    assert max(len(batch) for batch in found) <= 64  # of a MiB each
+    assert max(len(batch) for batch in found) <= 64  # one MiB each
     assert [length for batch in found for length in _lengths(batch)] == [1 << 20, 1] * 150
     assert [n for batch in found for n in batch.column("n").to_pylist()] == list(range(300))
 
@@ -58,7 +56,7 @@ def _lengths(batch: pa.RecordBatch) -> list[int]:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_texts_of_dictionaries_are_those_that_were_written(tmp_path: Path, seed: int) -> None:
+def test_dictionary_texts_are_read_back_unchanged(tmp_path: Path, seed: int) -> None:
     draws = random.Random(seed)
     texts = [None if draws.random() < 0.1 else "é" * draws.randrange(3000) for _ in range(50)]
     codes = [draws.randrange(len(texts)) for _ in range(2000)]
@@ -67,7 +65,7 @@ def test_texts_of_dictionaries_are_those_that_were_written(tmp_path: Path, seed:
     assert [text for batch in found for text in batch.column("s").to_pylist()] == [texts[code] for code in codes]
 
 
-def test_an_orc_file_of_more_rows_than_its_stripes_may_have_is_refused_by_name(
+def test_an_orc_file_with_more_rows_than_its_stripes_allow_is_rejected_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "a.orc"
@@ -79,7 +77,7 @@ def test_an_orc_file_of_more_rows_than_its_stripes_may_have_is_refused_by_name(
 
 
 @pytest.mark.parametrize("kind", ["orc", "parquet"])
-def test_a_file_of_columns_with_one_byte_changed_or_cut_short_is_read_or_is_an_error_with_its_name(
+def test_a_columnar_file_with_a_flipped_byte_or_truncated_is_read_or_reported_by_name(
     tmp_path: Path, kind: str
 ) -> None:
     table = pa.table({"n": pa.array(range(500), pa.int64())})
@@ -97,7 +95,7 @@ def test_a_file_of_columns_with_one_byte_changed_or_cut_short_is_read_or_is_an_e
             assert path.name in str(error)
 
 
-def test_a_file_that_needs_more_memory_than_there_is_is_not_called_damaged() -> None:
+def test_running_out_of_memory_is_not_reported_as_a_damaged_file() -> None:
     error = pytest.raises(JobFailedError, match=r"File a\.parquet has parts that need more memory than there is")
     with error, explained_file_errors("a.parquet", "Parquet"):
         raise pa.ArrowMemoryError("realloc of size 2147483648 failed")

@@ -1,4 +1,4 @@
-"""A row group that several epochs read is decoded once, and its rows are the same whatever was read before."""
+"""A row group shared by several epochs is decoded once, and its rows do not depend on earlier reads."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ TYPE = Types.ROW_NAMED(["n"], [Types.LONG()])
 
 
 @pytest.fixture(autouse=True)
-def nothing_kept() -> Iterator[None]:
-    _forget()
+def empty_reader_pool() -> Iterator[None]:
+    _clear_pool()
     yield
-    _forget()
+    _clear_pool()
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def split(tmp_path: Path) -> Split:
     return _written(tmp_path / "rows.parquet", range(100))
 
 
-def _forget() -> None:
+def _clear_pool() -> None:
     while row_groups._idle_readers:
         row_groups._idle_readers.popitem()[1].close()
 
@@ -71,9 +71,9 @@ def test_ranges_inside_a_row_group_decode_it_once(split: Split, monkeypatch: pyt
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 100), st.integers(0, 100), st.integers(1, 400) | st.none()), max_size=6))
-def test_any_ranges_in_any_order_yield_their_rows(split: Split, ranges: list[tuple[int, int, int | None]]) -> None:
-    for one, other, bytes_max in ranges:
-        start, stop = sorted((one, other))
+def test_any_ranges_in_any_order_return_their_rows(split: Split, ranges: list[tuple[int, int, int | None]]) -> None:
+    for first, second, bytes_max in ranges:
+        start, stop = sorted((first, second))
         items = ParquetRows(TYPE).read_within(split, start, stop, bytes_max)
         read, end = [], None
         while end is None:
@@ -86,7 +86,7 @@ def test_any_ranges_in_any_order_yield_their_rows(split: Split, ranges: list[tup
         assert reached == stop if bytes_max is None else reached > start or start == stop
 
 
-def test_a_reader_that_is_left_in_mid_range_does_not_stay(split: Split) -> None:
+def test_a_reader_abandoned_in_mid_range_is_not_pooled(split: Split) -> None:
     items = ParquetRows(TYPE).read(split, 3, 30)
     next(items)
     items.close()
@@ -100,7 +100,7 @@ def test_idle_readers_stay_within_their_limits(split: Split, monkeypatch: pytest
     assert rows(split, 3, 50) == list(range(3, 50))
 
 
-def test_the_reader_that_waited_longest_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_reader_idle_longest_is_evicted_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_groups, "_IDLE_READERS_MAX", 2)
     splits = [_written(tmp_path / f"{number}.parquet", range(number, 100)) for number in range(3)]
     for split in splits:
@@ -109,7 +109,7 @@ def test_the_reader_that_waited_longest_goes_first(tmp_path: Path, monkeypatch: 
     assert [rows(split, 7, 9) for split in splits] == [[7, 8], [8, 9], [9, 10]]
 
 
-def test_a_file_that_was_replaced_while_its_reader_waited_is_refused(split: Split) -> None:
+def test_a_file_replaced_while_its_reader_was_idle_is_rejected(split: Split) -> None:
     rows(split, 0, 7)
     path = Path(split.info["path"])
     other = path.with_name("other.parquet")
@@ -131,7 +131,7 @@ ROWS = TableRowType(RowType.of(["n", "s"], [DataTypes.BIGINT(), DataTypes.STRING
     st.integers(1, 60),
     st.integers(0, 3),
 )
-def test_dictionary_encoded_text_is_the_same_text(
+def test_dictionary_encoded_text_equals_plain_text(
     tmp_path: Path, texts: list[str | None], step: int, width: int
 ) -> None:
     path = tmp_path / fresh_name("texts")
@@ -147,14 +147,14 @@ def test_dictionary_encoded_text_is_the_same_text(
     assert read == table.select(["n", "s"]).to_pylist()
 
 
-def test_text_that_repeats_stays_a_dictionary_until_somebody_wants_it_plain(tmp_path: Path) -> None:
+def test_repeated_text_stays_dictionary_encoded_until_it_is_needed_plain(tmp_path: Path) -> None:
     path = tmp_path / "texts.parquet"
     texts = [f"text {number % 7}" for number in range(1000)]
     pq.write_table(pa.table({"n": range(1000), "s": texts}), path)
     split = Split(str(path), 0, {"path": str(path), "end": None, "size": path.stat().st_size})
-    (given,) = ParquetRows(ROWS, emit_dictionaries=True).read(split, 0, 1000)
-    assert isinstance(given.column(1), pa.DictionaryArray)
-    batch = Batch.of_coded_columns(given, ROWS)
+    (encoded,) = ParquetRows(ROWS, emit_dictionaries=True).read(split, 0, 1000)
+    assert isinstance(encoded.column(1), pa.DictionaryArray)
+    batch = Batch.of_coded_columns(encoded, ROWS)
     part = batch.slice(3, 10).take(np.array([1, 0]))
     assert isinstance(part.coded_columns().column(1), pa.DictionaryArray)
     assert part.columns().column(1).to_pylist() == ["text 4", "text 3"]
@@ -167,7 +167,9 @@ def test_text_that_repeats_stays_a_dictionary_until_somebody_wants_it_plain(tmp_
 
 
 @given(st.lists(st.integers(1, 50), max_size=6), st.integers(0, 200), st.integers(1, 200))
-def test_a_range_ends_with_a_row_group_that_ends_near_enough(counts: list[int], start: int, budget: int) -> None:
+def test_a_range_is_extended_to_a_row_group_boundary_that_is_close_enough(
+    counts: list[int], start: int, budget: int
+) -> None:
     ends = list(accumulate(counts))
     reached = near_boundary(ends, start, start + budget)
     assert start < reached <= start + budget * 3 // 2
@@ -184,7 +186,7 @@ def test_splits_of_a_large_file_are_read_by_whole_row_groups(tmp_path: Path) -> 
     assert reader.reach(split, 5, 100) == split.info["end"]
 
 
-def test_a_reader_that_stays_open_has_not_read_the_row_group_whole(tmp_path: Path) -> None:
+def test_a_pooled_reader_has_not_decoded_the_whole_row_group(tmp_path: Path) -> None:
     texts = pa.array([f"{number:01000}" for number in range(20_000)])
     pq.write_table(pa.table({"n": texts}), tmp_path / "wide.parquet", use_dictionary=False, compression="none")
     size = (tmp_path / "wide.parquet").stat().st_size

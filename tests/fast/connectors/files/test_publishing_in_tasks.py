@@ -1,4 +1,4 @@
-"""Large parts of a far target are assembled in tasks: their bytes do not pass through the driver."""
+"""Large parts of a remote target are assembled in tasks, so their bytes do not pass through the driver."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ COMMIT = CommitId("a-job", "sink", 1)
 
 
 class OneProcessSpark:
-    """What `commit_in_tasks` uses of a session; functions and parts travel as pickles. Counts the tasks it ran."""
+    """The part of a Spark session that `commit_in_tasks` uses. Functions and parts are pickled; counts the tasks it
+    ran.
+    """
 
     def __init__(self) -> None:
         self.tasks = 0
@@ -69,7 +71,7 @@ def visible(url: str) -> list[str]:
 
 
 @pytest.mark.parametrize("from_bytes, tasks", [(4_000, 1), (40_000, 0)])
-def test_parts_of_many_chunks_are_published_in_tasks_if_they_are_large(
+def test_large_parts_of_many_chunks_are_published_in_tasks(
     from_bytes: int, tasks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(publishing, "_IN_TASKS_FROM_BYTES", from_bytes)
@@ -83,7 +85,9 @@ def test_parts_of_many_chunks_are_published_in_tasks_if_they_are_large(
     assert not open_store(url).list(STAGING)
 
 
-def test_parts_of_one_chunk_or_in_a_folder_are_not_worth_a_task(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+def test_single_chunk_and_local_parts_are_published_by_the_driver(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
     monkeypatch.setattr(publishing, "_IN_TASKS_FROM_BYTES", 1)
     spark = OneProcessSpark()
     for base, rule in (("memory://publishing-whole-chunks", None), (str(tmp_path), Compaction(epochs=1))):

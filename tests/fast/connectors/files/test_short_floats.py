@@ -1,4 +1,4 @@
-"""FLOATs in files of JSON: shortest, at any depth, and the same FLOAT when they are read back."""
+"""FLOAT values in JSON files: written in the shortest form at any depth, and read back as the same FLOAT."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ FLOAT, WIDE = Types.FLOAT(), 1.100000023841858
         (Types.ROW_NAMED(["x", "y"], [FLOAT, Types.INT()]), {"x": WIDE, "y": 1, "z": 2}, '{"x":1.1,"y":1,"z":2}'),
     ],
 )
-def test_floats_are_written_with_the_digits_they_need(type_info: Any, value: Any, text: str) -> None:
+def test_floats_are_written_with_the_fewest_sufficient_digits(type_info: Any, value: Any, text: str) -> None:
     assert JsonParts().encode([value], type_info).decode() == text + "\n"
 
 
-def test_the_schema_of_rows_shortens_floats_and_does_not_change_the_row() -> None:
+def test_the_row_schema_shortens_floats_without_changing_the_row() -> None:
     row_type, row = Types.ROW_NAMED(["x"], [FLOAT]), Row(x=WIDE)
     assert JsonRowSerializationSchema.builder().with_type_info(row_type).build().serialize(row) == b'{"x":1.1}'
     assert row.x == WIDE
 
 
-def test_a_type_without_floats_costs_nothing() -> None:
+def test_a_type_without_floats_adds_no_conversion() -> None:
     values = [Row(a=1)]
     assert with_short_floats(values, Types.ROW_NAMED(["a"], [Types.LONG()])) is values
     assert with_short_floats(values, None) is values
 
 
 @given(st.floats(width=32, allow_nan=False, allow_infinity=False))
-def test_what_is_written_is_read_back_as_the_same_float(value: float) -> None:
+def test_a_written_float_is_read_back_unchanged(value: float) -> None:
     read = json.loads(JsonParts().encode([value], FLOAT))
     assert np.float32(read) == np.float32(value) and math.copysign(1, read) == math.copysign(1, value)

@@ -1,4 +1,4 @@
-"""Chunks that are written piece by piece are those that are written at once, and no piece of one is ever published."""
+"""Chunks written incrementally equal chunks written in one call, and an incomplete chunk is never published."""
 
 from __future__ import annotations
 
@@ -44,28 +44,28 @@ def staged(sink: FileSink, epoch: int, batches: list[list[str]]) -> list[Json]:
 
 
 def text_of(base: Path) -> list[str]:
-    """What the visible files hold, in the order of their epochs and numbers."""
+    """Content of the visible files, ordered by epoch and number."""
     files = [path for path in base.glob("part-*") if path.is_file()]
     return [path.read_text() for path in sorted(files, key=lambda path: [int(n) for n in path.stem.split("-")[3:]])]
 
 
 @settings(max_examples=30, deadline=None)
 @given(batches=st.lists(st.lists(st.text("abé", max_size=6), max_size=4), max_size=6), limit=st.integers(1, 40))
-def test_a_chunk_in_pieces_is_the_chunk_at_once(
+def test_an_incrementally_written_chunk_equals_one_written_at_once(
     tmp_path_factory: pytest.TempPathFactory, batches: list[list[str]], limit: int
 ) -> None:
     folder = tmp_path_factory.mktemp("pieces")
     memory = f"memory://staged-chunks-{folder.name}"
     policy = WhenLargeOrOld(limit)
-    in_pieces = staged(FileSink(str(folder), TextParts(), rolling=policy), 1, batches)
+    incremental = staged(FileSink(str(folder), TextParts(), rolling=policy), 1, batches)
     at_once = staged(FileSink(memory, TextParts(), rolling=policy), 1, batches)
-    assert in_pieces == at_once
-    for chunk in in_pieces:
+    assert incremental == at_once
+    for chunk in incremental:
         assert content_of(open_store(str(folder)), chunk["file"]) == (chunk["bytes"], chunk["crc32"])
         assert (folder / chunk["file"]).read_bytes() == open_store(memory).get(chunk["file"])
 
 
-def test_an_aborted_task_leaves_no_piece(tmp_path: Path) -> None:
+def test_an_aborted_task_leaves_no_partial_chunk(tmp_path: Path) -> None:
     writer = FileSink(str(tmp_path), TextParts()).writer(task(1))
     writer.write(Batch.of_values(["some text"], None))
     assert [path.read_text() for path in tmp_path.rglob("0*")] == ["some text\n"]
@@ -73,7 +73,7 @@ def test_an_aborted_task_leaves_no_piece(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("0*"))
 
 
-def test_a_chunk_that_was_removed_while_it_is_written_is_not_begun_in_its_middle(tmp_path: Path) -> None:
+def test_a_chunk_removed_while_being_written_is_not_resumed_in_the_middle(tmp_path: Path) -> None:
     writer = FileSink(str(tmp_path), TextParts()).writer(task(1))
     writer.write(Batch.of_values(["some text"], None))
     [path] = tmp_path.rglob("0*")
@@ -83,10 +83,8 @@ def test_a_chunk_that_was_removed_while_it_is_written_is_not_begun_in_its_middle
     assert not path.exists()
 
 
-def test_a_chunk_that_could_not_be_made_durable_is_written_anew_and_not_believed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What the system failed to write down once is gone from its memory: the next fsync says that all is well."""
+def test_a_chunk_whose_fsync_failed_is_rewritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel drops pages that failed to be written: the next fsync reports success."""
     real, failures = os.fsync, [OSError(errno.EIO, os.strerror(errno.EIO))]
 
     def fails_once(descriptor: int) -> None:
@@ -102,11 +100,11 @@ def test_a_chunk_that_could_not_be_made_durable_is_written_anew_and_not_believed
         with pytest.raises(StoreError, match="Input/output error") as caught:
             writer.stage()
         writer.abort()
-    assert not isinstance(caught.value, StoreAwayError)  # which would be asked again
+    assert not isinstance(caught.value, StoreAwayError)  # which would be called again
     assert not failures and not list(tmp_path.rglob("0*"))
 
 
-def test_pieces_of_a_killed_task_are_swept_and_never_published(tmp_path: Path) -> None:
+def test_partial_chunks_of_a_killed_task_are_swept_and_never_published(tmp_path: Path) -> None:
     sink = FileSink(str(tmp_path), TextParts())
     killed = sink.writer(WriterContext("sink", 1, 0, 1, "killed", JOB, 0, None, "a-job"))
     killed.write(Batch.of_values(["of an attempt that was lost"], None))
@@ -119,7 +117,9 @@ def test_pieces_of_a_killed_task_are_swept_and_never_published(tmp_path: Path) -
 
 @pytest.mark.parametrize("format", [TextParts(), CsvParts(("a",), header=True)])
 @pytest.mark.parametrize("damage", ["changed", "cut", "gone"])
-def test_a_part_of_several_chunks_is_published_whole_or_not_at_all(tmp_path: Path, format: Any, damage: str) -> None:
+def test_a_part_of_several_chunks_is_published_completely_or_not_at_all(
+    tmp_path: Path, format: Any, damage: str
+) -> None:
     sink = FileSink(str(tmp_path), format, rolling=WhenLargeOrOld())
     pending: Json = None
     for epoch in (1, 2):
@@ -136,14 +136,14 @@ def test_a_part_of_several_chunks_is_published_whole_or_not_at_all(tmp_path: Pat
         sink.commit(CommitId("a-job", "sink", 2), plan.publish, JOB)
     assert text_of(tmp_path) == []
     last.write_bytes(whole)
-    for _ in range(2):  # repeated, it changes nothing
+    for _ in range(2):  # a repeated commit is idempotent
         sink.commit(CommitId("a-job", "sink", 2), plan.publish, JOB)
         [text] = text_of(tmp_path)
         assert text.endswith(("epoch 1\nepoch 2\n", '"epoch 1"\n"epoch 2"\n'))
     assert [path.name for path in tmp_path.iterdir() if not path.name.startswith("part-")] == [".millstream-staging"]
 
 
-def test_the_delimiter_of_gathered_parts_is_written_between_them(tmp_path: Path) -> None:
+def test_the_delimiter_is_written_between_combined_parts(tmp_path: Path) -> None:
     sink = FileSink(str(tmp_path), TextParts(), compaction=Compaction(epochs=3, delimiter=b"--\n"))
     pending: Json = None
     for epoch in (1, 2, 3):
@@ -153,7 +153,7 @@ def test_the_delimiter_of_gathered_parts_is_written_between_them(tmp_path: Path)
     assert text_of(tmp_path) == ["epoch 1\n--\nepoch 2\n--\nepoch 3\n"]
 
 
-# --- which chunks become which part ----------------------------------------------------------------------------------
+# --- grouping chunks into parts ----------------------------------------------------------------------------------
 
 POLICIES = st.sampled_from([OnCheckpoint(), WhenLargeOrOld(100, 50, 50), WhenLargeOrOld(10, 50, 50)])
 
@@ -174,7 +174,7 @@ def chunk(epoch: int, index: int, size: int) -> Json:
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.lists(st.integers(1, 150), max_size=4), max_size=5), POLICIES, st.integers(0, 30))
-def test_parts_hold_every_chunk_once_and_in_order(
+def test_parts_contain_every_chunk_once_and_in_order(
     epochs: list[list[int]], policy: RollingPolicy, pause_ms: int
 ) -> None:
     pending: Json = None
@@ -189,11 +189,11 @@ def test_parts_hold_every_chunk_once_and_in_order(
     assert order == [(epoch, index) for epoch, sizes in enumerate(epochs) for index in range(len(sizes))]
     limit = policy.chunk_bytes_max
     for part in parts:
-        # What is large enough by itself is published as it is.
+        # A chunk that is large enough becomes a part of its own.
         assert len(part.chunks) == 1 or limit is None or all(each.bytes < limit for each in part.chunks)
 
 
-def test_a_part_that_waits_is_published_before_a_chunk_that_is_a_part_by_itself() -> None:
+def test_a_pending_part_is_published_before_a_chunk_that_forms_its_own_part() -> None:
     rules = PartRules(WhenLargeOrOld(100))
     waiting = plan_parts([chunk(1, 0, 30)], None, 0, False, rules)
     assert published_parts(waiting.publish) == []

@@ -1,4 +1,6 @@
-"""Compressed input is read on where the last epoch stopped, and every read gives the bytes of the file."""
+"""Compressed input is decompressed onwards from where the last epoch stopped; every read returns the bytes of the
+file.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class CountedFiles(UnpackedFiles):
-    """Files that tell how much was unpacked in all."""
+    """Open files that count the decompressed bytes in total."""
 
     def __init__(self, files_max: int = 16) -> None:
         super().__init__(files_max)
@@ -62,7 +64,7 @@ def packed(path: Path, text: str) -> str:
 
 
 def epochs(source: Source, budget: int) -> list[list[object]]:
-    """The records of every epoch, until all splits are at their end."""
+    """The records of every epoch, until all splits are finished."""
     splits = source.splits(CONTEXT)
     offsets = {split.name: split.start for split in splits}
     found: list[list[object]] = []
@@ -86,10 +88,10 @@ def test_a_file_of_many_epochs_is_unpacked_once(tmp_path: Path, files: CountedFi
     source = FileSource([packed(tmp_path / "a.txt.gz", text)], TextLines())
     found = epochs(source, budget=40)
     assert len(found) > 50 and [line for epoch in found for line in epoch] == LINES
-    assert files.unpacked_bytes == len(text) and not files.idle  # it is let go at its end
+    assert files.unpacked_bytes == len(text) and not files.idle  # released at its end
 
 
-def test_files_that_are_read_in_turn_are_each_unpacked_once_while_there_is_room(
+def test_files_read_in_turn_are_each_unpacked_once_while_the_cache_has_room(
     tmp_path: Path, files: CountedFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = "\n".join(LINES[:1_000]) + "\n"
@@ -99,10 +101,10 @@ def test_files_that_are_read_in_turn_are_each_unpacked_once_while_there_is_room(
     few = CountedFiles(files_max=2)
     monkeypatch.setattr(formats, "FILES", few)
     assert sum(map(len, epochs(FileSource(paths, TextLines()), budget=100))) == 3_000
-    assert few.unpacked_bytes > 6 * len(text) and len(few.idle) <= 2  # from the front, as without
+    assert few.unpacked_bytes > 6 * len(text) and len(few.idle) <= 2  # from the start, as without the cache
 
 
-def test_the_names_in_the_first_line_are_not_unpacked_again(tmp_path: Path, files: CountedFiles) -> None:
+def test_the_header_line_is_not_unpacked_again(tmp_path: Path, files: CountedFiles) -> None:
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow(["n", "name"])
@@ -114,7 +116,7 @@ def test_the_names_in_the_first_line_are_not_unpacked_again(tmp_path: Path, file
     assert files.unpacked_bytes == len(out.getvalue())
 
 
-def test_an_epoch_that_is_run_again_reads_the_same(tmp_path: Path, files: CountedFiles) -> None:
+def test_a_replayed_epoch_reads_the_same_records(tmp_path: Path, files: CountedFiles) -> None:
     source = FileSource([packed(tmp_path / "a.txt.gz", "\n".join(LINES) + "\n")], TextLines())
     [split] = source.splits(CONTEXT)
     first = [line for batch in source.read(split, 5_000, 9_000) for line in batch]
@@ -122,7 +124,7 @@ def test_an_epoch_that_is_run_again_reads_the_same(tmp_path: Path, files: Counte
     assert [line for batch in source.read(split, 5_000, 9_000) for line in batch] == first
 
 
-def test_an_abandoned_read_leaves_nothing_behind(tmp_path: Path, files: CountedFiles) -> None:
+def test_an_abandoned_read_leaves_no_open_file(tmp_path: Path, files: CountedFiles) -> None:
     source = FileSource([packed(tmp_path / "a.txt.gz", "\n".join(LINES) + "\n")], TextLines())
     [split] = source.splits(CONTEXT)
     reading = source.read(split, 0, 20_000)
@@ -163,7 +165,7 @@ def test_every_read_returns_the_bytes_of_the_file(parts: list[bytes], reads: lis
             assert some == plain.read(size)[: len(some)] and bool(some) == (position < len(data))
 
 
-def test_a_line_of_any_length_is_gathered_with_a_window_of_a_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_of_any_length_is_assembled_with_a_few_read_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     windows: list[int] = []
 
     class Watched(UnpackedFile):
@@ -181,7 +183,7 @@ def test_a_line_of_any_length_is_gathered_with_a_window_of_a_few_steps(monkeypat
     assert (file.readline(250_000), file.readline(5)) == (b"x" * 250_000, b"x" * 5)
 
 
-def test_a_compressed_file_that_grew_or_was_replaced_by_a_larger_one_is_refused_and_not_read_as_a_mixture(
+def test_a_compressed_file_that_grew_or_was_replaced_is_rejected_and_never_read_as_a_mixture(
     tmp_path: Path,
 ) -> None:
     path = packed(tmp_path / "in.gz", "\n".join(LINES))

@@ -1,4 +1,4 @@
-"""Text files in UTF-16 and UTF-32: the lines that are in them, whatever the epochs, the order of bytes and the mark."""
+"""Text files in UTF-16 and UTF-32: every line is read, for any epoch size, byte order and byte order mark."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from millstream.datastream.connectors.file_system import BucketAssigner, FileSin
 from millstream.testing import Collect, run
 
 CHARSETS = ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"]
-# U+0A0A and U+0A00: their bytes, across letters, look like line ends.
+# The bytes of U+0A0A and U+0A00, across characters, look like line ends.
 LETTERS = st.sampled_from("ab \u0a0a\u0a00\u010a\U0001f600\r")
 
 
@@ -64,7 +64,7 @@ def test_a_file_yields_its_lines(
 
 
 @given(st.lists(st.text(LETTERS, max_size=8), max_size=20), st.integers(1, 9), st.integers(0, 300), st.booleans())
-def test_blocks_of_any_size_and_stop_hold_whole_lines(
+def test_blocks_of_any_size_and_stop_contain_whole_lines(
     lines: list[str], block_units: int, stop: int, is_little: bool
 ) -> None:
     charset = "utf-16-le" if is_little else "utf-16-be"
@@ -84,12 +84,12 @@ def test_blocks_of_any_size_and_stop_hold_whole_lines(
     assert all(piece.decode(charset).endswith("\n") for piece in pieces[:-1])
 
 
-def test_without_a_mark_utf_16_has_the_large_end_first(tmp_path: Path) -> None:
+def test_utf_16_without_a_byte_order_mark_is_big_endian(tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_bytes("a\nb".encode("utf-16-be"))
     assert drain(EngineSource([str(tmp_path / "in.txt")], WideTextLines("UTF-16")), 1) == ["a", "b"]
 
 
-def test_what_our_sink_writes_in_utf_16_is_read_back(tmp_path: Path) -> None:
+def test_utf_16_output_of_the_file_sink_is_read_back(tmp_path: Path) -> None:
     out = Collect()
 
     def write(env: Any) -> None:

@@ -1,4 +1,4 @@
-"""Properties of Kafka's Java client become librdkafka's, or are refused; secrets are shown nowhere."""
+"""Properties of Kafka's Java client are translated to librdkafka's, or rejected; secrets are never printed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def consumer(**properties: object) -> dict[str, object]:
     return ClientSettings.of({name.replace("_", "."): value for name, value in properties.items()}).for_role("consumer")
 
 
-def test_a_jaas_line_becomes_user_and_password() -> None:
+def test_a_jaas_line_is_split_into_user_and_password() -> None:
     translated = consumer(
         security_protocol="SASL_SSL",
         sasl_mechanism="SCRAM-SHA-512",
@@ -80,30 +80,30 @@ def test_stores_in_pem_and_pkcs12_are_accepted() -> None:
         ({"interceptor.classes": "com.acme.I"}, "Java classes cannot run"),
     ],
 )
-def test_unsupported_properties_are_refused(properties: dict[str, str], sentence: str) -> None:
+def test_unsupported_properties_are_rejected(properties: dict[str, str], sentence: str) -> None:
     with pytest.raises(ConfigurationError, match=sentence) as refusal:
         ClientSettings.of(properties).for_role("consumer")
     assert "hush" not in str(refusal.value)
 
 
-def test_a_value_that_is_no_text_is_refused_without_being_shown_if_it_is_secret() -> None:
+def test_a_value_that_is_not_text_is_rejected_without_printing_secrets() -> None:
     with pytest.raises(ConfigurationError, match=r"found \*{6} \(list\)"):
         ClientSettings.of({"sasl.password": ["hush"]})
 
 
-def test_the_connectors_properties_override_the_programs() -> None:
+def test_connector_properties_override_the_programs() -> None:
     settings = ClientSettings.of({"enable.auto.commit": True, "key.deserializer": "x"})
     assert settings.for_role("consumer", enable_auto_commit=False) == {"enable.auto.commit": False}
 
 
-def test_the_time_of_a_request_is_named_otherwise_for_consumers() -> None:
+def test_the_request_timeout_has_another_name_for_consumers() -> None:
     settings = ClientSettings.of({"request.timeout.ms": 5})
     assert settings.for_role("consumer") == {"socket.timeout.ms": "5"}
     assert settings.for_role("producer") == {"request.timeout.ms": "5"}
 
 
 @given(st.text(min_size=3, alphabet=st.characters(exclude_characters="\\", exclude_categories=["Cs"])))
-def test_a_password_in_a_jaas_line_is_read_back_and_hidden(password: str) -> None:
+def test_a_password_in_a_jaas_line_is_parsed_and_masked(password: str) -> None:
     quoted = password.replace('"', '\\"')
     settings = ClientSettings.of({"sasl.jaas.config": f'{PLAIN} required username="u" password="{quoted}";'})
     assert settings.for_role("consumer")["sasl.password"] == password
@@ -125,13 +125,13 @@ def test_a_password_in_a_jaas_line_is_read_back_and_hidden(password: str) -> Non
         "sasl.oauthbearer.assertion.private.key.pem",
     ],
 )
-def test_what_is_secret_is_in_no_text(name: str) -> None:
+def test_secrets_appear_in_no_text(name: str) -> None:
     settings = ClientSettings.of({name: "hush-hush", "bootstrap.servers": "a:1"})
     assert "hush-hush" not in f"{settings} {settings!r} {settings.hide_secrets('hush-hush')}"
     assert "a:1" in repr(settings)
 
 
-def test_without_the_clients_package_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_client_package_is_named_in_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     with pytest.raises(PlatformError, match=r"pip install 'millstream\[kafka\]'"):
         confluent()

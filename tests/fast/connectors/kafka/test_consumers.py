@@ -1,4 +1,4 @@
-"""Ranges are read exactly, however the client cuts what it gives, and however often it says that it is at the end."""
+"""Offset ranges are read exactly, for any batching by the client and any number of end-of-partition events."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class TopicPartition:
 
 
 class Client:
-    """A consumer over `offsets` of a partition that may be read up to `end`, and begins at `first`."""
+    """A consumer over `offsets` of a partition that is readable up to `end` and begins at `first`."""
 
     offsets: list[int]
     end: int
@@ -82,7 +82,9 @@ class Client:
         Client.open_count -= 1
 
     def consume(self, count: int, timeout: float) -> list[Message]:
-        """Some of what comes next; none of it, now and then. The end is told once each time it is come to."""
+        """Returns the next few messages, sometimes none. Reports the end of the partition once each time it is
+        reached.
+        """
         if self._position < self.first:
             return [Message(self._position, KafkaError(KafkaError._AUTO_OFFSET_RESET, "out of range"))]
         if self.chance.random() < 0.2:
@@ -109,7 +111,7 @@ def client(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(consumers, "confluent", lambda: Module)
     monkeypatch.setattr(consumers, "new_client", lambda *_, **settings: Client(settings))
     monkeypatch.setattr(consumers, "_MARKED", set())
-    monkeypatch.setattr(consumers, "_BATCH_RECORDS", 100)  # and back, whatever a test makes of it
+    monkeypatch.setattr(consumers, "_BATCH_RECORDS", 100)  # and again at teardown, whatever the test has configured
     Client.open_count, Client.first = 0, 0
     Client.patience_ms.clear()
     yield
@@ -120,7 +122,7 @@ def client(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def offsets_in(
     start: int, stop: int, enough: int | None = None, partition: Partition = PARTITION
 ) -> tuple[list[int], int]:
-    """What is read, and the offset that was reached; it is enough after so many."""
+    """The messages read and the offset reached; stops after `enough` messages."""
     got: list[int] = []
     reading = read_range(SETTINGS, partition, start, stop, lambda: enough is not None and len(got) >= enough)
     while True:
@@ -135,10 +137,10 @@ steps = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60), st.sampled_fr
 
 
 @given(logs, steps, st.integers(), st.integers(1, 9))
-def test_a_range_holds_what_it_holds(
+def test_a_range_returns_its_messages(
     log: list[int], ranges: list[tuple[int, int, int | None]], seed: int, batch_records: int
 ) -> None:
-    close_consumers()  # one that an example before left holds messages of another log
+    close_consumers()  # a consumer left by an earlier example holds messages of another log
     consumers._BATCH_RECORDS = batch_records
     Client.offsets, Client.end, Client.chance = log, 60, random.Random(seed)
     for first, second, enough in ranges:
@@ -149,8 +151,8 @@ def test_a_range_holds_what_it_holds(
 
 
 @given(logs, st.lists(st.integers(1, 20), max_size=6), st.integers())
-def test_a_partition_that_grows_is_read_on_by_one_consumer(log: list[int], growths: list[int], seed: int) -> None:
-    """Also where all that is new are marks of transactions, which nobody gets to see."""
+def test_a_growing_partition_is_read_by_one_consumer(log: list[int], growths: list[int], seed: int) -> None:
+    """Also where the only new entries are transaction markers, which consumers never return."""
     close_consumers()
     Client.offsets, Client.end, Client.chance = log, 0, random.Random(seed)
     got: list[int] = []
@@ -162,7 +164,7 @@ def test_a_partition_that_grows_is_read_on_by_one_consumer(log: list[int], growt
     assert got == [at for at in log if at < Client.end]
 
 
-def test_partitions_beyond_what_a_process_keeps_do_not_cost_the_others_their_consumers(
+def test_partitions_beyond_the_pool_limit_do_not_evict_the_consumers_of_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(consumers, "_CONSUMERS_MAX", 8)
@@ -173,24 +175,24 @@ def test_partitions_beyond_what_a_process_keeps_do_not_cost_the_others_their_con
         for partition in partitions:
             offsets_in(10 * epoch, Client.end, partition=partition)
     assert Client.open_count == 8
-    # All in the first epoch; later only those that are too many.
+    # All in the first epoch; later only those above the limit.
     assert len(Client.patience_ms) == 10 + 3 * 2
 
 
-def test_where_ranges_end_in_marks_the_next_consumer_detects_the_end_sooner() -> None:
+def test_after_ranges_ending_in_markers_the_next_consumer_detects_the_end_sooner() -> None:
     Client.offsets, Client.chance = [0, 1, 4, 5, 8, 9], random.Random(1)
     for Client.end in (2, 4, 6, 8, 10, 12):
         offsets_in(max(0, Client.end - 2), Client.end)
     assert Client.patience_ms == [None, "30"]
 
 
-def test_an_expired_offset_is_an_error_and_never_skipped() -> None:
+def test_an_expired_offset_raises_and_is_never_skipped() -> None:
     Client.offsets, Client.end, Client.first = [5, 6], 7, 5
     with pytest.raises(ConnectorError, match=r"no longer has that offset.*retention"):
         offsets_in(3, 7)
 
 
-def test_what_does_not_come_is_an_error_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_message_raises_after_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(consumers, "PATIENCE_S", 0.05)
     Client.offsets, Client.end = [1], 2
     with pytest.raises(ConnectorAwayError, match="reading partition 0 of topic t from offset 2 to 9"):

@@ -1,4 +1,4 @@
-"""Lanes of an epoch: nothing is lost or doubled between them, and everybody divides alike."""
+"""Lanes of an epoch: no message is lost or duplicated between them, and every process divides the output alike."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ parts = st.lists(
 
 
 @given(parts)
-def test_every_part_is_in_one_lane_and_every_lane_has_parts_and_a_name_of_its_own(staged: list[Any]) -> None:
+def test_every_part_is_in_one_lane_and_every_lane_is_non_empty_and_uniquely_named(staged: list[Any]) -> None:
     publish = divided(staged)
     listed = [json.dumps(part) for lane in publish for part in lane["parts"]]
     assert Counter(listed) == Counter(json.dumps(part) for part in staged)
@@ -34,7 +34,7 @@ def test_every_part_is_in_one_lane_and_every_lane_has_parts_and_a_name_of_its_ow
 
 
 @given(parts)
-def test_a_small_epoch_is_one_lane_of_the_driver_and_no_lane_is_much_fuller_than_it_must(staged: list[Any]) -> None:
+def test_a_small_epoch_is_one_driver_lane_and_lanes_are_balanced(staged: list[Any]) -> None:
     publish = divided(staged)
     total = sum(part["bytes"] for part in staged)
     if staged and total <= lanes.DRIVER_BYTES_MAX:

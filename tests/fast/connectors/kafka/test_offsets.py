@@ -1,4 +1,4 @@
-"""A rule becomes offsets as Flink's initializers do, over any partitions and whatever brokers know of them."""
+"""Start positions are resolved to offsets as Flink's initializers do, for any partitions and any broker answers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Broker:
         return {at: self.spans[at][1] for at in partitions}
 
     def at_time(self, partitions: Iterable[Partition], timestamp_ms: int) -> dict[Partition, int]:
-        # Record n has the time n.
+        # Record n has timestamp n.
         return {at: min(max(timestamp_ms, self.spans[at][0]), self.spans[at][1]) for at in partitions}
 
     def committed(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
@@ -35,7 +35,7 @@ class Broker:
 
 
 def plainly(rule: OffsetRule, partition: Partition, broker: Broker) -> int | None:
-    """The offset of one partition, one case after another; None: there is none."""
+    """Reference implementation: the offset of one partition, or None if there is none."""
     first, end = broker.spans[partition]
     if rule.kind == "earliest":
         return first
@@ -67,7 +67,7 @@ rules = st.one_of(
 
 
 @for_all(rules, st.dictionaries(partitions, spans, min_size=1), st.dictionaries(partitions, st.integers(0, 12)))
-def test_all_at_once_is_as_one_after_another(
+def test_resolving_partitions_together_equals_resolving_each_alone(
     rule: OffsetRule, spans: dict[Partition, tuple[int, int]], group: dict[Partition, int]
 ) -> None:
     broker = Broker(spans, group)

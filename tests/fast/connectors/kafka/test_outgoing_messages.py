@@ -1,4 +1,4 @@
-"""Messages made in columns are those made one by one; what was staged is read back as it was, or not at all."""
+"""Messages built by column equal messages built one by one; staged messages are read back unchanged or rejected."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from millstream.storage.store import Store, open_store
 
 
 class Reversed(SerializationSchema):
-    """A schema of a program's own, without columns; of an empty text there is no key."""
+    """A user-defined schema without column support; an empty text has no key."""
 
     def serialize(self, value: str) -> Any:
         return value[::-1].encode() or None
 
 
 def one_by_one(serializer: RecordSerializer, values: list[str], times: list[int] | None) -> list[tuple[Any, ...]]:
-    """What is expected of a message maker, record after record."""
+    """The expected output of a message builder, record by record."""
     messages = []
     for at, value in enumerate(values):
         time = None if times is None or times[at] < 0 else times[at]
@@ -53,7 +53,7 @@ times = st.integers(-(2**63), 2**63 - 1)
 
 
 @given(texts, st.data(), st.booleans(), st.booleans())
-def test_messages_in_columns_are_those_made_one_by_one(
+def test_messages_built_by_column_equal_messages_built_one_by_one(
     values: list[str], data: st.DataObject, with_key: bool, with_selector: bool
 ) -> None:
     stamps = data.draw(st.one_of(st.none(), st.lists(times, min_size=len(values), max_size=len(values))))
@@ -124,7 +124,7 @@ def test_damaged_or_newer_messages_are_not_published() -> None:
         list(read_messages({**staged, "form": 2}, store))
 
 
-def test_a_message_larger_than_the_producer_sends_is_refused_when_it_is_made() -> None:
+def test_a_message_above_the_producers_size_limit_is_rejected_when_it_is_built() -> None:
     maker = MessageMaker(RecordSerializer(SimpleStringSchema(), topic="out"), Types.STRING(), 1_000)
     maker.messages(Batch.of_values(["x" * 900], Types.STRING()))
     with pytest.raises(ProgramError, match=r"a message of 1,000 bytes is larger than max\.request\.size"):
@@ -132,7 +132,7 @@ def test_a_message_larger_than_the_producer_sends_is_refused_when_it_is_made() -
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", ".", "..", "x" * 250, "é", None, 5, ["a"], "a\n"])
-def test_a_topic_that_no_broker_has_is_refused_before_its_message_is_staged(name: Any) -> None:
+def test_an_unknown_topic_is_rejected_before_its_message_is_staged(name: Any) -> None:
     maker = MessageMaker(RecordSerializer(SimpleStringSchema(), selector=lambda value: name), Types.STRING(), 1_000)
     with pytest.raises(ProgramError, match=r"the topic selector returned .* for 'a', expected the name of a topic"):
         maker.messages(Batch.of_values(["a"], Types.STRING()))
@@ -142,7 +142,7 @@ def test_a_topic_that_no_broker_has_is_refused_before_its_message_is_staged(name
 
 
 class Headers:
-    """Headers of so many bytes."""
+    """Headers of `size` bytes."""
 
     def __init__(self, size: int) -> None:
         self._size = size

@@ -1,4 +1,4 @@
-"""How messages are given to a producer, and which producers a process keeps. No broker: the client is a stand-in."""
+"""Queueing messages at a producer, and the producers pooled by a process. No broker: the client is a stand-in."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SETTINGS = ClientSettings.of({"bootstrap.servers": "127.0.0.1:1"})
 
 
 class Client:
-    """Takes messages as confluent-kafka's producer does, and delivers all that wait whenever it is polled."""
+    """Accepts messages as confluent-kafka's producer does, and delivers all pending messages on every poll."""
 
     def __init__(self) -> None:
         self.taken: list[tuple[Any, ...]] = []
@@ -51,7 +51,9 @@ messages = st.lists(st.tuples(small, small, st.none() | st.integers(0, 2**40)), 
 
 
 @given(messages, st.booleans())
-def test_every_message_is_queued_once_in_order_and_few_wait(rows: list[tuple[Any, Any, Any]], timeless: bool) -> None:
+def test_every_message_is_queued_once_in_order_and_few_are_pending(
+    rows: list[tuple[Any, Any, Any]], timeless: bool
+) -> None:
     client = Client()
     producer = OpenProducer(client, SETTINGS)
     stamps = [None if timeless else stamp for _, _, stamp in rows]
@@ -74,17 +76,17 @@ def test_every_message_is_queued_once_in_order_and_few_wait(rows: list[tuple[Any
 
 
 def test_a_pooled_producer_has_one_user_at_a_time_and_idle_ones_are_closed() -> None:
-    kept = ProducerPool(most=2)
+    pool = ProducerPool(most=2)
     first, second, third = (OpenProducer(Client(), SETTINGS) for _ in range(3))
-    kept.put_back("first", first)
-    assert kept.take("first") is first
-    assert kept.take("first") is None
-    kept.put_back("first", first)
-    kept.put_back("second", second)
-    kept.put_back("third", third)
-    assert len(kept) == 2
+    pool.put_back("first", first)
+    assert pool.take("first") is first
+    assert pool.take("first") is None
+    pool.put_back("first", first)
+    pool.put_back("second", second)
+    pool.put_back("third", third)
+    assert len(pool) == 2
     assert first.client is None
-    assert kept.take("second") is second
+    assert pool.take("second") is second
     impatient = ProducerPool(idle_s=0.0)
     impatient.put_back("third", third)
     impatient.put_back("second", second)
@@ -92,7 +94,7 @@ def test_a_pooled_producer_has_one_user_at_a_time_and_idle_ones_are_closed() -> 
     assert impatient.take("second") is second
 
 
-def test_a_producer_that_is_let_go_ends_at_once_though_no_broker_answers() -> None:
+def test_a_released_producer_closes_at_once_although_no_broker_responds() -> None:
     producer = open_producer(SETTINGS)
     producer.client.produce("out", b"never")
     producer.close()

@@ -1,4 +1,4 @@
-"""What a Kafka source decides on the driver, with a cluster that the test makes up."""
+"""Decisions of a Kafka source on the driver, with a scripted cluster."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from millstream.storage.memory import MemoryStore
 
 
 class World:
-    """The cluster of a test: topics with an id and the ends of their partitions. It may be away."""
+    """A scripted cluster: topics with an id and the end offsets of their partitions. It may be unavailable."""
 
     def __init__(self) -> None:
         self.ends: dict[str, list[int]] = {"t": [5, 8]}
@@ -98,13 +98,13 @@ def store(request: pytest.FixtureRequest) -> MemoryStore:
     return MemoryStore(f"kafka-{request.node.name}")
 
 
-def test_starts_are_decided_once_for_ever(world: World, store: MemoryStore) -> None:
+def test_start_positions_are_decided_once(world: World, store: MemoryStore) -> None:
     assert starts(opened(store)) == {"t-0": 5, "t-1": 8}
     world.ends["t"] = [50, 80]
     assert starts(opened(store)) == {"t-0": 5, "t-1": 8}
 
 
-def test_what_appears_later_begins_at_its_earliest_record(world: World, store: MemoryStore) -> None:
+def test_partitions_created_later_start_at_their_earliest_record(world: World, store: MemoryStore) -> None:
     source = opened(store, discovery_interval_ms=1000)
     starts(source)
     world.ends["t"].append(3)
@@ -114,22 +114,24 @@ def test_what_appears_later_begins_at_its_earliest_record(world: World, store: M
     assert starts(opened(store, discovery_interval_ms=1000))["t-3"] == 0
 
 
-def test_a_clock_that_is_set_back_hides_no_new_partition(world: World, store: MemoryStore) -> None:
+def test_new_partitions_are_discovered_after_the_clock_is_set_back(world: World, store: MemoryStore) -> None:
     source = opened(store, discovery_interval_ms=1000)
     starts(source, 100_000)
     world.ends["t"].append(3)
     assert starts(source, 50_000)["t-2"] == 0
 
 
-def test_a_job_restored_without_the_list_knows_new_from_old_by_positions(world: World, store: MemoryStore) -> None:
-    """A savepoint in a folder has the manifest, which holds where all partitions stand, and not the list."""
+def test_a_job_restored_without_the_list_recognises_new_partitions_by_positions(
+    world: World, store: MemoryStore
+) -> None:
+    """A savepoint in a folder has the manifest, with the positions of all partitions, but not the list."""
     source = opened(store)
     source.committed({"t-0": 5, "t-1": 9})
     world.ends["t"].append(3)
     assert starts(source)["t-2"] == 0
 
 
-def test_a_bounded_source_ends_where_the_end_was(world: World, store: MemoryStore) -> None:
+def test_a_bounded_source_ends_at_the_end_offsets_of_its_start(world: World, store: MemoryStore) -> None:
     source = opened(store, start=OffsetRule("earliest"), stop=LATEST, bounded=True)
     splits = source.splits(at(0))
     world.ends["t"] = [50, 80]
@@ -140,7 +142,7 @@ def test_a_bounded_source_ends_where_the_end_was(world: World, store: MemoryStor
     assert source.complete(at(0)) and splits == again.splits(at(0))
 
 
-def test_partitions_of_an_unbounded_source_may_end_and_the_source_does_not(world: World, store: MemoryStore) -> None:
+def test_partitions_of_an_unbounded_source_may_end_while_the_source_continues(world: World, store: MemoryStore) -> None:
     source = opened(store, start=OffsetRule("earliest"), stop=LATEST, discovery_interval_ms=1)
     first, _ = source.splits(at(0))
     assert source.finished(first, 5) and not source.complete(at(0))
@@ -149,14 +151,14 @@ def test_partitions_of_an_unbounded_source_may_end_and_the_source_does_not(world
     assert (third.start, third.info["stop"]) == (0, 2)
 
 
-def test_a_range_ends_where_the_budget_or_the_partition_does(world: World, store: MemoryStore) -> None:
+def test_a_range_ends_at_the_budget_or_the_end_of_the_partition(world: World, store: MemoryStore) -> None:
     source = opened(store, start=OffsetRule("earliest"))
     first, second = source.splits(at(0))
     assert [source.reach(first, 0, 3, at(0)), source.reach(second, 6, 9, at(0))] == [3, 8]
     assert source.backlog(second, 6, at(0)) == 2
 
 
-def test_unavailable_brokers_are_tolerated_and_then_an_error(world: World, store: MemoryStore) -> None:
+def test_unavailable_brokers_are_tolerated_for_a_while_and_then_raise(world: World, store: MemoryStore) -> None:
     source = opened(store, start=OffsetRule("earliest"))
     first, _ = source.splits(at(0))
     world.is_away = True
@@ -181,7 +183,7 @@ def test_a_transient_failure_leaves_no_trace(world: World, store: MemoryStore) -
 
 
 @pytest.mark.parametrize("change", ["gone", "anew", "shorter"])
-def test_a_topic_that_is_not_what_it_was_stops_the_job(world: World, store: MemoryStore, change: str) -> None:
+def test_a_recreated_topic_stops_the_job(world: World, store: MemoryStore, change: str) -> None:
     source = opened(store)
     source.splits(at(0))
     source.committed({"t-0": 5, "t-1": 8})
@@ -197,7 +199,7 @@ def test_a_topic_that_is_not_what_it_was_stops_the_job(world: World, store: Memo
             world.now_s += 10
 
 
-def test_a_topic_that_is_missing_for_a_moment_is_waited_for(world: World, store: MemoryStore) -> None:
+def test_a_briefly_missing_topic_is_awaited(world: World, store: MemoryStore) -> None:
     source = opened(store)
     source.splits(at(0))
     ends = world.ends.pop("t")
@@ -221,7 +223,7 @@ def test_offsets_are_committed_to_the_group_at_the_latest_when_the_job_ends(worl
     assert world.committed_offsets == [{first: 6, second: 8}, {first: 7, second: 8}]
 
 
-def test_a_replay_queries_and_commits_nothing(world: World, store: MemoryStore) -> None:
+def test_a_replay_neither_queries_the_brokers_nor_commits_offsets(world: World, store: MemoryStore) -> None:
     splits = opened(store).splits(at(0))
     world.is_away = True
     again = opened(store).reopened(store, None)

@@ -1,4 +1,4 @@
-"""Kafka messages whose headers cannot be read: as messages whose value cannot."""
+"""Kafka messages with undecodable headers are handled like messages with undecodable values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PARTITION = Partition("orders", 3)
 
 
 class OddHeaders(confluent_kafka.Message):
-    """What the client gives for a message with a header name that is no UTF-8."""
+    """The client's response for a message with a header name that is not UTF-8."""
 
     def headers(self) -> Any:
         try:
@@ -45,13 +45,13 @@ MESSAGES = [
 METADATA_NAMES = (("headers", "headers"), ("key", "key"), ("offset", "offset"))
 
 
-def test_a_header_name_that_is_no_text_is_an_error_with_its_place() -> None:
+def test_an_undecodable_header_name_is_reported_with_its_position() -> None:
     reader = RecordReader(RecordLayout(SimpleStringSchema(), METADATA_NAMES), PARTITION, None)
     with pytest.raises(TypeMismatchError, match=r"topic orders, partition 3, offset 8: the name of one of its headers"):
         reader.items(MESSAGES)
 
 
-def test_a_header_name_that_is_no_text_makes_a_dead_letter_and_the_others_are_read() -> None:
+def test_an_undecodable_header_name_becomes_a_dead_letter_and_other_messages_are_read() -> None:
     schema = SimpleStringSchema().with_dead_letters(OutputTag("bad"))
     [letters, batch] = RecordReader(RecordLayout(schema, METADATA_NAMES), PARTITION, None).items(MESSAGES)
     assert isinstance(letters, DeadLetters)
@@ -70,7 +70,7 @@ def test_unrequested_headers_are_not_read() -> None:
 
 
 @pytest.mark.parametrize("ignores", [False, True])
-def test_a_table_with_headers_refuses_or_ignores_a_message_whose_header_names_are_no_text(ignores: bool) -> None:
+def test_a_table_with_headers_rejects_or_ignores_a_message_with_undecodable_header_names(ignores: bool) -> None:
     values = CsvTableDecoder(RowType.of(["a"], [types.VarCharType(9)]), CsvDialect(), ignores)
     columns = (
         KafkaColumn("a", types.VarCharType(9), value=0),
@@ -86,7 +86,7 @@ def test_a_table_with_headers_refuses_or_ignores_a_message_whose_header_names_ar
 
 
 @pytest.mark.parametrize("ignores", [False, True])
-def test_a_message_without_a_key_is_refused_or_ignored_where_a_column_of_the_key_is_not_null(ignores: bool) -> None:
+def test_a_message_without_a_key_is_rejected_or_ignored_if_a_key_column_is_not_null(ignores: bool) -> None:
     text = types.VarCharType(9)
     values, keys = (CsvTableDecoder(RowType.of([name], [text]), CsvDialect(), ignores) for name in ("a", "k"))
     columns = (KafkaColumn("a", text, value=0), KafkaColumn("k", types.VarCharType(9, False), key=0))

@@ -1,4 +1,6 @@
-"""What moto cannot show: shards that are split and merged, retention, iterators that expire, throttling, wrong keys."""
+"""Kinesis behaviour that moto cannot simulate: split and merged shards, retention, expired iterators, throttling
+and wrong keys.
+"""
 
 from __future__ import annotations
 
@@ -36,20 +38,20 @@ def world(monkeypatch: pytest.MonkeyPatch) -> ImitatedKinesis:
 
 
 def new_world(monkeypatch: pytest.MonkeyPatch) -> ImitatedKinesis:
-    """The stream that every client reaches, and the only clock there is."""
+    """The stream that every client reaches, and the only clock."""
     world = ImitatedKinesis(2)
     for module in (shards, source, sink):
         monkeypatch.setattr(module, "client_of", lambda address, service: world)
     for module in (shards, source):
         monkeypatch.setattr(module, "epoch_ms", lambda: world.now_ms)
     for module in (clients, source, sink):
-        monkeypatch.setattr(module, "time", _Ticks())  # theirs alone: the engine has its own
+        monkeypatch.setattr(module, "time", _Ticks())  # used by these modules only: the engine has its own clock
     monkeypatch.setattr(source, "_READ_S_MAX", 1e9)
     return world
 
 
 class _Ticks:
-    """A clock that is a second on whenever it is looked at, so that nothing waits."""
+    """A clock that advances by a second whenever it is read, so that nothing waits."""
 
     def __init__(self) -> None:
         self._now_s = 0.0
@@ -63,7 +65,7 @@ class _Ticks:
 
 
 class Job:
-    """A driver and its tasks, without the rest of the engine: it plans, reads and commits, shard by shard."""
+    """Plans, reads and commits shard by shard: a driver and its tasks without the rest of the engine."""
 
     def __init__(self, world: ImitatedKinesis, start: StartRule = TRIM_HORIZON, positions: Any = None) -> None:
         self.world, self.found = world, []  # type: ignore[var-annotated]
@@ -103,7 +105,7 @@ class Job:
                 return values, end.value
 
 
-def test_children_are_read_after_their_parents_and_nothing_is_lost(world: ImitatedKinesis) -> None:
+def test_child_shards_are_read_after_their_parents_without_loss(world: ImitatedKinesis) -> None:
     world.add(FIRST, "1", "2", "3")
     world.reshard([FIRST], [LEFT, RIGHT])
     world.add(LEFT, "4")
@@ -114,7 +116,7 @@ def test_children_are_read_after_their_parents_and_nothing_is_lost(world: Imitat
     assert sorted(job.epoch()) == ["4", "5"]
 
 
-def test_a_merged_shard_waits_for_both_of_its_parents_also_after_a_restart(world: ImitatedKinesis) -> None:
+def test_a_merged_shard_waits_for_both_parents_also_after_a_restart(world: ImitatedKinesis) -> None:
     world.add(FIRST, "1", "2")
     world.add(SECOND, "a")
     world.reshard([FIRST, SECOND], [LEFT])
@@ -126,8 +128,8 @@ def test_a_merged_shard_waits_for_both_of_its_parents_also_after_a_restart(world
     assert again.epoch() == ["z"]
 
 
-def test_a_parent_that_the_manifest_no_longer_lists_is_not_waited_for(world: ImitatedKinesis) -> None:
-    """Finished splits are filed away after a while: the engine asks about them no more."""
+def test_a_parent_no_longer_listed_in_the_manifest_is_not_awaited(world: ImitatedKinesis) -> None:
+    """Finished splits are archived after a while: the engine no longer lists them."""
     world.reshard([FIRST], [LEFT])
     world.add(LEFT, "z")
     driver = KinesisSource(AwsAddress("r"), ["s"], SimpleStringSchema(), start=TRIM_HORIZON)
@@ -135,7 +137,9 @@ def test_a_parent_that_the_manifest_no_longer_lists_is_not_waited_for(world: Imi
     assert driver.reach(child, child.start, 10, SourceContext(1, 0, 1)) != child.start
 
 
-def test_what_appears_later_is_read_from_its_beginning_although_the_job_began_at_latest(world: ImitatedKinesis) -> None:
+def test_shards_created_later_are_read_from_their_beginning_although_the_job_started_at_latest(
+    world: ImitatedKinesis,
+) -> None:
     world.add(FIRST, "old")
     world.now_ms += 1000
     job = Job(world, LATEST)
@@ -149,8 +153,10 @@ def test_what_appears_later_is_read_from_its_beginning_although_the_job_began_at
 
 
 @given(st.data())
-def test_ranges_read_again_yield_the_same_records(data: st.DataObject) -> None:
-    """Adds, reshardings, epochs of any size: all is read once, in order per shard, and again when a range is."""
+def test_ranges_read_again_return_the_same_records(data: st.DataObject) -> None:
+    """Adds, reshardings and epochs of any size: every record is read once, in order per shard, and again on a
+    replay.
+    """
     with pytest.MonkeyPatch.context() as patch:
         world = new_world(patch)
         job, names, added = Job(world), [FIRST, SECOND], 0
@@ -169,7 +175,7 @@ def test_ranges_read_again_yield_the_same_records(data: st.DataObject) -> None:
                 job.epoch(budget=data.draw(st.integers(1, 4)))
         for _ in range(60):
             job.epoch(budget=100)
-        assert job.is_idle  # nothing is left, and nothing is looked for without end
+        assert job.is_idle  # nothing is left, and no further scan runs
         assert sorted(job.found, key=int) == [str(n) for n in range(added)]
         for shard in world.shards.values():
             inside = [record["Data"].decode() for record in shard.records]
@@ -178,7 +184,7 @@ def test_ranges_read_again_yield_the_same_records(data: st.DataObject) -> None:
             assert job.read(split, start, end) == (values, end)
 
 
-def test_a_shard_has_not_ended_while_a_record_of_its_last_answer_is_left(world: ImitatedKinesis) -> None:
+def test_a_shard_has_not_ended_while_its_last_response_has_unread_records(world: ImitatedKinesis) -> None:
     world.add(FIRST, *map(str, range(4)))
     world.reshard([FIRST], [LEFT])
     job = Job(world)
@@ -186,9 +192,7 @@ def test_a_shard_has_not_ended_while_a_record_of_its_last_answer_is_left(world: 
     assert [job.epoch(budget=3), job.epoch(budget=3)] == [["0", "1", "2"], ["3"]]
 
 
-def test_a_range_that_takes_too_long_is_left_to_the_next_epoch(
-    world: ImitatedKinesis, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slow_range_is_continued_in_the_next_epoch(world: ImitatedKinesis, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "_READ_S_MAX", 0.0)
     world.add(FIRST, *map(str, range(6)))
     small = KinesisSource(AwsAddress("r"), ["s"], SimpleStringSchema(), start=TRIM_HORIZON, records_max=2)
@@ -198,12 +202,16 @@ def test_a_range_that_takes_too_long_is_left_to_the_next_epoch(
     assert [batch.values() for batch in batches] == [["0", "1"]]
 
 
-def test_a_job_on_the_engine_goes_on_where_it_was_through_a_split(world: ImitatedKinesis, unique_name: str) -> None:
-    given = {"aws.region": "r", "flink.stream.initpos": "TRIM_HORIZON", "flink.shard.discovery.intervalmillis": "1"}
+def test_an_engine_job_resumes_through_a_shard_split(world: ImitatedKinesis, unique_name: str) -> None:
+    properties = {
+        "aws.region": "r",
+        "flink.stream.initpos": "TRIM_HORIZON",
+        "flink.shard.discovery.intervalmillis": "1",
+    }
 
     def values(epochs: int, epoch_records: int) -> list[str]:
         out = Collect()
-        consumer = FlinkKinesisConsumer("s", SimpleStringSchema(), given)
+        consumer = FlinkKinesisConsumer("s", SimpleStringSchema(), properties)
         build = lambda env: env.add_source(consumer).uid("in").sink_to(out)  # noqa: E731
         found: list[str] = run(build, epochs=epochs, epoch_records=epoch_records, store=unique_name)[out]
         return found
@@ -221,7 +229,7 @@ def test_a_job_on_the_engine_goes_on_where_it_was_through_a_split(world: Imitate
 # --- retention -----------------------------------------------------------------------------------------------------
 
 
-def test_a_job_that_was_stopped_for_longer_than_the_retention_fails(world: ImitatedKinesis) -> None:
+def test_a_job_stopped_for_longer_than_the_retention_fails(world: ImitatedKinesis) -> None:
     world.add(FIRST, "1")
     job = Job(world)
     assert job.epoch() == ["1"]
@@ -233,18 +241,18 @@ def test_a_job_that_was_stopped_for_longer_than_the_retention_fails(world: Imita
         Job(world, positions=job.positions).epoch()
 
 
-def test_a_quiet_shard_that_is_probed_loses_nothing(world: ImitatedKinesis) -> None:
+def test_probing_an_idle_shard_loses_nothing(world: ImitatedKinesis) -> None:
     world.add(FIRST, "1")
     job = Job(world)
     job.epoch()
-    for _ in range(30):  # more than the retention, and every record of the stream goes
+    for _ in range(30):  # more than the retention: every record of the stream expires
         world.now_ms += HOUR_MS
         assert job.epoch() == []
     world.add(FIRST, "2")
     assert Job(world, positions=job.positions).epoch() == ["2"]
 
 
-def test_the_oldest_record_may_go_before_it_is_first_read(world: ImitatedKinesis) -> None:
+def test_the_oldest_record_may_expire_before_it_is_first_read(world: ImitatedKinesis) -> None:
     world.add(FIRST, "going")
     world.now_ms += 24 * HOUR_MS
     world.add(FIRST, "1")
@@ -254,7 +262,7 @@ def test_the_oldest_record_may_go_before_it_is_first_read(world: ImitatedKinesis
     assert job.epoch() == ["1"]
 
 
-def test_an_epoch_that_has_aged_out_cannot_be_read_again_in_silence(world: ImitatedKinesis) -> None:
+def test_replaying_an_expired_epoch_raises(world: ImitatedKinesis) -> None:
     world.add(FIRST, "1")
     world.now_ms += HOUR_MS
     world.add(FIRST, "2")
@@ -266,10 +274,10 @@ def test_an_epoch_that_has_aged_out_cannot_be_read_again_in_silence(world: Imita
         job.read(split, start, end)
 
 
-# --- trouble -------------------------------------------------------------------------------------------------------
+# --- failures ----------------------------------------------------------------------------------------------------
 
 
-def test_an_iterator_that_expired_is_made_anew_behind_the_last_record(world: ImitatedKinesis) -> None:
+def test_an_expired_iterator_is_recreated_after_the_last_record(world: ImitatedKinesis) -> None:
     world.add(FIRST, *map(str, range(6)))
     job = Job(world)
     [split, _] = job.source.splits(SourceContext(1, 0, 1))
@@ -291,7 +299,7 @@ def test_throttling_is_retried_and_then_raised(world: ImitatedKinesis) -> None:
 
 
 @pytest.mark.parametrize("code", ["UnrecognizedClientException", "AccessDeniedException", "InvalidSignatureException"])
-def test_wrong_keys_are_reported_at_once_and_never_shown(world: ImitatedKinesis, code: str) -> None:
+def test_wrong_keys_are_reported_at_once_and_never_printed(world: ImitatedKinesis, code: str) -> None:
     world.failures = [aws_error(code, "the string to sign was AKIAEXAMPLE/s3cret")]
     with pytest.raises(ConnectorError, match="denies access") as refusal:
         Job(world).epoch()
@@ -312,13 +320,13 @@ def published(sink: AwsSink, values: list[str]) -> None:
     sink.commit(CommitId("job", "out", 1), writer.stage(), store)
 
 
-def test_only_refused_records_are_sent_again(world: ImitatedKinesis) -> None:
+def test_only_rejected_records_are_sent_again(world: ImitatedKinesis) -> None:
     world.refused_at = [{1, 3}, {0}]
     published(AwsSink(STREAMS, AwsAddress("r"), "s", SimpleStringSchema()), ["a", "b", "c", "d"])
     assert [record["Data"] for record in world.taken] == [b"a", b"c", b"d", b"b"]
 
 
-def test_records_that_are_never_accepted_are_an_error_within_the_time_limit(world: ImitatedKinesis) -> None:
+def test_records_that_are_never_accepted_raise_within_the_time_limit(world: ImitatedKinesis) -> None:
     world.refused_at = [{0}] * 1000
     with pytest.raises(ConnectorAwayError, match=r"does not accept 1 records \(ProvisionedThroughput"):
         published(AwsSink(STREAMS, AwsAddress("r"), "s", SimpleStringSchema()), ["a"])
@@ -332,14 +340,14 @@ def test_a_strict_sink_does_not_send_again(world: ImitatedKinesis) -> None:
 
 
 @given(st.lists(st.integers(0, 9)), st.integers(1, 4), st.integers(9, 20))
-def test_requests_keep_the_order_and_their_bounds(sizes: list[int], most: int, size_max: int) -> None:
+def test_requests_retain_the_order_and_respect_their_limits(sizes: list[int], most: int, size_max: int) -> None:
     records = [{"Data": bytes(size), "PartitionKey": ""} for size in sizes]
     batches = list(_batches(iter(records), SendLimits(most, size_max, size_max)))
     assert [record for batch in batches for record in batch] == records
     assert all(0 < len(batch) <= most and sum(map(_size, batch)) <= size_max for batch in batches)
 
 
-def test_a_partition_key_that_is_half_a_surrogate_pair_is_the_key_of_a_dead_letter() -> None:
+def test_a_partition_key_with_an_unpaired_surrogate_is_the_key_of_a_dead_letter() -> None:
     moment = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
     records = [
         {"Data": data, "PartitionKey": "\ud800", "SequenceNumber": f"{at}", "ApproximateArrivalTimestamp": moment}
@@ -369,7 +377,7 @@ def test_a_partition_key_that_is_half_a_surrogate_pair_is_the_key_of_a_dead_lett
         ({"aws.region": "r", "flink.shard.getrecords.maxrecordcount": "20000"}, "from 1 to 10000"),
     ],
 )
-def test_wrong_properties_are_refused(properties: dict[str, Any], message: str) -> None:
+def test_invalid_properties_are_rejected(properties: dict[str, Any], message: str) -> None:
     with pytest.raises(ProgramError, match=message) as refusal:
         address_of("source", properties)
         source_settings_of("source", properties)

@@ -1,4 +1,4 @@
-"""Avro messages: rows of a schema's type, in and out, and what random bytes are."""
+"""Avro messages: encoding and decoding rows of a schema, and decoding random bytes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ SINGLES: list[tuple[Any, TypeInformation]] = [
 
 @st.composite
 def schemas(draw: st.DrawFn, depth: int, name: str) -> Any:
-    """A schema, always nullable, as streams' values are. Records have names that no other has."""
+    """A schema, always nullable like the values of streams. Record names are unique."""
     kind = draw(st.integers(0, 6 if depth else 2))
     if kind <= 2:
         return ["null", draw(st.sampled_from(SINGLES))[0]]
@@ -76,7 +76,7 @@ def writer(schema: Any) -> AvroRowSerializationSchema:
 
 
 def written(schema: Any, record: Any) -> bytes:
-    """By fastavro itself, as another program would."""
+    """Written by fastavro directly, as another program would."""
     stream = io.BytesIO()
     fastavro.schemaless_writer(stream, fastavro.parse_schema(schema), record)
     return stream.getvalue()
@@ -84,7 +84,7 @@ def written(schema: Any, record: Any) -> bytes:
 
 @settings(deadline=None)
 @given(st.data(), records())
-def test_rows_of_any_schema_come_back_as_they_went(data: st.DataObject, schema: Any) -> None:
+def test_rows_of_any_schema_survive_a_round_trip(data: st.DataObject, schema: Any) -> None:
     row_type = reader(schema).produced_type()
     rows = data.draw(st.lists(values_of(row_type, nulls=False), max_size=4))
     messages = check_encoder(writer(schema), rows, row_type)
@@ -97,7 +97,7 @@ def test_rows_of_any_schema_come_back_as_they_went(data: st.DataObject, schema: 
 
 @settings(deadline=None)
 @given(records(), st.lists(st.binary(max_size=30), max_size=5))
-def test_random_bytes_are_bad_messages_and_nothing_worse(schema: Any, messages: list[bytes]) -> None:
+def test_random_bytes_are_reported_as_bad_messages(schema: Any, messages: list[bytes]) -> None:
     check_decoder(reader(schema), messages)
 
 
@@ -107,7 +107,7 @@ FLAT = SINGLES[:11]
 
 @st.composite
 def flat_records(draw: st.DrawFn) -> Any:
-    """Records without lists and maps: those that are read at once."""
+    """Records without lists and maps, which have a batch decoder."""
     fields: list[Any] = []
     for at in range(draw(st.integers(1, 5))):
         kind = draw(st.sampled_from(FLAT))[0]
@@ -125,7 +125,7 @@ def flat_records(draw: st.DrawFn) -> Any:
 
 @settings(deadline=None)
 @given(st.data(), flat_records())
-def test_flat_records_in_columns_are_read_as_one_by_one_also_when_they_are_damaged(
+def test_batch_decoding_of_flat_records_equals_decoding_one_by_one_also_when_damaged(
     data: st.DataObject, schema: Any
 ) -> None:
     parsed = fastavro.parse_schema(schema)
@@ -184,14 +184,14 @@ def test_records_are_exchanged_with_another_program() -> None:
 AD = {"type": "record", "name": "Ad", "fields": [{"name": "id", "type": "long"}, {"name": "name", "type": "string"}]}
 
 
-def test_remaining_bytes_are_reported_as_another_schema() -> None:
+def test_trailing_bytes_are_reported_as_a_schema_mismatch() -> None:
     with pytest.raises(TypeMismatchError, match="its record ends after 3 of 4 bytes: another schema wrote it"):
         reader(AD).deserialize(b"\x02\x02ax")
     with pytest.raises(TypeMismatchError, match="it is not an Avro record of the schema"):
         reader(AD).deserialize(b"\x02\x08a")
 
 
-def test_what_the_schema_cannot_hold_is_refused_by_name() -> None:
+def test_values_unsupported_by_the_schema_are_rejected_by_name() -> None:
     with pytest.raises(TypeMismatchError, match="Make nullable fields a union with null"):
         writer(AD).serialize(Row(id=1, name=None))
     with pytest.raises(TypeMismatchError, match="whole number"):
@@ -216,12 +216,12 @@ NOTHINGS = """{"type": "record", "name": "A",
         ("[" * 10_000, "Avro schema"),
     ],
 )
-def test_an_unusable_schema_is_refused_where_it_is_passed(schema: str, reason: str) -> None:
+def test_an_unusable_schema_is_rejected_where_it_is_passed(schema: str, reason: str) -> None:
     with pytest.raises(ProgramError, match=reason):
         AvroRowDeserializationSchema(avro_schema_string=schema)
 
 
-def test_pyflinks_names_take_a_schema_and_no_java_class(tmp_path: Path) -> None:
+def test_pyflinks_names_accept_a_schema_and_reject_java_classes(tmp_path: Path) -> None:
     (tmp_path / "ad.avsc").write_text(json.dumps(AD))
     schema = AvroSchema.parse_file(str(tmp_path / "ad.avsc"))
     assert schema.get_row_type() == Types.ROW_NAMED(["id", "name"], [Types.LONG(), Types.STRING()])

@@ -1,4 +1,4 @@
-"""Bad messages among good ones: the rows and the bad messages are those that the slow way gives, message by message."""
+"""Bad messages among good ones: batch decoding yields the same rows and bad messages as decoding one by one."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def one_by_one(make: Callable[[], MessageDecoder], messages: list[bytes]) -> Any
 @given(places=st.lists(st.tuples(st.integers(0, 299), st.integers(0, len(SPOILERS) - 1)), max_size=12))
 @example(places=[(at * 20, at) for at in range(len(SPOILERS))])
 @example(places=[(at, at % len(SPOILERS)) for at in range(300)])
-def test_any_bad_messages_among_good_ones_are_read_as_one_by_one(kind: str, places: list[tuple[int, int]]) -> None:
+def test_batch_decoding_with_bad_messages_equals_decoding_one_by_one(kind: str, places: list[tuple[int, int]]) -> None:
     messages = [good_of(kind, number) for number in range(300)]
     for at, spoiler in places:
         messages[at] = SPOILERS[spoiler](messages[at])
@@ -108,7 +108,7 @@ def test_any_bad_messages_among_good_ones_are_read_as_one_by_one(kind: str, plac
 
 
 @pytest.mark.parametrize("kind", ["json", "debezium", "csv", "json table", "csv table"])
-def test_good_messages_stay_in_columns_next_to_invalid_text(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_good_messages_are_decoded_by_column_next_to_invalid_text(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     messages = [good_of(kind, 1 + 5 * number) for number in range(2000)]
     messages[7::100] = [b"\xff" + message for message in messages[7::100]]
     read = row_decoder._DecodeCall._read_slowly
@@ -122,7 +122,7 @@ def test_good_messages_stay_in_columns_next_to_invalid_text(kind: str, monkeypat
 
 @given(st.lists(st.binary(max_size=6) | st.text(max_size=4).map(str.encode), max_size=30))
 @example([b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xc0\x80", b"\xe0\x80\x80", b"a\n", b"\n\xff", b"\xf0\x9f\x98\x80"])
-def test_what_is_utf_8_is_what_python_reads(values: list[bytes]) -> None:
+def test_utf_8_validation_equals_pythons(values: list[bytes]) -> None:
     def is_text(value: bytes) -> bool:
         try:
             value.decode()
@@ -148,7 +148,7 @@ CELL_TYPES: list[DataType] = [
 
 @pytest.mark.parametrize("of", CELL_TYPES, ids=str)
 @given(texts=st.lists(st.none() | CELLS, max_size=30))
-def test_a_column_of_cells_is_read_as_each_by_itself(of: DataType, texts: list[str | None]) -> None:
+def test_a_column_of_cells_equals_each_cell_decoded_alone(of: DataType, texts: list[str | None]) -> None:
     column, bad = read_cells(pa.array(texts, pa.string()), of)
     values, refused = [], []
     for text in texts:
@@ -163,7 +163,7 @@ def test_a_column_of_cells_is_read_as_each_by_itself(of: DataType, texts: list[s
     assert (np.zeros(len(texts), np.bool_) if bad is None else bad).tolist() == refused
 
 
-def test_days_that_do_not_exist_are_bad_cells_among_good_ones() -> None:
+def test_nonexistent_dates_are_bad_cells_among_good_ones() -> None:
     texts = ["2024-02-29", "2023-02-29", "2024-04-31", "2024-12-31"] * 5
     column, bad = read_cells(pa.array(texts), types.DateType())
     assert bad is not None and bad.tolist() == [False, True, True, False] * 5

@@ -1,4 +1,4 @@
-"""Changes of a table as messages: rows with their kind, in and out, and kept on the way."""
+"""Changelog messages: rows with their kind are decoded, encoded and preserved through a job."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ AD = Types.ROW_NAMED(["id", "name"], [Types.LONG(), Types.STRING()])
 
 
 def check_changes(schema: Any, messages: list[bytes | None]) -> list[Any]:
-    """The decoder gives the rows of `deserialize`, message by message; returns the rows."""
+    """Checks that batch decoding equals `deserialize` per message; returns the rows."""
     rows: list[Any] = []
     origins: list[int] = []
     bad: list[int] = []
@@ -57,7 +57,9 @@ OPERATIONS = st.sampled_from(["c", "r", "u", "u", "d", "d", "t", "", None, 1])
 
 @settings(deadline=None)
 @given(st.data(), row_types(1), st.booleans())
-def test_debezium_in_columns_is_read_as_one_by_one(data: st.DataObject, row_type: RowTypeInfo, wraps: bool) -> None:
+def test_batch_decoding_of_debezium_equals_decoding_one_by_one(
+    data: st.DataObject, row_type: RowTypeInfo, wraps: bool
+) -> None:
     side = st.one_of(st.none(), documents_of(row_type), documents_of(row_type), documents_of(row_type))
     envelope = st.fixed_dictionaries(
         {"op": OPERATIONS}, optional={"before": side, "after": side, "ts_ms": st.integers()}
@@ -70,7 +72,7 @@ def test_debezium_in_columns_is_read_as_one_by_one(data: st.DataObject, row_type
 
 @settings(deadline=None)
 @given(st.data(), row_types(1), st.sampled_from(["Debezium", "Canal"]))
-def test_rows_of_any_kind_are_written_in_columns_as_one_by_one(
+def test_batch_encoding_of_rows_of_any_kind_equals_encoding_one_by_one(
     data: st.DataObject, row_type: RowTypeInfo, name: str
 ) -> None:
     rows = data.draw(st.lists(values_of(row_type, nulls=False), max_size=5))
@@ -85,7 +87,7 @@ def test_rows_of_any_kind_are_written_in_columns_as_one_by_one(
         assert [row.get_row_kind() for row in read] == kinds
 
 
-def test_a_change_is_two_rows_and_a_tombstone_none() -> None:
+def test_an_update_is_two_rows_and_a_tombstone_none() -> None:
     messages: list[Any] = [
         b'{"before": null, "after": {"id": 1, "name": "a"}, "op": "c", "source": {"table": "ads"}}',
         b'{"before": {"id": 1, "name": "a"}, "after": {"id": 1, "name": "b"}, "op": "u"}',
@@ -117,7 +119,7 @@ def canal(**fields: Any) -> bytes:
     return json.dumps({**CANAL, **fields}).encode()
 
 
-def test_canal_has_several_rows_in_a_message_and_in_old_only_what_changed() -> None:
+def test_canal_packs_several_rows_into_a_message_and_only_changed_columns_into_old() -> None:
     messages: list[Any] = [
         canal(type="INSERT", data=[{"id": "1", "name": "a"}, {"id": "2", "name": None}], old=None),
         canal(type="UPDATE", data=[{"id": "1", "name": "b"}], old=[{"name": "a"}]),
@@ -139,7 +141,7 @@ def test_canal_has_several_rows_in_a_message_and_in_old_only_what_changed() -> N
     "data": st.one_of(st.none(), st.lists(st.one_of(st.none(), documents_of(AD)), max_size=2)),
     "old": st.one_of(st.none(), st.lists(st.one_of(st.none(), documents_of(AD)), max_size=2)),
 }), max_size=4))  # fmt: skip
-def test_canals_messages_are_rows_or_bad(documents: list[Any]) -> None:
+def test_canal_messages_are_rows_or_bad_messages(documents: list[Any]) -> None:
     check_changes(CanalJsonDeserializationSchema(AD), [json_message(document) for document in documents])
 
 
@@ -161,17 +163,17 @@ def test_row_kinds_are_preserved_through_a_job_and_written_again() -> None:
     assert [json.loads(message.as_py())["op"] for message in encoded] == ["c", "d", "c", "d"]
 
 
-def test_a_reason_is_short_however_long_the_message_and_can_be_stored() -> None:
+def test_the_reason_for_a_long_bad_message_is_truncated_and_storable() -> None:
     messages = [canal(type="INSERT", data="x" * 100_000), b'{"op": "\\ud800"}']
     for schema in (CanalJsonDeserializationSchema(AD), DebeziumJsonDeserializationSchema(AD)):
-        given_messages = Messages(pa.array(messages, pa.binary()), place)
-        decoded = decoder_of(schema).decode(given_messages)
+        messages_read = Messages(pa.array(messages, pa.binary()), place)
+        decoded = decoder_of(schema).decode(messages_read)
         assert [len(bad.reason) < 1_100 for bad in decoded.bad] == [True, True]
-        letters = dead_letters(decoded, given_messages, "bad")
+        letters = dead_letters(decoded, messages_read, "bad")
         assert letters is not None and [letter.value for letter in letters.batch.values()] == messages
 
 
-def test_wrong_types_and_patterns_are_refused() -> None:
+def test_invalid_types_and_patterns_are_rejected() -> None:
     with pytest.raises(ProgramError, match="expected a row type"):
         DebeziumJsonDeserializationSchema(Types.LONG())  # type: ignore[arg-type]
     with pytest.raises(ProgramError, match="Canal's values are text"):

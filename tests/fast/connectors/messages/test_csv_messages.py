@@ -1,4 +1,4 @@
-"""CSV messages in columns: the answers are those of record by record, whatever the text is."""
+"""Batch decoding and encoding of CSV messages equals record by record, for any text."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ODD_FIELDS = st.one_of(
 
 @settings(deadline=None)
 @given(st.data(), row_types(0), DELIMITERS, QUOTES, NULL_TEXTS)
-def test_records_in_columns_are_read_as_one_by_one(
+def test_batch_decoding_of_csv_equals_decoding_one_by_one(
     data: st.DataObject, row_type: RowTypeInfo, delimiter: str, quote: str, null_text: str | None
 ) -> None:
     width = len(row_type.get_field_types())
@@ -57,7 +57,7 @@ def test_records_in_columns_are_read_as_one_by_one(
 
 @settings(deadline=None)
 @given(st.data(), row_types(0), DELIMITERS, QUOTES)
-def test_rows_are_written_in_columns_as_one_by_one(
+def test_batch_encoding_of_csv_equals_encoding_one_by_one(
     data: st.DataObject, row_type: RowTypeInfo, delimiter: str, quote: str
 ) -> None:
     rows = data.draw(st.lists(values_of(row_type, nulls=False), max_size=5))
@@ -69,7 +69,7 @@ PLAIN = SINGLE.filter(lambda type_info: type_info not in (Types.FLOAT(), Types.D
 
 @settings(deadline=None)
 @given(st.data(), row_types(0, PLAIN))
-def test_rows_come_back_as_they_went(data: st.DataObject, row_type: RowTypeInfo) -> None:
+def test_csv_rows_survive_a_round_trip(data: st.DataObject, row_type: RowTypeInfo) -> None:
     rows = data.draw(st.lists(values_of(row_type, nulls=False), max_size=5))
     messages = check_encoder(writer(row_type, null_text="<none>"), rows, row_type)
     decoded = decoder_of(reader(row_type, null_text="<none>")).decode(Messages(pa.array(messages, pa.binary()), place))
@@ -79,13 +79,13 @@ def test_rows_come_back_as_they_went(data: st.DataObject, row_type: RowTypeInfo)
 AD = Types.ROW_NAMED(["name", "clicks"], [Types.STRING(), Types.LONG()])
 
 
-def test_a_message_of_two_records_is_a_bad_one() -> None:
+def test_a_message_with_two_records_is_a_bad_message() -> None:
     with pytest.raises(TypeMismatchError, match="it holds 2 records, expected one"):
         reader(AD).deserialize(b"a,1\nb,2\n")
     check_decoder(reader(AD), [b"a,1\nb,2\n", b"a,1\n\n", b'"a\nb",1', b'"a,1', b"\na,1"])
 
 
-def test_comments_and_escapes_are_read_one_by_one() -> None:
+def test_comments_and_escapes_are_decoded_one_by_one() -> None:
     comments = CsvRowDeserializationSchema.Builder(AD).set_allow_comments(True).build()
     check_decoder(comments, [b"#a,1", b"b,2"])
     escapes = CsvRowDeserializationSchema.Builder(AD).set_escape_character("\\").build()
@@ -94,20 +94,20 @@ def test_comments_and_escapes_are_read_one_by_one() -> None:
     check_decoder(lenient, [b"a", b"b,x", b"c,3"])
 
 
-def test_a_very_long_field_is_read_either_way() -> None:
+def test_a_very_long_field_is_decoded_by_both_decoders() -> None:
     message = b"x" * 200_000 + b",1"
     check_decoder(reader(AD), [message, b'"' + message[:-2] + b'",2'])
 
 
-def test_lists_in_fields_are_read_and_written() -> None:
+def test_lists_in_fields_survive_a_round_trip() -> None:
     row_type = Types.ROW_NAMED(["items", "raw"], [Types.LIST(Types.INT()), BYTES])
     check_decoder(reader(row_type), [b"1;2;3,QQ==", b",", b"x,QQ=="])
     assert check_encoder(writer(row_type), [Row(items=[1, 2], raw=b"A")], row_type) == [b"1;2,QQ==\n"]
 
 
-def test_rows_that_are_not_new_are_refused_by_csv() -> None:
-    gone = Row.of_kind(RowKind.DELETE, "a", 1)
+def test_csv_rejects_rows_other_than_inserts() -> None:
+    deleted = Row.of_kind(RowKind.DELETE, "a", 1)
     with pytest.raises(TypeMismatchError, match="kind DELETE"):
-        encoder_of(writer(AD), AD).encode(Batch.of_values([gone], AD))
+        encoder_of(writer(AD), AD).encode(Batch.of_values([deleted], AD))
     with pytest.raises(TypeMismatchError, match="kind DELETE"):
-        writer(AD).serialize(gone)
+        writer(AD).serialize(deleted)

@@ -1,4 +1,6 @@
-"""A message that cannot be read stops the job with its place and bytes, or goes where the user said. Never a null."""
+"""An undecodable message stops the job with its position and bytes, or goes to the side output the user named. It
+never becomes a null.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ def read(env: StreamExecutionEnvironment, source: MessageLog) -> Any:
     return env.from_source(source, WatermarkStrategy.no_watermarks(), "log").uid("log")
 
 
-def test_without_a_tag_the_job_stops_at_the_first_bad_message_with_its_place_and_bytes() -> None:
+def test_without_a_tag_the_job_stops_at_the_first_bad_message_with_its_position_and_bytes() -> None:
     with pytest.raises(JobFailedError) as failure:
         run(lambda env: read(env, MessageLog(schema(), LOG)).sink_to(Collect()))
     text = str(failure.value)
@@ -47,7 +49,7 @@ def test_without_a_tag_the_job_stops_at_the_first_bad_message_with_its_place_and
 
 @pytest.mark.parametrize("epoch_records", [1, 2, 100])
 @pytest.mark.parametrize("parallelism", [1, 2])
-def test_bad_messages_are_a_side_output_and_counted(epoch_records: int, parallelism: int) -> None:
+def test_bad_messages_go_to_a_side_output_and_are_counted(epoch_records: int, parallelism: int) -> None:
     good, bad = Collect("good"), Collect("bad")
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -66,7 +68,7 @@ def test_bad_messages_are_a_side_output_and_counted(epoch_records: int, parallel
 
 
 class FailingOnce(MapFunction):
-    """Fails at the first `3` it meets in this process."""
+    """Fails at the first `3` it receives in this process."""
 
     has_failed = False
 
@@ -77,7 +79,7 @@ class FailingOnce(MapFunction):
         return value.n
 
 
-def test_after_a_restart_every_bad_message_is_there_once() -> None:
+def test_after_a_restart_every_bad_message_is_emitted_once() -> None:
     good, bad = Collect("good"), Collect("bad")
     FailingOnce.has_failed = False
 
@@ -92,7 +94,7 @@ def test_after_a_restart_every_bad_message_is_there_once() -> None:
     assert counted == [{"counter": 3}]
 
 
-def test_unread_bad_messages_are_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_unconsumed_bad_messages_are_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     out = Collect()
     result = run(lambda env: read(env, MessageLog(schema().with_dead_letters(BAD), LOG)).sink_to(out))
     assert [row.n for row in result[out]] == [1, 2, 3]
@@ -101,7 +103,7 @@ def test_unread_bad_messages_are_counted_and_logged(caplog: pytest.LogCaptureFix
 
 
 class OnceReadLog(MessageLog):
-    """Can be read by the job only: a replay needs what was recorded."""
+    """Readable by the job only: a replay depends on the recorded input."""
 
     replayable = False
 
@@ -110,7 +112,7 @@ class OnceReadLog(MessageLog):
 
 
 @pytest.mark.parametrize("record", [False, True])
-def test_an_epoch_with_bad_messages_replays_as_it_was(record: bool) -> None:
+def test_an_epoch_with_bad_messages_replays_identically(record: bool) -> None:
     def build(env: StreamExecutionEnvironment) -> None:
         env.configure(Configuration().set_boolean("millstream.record", record))
         log = OnceReadLog if record else MessageLog
@@ -129,7 +131,7 @@ def test_an_epoch_with_bad_messages_replays_as_it_was(record: bool) -> None:
         assert found.is_same, found.text()
 
 
-def test_a_wrong_side_output_of_a_source_is_refused_at_the_users_line() -> None:
+def test_an_invalid_side_output_of_a_source_is_rejected_at_the_users_line() -> None:
     env = StreamExecutionEnvironment()
     plain = read(env, MessageLog(schema(), LOG))
     with pytest.raises(ProgramError, match=r"has no side output.*with_dead_letters\(tag\)"):
@@ -154,12 +156,12 @@ def test_a_wrong_side_output_of_a_source_is_refused_at_the_users_line() -> None:
         ProtobufRowDeserializationSchema(Duration, ignore_parse_errors=True),
     ],
 )
-def test_messages_are_left_out_or_sent_somewhere_not_both(lenient: Any) -> None:
+def test_messages_are_ignored_or_sent_to_a_side_output_but_not_both(lenient: Any) -> None:
     with pytest.raises(ProgramError, match="Keep one"):
         lenient.with_dead_letters(BAD)
 
 
-def test_many_bad_messages_travel_in_batches_of_bounded_size() -> None:
+def test_many_bad_messages_are_sent_in_batches_of_bounded_size() -> None:
     good, bad = Collect("good"), Collect("bad")
 
     def build(env: StreamExecutionEnvironment) -> None:

@@ -1,4 +1,4 @@
-"""Numbers that strangers wrote to be computed for ever: each is a row, NULL, or a bad message, in bounded work."""
+"""Untrusted numbers that are expensive to compute: each becomes a row, NULL or a bad message, in bounded work."""
 
 from __future__ import annotations
 
@@ -102,13 +102,13 @@ def read_framed(decoder: MessageDecoder, frame: str, number: str) -> None:
 
 
 def in_documents(number: str) -> list[str]:
-    """The number as it may stand in JSON, bare and as text, alone, in a list and in an object."""
+    """The number as JSON may contain it: bare and as text, at the top level, in a list and in an object."""
     bare = [number, f"[{number}]", f'{{"k": {number}}}']
     return [f'{{"a": {value}}}' for value in [*bare, json.dumps(number), f'["{number}"]', f'{{"{number}": {number}}}']]
 
 
 def entry_points() -> Iterator[tuple[str, Act]]:
-    """Whatever makes numbers of text that came from outside."""
+    """Every function that parses numbers from external text."""
     for kind in ROW_TYPES:
         row = Types.ROW_NAMED(["a"], [kind])
         for name, decoder, frame in (
@@ -166,7 +166,7 @@ def generated(of: DataType, option: str, number: str) -> None:
 
 
 def functions() -> Iterator[tuple[str, Act]]:
-    """SQL functions of a text, and of numbers, as the planner binds them: the kernel, and the reference."""
+    """SQL functions of a text and of numbers, as bound by the planner: the kernel and the reference."""
     load_kernels()
     for name in sorted(KERNELS):
         if definition_of(name) is None:
@@ -192,14 +192,14 @@ def called(call: Call, kinds: tuple[type, ...], number: str) -> None:
     for way in (expected, computed):
         try:
             way(call, [row])
-        except (TypeError, pa.ArrowInvalid, EvaluationError):  # the first two: where the planner would have put a cast
+        except (TypeError, pa.ArrowInvalid, EvaluationError):  # a cast is missing
             pass
         except Exception as error:
             raise RuntimeError(f"{call.function}{kinds} of {number[:20]} by {way.__name__}") from error
 
 
 def converted(kind: type, number: str) -> Any:
-    """The number as a value of this kind that a column may hold, as large as it gets."""
+    """The number as a value of this kind, the largest that a column can hold."""
     if kind is str:
         return number
     value = float(number)
@@ -209,7 +209,7 @@ def converted(kind: type, number: str) -> Any:
 
 
 def sweep() -> None:
-    """All entry points with all numbers; says which it is at, for whoever ends it."""
+    """Runs all entry points with all numbers; prints the current one, so that a timeout names it."""
     for name, act in entry_points():
         for number in NUMBERS:
             print(f"{name} of {number[:20]}", flush=True)
@@ -219,7 +219,7 @@ def sweep() -> None:
 
 
 @pytest.mark.slow
-def test_no_untrusted_number_is_computed_forever_or_ends_the_process() -> None:
+def test_no_untrusted_number_computes_forever_or_kills_the_process() -> None:
     limits = partial(resource.setrlimit, resource.RLIMIT_CPU, (200, 200))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, __file__]
@@ -228,7 +228,7 @@ def test_no_untrusted_number_is_computed_forever_or_ends_the_process() -> None:
 
 
 @pytest.mark.parametrize("number", ["1e999999999", "1e-999999999", "9" * 10_000])
-def test_a_number_beyond_its_column_is_a_bad_message_and_the_others_are_read(number: str) -> None:
+def test_a_number_out_of_range_for_its_column_is_a_bad_message_and_the_others_are_read(number: str) -> None:
     table = RowType.of(["a", "d"], [types.BigIntType(), types.DecimalType(10, 2)])
     messages = pa.array([b'{"a": 1, "d": 1.5}', f'{{"a": {number}, "d": 1}}'.encode(), b'{"a": 3, "d": 2}'])
     decoded = JsonTableDecoder(table, JsonReading()).decode(Messages(messages, str))
@@ -237,14 +237,14 @@ def test_a_number_beyond_its_column_is_a_bad_message_and_the_others_are_read(num
     assert not ignoring.bad and ignoring.batch.values()[-1].a == 3
 
 
-def test_a_decimal_of_a_database_with_too_many_digits_is_an_error_and_not_another_number() -> None:
+def test_a_database_decimal_with_too_many_digits_raises() -> None:
     with pytest.raises(TypeMismatchError, match="column a"):
         typed_column(pa.array(["9" * 10_000]), Types.DECIMAL(38, 0), "column a")
 
 
 @pytest.mark.parametrize("text", ["\\ud800", "a\\udfff"])
 @pytest.mark.parametrize("ignores", [False, True])
-def test_half_a_surrogate_pair_is_a_bad_value_and_does_not_stop_the_job(text: str, ignores: bool) -> None:
+def test_an_unpaired_surrogate_is_a_bad_value_and_does_not_stop_the_job(text: str, ignores: bool) -> None:
     table = RowType.of(["a"], [types.VarCharType(20)])
     messages = pa.array([f'{{"a": "{text}"}}'.encode(), b'{"a": "b"}'])
     decoded = JsonTableDecoder(table, JsonReading(ignores_bad=ignores)).decode(Messages(messages, str))
@@ -273,7 +273,7 @@ def test_a_number_far_below_the_last_digit_of_its_decimal_is_0(number: str) -> N
     of, text = types.DecimalType(10, 2), types.VarCharType(200)
     assert str(cast_value(number, text, of, SessionFacts())) == "0.00"
     assert str(cell_value(number, of)) == "0.00"
-    if len(number) < 20:  # JSON's reader makes a decimal first
+    if len(number) < 20:  # JSON's reader creates a decimal first
         messages = pa.array([f'{{"a": {number}}}'.encode()])
         decoded = JsonTableDecoder(RowType.of(["a"], [of]), JsonReading()).decode(Messages(messages, str))
         assert [str(row.a) for row in decoded.batch.values()] == ["0.00"]
@@ -290,18 +290,18 @@ def test_a_number_far_below_the_last_digit_of_its_decimal_is_0(number: str) -> N
         ("rows-per-second", "1e999"),
     ],
 )
-def test_an_option_of_generated_rows_that_no_column_holds_is_an_error_with_its_name(option: str, number: str) -> None:
+def test_a_datagen_option_out_of_range_for_its_column_is_reported_by_name(option: str, number: str) -> None:
     with pytest.raises(ProgramError, match=f"option '{option}' is '{number}', expected a number"):
         generated(types.DecimalType(10, 2), option, number)
 
 
 @pytest.mark.parametrize("parse", [parse_duration_ms, parse_bytes])
-def test_a_duration_or_size_of_ten_thousand_digits_is_an_error_that_says_how_to_write_it(parse: Act) -> None:
+def test_a_duration_or_size_of_ten_thousand_digits_raises_with_the_expected_format(parse: Act) -> None:
     with pytest.raises(ConfigurationError, match="Write it as"):
         parse("9" * 10_000)
 
 
-def test_dates_and_moments_of_hostile_numbers_are_null_or_a_problem() -> None:
+def test_dates_and_timestamps_of_hostile_numbers_are_null_or_an_error() -> None:
     assert answer("TO_DATE", "9" * 10_000) is None and answer("UNIX_TIMESTAMP", "9" * 10_000, "yyyy") == -(2**63)
     assert str(answer("TO_DATE", "0" * 10_000 + "2020-1-1")) == "2020-01-01"
     assert [answer("TO_TIMESTAMP_LTZ", each, 3) for each in (float("inf"), float("nan"), 1e308)] == [None] * 3
@@ -317,13 +317,13 @@ def test_dates_and_moments_of_hostile_numbers_are_null_or_a_problem() -> None:
         ("RPAD", ("a", 2_000_000_000, "bc")),
     ],
 )
-def test_a_function_makes_no_text_of_gigabytes(function: str, arguments: tuple[Any, ...]) -> None:
+def test_functions_never_produce_gigabytes_of_text(function: str, arguments: tuple[Any, ...]) -> None:
     assert answer(function, *arguments) == PROBLEM
 
 
 @pytest.mark.parametrize("function", ["ROUND", "TRUNCATE"])
 @pytest.mark.parametrize("digits", [-(2**31) + 1, -2_000_000_000, 2**31 - 1])
-def test_rounding_to_any_number_of_digits_has_an_answer(function: str, digits: int) -> None:
+def test_rounding_to_any_number_of_digits_returns(function: str, digits: int) -> None:
     expected = 0.0 if digits < 0 else 5.5
     assert answer(function, 5.5, digits) == expected and answer(function, 5, digits) == int(expected)
 

@@ -1,4 +1,4 @@
-"""JSON messages in columns: the answers are those of document by document, whatever the documents are."""
+"""Batch decoding and encoding of JSON messages equals document by document, for any documents."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def writer(row_type: RowTypeInfo) -> JsonRowSerializationSchema:
 @pytest.mark.slow
 @settings(deadline=None)
 @given(st.data(), row_types(2))
-def test_documents_in_columns_are_read_as_one_by_one(data: st.DataObject, row_type: RowTypeInfo) -> None:
+def test_batch_decoding_of_json_equals_decoding_one_by_one(data: st.DataObject, row_type: RowTypeInfo) -> None:
     documents = data.draw(st.lists(documents_of(row_type), max_size=6))
     messages: list[bytes | None] = [json_message(document) for document in documents]
     messages.insert(data.draw(st.integers(0, len(messages))), data.draw(st.sampled_from([None, b"", b"null", b"{}"])))
@@ -54,7 +54,9 @@ def test_documents_in_columns_are_read_as_one_by_one(data: st.DataObject, row_ty
 
 @settings(deadline=None)
 @given(st.lists(st.one_of(st.binary(max_size=12), documents_of(ORDER).map(json_message)), max_size=6), st.data())
-def test_bytes_that_are_hardly_json_are_read_as_one_by_one(messages: list[bytes], data: st.DataObject) -> None:
+def test_batch_decoding_of_malformed_json_equals_decoding_one_by_one(
+    messages: list[bytes], data: st.DataObject
+) -> None:
     for at, message in enumerate(messages):
         if message and data.draw(st.booleans()):
             cut = data.draw(st.integers(0, len(message) - 1))
@@ -64,7 +66,9 @@ def test_bytes_that_are_hardly_json_are_read_as_one_by_one(messages: list[bytes]
 
 @settings(deadline=None)
 @given(st.data(), row_types(2))
-def test_rows_are_written_in_columns_as_one_by_one_and_come_back(data: st.DataObject, row_type: RowTypeInfo) -> None:
+def test_batch_encoding_of_json_equals_encoding_one_by_one_and_survives_a_round_trip(
+    data: st.DataObject, row_type: RowTypeInfo
+) -> None:
     rows = data.draw(st.lists(values_of(row_type, nulls=False), max_size=5))
     messages = check_encoder(writer(row_type), rows, row_type)
     decoded = decoder_of(reader(row_type)).decode(Messages(pa.array(messages, pa.binary()), place))
@@ -88,7 +92,7 @@ TEMPORAL = st.sampled_from([Types.SQL_DATE(), Types.SQL_TIME(), Types.SQL_TIMEST
 
 @settings(deadline=None)
 @given(NUMERIC, st.lists(st.tuples(NUMBERS, st.booleans()), min_size=1, max_size=4))
-def test_numbers_in_any_spelling_are_read_as_one_by_one(type_info: Any, tokens: list[tuple[str, bool]]) -> None:
+def test_numbers_in_any_notation_are_decoded_as_one_by_one(type_info: Any, tokens: list[tuple[str, bool]]) -> None:
     texts = [f'"{text}"' if is_text else text for text, is_text in tokens]
     check_decoder(reader(Types.ROW_NAMED(["a"], [type_info])), [f'{{"a": {text}}}'.encode() for text in texts])
     lists = Types.ROW_NAMED(["a"], [Types.LIST(type_info)])
@@ -99,7 +103,7 @@ def test_numbers_in_any_spelling_are_read_as_one_by_one(type_info: Any, tokens: 
 
 @settings(deadline=None)
 @given(TEMPORAL, st.lists(TIMES, min_size=1, max_size=4))
-def test_times_in_any_spelling_are_read_as_one_by_one(type_info: Any, texts: list[str]) -> None:
+def test_times_in_any_notation_are_decoded_as_one_by_one(type_info: Any, texts: list[str]) -> None:
     row_type = Types.ROW_NAMED(["a"], [type_info])
     check_decoder(reader(row_type), [f'{{"a": "{text}"}}'.encode() for text in texts])
     check_decoder(CsvRowDeserializationSchema.Builder(row_type).build(), [text.encode() for text in texts])
@@ -177,7 +181,7 @@ ODD = [
 
 
 @pytest.mark.parametrize("message", ODD)
-def test_an_odd_document_is_read_the_same_singly_and_among_others(message: bytes) -> None:
+def test_an_unusual_document_is_decoded_alike_alone_and_in_a_batch(message: bytes) -> None:
     plain = b'{"id": 7, "name": "x", "price": 1.5, "at": "2024-02-29T12:00:00", "tags": []}'
     check_decoder(reader(ORDER), [message])
     check_decoder(reader(ORDER), [plain, message, plain])
@@ -194,7 +198,7 @@ def test_many_messages_with_bad_ones_among_them_are_each_read_once() -> None:
     check_decoder(reader(ORDER), [message if at % 50 else b"{" for at, message in enumerate(messages)])
 
 
-def test_a_bad_message_is_reported_with_its_place_and_bytes() -> None:
+def test_a_bad_message_is_reported_with_its_position_and_bytes() -> None:
     messages = Messages(pa.array([b'{"id": 1}', b'{"id": "x"}'], pa.binary()), place)
     [bad] = decoder_of(reader(ORDER)).decode(messages).bad
     text = str(bad_message_error(bad, messages))
@@ -202,7 +206,7 @@ def test_a_bad_message_is_reported_with_its_place_and_bytes() -> None:
     assert "field id is 'x' (str), expected a whole number" in text
 
 
-def test_decimals_keep_the_digits_of_the_document() -> None:
+def test_decimals_retain_the_digits_of_the_document() -> None:
     money = Types.ROW_NAMED(["a", "b", "c"], [Types.DECIMAL(38, 20), Types.BIG_DEC(), Types.DOUBLE()])
     message = b'{"a": 12345678901234567.12345678901234567890, "b": 0.10000000000000000000001, "c": 0.5}'
     check_decoder(reader(money), [message])
@@ -212,7 +216,7 @@ def test_decimals_keep_the_digits_of_the_document() -> None:
     assert writer(money).serialize(reader(money).deserialize(message)) == message.replace(b" ", b"")
 
 
-def test_an_instant_keeps_its_nanoseconds() -> None:
+def test_an_instant_retains_its_nanoseconds() -> None:
     row_type = Types.ROW_NAMED(["at"], [Types.INSTANT()])
     message = b'{"at":"2024-02-29T12:00:00.123456789Z"}'
     check_decoder(reader(row_type), [message])
@@ -220,14 +224,14 @@ def test_an_instant_keeps_its_nanoseconds() -> None:
     assert check_encoder(writer(row_type), [Row(at=Instant(1709208000, 123456789))], row_type) == [message]
 
 
-def test_rows_that_are_not_new_are_refused_by_json() -> None:
+def test_json_rejects_rows_other_than_inserts() -> None:
     row_type = Types.ROW_NAMED(["n"], [Types.INT()])
-    gone = Row.of_kind(RowKind.DELETE, 1)
-    gone.set_field_names(["n"])
+    deleted = Row.of_kind(RowKind.DELETE, 1)
+    deleted.set_field_names(["n"])
     with pytest.raises(TypeMismatchError, match="kind DELETE"):
-        writer(row_type).serialize(gone)
+        writer(row_type).serialize(deleted)
     with pytest.raises(TypeMismatchError, match="kind DELETE"):
-        encoder_of(writer(row_type), row_type).encode(Batch.of_values([Row(n=1), gone], row_type))
+        encoder_of(writer(row_type), row_type).encode(Batch.of_values([Row(n=1), deleted], row_type))
     with pytest.raises(TypeMismatchError, match="None in place of a row"):
         encoder_of(writer(row_type), row_type).encode(Batch.of_values([Row(n=1), None], row_type))
 

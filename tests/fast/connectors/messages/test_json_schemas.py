@@ -1,4 +1,4 @@
-"""A JSON schema says the type of rows, as in Flink; what cannot be a row is refused with its place."""
+"""A JSON schema defines the row type, as in Flink; a schema that is not a row is rejected with its path."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SCHEMA = {
 }
 
 
-def test_a_schema_has_flinks_types_and_reads_documents() -> None:
+def test_a_schema_has_flinks_types_and_decodes_documents() -> None:
     schema = JsonRowDeserializationSchema.builder().json_schema(json.dumps(SCHEMA)).build()
     address = Types.ROW_NAMED(["city"], [Types.STRING()])
     assert schema.produced_type() == Types.ROW_NAMED(
@@ -82,7 +82,7 @@ def test_a_schema_has_flinks_types_and_reads_documents() -> None:
         ({"type": "object", "properties": {"a": 1}}, "expected an object"),
     ],
 )
-def test_a_schema_that_is_no_row_is_refused_with_its_place(schema: Any, reason: str) -> None:
+def test_a_schema_that_is_not_a_row_is_rejected_with_its_path(schema: Any, reason: str) -> None:
     text = schema if isinstance(schema, str) else json.dumps(schema)
     with pytest.raises(ProgramError, match=reason):
         JsonRowDeserializationSchema.builder().json_schema(text)

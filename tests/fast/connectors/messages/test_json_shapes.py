@@ -1,4 +1,4 @@
-"""Documents of one shape are read as each by itself, and what is not of the shape is nobody's loss."""
+"""Documents of one shape are decoded as if alone; a document of another shape does not affect the others."""
 
 from __future__ import annotations
 
@@ -60,18 +60,18 @@ def documents(draw: st.DrawFn) -> bytes:
 
 @settings(deadline=None)
 @given(st.lists(st.one_of(st.just(PLAIN), st.just(PLAIN), documents()), min_size=1, max_size=12), st.booleans())
-def test_documents_of_about_one_shape_are_read_as_one_by_one(messages: list[bytes], strict: bool) -> None:
+def test_documents_of_similar_shape_equal_decoding_one_by_one(messages: list[bytes], strict: bool) -> None:
     check_decoder(reader(strict=strict), messages)
 
 
 @pytest.mark.slow
-def test_a_last_document_that_is_cut_short_is_read_as_by_itself() -> None:
+def test_a_truncated_last_document_is_decoded_as_if_alone() -> None:
     for length in range(len(PLAIN) + 1):
         check_decoder(reader(), [PLAIN, PLAIN, PLAIN[:length]])
         check_decoder(reader(), [PLAIN, PLAIN, PLAIN + PLAIN[-length:]])
 
 
-def test_documents_of_one_shape_are_cut_and_not_parsed() -> None:
+def test_documents_of_one_shape_are_sliced_and_not_parsed() -> None:
     texts = pa.array([f'{{"user":"é{n}","cents":{n * 7}}}' for n in range(100)])
     shape = learnt_shape(texts, WIRE)
     assert shape is not None
@@ -81,7 +81,7 @@ def test_documents_of_one_shape_are_cut_and_not_parsed() -> None:
     assert cut[0]["cents"].to_pylist() == [n * 7 for n in range(100)]
 
 
-def test_other_documents_are_marked_and_a_second_shape_is_learnt_from_them() -> None:
+def test_other_documents_are_marked_and_define_a_second_shape() -> None:
     plain = [f'{{"user": "u{n}", "cents": {n}}}' for n in range(60)]
     other = [f'{{"cents":{n},"user":"v{n}"}}' for n in range(30)]
     texts = pa.array([*plain[:30], *other, "{", *plain[30:]])
@@ -101,11 +101,11 @@ def test_other_documents_are_marked_and_a_second_shape_is_learnt_from_them() -> 
     ['{"user": "a"}', '{"user": "a", "cents": [1]}', '{"user": "a", "cents": 1, "cents": 2}', '{"user": 1, "cents": 1}',
      '{"user": "a", "cents": 1} x', '{"us\\u0065r": "a", "cents": 1}', "[1]", "", "{"],
 )  # fmt: skip
-def test_a_document_that_cannot_be_cut_has_no_shape(document: str) -> None:
+def test_a_document_that_cannot_be_sliced_has_no_shape(document: str) -> None:
     assert shape_of(document.encode(), WIRE) is None
 
 
-def test_a_document_with_an_escape_is_left_to_others_and_costs_nobody_else() -> None:
+def test_a_document_with_an_escape_is_parsed_alone_and_does_not_affect_others() -> None:
     documents = [f'{{"user": "u{n}", "cents": {n}}}' for n in range(20)]
     documents[7] = '{"user": "a\\u0062", "cents": 7}'
     texts = pa.array(documents)
@@ -116,7 +116,7 @@ def test_a_document_with_an_escape_is_left_to_others_and_costs_nobody_else() -> 
     assert [at for at, is_fit in enumerate(cut[1].tolist()) if not is_fit] == [7]
 
 
-def test_a_slice_of_documents_is_read_from_its_own_place() -> None:
+def test_a_slice_of_documents_is_decoded_at_its_own_offset() -> None:
     messages: Any = pa.array([PLAIN] * 5 + [PLAIN.replace(b"anna", b"bert")] * 5, pa.binary()).slice(4, 3).to_pylist()
     check_decoder(reader(), messages)
     texts = pa.array([f'{{"user": "{n}", "cents": {n}}}' for n in range(10)]).slice(4, 3)

@@ -1,4 +1,4 @@
-"""Schemas that programs bring along: what they cannot read is a bad message like any other, whatever they raise."""
+"""User-defined schemas: an undecodable message is a bad message, whatever exception the schema raises."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from millstream.records.batch import Batch
 
 
 class Ids(DeserializationSchema):
-    """The ids of documents. Reads as most people would write it, so it raises whatever Python raises."""
+    """The ids of documents. Decodes as most people would write it, so it raises any Python exception."""
 
     def deserialize(self, message: bytes) -> Any:
         if message == b"away":
@@ -33,7 +33,7 @@ def decoded(*messages: bytes | None) -> Any:
     return given, decoder_of(Ids()).decode(given)
 
 
-def test_whatever_a_schema_raises_the_message_is_a_bad_one_and_others_are_read() -> None:
+def test_any_exception_of_a_schema_marks_the_message_bad_and_others_are_decoded() -> None:
     given, read = decoded(b'{"id": 1}', b"{", b'{"x": 1}', b"[]", None, b'{"id": "a"}', b'{"id": 2}', b"\xff")
     assert read.batch.values() == [1, 2] and read.origins.tolist() == [0, 6]
     assert [bad.index for bad in read.bad] == [1, 2, 3, 5, 7]
@@ -43,14 +43,14 @@ def test_whatever_a_schema_raises_the_message_is_a_bad_one_and_others_are_read()
     assert reasons["offset 2"] == "KeyError: 'id'" and "does not fit LONG" in reasons["offset 5"]
 
 
-def test_without_a_tag_a_bad_message_is_reported_with_its_place_and_where_the_schema_raised() -> None:
+def test_without_a_tag_a_bad_message_is_reported_with_its_position_and_the_raising_line() -> None:
     given, read = decoded(b'{"id": 1}', b'{"x": 1}')
     with pytest.raises(TypeMismatchError, match=r"offset 1: KeyError: 'id'\. The message is b'\{\"x\": 1\}'") as raised:
         dead_letters(read, given, None)
     assert isinstance(raised.value.__cause__, KeyError)
 
 
-def test_an_unavailable_registry_makes_no_message_a_bad_one() -> None:
+def test_an_unavailable_registry_marks_no_message_bad() -> None:
     with pytest.raises(ConnectorAwayError):
         decoded(b'{"id": 1}', b"away")
 
@@ -60,6 +60,6 @@ class Unencoded(SerializationSchema):
         return value
 
 
-def test_a_schema_that_returns_no_bytes_is_reported() -> None:
+def test_a_schema_that_does_not_return_bytes_is_reported() -> None:
     with pytest.raises(TypeMismatchError, match=r"Unencoded\.serialize returned 5 \(int\) for 5, expected bytes"):
         encoder_of(Unencoded(), None).encode(Batch.of_values([b"a", 5], None))

@@ -1,4 +1,4 @@
-"""Protobuf messages: rows of a message type, in and out, and what random bytes are."""
+"""Protobuf messages: encoding and decoding rows of a message type, and decoding random bytes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SINGLES: list[tuple[str, int, Any]] = [
 
 
 def descriptors() -> descriptor_pb2.FileDescriptorSet:
-    """A file of proto3 with a message that has every kind of field, and one of proto2 that contains itself."""
+    """A proto3 file with a message that has every kind of field, and a proto2 file with a recursive message."""
     files = descriptor_pb2.FileDescriptorSet()
     timestamp_pb2.DESCRIPTOR.CopyToProto(files.file.add())
     file = files.file.add(
@@ -115,7 +115,7 @@ ROWS = st.fixed_dictionaries(
 
 @settings(deadline=None)
 @given(st.lists(ROWS, max_size=4))
-def test_rows_come_back_as_they_went_and_a_compiled_class_reads_them(rows: list[Row]) -> None:
+def test_rows_survive_a_round_trip_and_are_readable_by_a_compiled_class(rows: list[Row]) -> None:
     row_type = reader().produced_type()
     messages = check_encoder(writer(), rows, row_type)
     check_decoder(reader(), [*messages, None])
@@ -127,13 +127,13 @@ def test_rows_come_back_as_they_went_and_a_compiled_class_reads_them(rows: list[
 
 @settings(deadline=None)
 @given(st.lists(st.binary(max_size=30), max_size=6))
-def test_random_bytes_are_bad_messages_or_read_alike(messages: list[bytes]) -> None:
+def test_random_bytes_are_bad_messages_or_decoded_alike(messages: list[bytes]) -> None:
     check_decoder(reader(), messages)
     check_decoder(reader("old.Needy"), messages)
     check_decoder(reader(ignore_parse_errors=True), messages)
 
 
-def test_a_field_that_can_be_absent_is_none_and_one_that_cannot_has_its_default() -> None:
+def test_an_absent_optional_field_is_none_and_a_required_one_has_its_default() -> None:
     row = reader().deserialize(b"")
     assert (row.i32, row.text, row.maybe, row.inner, row.at, row.inners, row.counts, row.kind) == (
         0, "", None, None, None, [], {}, "VIEW",
@@ -142,7 +142,7 @@ def test_a_field_that_can_be_absent_is_none_and_one_that_cannot_has_its_default(
     assert reader().deserialize(empty_inner).inner == Row(n=0)
 
 
-def test_what_would_come_back_as_another_value_is_refused() -> None:
+def test_values_that_would_change_in_a_round_trip_are_rejected() -> None:
     row = reader().deserialize(b"").as_dict()
     with pytest.raises(TypeMismatchError, match="field i32 is None, but it always has a value"):
         writer().serialize(Row(**{**row, "i32": None}))
@@ -158,7 +158,7 @@ def test_what_would_come_back_as_another_value_is_refused() -> None:
         writer("shop.Inner").serialize(Row.of_kind(RowKind.DELETE, 1))
 
 
-def test_an_enum_without_a_name_and_a_missing_required_field_are_bad() -> None:
+def test_an_unnamed_enum_value_and_a_missing_required_field_are_bad_messages() -> None:
     with pytest.raises(TypeMismatchError, match="holds the enum value 7, which has no name"):
         reader().deserialize(message_class()(kind=7).SerializeToString())
     with pytest.raises(TypeMismatchError, match=r"required fields of old\.Needy are missing"):
@@ -167,7 +167,7 @@ def test_an_enum_without_a_name_and_a_missing_required_field_are_bad() -> None:
         reader().deserialize(b"\xca\x01\x0b\x10\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01")
 
 
-def test_a_compiled_class_will_do_and_its_schema_travels() -> None:
+def test_a_compiled_class_is_accepted_and_its_schema_is_sent_to_tasks() -> None:
     compiled = ProtobufRowDeserializationSchema(message_class())
     assert compiled.produced_type() == reader().produced_type()
     travelled = pickle.loads(pickle.dumps(compiled))
@@ -189,12 +189,12 @@ def test_a_compiled_class_will_do_and_its_schema_travels() -> None:
         ({"descriptor_set": SET, "message_name": "old.Empty"}, "has no fields"),
     ],
 )
-def test_a_message_type_that_cannot_be_used_is_refused(arguments: Any, reason: str) -> None:
+def test_an_unusable_message_type_is_rejected(arguments: Any, reason: str) -> None:
     with pytest.raises(ProgramError, match=reason):
         protobuf_source(**arguments)
 
 
-def test_a_worker_without_the_package_takes_no_message_for_a_bad_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_without_the_package_marks_no_message_bad(monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(source: object) -> Any:
         raise ProgramError("Protobuf needs the package protobuf")
 

@@ -1,4 +1,4 @@
-"""Schemas hold settings only: they are sent to tasks, and work there as here."""
+"""Schemas hold settings only: they are pickled to tasks and work there as on the driver."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SCHEMAS: list[tuple[Any, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("reader", "writer", "type_info"), SCHEMAS, ids=lambda value: type(value).__name__)
-def test_a_schema_that_was_sent_reads_and_writes_as_before(reader: Any, writer: Any, type_info: Any) -> None:
+def test_a_pickled_schema_decodes_and_encodes_as_before(reader: Any, writer: Any, type_info: Any) -> None:
     value: Any = {Types.STRING(): "grün", BYTES: b"\x00\xff"}.get(type_info, Row(seconds=5, nanos=7))
     batch = Batch.of_values([value, value], type_info)
     sent_reader, sent_writer = cloudpickle.loads(cloudpickle.dumps((reader, writer)))
@@ -53,7 +53,7 @@ def test_a_schema_that_was_sent_reads_and_writes_as_before(reader: Any, writer: 
 
 
 @pytest.mark.parametrize(("reader", "writer", "type_info"), SCHEMAS, ids=lambda value: type(value).__name__)
-def test_no_messages_are_no_rows(reader: Any, writer: Any, type_info: Any) -> None:
+def test_no_messages_decode_to_no_rows(reader: Any, writer: Any, type_info: Any) -> None:
     for nothing in (pa.array([], pa.binary()), pa.nulls(3, pa.binary())):
         decoded = decoder_of(reader).decode(Messages(nothing, place))
         assert (decoded.batch.values(), decoded.bad) == ([], ())

@@ -1,4 +1,4 @@
-"""Formats whose messages say what became of a row: what is written is read again, fast ways agree with slow ones."""
+"""Changelog formats of tables: written changes are read back, and batch decoding equals decoding one by one."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def changes(result: Decoded) -> list[tuple[Any, ...]]:
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(envelopes, max_size=6), st.sampled_from(["true", "false"]))
-def test_debezium_in_columns_is_what_its_messages_are_one_by_one(documents: list[Any], with_schema: str) -> None:
+def test_batch_decoding_of_debezium_tables_equals_decoding_one_by_one(documents: list[Any], with_schema: str) -> None:
     wrapped = [{"payload": each} if with_schema == "true" else each for each in documents]
     texts: list[bytes | None] = [json.dumps(each).encode() for each in wrapped]
     whole = decoded("debezium-json", texts, schema_include=with_schema)
@@ -114,7 +114,7 @@ def test_the_envelopes_are_flinks() -> None:
     }
 
 
-def test_an_update_of_canal_has_only_what_changed_under_old() -> None:
+def test_the_old_section_of_a_canal_update_has_only_changed_columns() -> None:
     document = {"data": [{"id": "1", "name": "b", "price": "2.50"}], "old": [{"name": "a"}], "type": "UPDATE"}
     [was, now] = changes(decoded("canal-json", [json.dumps(document).encode()]))
     assert [was[:3], now[:3]] == [(1, 1, "a"), (2, 1, "b")]
@@ -127,7 +127,7 @@ def test_an_invalid_canal_filter_is_reported_before_anything_is_read(name: str) 
         decoder("canal-json", **{f"{name}.include": "("})
 
 
-def test_a_filter_of_canal_leaves_out_other_tables() -> None:
+def test_a_canal_filter_skips_other_tables() -> None:
     texts: list[bytes | None] = [
         json.dumps({"data": [{"id": at}], "type": "INSERT", "table": name}).encode()
         for at, name in ((1, "a"), (2, "b"))

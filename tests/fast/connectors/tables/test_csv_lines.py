@@ -1,4 +1,4 @@
-"""Lines of CSV that are made a column at a time are those that are made a record at a time."""
+"""CSV lines built by column equal lines built record by record."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def batch_of(records: list[tuple[int | None, str | None, dt.datetime | None, str
 
 @settings(max_examples=60, deadline=None)
 @given(st.data(), st.sampled_from([PLAIN_AND_LONG, LONG, SHORT, LONG | SHORT | st.none()]), st.booleans())
-def test_lines_of_columns_are_the_lines_of_records(
+def test_lines_built_by_column_equal_lines_built_by_record(
     data: st.DataObject, words: st.SearchStrategy[str | None], has_nulls: bool
 ) -> None:
     none: st.SearchStrategy[None] = st.none() if has_nulls else st.nothing()
@@ -67,11 +67,11 @@ COLUMNS = st.integers(0, 4).flatmap(
 
 @settings(max_examples=100, deadline=None)
 @given(COLUMNS, st.integers(0, 2))
-def test_pieces_gathered_at_once_equal_pieces_joined_row_by_row(pieces: list[list[str] | str], skipped: int) -> None:
+def test_concatenating_columns_equals_concatenating_row_by_row(pieces: list[list[str] | str], skipped: int) -> None:
     arrays = [each if isinstance(each, str) else pa.array(each, pa.string())[skipped:] for each in pieces]
     assert joined_texts(arrays).equals(pc.binary_join_element_wise(*arrays, ""))
 
 
-def test_pieces_that_are_too_long_for_one_array_are_joined_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_too_long_for_one_array_are_concatenated_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(csv_cells, "_BYTES_MAX", 8)
     assert joined_texts([pa.array(["a text", "b"]), ","]).to_pylist() == ["a text,", "b,"]

@@ -1,4 +1,4 @@
-"""Generated tables: every type has values within its bounds, and a row is the same whenever it is made."""
+"""Generated tables: every type has values within its bounds, and regenerating a row yields the same row."""
 
 from __future__ import annotations
 
@@ -87,13 +87,13 @@ def read(source: Source, start: int, stop: int) -> list[dict[str, Any]]:
 
 
 @given(start=st.integers(0, 1 << 40), first=st.integers(1, 30), second=st.integers(1, 30))
-def test_rows_read_in_pieces_are_the_rows(start: int, first: int, second: int) -> None:
+def test_rows_read_in_slices_equal_rows_read_at_once(start: int, first: int, second: int) -> None:
     source = table(TYPES).source
     pieces = read(source, start, start + first) + read(source, start + first, start + first + second)
     assert pieces == read(source, start, start + first + second)
 
 
-def test_batches_have_just_the_columns_of_the_table() -> None:
+def test_batches_have_only_the_columns_of_the_table() -> None:
     source = table(TYPES).source
     split = source.splits(at(BEGAN_MS))[0]
     [batch] = source.read(split, split.start, {**split.start, "row": 50})
@@ -102,7 +102,7 @@ def test_batches_have_just_the_columns_of_the_table() -> None:
     assert not any(column.null_count for column in batch.columns)
 
 
-def test_numbers_stay_within_their_bounds_and_reach_all_of_them() -> None:
+def test_numbers_stay_within_their_bounds_and_reach_both() -> None:
     source = table(
         {"small": IntType(), "money": DecimalType(6, 2), "fraction": DoubleType()},
         fields__small__min="-2", fields__small__max="2",
@@ -115,19 +115,19 @@ def test_numbers_stay_within_their_bounds_and_reach_all_of_them() -> None:
     assert all(0.5 <= row["fraction"] < 0.75 for row in rows)
 
 
-def test_texts_have_the_requested_length() -> None:
+def test_texts_have_the_configured_length() -> None:
     types: dict[str, DataType] = {"code": CharType(5), "word": VarCharType(0x7FFFFFFF), "open": VarCharType(9)}
     rows = read(table(types, fields__open__length="4", fields__open__var_len="true").source, 0, 200)
     assert {len(row["code"]) for row in rows} == {5} and {len(row["word"]) for row in rows} == {100}
     assert {len(row["open"]) for row in rows} == {1, 2, 3, 4}
 
 
-def test_some_values_are_null_according_to_the_rate() -> None:
+def test_the_null_rate_is_respected() -> None:
     rows = read(table({"word": VarCharType(4)}, fields__word__null_rate="0.5").source, 0, 2_000)
     assert 0.4 < sum(row["word"] is None for row in rows) / len(rows) < 0.6
 
 
-def test_times_are_those_at_which_rows_are_due_also_when_they_are_made_again() -> None:
+def test_times_are_those_at_which_rows_are_due_also_when_regenerated() -> None:
     source = table({"at": TimestampType(3)}, rows_per_second="10").source
     first = read(source, 0, 3)
     began = dt.datetime.fromtimestamp(BEGAN_MS / 1000, dt.UTC).replace(tzinfo=None)
@@ -170,7 +170,7 @@ def test_a_table_with_a_sequence_ends_with_it() -> None:
         ({"row-per-second": "1"}, "Did you mean 'rows-per-second'?"),
     ],
 )
-def test_options_that_cannot_be_are_refused_with_what_can(options: dict[str, str], message: str) -> None:
+def test_invalid_options_are_rejected_with_the_valid_ones(options: dict[str, str], message: str) -> None:
     definition = TableDefinition("orders", RowType.of(["id"], [IntType()]), {"connector": "datagen", **options})
     with pytest.raises(ProgramError) as refusal:
         factory_of("datagen").source(definition, None, [])

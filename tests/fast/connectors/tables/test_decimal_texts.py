@@ -1,4 +1,4 @@
-"""Decimals in CSV and JSON, as Flink 2.3 writes them there."""
+"""Decimals in CSV and JSON, written as by Flink 2.3."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from millstream.connectors.tables.formats.cell_text import decimal_text, decimal_texts
 
-# What Flink wrote of DECIMAL(20, 3) and DECIMAL(20, 10).
+# Written by Flink for DECIMAL(20, 3) and DECIMAL(20, 10).
 FLINKS = {
     "100000.000": "1E+5",
     "0.000": "0",
@@ -24,13 +24,13 @@ FLINKS = {
 }
 
 
-def test_each_is_written_as_flink_writes_it() -> None:
+def test_each_decimal_is_written_as_flink_writes_it() -> None:
     assert {text: decimal_text(Decimal(text)) for text in FLINKS} == FLINKS
 
 
 @given(st.integers(0, 38), st.lists(st.none() | st.integers(0, 37) | st.integers(-(10**38) + 1, 10**38 - 1)))
-def test_columns_are_written_as_each_value_is(scale: int, numbers: list[int | None]) -> None:
-    # Small numbers stand for powers of ten: those end in zeros.
+def test_decimal_columns_are_written_as_each_value_is(scale: int, numbers: list[int | None]) -> None:
+    # Small numbers represent powers of ten, which end in zeros.
     unscaled = [10**number if number is not None and 0 <= number <= 37 else number for number in numbers]
     values = [None if each is None else Decimal((0 if each >= 0 else 1, _digits(each), -scale)) for each in unscaled]
     column = pa.array(values, pa.decimal128(38, scale))

@@ -1,4 +1,6 @@
-"""Tables in files: what one statement writes another reads; partitions are pruned, and committed once complete."""
+"""Filesystem tables: output of one statement is readable by another; partitions are pruned, and committed once
+complete.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,7 @@ COLUMNS = "n INT, word STRING, price DECIMAL(10, 2), ts TIMESTAMP(3), part STRIN
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["_day", ".day", "__a", "a/b", "a=b", "%5F"])
 def test_a_partition_column_of_any_name_is_read_back(t_env: TableEnvironment, tmp_path: Path, name: str) -> None:
-    """A folder `_day=…` is no hidden one: its rows would be written, and read by nobody."""
+    """A folder `_day=…` is not hidden: otherwise its rows would be written but never read."""
     t_env.execute_sql(
         f"CREATE TABLE stored (n INT, `{name}` STRING) PARTITIONED BY (`{name}`) WITH "
         f"('connector' = 'filesystem', 'path' = '{tmp_path}', 'format' = 'csv')"
@@ -80,7 +82,7 @@ def test_a_partition_column_of_any_name_is_read_back(t_env: TableEnvironment, tm
 
 @pytest.mark.slow
 @pytest.mark.parametrize("format", ["csv", "json", "avro", "parquet", "orc"])
-def test_what_is_written_is_read(t_env: TableEnvironment, tmp_path: Path, format: str) -> None:
+def test_inserted_rows_are_read_back(t_env: TableEnvironment, tmp_path: Path, format: str) -> None:
     t_env.execute_sql(f"CREATE TABLE given ({COLUMNS}) WITH {WRITTEN}")
     null = ", 'csv.null-literal' = 'NULL'" if format == "csv" else ""
     t_env.execute_sql(
@@ -96,7 +98,7 @@ def test_what_is_written_is_read(t_env: TableEnvironment, tmp_path: Path, format
     assert rows(t_env, "SELECT part FROM stored") == [("x",), ("x",), ("y/z",)]
 
 
-def test_metadata_of_files_and_patterns_of_paths(t_env: TableEnvironment, tmp_path: Path) -> None:
+def test_metadata_of_files_and_path_patterns(t_env: TableEnvironment, tmp_path: Path) -> None:
     for name in ("a.csv", "b.csv", "c.txt"):
         (tmp_path / name).write_text("1,x\n")
         os.utime(tmp_path / name, (1_000, 1_000))
@@ -146,7 +148,7 @@ def test_partitioned_tables_are_exchanged_with_other_programs(t_env: TableEnviro
     ]
 
 
-def test_partitions_that_are_not_wanted_are_not_opened(t_env: TableEnvironment, tmp_path: Path) -> None:
+def test_pruned_partitions_are_not_opened(t_env: TableEnvironment, tmp_path: Path) -> None:
     for day, text in (("1", "5,a\n"), ("2", "what is no row\n"), ("__DEFAULT_PARTITION__", "9,b\n")):
         (tmp_path / f"dt={day}").mkdir()
         (tmp_path / f"dt={day}" / "x.csv").write_text(text)
@@ -169,7 +171,7 @@ LINE = st.tuples(st.integers(0, 9).map(str), FIELD).map(",".join)
 
 @settings(max_examples=15, deadline=None)
 @given(st.lists(LINE, min_size=1, max_size=8), st.sampled_from(["\n", "\r\n"]), st.booleans(), st.integers(1, 60))
-def test_files_of_csv_by_lines_are_files_by_records(
+def test_csv_files_decoded_by_line_equal_files_decoded_by_record(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str], end: str, has_end: bool, step: int
 ) -> None:
     path = tmp_path_factory.mktemp("csv") / "x.csv"
@@ -217,7 +219,7 @@ def committing(base: Path, **options: str) -> PartitionedFileSink:
 
 
 class Job:
-    """Epochs of a sink. Everything goes through JSON, as it does through the manifest."""
+    """Epochs of a sink. Everything passes through JSON, as it does through the manifest."""
 
     def __init__(self, sink: PartitionedFileSink) -> None:
         self.sink, self.pending, self.epoch, self.publishes = sink, None, 0, True
@@ -241,7 +243,7 @@ class Job:
         assert plan == again
         self.pending = json.loads(json.dumps(plan.pending))
         self.newest = json.loads(json.dumps(plan.publish))
-        for _ in range(kills + 1 if self.publishes else 0):  # a commit that is not known to be done is done again
+        for _ in range(kills + 1 if self.publishes else 0):  # an unacknowledged commit is repeated
             self.publish()
 
     def publish(self) -> None:
@@ -264,7 +266,7 @@ def test_a_partition_is_committed_when_the_watermark_has_passed_its_time(tmp_pat
     assert "day=1970-01-01/_SUCCESS" in names and len(names) == 2
     job.run(["1970-01-02"], watermark_ms=DAY_MS + HOUR_MS)
     assert "day=1970-01-02/_SUCCESS" not in files(tmp_path)
-    os.remove(tmp_path / "day=1970-01-01/_SUCCESS")  # a consumer took it
+    os.remove(tmp_path / "day=1970-01-01/_SUCCESS")  # removed by a consumer
     job.run(["1970-01-01"], watermark_ms=DAY_MS + HOUR_MS)
     assert "day=1970-01-01/_SUCCESS" in files(tmp_path), "late rows make the partition complete anew"
     job.run([], final=True, watermark_ms=MAX_WATERMARK)
@@ -272,7 +274,7 @@ def test_a_partition_is_committed_when_the_watermark_has_passed_its_time(tmp_pat
     assert job.pending is None and not [name for name in files(tmp_path) if "staging" in name]
 
 
-def test_a_partition_is_committed_when_it_has_been_open_for_so_long(tmp_path: Path) -> None:
+def test_a_partition_is_committed_after_the_configured_delay(tmp_path: Path) -> None:
     job = Job(committing(tmp_path, sink__partition_commit__delay="10 s"))
     job.run(["a", "b"], now_ms=1_000)
     assert job.sink.due_ms(job.pending) == 11_000
@@ -282,7 +284,7 @@ def test_a_partition_is_committed_when_it_has_been_open_for_so_long(tmp_path: Pa
     assert [name for name in files(tmp_path) if "_SUCCESS" in name] == ["day=a/_SUCCESS", "day=b/_SUCCESS"]
 
 
-def test_a_job_may_begin_and_cease_to_commit_partitions(tmp_path: Path) -> None:
+def test_partition_commit_may_be_enabled_and_disabled_for_an_existing_job(tmp_path: Path) -> None:
     definition = TableDefinition(
         "t",
         DAYS,
@@ -303,7 +305,9 @@ def test_a_job_may_begin_and_cease_to_commit_partitions(tmp_path: Path) -> None:
     assert len([name for name in files(tmp_path) if name.endswith(".csv")]) == 1
 
 
-def test_the_success_file_follows_every_part_of_its_partition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_success_file_is_written_after_every_part_of_its_partition(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from millstream.connectors.tables.filesystem import partition_commit
 
     sink = committing(tmp_path)
@@ -320,10 +324,10 @@ def test_the_success_file_follows_every_part_of_its_partition(tmp_path: Path, mo
 
 
 class Died(BaseException):
-    """The process was killed here."""
+    """Simulates a killed process."""
 
 
-def test_success_is_never_seen_before_the_rows_wherever_the_driver_dies(
+def test_the_success_file_is_never_visible_before_the_rows_wherever_the_driver_dies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     died_at_every_step = False
@@ -331,13 +335,13 @@ def test_success_is_never_seen_before_the_rows_wherever_the_driver_dies(
         base = tmp_path / str(step)
         sink = committing(base)
         job = Job(sink)
-        taken = 0
+        completed = 0
 
         def stepping(call: Any, *arguments: Any, **named: Any) -> Any:
-            nonlocal taken
-            taken += 1
-            if taken >= step:  # noqa: B023 - used within this turn only
-                raise Died  # a dead process changes nothing any more
+            nonlocal completed
+            completed += 1
+            if completed >= step:  # noqa: B023 - used within this turn only
+                raise Died  # a dead process changes nothing
             return call(*arguments, **named)
 
         job.publishes = False
@@ -374,7 +378,7 @@ def test_success_is_never_seen_before_the_rows_wherever_the_driver_dies(
         (None, None, "UTC", "day=1970-02-30", None),
     ],
 )
-def test_times_of_partitions(
+def test_partition_times(
     pattern: str | None, formatter: str | None, zone: str, folder: str, expected: int | None
 ) -> None:
     assert PartitionTime(("day", "hour"), pattern, formatter, zone).milliseconds(folder) == expected
@@ -415,7 +419,7 @@ def test_a_query_commits_its_partitions(t_env: TableEnvironment, tmp_path: Path)
         ({"path": "x", "format": "maxwell-json"}, NotYetError, "a later version"),
     ],
 )
-def test_options_of_sources(options: dict[str, str], kind: type[Exception], words: str) -> None:
+def test_source_options(options: dict[str, str], kind: type[Exception], words: str) -> None:
     with pytest.raises(kind, match=words):
         factory_of("filesystem").source(TableDefinition("t", DAYS, options), None, [])
 
@@ -437,7 +441,7 @@ COMMIT = "sink.partition-commit"
         ({"sink.rolling-policy.file-size": "big"}, ProgramError, "a size"),
     ],
 )
-def test_options_of_sinks(tmp_path: Path, options: dict[str, str], kind: type[Exception], words: str) -> None:
+def test_sink_options(tmp_path: Path, options: dict[str, str], kind: type[Exception], words: str) -> None:
     definition = TableDefinition(
         "t", DAYS, {"path": str(tmp_path), "format": "csv", **options}, partition_keys=("day",)
     )
@@ -449,7 +453,7 @@ def test_options_of_sinks(tmp_path: Path, options: dict[str, str], kind: type[Ex
         )
 
 
-def test_files_of_columns_by_name_are_read_for_wanted_columns_only(tmp_path: Path) -> None:
+def test_columnar_files_are_read_by_name_and_for_projected_columns_only(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text('{"n": 1, "day": "a"}\n{"n": "no number", "day": "b"}\n')
     definition = TableDefinition("t", DAYS, {"path": str(tmp_path), "format": "json"})
     source = factory_of("filesystem").source(definition, [1], []).source

@@ -1,4 +1,4 @@
-"""The events of Nexmark: a pure function of their numbers, with the proportions and hot ids of its definition."""
+"""Nexmark events: a pure function of their numbers, with the proportions and hot ids of its definition."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def events(start: int, stop: int) -> pa.RecordBatch:
 
 
 @given(start=st.integers(0, 10_000_000), first=st.integers(1, 120), second=st.integers(1, 120))
-def test_a_range_read_in_pieces_is_the_range(start: int, first: int, second: int) -> None:
+def test_a_range_read_in_slices_equals_the_range_read_at_once(start: int, first: int, second: int) -> None:
     whole = events(start, start + first + second)
     pieces = [events(start, start + first), events(start + first, start + first + second)]
     assert whole.to_pylist() == [row for piece in pieces for row in piece.to_pylist()]
@@ -60,7 +60,7 @@ def test_about_half_of_the_bids_go_to_hot_auctions_and_three_quarters_come_from_
     assert 0.70 < sum(bid["bidder"] % 100 == 1 for bid in bids) / len(bids) < 0.80
 
 
-def test_bids_go_to_auctions_that_are_open_or_come_next() -> None:
+def test_bids_reference_open_or_upcoming_auctions() -> None:
     rows = events(100_000, 101_000).to_pylist()
     newest = max(row["auction"]["id"] for row in rows if row["auction"])
     assert all(newest - 300 < row["bid"]["auction"] <= newest + 10 for row in rows if row["bid"])
@@ -72,17 +72,17 @@ def test_auctions_end_after_they_begin() -> None:
     )
 
 
-def test_the_table_computes_only_the_wanted_columns() -> None:
+def test_the_table_computes_only_projected_columns() -> None:
     bid = RowType.of(["price", "auction"], [BigIntType(), BigIntType()])
     physical = RowType([RowField("event_type", IntType()), RowField("bid", bid)], nullable=False)
     table = TableDefinition("events", physical, {"connector": "nexmark", "events.num": "100"})
-    given = factory_of("nexmark").source(table, [1], [])
-    assert given.columns == (1,) and given.bounded
+    table_source = factory_of("nexmark").source(table, [1], [])
+    assert table_source.columns == (1,) and table_source.bounded
     context = SourceContext(now_ms=0, run_started_ms=0, parallelism=2)
     batches = [
         batch
-        for split in given.source.splits(context)
-        for batch in given.source.read(split, 0, given.source.reach(split, 0, 1_000, context))
+        for split in table_source.source.splits(context)
+        for batch in table_source.source.read(split, 0, table_source.source.reach(split, 0, 1_000, context))
     ]
     assert sum(batch.num_rows for batch in batches) == 100
     assert all(batch.schema == pa.schema([("bid", bid.arrow)]) for batch in batches)
@@ -101,7 +101,7 @@ def test_the_table_computes_only_the_wanted_columns() -> None:
         (RowField("event_type", IntType()), {"first-event.rate": "0"}, "at least 1"),
     ],
 )
-def test_a_definition_that_does_not_fit_is_refused_with_what_would(
+def test_an_invalid_definition_is_rejected_with_a_valid_one(
     field: RowField, options: dict[str, str], message: str
 ) -> None:
     table = TableDefinition("events", RowType([field]), {"connector": "nexmark", **options})
@@ -111,6 +111,6 @@ def test_a_definition_that_does_not_fit_is_refused_with_what_would(
     assert "'events'" in str(refusal.value)
 
 
-def test_an_unknown_connector_is_reported_with_the_nearest_one() -> None:
+def test_an_unknown_connector_is_reported_with_the_nearest_name() -> None:
     with pytest.raises(ProgramError, match="no connector 'nexmrak'\\. Did you mean 'nexmark'\\?"):
         factory_of("nexmrak")

@@ -1,4 +1,4 @@
-"""Rows go into the folder of their partition, whether text stands in columns as a dictionary or spelt out."""
+"""Rows are written to the folder of their partition, for dictionary-encoded and plain text columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from millstream.records.table_type import TableRowType
 
 STRING = types.VarCharType(0x7FFFFFFF)
 ROW_TYPE = RowType.of(["n", "day", "hour"], [types.BigIntType(), STRING, STRING], nullable=False)
-# A dictionary as a function gives one: values may come twice, and NULL is one of them.
+# A dictionary as produced by a function: values may repeat, and NULL may be one of them.
 VALUES = ["a", "b", "a", None]
 
 
@@ -26,7 +26,7 @@ def divided(columns: list[pa.Array]) -> list[tuple[str, list[dict[str, int]]]]:
 
 
 def by_rows(days: list[str | None], hours: list[str | None]) -> list[tuple[str, list[dict[str, int]]]]:
-    """The slow way: a row at a time."""
+    """The reference implementation: row by row."""
     folders: dict[str, list[dict[str, int]]] = {}
     for n, (day, hour) in enumerate(zip(days, hours, strict=True)):
         name = f"day={day or '__DEFAULT_PARTITION__'}/hour={hour or '__DEFAULT_PARTITION__'}"
@@ -36,7 +36,9 @@ def by_rows(days: list[str | None], hours: list[str | None]) -> list[tuple[str, 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(*[st.none() | st.integers(0, len(VALUES) - 1)] * 2), max_size=12), st.booleans())
-def test_rows_are_divided_as_one_by_one(codes: list[tuple[int | None, int | None]], is_coded: bool) -> None:
+def test_bucketing_by_column_equals_bucketing_row_by_row(
+    codes: list[tuple[int | None, int | None]], is_coded: bool
+) -> None:
     days, hours = ([None if code is None else VALUES[code] for code in column] for column in _columns(codes))
     texts = [pa.array(days, pa.string()), pa.array(hours, pa.string())]
     dictionaries = [

@@ -1,4 +1,4 @@
-"""Formats of tables: what is written is read again, by other programs too, and fast ways agree with slow ones."""
+"""Table formats: encoded rows are read back, also by other programs, and batch decoding equals decoding one by one."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ def assert_same(found: pa.RecordBatch, expected: pa.RecordBatch) -> None:
         assert found.column(name).equals(expected.column(name)), (name, found.column(name), expected.column(name))
 
 
-def made(name: str, **given_options: str) -> tuple[TableFormat, FormatOptions]:
-    named = {f"{name}.{key.replace('__', '-')}": value for key, value in given_options.items()}
+def made(name: str, **options_by_name: str) -> tuple[TableFormat, FormatOptions]:
+    named = {f"{name}.{key.replace('__', '-')}": value for key, value in options_by_name.items()}
     options = TableOptions("t", named, format_options([name]))
     return FORMATS[name], FormatOptions(options, "")
 
@@ -111,14 +111,14 @@ AVRO_TYPES = {name: each for name, each in {**SINGLE, **NESTED}.items() if name 
 
 @settings(max_examples=10, deadline=None)
 @given(batches(CSV_TYPES))
-def test_csv_messages_are_read_as_they_were_written(rows: tuple[RowType, Batch]) -> None:
+def test_csv_table_rows_survive_a_round_trip(rows: tuple[RowType, Batch]) -> None:
     row_type, batch = rows
     assert_same(round_trip("csv", row_type, batch, null__literal="NULL!"), batch.columns())
 
 
 @settings(max_examples=10, deadline=None)
 @given(batches({**SINGLE, **NESTED}), st.sampled_from([SQL, ISO]), st.booleans())
-def test_json_messages_are_read_as_they_were_written(rows: tuple[RowType, Batch], style: str, leaves_out: bool) -> None:
+def test_json_table_rows_survive_a_round_trip(rows: tuple[RowType, Batch], style: str, leaves_out: bool) -> None:
     row_type, batch = rows
     options = {"timestamp__format.standard": style, "encode.ignore__null__fields": str(leaves_out).lower()}
     assert_same(round_trip("json", row_type, batch, **options), batch.columns())
@@ -126,7 +126,7 @@ def test_json_messages_are_read_as_they_were_written(rows: tuple[RowType, Batch]
 
 @settings(max_examples=8, deadline=None)
 @given(batches(AVRO_TYPES))
-def test_avro_messages_are_read_as_they_were_written(rows: tuple[RowType, Batch]) -> None:
+def test_avro_table_rows_survive_a_round_trip(rows: tuple[RowType, Batch]) -> None:
     row_type, batch = rows
     assert_same(round_trip("avro", row_type, batch), batch.columns())
 
@@ -135,7 +135,7 @@ def test_avro_messages_are_read_as_they_were_written(rows: tuple[RowType, Batch]
 @pytest.mark.parametrize("name", sorted(SINGLE))
 @settings(max_examples=15, deadline=None)
 @given(st.data(), st.sampled_from([SQL, ISO]))
-def test_columns_of_text_are_what_each_text_is(name: str, data: st.DataObject, style: str) -> None:
+def test_decoding_a_text_column_equals_decoding_each_text(name: str, data: st.DataObject, style: str) -> None:
     data_type, values = SINGLE[name]
     column = pa.array(data.draw(st.lists(values | st.none(), min_size=1, max_size=4)), data_type.arrow)
     texts = written_cells(column, data_type, style)
@@ -160,7 +160,7 @@ def test_columns_of_text_are_what_each_text_is(name: str, data: st.DataObject, s
 
 @settings(max_examples=8, deadline=None)
 @given(batches({**SINGLE, **NESTED}))
-def test_json_by_columns_is_json_by_documents(rows: tuple[RowType, Batch]) -> None:
+def test_json_by_column_equals_json_by_document(rows: tuple[RowType, Batch]) -> None:
     row_type, batch = rows
     format, options = made("json")
     messages = format.encoder(options, row_type).encode(batch)
@@ -171,7 +171,7 @@ def test_json_by_columns_is_json_by_documents(rows: tuple[RowType, Batch]) -> No
         json.loads(message)
 
 
-def test_texts_are_flinks() -> None:
+def test_encoded_texts_are_flinks() -> None:
     row_type = RowType.of(
         ["a", "b", "c", "d", "e", "f", "g"],
         [
@@ -204,7 +204,7 @@ def test_texts_are_flinks() -> None:
 ROWS = RowType.of(["n", "word"], [types.IntType(), STRING], nullable=False)
 
 
-def test_bad_messages_are_named_or_left_out() -> None:
+def test_bad_messages_are_reported_or_ignored() -> None:
     for name, messages in (("csv", [b"1,a", b"x,b", b"3"]), ("json", [b'{"n":1}', b'{"n":"x","word":"b"}', b"{"])):
         answer = decoded(name, ROWS, list(messages))
         assert [row["n"] for row in answer.batch.columns().to_pylist()] == [1]
@@ -215,7 +215,7 @@ def test_bad_messages_are_named_or_left_out() -> None:
         assert answer.origins.tolist() == [0, 1]
 
 
-def test_null_is_refused_where_a_column_is_not_null() -> None:
+def test_null_is_rejected_in_a_not_null_column() -> None:
     strict = RowType.of(["n", "word"], [types.IntType(False), STRING], nullable=False)
     for name, message in (("csv", b",a"), ("json", b'{"word":"a"}')):
         answer = decoded(name, strict, [message])
@@ -223,7 +223,7 @@ def test_null_is_refused_where_a_column_is_not_null() -> None:
         assert len(decoded(name, strict, [message], ignore__parse__errors="true").batch) == 0
 
 
-def test_json_takes_what_flink_takes() -> None:
+def test_json_accepts_flinks_notations() -> None:
     wide = RowType.of(
         ["n", "d", "word", "yes", "m"],
         [types.IntType(), types.DoubleType(), STRING, types.BooleanType(), types.DecimalType(4, 1)],
@@ -242,7 +242,7 @@ def test_json_takes_what_flink_takes() -> None:
     assert "'d' is missing" in missing.bad[0].reason
 
 
-def test_csv_dialects() -> None:
+def test_table_csv_dialects() -> None:
     for options, message in (
         ({"field__delimiter": r"\t"}, b"1\ta,b"),
         ({"field__delimiter": ";", "quote__character": "'"}, b"1;'a,b'"),
@@ -256,7 +256,7 @@ def test_csv_dialects() -> None:
     assert len(decoded("csv", ROWS, [b"#1,a"], allow__comments="true").batch) == 0
 
 
-def test_raw_is_one_column() -> None:
+def test_raw_has_one_column() -> None:
     for data_type, value, options in (
         (STRING, "grüße", {}),
         (STRING, "grüße", {"charset": "UTF-16LE"}),
@@ -287,7 +287,7 @@ def test_raw_is_one_column() -> None:
         ("maxwell-json", False, NotYetError, "a later version"),
     ],
 )
-def test_formats_that_are_none(name: str, for_files: bool, kind: type[Exception], words: str) -> None:
+def test_unknown_formats_are_rejected(name: str, for_files: bool, kind: type[Exception], words: str) -> None:
     with pytest.raises(kind, match=words):
         format_of(name, "t", "format", for_files)
 
@@ -316,7 +316,7 @@ def test_unsupported_uses_of_a_format_are_reported_before_anything_runs(
 @pytest.mark.parametrize("name", ["parquet", "orc", "avro", "json", "csv"])
 @pytest.mark.parametrize(("data_type", "way"), [(types.BitmapType(), "BITMAP_FROM_BYTES"), (VARIANT, "PARSE_JSON")])
 @pytest.mark.parametrize("is_nested", [False, True])
-def test_bytes_and_texts_of_files_are_not_read_as_bitmaps_and_variants(
+def test_binary_and_text_fields_of_files_are_not_decoded_as_bitmaps_and_variants(
     name: str, data_type: DataType, way: str, is_nested: bool
 ) -> None:
     format, options = made(name)
@@ -327,7 +327,7 @@ def test_bytes_and_texts_of_files_are_not_read_as_bitmaps_and_variants(
         format.parts(options, row_type)
 
 
-def test_what_cannot_be_written_without_quotes_is_an_error() -> None:
+def test_a_field_that_requires_quotes_raises_when_quotes_are_disabled() -> None:
     format, options = made("csv", disable__quote__character="true")
     columns = pa.RecordBatch.from_arrays([pa.array([1], pa.int32()), pa.array(["a,b"])], schema=ROWS.schema)
     with pytest.raises(TypeMismatchError, match="cannot be written as CSV without quotes"):
@@ -336,7 +336,7 @@ def test_what_cannot_be_written_without_quotes_is_an_error() -> None:
 
 @settings(max_examples=10, deadline=None)
 @given(batches(CSV_TYPES))
-def test_other_programs_read_our_files(rows: tuple[RowType, Batch]) -> None:
+def test_encoded_rows_are_readable_by_other_programs(rows: tuple[RowType, Batch]) -> None:
     row_type, batch = rows
 
     def written(name: str, **chosen: str) -> bytes:
@@ -360,7 +360,7 @@ def test_other_programs_read_our_files(rows: tuple[RowType, Batch]) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(FORMATS))
-def test_what_reads_and_writes_travels_to_tasks(name: str) -> None:
+def test_encoders_and_decoders_survive_pickling(name: str) -> None:
     format, options = made(name)
     row_type = RowType.of(["word"], [STRING], nullable=False)
     for for_what, makers in (
@@ -376,7 +376,7 @@ def test_what_reads_and_writes_travels_to_tasks(name: str) -> None:
     st.lists(st.tuples(st.integers(-10_000, 10_000) | st.none(), TEXTS | st.none()), min_size=1, max_size=12),
     st.sampled_from(["", "\\"]),
 )
-def test_repeated_rows_are_written_as_single_ones(rows: list[tuple[int | None, str | None]], escape: str) -> None:
+def test_repeated_rows_are_encoded_as_single_ones(rows: list[tuple[int | None, str | None]], escape: str) -> None:
     row_type = RowType.of(["at", "text"], [types.TimestampType(3), STRING], nullable=False)
     format, options = made("csv", **({"escape__character": escape} if escape else {}))
     encoder = format.encoder(options, row_type)
@@ -386,5 +386,5 @@ def test_repeated_rows_are_written_as_single_ones(rows: list[tuple[int | None, s
         pa.array([text for _, text in many], pa.string()),
     ]
     batch = Batch.of_columns(pa.RecordBatch.from_arrays(columns, schema=row_type.schema), TableRowType(row_type))
-    alone = [encoder.encode(batch.slice(row, 1))[0].as_py() for row in range(len(rows))]
-    assert encoder.encode(batch).to_pylist() == (alone * 1500)[:1500]
+    encoded_alone = [encoder.encode(batch.slice(row, 1))[0].as_py() for row in range(len(rows))]
+    assert encoder.encode(batch).to_pylist() == (encoded_alone * 1500)[:1500]

@@ -1,4 +1,4 @@
-"""Options of tables: what is unknown, malformed or missing is told before anything runs, with the nearest name."""
+"""Table options: unknown, malformed or missing options are reported before anything runs, with the nearest name."""
 
 from __future__ import annotations
 
@@ -88,7 +88,9 @@ def t_env() -> Iterator[TableEnvironment]:
         ("values", {"date": "[]"}, ProgramError, "Did you mean 'data'"),
     ],
 )
-def test_sources_that_cannot_be(connector: str, options: dict[str, str], kind: type[Exception], words: str) -> None:
+def test_invalid_sources_are_rejected(
+    connector: str, options: dict[str, str], kind: type[Exception], words: str
+) -> None:
     with pytest.raises(kind, match=words.replace("[", r"\[")):
         factory_of(connector).source(TableDefinition("t", ROWS, options), None, [])
 
@@ -102,12 +104,12 @@ def test_sources_that_cannot_be(connector: str, options: dict[str, str], kind: t
         ({"sink.delivery-guarantee": "twice"}, ProgramError, "one of exactly-once"),
     ],
 )
-def test_kafka_sinks_that_cannot_be(options: dict[str, str], kind: type[Exception], words: str) -> None:
+def test_invalid_kafka_sinks_are_rejected(options: dict[str, str], kind: type[Exception], words: str) -> None:
     with pytest.raises(kind, match=words):
         factory_of("kafka").sink(TableDefinition("t", ROWS, {**KAFKA, **options}))
 
 
-def test_a_topic_of_rows_that_are_only_added_has_no_primary_key() -> None:
+def test_an_append_only_topic_has_no_primary_key() -> None:
     table = TableDefinition("t", ROWS, KAFKA, primary_key=("n",))
     for made in (lambda: factory_of("kafka").source(table, None, []), lambda: factory_of("kafka").sink(table)):
         with pytest.raises(ProgramError, match=r"doesn't support defining PRIMARY KEY.*upsert-kafka"):
@@ -116,7 +118,7 @@ def test_a_topic_of_rows_that_are_only_added_has_no_primary_key() -> None:
     factory_of("kafka").sink(TableDefinition("t", ROWS, changes, primary_key=("n",)))
 
 
-def test_every_connector_knows_the_options_of_every_table() -> None:
+def test_every_connector_accepts_the_common_table_options() -> None:
     for name, factory in FACTORIES.items():
         known = [option for option in factory.options if not option.required]
         options = TableOptions("t", {option.name: "1" for option in GENERAL}, known)
@@ -125,7 +127,7 @@ def test_every_connector_knows_the_options_of_every_table() -> None:
             TableOptions("t", {"scan.paralelism": "1"}, known)
 
 
-def test_rows_in_the_definition(t_env: TableEnvironment) -> None:
+def test_values_in_the_table_definition_are_read(t_env: TableEnvironment) -> None:
     t_env.execute_sql(
         """CREATE TABLE t (n INT, ts TIMESTAMP(3), r ROW<a INT, b ARRAY<STRING>>) WITH ('connector' = 'values',
         'data' = '[[1, "2026-11-16 07:00:00", {"a": 2, "b": ["x"]}], {"n": 3}]')"""
@@ -134,7 +136,7 @@ def test_rows_in_the_definition(t_env: TableEnvironment) -> None:
         assert [tuple(row) for row in found] == [(1, dt.datetime(2026, 11, 16, 7), 2, "x"), (3, None, None, None)]
 
 
-def test_lines_of_a_server_are_rows(t_env: TableEnvironment) -> None:
+def test_socket_lines_are_rows(t_env: TableEnvironment) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
 
