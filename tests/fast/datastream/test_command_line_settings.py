@@ -1,5 +1,6 @@
-"""What the command line says wins over the program, and is said once: for every way in which a program sets something,
-also of tables. What nobody said is no one's to win."""
+"""Settings of the command line override those of the program, with one warning per setting, for every way in which
+a program sets them, tables included. Proposed defaults override nothing.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ class Received(Exception):
     """Ends the program where its job would be launched."""
 
 
-def received(program: Callable[[], Any], said: dict[str, str], proposed: tuple[str, ...] = ()) -> list[Any]:
+def launches(
+    program: Callable[[], Any], from_command_line: dict[str, str], proposed: tuple[str, ...] = ()
+) -> list[Any]:
     """(graph, settings) of each job that the program would launch."""
     jobs: list[Any] = []
 
@@ -31,7 +34,7 @@ def received(program: Callable[[], Any], said: dict[str, str], proposed: tuple[s
         jobs.append((graph, settings))
         raise Received
 
-    with with_launch_defaults(said, proposed), with_job_receiver(take), pytest.raises(Received):
+    with with_launch_defaults(from_command_line, proposed), with_job_receiver(take), pytest.raises(Received):
         program()
     return jobs
 
@@ -66,15 +69,15 @@ def streams(change: Callable[[StreamExecutionEnvironment], Any], name: str | Non
     ],
     ids=lambda each: each if isinstance(each, str) else "",
 )
-def test_each_setting_of_the_command_line_wins_and_names_both_values(
+def test_each_command_line_setting_overrides_and_the_warning_names_both_values(
     key: str, value: str, change: Callable[[Any], Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    [(_, settings)] = received(streams(change), {key: value})
+    [(_, settings)] = launches(streams(change), {key: value})
     assert settings.configuration[key] == value
     [warning] = warnings(caplog)
     assert f"the command line sets {key} to '{value}': the program's " in warning
     assert "test_command_line_settings.py" in warning
-    unmoved = received(streams(lambda env: None), {key: value})[0][1]
+    unmoved = launches(streams(lambda env: None), {key: value})[0][1]
     assert (settings.parallelism, settings.store, settings.checkpoint_interval_ms, settings.runtime_mode) == (
         unmoved.parallelism,
         unmoved.store,
@@ -87,28 +90,28 @@ def _mode(name: str) -> Configuration:
     return Configuration().set_string("execution.runtime-mode", name)
 
 
-def test_the_name_of_the_job_and_its_restart_strategy_are_settings_too(caplog: pytest.LogCaptureFixture) -> None:
-    said = {"pipeline.name": "said", "restart-strategy.type": "none"}
+def test_the_job_name_and_the_restart_strategy_are_overridden_too(caplog: pytest.LogCaptureFixture) -> None:
+    from_command_line = {"pipeline.name": "said", "restart-strategy.type": "none"}
     strategy = RestartStrategies.fixed_delay_restart(3, 10)
-    [(graph, settings)] = received(streams(lambda env: env.set_restart_strategy(strategy), "own"), said)
+    [(graph, settings)] = launches(streams(lambda env: env.set_restart_strategy(strategy), "own"), from_command_line)
     assert graph.job_name == "said" and settings.restart == RestartStrategies.no_restart()
     assert len(warnings(caplog)) == 2
 
 
 @pytest.mark.parametrize("value", ["5 s", "5000", "PT5S"])
-def test_the_same_value_in_other_words_is_no_reason_to_warn(value: str, caplog: pytest.LogCaptureFixture) -> None:
-    received(streams(lambda env: env.enable_checkpointing(5_000)), {"execution.checkpointing.interval": value})
+def test_an_equal_value_in_another_notation_does_not_warn(value: str, caplog: pytest.LogCaptureFixture) -> None:
+    launches(streams(lambda env: env.enable_checkpointing(5_000)), {"execution.checkpointing.interval": value})
     assert not warnings(caplog)
 
 
-def test_what_the_command_did_not_say_is_for_the_program_to_set(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_proposed_default_is_overridden_by_the_program(caplog: pytest.LogCaptureFixture) -> None:
     own = Configuration().set_string("millstream.console", "off")
-    given = {"millstream.console": "rich"}
-    [(_, settings)] = received(streams(lambda env: env.configure(own)), given, proposed=("millstream.console",))
+    proposal = {"millstream.console": "rich"}
+    [(_, settings)] = launches(streams(lambda env: env.configure(own)), proposal, proposed=("millstream.console",))
     assert settings.configuration["millstream.console"] == "off" and not warnings(caplog)
 
 
-def test_millstream_run_says_no_console_unless_it_is_told_one(
+def test_the_console_proposed_by_millstream_run_is_only_a_default(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     program = tmp_path / "job.py"
@@ -152,13 +155,13 @@ def tables(*changes: Callable[[TableEnvironment], Any]) -> Callable[[], None]:
     ],
     ids=["set", "configuration", "SET"],
 )
-def test_settings_of_tables_lose_to_the_command_line(change: Any, caplog: pytest.LogCaptureFixture) -> None:
-    [(_, settings)] = received(tables(change), {"parallelism.default": "3"})
+def test_table_settings_are_overridden_by_the_command_line(change: Any, caplog: pytest.LogCaptureFixture) -> None:
+    [(_, settings)] = launches(tables(change), {"parallelism.default": "3"})
     assert settings.parallelism == 3
     assert len(warnings(caplog)) == 1
 
 
-def test_settings_that_only_queries_read_lose_too(caplog: pytest.LogCaptureFixture) -> None:
+def test_settings_read_only_by_queries_are_overridden_too(caplog: pytest.LogCaptureFixture) -> None:
     seen: list[str] = []
 
     def change(t_env: TableEnvironment) -> None:
@@ -166,24 +169,24 @@ def test_settings_that_only_queries_read_lose_too(caplog: pytest.LogCaptureFixtu
         t_env.execute_sql("RESET 'table.local-time-zone'")
         seen.append(t_env.get_config().get_local_timezone())
 
-    received(tables(change), {"table.local-time-zone": "Europe/Berlin"})
+    launches(tables(change), {"table.local-time-zone": "Europe/Berlin"})
     assert seen == ["Europe/Berlin"] and len(warnings(caplog)) == 1
 
 
-def test_a_query_of_tables_has_a_store_of_its_own_in_the_one_that_the_command_line_names(
+def test_a_table_query_uses_a_store_of_its_own_inside_the_command_lines_store(
     caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
-    said = {"millstream.store": str(tmp_path / "jobs"), "pipeline.name": "said"}
+    from_command_line = {"millstream.store": str(tmp_path / "jobs"), "pipeline.name": "said"}
 
     def program() -> None:
         StreamTableEnvironment.create(ENVIRONMENT()).execute_sql("SELECT * FROM (VALUES (1)) AS t(i)")
 
-    [(graph, settings)] = received(program, said)
-    assert settings.store is not None and settings.store != said["millstream.store"]
+    [(graph, settings)] = launches(program, from_command_line)
+    assert settings.store is not None and settings.store != from_command_line["millstream.store"]
     assert graph.job_name == "said" and not warnings(caplog)
 
 
-def test_environment_settings_of_tables_lose_too(caplog: pytest.LogCaptureFixture) -> None:
+def test_environment_settings_of_tables_are_overridden_too(caplog: pytest.LogCaptureFixture) -> None:
     def program() -> None:
         from millstream.table import EnvironmentSettings
 
@@ -194,5 +197,5 @@ def test_environment_settings_of_tables_lose_too(caplog: pytest.LogCaptureFixtur
         t_env.execute_sql(PRINTED)
         t_env.execute_sql("INSERT INTO printed VALUES (1)")
 
-    [(_, settings)] = received(program, {"parallelism.default": "3"})
+    [(_, settings)] = launches(program, {"parallelism.default": "3"})
     assert settings.parallelism == 3 and len(warnings(caplog)) == 1

@@ -1,4 +1,4 @@
-"""The calls of a program build the graph they say, and a wrong call is refused at its own line."""
+"""API calls build the expected graph nodes, and an invalid call is rejected at its own line."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Odd(FilterFunction):
 
 
 class Split2(ProcessFunction):
-    """Gives out its records to any side output that may be asked for."""
+    """Emits its records to any side output that is requested."""
 
     tags = (OutputTag("t"), OutputTag("late"), OutputTag("early"))
 
@@ -172,15 +172,15 @@ def test_a_stream_without_a_declared_type_is_untyped(numbers: DataStream) -> Non
     assert numbers.filter(Odd()).get_type() == Types.LONG()
 
 
-def test_streams_are_values_and_can_be_used_twice(numbers: DataStream) -> None:
+def test_a_stream_can_be_consumed_twice(numbers: DataStream) -> None:
     numbers.map(Double(), Types.LONG())
     numbers.filter(Odd())
     assert [node.inputs for node in nodes(numbers)] == [(), (Edge(1),), (Edge(1),)]
 
 
-def test_a_union_is_several_edges_into_the_next_node(env: StreamExecutionEnvironment, numbers: DataStream) -> None:
-    others = env.from_collection([4], Types.LONG())
-    merged = numbers.union(others, numbers.rebalance()).map(Double())
+def test_a_union_has_several_edges_into_the_next_node(env: StreamExecutionEnvironment, numbers: DataStream) -> None:
+    second_source = env.from_collection([4], Types.LONG())
+    merged = numbers.union(second_source, numbers.rebalance()).map(Double())
     assert last(merged).inputs == (Edge(1), Edge(2), Edge(1, Partitioning.REBALANCE))
 
 
@@ -205,7 +205,7 @@ def test_a_partitioning_is_a_property_of_the_next_edge(
     assert last(again).inputs == (Edge(1, Partitioning.REBALANCE),), "the last one counts"
 
 
-def test_keys_and_custom_partitioners_travel_on_the_edge(numbers: DataStream) -> None:
+def test_keys_and_custom_partitioners_are_stored_on_the_edge(numbers: DataStream) -> None:
     selector, partitioner = ByKey(), First()
     keyed = numbers.key_by(selector, Types.LONG())
     assert isinstance(keyed, KeyedStream)
@@ -217,7 +217,7 @@ def test_keys_and_custom_partitioners_travel_on_the_edge(numbers: DataStream) ->
     assert last(custom).inputs == (expected,)
 
 
-def test_key_by_again_replaces_the_key(numbers: DataStream) -> None:
+def test_a_second_key_by_replaces_the_key(numbers: DataStream) -> None:
     def other(value: int) -> int:
         return -value
 
@@ -225,7 +225,7 @@ def test_key_by_again_replaces_the_key(numbers: DataStream) -> None:
     assert [edge.key_selector for edge in edges] == [other]
 
 
-def test_side_outputs_are_registered_on_their_process_node(numbers: DataStream) -> None:
+def test_side_outputs_are_registered_at_their_process_node(numbers: DataStream) -> None:
     late, early = OutputTag("late", Types.LONG()), OutputTag("early")
     main = numbers.process(Split2(), Types.LONG())
     side = main.get_side_output(late)
@@ -239,7 +239,7 @@ def test_side_outputs_are_registered_on_their_process_node(numbers: DataStream) 
     assert last(side.rebalance().map(Double())).inputs == (Edge(2, Partitioning.REBALANCE, tag="late"),)
 
 
-def test_map_batches_takes_and_gives_typed_columns(numbers: DataStream) -> None:
+def test_map_batches_receives_and_returns_typed_columns(numbers: DataStream) -> None:
     def half(batch: pa.RecordBatch) -> pa.RecordBatch:
         return batch
 
@@ -253,7 +253,7 @@ def test_map_batches_takes_and_gives_typed_columns(numbers: DataStream) -> None:
 # --- naming and placement -----------------------------------------------------------------------------------
 
 
-def test_controls_amend_the_node_they_stand_for(numbers: DataStream) -> None:
+def test_node_settings_apply_to_the_node_that_the_stream_refers_to(numbers: DataStream) -> None:
     stream = numbers.map(Double()).name("double").uid("d").set_parallelism(3).set_max_parallelism(6)
     stream.set_description("times two").start_new_chain().disable_chaining().set_uid_hash("0" * 32)
     stream.slot_sharing_group(SlotSharingGroup.builder("heavy").build())
@@ -264,7 +264,7 @@ def test_controls_amend_the_node_they_stand_for(numbers: DataStream) -> None:
     assert stream.get_name() == "double"
 
 
-def test_sources_and_sinks_keep_their_prefix_when_named(numbers: DataStream) -> None:
+def test_sources_and_sinks_retain_their_prefix_when_named(numbers: DataStream) -> None:
     numbers.name("counters")
     sink = numbers.print().name("screen").uid("out").set_parallelism(1)
     assert [node.name for node in nodes(sink)] == ["Source: counters", "Sink: screen"]
@@ -281,7 +281,7 @@ def test_sources_and_sinks_keep_their_prefix_when_named(numbers: DataStream) -> 
     ],
     ids=["union", "partitioned", "keyed", "side output"],
 )
-def test_what_is_no_operator_cannot_be_named_or_placed(numbers: DataStream, make: Any) -> None:
+def test_only_operators_can_be_named_or_placed(numbers: DataStream, make: Any) -> None:
     stream = make(numbers)
     with Refused("not an operator"):
         stream.name("x")
@@ -305,10 +305,10 @@ def test_a_collection_is_read_by_one_subtask(numbers: DataStream) -> None:
         numbers.set_parallelism(2)
 
 
-# --- wrong arguments ----------------------------------------------------------------------------------------
+# --- invalid arguments --------------------------------------------------------------------------------------
 
 
-def test_wrong_functions_are_refused_where_they_are_passed(numbers: DataStream) -> None:
+def test_invalid_functions_are_rejected_where_they_are_passed(numbers: DataStream) -> None:
     with Refused("map: found 7 (int)", "MapFunction or a callable"):
         numbers.map(7)  # type: ignore[arg-type]
     with Refused("found a FlatMapFunction (Twice)", "flat_map()"):
@@ -327,14 +327,14 @@ def test_wrong_functions_are_refused_where_they_are_passed(numbers: DataStream) 
         numbers.partition_custom(First(), 3)  # type: ignore[arg-type]
 
 
-def test_wrong_types_are_refused_where_they_are_declared(numbers: DataStream) -> None:
+def test_invalid_types_are_rejected_where_they_are_declared(numbers: DataStream) -> None:
     with Refused("Types.NAME()"):
         numbers.map(Double(), Types.LONG)  # type: ignore[arg-type]
     with Refused("found 'str'"):
         numbers.map(Double(), "str")  # type: ignore[arg-type]
 
 
-def test_project_refuses_fields_that_are_not_there(pairs: DataStream, numbers: DataStream) -> None:
+def test_project_rejects_missing_fields(pairs: DataStream, numbers: DataStream) -> None:
     assert pairs.project(1, 0).get_type() == Types.ROW_NAMED(["count", "word"], [Types.LONG(), Types.STRING()])
     with Refused("no field 2", "0 to 1"):
         pairs.project(2)
@@ -350,12 +350,12 @@ def test_project_refuses_fields_that_are_not_there(pairs: DataStream, numbers: D
         numbers.map(str).project(0)
 
 
-def test_tuples_are_projected_as_tuples(env: StreamExecutionEnvironment) -> None:
+def test_projected_tuples_are_tuples(env: StreamExecutionEnvironment) -> None:
     tuples = env.from_collection([(1, "a")], Types.TUPLE([Types.LONG(), Types.STRING()]))
     assert tuples.project(1).get_type() == Types.TUPLE([Types.STRING()])
 
 
-def test_a_union_of_different_types_names_both(numbers: DataStream, pairs: DataStream) -> None:
+def test_a_union_of_different_types_is_rejected_and_names_both(numbers: DataStream, pairs: DataStream) -> None:
     with Refused("LONG", "ROW<word STRING, count LONG>"):
         numbers.union(pairs)
     foreign = StreamExecutionEnvironment.get_execution_environment().from_collection([1], Types.LONG())
@@ -363,7 +363,7 @@ def test_a_union_of_different_types_names_both(numbers: DataStream, pairs: DataS
         numbers.union(foreign)
 
 
-def test_side_outputs_need_a_process_function_and_one_type(numbers: DataStream) -> None:
+def test_side_outputs_require_a_process_function_and_one_type(numbers: DataStream) -> None:
     with Refused("'Map' has no side outputs"):
         numbers.map(Double()).get_side_output(OutputTag("t"))
     main = numbers.process(Split2())
@@ -374,7 +374,7 @@ def test_side_outputs_need_a_process_function_and_one_type(numbers: DataStream) 
         OutputTag("")
 
 
-def test_a_keyed_stream_refuses_another_partitioning(numbers: DataStream) -> None:
+def test_a_keyed_stream_rejects_another_partitioning(numbers: DataStream) -> None:
     keyed = numbers.key_by(ByKey())
     with Refused("partitioned by its key"):
         keyed.rebalance()
@@ -382,7 +382,7 @@ def test_a_keyed_stream_refuses_another_partitioning(numbers: DataStream) -> Non
         keyed.broadcast()
 
 
-def test_functions_of_a_keyed_stream_run_with_its_keys(numbers: DataStream) -> None:
+def test_functions_of_a_keyed_stream_run_partitioned_by_its_keys(numbers: DataStream) -> None:
     keyed = numbers.key_by(ByKey())
     for stream, operation in (
         (keyed.map(Double()), KeyedMap),
@@ -409,13 +409,13 @@ def test_a_collection_is_checked_against_its_type_at_the_call(env: StreamExecuti
         env.from_collection(5)  # type: ignore[arg-type]
 
 
-def test_what_makes_a_collection_is_heard_in_its_own_words(env: StreamExecutionEnvironment) -> None:
+def test_an_exception_raised_while_iterating_a_collection_is_not_wrapped(env: StreamExecutionEnvironment) -> None:
     numbers = env.from_collection([1], Types.LONG())
     with Refused("map: found 5", kind=TypeMismatchError):
         env.from_collection(numbers.map(5) for _ in range(2))  # type: ignore[arg-type]
 
 
-def test_any_iterable_is_a_collection(env: StreamExecutionEnvironment) -> None:
+def test_any_iterable_is_accepted_as_a_collection(env: StreamExecutionEnvironment) -> None:
     source = last(env.from_collection(n * n for n in range(3))).operation
     assert isinstance(source, Read)
     assert source.source.describe()
@@ -469,7 +469,7 @@ class _CallableMap(Double):
         return value
 
 
-def test_java_objects_and_class_names_are_refused() -> None:
+def test_java_objects_and_class_names_are_rejected() -> None:
     from millstream.datastream.functions import SourceFunction
 
     with pytest.raises(NotAvailableError, match="no Flink JVM"):
@@ -481,7 +481,7 @@ def test_java_objects_and_class_names_are_refused() -> None:
 # --- the environment ----------------------------------------------------------------------------------------
 
 
-def test_parallelism_is_checked_where_it_is_set(env: StreamExecutionEnvironment, numbers: DataStream) -> None:
+def test_parallelism_is_validated_where_it_is_set(env: StreamExecutionEnvironment, numbers: DataStream) -> None:
     for wrong in (0, -1, True, "2", 1.5):
         with Refused("set_parallelism: found", "at least 1"):
             env.set_parallelism(wrong)  # type: ignore[arg-type]
@@ -496,7 +496,7 @@ def test_parallelism_is_checked_where_it_is_set(env: StreamExecutionEnvironment,
         env.configure(Configuration().set_string("parallelism.default", "none"))
 
 
-def test_a_parallelism_above_the_usual_maximum_may_be_allowed_afterwards(env: StreamExecutionEnvironment) -> None:
+def test_a_parallelism_above_the_default_maximum_may_be_allowed_afterwards(env: StreamExecutionEnvironment) -> None:
     env.set_parallelism(200)
     line = inspect.currentframe().f_lineno - 1  # type: ignore[union-attr]
     env.from_collection([1]).print()
@@ -507,7 +507,7 @@ def test_a_parallelism_above_the_usual_maximum_may_be_allowed_afterwards(env: St
     assert env._graph("job").max_parallelism == 256
 
 
-def test_an_environment_can_be_used_again(env: StreamExecutionEnvironment, numbers: DataStream) -> None:
+def test_an_environment_can_be_reused(env: StreamExecutionEnvironment, numbers: DataStream) -> None:
     numbers.print()
     assert len(env._graph("first").nodes) == 2
     env._builder.take()
@@ -517,7 +517,7 @@ def test_an_environment_can_be_used_again(env: StreamExecutionEnvironment, numbe
     assert second.job_name == "second"
 
 
-def test_unknown_keys_are_refused_with_the_nearest(env: StreamExecutionEnvironment) -> None:
+def test_unknown_keys_are_rejected_with_the_nearest_key(env: StreamExecutionEnvironment) -> None:
     with Refused("parallelism.default", kind=ConfigurationError):
         env.configure(Configuration().set_integer("paralelism.default", 2))
     with Refused("BATCH", kind=ConfigurationError):
@@ -525,7 +525,7 @@ def test_unknown_keys_are_refused_with_the_nearest(env: StreamExecutionEnvironme
     env.configure(Configuration().set_string("spark.executor.memory", "2g").set_string("user.mine", "x"))
 
 
-def test_one_setting_has_one_value_however_it_is_set(env: StreamExecutionEnvironment) -> None:
+def test_a_setting_has_one_value_however_it_is_set(env: StreamExecutionEnvironment) -> None:
     env.configure(Configuration.from_dict({"parallelism.default": 7, "execution.checkpointing.interval": "10 s"}))
     assert (env.get_parallelism(), env.get_config().get_parallelism(), env.get_checkpoint_interval()) == (7, 7, 10_000)
     env.get_config().set_parallelism(3).set_max_parallelism(9)
@@ -556,7 +556,7 @@ def test_the_jobs_settings_are_read_from_the_configuration(env: StreamExecutionE
     assert env._job_settings().restart == RestartStrategies.no_restart(), "the call wins over the configuration"
 
 
-def test_the_command_line_wins_over_the_program_and_the_program_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_command_line_overrides_the_program_and_warns(caplog: pytest.LogCaptureFixture) -> None:
     with with_launch_defaults({"parallelism.default": "6", "millstream.store": "given"}):
         plain = StreamExecutionEnvironment.get_execution_environment()
         configuration = Configuration().set_integer("parallelism.default", 2)
@@ -568,13 +568,13 @@ def test_the_command_line_wins_over_the_program_and_the_program_is_told(caplog: 
         assert env._job_settings().store == "given"
     messages = [record.getMessage() for record in caplog.records]
     for value in (2, 3):
-        told = f"the command line sets parallelism.default to '6': the program's '{value}' is not used"
-        assert len([each for each in messages if told in each]) == 1
+        warning = f"the command line sets parallelism.default to '6': the program's '{value}' is not used"
+        assert len([each for each in messages if warning in each]) == 1
     later = StreamExecutionEnvironment.get_execution_environment()
     assert later._job_settings().store is None
 
 
-def test_chaining_and_timeouts_are_switches(env: StreamExecutionEnvironment) -> None:
+def test_chaining_and_timeouts_can_be_switched(env: StreamExecutionEnvironment) -> None:
     assert env.is_chaining_enabled() and env.get_buffer_timeout() == 100
     env.disable_operator_chaining().set_buffer_timeout(-1)
     assert not env.is_chaining_enabled() and env.get_buffer_timeout() == -1
@@ -591,7 +591,7 @@ def test_python_files_must_exist(env: StreamExecutionEnvironment) -> None:
         env.add_python_file("absent.py")
 
 
-def test_a_python_folder_is_sent_packed(env: StreamExecutionEnvironment, tmp_path: Path) -> None:
+def test_a_python_folder_is_shipped_as_an_archive(env: StreamExecutionEnvironment, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "words.py").write_text("WORDS = ['a']")
     env.add_python_file(str(tmp_path / "mine"))

@@ -1,4 +1,4 @@
-"""File sources and sinks as programs build them, and the message schemas of the formats."""
+"""File sources and sinks as built by programs, and the message schemas of the formats."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_json_lines_are_typed_or_plain_values() -> None:
     assert (plain.type_info, typed.type_info) == (None, AD)
 
 
-def test_a_source_is_refused_when_it_is_not_finished_or_of_the_wrong_format() -> None:
+def test_an_unfinished_source_or_one_of_the_wrong_format_is_rejected() -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     builder = FileSource.for_record_stream_format(StreamFormat.text_line_format(), "in")
     with pytest.raises(ProgramError, match=r"finished with build\(\)"):
@@ -131,7 +131,7 @@ def test_a_row_sink_has_flinks_defaults(tmp_path: Path) -> None:
     assert (sink.prefix, sink.suffix) == ("part", "")
 
 
-def test_a_sinks_folders_files_and_rolling_can_be_chosen(tmp_path: Path) -> None:
+def test_folders_file_names_and_rolling_of_a_sink_are_configurable(tmp_path: Path) -> None:
     def by_city(value: Any) -> str:
         return str(value)
 
@@ -158,7 +158,7 @@ def test_bulk_formats_publish_with_their_epoch(tmp_path: Path) -> None:
         assert sink.format == parts and sink.rolling == OnCheckpoint()
 
 
-def test_csv_files_take_records_by_the_names_of_the_schema_and_refuse_what_does_not_fit() -> None:
+def test_csv_files_select_fields_by_schema_name_and_reject_values_that_do_not_fit() -> None:
     schema = CsvSchema.builder().add_string_column("ad").add_number_column("price", Types.DECIMAL(5, 2)).build()
     parts: Any = CsvBulkWriters.for_schema(schema).parts
     swapped = Types.ROW_NAMED(["price", "ad"], [Types.DECIMAL(5, 2), Types.STRING()])
@@ -169,7 +169,7 @@ def test_csv_files_take_records_by_the_names_of_the_schema_and_refuse_what_does_
             parts.encode([wrong], None)
 
 
-def test_numbers_that_json_has_not_are_written_as_text_and_read_back(tmp_path: Path) -> None:
+def test_numbers_without_json_notation_are_written_as_text_and_read_back(tmp_path: Path) -> None:
     number = Types.ROW_NAMED(["n"], [Types.DOUBLE()])
     written = JsonParts().encode([Row(n=1.5), Row(n=float("nan")), Row(n=float("-inf"))], number)
     assert written == b'{"n":1.5}\n{"n":"NaN"}\n{"n":"-Infinity"}\n'
@@ -180,13 +180,13 @@ def test_numbers_that_json_has_not_are_written_as_text_and_read_back(tmp_path: P
     assert [str(row.n) for row in out.values] == ["1.5", "nan", "-inf"]
 
 
-def test_the_older_file_sink_is_the_same_sink(tmp_path: Path) -> None:
+def test_streaming_file_sink_equals_file_sink(tmp_path: Path) -> None:
     builder = StreamingFileSink.for_row_format(str(tmp_path), Encoder.simple_string_encoder())
     sink = engine_sink(builder.with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy()).build())
     assert sink.rolling == OnCheckpoint()
 
 
-def test_a_sink_that_cannot_be_is_refused_at_its_line(tmp_path: Path) -> None:
+def test_an_invalid_sink_is_rejected_at_its_line(tmp_path: Path) -> None:
     with pytest.raises(ProgramError, match="expected an Encoder"):
         FileSink.for_row_format(str(tmp_path), "utf-8")  # type: ignore[arg-type]
     builder = FileSink.for_row_format(str(tmp_path), Encoder.simple_string_encoder())
@@ -214,14 +214,14 @@ WIDE = Types.ROW_NAMED(
 
 @settings(deadline=None)
 @given(ROWS)
-def test_json_messages_come_back_as_they_went(row: Row) -> None:
+def test_json_messages_survive_a_round_trip(row: Row) -> None:
     written = JsonRowSerializationSchema.builder().with_type_info(WIDE).build().serialize(row)
     assert JsonRowDeserializationSchema.builder().type_info(WIDE).build().deserialize(written) == row
 
 
 @settings(deadline=None)
 @given(ROWS, st.sampled_from([",", ";", "\t", "|"]), st.sampled_from(["'", '"']))
-def test_csv_messages_come_back_as_they_went(row: Row, delimiter: str, quote: str) -> None:
+def test_csv_messages_survive_a_round_trip(row: Row, delimiter: str, quote: str) -> None:
     writer = CsvRowSerializationSchema.Builder(WIDE).set_field_delimiter(delimiter).set_quote_character(quote)
     reader = CsvRowDeserializationSchema.Builder(WIDE).set_field_delimiter(delimiter).set_quote_character(quote)
     written = writer.set_null_literal("<none>").set_array_element_delimiter(":").build().serialize(row)
@@ -231,13 +231,13 @@ def test_csv_messages_come_back_as_they_went(row: Row, delimiter: str, quote: st
 
 @pytest.mark.parametrize("line_delimiter", ["", "\n", "\r", "\r\n"])
 @pytest.mark.parametrize("text", ["\r", "\n", "a\r\nb", "", "'", "a,b"])
-def test_line_ends_inside_a_field_stay_inside_it_whatever_ends_the_record(text: str, line_delimiter: str) -> None:
+def test_line_breaks_inside_a_field_are_preserved_for_any_record_delimiter(text: str, line_delimiter: str) -> None:
     written = CsvRowSerializationSchema.Builder(AD).set_line_delimiter(line_delimiter).build().serialize(Row(text, 1))
     assert written.endswith(line_delimiter.encode())
     assert CsvRowDeserializationSchema.Builder(AD).build().deserialize(written) == Row(ad=text, clicks=1)
 
 
-def test_a_field_that_needs_quotes_is_refused_when_there_are_none() -> None:
+def test_a_field_that_requires_quotes_is_rejected_when_quotes_are_disabled() -> None:
     builder = CsvRowSerializationSchema.Builder(AD).disable_quote_character()
     assert builder.build().serialize(Row("plain", 1)) == b"plain,1\n"
     with pytest.raises(TypeMismatchError, match="without quotes"):
@@ -245,7 +245,7 @@ def test_a_field_that_needs_quotes_is_refused_when_there_are_none() -> None:
     assert builder.set_escape_character("\\").build().serialize(Row("a,b", 1)) == b"a\\,b,1\n"
 
 
-def test_a_message_that_cannot_be_read_is_an_error_or_left_out() -> None:
+def test_an_undecodable_message_raises_or_is_ignored() -> None:
     strict = JsonRowDeserializationSchema.builder().type_info(AD).build()
     with pytest.raises(TypeMismatchError, match="no JSON document of ROW<ad STRING, clicks LONG>"):
         strict.deserialize(b'{"ad": ')
@@ -267,20 +267,20 @@ def test_a_message_that_cannot_be_read_is_an_error_or_left_out() -> None:
     ("text", "expected"),
     [
         ("short", b"short,1\n"),
-        ("a b", b'"a b",1\n'),  # a space comes before the comma
+        ("a b", b'"a b",1\n'),  # a space precedes the comma
         ("a-b_c.d", b"a-b_c.d,1\n"),
         ('say "x"', b'"say ""x""",1\n'),
         ("x" * 24, b"x" * 24 + b",1\n"),
-        ("x" * 25, b'"' + b"x" * 25 + b'",1\n'),  # longer than it looks at
+        ("x" * 25, b'"' + b"x" * 25 + b'",1\n'),  # longer than the prefix it inspects
         ("", b",1\n"),
     ],
 )
-def test_csv_text_is_quoted_as_flinks_writer_does(text: str, expected: bytes) -> None:
+def test_csv_text_is_quoted_as_by_flinks_writer(text: str, expected: bytes) -> None:
     assert CsvRowSerializationSchema.Builder(AD).build().serialize(Row(text, 1)) == expected
     assert CsvParts().encode([Row(text, 1)], AD) == CsvParts().encode([(text, 1)]) == expected
 
 
-def test_csv_numbers_are_javas_and_stand_bare() -> None:
+def test_csv_numbers_are_formatted_as_in_java_and_unquoted() -> None:
     types = [Types.FLOAT(), Types.DOUBLE(), Types.BOOLEAN(), Types.BIG_DEC(), Types.LIST(Types.FLOAT())]
     row_type = Types.ROW(types)
     row = Row(1.1, 1e10, True, Decimal("1.10"), [1.1, 2.0])
@@ -291,7 +291,7 @@ def test_csv_numbers_are_javas_and_stand_bare() -> None:
     assert german == b'"1.1"."1.0E10".true."1.10"."1.1;2.0"\n'
 
 
-def test_array_columns_have_separators_of_their_own_in_both_directions(tmp_path: Path) -> None:
+def test_array_columns_use_their_own_delimiter_for_reading_and_writing(tmp_path: Path) -> None:
     builder = CsvSchema.builder().add_array_column("a", ";", Types.INT()).add_array_column("b", "|")
     schema = CsvSchema.builder().add_columns_from(builder.build()).build()
     encoder = CsvBulkWriters.for_schema(schema).parts.encoder()
@@ -301,7 +301,7 @@ def test_array_columns_have_separators_of_their_own_in_both_directions(tmp_path:
     assert read_csv(tmp_path, data, CsvRecords(schema.get_row_type(), schema._dialect)) == [Row(a=[1, 2], b=["x", "y"])]
 
 
-def test_a_row_in_a_row_is_one_csv_field(tmp_path: Path) -> None:
+def test_a_nested_row_is_one_csv_field(tmp_path: Path) -> None:
     inner = Types.ROW_NAMED(["x", "y"], [Types.INT(), Types.STRING()])
     row_type = Types.ROW_NAMED(["at", "n"], [inner, Types.LONG()])
     written = CsvRowSerializationSchema.Builder(row_type).build().serialize(Row(Row(1, "a"), 2))
@@ -315,7 +315,7 @@ def test_a_row_in_a_row_is_one_csv_field(tmp_path: Path) -> None:
         CsvRowSerializationSchema.Builder(Types.ROW([Types.LIST(Types.LIST(Types.INT()))]))
 
 
-def test_a_header_that_names_other_columns_is_read_by_position_unless_it_is_strict(tmp_path: Path) -> None:
+def test_a_header_with_other_names_is_read_by_position_unless_strict(tmp_path: Path) -> None:
     columns = CsvSchema.builder().add_string_column("ad").add_number_column("clicks")
     lenient, strict = columns.set_use_header().build(), columns.set_strict_headers().build()
     for header, line in [(b"Ad,Clicks", b"x,1"), (b"clicks,ad", b"1,x"), (b"ad,clicks", b"x,1")]:
@@ -325,7 +325,7 @@ def test_a_header_that_names_other_columns_is_read_by_position_unless_it_is_stri
         read_csv(tmp_path, b"Ad,Clicks\nx,1\n", CsvRecords(AD, strict._dialect))
 
 
-def test_a_csv_schema_refuses_what_it_cannot_say() -> None:
+def test_a_csv_schema_rejects_unsupported_types() -> None:
     builder = CsvSchema.builder().add_string_column("ad")
     with pytest.raises(ProgramError, match="a column 'ad' already"):
         builder.add_boolean_column("ad")
@@ -341,6 +341,6 @@ def test_a_csv_schema_refuses_what_it_cannot_say() -> None:
         CsvReaderFormat.for_schema(builder)  # type: ignore[arg-type]
 
 
-def test_a_line_that_the_charset_cannot_write_is_named() -> None:
+def test_a_line_that_the_charset_cannot_encode_is_named() -> None:
     with pytest.raises(ProgramError, match="The charset ascii has no 'é', which is in 'née'"):
         TextParts("ascii").encode(["ab", "née", "x"])

@@ -1,4 +1,6 @@
-"""A function that its operator cannot call, or whose result nobody takes, is refused at the line that passes it."""
+"""A function that its operator cannot call, or whose result is never consumed, is rejected at the line that passes
+it.
+"""
 
 from __future__ import annotations
 
@@ -99,14 +101,14 @@ REFUSALS: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSALS)
-def test_it_is_refused_at_the_users_line(name: str) -> None:
+def test_an_uncallable_function_is_rejected_at_the_users_line(name: str) -> None:
     build, words = REFUSALS[name]
     with pytest.raises(ProgramError, match=words) as caught:
         build()
     assert (caught.value.at or "").startswith("test_function_calls.py:")
 
 
-def test_what_can_be_called_is_taken_whatever_it_is() -> None:
+def test_any_callable_function_is_accepted() -> None:
     class Callable_:  # noqa: N801
         def __call__(self, value: int, scale: int = 2) -> int:
             return value * scale
@@ -133,7 +135,7 @@ class NeverYields(KeyedProcessFunction):
         self.last = timestamp
 
 
-def test_a_function_of_which_one_method_gives_records_may_have_others_that_give_none(
+def test_methods_without_output_are_allowed_if_one_method_emits_records(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     keyed = numbers().key_by(lambda n: n)
@@ -155,7 +157,7 @@ FUNCTION_CLASSES = [
     "names", [("ctx", "c", "cc", "x"), ("context", "b", "a", "x"), ("a", "out1", "context", "ctx")]
 )
 @pytest.mark.parametrize("kind", FUNCTION_CLASSES, ids=lambda kind: kind.__name__)
-def test_names_of_parameters_are_the_users(kind: type[Function], names: tuple[str, ...]) -> None:
+def test_parameter_names_are_free(kind: type[Function], names: tuple[str, ...]) -> None:
     methods = {
         name: eval(f"lambda {', '.join(('self', *names)[: len(inspect.signature(method).parameters)])}: [0]")
         for name, method in inspect.getmembers(kind, inspect.isfunction)

@@ -1,4 +1,4 @@
-"""What a program says wrong of a Kafka source or sink is refused where it says it, in words that say what to do."""
+"""Invalid arguments of a Kafka source or sink builder are rejected at the line that passes them, with the remedy."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def dynamic() -> Any:
         (lambda: consumer().set_commit_offsets_on_checkpoints("false"), "'false', expected True or False"),  # type: ignore[arg-type]
     ],
 )
-def test_a_slip_is_refused_at_the_line_it_was_made_in(slip: Callable[[], object], sentence: str) -> None:
+def test_an_invalid_builder_call_is_rejected_at_its_line(slip: Callable[[], object], sentence: str) -> None:
     with pytest.raises(ProgramError, match=sentence) as refusal:
         slip()
     assert "test_kafka_builders.py" in str(refusal.value)

@@ -1,4 +1,4 @@
-"""A function that changes a variable of the program is reported, for the program never sees the change."""
+"""A function that changes a variable of the program is reported, because the program never sees the change."""
 
 from __future__ import annotations
 
@@ -59,12 +59,21 @@ numbers.map(add).map(add).map(Load()).map(count)
 
 
 @pytest.mark.slow
-def test_each_variable_of_the_program_that_a_function_changes_is_named_once_with_the_line(tmp_path: Path) -> None:
+def test_each_variable_changed_by_a_function_is_reported_once_with_the_line(tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text(PROGRAM)
     ended = subprocess.run([sys.executable, "job.py"], cwd=tmp_path, capture_output=True, text=True, check=True)
-    said = [line for line in ended.stderr.splitlines() if "run on copies" in line]
-    assert ["'words'" in said[0], "'total'" in said[1], "'counts'" in said[2], len(said)] == [True, True, True, 3]
-    assert "map: the function add changes 'total'" in said[1] and "job.py:41" in said[1] and "metric" in said[1]
+    warnings = [line for line in ended.stderr.splitlines() if "run on copies" in line]
+    assert ["'words'" in warnings[0], "'total'" in warnings[1], "'counts'" in warnings[2], len(warnings)] == [
+        True,
+        True,
+        True,
+        3,
+    ]
+    assert (
+        "map: the function add changes 'total'" in warnings[1]
+        and "job.py:41" in warnings[1]
+        and "metric" in warnings[1]
+    )
 
 
 def closures() -> dict[str, tuple[Any, list[str]]]:
@@ -97,9 +106,9 @@ def closures() -> dict[str, tuple[Any, list[str]]]:
         return total + value
 
     def its_own(value: int) -> list[int]:
-        mine = []
-        mine.append(value)
-        return mine
+        values = []
+        values.append(value)
+        return values
 
     return {
         "adds": (adds, ["total"]),
@@ -115,12 +124,12 @@ def closures() -> dict[str, tuple[Any, list[str]]]:
 
 
 @pytest.mark.parametrize("name", closures())
-def test_what_adds_to_a_variable_is_told_from_what_keeps_a_cache(name: str) -> None:
+def test_accumulating_into_a_variable_is_distinguished_from_caching(name: str) -> None:
     function, expected = closures()[name]
     assert lost_changes(function) == expected
 
 
-def test_methods_of_function_classes_are_looked_at_too(caplog: pytest.LogCaptureFixture) -> None:
+def test_methods_of_function_classes_are_inspected_too(caplog: pytest.LogCaptureFixture) -> None:
     total = 0
 
     class Add(MapFunction):

@@ -1,4 +1,4 @@
-"""A name that an object of the API does not have is answered with the way to it, and is a plain AttributeError too."""
+"""Accessing a missing attribute of an API object raises an AttributeError that names the alternative."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ OWNERS: dict[str, tuple[Callable[[], Any], str, str]] = {
 
 
 @pytest.mark.parametrize("name", OWNERS)
-def test_a_missing_name_tells_the_way(name: str) -> None:
+def test_a_missing_attribute_names_the_alternative(name: str) -> None:
     owner, missing, words = OWNERS[name]
     with pytest.raises(MissingNameError, match=words) as caught:
         getattr(owner(), missing)
@@ -51,17 +51,19 @@ def test_a_missing_name_tells_the_way(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(name for name in vars(KeyedStream) if not name.startswith("_")))
-def test_all_that_only_a_keyed_stream_has_asks_for_key_by(name: str) -> None:
+def test_keyed_stream_methods_on_an_unkeyed_stream_advise_key_by(name: str) -> None:
     if hasattr(DataStream, name):
         return
     with pytest.raises(MissingNameError, match=rf"DataStream has no '{name}'. Call key_by\(...\) before it"):
         getattr(stream(), name)
 
 
-def test_whoever_only_asks_is_answered_as_by_any_object() -> None:
+def test_hasattr_and_getattr_with_a_default_behave_as_usual() -> None:
     source = stream()
     assert not hasattr(source, "reduce") and getattr(source, "reduce", None) is None
     assert copy.copy(source).get_name() == source.get_name()
     with pytest.raises(AttributeError):
         source.__length_hint__  # noqa: B018
-    assert not hasattr(object.__new__(DataStream), "_edges")  # half made, as by pickle: no endless search
+    assert not hasattr(
+        object.__new__(DataStream), "_edges"
+    )  # partially initialised, as during unpickling: no infinite recursion

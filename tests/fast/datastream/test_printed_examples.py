@@ -1,7 +1,7 @@
-"""Programs of our own, of the kinds that PyFlink ships as examples: each prints, line by line, what PyFlink prints.
+"""Programs of the kinds that PyFlink ships as examples print line by line what PyFlink prints.
 
-The expected lines follow Flink's rules of text (docs/datastream/text.md): a typed value in Java's words, an untyped
-one in Python's. Three more are in `test_printed_programs`.
+The expected lines follow Flink's text rules (docs/datastream/text.md): a typed value is printed as in Java, an
+untyped one as in Python. Three more programs are in `test_printed_programs`.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def running_sums(env: StreamExecutionEnvironment) -> None:
     each> 2
     each> 3
 """)
-def lists_apart(env: StreamExecutionEnvironment) -> None:
+def separate_lists(env: StreamExecutionEnvironment) -> None:
     lists = env.from_collection([[1, 2], [3]], Types.LIST(INT))
     lists.print("all")
     lists.flat_map(lambda values: iter(values), INT).print("each")
@@ -141,7 +141,7 @@ def process_json_data(env: StreamExecutionEnvironment) -> None:
 
 
 class Average(KeyedProcessFunction):
-    """Gives out the mean of every two values of a key."""
+    """Emits the mean of every two values of a key."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.sum = runtime_context.get_state(ValueStateDescriptor("sum", Types.TUPLE([LONG, LONG])))
@@ -168,7 +168,7 @@ def state_access(env: StreamExecutionEnvironment) -> None:
 
 
 class Visits(KeyedProcessFunction):
-    """Counts the pages that a user has seen, each by itself."""
+    """Counts the visits of a user to each page."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.pages = runtime_context.get_map_state(MapStateDescriptor("pages", STRING, INT))
@@ -195,7 +195,7 @@ def map_state_access(env: StreamExecutionEnvironment) -> None:
 
 
 class Alarm(KeyedProcessFunction):
-    """Two seconds after a record something is told."""
+    """Emits an alarm two seconds after a record."""
 
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[str]:
         ctx.timer_service().register_event_time_timer(ctx.timestamp() + 2_000)
@@ -226,7 +226,7 @@ BOUNDS = Types.TUPLE([STRING, INT, INT, INT])
 
 
 class CountIn(ProcessWindowFunction[Any, Any, Any, TimeWindow]):
-    """The key, the bounds of the window, and how many records are in it."""
+    """The key, the bounds of the window and the number of its records."""
 
     def process(self, key: str, context: Any, elements: Iterable[Any]) -> Iterator[Any]:
         yield key, context.window().start, context.window().end, len(list(elements))
@@ -335,7 +335,7 @@ RULES = MapStateDescriptor("rules", STRING, INT)
 
 
 class Above(BroadcastProcessFunction):
-    """Keeps what is above the newest limit of its kind."""
+    """Emits values above the newest limit of their kind."""
 
     def process_element(self, value: Any, ctx: BroadcastProcessFunction.ReadOnlyContext) -> Iterator[Any]:
         limit = ctx.get_broadcast_state(RULES).get(value[0])
@@ -387,6 +387,6 @@ def test_the_program_prints_what_pyflink_prints(
 ) -> None:
     run(program)
     printed = capsys.readouterr().out
-    # Two print sinks of one program have no order between them.
+    # Two print sinks of one program are not ordered relative to each other.
     in_order = (lambda lines: lines) if "> " not in expected else sorted
     assert in_order(printed.splitlines()) == in_order(expected.splitlines())

@@ -1,4 +1,4 @@
-"""Programs of the kind of PyFlink's examples print what PyFlink prints, run in memory."""
+"""Programs of the kind of PyFlink's examples, run in memory, print what PyFlink prints."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ ORDER = Types.ROW_NAMED(
 ORDERS = [Row("pen", 110.1, True, {"a": 1}), Row("ink", None, False, {})]
 
 
-def test_rows_and_single_values_are_told_apart_by_their_types(
+def test_rows_and_single_values_are_formatted_by_their_types(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     def build(env: StreamExecutionEnvironment) -> None:
         orders = env.from_collection(ORDERS, ORDER)
-        orders.print()  # put together in Python, as PyFlink does: the FLOAT is the double that it was read as
+        orders.print()  # concatenated in Python, as PyFlink does: the FLOAT is the double it was read as
         orders.map(lambda order: order.price, output_type=Types.FLOAT()).print("price")
         orders.map(lambda order: order.paid, output_type=Types.BOOLEAN()).print("paid")
         orders.map(lambda order: order.tags, output_type=Types.MAP(Types.STRING(), Types.INT())).print("tags")
@@ -98,7 +98,7 @@ def test_rows_and_single_values_are_told_apart_by_their_types(
     assert written == "+I[pen, 110.1, true, {a=1}]\n+I[ink, null, false, {}]\n"
 
 
-def test_text_in_a_charset_with_a_mark_follows_the_type_too(tmp_path: Path) -> None:
+def test_text_with_a_byte_order_mark_is_formatted_by_type_too(tmp_path: Path) -> None:
     def build(env: StreamExecutionEnvironment) -> None:
         flags = env.from_collection([True, False], Types.BOOLEAN())
         flags.sink_to(FileSink.for_row_format(str(tmp_path), Encoder.simple_string_encoder("UTF-16")).build())

@@ -1,6 +1,6 @@
-"""Programs of several streams that cannot work are refused where they are written, with what to write instead.
+"""Invalid programs of several streams are rejected at the offending line, with the remedy.
 
-What only a running job can tell fails it with the record, the operator and the line.
+Errors detectable only at run time fail the job with the record, the operator and the line.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ def numbers() -> DataStream:
     return StreamExecutionEnvironment().from_collection([1, 2, 3], Types.LONG())
 
 
-# --- side outputs that never come -------------------------------------------------------------------------------------
+# --- side outputs that are never emitted
+# ------------------------------------------------------------------------------
 
 
 class Plain(ProcessFunction):
@@ -97,13 +98,13 @@ class ImportsOthers(ProcessFunction):
         yield importlib.import_module("tags").ODD, value
 
 
-def test_imports_of_pythons_own_modules_hide_no_tag(numbers: DataStream) -> None:
+def test_imports_of_standard_modules_do_not_disable_tag_detection(numbers: DataStream) -> None:
     with Refused("'PROCESS' never emits to side output 'odd'; it has none"):
         numbers.process(ImportsPythons()).get_side_output(ODD)
     numbers.process(ImportsOthers()).get_side_output(ODD)
 
 
-def test_a_side_output_that_the_function_never_gives_out_is_refused(numbers: DataStream) -> None:
+def test_a_side_output_never_emitted_by_the_function_is_rejected(numbers: DataStream) -> None:
     with Refused("'PROCESS' never emits to side output 'odd'; it has none", "yield tag, value"):
         numbers.process(Plain()).get_side_output(ODD)
     with Refused("never emits to side output 'od'; it has ['odd']", "Use the OutputTag"):
@@ -188,7 +189,7 @@ def closure() -> ProcessFunction:
 
 
 def from_a_text() -> Any:
-    """As a notebook or an interpreter makes it: the class says that it is of a module it is not in."""
+    """As in a notebook or an interpreter: the class claims a module that does not contain it."""
     names: dict[str, Any] = {"ProcessFunction": ProcessFunction, "ODD": ODD}
     exec("class Told(ProcessFunction):\n    def process_element(self, value, ctx):\n        yield ODD, value", names)
     assert names["Told"].__module__ == "builtins"
@@ -212,14 +213,14 @@ def from_a_text() -> Any:
     ],
     ids=lambda function: type(function).__name__,
 )
-def test_a_side_output_that_may_come_is_never_refused(numbers: DataStream, function: ProcessFunction) -> None:
+def test_a_possibly_emitted_side_output_is_never_rejected(numbers: DataStream, function: ProcessFunction) -> None:
     numbers.process(function).get_side_output(ODD)
 
 
 # --- tags of the wrong type -------------------------------------------------------------------------------------------
 
 
-def test_a_tag_read_with_another_type_than_it_is_given_out_with_is_refused(numbers: DataStream) -> None:
+def test_a_tag_read_with_a_type_other_than_emitted_is_rejected(numbers: DataStream) -> None:
     with Refused("side output 'odd' of 'PROCESS' is LONG where it is emitted and STRING here", "same OutputTag"):
         numbers.process(YieldsOdd()).get_side_output(OutputTag("odd", Types.STRING()))
     numbers.process(YieldsOdd()).get_side_output(OutputTag("odd"))
@@ -275,7 +276,7 @@ class InformedByKey(KeyedBroadcastProcessFunction):  # type: ignore[type-arg]
         return None
 
 
-def test_a_broadcast_stream_without_its_descriptor_is_refused(numbers: DataStream) -> None:
+def test_a_broadcast_stream_without_its_descriptor_is_rejected(numbers: DataStream) -> None:
     fix = "connect(stream.broadcast(state_descriptor)).process()"
     with Refused("found a BroadcastProcessFunction (Informed)", fix):
         numbers.connect(numbers.broadcast()).process(Informed())  # type: ignore[arg-type]
@@ -285,7 +286,7 @@ def test_a_broadcast_stream_without_its_descriptor_is_refused(numbers: DataStrea
         numbers.process(Informed())  # type: ignore[arg-type]
 
 
-def test_a_descriptor_the_stream_was_not_broadcast_with_fails_the_job_with_the_line() -> None:
+def test_an_unknown_broadcast_descriptor_fails_the_job_with_the_line() -> None:
     other = MapStateDescriptor("others", Types.STRING(), Types.LONG())
 
     def program(env: StreamExecutionEnvironment) -> None:

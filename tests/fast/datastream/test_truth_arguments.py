@@ -1,4 +1,4 @@
-"""To Python the text "false" is true: whoever writes it in place of False is told, and loses no record by it."""
+"""Boolean parameters reject strings: Python treats the text "false" as true, which could drop records silently."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ RABBIT = RMQConnectionConfig.Builder().build()
         lambda: KinesisStreamsSink.builder().set_fail_on_error(FALSE),
     ],
 )
-def test_a_text_in_place_of_true_or_false_is_refused(slip: Callable[[], object]) -> None:
+def test_a_string_in_place_of_a_boolean_is_rejected(slip: Callable[[], object]) -> None:
     with pytest.raises(ProgramError, match="found 'false', expected True or False") as refusal:
         slip()
     assert "test_truth_arguments.py" in str(refusal.value)

@@ -1,4 +1,4 @@
-"""Formats of files take the Table API's `DataTypes`, as PyFlink's do, and other things that PyFlink's programs say."""
+"""File formats accept the Table API's `DataTypes` as PyFlink's do, and other PyFlink spellings."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_csv_columns_are_named_by_datatypes(tmp_path: Path) -> None:
         CsvSchema.builder().add_number_column("n", DataTypes.STRING())
 
 
-def test_orc_takes_datatypes_and_hadoops_settings_that_are_empty() -> None:
+def test_orc_accepts_datatypes_and_empty_hadoop_settings() -> None:
     OrcBulkWriters.for_row_type(SALE, {}, Configuration())
     full = Configuration()
     full.set_string("fs.s3a.access.key", "x")
@@ -106,7 +106,7 @@ def test_orc_takes_datatypes_and_hadoops_settings_that_are_empty() -> None:
             ParquetBulkWriters.for_row_type(wrong)  # type: ignore[arg-type]
 
 
-def test_settings_of_pyflinks_programs_are_taken() -> None:
+def test_settings_of_pyflink_programs_are_accepted() -> None:
     configuration = Configuration()
     configuration.set_string("pipeline.time-characteristic", "EventTime")
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
@@ -129,7 +129,7 @@ def test_a_plan_is_written_to_a_path_and_read_from_it(tmp_path: Path) -> None:
         t_env.execute_plan(PlanReference.from_file(tmp_path / "plan.json")).wait()
 
 
-def test_py4j_does_not_speak_of_its_connections_unless_it_is_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_py4j_logs_its_connections_only_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     logger, inner = logging.getLogger("py4j"), logging.getLogger("py4j.clientserver")
     monkeypatch.setattr(logger, "level", logging.NOTSET)
     monkeypatch.setattr(logging.getLogger(), "level", logging.INFO)

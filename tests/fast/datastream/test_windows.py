@@ -1,4 +1,4 @@
-"""Window assigners and triggers as pure logic: which windows a record is in, which merge, and when they fire."""
+"""Window assigners and triggers as pure logic: assignment of records, merging and firing."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Reducing(ReducingState[int]):
 
 
 class Script(Trigger.OnMergeContext):
-    """A trigger's world, written down: two clocks, timers as sets, state by name."""
+    """The context of a trigger, recorded: two clocks, timers as sets, state by name."""
 
     def __init__(self, watermark: int = -(2**63), now: int = 0) -> None:
         self.watermark, self.now = watermark, now
@@ -120,7 +120,7 @@ class Script(Trigger.OnMergeContext):
 
 
 class AtClock:
-    """An assigner's world: a clock, and a counter per key."""
+    """The context of an assigner: a clock and a counter per key."""
 
     def __init__(self, now: int = 0) -> None:
         self.now, self.counter = now, Value()
@@ -140,7 +140,7 @@ class AtClock:
 
 @settings(deadline=None)
 @given(timestamp=TIMES, size=st.integers(1, 50), slide=st.integers(1, 50), data=st.data())
-def test_sliding_windows_are_all_the_windows_on_the_grid_that_hold_the_record(
+def test_sliding_windows_are_all_windows_on_the_grid_that_contain_the_record(
     timestamp: int, size: int, slide: int, data: st.DataObject
 ) -> None:
     offset = data.draw(st.integers(-slide + 1, slide - 1))
@@ -153,7 +153,7 @@ def test_sliding_windows_are_all_the_windows_on_the_grid_that_hold_the_record(
 
 @settings(deadline=None)
 @given(timestamp=TIMES, size=st.integers(1, 50))
-def test_tumbling_windows_put_a_record_into_exactly_one(timestamp: int, size: int) -> None:
+def test_tumbling_windows_assign_a_record_to_exactly_one_window(timestamp: int, size: int) -> None:
     windows = TumblingEventTimeWindows(size, 0).assign_windows("x", timestamp, None)  # type: ignore[arg-type]
     (window,) = windows
     assert (
@@ -163,14 +163,14 @@ def test_tumbling_windows_put_a_record_into_exactly_one(timestamp: int, size: in
     )
 
 
-def test_windows_by_the_clock_ignore_the_timestamp() -> None:
+def test_processing_time_windows_ignore_the_timestamp() -> None:
     windows = TumblingProcessingTimeWindows.of(Duration.of_millis(10)).assign_windows("x", 999, AtClock(25))  # type: ignore[arg-type]
     assert windows == [TimeWindow(20, 30)]
 
 
 @settings(deadline=None)
 @given(size=st.integers(1, 9), slide=st.integers(1, 9), records=st.integers(0, 40))
-def test_counted_windows_hold_the_records_their_numbers_say(size: int, slide: int, records: int) -> None:
+def test_count_windows_contain_the_records_with_their_numbers(size: int, slide: int, records: int) -> None:
     assigner, world = CountSlidingWindowAssigner.of(size, slide), AtClock()
     contents: dict[int, list[int]] = {}
     for record in range(records):
@@ -180,7 +180,7 @@ def test_counted_windows_hold_the_records_their_numbers_say(size: int, slide: in
     assert contents == {id: held for id, held in expected.items() if held}
 
 
-def test_tumbling_counts_fill_one_window_after_the_other() -> None:
+def test_tumbling_count_windows_are_filled_in_sequence() -> None:
     assigner, world = CountTumblingWindowAssigner.of(2), AtClock()
     ids = [window.id for r in range(5) for window in assigner.assign_windows(r, 0, world)]  # type: ignore[arg-type]
     assert ids == [0, 0, 1, 1, 2]
@@ -189,7 +189,7 @@ def test_tumbling_counts_fill_one_window_after_the_other() -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(TIMES, st.integers(1, 100)), max_size=12))
-def test_windows_merge_exactly_when_a_chain_of_overlaps_joins_them(spans: list[tuple[int, int]]) -> None:
+def test_windows_merge_exactly_when_a_chain_of_overlaps_connects_them(spans: list[tuple[int, int]]) -> None:
     windows = [TimeWindow(start, start + length) for start, length in spans]
     merges = Merges()
     TimeWindow.merge_windows(windows, merges)
@@ -203,13 +203,13 @@ def test_windows_merge_exactly_when_a_chain_of_overlaps_joins_them(spans: list[t
         assert result == TimeWindow(min(w.start for w in merged), max(w.end for w in merged))
 
 
-def test_windows_that_only_touch_belong_together_whichever_is_asked() -> None:
-    first, second, apart = TimeWindow(0, 10), TimeWindow(10, 20), TimeWindow(21, 30)
+def test_adjacent_windows_intersect_symmetrically() -> None:
+    first, second, separate = TimeWindow(0, 10), TimeWindow(10, 20), TimeWindow(21, 30)
     assert first.intersects(second) and second.intersects(first)
-    assert not second.intersects(apart) and not apart.intersects(second)
+    assert not second.intersects(separate) and not separate.intersects(second)
 
 
-def test_sessions_take_their_gap_from_the_record_when_asked_to() -> None:
+def test_dynamic_sessions_derive_their_gap_from_the_record() -> None:
     class Gap(SessionWindowTimeGapExtractor):
         def extract(self, element: Any) -> int:
             return int(element)
@@ -222,7 +222,7 @@ def test_sessions_take_their_gap_from_the_record_when_asked_to() -> None:
     assert fixed.assign_windows("x", 1, None) == [TimeWindow(1, 6)]  # type: ignore[arg-type]
 
 
-def test_event_time_windows_refuse_records_without_a_timestamp() -> None:
+def test_event_time_windows_reject_records_without_a_timestamp() -> None:
     for missing in (None, -(2**63)):
         with pytest.raises(ProgramError, match="assign_timestamps_and_watermarks"):
             TumblingEventTimeWindows(10, 0).assign_windows("x", missing, None)  # type: ignore[arg-type]
@@ -238,18 +238,18 @@ def test_event_time_windows_refuse_records_without_a_timestamp() -> None:
         lambda: EventTimeSessionWindows(-1),
     ],
 )
-def test_sizes_and_offsets_that_make_no_grid_are_refused(make: Callable[[], Any]) -> None:
+def test_invalid_sizes_and_offsets_are_rejected(make: Callable[[], Any]) -> None:
     with pytest.raises(ProgramError):
         make()
 
 
-def test_the_global_window_waits_for_ever_by_itself() -> None:
+def test_the_global_window_never_fires_by_itself() -> None:
     assigner = GlobalWindows.create()
     assert assigner.assign_windows("x", 0, None) == [GlobalWindow.get()]  # type: ignore[arg-type]
     assert isinstance(assigner.get_default_trigger(None), NeverTrigger)  # type: ignore[arg-type]
 
 
-def test_windows_survive_being_written() -> None:
+def test_windows_survive_serialization() -> None:
     written: list[tuple[Any, Any]] = [
         (TimeWindowSerializer(), TimeWindow(-5, 7)),
         (CountWindowSerializer(), CountWindow(3)),
@@ -285,7 +285,7 @@ def test_merged_windows_wait_for_their_common_end() -> None:
     assert world.event_timers == set(), "it is over already"
 
 
-def test_clock_windows_fire_by_the_clock_only() -> None:
+def test_processing_time_windows_fire_by_processing_time_only() -> None:
     trigger, world, window = ProcessingTimeTrigger.create(), Script(), TimeWindow(0, 10)
     assert trigger.on_element("x", 3, window, world) is TriggerResult.CONTINUE
     assert (world.clock_timers, world.event_timers) == ({9}, set())
@@ -293,13 +293,13 @@ def test_clock_windows_fire_by_the_clock_only() -> None:
     assert trigger.on_processing_time(9, window, world) is TriggerResult.FIRE
 
 
-def test_a_count_fires_and_begins_anew() -> None:
+def test_a_count_trigger_fires_and_restarts() -> None:
     trigger, world, window = CountTrigger.of(2), Script(), CountWindow(0)
     fired = [trigger.on_element(n, 0, window, world).is_fire() for n in range(5)]
     assert fired == [False, True, False, True, False]
 
 
-def test_a_purging_trigger_drops_what_it_fires() -> None:
+def test_a_purging_trigger_drops_the_fired_records() -> None:
     trigger, world, window = PurgingTrigger.of(CountTrigger.of(2)), Script(), CountWindow(0)
     results = [trigger.on_element(n, 0, window, world) for n in range(2)]
     assert results == [TriggerResult.CONTINUE, TriggerResult.FIRE_AND_PURGE]
@@ -319,7 +319,7 @@ def test_a_continuous_trigger_fires_on_its_grid_and_at_the_end() -> None:
     assert world.states["fire-time"].get() is None
 
 
-def test_a_continuous_trigger_by_the_clock_ends_with_its_window() -> None:
+def test_a_continuous_processing_time_trigger_ends_with_its_window() -> None:
     trigger = ContinuousProcessingTimeTrigger.of(Duration.of_millis(4))
     world, window = Script(now=3), TimeWindow(0, 10)
     trigger.on_element("x", 3, window, world)

@@ -1,4 +1,6 @@
-"""An answer is bounded while it is made, and is the same JSON whether it was made at once or in pieces."""
+"""Response size is limited while the response is built, and its JSON is the same whether built at once or
+incrementally.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +33,13 @@ JSON = st.recursive(
 
 
 @given(st.dictionaries(st.text(max_size=3), st.one_of(JSON, JSON.map(lambda item: [item] * 600)), max_size=4))
-def test_json_in_pieces_is_the_json_at_once(answer: dict[str, Any]) -> None:
+def test_incremental_json_equals_json_built_at_once(answer: dict[str, Any]) -> None:
     assert encoded(answer) == encoded_at_once(answer)
     assert json.loads(encoded(answer)) == answer
 
 
 @given(st.lists(st.integers(0, 50)), st.integers(0, 2_000), st.booleans())
-def test_all_is_read_in_order_or_the_answer_is_too_large(sizes: list[int], most: int, is_small: bool) -> None:
+def test_all_rows_are_read_in_order_or_the_response_is_too_large(sizes: list[int], most: int, is_small: bool) -> None:
     try:
         parts = read_in_portions(sizes, lambda part: list(part), sum, most, is_small=is_small)
     except TooLargeError:
@@ -47,7 +49,7 @@ def test_all_is_read_in_order_or_the_answer_is_too_large(sizes: list[int], most:
     assert sum(sizes) <= most
 
 
-def test_a_large_value_makes_the_next_portions_small() -> None:
+def test_a_large_value_shrinks_the_next_portions() -> None:
     portions: list[int] = []
 
     def read(part: list[int]) -> list[int]:
@@ -69,7 +71,7 @@ def test_a_limit_counts_bytes_and_not_characters() -> None:
         read_in_portions(["\N{GRINNING FACE}" * 10] * 1_000, lambda part: part, json_size, 100_000, is_small=False)
 
 
-def test_a_part_that_is_json_already_is_sent_as_it_is() -> None:
+def test_an_already_encoded_part_is_sent_unchanged() -> None:
     assert encoded({"rows": EncodedJson(b'[["\\u00e4"]]')}) == b'{"rows":[["\\u00e4"]]}'
 
 
@@ -86,12 +88,12 @@ def test_a_part_that_is_json_already_is_sent_as_it_is() -> None:
         ("value", "PICKLED", False),
     ],
 )
-def test_values_are_small_by_their_declared_type(kind: str, value_type: Any, is_small: bool) -> None:
+def test_the_declared_type_determines_whether_values_are_small(kind: str, value_type: Any, is_small: bool) -> None:
     assert has_small_values(ServedState("s", kind, "LONG", value_type, False, 128)) is is_small
 
 
 @pytest.mark.parametrize("rows", [0, 1, 256, 257, 600])
-def test_rows_of_exactly_as_many_bytes_as_may_be_are_an_answer(rows: int) -> None:
+def test_rows_of_exactly_the_maximum_size_are_returned(rows: int) -> None:
     batch = pa.record_batch({"n": pa.array([10**18 + n for n in range(rows)], pa.int64())})
     size = len(json.dumps([[10**18 + n] for n in range(rows)], separators=(",", ":")))
     exact = EncodedRows(AnswerBounds(1_000, size))

@@ -1,4 +1,4 @@
-"""Columns of keys that a client writes over Flight are known to be small before they are decoded."""
+"""Key columns that a client sends over Flight are checked to be small before they are decoded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MANY, LONG = 100_000, "a" * 100_000
 
 
 class Written:
-    """A client that has written these columns."""
+    """A client that has sent these columns."""
 
     def __init__(self, *columns: pa.Array) -> None:
         self._batches: Iterator[pa.RecordBatch] = iter([pa.RecordBatch.from_arrays([one], ["key"]) for one in columns])
@@ -30,7 +30,7 @@ class Written:
 
 
 def views(count: int) -> pa.Array:
-    """Texts of 100 KB, all of which are the same one."""
+    """Texts of 100 KB, all views of one buffer."""
     prefix, buffer = int.from_bytes(b"aaaa", "little"), pa.py_buffer(LONG.encode())
     view = np.array([len(LONG), prefix, 0, 0], dtype=np.int32)
     return pa.Array.from_buffers(pa.string_view(), count, [None, pa.py_buffer(np.tile(view, count)), buffer])
@@ -44,7 +44,7 @@ def dictionary() -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(MANY, np.int32)), [LONG])
 
 
-# Made where they are used: the nulls alone take half a second.
+# Built where they are used: the nulls alone take half a second.
 BOMBS: dict[str, Callable[[], pa.Array]] = {
     "a dictionary of one text": dictionary,
     "views of one text": lambda: views(MANY),
@@ -55,7 +55,7 @@ BOMBS: dict[str, Callable[[], pa.Array]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BOMBS)
-def test_a_column_that_grows_when_it_is_decoded_is_refused_before(name: str) -> None:
+def test_a_column_that_expands_on_decoding_is_rejected_before_decoding(name: str) -> None:
     bomb = BOMBS[name]()
     assert bomb.nbytes < 3_000_000
     before = pa.total_allocated_bytes()
@@ -76,12 +76,12 @@ def test_a_column_that_grows_when_it_is_decoded_is_refused_before(name: str) -> 
     ],
     ids=str,
 )
-def test_types_that_may_be_larger_than_they_look_are_no_types_of_keys(kind: pa.DataType) -> None:
+def test_types_of_unbounded_decoded_size_are_rejected_as_keys(kind: pa.DataType) -> None:
     with pytest.raises(BadQuestionError, match="Send a plain column"):
         check_key_type(kind)
 
 
-def test_a_type_that_is_deep_is_none_of_keys() -> None:
+def test_a_deeply_nested_type_is_rejected_as_a_key() -> None:
     kind = pa.int8()
     for _ in range(50):
         kind = pa.list_(kind)
@@ -98,7 +98,7 @@ KEYS = st.one_of(
 
 
 @given(KEYS, st.integers(0, 5))
-def test_a_plain_column_counts_about_as_it_is_in_whatever_form_it_comes(column: pa.Array, start: int) -> None:
+def test_a_plain_column_counts_its_approximate_size_in_any_encoding(column: pa.Array, start: int) -> None:
     part = column.slice(start)
     plain = decoded_bytes(part)
     assert plain >= len(part) * 8

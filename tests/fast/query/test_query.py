@@ -1,6 +1,8 @@
-"""Live queries: what a running job keeps is what a replay of its input up to that epoch gives, never going backwards.
+"""Live queries: the state of a running job equals a replay of its input up to the queried epoch, and answers never
+go backwards.
 
-The programs run in memory; `millstream.query` looks into the store they write, as a service beside the job would.
+The programs run in memory; `millstream.query` reads the store they write, as a query service running next to the
+job would.
 """
 
 from __future__ import annotations
@@ -45,8 +47,10 @@ def new_store() -> str:
     return f"test-query-{next(STORES)}"
 
 
-def kept(build: Any, store: str | None = None, *, view: dict[str, Any] | None = None, **options: Any) -> query.JobView:
-    """Run a program and open what it left behind."""
+def job_after(
+    build: Any, store: str | None = None, *, view: dict[str, Any] | None = None, **options: Any
+) -> query.JobView:
+    """Runs a program and opens its store for queries."""
     store = store or new_store()
     run(build, store=store, **options)
     return query.open(f"memory://{store}", unpickle=pickle.loads, **(view or {}))
@@ -55,20 +59,20 @@ def kept(build: Any, store: str | None = None, *, view: dict[str, Any] | None = 
 STORY = (("a", 1), ("b", 2), EPOCH, ("a", 5), ("c", 7), EPOCH, ("b", -1), EPOCH)
 
 
-# --- answers ----------------------------------------------------------------------------------------------------
+# --- results ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
 @settings(deadline=None, max_examples=3)
 @given(EPOCHS, st.booleans(), st.sampled_from([1, 3]), st.sampled_from([None, Types.STRING()]))
-def test_answers_at_every_epoch_are_those_of_a_replay(
+def test_results_at_every_epoch_equal_a_replay(
     epochs: list[list[tuple[str, int]]], crash: bool, parallelism: int, key_type: Any
 ) -> None:
     check_answers(epochs, crash, parallelism, key_type)
 
 
-def test_values_come_as_columns_of_their_types() -> None:
-    with kept(keeping(*STORY)).at(epoch=2) as view:
+def test_values_are_returned_as_columns_of_their_types() -> None:
+    with job_after(keeping(*STORY)).at(epoch=2) as view:
         keys = pa.array(["b", "nobody", "a"])
         assert view.get_columns("total", keys).to_pydict() == {
             "key": ["b", "nobody", "a"],
@@ -83,10 +87,10 @@ def test_values_come_as_columns_of_their_types() -> None:
         assert view.get_columns("total", pa.array(["a"]).dictionary_encode()).column("value").to_pylist() == [6]
 
 
-def test_what_can_be_asked_for_is_told_without_the_program() -> None:
-    job = kept(keeping(*STORY, key_type=Types.STRING()), job_name="clicks")
-    told = {state.name: (state.kind, state.key_type, state.value_type, state.is_pickled) for state in job.states()}
-    assert told == {
+def test_queryable_states_are_listed_without_the_program() -> None:
+    job = job_after(keeping(*STORY, key_type=Types.STRING()), job_name="clicks")
+    results = {state.name: (state.kind, state.key_type, state.value_type, state.is_pickled) for state in job.states()}
+    assert results == {
         "total": ("value", "STRING", "LONG", False),
         "place": ("value", "STRING", {"row": [["name", "STRING"], ["visits", "LONG"]]}, False),
         "anything": ("value", "STRING", "PICKLED", True),
@@ -101,12 +105,12 @@ def test_what_can_be_asked_for_is_told_without_the_program() -> None:
     }
 
 
-def test_an_aggregating_state_gives_results_to_who_has_its_function() -> None:
-    job = kept(keeping(*STORY), view={"functions": {"mean": Mean()}})
+def test_an_aggregating_state_returns_results_if_the_caller_has_its_function() -> None:
+    job = job_after(keeping(*STORY), view={"functions": {"mean": Mean()}})
     assert job.newest().get("mean", "a") == 3.0 and job.newest().get_many("mean", ["a", "x"]) == [3.0, None]
 
 
-def test_states_that_were_not_declared_need_permission() -> None:
+def test_undeclared_states_require_permission() -> None:
     store = new_store()
     run(keeping(*STORY), store=store)
     with pytest.raises(query.UnknownStateError, match="only with allow_undeclared=True"):
@@ -116,8 +120,8 @@ def test_states_that_were_not_declared_need_permission() -> None:
     assert view.get(("keeper", "total"), "a") == 6
 
 
-def test_scans_are_bounded_and_chosen_by_prefix() -> None:
-    view = kept(keeping(("ab", 1), ("ac", 2), ("b", 3))).newest()
+def test_scans_are_bounded_and_selected_by_prefix() -> None:
+    view = job_after(keeping(("ab", 1), ("ac", 2), ("b", 3))).newest()
     rows = view.scan("total").read_all().to_pylist()
     assert sorted((row["key"], row["value"]) for row in rows) == [("ab", 1), ("ac", 2), ("b", 3)]
     assert view.scan("total", prefix="a").read_all().column("value").to_pylist() in ([1, 2], [2, 1])
@@ -125,12 +129,12 @@ def test_scans_are_bounded_and_chosen_by_prefix() -> None:
     assert view.scan("total", prefix="a", limit=1).read_all().num_rows == 1
 
 
-def test_keys_without_a_type_are_found_by_value() -> None:
+def test_untyped_keys_are_looked_up_by_value() -> None:
     def build(env: StreamExecutionEnvironment) -> None:
         keys = [1, "1", (1, "x"), b"1", None, 2.5]
         env.add_source(Script(keys)).key_by(lambda key: key).as_queryable_state("last")
 
-    view = kept(build).newest()
+    view = job_after(build).newest()
     assert [view.get("last", key) for key in (1, True, 1.0)] == [1, 1, 1]
     others: list[Any] = ["1", (1, "x"), b"1", None, 2.5]
     assert [view.get("last", key) for key in others] == view.get_many("last", others) == others
@@ -138,13 +142,13 @@ def test_keys_without_a_type_are_found_by_value() -> None:
         view.get("last", {"user": 1})
 
 
-def test_keys_of_a_declared_type_are_checked_never_just_missing() -> None:
+def test_typed_keys_are_validated_and_not_reported_as_missing() -> None:
     def build(env: StreamExecutionEnvironment) -> None:
         stream = env.add_source(Script([(1, 2)], type_info=Types.TUPLE([Types.INT(), Types.LONG()])))
         stream.key_by(0).as_queryable_state("by-int")
         stream.key_by(lambda pair: pair, Types.TUPLE([Types.INT(), Types.LONG()])).as_queryable_state("by-pair")
 
-    view = kept(build).newest()
+    view = job_after(build).newest()
     assert view.get("by-int", 1) == (1, 2) and view.get("by-int", 7) is None
     assert view.get("by-pair", (1, 2)) == (1, 2)
     assert view.get_columns("by-int", pa.array([1, 3])).column("found").to_pylist() == [True, False]
@@ -155,7 +159,7 @@ def test_keys_of_a_declared_type_are_checked_never_just_missing() -> None:
         view.get_columns("by-int", pa.array(["x"]))
 
 
-def test_what_has_expired_at_the_epochs_time_is_gone() -> None:
+def test_state_expired_at_the_epochs_time_is_absent() -> None:
     class Short(KeyedProcessFunction):
         def open(self, runtime_context: Any) -> None:
             descriptor = queryable(ValueStateDescriptor("short", Types.LONG()))
@@ -168,9 +172,11 @@ def test_what_has_expired_at_the_epochs_time_is_gone() -> None:
     clock = ManualClock(1_000_000)
     items = [("a", 1), EPOCH, Pause(600), ("b", 2), EPOCH, Pause(600), ("c", 3)]
     script = Script(items, type_info=PAIR, clock=clock)
-    job = kept(lambda env: env.add_source(script).key_by(0).process(Short()).sink_to(Collect()), clock=clock)
-    told = [(epoch, [view.get("short", key) for key in "abc"]) for epoch in (1, 2, 3) for view in [job.at(epoch=epoch)]]
-    assert told == [(1, [1, None, None]), (2, [1, 2, None]), (3, [None, 2, 3])]
+    job = job_after(lambda env: env.add_source(script).key_by(0).process(Short()).sink_to(Collect()), clock=clock)
+    results = [
+        (epoch, [view.get("short", key) for key in "abc"]) for epoch in (1, 2, 3) for view in [job.at(epoch=epoch)]
+    ]
+    assert results == [(1, [1, None, None]), (2, [1, 2, None]), (3, [None, 2, 3])]
 
 
 # --- ends of streams --------------------------------------------------------------------------------------------
@@ -184,20 +190,20 @@ def test_a_stream_may_end_in_a_queryable_state_of_last_or_reduced_records() -> N
         add = ReducingStateDescriptor("sums", lambda one, other: (one[0], one[1] + other[1]), PAIR)
         keyed.as_queryable_state("sum", add)
 
-    job = kept(build)
-    assert job.newest().watermark is not None  # that of the ends, though no sink is among them
+    job = job_after(build)
+    assert job.newest().watermark is not None  # that of the queryable states, although there is no sink
     assert job.newest().get_many("last", ["a", "b"]) == [("a", 5), ("b", 2)]
     assert job.newest().get_many("sum", ["a", "b"]) == [("a", 6), ("b", 2)]
     assert [value for _, _, value in job.series("sum", "a")][:2] == [("a", 1), ("a", 6)]
 
 
-def test_the_plan_says_what_can_be_asked_for() -> None:
+def test_the_plan_lists_queryable_states() -> None:
     env = StreamExecutionEnvironment()
     env.add_source(Script([("a", 1)], type_info=PAIR)).key_by(0).as_queryable_state("last")
     assert "queryable as 'last'" in env.explain()
 
 
-def test_two_states_of_one_name_are_refused_at_the_users_line() -> None:
+def test_two_states_with_one_name_are_rejected_at_the_users_line() -> None:
     env = StreamExecutionEnvironment()
     stream = env.add_source(Script([("a", 1)], type_info=PAIR)).key_by(0)
     stream.as_queryable_state("last")
@@ -214,7 +220,7 @@ def test_two_states_of_one_name_are_refused_at_the_users_line() -> None:
         run(build)
 
 
-def test_what_cannot_be_declared_is_refused_where_it_is_written() -> None:
+def test_invalid_declarations_are_rejected_where_they_are_written() -> None:
     keyed = StreamExecutionEnvironment().add_source(Script([("a", 1)], type_info=PAIR)).key_by(0)
     descriptor = ValueStateDescriptor("total", Types.LONG())
     descriptor.set_queryable("totals")
@@ -229,7 +235,7 @@ def test_what_cannot_be_declared_is_refused_where_it_is_written() -> None:
 # --- epochs -----------------------------------------------------------------------------------------------------
 
 
-def test_all_answers_of_a_view_belong_to_its_epoch_while_the_job_goes_on() -> None:
+def test_all_results_of_a_view_belong_to_its_epoch_while_the_job_continues() -> None:
     store = new_store()
     run(keeping(*STORY), store=store, epochs=1)
     job = query.open(f"memory://{store}")
@@ -242,8 +248,8 @@ def test_all_answers_of_a_view_belong_to_its_epoch_while_the_job_goes_on() -> No
 
 
 @pytest.mark.parametrize("by_time", [False, True])
-def test_the_newest_epoch_is_not_older_than_one_that_was_asked_for_before(by_time: bool, monkeypatch: Any) -> None:
-    monkeypatch.setattr("millstream.query.job_view.POLL_MS", 3_600_000)  # it does not look for a newer one by itself
+def test_the_newest_epoch_is_never_older_than_one_requested_before(by_time: bool, monkeypatch: Any) -> None:
+    monkeypatch.setattr("millstream.query.job_view.POLL_MS", 3_600_000)  # it does not refresh by itself
     store = new_store()
     run(keeping(*STORY), store=store, epochs=1)
     job = query.open(f"memory://{store}")
@@ -272,24 +278,24 @@ def test_a_view_stays_readable_when_its_epoch_is_collected() -> None:
         job.at(time=1)
 
 
-def test_an_older_epoch_is_held_until_its_view_is_closed() -> None:
-    job = kept(keeping(*STORY))
+def test_an_older_epoch_is_pinned_until_its_view_is_closed() -> None:
+    job = job_after(keeping(*STORY))
     with job.at(epoch=2) as view:
         assert [lease.epoch for lease in leases_of(job.store)] == [2] and view.get("total", "b") == 2
     assert leases_of(job.store) == []
     assert job.at(time=dt.datetime.now(dt.UTC)).epoch == job.newest().epoch
 
 
-def test_a_series_has_one_answer_for_every_retained_epoch() -> None:
-    job = kept(keeping(*STORY), clock=ManualClock(7_000))
-    told = job.series("total", "b")
-    assert told[:3] == [(1, 7_000, 2), (2, 7_000, 2), (3, 7_000, None)]
-    assert [epoch for epoch, _, _ in told] == job.epochs()
+def test_a_series_has_one_result_for_every_retained_epoch() -> None:
+    job = job_after(keeping(*STORY), clock=ManualClock(7_000))
+    results = job.series("total", "b")
+    assert results[:3] == [(1, 7_000, 2), (2, 7_000, 2), (3, 7_000, None)]
+    assert [epoch for epoch, _, _ in results] == job.epochs()
     with pytest.raises(query.UnknownStateError, match="Did you mean 'total'"):
         job.series("totl", "b")
 
 
-def test_a_fork_is_asked_for_what_it_shares_and_for_its_own() -> None:
+def test_a_fork_answers_for_inherited_and_for_its_own_epochs() -> None:
     base, fork = new_store(), new_store()
     run(keeping(*STORY), store=base, epochs=2)
 
@@ -297,13 +303,13 @@ def test_a_fork_is_asked_for_what_it_shares_and_for_its_own() -> None:
         env.configure(Configuration().set_string("execution.savepoint.path", f"memory://{base}@2"))
         keeping(*STORY, ("a", 100))(env)
 
-    job = kept(build, fork, parallelism=2)
+    job = job_after(build, fork, parallelism=2)
     assert job.newest().get_many("total", ["a", "b", "c"]) == [106, None, 7]
     assert query.open(f"memory://{base}").newest().get("total", "a") == 6
 
 
 @pytest.mark.slow
-def test_epochs_are_followed_and_waited_for_and_answers_never_go_backwards() -> None:
+def test_epochs_can_be_followed_and_awaited_and_results_never_go_backwards() -> None:
     store, rounds = new_store(), 12
     items = [item for n in range(rounds) for item in (("a", 1), ("b", 1), EPOCH, *((CRASH,) if n % 6 == 3 else ()))]
     run(keeping(*items), store=store, epochs=1)
@@ -334,18 +340,18 @@ def test_epochs_are_followed_and_waited_for_and_answers_never_go_backwards() -> 
         job.wait_for(999, 0.05)
 
 
-# --- wrong questions --------------------------------------------------------------------------------------------
+# --- invalid queries --------------------------------------------------------------------------------------------
 
 
-def test_unknown_names_are_answered_with_what_exists() -> None:
-    view = kept(keeping(*STORY)).newest()
+def test_unknown_names_are_reported_with_the_existing_names() -> None:
+    view = job_after(keeping(*STORY)).newest()
     with pytest.raises(
         query.UnknownStateError, match=r"'totals'. Did you mean 'total'\? It has: 'anything', 'largest'"
     ):
         view.get("totals", "a")
     with pytest.raises(query.StateKindError, match="'total' is a value state and has no windows"):
         view.windows("total", "a")
-    plain = kept(lambda env: env.add_source(Script([1])).sink_to(Collect())).newest()
+    plain = job_after(lambda env: env.add_source(Script([1])).sink_to(Collect())).newest()
     with pytest.raises(query.UnknownStateError, match="makes a state queryable by set_queryable"):
         plain.get("total", "a")
 
@@ -353,14 +359,14 @@ def test_unknown_names_are_answered_with_what_exists() -> None:
 @pytest.mark.parametrize(
     ("at", "how"), [("7", r"at\(epoch=7\)"), ("v1", r"at\(epoch=…\)"), ("nonsense", r"at\(epoch=…\)")]
 )
-def test_a_name_of_a_snapshot_is_refused_and_not_answered_from_the_newest_epoch(at: str, how: str) -> None:
+def test_a_snapshot_name_is_rejected_and_not_resolved_to_the_newest_epoch(at: str, how: str) -> None:
     store = new_store()
     run(keeping(*STORY), store=store, job_name="clicks")
     with pytest.raises(query.UnknownJobError, match=f"names a snapshot.*query the snapshot by {how}"):
         query.open(f"memory://{store}@{at}")
 
 
-def test_a_store_without_a_job_and_a_job_without_an_epoch_say_so(tmp_path: Any) -> None:
+def test_a_store_without_a_job_and_a_job_without_an_epoch_are_reported(tmp_path: Any) -> None:
     with pytest.raises(query.UnknownJobError, match="holds no job"):
         query.open(f"memory://{new_store()}")
     with pytest.raises(query.UnknownJobError, match="holds no job; it holds: none"):
@@ -376,7 +382,7 @@ def test_a_store_without_a_job_and_a_job_without_an_epoch_say_so(tmp_path: Any) 
         query.open(f"memory://{store}").newest()
 
 
-def test_a_damaged_newest_manifest_is_told_and_not_passed_over() -> None:
+def test_a_damaged_newest_manifest_is_reported_and_not_skipped() -> None:
     store = new_store()
     run(keeping(*STORY), store=store)
     place = open_store(f"memory://{store}")
@@ -385,12 +391,12 @@ def test_a_damaged_newest_manifest_is_told_and_not_passed_over() -> None:
         query.open(f"memory://{store}").newest()
 
 
-def test_the_age_of_an_answer_is_never_negative() -> None:
-    view = kept(keeping(*STORY), clock=ManualClock(5_000)).newest()
+def test_the_age_of_a_result_is_never_negative() -> None:
+    view = job_after(keeping(*STORY), clock=ManualClock(5_000)).newest()
     assert (view.committed_ms, view.age_ms(7_500), view.age_ms(1)) == (5_000, 2_500, 0)
 
 
-def test_a_state_whose_type_has_changed_is_asked_for_as_it_is_now() -> None:
+def test_a_state_with_a_changed_type_is_queried_by_its_current_type() -> None:
     class Numbers(KeyedProcessFunction):
         def __init__(self, type_info: Any) -> None:
             self.type_info = type_info
@@ -415,30 +421,30 @@ def test_a_state_whose_type_has_changed_is_asked_for_as_it_is_now() -> None:
     assert [value for _, _, value in job.series("last", "a")] == [1] * len(job.epochs())
 
 
-def test_running_sums_can_be_asked_for_where_that_is_allowed() -> None:
+def test_running_sums_are_queryable_where_permitted() -> None:
     def build(env: StreamExecutionEnvironment) -> None:
         script = Script([("a", 1), ("a", 4), ("b", 2)], type_info=PAIR)
         env.add_source(script).key_by(0).sum(1).uid("sums").sink_to(Collect())
 
-    view = kept(build, view={"allow_undeclared": True}).newest()
+    view = job_after(build, view={"allow_undeclared": True}).newest()
     [state] = view.states()
     assert (state.name, state.operator, state.kind, state.key_type) == (None, "sums", "value", "STRING")
     assert not state.is_pickled
     assert view.get((state.operator, state.state), "a") == ("a", 5)
 
 
-# --- where files lie ----------------------------------------------------------------------------------------------
+# --- file locations -----------------------------------------------------------------------------------------------
 
 
 def copied(store: str, place: Any) -> str:
-    """The store's files in a folder."""
+    """Copies the store's files to a folder."""
     source, target = open_store(f"memory://{store}"), open_store(str(place), fsync=False)
     for name in source.list(""):
         target.put(name, source.get(name))
     return str(place)
 
 
-def test_a_local_store_is_read_in_place_and_found_by_the_jobs_name(tmp_path: Any) -> None:
+def test_a_local_store_is_read_in_place_and_opened_by_job_name(tmp_path: Any) -> None:
     for name in ("clicks", "orders"):
         store = new_store()
         run(keeping(*STORY), store=store, job_name=name)
@@ -449,7 +455,7 @@ def test_a_local_store_is_read_in_place_and_found_by_the_jobs_name(tmp_path: Any
     segments = [file for file in (tmp_path / "orders").rglob("*") if file.is_file() and "segments" in file.parts]
     assert segments
     for file in segments:
-        file.unlink()  # what is open stays readable, whatever the job collects
+        file.unlink()  # an open view stays readable, whatever the job collects
     assert view.get("seen", "a") == [1, 5] and view.get("names", "a") == {1: "1", 5: "5"}
     with pytest.raises(query.UnknownJobError, match=r"holds several jobs; it holds: '(clicks|orders)' \("):
         query.open(str(tmp_path))
@@ -457,14 +463,14 @@ def test_a_local_store_is_read_in_place_and_found_by_the_jobs_name(tmp_path: Any
         query.open(str(tmp_path), "visits")
 
 
-def test_files_of_a_remote_store_are_kept_in_a_folder(tmp_path: Any) -> None:
+def test_files_of_a_remote_store_are_cached_in_a_folder(tmp_path: Any) -> None:
     store = new_store()
     run(keeping(*STORY), store=store)
     job = query.open(f"memory://{store}", cache_folder=tmp_path / "cache")
     assert job.newest().get("total", "a") == 6 and list((tmp_path / "cache").iterdir())
 
 
-def test_state_that_belongs_to_no_key_cannot_be_queryable() -> None:
+def test_unkeyed_state_cannot_be_queryable() -> None:
     stream = StreamExecutionEnvironment().add_source(Script([("a", 1)], type_info=PAIR))
     rules = queryable(MapStateDescriptor("rules", Types.STRING(), Types.LONG()))
     with Refused("state 'rules' is queryable, and only keyed state can be"):

@@ -1,4 +1,4 @@
-"""Who may ask a query server: tokens that change while it runs, names of its own, trusted proxies."""
+"""Access to a query server: tokens that change while it runs, the server's host names and trusted proxies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ YEARS_NS = 10**18
 
 
 def write(path: Path, token: str) -> None:
-    """Other tokens of the same length, in the same file, at the same time by the clock of the file system."""
+    """Writes another token of equal length to the same file, with the same modification time."""
     path.write_text(json.dumps({"dash": {"token": token, "states": ["*"]}}))
     os.utime(path, ns=(YEARS_NS, YEARS_NS))
 
@@ -28,7 +28,7 @@ def bearer(token: str) -> str:
     return f"Bearer {token}"
 
 
-def test_a_token_that_is_taken_out_of_the_file_opens_nothing_from_then_on(tmp_path: Path) -> None:
+def test_a_token_removed_from_the_file_is_rejected_immediately(tmp_path: Path) -> None:
     path = tmp_path / "tokens.json"
     write(path, OLD)
     rights = read_rights(path)
@@ -39,7 +39,7 @@ def test_a_token_that_is_taken_out_of_the_file_opens_nothing_from_then_on(tmp_pa
         rights.reader_of(bearer(OLD))
 
 
-def test_a_file_that_changes_twice_in_one_tick_of_the_clock_is_read_twice(tmp_path: Path) -> None:
+def test_a_file_changed_twice_within_one_clock_tick_is_read_twice(tmp_path: Path) -> None:
     path = tmp_path / "tokens.json"
     write(path, OLD)
     rights = TokenFile(path, now_ns=lambda: YEARS_NS + 1)
@@ -56,7 +56,7 @@ HARMS = {
 
 
 @pytest.mark.parametrize("harm", ["gone", *HARMS])
-def test_a_file_of_tokens_that_is_damaged_opens_nothing_until_it_is_mended(
+def test_a_damaged_token_file_rejects_every_token_until_it_is_repaired(
     tmp_path: Path, harm: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "tokens.json"
@@ -75,7 +75,7 @@ def test_a_file_of_tokens_that_is_damaged_opens_nothing_until_it_is_mended(
     assert rights.reader_of(bearer(OLD)).name == "dash"
 
 
-def test_without_tokens_only_names_of_the_server_and_addresses_are_answered() -> None:
+def test_without_tokens_only_host_names_of_the_server_and_ip_addresses_are_accepted() -> None:
     names = {"advertised_host": "db1", "allowed_hosts": ("db1.example",)}
     anywhere = ServerSettings(host="0.0.0.0", allow_anonymous=True, **names)
     for settings in (anywhere, ServerSettings()):
@@ -93,7 +93,7 @@ def test_without_tokens_only_names_of_the_server_and_addresses_are_answered() ->
     assert HostNames.of(ServerSettings(rights=Rights({}))) is None
 
 
-def test_tokens_in_the_clear_on_an_open_address_are_warned_of(tmp_path: Path) -> None:
+def test_unencrypted_tokens_on_a_public_address_raise_a_warning(tmp_path: Path) -> None:
     rights, pem = Rights({}), tmp_path / "a.pem"
     assert "--certificate" in ServerSettings(host="10.0.0.7", rights=rights).warnings[0]
     quiet = [

@@ -1,4 +1,4 @@
-"""Keys and values between JSON and a state's types: what comes over the wire is understood or refused."""
+"""Keys and values between JSON and a state's types: wire input is decoded or rejected."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ JSON = st.recursive(
 
 
 @given(JSON, TYPES)
-def test_any_json_is_a_key_or_is_refused_with_a_sentence(value: Any, written: Any) -> None:
+def test_any_json_is_a_key_or_is_rejected_with_a_message(value: Any, written: Any) -> None:
     try:
         key_of_json(value, written)
     except BadQuestionError as refused:
@@ -54,7 +54,7 @@ def test_any_json_is_a_key_or_is_refused_with_a_sentence(value: Any, written: An
 
 
 @given(st.text(max_size=30), TYPES, st.sampled_from(["text", "json"]))
-def test_any_text_is_a_key_or_is_refused_with_a_sentence(text: str, written: Any, key_format: str) -> None:
+def test_any_text_is_a_key_or_is_rejected_with_a_message(text: str, written: Any, key_format: str) -> None:
     try:
         key_of_text(text, written, key_format)
     except BadQuestionError as refused:
@@ -79,7 +79,7 @@ def test_any_text_is_a_key_or_is_refused_with_a_sentence(text: str, written: Any
     ],
     ids=str,
 )
-def test_a_key_that_was_sent_as_json_is_the_same_key(key: Any, type_info: Any, written: Any) -> None:
+def test_a_key_sent_as_json_is_decoded_to_the_same_key(key: Any, type_info: Any, written: Any) -> None:
     sent = key_of_json(json.loads(json.dumps(json_of(key))), written)
     assert key_column([sent], type_info).hashes.tolist() == key_column([key], type_info).hashes.tolist()
     state = ServedState("s", "value", written, "LONG", False, 128)
@@ -92,14 +92,14 @@ def test_key_groups_of_a_column_are_those_of_its_keys() -> None:
         assert state.groups_of_column(column) == state.groups_of(column.to_pylist())
 
 
-def test_numbers_that_do_not_fit_are_refused_and_not_written_out() -> None:
+def test_numbers_out_of_range_are_rejected_and_not_expanded() -> None:
     with pytest.raises(KeyMisfitError, match="64 bits"):
         key_of_json(2**63, "LONG")
     with pytest.raises(KeyMisfitError, match=r"of \d+ bits"):
         key_of_json(10**5000, "LONG")
 
 
-def test_an_object_that_only_python_knows_is_no_json() -> None:
+def test_a_python_object_without_json_form_is_rejected() -> None:
     with pytest.raises(PickledStateError, match="Declare a type"):
         json_of([object()])
 
@@ -117,7 +117,7 @@ def test_key_groups_are_a_range() -> None:
             key_group_span(text)
 
 
-def test_a_flood_of_clients_is_not_remembered() -> None:
+def test_the_rate_limiter_tracks_a_bounded_number_of_clients() -> None:
     rates = Rates(1.0)
     for i in range(20_000):
         rates.wait_s(f"client {i}", 0.0)
@@ -127,16 +127,16 @@ def test_a_flood_of_clients_is_not_remembered() -> None:
 @pytest.mark.parametrize(
     "changes", [{"url": 7}, {"ends_ms": "soon"}, {"first_group": [0]}, {"id": "another"}, {"flight_url": {}}], ids=str
 )
-def test_a_registration_that_says_something_else_is_left_out(changes: dict[str, Any]) -> None:
+def test_a_malformed_registration_is_ignored(changes: dict[str, Any]) -> None:
     store = open_store(f"memory://wire-sound-{changes}")
-    told = {**asdict(Registration.of("a", "j", "http://a", None, (0, 63), 0)), **changes}
-    store.put(server_name("a"), seal("server", 1, told))
+    registration = {**asdict(Registration.of("a", "j", "http://a", None, (0, 63), 0)), **changes}
+    store.put(server_name("a"), seal("server", 1, registration))
     assert registrations_of(store) == []
     register(store, Registration.of("a", "j", "http://a", None, (0, 63), 10**9))
     assert [one.url for one in registrations_of(store)] == ["http://a"]
 
 
-def test_a_damaged_registration_is_left_out_and_old_ones_are_swept() -> None:
+def test_a_damaged_registration_is_ignored_and_expired_ones_are_swept() -> None:
     store = open_store("memory://test-query-wire-servers")
     hour_ms = 3_600_000
     register(store, Registration.of("old", "j", "http://old", None, None, 0))

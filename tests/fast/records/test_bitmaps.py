@@ -1,4 +1,4 @@
-"""Bitmaps are sets of numbers in the bytes of Roaring bitmaps: one set, one text of bytes."""
+"""Bitmaps are sets of numbers in Roaring format: each set has exactly one encoding."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from millstream.records.bitmaps import (
 
 
 def written(numbers: set[int]) -> bytes:
-    """The slow and obvious way: container by container, each as a list, as runs or as bits, whichever is shortest."""
+    """The reference encoder: container by container, each as an array, runs or bits, whichever is shortest."""
     parts: dict[int, list[int]] = {}
     for number in sorted(numbers):
         parts.setdefault(number >> 16, []).append(number & 0xFFFF)
@@ -68,7 +68,7 @@ SETS = st.one_of(
 
 @pytest.mark.slow
 @given(SETS)
-def test_a_set_is_written_and_read_as_the_obvious_way_has_it(numbers: set[int]) -> None:
+def test_encoding_and_decoding_equal_the_reference(numbers: set[int]) -> None:
     data = bitmap(numbers)
     assert data == written(numbers)
     assert numbers_of(data).tolist() == sorted(numbers)
@@ -77,7 +77,7 @@ def test_a_set_is_written_and_read_as_the_obvious_way_has_it(numbers: set[int]) 
 
 
 @given(SETS, SETS)
-def test_sets_are_combined_as_pythons_sets_are(left: set[int], right: set[int]) -> None:
+def test_set_operations_equal_pythons(left: set[int], right: set[int]) -> None:
     first, second = bitmap(left), bitmap(right)
     assert combined("or", first, second) == bitmap(left | right)
     assert combined("and", first, second) == bitmap(left & right)
@@ -86,14 +86,14 @@ def test_sets_are_combined_as_pythons_sets_are(left: set[int], right: set[int]) 
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, (1 << 32) - 1)), max_size=20))
-def test_single_numbers_are_united_by_group(rows: list[tuple[int, int]]) -> None:
+def test_single_numbers_are_aggregated_by_group(rows: list[tuple[int, int]]) -> None:
     codes = np.array([code for code, _ in rows], np.int64)
     made, groups = united_singles(single_bitmaps(np.array([number for _, number in rows], np.uint32)), codes)
     results = {code: set(numbers_of(data.as_py()).tolist()) for code, data in zip(groups.tolist(), made, strict=True)}
     assert results == {code: {number for each, number in rows if each == code} for code, _ in rows}
 
 
-def test_a_full_bitmap_is_counted_and_cut_without_its_four_billion_numbers() -> None:
+def test_a_full_bitmap_is_counted_and_sliced_without_expanding_four_billion_numbers() -> None:
     keys = range(1 << 16)
     head = struct.pack("<I", 12347 | 0xFFFF << 16) + b"\xff" * 8192
     heads = b"".join(struct.pack("<HH", key, 0xFFFF) for key in keys)
@@ -119,5 +119,5 @@ def test_invalid_bitmap_bytes_are_rejected_with_the_reason(data: bytes, reason: 
         normalised(data)
 
 
-def test_nothing_is_the_empty_bitmap() -> None:
+def test_empty_bytes_are_the_empty_bitmap() -> None:
     assert bitmap(set()) == EMPTY == written(set())

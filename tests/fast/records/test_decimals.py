@@ -1,4 +1,4 @@
-"""DECIMAL(p, s): exact in columns, in state, in files; a value with more digits is refused and never rounded."""
+"""DECIMAL(p, s) is exact in columns, in state and in files; a value with more digits is rejected and never rounded."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MONEY = Types.DECIMAL(10, 2)
 PRICE = Types.ROW_NAMED(["item", "price"], [Types.STRING(), MONEY])
 
 
-def test_a_value_has_the_digits_of_its_type() -> None:
+def test_a_value_has_the_scale_of_its_type() -> None:
     assert [str(value) for value in as_declared([Decimal("1.5"), 2, Decimal("1E+3"), Decimal("-0"), None], MONEY)] == [
         "1.50",
         "2.00",
@@ -45,7 +45,7 @@ def test_a_value_has_the_digits_of_its_type() -> None:
 @pytest.mark.parametrize(
     "value", [Decimal("1.005"), Decimal("123456789.00"), Decimal("NaN"), Decimal("Infinity"), 10**9]
 )
-def test_a_value_that_does_not_fit_is_refused_and_never_rounded(value: Any) -> None:
+def test_a_value_out_of_range_is_rejected_and_never_rounded(value: Any) -> None:
     with pytest.raises(
         TypeMismatchError, match=r"does not fit DECIMAL\(10, 2\): expected a number of at most 10 digits"
     ):
@@ -53,7 +53,7 @@ def test_a_value_that_does_not_fit_is_refused_and_never_rounded(value: Any) -> N
 
 
 @given(st.lists(st.none() | st.decimals(allow_nan=False, min_value=-(10**9), max_value=10**9, places=3), max_size=5))
-def test_columns_agree_with_conform(values: list[Any]) -> None:
+def test_column_conversion_equals_conform(values: list[Any]) -> None:
     try:
         expected = [conform(value, MONEY) for value in values]
     except TypeMismatchError:
@@ -64,7 +64,7 @@ def test_columns_agree_with_conform(values: list[Any]) -> None:
         assert list(map(repr, results)) == list(map(repr, expected))
 
 
-def test_a_type_has_a_precision_and_a_scale_within_it() -> None:
+def test_precision_and_scale_of_a_type_are_validated() -> None:
     assert MONEY == Types.DECIMAL(10, 2) != Types.DECIMAL(10, 3)
     assert repr(MONEY) == "Types.DECIMAL(10, 2)"
     with pytest.raises(ProgramError, match="precision is 39"):
@@ -73,7 +73,7 @@ def test_a_type_has_a_precision_and_a_scale_within_it() -> None:
         Types.DECIMAL(2, 3)
 
 
-def test_parquet_has_the_precision_in_both_directions() -> None:
+def test_parquet_preserves_the_precision_when_read_and_written() -> None:
     encoder = ParquetParts().encoder()
     encoder.add(Batch.of_values([Row("pen", Decimal("1.5")), Row("ink", None)], PRICE))
     table = pq.read_table(pa.BufferReader(encoder.finish()))
@@ -87,14 +87,14 @@ def test_parquet_has_the_precision_in_both_directions() -> None:
 
 
 @pytest.mark.parametrize("text", ["1E-57", "-1.00E-60", "1E-6000", "1E-21", "1E+18", "NaN"])
-def test_digits_far_behind_the_point_are_refused_and_never_cut(text: str) -> None:
+def test_digits_beyond_the_scale_are_rejected_and_never_truncated(text: str) -> None:
     wide = Types.DECIMAL(38, 20)
     with pytest.raises(TypeMismatchError, match="38 digits, 20 of them"):
         to_record_batch([Decimal(text)], wide)
     assert from_record_batch(to_record_batch([Decimal("0E-57")], wide), wide) == [Decimal("0E-20")]
 
 
-def test_csv_and_json_messages_come_back() -> None:
+def test_csv_and_json_decimals_survive_a_round_trip() -> None:
     row = Row(item="pen", price=Decimal("1.50"))
     csv = CsvRowSerializationSchema.Builder(PRICE).build().serialize(row)
     assert csv == CsvParts().encode([row], PRICE) == b"pen,1.50\n"
@@ -103,7 +103,7 @@ def test_csv_and_json_messages_come_back() -> None:
     assert JsonRowDeserializationSchema.builder().type_info(PRICE).build().deserialize(json) == row
 
 
-def test_a_manifest_names_the_type() -> None:
+def test_a_manifest_names_the_decimal_type() -> None:
     assert written_type(Types.LIST(MONEY)) == {"list": "DECIMAL(10, 2)"}
     assert type_from("DECIMAL(10, 2)", "state") == MONEY
     assert type_of_arrow(pa.field("value", pa.decimal128(10, 2))) == MONEY

@@ -1,4 +1,4 @@
-"""Rows of tables: values into columns and back, as `conform` says, and what does not fit."""
+"""Table rows: conversion of values to columns and back equals `conform`, and values that do not fit are reported."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def tables(draw: st.DrawFn) -> tuple[TableRowType, list[tuple[Any, ...]]]:
 
 
 @given(tables())
-def test_columns_agree_with_conform_and_have_the_row_type(
+def test_column_conversion_equals_conform_and_has_the_row_type(
     table: tuple[TableRowType, list[tuple[Any, ...]]],
 ) -> None:
     type_info, rows = table
@@ -103,7 +103,7 @@ def one(data_type: DataType) -> TableRowType:
         (types.TimeType(), dt.time(1, 2, 3, 4_567), dt.time(1, 2, 3, 4_000)),
     ],
 )
-def test_what_is_finer_than_a_type_is_handled_as_flink_does(data_type: DataType, value: Any, expected: Any) -> None:
+def test_excess_precision_is_handled_as_in_flink(data_type: DataType, value: Any, expected: Any) -> None:
     [row] = Batch.of_values([(value,)], one(data_type)).values()
     assert row.c == expected
 
@@ -126,12 +126,12 @@ def test_what_is_finer_than_a_type_is_handled_as_flink_does(data_type: DataType,
         (nested.ArrayType(types.IntType()), [1, "a"], r"c\.\[1\] is 'a'|\[1\]"),
     ],
 )
-def test_what_does_not_fit_is_refused_with_its_column(data_type: DataType, value: Any, said: str) -> None:
+def test_values_that_do_not_fit_are_rejected_with_their_column(data_type: DataType, value: Any, said: str) -> None:
     with pytest.raises(TypeMismatchError, match=said):
         Batch.of_values([(value,)], one(data_type))
 
 
-def test_a_record_that_is_none_is_no_row_of_a_table() -> None:
+def test_none_is_rejected_as_a_table_row() -> None:
     with pytest.raises(TypeMismatchError, match="a table has no record that is None"):
         Batch.of_values([None], one(types.IntType()))
 
@@ -144,7 +144,7 @@ def test_row_kinds_are_stored_after_the_columns() -> None:
     assert [each.get_row_kind() for each in batch.values()] == [RowKind.DELETE, RowKind.INSERT]
 
 
-def test_two_columns_of_one_name_are_refused() -> None:
+def test_duplicate_column_names_are_rejected() -> None:
     with pytest.raises(ProgramError, match="a"):
         TableRowType(nested.RowType.of(["a", "a"], [types.IntType(), types.IntType()]))
 
@@ -153,7 +153,7 @@ KEYS = [each for each in VALUES if not isinstance(each, nested.MapType | nested.
 
 
 @given(st.data())
-def test_a_key_of_a_tables_column_is_the_column_itself(data: st.DataObject) -> None:
+def test_a_key_on_a_table_column_is_the_column_itself(data: st.DataObject) -> None:
     data_type = data.draw(st.sampled_from(KEYS))
     type_info = TableValueType(data_type)
     values = [conform(value, type_info) for value in data.draw(st.lists(VALUES[data_type], max_size=3))]
@@ -165,7 +165,7 @@ def test_a_key_of_a_tables_column_is_the_column_itself(data: st.DataObject) -> N
     assert keys.hashes.tolist() == key_column_of_arrow(to_record_batch(values, type_info).column(0)).hashes.tolist()
 
 
-def test_a_type_is_the_same_when_it_is_made_again() -> None:
+def test_a_type_equals_its_reconstruction() -> None:
     row_type = nested.RowType.of(["a"], [types.DecimalType(5, 2, False)])
     assert TableRowType(row_type) == TableRowType(row_type)
     assert hash(TableRowType(row_type)) == hash(TableRowType(row_type))

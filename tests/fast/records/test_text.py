@@ -1,4 +1,4 @@
-"""The text of a typed record is Flink's, in columns as value by value; of an untyped one it is Python's."""
+"""The text of a typed record is Flink's, by column as value by value; the text of an untyped record is Python's."""
 
 from __future__ import annotations
 
@@ -73,19 +73,19 @@ NOON = dt.datetime(2024, 2, 29, 12, 0)
     ],
     ids=str,
 )
-def test_a_value_is_written_as_flink_writes_values_of_its_type(type_info: Any, value: Any, expected: str) -> None:
+def test_a_typed_value_is_formatted_as_in_flink(type_info: Any, value: Any, expected: str) -> None:
     values = as_declared([value], type_info)
     assert texts(values, type_info) == [expected]
     if value != Instant(253_402_300_800, 0):  # later than Python's dates, which the reference uses
         assert text(values[0], type_info) == expected
 
 
-def test_a_value_without_a_type_has_pythons_text() -> None:
+def test_an_untyped_value_has_pythons_text() -> None:
     values = [Row(a=1), True, None, 1e20, ("a", None)]
     assert texts(values, None) == ["Row(a=1)", "True", "None", "1e+20", "('a', None)"]
 
 
-def test_print_puts_rows_together_of_pythons_texts_as_pyflink_does() -> None:
+def test_print_formats_rows_from_python_texts_as_pyflink_does() -> None:
     row_type = Types.ROW([Types.STRING(), Types.BOOLEAN(), Types.ROW([Types.INT()]), Types.LIST(Types.STRING())])
     values = as_declared([Row("a", True, Row(1), ["x"]), Row.of_kind(RowKind.DELETE, None, None, None, None)], row_type)
     assert printed_texts(values, row_type) == ["+I[a,True,Row(f0=1),['x']]", "-D[None,None,None,None]"]
@@ -137,7 +137,7 @@ TYPED = st.recursive(st.sampled_from(_SINGLE), _nested, max_leaves=5)
 
 
 @given(st.data())
-def test_columns_and_single_values_have_the_same_text(data: st.DataObject) -> None:
+def test_formatting_a_column_equals_formatting_single_values(data: st.DataObject) -> None:
     type_info, value = data.draw(TYPED)
     values = as_declared(data.draw(st.lists(value | st.none(), max_size=4)), type_info)
     assert texts(values, type_info) == [text(one, type_info) for one in values]

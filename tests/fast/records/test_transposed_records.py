@@ -1,4 +1,4 @@
-"""Records become columns some thousands at a time; where the cuts are can never be seen."""
+"""Records are converted to columns in chunks of some thousands; the chunk boundaries never affect the result."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pairs = st.none() | st.tuples(st.none() | st.integers(-5, 5), st.none() | st.tex
 
 
 @given(records=st.lists(pairs, max_size=12), piece=st.integers(1, 5))
-def test_records_come_back_the_same_wherever_they_are_cut(records: list[Any], piece: int) -> None:
+def test_records_are_the_same_for_any_chunk_boundaries(records: list[Any], piece: int) -> None:
     with patch.object(row_codec, "_TRANSPOSED_MAX", piece):
         for type_info in (PAIR, ROW):
             expected = [conform(record, type_info) for record in records]
@@ -39,12 +39,12 @@ def test_records_come_back_the_same_wherever_they_are_cut(records: list[Any], pi
     odd=st.sampled_from([(1,), (), (1, "a", 2)]),
     piece=st.integers(1, 4),
 )
-def test_a_record_of_another_width_is_named_at_any_position(before: list[Any], odd: Any, piece: int) -> None:
+def test_a_record_of_another_width_is_reported_at_any_position(before: list[Any], odd: Any, piece: int) -> None:
     with patch.object(row_codec, "_TRANSPOSED_MAX", piece), pytest.raises(TypeMismatchError) as refusal:
         to_record_batch([*before, odd, (2, "b")], PAIR)
     assert refusal.value.value == odd
 
 
-def test_records_that_all_have_another_width_are_refused() -> None:
+def test_records_that_all_have_another_width_are_rejected() -> None:
     with pytest.raises(TypeMismatchError):
         to_record_batch([(1,), (2,)], PAIR)

@@ -1,4 +1,4 @@
-"""Text becomes syntax: what binds how, what a statement holds, where each piece stands."""
+"""The SQL parser: operator precedence, statement contents and source positions."""
 
 from __future__ import annotations
 
@@ -53,21 +53,21 @@ STATEMENTS = Path(__file__).parents[2] / "golden" / "sql_statements"
         ("a IS DISTINCT FROM b + 1", "a IS DISTINCT FROM (b + 1)"),
     ],
 )
-def test_operators_bind_as_in_flink(text: str, grouped: str) -> None:
+def test_operator_precedence_is_flinks(text: str, grouped: str) -> None:
     assert parse_expression(text) == parse_expression(grouped)
 
 
-def test_a_negative_number_is_one_constant_so_that_the_smallest_can_be_written() -> None:
+def test_a_negative_number_is_one_literal_so_that_the_smallest_is_expressible() -> None:
     assert parse_expression("-9223372036854775808") == Literal("NUMBER", "-9223372036854775808")
     assert parse_expression("a - 1") == Call("-", (Name(("a",)), Literal("NUMBER", "1")))
     assert parse_expression("-(1)") == Call("-", (Literal("NUMBER", "1"),))
 
 
-def test_names_keep_their_case_and_lose_their_quotes() -> None:
+def test_names_retain_their_case_and_lose_their_quotes() -> None:
     assert parse_expression("Cat.`my db`.T.a") == Name(("Cat", "my db", "T", "a"))
 
 
-def test_fields_and_items_follow_what_they_are_taken_of() -> None:
+def test_fields_and_items_are_postfix_operators() -> None:
     array = Name(("t", "a"))
     assert parse_expression("t.a[1].f") == FieldAccess(ItemAccess(array, Literal("NUMBER", "1")), "f")
     assert parse_expression("(t).a") == FieldAccess(Name(("t",)), "a")
@@ -81,7 +81,7 @@ def test_several_values_of_one_when_are_several_whens() -> None:
     assert isinstance(parse_expression("CASE WHEN a THEN 1 END"), Case)
 
 
-def test_what_only_aggregates_have_stands_around_the_call() -> None:
+def test_aggregate_only_clauses_wrap_the_call() -> None:
     plain = parse_expression("COUNT(*)")
     assert plain == Call("COUNT", (Star(),))
     filtered = parse_expression("COUNT(DISTINCT a) FILTER (WHERE b)")
@@ -90,14 +90,14 @@ def test_what_only_aggregates_have_stands_around_the_call() -> None:
     assert over == Over(Aggregated(Call("COUNT", (Star(),))), "w")
 
 
-def test_words_inside_a_call_become_options() -> None:
+def test_keywords_inside_a_call_become_options() -> None:
     assert parse_expression("EXTRACT(DAYS FROM a)") == Call("EXTRACT", (Name(("a",)),), (("unit", "DAY"),))
     trimmed = parse_expression("TRIM(LEADING 'x' FROM a)")
     assert trimmed == Call("TRIM", (Name(("a",)), Literal("TEXT", "x")), (("side", "LEADING"),))
     assert parse_expression("POSITION('a' IN b)") == Call("POSITION", (Literal("TEXT", "a"), Name(("b",))))
 
 
-def test_constants_of_all_kinds() -> None:
+def test_literals_of_all_kinds() -> None:
     assert parse_expression("x'CAFE'") == Literal("BYTES", b"\xca\xfe")
     assert parse_expression("U&'\\00e9' ") == Literal("TEXT", "é")
     assert parse_expression("U&'!00e9!!' UESCAPE '!'") == Literal("TEXT", "é!")
@@ -122,7 +122,7 @@ def test_intersect_binds_tighter_than_union() -> None:
     assert body.right.body.kind == "INTERSECT"
 
 
-def test_what_begins_with_two_parentheses_may_be_a_query_or_a_join() -> None:
+def test_double_parentheses_open_a_query_or_a_join() -> None:
     union = parse_query("SELECT * FROM ((SELECT 1) UNION (SELECT 2)) AS u").body
     assert isinstance(union, Select)
     assert isinstance(union.source, AliasedRelation)
@@ -132,14 +132,14 @@ def test_what_begins_with_two_parentheses_may_be_a_query_or_a_join() -> None:
     assert isinstance(join.source, Join)
 
 
-def test_a_query_with_an_order_of_its_own_stays_a_query_of_its_own() -> None:
+def test_a_parenthesised_query_with_its_own_order_stays_a_subquery() -> None:
     query = parse_query("(SELECT a FROM t LIMIT 5) LIMIT 3")
     assert isinstance(query.body, Select)
     assert isinstance(query.body.source, Derived)
     assert parse_query("((SELECT 1))") == parse_query("SELECT 1")
 
 
-def test_a_moment_and_hints_belong_to_the_table_before_its_alias() -> None:
+def test_a_time_travel_clause_and_hints_belong_to_the_table_before_its_alias() -> None:
     body = parse_query("SELECT * FROM t /*+ OPTIONS('a'='b') */ FOR SYSTEM_TIME AS OF x.ts AS r").body
     assert isinstance(body, Select)
     relation = body.source
@@ -149,7 +149,7 @@ def test_a_moment_and_hints_belong_to_the_table_before_its_alias() -> None:
     assert relation.relation.system_time is not None
 
 
-def test_a_table_keeps_its_columns_watermark_and_key_apart() -> None:
+def test_columns_watermark_and_key_of_a_table_are_separate() -> None:
     table = parse_statement(
         "CREATE TABLE t (id INT NOT NULL, ts TIMESTAMP(3) METADATA FROM 'time' VIRTUAL, c AS id + 1, "
         "WATERMARK FOR ts AS ts - INTERVAL '5' SECOND, PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'datagen')"
@@ -164,20 +164,20 @@ def test_a_table_keeps_its_columns_watermark_and_key_apart() -> None:
     assert table.options == (("connector", "datagen"),)
 
 
-def test_a_view_keeps_the_text_of_its_query() -> None:
+def test_a_view_stores_the_text_of_its_query() -> None:
     view = parse_statement("CREATE VIEW v AS SELECT  a -- all\nFROM t;")
     assert isinstance(view, CreateView)
     assert view.text == "SELECT  a -- all\nFROM t"
 
 
-def test_both_ways_to_write_a_statement_set_are_one() -> None:
+def test_both_notations_of_a_statement_set_are_equal() -> None:
     inner = "INSERT INTO a SELECT 1; INSERT INTO b SELECT CASE WHEN TRUE THEN 2 END;"
     assert parse_statement(f"EXECUTE STATEMENT SET BEGIN {inner} END") == parse_statement(
         f"BEGIN STATEMENT SET; {inner} END;"
     )
 
 
-def test_a_script_is_read_statement_by_statement_with_places_in_the_whole() -> None:
+def test_a_script_is_parsed_statement_by_statement_with_positions_in_the_script() -> None:
     first, second = parse_statements(";;SELECT 1;\n\n  SELECT 2")
     assert isinstance(second, QueryStatement)
     assert second.span is not None
@@ -195,7 +195,7 @@ def nodes(value: object) -> Iterator[Node]:
             yield from nodes(each)
 
 
-def test_the_text_at_the_place_of_an_expression_is_that_expression() -> None:
+def test_the_text_at_an_expressions_position_parses_to_that_expression() -> None:
     text = "SELECT (a + b) * c, f(x).y, CASE WHEN a THEN 1 END, SUM(q) OVER (ORDER BY z), d BETWEEN 1 AND 2 FROM t"
     body = parse_query(text).body
     assert isinstance(body, Select)
@@ -206,7 +206,7 @@ def test_the_text_at_the_place_of_an_expression_is_that_expression() -> None:
         assert parse_expression(node.span.text) == node
 
 
-def test_every_statement_query_and_expression_read_from_text_has_its_place() -> None:
+def test_every_parsed_statement_query_and_expression_has_its_position() -> None:
     missing = {
         type(node).__name__
         for statement in parse_statements((STATEMENTS / "nexmark" / "q5.sql").read_text())
@@ -235,20 +235,20 @@ def test_every_statement_query_and_expression_read_from_text_has_its_place() -> 
     ],
     ids=lambda text: text[:24],
 )
-def test_what_is_nested_without_end_is_refused_in_words(text: str) -> None:
+def test_deep_nesting_is_rejected_with_a_message(text: str) -> None:
     with pytest.raises(SqlError, match=r"nested too deeply|chain of more than|ends too early"):
         parse_statement(text)
 
 
 @pytest.mark.parametrize("word", ["OR", "AND", "||"])
-def test_a_long_chain_is_a_tree_of_little_depth(word: str) -> None:
+def test_a_long_operator_chain_is_a_shallow_tree(word: str) -> None:
     def depth(node: object) -> int:
         return 1 + max(map(depth, node.arguments)) if isinstance(node, Call) else 0
 
     assert depth(parse_expression(f" {word} ".join(f"a{n}" for n in range(2_000)))) <= 13
 
 
-def test_many_unions_are_a_tree_of_little_depth() -> None:
+def test_many_unions_are_a_shallow_tree() -> None:
     def depth(query: Query) -> int:
         body = query.body
         return 1 + max(depth(body.left), depth(body.right)) if isinstance(body, SetQuery) else 0
@@ -256,14 +256,14 @@ def test_many_unions_are_a_tree_of_little_depth() -> None:
     assert depth(parse_query(" UNION ALL ".join(["SELECT 1"] * 1_000))) <= 10
 
 
-def test_a_row_of_values_may_hold_a_row() -> None:
+def test_a_row_of_values_may_contain_a_row() -> None:
     statement = parse_statement("INSERT INTO t VALUES (ROW(1, 2)), (3)")
     assert isinstance(statement, Insert)
     rows = statement.query.body.rows  # type: ignore[attr-defined]
     assert rows == ((RowValue((Literal("NUMBER", "1"), Literal("NUMBER", "2"))),), (Literal("NUMBER", "3"),))
 
 
-def test_no_two_readers_have_a_method_of_one_name_by_accident() -> None:
+def test_parser_mixins_share_no_method_name_by_accident() -> None:
     meant = {"expression", "query", "continued_query", "match_recognize", "special"}
     seen: dict[str, str] = {}
     for reader in reversed(StatementReader.__mro__[:-1]):
@@ -273,7 +273,7 @@ def test_no_two_readers_have_a_method_of_one_name_by_accident() -> None:
                 seen[name] = reader.__name__
 
 
-def test_every_right_statement_is_the_same_after_it_was_written_and_read_again() -> None:
+def test_every_valid_statement_survives_printing_and_parsing() -> None:
     scripts = [STATEMENTS / "right.sql", *sorted((STATEMENTS / "nexmark").glob("*.sql"))]
     statements = [each for script in scripts for each in parse_statements(script.read_text())]
     assert len(statements) > 300
@@ -281,7 +281,7 @@ def test_every_right_statement_is_the_same_after_it_was_written_and_read_again()
         assert parse_statement(written(statement)) == statement
 
 
-def test_a_statement_set_is_read_as_its_inserts() -> None:
+def test_a_statement_set_is_parsed_as_its_inserts() -> None:
     statement = parse_statement("EXECUTE STATEMENT SET BEGIN INSERT INTO a SELECT 1; INSERT INTO b SELECT 2; END")
     assert isinstance(statement, StatementSet)
     assert [insert.table for insert in statement.statements] == [("a",), ("b",)]

@@ -1,4 +1,4 @@
-"""Text is cut into tokens; what is opened and not closed is told with its place."""
+"""The SQL tokenizer; an unterminated construct is reported with its position."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def values(text: str) -> list[str]:
     return [token.value for token in tokenised(text)[:-1]]
 
 
-def test_comments_are_left_out_and_hints_are_not() -> None:
+def test_comments_are_dropped_and_hints_are_not() -> None:
     assert values("a -- b\n/* c ; ' */ d /**/ e") == ["a", "d", "e"]
     assert values("t /*+ X */") == ["t", "/*+", "X", "*/"]
 
@@ -26,34 +26,34 @@ def test_a_star_before_a_comment_is_a_star() -> None:
     assert values("SELECT */* all */ FROM t") == ["SELECT", "*", "FROM", "t"]
 
 
-def test_quotes_are_taken_off_and_doubled_ones_made_single() -> None:
+def test_quotes_are_removed_and_doubled_quotes_unescaped() -> None:
     assert values("'it''s' `a``b` '' N'x' _UTF8'y'") == ["it's", "a`b", "", "x", "y"]
 
 
-def test_a_quoted_keyword_is_no_keyword() -> None:
+def test_a_quoted_keyword_is_an_identifier() -> None:
     (token, _) = tokenised("`select`")
     assert (token.kind, token.word) == (TokenKind.QUOTED, "")
 
 
 @pytest.mark.parametrize("text", ["1", "1.5", ".5", "1.", "1e5", "1.5E-3", "007"])
-def test_a_number_keeps_its_digits(text: str) -> None:
+def test_a_number_retains_its_digits(text: str) -> None:
     (token, _) = tokenised(text)
     assert (token.kind, token.value) == (TokenKind.NUMBER, text)
 
 
 @pytest.mark.parametrize(("text", "column"), [("a 'b", 3), ("a `b", 3), ("a /* b", 3), ("'a' 'b'' c", 5), ('"a"', 1)])
-def test_what_is_never_closed_is_told_where_it_was_opened(text: str, column: int) -> None:
+def test_an_unterminated_construct_is_reported_where_it_starts(text: str, column: int) -> None:
     with pytest.raises(SqlError) as problem:
         tokenised(text)
     assert (problem.value.line, problem.value.column) == (1, column)
 
 
-# The signs that begin, end and escape something, and a few that do not.
+# The characters that begin, end and escape something, and a few that do not.
 TEXTS = st.text(alphabet="ab1é'`\"/*-+;.xUeN&_(\\ \n\t", max_size=40)
 
 
 @given(TEXTS)
-def test_any_text_is_cut_or_refused_with_its_place(text: str) -> None:
+def test_any_text_is_tokenized_or_rejected_with_its_position(text: str) -> None:
     try:
         tokens = tokenised(text)
     except SqlError as problem:
@@ -65,7 +65,7 @@ def test_any_text_is_cut_or_refused_with_its_place(text: str) -> None:
 
 
 @given(TEXTS)
-def test_every_text_can_be_put_in_quotes(text: str) -> None:
+def test_every_text_can_be_quoted(text: str) -> None:
     (token, _) = tokenised("'" + text.replace("'", "''") + "'")
     assert token.value == text
 

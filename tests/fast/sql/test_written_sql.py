@@ -1,4 +1,4 @@
-"""What is written and read again is what it was: the printer and the parser hold each other to it."""
+"""Printed SQL parses to what was printed: printer and parser are tested against each other."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from millstream.sql.writing import name_text, written
 
 
 @given(sql_syntax.types)
-def test_a_type(tree: Any) -> None:
+def test_a_printed_type_parses_to_itself(tree: Any) -> None:
     assert parse_type(written(tree)) == tree
 
 
 @given(sql_syntax.expressions)
-def test_an_expression(tree: Any) -> None:
+def test_a_printed_expression_parses_to_itself(tree: Any) -> None:
     assert parse_expression(written(tree)) == tree
 
 
 @given(sql_syntax.queries)
 @settings(max_examples=15)
-def test_a_query(tree: Any) -> None:
+def test_a_printed_query_parses_to_itself(tree: Any) -> None:
     assert parse_query(written(tree)) == tree
 
 
 @given(sql_syntax.statements)
 @settings(max_examples=15)
-def test_a_statement(tree: Any) -> None:
+def test_a_printed_statement_parses_to_itself(tree: Any) -> None:
     again = parse_statement(written(tree))
     if isinstance(again, CreateView):
-        again = replace(again, text="")  # a view keeps the text it was read from
+        again = replace(again, text="")  # a view stores the text it was parsed from
     assert again == tree
 
 
@@ -56,17 +56,17 @@ def test_a_statement(tree: Any) -> None:
         "LISTAGG((SELECT 1) ORDER BY (a).b, c)",
     ],
 )
-def test_a_text_that_needs_no_change_is_not_changed(text: str) -> None:
+def test_canonical_text_is_printed_unchanged(text: str) -> None:
     assert written(parse_expression(text)) == text
 
 
-def test_names_are_put_in_backticks_only_where_they_must_be() -> None:
+def test_names_are_quoted_only_where_necessary() -> None:
     assert [name_text(name) for name in ("price", "value", "a b", "a`b", "größe")] == [
         *("price", "`value`", "`a b`", "`a``b`", "`größe`")
     ]
 
 
-def test_a_table_is_written_as_show_create_table_shows_it() -> None:
+def test_a_table_is_printed_as_show_create_table_shows_it() -> None:
     text = """CREATE TABLE shop.bids (
   auction BIGINT NOT NULL,
   price DECIMAL(10, 2) COMMENT 'in euros',
@@ -84,7 +84,7 @@ WITH (
     assert written(parse_statement(text)) == text
 
 
-def test_a_value_of_the_table_api_is_written_as_a_constant() -> None:
+def test_a_table_api_value_is_printed_as_a_literal() -> None:
     assert written(Call("+", (Name(("a",)), Literal("VALUE", -1)))) == "a + -1"
     assert written(Literal("VALUE", "it's")) == "'it''s'"
     assert written(Literal("VALUE", None)) == "NULL"

@@ -1,4 +1,6 @@
-"""What is one key: through the public API, cases that lost updates or killed jobs. The rule: `keys.key_columns`."""
+"""Key equality through the public API, in cases that once lost updates or killed jobs. The rule:
+`keys.key_columns`.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,7 @@ def test_equal_keys_of_mixed_types_are_one_key(keys: list[Any], parallelism: int
     assert counted("process", script(keys), None, parallelism)[1] == expected(script(keys))
 
 
-def test_a_list_is_the_key_that_a_tuple_of_its_values_is_however_deep() -> None:
+def test_a_list_equals_a_tuple_of_its_values_as_a_key_at_any_depth() -> None:
     lists = [[1, "a"], ["x", [2, [3.0]]], []]
     tuples: list[Any] = [(1, "a"), ("x", (2, (3,))), ()]
     assert key_column(lists, None).hashes.tolist() == [canonical_hash(key) for key in tuples]
@@ -69,8 +71,8 @@ def test_a_list_is_the_key_that_a_tuple_of_its_values_is_however_deep() -> None:
         canonical_bytes([{}])
 
 
-def test_what_python_calls_equal_but_is_another_instant_is_another_key() -> None:
-    """Half past two of the night in which summer time ends, twice."""
+def test_equal_local_times_of_different_instants_are_different_keys() -> None:
+    """Half past two in the night in which summer time ends, twice."""
     autumn = dt.datetime(2024, 10, 27, 2, 30, tzinfo=ZoneInfo("Europe/Berlin"))
     keys = [autumn, autumn.replace(fold=1), (autumn,), (autumn.replace(fold=1),), autumn.astimezone(dt.UTC)]
     assert keys[0] == keys[1]
@@ -85,14 +87,14 @@ def test_what_python_calls_equal_but_is_another_instant_is_another_key() -> None
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(PROGRAMS))
-def test_every_bit_pattern_of_nan_is_one_key_and_so_are_both_zeros(name: str) -> None:
+def test_all_nan_bit_patterns_are_one_key_and_both_zeros_are_one_key(name: str) -> None:
     items = script([NAN, OTHER_NAN, math.nan, 0.0, -0.0])
     assert counted(name, items, Types.DOUBLE(), 2, other_parallelism=3)[1] == expected(items)
     if name not in TYPED_ONLY:
         assert counted(name, items, None, 2)[1] == expected(items)
 
 
-def test_what_happened_to_a_row_is_no_part_of_its_key() -> None:
+def test_the_row_kind_is_not_part_of_a_key() -> None:
     keys = [Row("a", 1), Row.of_kind(RowKind.DELETE, "a", 1), EPOCH, Row.of_kind(RowKind.UPDATE_AFTER, "a", 1)]
     key_type = Types.ROW_NAMED(["word", "n"], [Types.STRING(), Types.LONG()])
     out = Collect()
@@ -128,7 +130,7 @@ class Deletes(KeyedProcessFunction):
     ],
     ids=repr,
 )
-def test_a_timer_is_deleted_in_a_later_epoch_by_an_equal_key_which_is_seen_in_one_form(
+def test_a_timer_is_deleted_in_a_later_epoch_by_an_equal_key_in_canonical_form(
     key_type: Any, first: Any, second: Any, seen: str
 ) -> None:
     out = Collect()
@@ -140,11 +142,11 @@ def test_a_timer_is_deleted_in_a_later_epoch_by_an_equal_key_which_is_seen_in_on
     assert run(build)[out] == [seen, seen]
 
 
-# --- keys of maps -------------------------------------------------------------------------------------------------
+# --- map keys -----------------------------------------------------------------------------------------------------
 
 
 class Steps(KeyedProcessFunction):
-    """Does to a map what each record says, and gives out what is in it. With `filled`, the map is a large one."""
+    """Applies each record to a map and emits the content of the map. With `filled`, the map is a large one."""
 
     def __init__(self, key_type: Any, filled: int = 0) -> None:
         self._key_type, self._filled = key_type, filled
@@ -214,7 +216,7 @@ def test_equal_keys_of_a_map_are_one_entry(key_type: Any, first: Any, second: An
 
 
 @pytest.mark.parametrize("filled", [0, 600], ids=["a small map", "a large map"])
-def test_map_keys_that_older_releases_pickled_as_they_came_are_found_changed_and_removed(
+def test_map_keys_pickled_verbatim_by_older_releases_are_read_updated_and_removed(
     monkeypatch: pytest.MonkeyPatch, filled: int
 ) -> None:
     store = f"older-map-keys-{next(STORES)}"
@@ -259,24 +261,26 @@ def test_equal_keys_of_a_broadcast_state_are_one_entry() -> None:
     assert run(build)[out] == [(3, 2), (4, 2)]
 
 
-# --- keys of questions ----------------------------------------------------------------------------------------------
+# --- query keys ---------------------------------------------------------------------------------------------------
 
 
-def test_a_json_number_asks_for_the_key_that_it_equals() -> None:
+def test_a_json_number_queries_the_key_that_it_equals() -> None:
     assert key_of_json(7.0, "LONG") == 7 and type(key_of_json(7.0, "LONG")) is int
     assert math.isnan(key_of_text("NaN", "PICKLED", "json")) and key_of_text("NaN", "PICKLED") == "NaN"
     with pytest.raises(KeyMisfitError, match=r"7\.5"):
         key_of_json(7.5, "LONG")
 
 
-def test_a_client_writes_keys_as_the_server_reads_them_whether_they_have_a_type_or_not() -> None:
+def test_client_and_server_encode_typed_and_untyped_keys_alike() -> None:
     row = Row(user="a", score=np.float64("nan"))
     assert str(json_of_key((row, True, -math.inf))) == "[['a', nan], True, -inf]"
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """Compares field by field, as dataclasses of newer Pythons do: one that holds NaN is not equal to itself."""
+    """Compares field by field, as dataclasses of newer Pythons do: an instance that contains NaN is not equal to
+    itself.
+    """
 
     number: float
 
@@ -288,23 +292,23 @@ class Measurement:
 
 
 @pytest.mark.parametrize("kind", [Account, Measurement])
-def test_a_key_that_is_not_equal_to_itself_comes_back_as_one_object(kind: Any) -> None:
+def test_a_key_unequal_to_itself_is_returned_as_one_object(kind: Any) -> None:
     first, second = decode_key(canonical_bytes(kind(NAN))), decode_key(canonical_bytes(kind(OTHER_NAN)))
     assert type(first) is kind and {first: 1}[second] == 1
-    # A reader, which does not import the class, is not given what a task made of the same bytes, nor the other way.
+    # A reader, which does not import the class, does not share a task's object for the same bytes, nor vice versa.
     shown = decode(canonical_bytes(kind(NAN)))
     assert isinstance(shown, ClassKey) and shown == decode(canonical_bytes(kind(OTHER_NAN)))
 
 
 @pytest.mark.parametrize("key", [Row(None, 0), Row(1.5, 2), Row(x=1.5, at=2)])
-def test_the_state_of_a_row_is_read_by_the_row(key: Row) -> None:
+def test_state_keyed_by_a_row_is_queried_by_the_row(key: Row) -> None:
     key_type, store = Types.ROW_NAMED(["x", "at"], [Types.DOUBLE(), Types.LONG()]), f"rows-{next(STORES)}"
     counted("process", [(key,), (key,)], key_type, 1, store=store)
     with state_reader.open(f"memory://{store}").at() as snapshot:
         assert [row["value"] for row in snapshot.read("counts", "count", key=key).to_pylist()] == [2]
 
 
-def test_what_the_class_of_a_key_says_is_not_called_a_damaged_store() -> None:
+def test_an_exception_in_a_key_class_is_not_reported_as_a_damaged_store() -> None:
     def of_class(name: str, values: tuple[Any, ...]) -> Any:
         raise ProgramError(f"{name} has other fields now")
 

@@ -1,5 +1,6 @@
-"""Lists and maps as keys in columns: numbers, hashes and comparisons are those of the values, wherever they stand and
-in whatever order a map was written."""
+"""Lists and maps as keys in columns: grouping, hashing and comparison equal those of the values, in any column
+slice and for any order of map entries.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ KINDS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
 
 
 def identity(value: Any, kind: pa.DataType) -> Any:
-    """What tells values apart, one by one: two are one key exactly where these are equal."""
+    """The reference identity of a value: two values are one key exactly if their identities are equal."""
     if value is None:
         return None
     if pa.types.is_struct(kind):
@@ -76,7 +77,7 @@ def test_groups_of_nested_values_are_those_of_equal_values(column: pa.Array) -> 
 
 
 @given(columns(), st.randoms(use_true_random=False))
-def test_nested_values_are_the_same_where_they_are_equal(column: pa.Array, random: Any) -> None:
+def test_comparison_of_nested_values_is_equality(column: pa.Array, random: Any) -> None:
     other = column.take(pa.array([random.randrange(len(column)) for _ in range(len(column))], pa.int64()))
     pairs = zip(column.to_pylist(), other.to_pylist(), strict=True)
     expected = [identity(a, column.type) == identity(b, column.type) for a, b in pairs]
@@ -87,7 +88,7 @@ def test_nested_values_are_the_same_where_they_are_equal(column: pa.Array, rando
 
 
 @given(columns())
-def test_equal_nested_values_have_one_hash_which_is_the_slow_one(column: pa.Array) -> None:
+def test_equal_nested_values_have_one_hash_which_equals_the_reference(column: pa.Array) -> None:
     keys = key_column_of_arrow(column)
     hashes: dict[Any, int] = {}
     for value, code in zip(column.to_pylist(), keys.hashes.tolist(), strict=True):
@@ -97,7 +98,7 @@ def test_equal_nested_values_have_one_hash_which_is_the_slow_one(column: pa.Arra
 
 
 @given(columns())
-def test_a_normalised_column_has_equal_values_and_one_form_of_each(column: pa.Array) -> None:
+def test_a_normalised_column_has_equal_values_in_canonical_form(column: pa.Array) -> None:
     plain = normalised(column)
     assert plain.type == column.type
     forms: dict[Any, str] = {}
@@ -106,7 +107,7 @@ def test_a_normalised_column_has_equal_values_and_one_form_of_each(column: pa.Ar
         assert forms.setdefault(identity(new, column.type), repr(new)) == repr(new)
 
 
-def test_keys_of_a_map_that_share_a_hash_have_one_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_map_keys_that_share_a_hash_have_one_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nested_columns, "xxhash64_column", lambda array: np.zeros(len(array), dtype=np.int64))
     written = pa.array(
         [[("b", 2), ("a", 1), ("c", 3)], [("c", 3), ("b", 2), ("a", 1)]], pa.map_(pa.string(), pa.int64())

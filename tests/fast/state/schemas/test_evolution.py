@@ -1,4 +1,4 @@
-"""A state whose type changes: what was saved is read as it is declared now, or the change is refused."""
+"""State schema evolution: stored values are read as the declared type, or the change is rejected."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def values_of(column: pa.Array, kind: TypeInformation) -> list[Any]:
 
 @given(st.data())
 @settings(deadline=None)
-def test_projecting_a_column_gives_what_converting_each_value_gives(data: st.DataObject) -> None:
+def test_projecting_a_column_equals_converting_each_value(data: st.DataObject) -> None:
     change: Change = data.draw(types().flatmap(changes))
     held = data.draw(st.lists(maybe(change.old), max_size=6))
     column = column_of(held, change.old)
@@ -73,7 +73,7 @@ def test_projecting_a_column_gives_what_converting_each_value_gives(data: st.Dat
 
 @given(types(3))
 @settings(deadline=None)
-def test_a_type_is_the_same_after_a_trip_through_json(kind: TypeInformation) -> None:
+def test_a_type_survives_a_round_trip_through_json(kind: TypeInformation) -> None:
     assert written_type(normal(kind)) == written_type(kind)
     assert isinstance(plan_projection(normal(kind), normal(kind), Evolution()), Same)
 
@@ -82,7 +82,7 @@ def test_a_type_is_the_same_after_a_trip_through_json(kind: TypeInformation) -> 
 
 
 class Table:
-    """One state through runs of a program: each run may declare it otherwise."""
+    """One state through several runs of a program, each of which may declare it differently."""
 
     def __init__(self) -> None:
         self.segments = OpenSegments(MemoryStore(f"evolution-{next(_STORES)}"))
@@ -101,7 +101,9 @@ class Table:
         self.table = StateTable("total", Types.STRING(), 128, codec, ttl_ms=ttl_ms, evolution=evolution or Evolution())
 
     def run(self, puts: dict[str, Any], *, whole: bool = False, gone: str = "") -> dict[str, Any]:
-        """An epoch; what it sees of all keys before it sets some. `whole`: everything is compacted when it ends."""
+        """An epoch; returns the values of all keys before it sets some. `whole`: everything is compacted when it
+        ends.
+        """
         self.epoch += 1
         self.now_ms += 10
         told = last_schemas([self.stored])
@@ -130,7 +132,7 @@ class Table:
 @pytest.mark.slow
 @given(st.data())
 @settings(deadline=None)
-def test_what_is_read_is_what_each_change_makes_of_it_whether_or_not_compaction_ran(data: st.DataObject) -> None:
+def test_values_read_are_the_result_of_each_change_with_or_without_compaction(data: st.DataObject) -> None:
     kind = data.draw(types(1))
     table, expected = Table(), {}
     steps = [Change(kind, kind)]
@@ -156,7 +158,7 @@ WORD = ROW(["word"], [Types.STRING()])
 COUNTED = ROW(["word", "count"], [Types.STRING(), Types.LONG()])
 
 
-def test_a_field_dropped_and_added_again_does_not_come_back_to_life() -> None:
+def test_a_dropped_field_added_again_is_not_revived() -> None:
     for whole in (False, True):
         table = Table()
         table.declare(COUNTED)
@@ -168,7 +170,7 @@ def test_a_field_dropped_and_added_again_does_not_come_back_to_life() -> None:
         assert [tuple(row) for row in seen.values()] == [("x", None), ("y", None)], whole
 
 
-def test_a_default_stays_what_it_was_when_it_is_taken_back_or_changed() -> None:
+def test_a_stored_default_is_unaffected_by_removing_or_changing_the_default() -> None:
     for whole in (False, True):
         table = Table()
         table.declare(WORD)
@@ -179,7 +181,7 @@ def test_a_default_stays_what_it_was_when_it_is_taken_back_or_changed() -> None:
         assert [row["count"] for row in table.run({}).values()] == [7, 1], whole
 
 
-def test_a_history_is_forgotten_when_no_segment_needs_it() -> None:
+def test_a_history_is_dropped_when_no_segment_needs_it() -> None:
     table = Table()
     table.declare(Types.INT())
     table.run({"a": 1})
@@ -192,7 +194,7 @@ def test_a_history_is_forgotten_when_no_segment_needs_it() -> None:
     assert table.run({}) == {"a": 1, "b": 2}
 
 
-def test_segments_are_opened_once_however_many_epochs_read_them_through_a_change() -> None:
+def test_segments_are_opened_once_for_any_number_of_epochs_that_read_them_through_a_change() -> None:
     table = Table()
     table.declare(Types.INT())
     table.run({"a": 1})
@@ -207,7 +209,7 @@ def test_segments_are_opened_once_however_many_epochs_read_them_through_a_change
 # --- upgrade= ---------------------------------------------------------------------------------------------------
 
 
-def test_an_upgrade_is_called_once_for_a_value_and_not_for_what_compaction_rewrote() -> None:
+def test_an_upgrade_is_called_once_per_value_and_not_for_compacted_values() -> None:
     calls: list[int] = []
 
     def to_text(value: int) -> str:
@@ -227,7 +229,7 @@ def test_an_upgrade_is_called_once_for_a_value_and_not_for_what_compaction_rewro
     assert table.run({}) == {"a": "#1", "b": "#2", "c": "new"}
 
 
-def test_an_upgrade_is_not_asked_about_what_was_deleted() -> None:
+def test_an_upgrade_is_not_called_for_deleted_values() -> None:
     table = Table()
     table.declare(Types.LONG())
     table.run({"a": 1, "b": 2})
@@ -238,7 +240,7 @@ def test_an_upgrade_is_not_asked_about_what_was_deleted() -> None:
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["as they were", "compacted"])
-def test_functions_for_several_old_types_are_called_one_after_another(whole: bool) -> None:
+def test_functions_for_several_old_types_are_chained(whole: bool) -> None:
     table = Table()
     table.declare(Types.LONG())
     table.run({"a": 5})
@@ -251,7 +253,7 @@ def test_functions_for_several_old_types_are_called_one_after_another(whole: boo
     assert table.run({}) == {"a": ["5"], "b": ["7", "7"]}
 
 
-def test_a_projection_after_an_upgrade_sees_what_the_upgrade_gave() -> None:
+def test_a_projection_after_an_upgrade_applies_to_the_upgraded_value() -> None:
     table = Table()
     table.declare(Types.LONG())
     table.run({"a": 5})
@@ -263,7 +265,7 @@ def test_a_projection_after_an_upgrade_sees_what_the_upgrade_gave() -> None:
     assert (row["count"], row["name"]) == (5, "?")
 
 
-def test_an_upgrade_gets_rows_and_tuples_as_functions_see_them() -> None:
+def test_an_upgrade_receives_rows_and_tuples_as_functions_do() -> None:
     got: list[Any] = []
     for kind, value in ((COUNTED, ("x", 1)), (Types.TUPLE([Types.LONG(), Types.LONG()]), (1, 2))):
         table = Table()
@@ -275,7 +277,7 @@ def test_an_upgrade_gets_rows_and_tuples_as_functions_see_them() -> None:
         assert got[-1] == seen and type(got[-1]) is type(seen)
 
 
-def test_an_upgrade_that_raises_names_the_state_and_the_value() -> None:
+def test_an_exception_of_an_upgrade_names_the_state_and_the_value() -> None:
     table = Table()
     table.declare(Types.STRING())
     table.run({"a": "1", "b": "many"})
@@ -284,7 +286,7 @@ def test_an_upgrade_that_raises_names_the_state_and_the_value() -> None:
         table.run({})
 
 
-def test_an_upgrade_still_needed_is_asked_for_and_one_no_longer_needed_is_not(monkeypatch: Any) -> None:
+def test_a_missing_upgrade_still_needed_is_rejected_and_an_unneeded_one_may_be_dropped(monkeypatch: Any) -> None:
     def as_text(number: int) -> str:
         return f"number {number}"
 
@@ -306,7 +308,7 @@ def test_an_upgrade_still_needed_is_asked_for_and_one_no_longer_needed_is_not(mo
     assert table.run({}) == {"a": "number 5"}
 
 
-def test_an_upgrade_by_a_function_of_pythons_is_never_asked_for_again(monkeypatch: Any) -> None:
+def test_an_upgrade_by_a_builtin_is_never_required_again(monkeypatch: Any) -> None:
     monkeypatch.setattr(state_table, "plan_rewriting", lambda refs, since: None)
     table = Table()
     table.declare(Types.LONG())
@@ -317,7 +319,7 @@ def test_an_upgrade_by_a_function_of_pythons_is_never_asked_for_again(monkeypatc
     assert table.run({}) == {"a": "5"}
 
 
-def test_values_that_a_function_upgrades_are_rewritten_some_in_every_epoch(monkeypatch: Any) -> None:
+def test_values_upgraded_by_a_function_are_rewritten_gradually_over_epochs(monkeypatch: Any) -> None:
     calls: list[int] = []
     table = Table()
     table.declare(Types.LONG())
@@ -339,7 +341,7 @@ def test_values_that_a_function_upgrades_are_rewritten_some_in_every_epoch(monke
     assert table.run({}) == {"a": 0.0, "b": -0.5, "c": -1.0} and not calls and table.entries == 1
 
 
-def test_one_function_for_two_changes_is_refused_with_the_way_to_tell_them_apart() -> None:
+def test_one_function_for_two_changes_is_rejected_with_advice_to_distinguish_them() -> None:
     table = Table()
     table.declare(Types.LONG())
     table.run({"a": 5})
@@ -350,7 +352,7 @@ def test_one_function_for_two_changes_is_refused_with_the_way_to_tell_them_apart
         table.run({})
 
 
-def test_a_function_left_over_from_an_earlier_change_is_never_taken_for_one_that_needs_none() -> None:
+def test_a_function_of_an_earlier_change_is_not_applied_to_a_later_one() -> None:
     table = Table()
     table.declare(Types.INT())
     table.run({"a": 5})
@@ -361,7 +363,7 @@ def test_a_function_left_over_from_an_earlier_change_is_never_taken_for_one_that
     assert table.run({}) == {"a": -5}
 
 
-def test_pickles_become_a_type_and_a_type_pickles_through_a_function_only() -> None:
+def test_pickled_state_becomes_typed_by_a_type_and_typed_state_pickled_by_a_function_only() -> None:
     for old, new, value, upgraded in (
         (Types.PICKLED_BYTE_ARRAY(), Types.LONG(), {"n": 3}, 3),
         (Types.LONG(), Types.PICKLED_BYTE_ARRAY(), 3, {"n": 3}),
@@ -380,7 +382,7 @@ def test_pickles_become_a_type_and_a_type_pickles_through_a_function_only() -> N
 
 
 class Numbered:
-    """Writes its version, to show who read what."""
+    """Encodes its version, to show which version wrote and which reads."""
 
     def __init__(self, version: int) -> None:
         self.version = version
@@ -395,7 +397,7 @@ class Numbered:
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["as they were", "compacted"])
-def test_a_serializer_reads_with_the_version_that_wrote(whole: bool) -> None:
+def test_a_serializer_receives_the_version_that_wrote_the_value(whole: bool) -> None:
     table = Table()
     for version, key in ((1, "a"), (2, "b"), (4, "c")):
         table.declare(Types.PICKLED_BYTE_ARRAY(), serializer=Numbered(version))
@@ -409,7 +411,7 @@ def test_a_serializer_reads_with_the_version_that_wrote(whole: bool) -> None:
     assert {value[:1] for value in table.table.view.layers[0].segment.chunk(0).values.to_pylist()} == {b"4"}
 
 
-def test_an_older_serializer_is_refused() -> None:
+def test_an_older_serializer_is_rejected() -> None:
     table = Table()
     table.declare(Types.PICKLED_BYTE_ARRAY(), serializer=Numbered(3))
     table.run({"a": "A"})
@@ -418,7 +420,7 @@ def test_an_older_serializer_is_refused() -> None:
         table.run({})
 
 
-def test_a_serializer_gives_way_to_a_type_when_it_is_there_to_read() -> None:
+def test_a_serializer_may_be_replaced_by_a_type_while_it_is_available_for_reading() -> None:
     table = Table()
     table.declare(Types.PICKLED_BYTE_ARRAY(), serializer=Numbered(1))
     table.run({"a": "7"})
@@ -433,7 +435,7 @@ def test_a_serializer_gives_way_to_a_type_when_it_is_there_to_read() -> None:
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["as they were", "compacted"])
-def test_values_saved_before_a_state_expired_live_from_the_change_on(whole: bool) -> None:
+def test_with_a_new_ttl_existing_values_expire_from_the_change_on(whole: bool) -> None:
     table = Table()
     table.declare(Types.INT())
     table.run({"a": 1})
@@ -446,7 +448,7 @@ def test_values_saved_before_a_state_expired_live_from_the_change_on(whole: bool
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["as they were", "compacted"])
-def test_what_had_expired_stays_gone_when_a_state_expires_no_more(whole: bool) -> None:
+def test_expired_values_stay_absent_after_the_ttl_is_removed(whole: bool) -> None:
     table = Table()
     table.declare(Types.LONG(), ttl_ms=100)
     table.run({"a": 1})
@@ -460,7 +462,7 @@ def test_what_had_expired_stays_gone_when_a_state_expires_no_more(whole: bool) -
     assert table.run({}) == {"b": 2}
 
 
-# --- refusals ---------------------------------------------------------------------------------------------------
+# --- rejected changes -------------------------------------------------------------------------------------------
 
 
 VALUES: dict[str, Any] = {
@@ -475,7 +477,7 @@ VALUES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    "old, new, said",
+    "old, new, message",
     [
         (Types.LONG(), Types.STRING(), r"was saved as int64, is now string\. Give it a new name, or pass upgrade=\."),
         (Types.LONG(), Types.DOUBLE(), "was saved as int64, is now double"),
@@ -493,13 +495,13 @@ VALUES: dict[str, Any] = {
         ),
     ],
 )
-def test_a_change_that_does_not_fit_is_refused_and_nothing_is_lost(old: Any, new: Any, said: str) -> None:
+def test_an_incompatible_change_is_rejected_without_data_loss(old: Any, new: Any, message: str) -> None:
     table = Table()
     table.declare(old)
     table.run({"a": VALUES[old.notation]})
     before = table.run({})
     table.declare(new)
-    with pytest.raises(StateSchemaError, match=f"state 'total' of 'count-words'.*{said}"):
+    with pytest.raises(StateSchemaError, match=f"state 'total' of 'count-words'.*{message}"):
         table.run({})
     table.declare(old)
     table.epoch += 1
@@ -507,7 +509,7 @@ def test_a_change_that_does_not_fit_is_refused_and_nothing_is_lost(old: Any, new
 
 
 @pytest.mark.parametrize(
-    "evolution, said",
+    "evolution, message",
     [
         (Evolution(renames={"wrod": "name"}), r"renames= names the field 'wrod', but what was saved has count, word"),
         (Evolution(renames={"word": "nmae"}), "'word' is now 'nmae', but there is none of that name now"),
@@ -516,17 +518,17 @@ def test_a_change_that_does_not_fit_is_refused_and_nothing_is_lost(old: Any, new
         (Evolution(defaults={"name": 1}), r"defaults= has 1 for the field 'name', which is STRING"),
     ],
 )
-def test_a_slip_in_what_is_said_of_a_change_is_refused(evolution: Evolution, said: str) -> None:
-    with pytest.raises(IncompatibleChange, match=said):
+def test_an_invalid_evolution_option_is_rejected(evolution: Evolution, message: str) -> None:
+    with pytest.raises(IncompatibleChange, match=message):
         plan_projection(COUNTED, ROW(["name", "count"], [Types.STRING(), Types.LONG()]), evolution)
 
 
-def test_a_rename_made_long_ago_may_stay_in_the_program() -> None:
+def test_an_old_rename_may_stay_in_the_program() -> None:
     old = ROW(["name", "count"], [Types.STRING(), Types.INT()])
     plan_projection(old, ROW(["name", "count"], [Types.STRING(), Types.LONG()]), Evolution({"word": "name"}))
 
 
-def test_a_state_of_a_manifest_that_tells_no_types_is_read_from_its_files() -> None:
+def test_a_manifest_without_types_takes_the_state_type_from_its_files() -> None:
     table = Table()
     table.declare(ROW(["n", "big"], [Types.INT(), Types.BIG_INT()]))
     table.run({"a": (1, 2**70)})
@@ -537,7 +539,7 @@ def test_a_state_of_a_manifest_that_tells_no_types_is_read_from_its_files() -> N
     assert table.entries == 2
 
 
-def test_a_state_of_a_manifest_that_tells_no_types_is_refused_as_well() -> None:
+def test_a_manifest_without_types_still_rejects_an_incompatible_change() -> None:
     refused: list[Callable[[Table], None]] = [
         lambda table: table.declare(Types.STRING()),
         lambda table: table.declare(Types.PICKLED_BYTE_ARRAY()),
@@ -555,7 +557,7 @@ def test_a_state_of_a_manifest_that_tells_no_types_is_refused_as_well() -> None:
 # --- files ------------------------------------------------------------------------------------------------------
 
 
-def test_a_footer_tells_the_version_of_the_serializer() -> None:
+def test_a_footer_records_the_serializer_version() -> None:
     table = Table()
     table.declare(Types.PICKLED_BYTE_ARRAY(), serializer=Numbered(7))
     table.run({"a": "A"})
@@ -564,7 +566,7 @@ def test_a_footer_tells_the_version_of_the_serializer() -> None:
     assert (footer.layout["serializer"], footer.layout["pickled"]) == (7, False)
 
 
-def test_segments_of_yesterday_are_read_as_a_wider_type() -> None:
+def test_segments_of_an_older_version_are_read_as_a_wider_type() -> None:
     expected = json.loads((COMPATIBILITY / "segment-1.json").read_text())["total"]
     table = Table()
     table.segments = OpenSegments(LocalStore(COMPATIBILITY))
@@ -573,7 +575,7 @@ def test_segments_of_yesterday_are_read_as_a_wider_type() -> None:
     assert table.run({}) == {key: value for key, value in expected["rows"] if key is not None}
 
 
-def test_a_file_of_another_type_in_the_place_of_one_is_found() -> None:
+def test_a_substituted_file_of_another_type_is_detected() -> None:
     table, other = Table(), Table()
     for one, old, value in ((table, Types.INT(), 1), (other, Types.STRING(), "1")):
         one.declare(old)

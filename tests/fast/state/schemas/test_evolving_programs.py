@@ -1,4 +1,6 @@
-"""Programs whose state changes its type between two runs on one store: every kind of state, killed and rescaled."""
+"""Programs whose state changes its type between two runs on one store: every kind of state, with crashes and
+rescaling.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ from millstream.testing import CRASH, EPOCH, Collect, run
 
 
 class Keep(KeyedProcessFunction):
-    """Gives out what it holds of a record's key, then does to it what the record says."""
+    """Emits the stored value of a record's key, then applies the record."""
 
     def __init__(self, descriptor: Any) -> None:
         self.descriptor = descriptor
@@ -94,7 +96,7 @@ STRING, LONG, INT, DOUBLE = Types.STRING(), Types.LONG(), Types.INT(), Types.DOU
 @pytest.mark.slow
 @pytest.mark.parametrize("parallelism", [(1,), (2, 3, 1)], ids=["one task", "rescaled"])
 @pytest.mark.parametrize("epochs", [1, 6], ids=["as it was saved", "compacted"])
-def test_a_value_goes_through_changes_in_every_run(parallelism: tuple[int, ...], epochs: int) -> None:
+def test_a_value_changes_its_type_in_every_run(parallelism: tuple[int, ...], epochs: int) -> None:
     def often(key: str, *items: Any) -> list[Any]:
         return [mark for item in items for _ in range(epochs) for mark in (EPOCH, (key, item))]
 
@@ -120,7 +122,7 @@ def test_a_value_goes_through_changes_in_every_run(parallelism: tuple[int, ...],
     assert {key: held["first"] for key, held in outs[3]} == {"a": 9.0, "b": 9.0, "c": 9.0, "d": 9.0, "e": 1.0}
 
 
-def test_only_a_name_may_change() -> None:
+def test_a_field_may_be_renamed_without_other_changes() -> None:
     story = Story([("a", ("x",))], [("a", ("y",))])
     _, [(_, held)] = story.play(
         keeping(ValueStateDescriptor("visit", row(page=STRING))),
@@ -129,16 +131,16 @@ def test_only_a_name_may_change() -> None:
     assert held["url"] == "x"
 
 
-def test_a_changed_type_is_told_once_when_the_first_epoch_is_committed(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_changed_type_is_logged_once_when_the_first_epoch_commits(caplog: pytest.LogCaptureFixture) -> None:
     story = Story([("a", 1)], [("a", 2), EPOCH, ("a", 3)])
     story.act(keeping(ValueStateDescriptor("count", INT)))
     assert "changed" not in caplog.text
     story.act(keeping(ValueStateDescriptor("count", LONG)), is_last=True)
-    told = [text for text in caplog.messages if "changed" in text]
-    assert told == ["  changed  state 'count' of 'count-words': was int32, is int64; old values are read as such"]
+    logged = [text for text in caplog.messages if "changed" in text]
+    assert logged == ["  changed  state 'count' of 'count-words': was int32, is int64; old values are read as such"]
 
 
-def test_the_elements_of_a_list_change() -> None:
+def test_list_elements_change_their_type() -> None:
     story = Story([("a", (1, "x")), EPOCH, ("a", (2, "y"))], [("a", (3, "z", 5))])
     _, [(_, held)] = story.play(
         keeping(ListStateDescriptor("seen", Types.TUPLE([INT, STRING]))),
@@ -147,7 +149,7 @@ def test_the_elements_of_a_list_change() -> None:
     assert held == [(1, "x", 0), (2, "y", 0)]
 
 
-def test_the_values_of_a_map_change_also_deep_inside() -> None:
+def test_map_values_change_their_type_also_when_nested() -> None:
     old = row(tags=Types.LIST(row(name=STRING)), by_day=Types.MAP(STRING, INT))
     new = row(by_day=Types.MAP(STRING, DOUBLE), tags=Types.LIST(row(label=STRING, weight=INT)))
     story = Story([("a", ("k", ([("x",), ("y",)], {"mon": 3})))], [("a", ("l", ({}, [])))])
@@ -175,7 +177,7 @@ class Mean(AggregateFunction):
         return acc_a[0] + acc_b[0], acc_a[1] + acc_b[1]
 
 
-def test_what_is_reduced_and_aggregated_goes_on_in_a_wider_type() -> None:
+def test_reduced_and_aggregated_state_continues_in_a_wider_type() -> None:
     makers: list[tuple[Callable[[Any], Any], Any]] = [
         (lambda kind: ReducingStateDescriptor("sum", lambda a, b: a + b, kind), 3 + 2**31),
         (lambda kind: AggregatingStateDescriptor("mean", Mean(), Types.TUPLE([kind, LONG])), (3 + 2**31) / 3),
@@ -200,7 +202,7 @@ def windowed(kind: Any) -> Build:
     return build
 
 
-def test_windows_that_are_open_hold_what_was_folded_into_them() -> None:
+def test_open_windows_retain_their_accumulators() -> None:
     story = Story([("a", 1, 5), ("a", 2, 6)], [("a", 3, 7), ("a", 12, 1)])
     _, [first, second] = story.play(
         windowed(row(key=STRING, time=LONG, amount=INT)), windowed(row(key=STRING, time=LONG, amount=DOUBLE))
@@ -226,7 +228,7 @@ def collected(kind: Any) -> Build:
     return build
 
 
-def test_the_elements_of_open_windows_change() -> None:
+def test_elements_of_open_windows_change_their_type() -> None:
     story = Story([("a", 1)], [("a", 2, 5)])
     _, out = story.play(collected(row(key=STRING, time=INT)), collected(row(key=STRING, time=LONG, amount=DOUBLE)))
     assert out == [[("a", 1, None), ("a", 2, 5.0)]]
@@ -253,7 +255,7 @@ def ruled(descriptor: Any) -> Build:
     return build
 
 
-def test_broadcast_state_changes_in_every_subtask() -> None:
+def test_broadcast_state_changes_its_type_in_every_subtask() -> None:
     story = Story([("rule", ("r", (5, "x")))], [("ask", 0), ("ask", 1), EPOCH, ("rule", ("s", (6,)))], [("ask", 0)])
     _, second, third = story.play(
         ruled(MapStateDescriptor("rules", STRING, Types.TUPLE([INT, STRING]))),
@@ -282,7 +284,7 @@ class Listed(ProcessFunction, CheckpointedFunction):
 
 
 @pytest.mark.parametrize("union", [False, True], ids=["split", "union"])
-def test_the_lists_of_an_operator_change(union: bool) -> None:
+def test_operator_list_state_changes_its_type(union: bool) -> None:
     def listed(descriptor: Any) -> Build:
         return lambda stream, out: stream.process(Listed(descriptor, union)).uid("keep").sink_to(out).uid("out")
 
@@ -316,7 +318,7 @@ def mapped(*kinds: Any, **more: Any) -> Build:
     return lambda stream, out: stream.process(Mapped(descriptor)).uid("keep").sink_to(out).uid("out")
 
 
-def test_the_maps_of_an_operator_change() -> None:
+def test_operator_map_state_changes_its_type() -> None:
     story = Story([("a", 1)], [("b", 2)], [("c", "x")])
     _, [second], [third] = story.play(
         mapped(STRING, INT), mapped(STRING, LONG), mapped(STRING, STRING, upgrade=lambda number: "x" * number)
@@ -324,7 +326,7 @@ def test_the_maps_of_an_operator_change() -> None:
     assert (second, third) == ({"a": 1}, {"a": "x", "b": "xx"})
 
 
-def test_map_keys_of_another_type_are_refused_in_operator_state_too() -> None:
+def test_map_keys_of_another_type_are_rejected_in_operator_state_too() -> None:
     story = Story([(1, 1)], [(1, 2)])
     story.act(mapped(INT, LONG))
     with pytest.raises(
@@ -342,17 +344,17 @@ def joined(kind: Any) -> Build:
             timed.filter(lambda value, key=key: value[0] == key).key_by(lambda _: "all", STRING) for key in ("l", "r")
         )
         both = left.interval_join(right).between(Time.milliseconds(-9), Time.milliseconds(9))
-        both.process(Beside(), Types.PICKLED_BYTE_ARRAY()).uid("keep").sink_to(out).uid("out")
+        both.process(Pairs(), Types.PICKLED_BYTE_ARRAY()).uid("keep").sink_to(out).uid("out")
 
     return build
 
 
-class Beside(ProcessJoinFunction):
+class Pairs(ProcessJoinFunction):
     def process_element(self, left: Any, right: Any, ctx: Any) -> Any:
         yield tuple(left), tuple(right)
 
 
-def test_records_that_wait_for_their_partner_in_a_join_change() -> None:
+def test_join_records_awaiting_a_match_change_their_type() -> None:
     story = Story([("l", 1)], [("r", 2, "new")])
     _, out = story.play(joined(row(side=STRING, at=INT)), joined(row(side=STRING, at=LONG, note=STRING)))
     assert out == [(("l", 1, None), ("r", 2, "new"))]
@@ -369,7 +371,7 @@ def test_a_crash_in_the_first_epoch_of_a_change_leaves_no_trace_of_it() -> None:
     assert story.act(new, is_last=True) == [("a", 2), ("b", 3)]
 
 
-def test_a_state_that_is_left_out_for_a_while_keeps_what_it_was_saved_as() -> None:
+def test_a_state_not_declared_for_a_while_retains_its_stored_type() -> None:
     story = Story([("a", 1)], [("a", 2)], [("a", 3)])
     _, _, [(_, held)] = story.play(
         keeping(ValueStateDescriptor("total", INT)),
@@ -399,7 +401,7 @@ class Euros(Cents):
         return str(int(value)).encode()
 
 
-def test_a_serializer_of_ones_own_reads_what_its_older_version_wrote() -> None:
+def test_a_custom_serializer_reads_values_of_its_older_version() -> None:
     story = Story([("a", Decimal(3))], [("a", Decimal("1.5")), EPOCH, ("b", Decimal(1))], [("a", 0.0)])
     first, second, third = story.play(
         keeping(ValueStateDescriptor("price", Types.PICKLED_BYTE_ARRAY(), serializer=Euros())),
@@ -409,7 +411,7 @@ def test_a_serializer_of_ones_own_reads_what_its_older_version_wrote() -> None:
     assert (first, second[:1], third) == ([("a", None)], [("a", Decimal(3))], [("a", 1.5)])
 
 
-def test_a_key_that_expires_from_now_on_and_one_that_no_longer_does() -> None:
+def test_adding_and_removing_a_ttl() -> None:
     def expiring() -> ValueStateDescriptor:
         descriptor = ValueStateDescriptor("last", LONG)
         descriptor.enable_time_to_live(StateTtlConfig.new_builder(Duration.of_millis(50)).build())
@@ -422,18 +424,18 @@ def test_a_key_that_expires_from_now_on_and_one_that_no_longer_does() -> None:
     assert story.act(keeping(ValueStateDescriptor("last", LONG)), is_last=True) == [("a", None), ("b", None)]
 
 
-# --- refusals ---------------------------------------------------------------------------------------------------
+# --- rejected changes -------------------------------------------------------------------------------------------
 
 
-def test_a_change_that_does_not_fit_stops_the_job_at_the_users_line_and_loses_nothing() -> None:
+def test_an_incompatible_change_stops_the_job_at_the_users_line_without_data_loss() -> None:
     story = Story([("a", 1)], [("a", 2)])
     story.act(keeping(ValueStateDescriptor("total", LONG)))
     before = story.account()
-    said = (
+    message = (
         r"StateSchemaError: state 'total' of 'count-words' was saved as int64, is now string\. Give it a new name, or "
         r"pass upgrade=\. \(test_evolving_programs\.py:\d+\)"
     )
-    with pytest.raises(JobFailedError, match=said):
+    with pytest.raises(JobFailedError, match=message):
         run(
             lambda env: keeping(ValueStateDescriptor("total", STRING))(
                 env.add_source(story._script).uid("in"), Collect()
@@ -445,7 +447,7 @@ def test_a_change_that_does_not_fit_stops_the_job_at_the_users_line_and_loses_no
 
 
 @pytest.mark.parametrize(
-    "old, new, said",
+    "old, new, message",
     [
         (ValueStateDescriptor("s", LONG), ListStateDescriptor("s", LONG), "was saved as a value, is now a list"),
         (
@@ -460,15 +462,15 @@ def test_a_change_that_does_not_fit_stops_the_job_at_the_users_line_and_loses_no
         ),
     ],
 )
-def test_rows_that_would_be_looked_for_elsewhere_are_refused(old: Any, new: Any, said: str) -> None:
+def test_changes_that_would_relocate_rows_are_rejected(old: Any, new: Any, message: str) -> None:
     item: Any = 1 if isinstance(old, ValueStateDescriptor) else (1, 2)
     story = Story([("a", item)], [("a", item)])
     story.act(keeping(old))
-    with pytest.raises(JobFailedError, match=f"state 's' of 'count-words' {said}"):
+    with pytest.raises(JobFailedError, match=f"state 's' of 'count-words' {message}"):
         story.act(keeping(new), is_last=True)
 
 
-def test_a_key_of_another_type_is_refused() -> None:
+def test_a_key_of_another_type_is_rejected() -> None:
     def by(kind: Any) -> Build:
         return lambda stream, out: (
             stream.key_by(lambda value: value[0], kind)
@@ -496,7 +498,7 @@ def aggregated(**measures: Aggregate) -> Build:
     return build
 
 
-def test_ready_aggregates_of_open_windows_cannot_become_others() -> None:
+def test_accumulators_of_open_windows_cannot_change_their_aggregate() -> None:
     story = Story([("a", 1)], [("a", 2)])
     story.act(aggregated(n=count()))
     with pytest.raises(
@@ -506,7 +508,7 @@ def test_ready_aggregates_of_open_windows_cannot_become_others() -> None:
 
 
 @pytest.mark.parametrize(
-    "make, said",
+    "make, message",
     [
         (lambda: ValueStateDescriptor("s", LONG, upgrade=5), "found upgrade=5, expected a function"),
         (lambda: ValueStateDescriptor("s", LONG, upgrade={"LONG": int}), "expected a function from an old value"),
@@ -516,13 +518,13 @@ def test_ready_aggregates_of_open_windows_cannot_become_others() -> None:
         (lambda: ValueStateDescriptor("s", LONG).evolve(renames={"a": "c", "b": "c"}), "two fields with one new name"),
     ],
 )
-def test_what_makes_no_sense_is_refused_where_it_is_written(make: Callable[[], Any], said: str) -> None:
-    with pytest.raises(ProgramError, match=said) as refusal:
+def test_invalid_evolution_options_are_rejected_where_they_are_written(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ProgramError, match=message) as refusal:
         make()
     assert refusal.value.at is not None and refusal.value.at.startswith("test_evolving_programs.py:")
 
 
-def test_descriptors_that_differ_in_a_function_only_are_equal() -> None:
+def test_descriptors_that_differ_only_in_a_function_are_equal() -> None:
     one, other = (ValueStateDescriptor("s", LONG, upgrade=lambda old: old) for _ in range(2))
     assert one == other
     assert one != ValueStateDescriptor("s", LONG).evolve(defaults={"a": 1})

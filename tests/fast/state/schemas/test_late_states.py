@@ -1,7 +1,7 @@
-"""States that are first asked for while records are processed, whose type changes between two runs of a program.
+"""States that are first used while records are processed, and whose type changes between two runs of a program.
 
-Each subtask learns of a state when a record first asks for it, so one may have changed, rewritten and dropped what
-another still has in its older type. What is read never depends on that, nor on the parallelism.
+Each subtask registers a state when a record first uses it, so one subtask may have upgraded, rewritten and dropped
+what another still has in the older type. Values read never depend on that, nor on the parallelism.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ INT, LONG, STRING = Types.INT(), Types.LONG(), Types.STRING()
 
 
 class Late(KeyedProcessFunction):
-    """Asks for its state only when a record does: `(key, item)` emits what is held and holds `item` from then on."""
+    """Uses its state only on request of a record: `(key, item)` emits the stored value and stores `item`."""
 
     def __init__(self, descriptor: Any) -> None:
         self._descriptor = descriptor
@@ -74,7 +74,7 @@ def stored(story: Story) -> dict[str, Any]:
 
 
 class One(StateSerializer[str]):
-    """Writes texts as they are."""
+    """Encodes texts unchanged."""
 
     version = 1
 
@@ -86,7 +86,7 @@ class One(StateSerializer[str]):
 
 
 class Two(One):
-    """Writes texts backwards."""
+    """Encodes texts reversed."""
 
     version = 2
 
@@ -110,9 +110,7 @@ def serialized(serializer: Any) -> Build:
 
 @pytest.mark.parametrize("first, second", [("a", "e"), ("e", "a")], ids=["subtask 1 first", "subtask 0 first"])
 @pytest.mark.parametrize("epochs", [1, 8], ids=["not compacted", "compacted"])
-def test_a_type_that_one_subtask_has_changed_is_read_by_all_after_a_rescale(
-    first: str, second: str, epochs: int
-) -> None:
+def test_a_type_changed_by_one_subtask_is_read_by_all_after_a_rescale(first: str, second: str, epochs: int) -> None:
     story = Story([("a", 1), ("e", 2)], often(first, 3, epochs=epochs), [("a", 4), ("e", 5)])
     held = {"a": 1, "e": 2, first: 3}
     story.act(total(INT), 2)
@@ -122,9 +120,7 @@ def test_a_type_that_one_subtask_has_changed_is_read_by_all_after_a_rescale(
 
 
 @pytest.mark.parametrize("first, second", [("a", "e"), ("e", "a")], ids=["subtask 1 first", "subtask 0 first"])
-def test_what_each_version_of_a_serializer_wrote_is_read_by_that_version_after_a_rescale(
-    first: str, second: str
-) -> None:
+def test_values_of_each_serializer_version_are_read_by_that_version_after_a_rescale(first: str, second: str) -> None:
     story = Story(
         [("a", "one"), ("e", "one")], often(first, "two"), [(first, "two"), (second, "two")], [("a", ""), ("e", "")]
     )
@@ -134,7 +130,7 @@ def test_what_each_version_of_a_serializer_wrote_is_read_by_that_version_after_a
     assert sorted(story.act(serialized(Two()), 1, is_last=True)) == [("a", "two"), ("e", "two")]
 
 
-def test_state_is_read_from_outside_while_one_subtask_has_not_asked_for_it() -> None:
+def test_state_is_queryable_while_one_subtask_has_not_used_it() -> None:
     story = Story([("a", 1), ("e", 2)], often("a", 3))
     story.act(total(INT), 2)
     story.act(total(LONG), 2, is_last=True)
@@ -142,11 +138,11 @@ def test_state_is_read_from_outside_while_one_subtask_has_not_asked_for_it() -> 
     assert verify(f"memory://{story.store}").problems == ()
 
 
-def test_a_time_to_live_begins_and_ends_for_all_subtasks_at_once() -> None:
+def test_a_ttl_begins_and_ends_for_all_subtasks_at_once() -> None:
     story = Story([("a", 1), ("e", 2)], [("a", 3)], [("a", 4), ("e", 5)], [("a", 6)], [("a", 7), ("e", 8)])
     story.act(total(LONG), 2)
     story.act(expiring(), 2)
-    story.clock.advance(100)  # "e", whose subtask has not asked, expires like "a"
+    story.clock.advance(100)  # "e", whose subtask has not used the state, expires like "a"
     assert sorted(story.act(expiring(), 1)) == [("a", None), ("e", None)]
     story.clock.advance(100)
     assert story.act(total(LONG), 2) == [("a", None)]
@@ -154,7 +150,7 @@ def test_a_time_to_live_begins_and_ends_for_all_subtasks_at_once() -> None:
 
 
 class Visits(ProcessWindowFunction[Any, Any, Any, Any]):
-    """Counts the windows of a key, of which only a window with records knows."""
+    """Counts the windows of a key; only a window with records uses the state."""
 
     def __init__(self, kind: Any) -> None:
         self._descriptor = ValueStateDescriptor("total", kind)
@@ -177,18 +173,18 @@ def visits(kind: Any) -> Build:
     )
 
 
-def test_the_state_of_a_key_in_a_window_function_changes_its_type_before_a_rescale() -> None:
+def test_key_state_of_a_window_function_changes_its_type_before_a_rescale() -> None:
     story = Story([("a", 1), ("e", 2)], often("a", 3), [("a", 4), ("e", 5)])
     story.act(visits(INT), 2)
     story.act(visits(LONG), 2)
     assert sorted(story.act(visits(LONG), 1, is_last=True)) == [("a", 9), ("e", 1)]
 
 
-# --- stores of older Millstreams --------------------------------------------------------------------------------
+# --- stores of older versions -----------------------------------------------------------------------------------
 
 
 def with_histories(story: Story, damaged: Callable[[History], History]) -> None:
-    """Commit the newest epoch once more, with the history that an older Millstream would have stored."""
+    """Commits the newest epoch again, with the history that an older version would have stored."""
     log = ManifestLog(MemoryStore(story.store))
     newest = log.newest()
     assert newest is not None
@@ -209,7 +205,7 @@ def with_histories(story: Story, damaged: Callable[[History], History]) -> None:
     ids=["a type", "a serializer"],
 )
 @pytest.mark.parametrize("damage", ["older entries lost", "changed later than it was"])
-def test_histories_that_an_older_millstream_joined_wrongly_are_read_by_what_the_files_say(
+def test_histories_joined_wrongly_by_an_older_version_are_repaired_from_the_files(
     programs: tuple[Build, Build], items: tuple[Any, Any], damage: str
 ) -> None:
     first, second = items
@@ -225,7 +221,7 @@ def test_histories_that_an_older_millstream_joined_wrongly_are_read_by_what_the_
     assert sorted(story.act(programs[1], 1, is_last=True)) == [("a", second), ("e", first)]
 
 
-def test_a_history_that_cannot_be_repaired_says_what_the_files_hold() -> None:
+def test_an_irreparable_history_is_reported_with_the_content_of_the_files() -> None:
     story = Story([("a", 1), ("e", 2)], [("a", "x")], [("a", "x"), ("e", "x")])
     story.act(total(INT), 2)
     story.act(total(STRING, upgrade={INT: str}), 2)

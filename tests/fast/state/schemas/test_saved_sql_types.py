@@ -1,4 +1,4 @@
-"""SQL types as a manifest tells them: plain JSON, read as the same type."""
+"""SQL types in a manifest: plain JSON that decodes to the same type."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ TYPES = st.recursive(
 
 
 @given(TYPES)
-def test_a_type_is_read_as_it_was_written(data_type: DataType) -> None:
+def test_a_type_survives_a_round_trip_through_the_manifest(data_type: DataType) -> None:
     written = json.loads(json.dumps(written_type(TableValueType(data_type))))
     assert type_from(written, "state") == TableValueType(data_type)
 
@@ -57,6 +57,6 @@ def test_a_table_is_a_row_of_its_columns() -> None:
 @pytest.mark.parametrize(
     "written", [{"sql": ["NUMBER", True]}, {"sql": []}, {"sql": ["DECIMAL", True, 99, 1]}, {"sql": 5}]
 )
-def test_what_is_no_type_is_a_damaged_store(written: object) -> None:
+def test_an_invalid_type_is_reported_as_a_damaged_store(written: object) -> None:
     with pytest.raises(StoreDamagedError, match="which is no type"):
         type_from(written, "state 'panes'")

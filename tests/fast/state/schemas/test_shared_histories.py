@@ -1,4 +1,6 @@
-"""Histories of states that subtasks ask for at different times: random runs against a plain dictionary."""
+"""Schema histories of states that subtasks register at different times: random runs compared with a plain
+dictionary.
+"""
 
 from __future__ import annotations
 
@@ -42,20 +44,20 @@ def as_number(value: str) -> int:
 
 @dataclass(frozen=True)
 class Form:
-    """How a program declares the state: as texts or numbers, with or without a time to live."""
+    """How a program declares the state: as texts or numbers, with or without a TTL."""
 
     is_text: bool
     expires: bool
 
     def values(self, epoch: int, keys: str) -> dict[str, Any]:
-        """What an epoch writes to keys."""
+        """The values that an epoch writes to keys."""
         numbers = {key: 10_000 * epoch + ord(key) for key in keys}
         return {key: str(number) if self.is_text else number for key, number in numbers.items()}
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """The keys whose records ask for the state, and the subtasks that rewrite all they have of it."""
+    """The keys whose records use the state, and the subtasks that rewrite all their rows."""
 
     asked: str
     whole: frozenset[int] = frozenset()
@@ -63,7 +65,7 @@ class Epoch:
 
 @dataclass(frozen=True)
 class Run:
-    """A run of the program on the store of the one before."""
+    """A run of the program on the store of the previous run."""
 
     form: Form
     parallelism: int
@@ -71,7 +73,7 @@ class Run:
 
 
 class Operator:
-    """The subtasks of one operator; each asks for its state when a record of its keys does."""
+    """The subtasks of one operator; each registers the state when a record of its keys uses it."""
 
     def __init__(self) -> None:
         self.segments = OpenSegments(MemoryStore(f"shared-{next(_STORES)}"))
@@ -79,7 +81,7 @@ class Operator:
         self.epoch = 0
 
     def begin(self, run: Run) -> None:
-        """Start the program; it has declared nothing yet."""
+        """Starts the program, with no state declared."""
         evolution = Evolution(upgrade={Types.INT(): as_text, Types.STRING(): as_number})
         kind, ttl_ms = Types.STRING() if run.form.is_text else Types.INT(), 10**12 if run.form.expires else None
         codec = task_codec(kind, "state 'total' of 'count'", None)
@@ -89,7 +91,7 @@ class Operator:
         ]
 
     def step(self, run: Run, epoch: Epoch) -> dict[str, Any]:
-        """What an epoch reads of the keys that ask for the state, before it sets them."""
+        """The values that an epoch reads for the keys that use the state, before it sets them."""
         self.epoch += 1
         shared = with_shared_schemas(self.accounts)
         owners = key_column(list(KEYS), Types.STRING()).partitions(run.parallelism, 128).tolist()
@@ -122,14 +124,14 @@ class Operator:
 
 
 class Reference:
-    """One dictionary, which is rewritten as soon as any record asks for the state in another form."""
+    """The reference: one dictionary, rewritten as soon as any record uses the state in another form."""
 
     def __init__(self) -> None:
         self.is_text = False
         self.values: dict[str, Any] = {}
 
     def step(self, form: Form, number: int, asked: str) -> dict[str, Any]:
-        """What the epoch of this number reads of the keys that ask for the state, before it sets them."""
+        """The values that epoch `number` reads for the keys that use the state, before it sets them."""
         if asked and self.is_text != form.is_text:
             convert: Any = as_text if form.is_text else as_number
             self.values = {key: convert(value) for key, value in self.values.items()}
@@ -150,29 +152,29 @@ def joined_in_both_orders(left: list[Any], right: list[Any]) -> list[Any]:
     return history_to_json(first)
 
 
-def test_entries_of_one_change_are_one_since_the_first_subtask_saw_it() -> None:
+def test_entries_of_one_change_merge_to_its_first_registration() -> None:
     old, early, late = saved(1, "INT"), saved(10, "LONG"), saved(500, "LONG")
     assert joined_in_both_orders([early], [old]) == [old, early]
     assert joined_in_both_orders([old, late], [early]) == [old, early]
 
 
-def test_a_type_that_comes_back_is_an_entry_of_its_own() -> None:
+def test_a_type_that_is_restored_is_a_new_entry() -> None:
     first, second, third = saved(1, "INT"), saved(10, "LONG"), saved(20, "INT", upgrade="int")
     assert joined_in_both_orders([first], [second, third]) == [first, second, third]
 
 
-def test_a_time_to_live_of_another_length_is_no_change() -> None:
+def test_a_ttl_of_another_length_is_not_a_change() -> None:
     early, late = saved(10, "LONG", ttl_ms=50), saved(20, "LONG", ttl_ms=70)
     assert joined_in_both_orders([saved(1, "LONG"), early], [late]) == [saved(1, "LONG"), early]
 
 
 @pytest.mark.parametrize("explained", [{"upgrade": "to_text"}, {"renames": {"a": "b"}}], ids=["upgrade", "renames"])
-def test_a_change_is_explained_by_a_subtask_that_had_older_rows(explained: dict[str, Any]) -> None:
+def test_a_change_is_explained_by_a_subtask_with_older_rows(explained: dict[str, Any]) -> None:
     old, fresh, changed = saved(1, "INT"), saved(7, "STRING"), saved(10, "STRING", **explained)
     assert joined_in_both_orders([old, changed], [fresh]) == [old, fresh | explained]
 
 
-def test_a_round_of_an_epoch_shares_what_the_one_before_it_learnt() -> None:
+def test_a_later_phase_of_an_epoch_shares_what_the_previous_one_registered() -> None:
     old, new = (history_from_json([entry], "state 'total'") for entry in (saved(1, "INT"), saved(10, "LONG")))
     accounts = {
         number: SubtaskAccount(tables=StoredTables({}, {"total": known})) for number, known in enumerate((old, new))
@@ -194,7 +196,7 @@ NUMBER, TEXT = Form(False, False), Form(True, False)
 @example([Run(NUMBER, 2, (Epoch("ae"),)), Run(TEXT, 2, (Epoch("a"),)), Run(NUMBER, 2, (Epoch("e"), Epoch("ae")))])
 @example([Run(NUMBER, 2, (Epoch("a"),)), Run(TEXT, 2, (Epoch("e"), Epoch("a")))])
 @settings(deadline=None)
-def test_what_is_read_depends_neither_on_who_asks_first_nor_on_compaction_nor_on_the_parallelism(
+def test_values_read_do_not_depend_on_registration_order_compaction_or_parallelism(
     runs: list[Run],
 ) -> None:
     operator, reference = Operator(), Reference()

@@ -1,5 +1,6 @@
-"""Defaults of new fields in a store: typed data, which everybody can read. Those that an older Millstream pickled are
-opened by a task alone, and stored as data from then on."""
+"""Stored defaults of new fields: typed data, readable by every process. Defaults pickled by an older version are
+unpickled by tasks only, and stored as data from then on.
+"""
 
 from __future__ import annotations
 
@@ -32,14 +33,14 @@ COMPATIBILITY = Path(__file__).resolve().parents[3] / "compatibility"
 
 
 def old_store(folder: Path) -> Path:
-    """A store whose defaults an older Millstream pickled."""
+    """A store whose defaults were pickled by an older version."""
     with zipfile.ZipFile(COMPATIBILITY / "defaults-1.zip") as archive:
         archive.extractall(folder)
     return folder
 
 
 def with_defaults(folder: Path, defaults: Any) -> None:
-    """Put these in the place of the defaults of the newest manifest."""
+    """Replaces the defaults of the newest manifest."""
     store = LocalStore(folder, fsync=False)
     manifest = ManifestLog(store).newest()
     assert manifest is not None
@@ -48,7 +49,7 @@ def with_defaults(folder: Path, defaults: Any) -> None:
     store.put(manifest_name(manifest.epoch), encode(replace(manifest, states=states)))
 
 
-def test_pickled_defaults_of_an_older_millstream_are_not_opened_by_readers(tmp_path: Path) -> None:
+def test_pickled_defaults_of_an_older_version_are_not_opened_by_readers(tmp_path: Path) -> None:
     store, marker = old_store(tmp_path / "old"), tmp_path / "marker"
     bomb = pickle.dumps({"count": Bomb(marker, 7), "notes": Bomb(marker, 8)})
     with_defaults(store, base64.b64encode(bomb).decode())
@@ -68,7 +69,7 @@ def test_pickled_defaults_of_an_older_millstream_are_not_opened_by_readers(tmp_p
     assert not marker.exists()
 
 
-def test_a_task_opens_old_defaults_and_stores_them_as_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_opens_pickled_defaults_and_stores_them_as_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(COMPATIBILITY))
     import defaults_program  # type: ignore[import-not-found, unused-ignore]
 
@@ -80,7 +81,7 @@ def test_a_task_opens_old_defaults_and_stores_them_as_data(tmp_path: Path, monke
     with state_reader.open(store.url).at() as snapshot:
         rows = {row["key"]: row["value"] for row in snapshot.read("visits", "visit")}
     assert (rows["d"]["last"], rows["d"]["count"]) == (4, 7)
-    assert pickle.loads(rows["d"]["notes"]) == {"from": "before"}  # without a type: bytes to a reader
+    assert pickle.loads(rows["d"]["notes"]) == {"from": "before"}  # without a type, a reader sees bytes
     manifest = ManifestLog(store).newest()
     assert manifest is not None
     states: Any = manifest.states
@@ -90,7 +91,7 @@ def test_a_task_opens_old_defaults_and_stores_them_as_data(tmp_path: Path, monke
     assert history_to_json(history) == [last]
 
 
-def test_readers_show_defaults_that_are_data(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readers_show_defaults_stored_as_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(COMPATIBILITY))
     import defaults_program
 
@@ -129,14 +130,14 @@ def ipc(rows: list[int]) -> str:
         5,
     ],
 )
-def test_defaults_that_are_none_are_damage(defaults: Any, tmp_path: Path) -> None:
+def test_invalid_defaults_are_reported_as_damage(defaults: Any, tmp_path: Path) -> None:
     store = old_store(tmp_path / "old")
     with_defaults(store, defaults)
     with pytest.raises(StoreDamagedError, match="'visit' of 'count visits' lists its types as"):
         state_reader.open(str(store)).at().states()
 
 
-def test_a_default_of_another_type_than_its_field_is_damage(tmp_path: Path) -> None:
+def test_a_default_whose_type_differs_from_its_field_is_reported_as_damage(tmp_path: Path) -> None:
     store = old_store(tmp_path / "old")
     with_defaults(store, defaults_to_json({"count": StoredDefault.of(pa.array(["text"]))}))
     with pytest.raises(StoreDamagedError, match="default of field 'count' is stored as string, where the field is"):

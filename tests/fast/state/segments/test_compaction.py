@@ -1,4 +1,4 @@
-"""Compaction: which segments are merged, what is dropped, and that no answer changes."""
+"""Compaction: which segments are merged, which rows are dropped, and that no read result changes."""
 
 from __future__ import annotations
 
@@ -38,29 +38,29 @@ def merged(step: CompactionStep | None) -> list[tuple[range, tuple[int, ...], bo
     return [] if step is None else [(piece.groups, piece.positions, piece.is_bottom) for piece in step.pieces]
 
 
-def test_fewer_than_four_segments_or_ever_larger_older_ones_are_left_alone() -> None:
+def test_fewer_than_four_segments_or_growing_older_ones_are_not_merged() -> None:
     assert plan_compaction([], LARGE) is None
     assert plan_compaction([ref(100)] * 3, LARGE) is None
     assert plan_compaction([ref(80_000), ref(9_000), ref(1_000), ref(100)], LARGE) is None
 
 
-def test_four_segments_of_similar_size_are_merged_and_a_much_larger_one_beneath_is_not() -> None:
+def test_four_segments_of_similar_size_are_merged_without_a_much_larger_older_one() -> None:
     refs = [ref(1_000_000), ref(1_000), ref(1_200), ref(900), ref(1_000)]
     assert merged(plan_compaction(refs, LARGE)) == [(ALL, (1, 2, 3, 4), False)]
 
 
-def test_older_segments_no_larger_than_all_younger_ones_together_are_merged_along() -> None:
+def test_older_segments_no_larger_than_the_younger_ones_combined_are_merged_too() -> None:
     refs = [ref(8_000), ref(4_000), *(ref(1_000) for _ in range(4))]
     assert merged(plan_compaction(refs, LARGE)) == [(ALL, (0, 1, 2, 3, 4, 5), True)]
 
 
-def test_a_budget_smaller_than_the_merge_takes_some_key_groups_only() -> None:
+def test_a_budget_smaller_than_the_merge_selects_some_key_groups_only() -> None:
     refs = [ref(128_000) for _ in range(4)]
     assert merged(plan_compaction(refs, 40_000)) == [(range(10), (0, 1, 2, 3), True)]
     assert merged(plan_compaction(refs, 1)) == [(range(1), (0, 1, 2, 3), True)]
 
 
-def test_the_tallest_stack_comes_first_and_its_neighbours_join_it() -> None:
+def test_the_tallest_stack_is_merged_first_and_its_neighbours_join() -> None:
     low, high = range(64), range(64, 128)
     refs = [*(ref(6_400, low) for _ in range(4)), *(ref(6_400, high) for _ in range(5))]
     assert merged(plan_compaction(refs, LARGE)) == [(high, (4, 5, 6, 7, 8), True)]
@@ -70,8 +70,8 @@ def test_the_tallest_stack_comes_first_and_its_neighbours_join_it() -> None:
 
 def test_neighbours_whose_ages_cannot_be_reconciled_are_not_joined() -> None:
     low, high = range(1), range(1, 128)
-    across = ref(12_800)  # too small to be merged with the low ones, too large for the high ones
-    # Merged for the low groups, the result lies beneath `across`; for the high groups, above it.
+    across = ref(12_800)  # too small to be merged with the low groups, too large for the high ones
+    # Merged for the low groups, the result is older than `across`; for the high groups, it is younger.
     refs = [*(ref(6_400, low) for _ in range(5)), across, *(ref(1_000, high) for _ in range(4))]
     assert merged(plan_compaction(refs, LARGE)) == [(low, (0, 1, 2, 3, 4), True)]
 
@@ -117,7 +117,7 @@ def put(table: Table, numbers: list[int], value: int, expires_ms: int | None = N
 
 @pytest.mark.slow
 @pytest.mark.parametrize("budget_bytes", [3_000, 30_000, LARGE])
-def test_steps_come_to_an_end_and_change_no_answer(budget_bytes: int) -> None:
+def test_compaction_terminates_and_changes_no_result(budget_bytes: int) -> None:
     table = Table(TOTALS)
     random = np.random.default_rng(3)
     for epoch in range(12):
@@ -146,7 +146,7 @@ def test_over_many_epochs_segments_stay_few_and_rows_are_rewritten_a_few_times()
     assert table.rewritten_rows <= 6 * epochs * rows
 
 
-def test_what_was_deleted_cleared_or_has_expired_leaves_nothing_behind() -> None:
+def test_deleted_cleared_and_expired_rows_are_dropped_without_a_trace() -> None:
     table = Table(CARTS)
     changes = TableChanges(CARTS)
     changes.put(key_column([1, 1, 2, 3], None), pa.array([1, 2, 3, 4]), subs=pa.array(["x", "y", "x", "x"]))
@@ -165,7 +165,7 @@ def test_what_was_deleted_cleared_or_has_expired_leaves_nothing_behind() -> None
     assert totals.refs == ()
 
 
-def test_a_delete_or_an_expired_row_above_an_older_segment_goes_on_hiding_it() -> None:
+def test_a_delete_or_an_expired_row_above_an_older_segment_continues_to_hide_it() -> None:
     table = Table(TOTALS)
     put(table, list(range(2_000)), 1)
     changes = TableChanges(TOTALS)
@@ -180,12 +180,12 @@ def test_a_delete_or_an_expired_row_above_an_older_segment_goes_on_hiding_it() -
     assert len(before) == 1_998
     table.compact(step, now_ms=60)
     assert len(table.refs) == 2 and table.rows(now_ms=60) == before
-    # The expired value itself is gone: what is left of it only hides.
+    # The expired value itself is dropped; the remaining row only hides older ones.
     kept = table.segments.segment(table.refs[1], TOTALS).chunk(0).batch
     assert sorted(value for value in kept.column("value").to_pylist() if value is not None) == [8, 9]
 
 
-def test_a_merge_done_key_group_by_key_group_ends_in_the_table_a_whole_merge_makes() -> None:
+def test_merging_key_group_by_key_group_equals_one_full_merge() -> None:
     whole, piecewise = Table(TOTALS), Table(TOTALS)
     for table in (whole, piecewise):
         for epoch in range(4):
@@ -204,7 +204,7 @@ RANGES = st.builds(lambda start, length: range(start, min(start + length, 12)), 
 @given(st.lists(st.tuples(RANGES, st.integers(1, 5_000)), max_size=12), st.sampled_from([1, 500, 5_000, LARGE]))
 @example([(range(1), 1), (range(2), 1), (range(1), 1), (range(2), 1)], 1)
 @settings(max_examples=50, deadline=None)
-def test_a_step_merges_only_what_lies_directly_on_each_other(shapes: list[tuple[range, int]], budget: int) -> None:
+def test_a_step_merges_only_segments_adjacent_in_age(shapes: list[tuple[range, int]], budget: int) -> None:
     refs = [ref(size, groups) for groups, size in shapes]
     step = plan_compaction(refs, budget, fan_in=2)
     if step is None:
@@ -221,8 +221,8 @@ def test_a_step_merges_only_what_lies_directly_on_each_other(shapes: list[tuple[
     assert [a.groups.stop for a in step.pieces[:-1]] == [b.groups.start for b in step.pieces[1:]]
 
 
-def test_large_values_are_merged_in_blocks_and_chunks_of_few_rows() -> None:
-    # Of 65,536 rows with 40 KB each one column would have more bytes than its offsets can tell.
+def test_large_values_are_merged_in_small_blocks_and_chunks() -> None:
+    # With 65,536 rows of 40 KB each, one column would exceed its 32-bit offsets.
     layout, store = TableLayout("large", pa.int64(), value_type=pa.binary()), open_store("memory://large-values")
     segments, refs = OpenSegments(store), []
     for number in range(4):

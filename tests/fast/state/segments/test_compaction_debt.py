@@ -1,5 +1,6 @@
-"""Compaction keeps up with what is written, however much that is: by the policy alone, over thousands of epochs whose
-segments are only numbers, and by real tables in memory."""
+"""Compaction keeps up with any write rate: tested on the policy alone, over thousands of epochs of simulated
+segments, and on real tables in memory.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ GROUPS = range(16)
 
 @dataclass(frozen=True)
 class Simulated:
-    """A table after an epoch: its segments, what was written and merged in it, and what is still due."""
+    """A table after an epoch: its segments, the bytes written and merged in it, and the remaining debt."""
 
     refs: Refs
     written: int
@@ -42,13 +43,13 @@ class Simulated:
 
     @property
     def height(self) -> int:
-        """The most segments that a look-up of one key may have to visit."""
+        """The maximum number of segments that a lookup of one key may visit."""
         edges = {edge for ref in self.refs for edge in (ref.places.start, ref.places.stop - 1)}
         return max(sum(place in ref.places for ref in self.refs) for place in edges)
 
 
 def simulated(sizes: Iterator[int], fan_in: int = FAN_IN) -> Iterator[Simulated]:
-    """Epochs that write new keys only, so that nothing ever becomes smaller by merging."""
+    """Epochs that write new keys only, so that merging never reduces the size."""
     refs: Refs = ()
     for epoch, size in enumerate(sizes):
         if size:
@@ -88,9 +89,7 @@ WORKLOADS: dict[str, Callable[[int], int]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("fan_in", [FAN_IN, RARE_FAN_IN])
 @pytest.mark.parametrize("name", WORKLOADS)
-def test_a_lookup_visits_a_bounded_number_of_segments_and_what_is_merged_is_a_small_multiple_of_what_is_written(
-    name: str, fan_in: int
-) -> None:
+def test_lookups_visit_few_segments_and_write_amplification_is_bounded(name: str, fan_in: int) -> None:
     epochs = list(simulated(map(WORKLOADS[name], range(400)), fan_in))
     assert max(epoch.height for epoch in epochs[::7]) <= SEGMENTS_MAX
     assert sum(epoch.merged for epoch in epochs) <= 6 * sum(epoch.written for epoch in epochs)
@@ -98,7 +97,7 @@ def test_a_lookup_visits_a_bounded_number_of_segments_and_what_is_merged_is_a_sm
 
 
 @pytest.mark.parametrize(("keys_read", "segments"), [(None, 1), (0, 4), (1, 4), (500, 1)])
-def test_a_table_that_is_hardly_looked_into_is_merged_later(keys_read: int | None, segments: int) -> None:
+def test_a_table_with_few_lookups_is_merged_later(keys_read: int | None, segments: int) -> None:
     opened = OpenSegments(open_store(f"memory://rarely-read-{keys_read}"))
     table = StateTable("total", Types.LONG(), 128, StateCodec(Types.LONG(), "total"))
     refs: Refs = ()
@@ -112,20 +111,20 @@ def test_a_table_that_is_hardly_looked_into_is_merged_later(keys_read: int | Non
     assert table.read([0, 1_999, 3_000, 4_000]) == [0, 1, 3, None]
 
 
-def test_quiet_epochs_merge_what_busy_ones_left() -> None:
+def test_idle_epochs_merge_the_debt_of_busy_ones() -> None:
     epochs = enumerate(simulated(itertools.repeat(64 * MIB)), start=1)
     busy = next(number for number, epoch in epochs if next_compaction(epoch.refs, MIB, 0) is not None)
     *_, last = simulated(itertools.chain(itertools.repeat(64 * MIB, busy), itertools.repeat(0, 400)))
     assert next_compaction(last.refs, MIB, 0) is None
 
 
-def test_a_stack_that_is_too_high_is_merged_even_if_nothing_is_left_to_spend() -> None:
+def test_a_stack_that_is_too_high_is_merged_even_without_budget() -> None:
     refs = tuple(segment(f"s{n}", n, GROUPS, MIB) for n in range(SEGMENTS_MAX + 1))
     assert next_compaction(refs, 0, 99) is not None and next_compaction(refs[1:], 0, 99) is None
     assert compaction_debt(refs) == len(refs) * MIB
 
 
-def test_a_real_table_stays_low_and_whole_though_its_budget_is_only_what_it_wrote(
+def test_a_real_table_stays_low_and_complete_with_a_budget_of_its_own_writes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(compaction, "_BUDGET_BYTES_MIN", 1)

@@ -1,4 +1,4 @@
-"""Segments that are not mapped: what is held of them is bounded, and a file that is cut is an error, not the end."""
+"""Segments that are not memory-mapped: cached bytes are bounded, and a truncated file raises instead of crashing."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def whole(count: int) -> dict[str, int]:
 
 
 class CountingStore(MemoryStore):
-    """A store as far away as an object store, that counts what is asked of it."""
+    """A store with the latency of an object store, that counts its reads."""
 
     gets = ranges = 0
 
@@ -64,7 +64,7 @@ class CountingStore(MemoryStore):
         return MemoryStore.get(self, name)[start:stop]
 
 
-def test_segments_of_a_remote_store_are_held_up_to_a_bound_and_fetched_again() -> None:
+def test_cached_segments_of_a_remote_store_are_bounded_and_fetched_again() -> None:
     store = CountingStore("held-segments-bound")
     refs = [written(store, at) for at in range(6)]
     memory = SegmentMemory(bytes_max=2 * refs[0].file_bytes + 100)
@@ -73,12 +73,12 @@ def test_segments_of_a_remote_store_are_held_up_to_a_bound_and_fetched_again() -
         for ref in refs:
             assert len(scanned(segments, [ref])) == ROWS
             assert memory.held_bytes <= 2 * refs[0].file_bytes + 100
-    assert store.gets == 2 * len(refs)  # each was let go before it was asked for again
+    assert store.gets == 2 * len(refs)  # each was evicted before it was read again
     scanned(segments, [refs[-1]])
-    assert store.gets == 2 * len(refs)  # and what was used last is still there
+    assert store.gets == 2 * len(refs)  # and the most recently used one is still cached
 
 
-def test_of_a_large_remote_segment_parts_are_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_parts_of_a_large_remote_segment_are_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_segments, "WHOLE_BYTES_MAX", 100)
     monkeypatch.setattr(open_segments, "_HEAD_BYTES", 64)
     monkeypatch.setattr(open_segments, "_TAIL_BYTES", 4096)
@@ -94,7 +94,7 @@ def test_of_a_large_remote_segment_parts_are_fetched(monkeypatch: pytest.MonkeyP
     assert store.ranges - asked <= len(refs)  # one chunk of a segment, not all of it
 
 
-def test_what_is_closed_is_not_counted_any_more() -> None:
+def test_closed_segments_are_no_longer_counted() -> None:
     store = MemoryStore("held-segments-closed")
     ref, memory = written(store, 0), SegmentMemory()
     segments = OpenSegments(store, memory=memory)
@@ -108,7 +108,7 @@ def test_what_is_closed_is_not_counted_any_more() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=60), st.integers(1, 40))
-def test_the_memory_lets_go_of_what_was_used_longest_ago(uses: list[tuple[int, int]], bytes_max: int) -> None:
+def test_the_cache_evicts_the_least_recently_used_part(uses: list[tuple[int, int]], bytes_max: int) -> None:
     class Owner:
         def __init__(self, at: int) -> None:
             self.at = at
@@ -130,23 +130,23 @@ def test_the_memory_lets_go_of_what_was_used_longest_ago(uses: list[tuple[int, i
         assert held == expected and memory.held_bytes == sum(place[1] + 5 for place in held)
 
 
-# --- files that are cut while they are open -----------------------------------------------------------------------
+# --- files truncated while they are open --------------------------------------------------------------------------
 
 
-def test_a_file_cut_under_a_reader_that_does_not_map_is_an_error_for_who_asks(tmp_path: Path) -> None:
+def test_a_file_truncated_under_an_unmapped_reader_raises(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     refs = [written(store, at) for at in range(2)]
     segments = OpenSegments(store, maps=False)
     for ref in refs:
         segments.segment(ref, LAYOUT).chunk(0)
     os.truncate(tmp_path / refs[0].file, 10)
-    assert segments.segment(refs[0], LAYOUT).chunk(0).rows == CHUNK_ROWS  # what was read and checked stays right
+    assert segments.segment(refs[0], LAYOUT).chunk(0).rows == CHUNK_ROWS  # data read and checked before stays valid
     with pytest.raises(StoreDamagedError, match=r"segment segments/count.* was truncated while open.*Nothing may"):
         segments.segment(refs[0], LAYOUT).chunk(3)
-    assert scanned(segments, refs[1:])  # and others are read on
+    assert scanned(segments, refs[1:])  # and other files remain readable
 
 
-def test_a_segment_that_is_collected_while_it_is_open_is_read_to_its_end(tmp_path: Path) -> None:
+def test_a_segment_collected_while_open_is_readable_to_its_end(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     ref = written(store, 0)
     segments = OpenSegments(store, maps=False)
@@ -155,7 +155,7 @@ def test_a_segment_that_is_collected_while_it_is_open_is_read_to_its_end(tmp_pat
     assert scanned(segments, [ref]) == whole(1)
 
 
-def test_with_very_many_open_files_later_ones_are_opened_for_each_part(
+def test_above_the_open_file_limit_files_are_reopened_for_each_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(open_segments, "_DESCRIPTORS_MAX", 0)
@@ -170,7 +170,7 @@ def test_with_very_many_open_files_later_ones_are_opened_for_each_part(
 
 
 @pytest.mark.slow
-def test_threads_that_read_while_parts_are_let_go_all_find_the_same() -> None:
+def test_threads_reading_during_evictions_read_the_same_rows() -> None:
     store = MemoryStore("held-segments-threads")
     refs = [written(store, at) for at in range(4)]
     segments = OpenSegments(store, memory=SegmentMemory(bytes_max=refs[0].file_bytes))
@@ -191,10 +191,10 @@ def test_threads_that_read_while_parts_are_let_go_all_find_the_same() -> None:
     assert not wrong
 
 
-# --- the folder of copies -----------------------------------------------------------------------------------------
+# --- the cache folder -----------------------------------------------------------------------------------------------
 
 
-def test_a_cache_folder_that_others_can_write_to_is_refused_and_a_new_one_is_for_its_owner(tmp_path: Path) -> None:
+def test_a_cache_folder_writable_by_others_is_rejected_and_a_new_one_is_private(tmp_path: Path) -> None:
     store = MemoryStore("held-segments-cache")
     ref = written(store, 0)
     shared, own = tmp_path / "shared", tmp_path / "own"

@@ -1,4 +1,4 @@
-"""A key group may be larger than an epoch can merge: it is then merged by slices, and nobody can tell."""
+"""A key group larger than an epoch can merge is merged by slices, which never changes a read result."""
 
 from __future__ import annotations
 
@@ -46,14 +46,12 @@ def ref(size: int, groups: range = GROUPS) -> SegmentRef:
 @pytest.mark.slow
 @pytest.mark.parametrize("budget", [1, 16 * MIB, 100 * MIB])
 @pytest.mark.parametrize("size", [1, 64 * MIB, GIB, 1000 * GIB])
-def test_a_step_costs_its_budget_or_one_small_piece_at_most_however_large_a_key_group_is(
-    budget: int, size: int
-) -> None:
+def test_a_step_exceeds_its_budget_by_at_most_one_slice_for_any_key_group_size(budget: int, size: int) -> None:
     refs: Refs = tuple(ref(size) for _ in range(5))
     steps = 0
     while (step := plan_compaction(refs, budget)) is not None and steps < 300:
         cost = step.cost_bytes(refs)
-        # Slices are counted whole, so a step may be larger by one of each segment that it merges.
+        # Slices are counted completely, so a step may exceed the budget by one slice of each merged segment.
         assert cost <= max(budget, 64 * MIB) + 5 * (size // SLICES + 1)
         name = f"m{next(NAMES)}"
         edges = (step.groups.start, step.groups.stop)
@@ -69,7 +67,7 @@ def _edges(refs: Refs) -> set[int]:
     return {edge for one in refs for edge in (one.places.start, one.places.stop - 1)}
 
 
-def test_a_budget_of_whole_groups_cuts_none_apart() -> None:
+def test_a_budget_of_full_groups_splits_none() -> None:
     groups = range(128)
     step = plan_compaction([ref(128 * GIB, groups) for _ in range(4)], 41 * GIB)
     assert step is not None and step.places == places_of(range(10))
@@ -111,11 +109,9 @@ class Table:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("piece_bytes", [3_000, 9_000])
-def test_merging_by_slices_changes_no_answer_and_comes_to_an_end(
-    piece_bytes: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(compaction, "_PIECE_BYTES_MIN", piece_bytes)
+@pytest.mark.parametrize("slice_bytes", [3_000, 9_000])
+def test_merging_by_slices_changes_no_result_and_terminates(slice_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compaction, "_PIECE_BYTES_MIN", slice_bytes)
     table, random = Table(), np.random.default_rng(7)
     expected: dict[int, int] = {}
     everything = list(range(400))
@@ -133,12 +129,12 @@ def test_merging_by_slices_changes_no_answer_and_comes_to_an_end(
     assert any(one.places != places_of(one.groups) for one in table.refs), (
         "no group was cut apart: the test says nothing"
     )
-    # Another parallelism reads the same files by key groups, and finds every row once.
+    # Another parallelism reads the same files by key groups, and reads every row once.
     parts = [table.rows(range(group, group + 1), refs_for(table.refs, range(group, group + 1))) for group in GROUPS]
     assert parts[0] | parts[1] == table.rows() and not set(parts[0]) & set(parts[1])
 
 
-def test_forced_steps_bring_a_large_group_down() -> None:
+def test_forced_steps_reduce_a_large_group() -> None:
     refs: Refs = tuple(ref(256 * MIB) for _ in range(compaction.SEGMENTS_MAX + 1))
     for steps in itertools.count():
         step = next_compaction(refs, 0, steps)
@@ -158,9 +154,7 @@ PLACES = st.tuples(st.integers(0, 4 * SLICES - 1), st.integers(1, 4 * SLICES)).m
 
 @given(PLACES, PLACES, st.integers(0, 3))
 @settings(deadline=None, max_examples=50)
-def test_a_ref_that_is_cut_covers_what_is_left_of_it_and_can_be_put_together_again(
-    cut: range, also: range, group: int
-) -> None:
+def test_slices_of_a_ref_cover_it_and_can_be_joined_again(cut: range, also: range, group: int) -> None:
     whole = ref(4096, range(4))
     parts = [left for part in whole.without(cut) for left in part.without(also)]
     left = [place for place in _samples(cut, also) if any(place in part.places for part in parts)]
@@ -182,7 +176,7 @@ def _samples(*ranges: range) -> list[int]:
     return sorted(edge for edge in {0, 4 * SLICES - 1, *edges} if 0 <= edge < 4 * SLICES)
 
 
-def test_refs_of_whole_groups_are_written_as_ever_and_a_slice_out_of_its_range_is_refused() -> None:
+def test_refs_of_full_groups_retain_their_format_and_a_slice_out_of_range_is_rejected() -> None:
     whole = ref(4096, range(4))
     written = refs_to_json([whole])
     assert not any("slice" in name for name in written[0])

@@ -1,4 +1,4 @@
-"""Finding rows: keys that are asked for many subs have searches of their own, and are found like others."""
+"""Row lookup: keys requested with many subkeys are searched separately, with equal results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def many(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @given(st.lists(st.tuples(st.lists(st.integers(0, 20)), st.lists(st.integers(-1, 21)))))
-def test_in_each_run_the_first_row_that_is_not_below_is_found(runs: list[tuple[list[int], list[int]]]) -> None:
+def test_the_first_row_not_below_the_bound_is_located_in_each_run(runs: list[tuple[list[int], list[int]]]) -> None:
     values, targets, bounds, expected = [-5], [], [], []
     for run, asked in runs:
         start = len(values)
@@ -46,7 +46,7 @@ def test_in_each_run_the_first_row_that_is_not_below_is_found(runs: list[tuple[l
 @pytest.mark.parametrize("collide", [False, True], ids=["hashes", "one hash for all"])
 @pytest.mark.parametrize(("key_kind", "sub_type"), [(int, pa.int64()), (str, pa.string())], ids=["numbers", "texts"])
 @given(data=st.data())
-def test_few_keys_with_many_subs_answer_as_a_dictionary(
+def test_few_keys_with_many_subs_equal_a_dictionary(
     key_kind: type, sub_type: pa.DataType, collide: bool, data: st.DataObject
 ) -> None:
     def column(keys: list[Any]) -> KeyColumn:

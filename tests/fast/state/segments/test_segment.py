@@ -1,4 +1,4 @@
-"""Segments: what is written is read, and what is damaged is never read as "no value"."""
+"""Segments: rows survive a round trip, and a damaged segment is never read as "no value"."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def written(store: Store, rows: int = 10, chunk_rows: int = 4, name: str = NAME)
 
 
 def contents(store: Store, *refs: SegmentRef, layout: TableLayout = LAYOUT) -> dict[str, int]:
-    """All of a table, read anew from the store."""
+    """All rows of a table, read anew from the store."""
     view = TableView(OpenSegments(store), layout, refs, range(layout.max_parallelism), 0)
     rows = [row for batch in view.scan() for row in batch.to_pylist()]
     return {row["key"]: row["value"] for row in rows}
@@ -54,7 +54,7 @@ def contents(store: Store, *refs: SegmentRef, layout: TableLayout = LAYOUT) -> d
 WHOLE = {f"key {i}": i for i in range(10)}
 
 
-def test_a_segment_is_an_arrow_file_that_other_tools_can_read(tmp_path: Path) -> None:
+def test_a_segment_is_an_arrow_file_readable_by_other_tools(tmp_path: Path) -> None:
     ref = written(LocalStore(tmp_path))
     with pa.memory_map(str(tmp_path / ref.file)) as source:
         table = pa.ipc.open_file(source).read_all()
@@ -63,19 +63,19 @@ def test_a_segment_is_an_arrow_file_that_other_tools_can_read(tmp_path: Path) ->
     assert orders == sorted(orders)
 
 
-def test_a_ref_tells_size_rows_and_key_groups(tmp_path: Path) -> None:
+def test_a_ref_records_size_rows_and_key_groups(tmp_path: Path) -> None:
     ref = written(LocalStore(tmp_path))
     assert (ref.rows, ref.epoch, ref.groups) == (10, 7, range(128))
     assert ref.file_bytes == (tmp_path / ref.file).stat().st_size
 
 
-def test_no_changes_write_no_segment(tmp_path: Path) -> None:
+def test_an_epoch_without_changes_writes_no_segment(tmp_path: Path) -> None:
     assert TableChanges(LAYOUT).write(LocalStore(tmp_path), NAME, 1, range(128)) is None
     assert LocalStore(tmp_path).list("") == []
 
 
 @pytest.mark.parametrize("cut", [0, 1, 5, 23, 100, 1_000, -1, -9, -11])
-def test_a_segment_cut_short_is_an_error_that_names_state_epoch_and_file(tmp_path: Path, cut: int) -> None:
+def test_a_truncated_segment_raises_and_names_state_epoch_and_file(tmp_path: Path, cut: int) -> None:
     store = LocalStore(tmp_path)
     ref = written(store)
     path = tmp_path / ref.file
@@ -84,7 +84,7 @@ def test_a_segment_cut_short_is_an_error_that_names_state_epoch_and_file(tmp_pat
         contents(store, ref)
 
 
-def test_a_missing_segment_is_an_error_and_not_an_empty_table(tmp_path: Path) -> None:
+def test_a_missing_segment_raises_and_is_not_an_empty_table(tmp_path: Path) -> None:
     for store in (LocalStore(tmp_path), open_store("memory://test-missing-segment")):
         ref = written(store)
         store.delete(ref.file)
@@ -92,7 +92,7 @@ def test_a_missing_segment_is_an_error_and_not_an_empty_table(tmp_path: Path) ->
             contents(store, ref)
 
 
-def test_every_flipped_byte_is_found(tmp_path: Path) -> None:
+def test_every_flipped_byte_is_detected(tmp_path: Path) -> None:
     store = LocalStore(tmp_path, fsync=False)
     ref = written(store)
     path = tmp_path / ref.file
@@ -107,7 +107,7 @@ def test_every_flipped_byte_is_found(tmp_path: Path) -> None:
     assert contents(store, ref) == WHOLE
 
 
-def test_damage_in_one_chunk_is_named_and_leaves_the_others_readable(tmp_path: Path) -> None:
+def test_damage_in_one_chunk_is_reported_and_leaves_the_others_readable(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     ref = written(store)
     segments = OpenSegments(store)
@@ -130,7 +130,7 @@ def test_damage_in_one_chunk_is_named_and_leaves_the_others_readable(tmp_path: P
     assert (readable, broken) == (6, 4)
 
 
-def test_a_file_put_in_anothers_place_is_found(tmp_path: Path) -> None:
+def test_a_file_in_anothers_place_is_detected(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     ref = written(store)
     other = written(store, rows=11, name=segment_name("count", "total", 7, 0, "b2"))
@@ -139,7 +139,7 @@ def test_a_file_put_in_anothers_place_is_found(tmp_path: Path) -> None:
         contents(store, ref)
 
 
-def test_a_segment_of_a_newer_format_asks_for_an_upgrade(tmp_path: Path) -> None:
+def test_a_segment_of_a_newer_format_requires_an_upgrade(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     ref = written(store)
     path = tmp_path / ref.file
@@ -149,7 +149,7 @@ def test_a_segment_of_a_newer_format_asks_for_an_upgrade(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("layout", "said"),
+    ("layout", "message"),
     [
         (TableLayout("total", pa.string(), value_type=pa.string(), has_ttl=True), "value int64, is now string"),
         (TableLayout("total", None, value_type=pa.int64(), has_ttl=True), "key string, is now canonical"),
@@ -157,26 +157,28 @@ def test_a_segment_of_a_newer_format_asks_for_an_upgrade(tmp_path: Path) -> None
         (TableLayout("total", pa.string(), value_type=pa.int64(), has_ttl=True, max_parallelism=8), "max_parallelism"),
     ],
 )
-def test_a_state_declared_otherwise_than_saved_is_refused(tmp_path: Path, layout: TableLayout, said: str) -> None:
+def test_a_state_whose_declaration_differs_from_storage_is_rejected(
+    tmp_path: Path, layout: TableLayout, message: str
+) -> None:
     ref = written(LocalStore(tmp_path))
-    with pytest.raises(StateSchemaError, match=rf"state 'total' was saved with {said}.*new name"):
+    with pytest.raises(StateSchemaError, match=rf"state 'total' was saved with {message}.*new name"):
         OpenSegments(LocalStore(tmp_path)).segment(ref, layout)
 
 
-def test_a_writer_refuses_rows_that_are_not_sorted_or_not_unique(tmp_path: Path) -> None:
+def test_a_writer_rejects_unsorted_or_duplicate_rows(tmp_path: Path) -> None:
     changes = TableChanges(LAYOUT)
     changes.put(key_column_of_arrow(pa.array(["a", "b"])), pa.array([1, 2]))
     rows = changes.rows()
     store = LocalStore(tmp_path)
-    for wrong, said in (([1, 0], "not sorted"), ([0, 0], "two changes of one row")):
-        with pytest.raises(AssertionError, match=said):
+    for wrong, message in (([1, 0], "not sorted"), ([0, 0], "two changes of one row")):
+        with pytest.raises(AssertionError, match=message):
             write_segment(store, NAME, LAYOUT, 1, range(128), [rows.take(pa.array(wrong))], chunks_max=1)
     with pytest.raises(AssertionError, match="outside the key groups"):
         write_segment(store, NAME, LAYOUT, 1, range(1), [rows], chunks_max=1)
 
 
 def a_tier(store: Store, folder: Path) -> TieredStore:
-    """The store as one more process of the machine sees it."""
+    """The store as seen by another process on this machine."""
     return TieredStore(store, LocalTier(folder, 1 << 20))
 
 
@@ -190,13 +192,13 @@ def test_a_remote_segment_is_downloaded_once_for_all_processes_of_a_machine(tmp_
     ref = written(store)
     segments = OpenSegments(a_tier(store, tmp_path))
     segments.segment(ref, LAYOUT)
-    store.delete(ref.file)  # the copy is enough now, in another process too
+    store.delete(ref.file)  # the copy now suffices, in another process too
     assert OpenSegments(a_tier(store, tmp_path)).segment(ref, LAYOUT).rows == 10
     segments.keep_only([], LAYOUT)
     assert segments.open_files == []
 
 
-def test_a_cached_copy_that_was_cut_is_downloaded_again(tmp_path: Path) -> None:
+def test_a_truncated_cached_copy_is_downloaded_again(tmp_path: Path) -> None:
     store = open_store("memory://test-cut-copy")
     ref = written(store)
     OpenSegments(a_tier(store, tmp_path)).segment(ref, LAYOUT)
@@ -206,8 +208,8 @@ def test_a_cached_copy_that_was_cut_is_downloaded_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("at", [0.3, 0.9, -30])
-def test_a_copy_with_one_wrong_byte_is_fetched_again_when_it_is_touched(tmp_path: Path, at: float) -> None:
-    """In a chunk, in the footer, in the trailer of the tier."""
+def test_a_cached_copy_with_a_flipped_byte_is_fetched_again_on_access(tmp_path: Path, at: float) -> None:
+    """In a chunk, in the footer and in the tier's trailer."""
     store = open_store(f"memory://test-wrong-byte-{at}")
     ref = written(store)
     expected = contents(store, ref)
@@ -220,7 +222,7 @@ def test_a_copy_with_one_wrong_byte_is_fetched_again_when_it_is_touched(tmp_path
     assert the_copy(tmp_path).read_bytes() != bytes(data)
 
 
-def test_segments_of_yesterday_are_read_today() -> None:
+def test_segments_of_older_formats_are_readable() -> None:
     """Files written by the first version of each format; they are never written again, only read."""
     store = LocalStore(COMPATIBILITY)
     expected = json.loads((COMPATIBILITY / "segment-1.json").read_text())
@@ -234,7 +236,7 @@ def test_segments_of_yesterday_are_read_today() -> None:
     )
 
 
-def test_a_segment_name_says_who_wrote_it() -> None:
+def test_a_segment_name_identifies_its_writer() -> None:
     name = segment_name("count words", "a/b", 7, 2, "x9")
     parsed = parse_segment(name)
     assert parsed is not None and (parsed.epoch, parsed.subtask, parsed.nonce) == (7, 2, "x9")
@@ -246,7 +248,7 @@ def test_a_segment_name_says_who_wrote_it() -> None:
 REF = SegmentRef("f", 1, 0, 12, 0, 12, rows=120, file_bytes=1200)
 
 
-def test_refs_are_equal_after_a_trip_through_json() -> None:
+def test_refs_survive_a_round_trip_through_json() -> None:
     refs = (REF, SegmentRef("g", 2, 3, 5, 0, 12, rows=1, file_bytes=10, due_min_ms=-4))
     assert refs_from_json(json.loads(json.dumps(refs_to_json(refs))), "a test") == refs
 
@@ -259,13 +261,13 @@ def test_splitting_and_merging_a_version_gives_the_same_refs() -> None:
         assert merge_versions([refs_for(refs, groups) for groups in ranges]) == refs
 
 
-def test_refs_are_not_joined_across_one_that_lies_between_them_in_age() -> None:
+def test_refs_are_not_joined_across_one_whose_age_lies_between_them() -> None:
     between = SegmentRef("g", 2, 4, 8, 4, 8, rows=1, file_bytes=10)
     low, high = refs_for([REF], range(6)), refs_for([REF], range(6, 12))
     assert merge_versions([low, [between], high]) == (*low, between, *high)
 
 
-def test_a_ref_cannot_be_live_for_groups_its_file_does_not_hold() -> None:
+def test_a_ref_cannot_be_live_for_groups_missing_from_its_file() -> None:
     with pytest.raises(ValueError, match="cannot be live"):
         SegmentRef("f", 1, 0, 13, 0, 12, rows=1, file_bytes=1)
     with pytest.raises(StoreDamagedError, match="state 'x' lists its segments as dict"):
@@ -289,7 +291,7 @@ TYPES: list[tuple[pa.DataType, Any]] = [
 
 @given(st.data())
 @settings(max_examples=40, deadline=None)
-def test_values_are_the_same_exactly_when_their_identity_is(data: st.DataObject) -> None:
+def test_values_are_equal_exactly_when_their_identities_are(data: st.DataObject) -> None:
     kind, values = data.draw(st.sampled_from(TYPES))
     pairs = data.draw(st.lists(st.tuples(values, values), min_size=1, max_size=8))
     skip = data.draw(st.integers(0, len(pairs)))  # slices have offsets, which views must respect

@@ -1,4 +1,4 @@
-"""Rows are sorted by their orders as a stable sort would, whether these are spread evenly or not."""
+"""Sorting rows by sort keys equals a stable sort, for evenly and unevenly distributed keys."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ ORDERS = st.integers(0, LAST) | st.integers(0, 5) | st.sampled_from([LAST, LAST 
 
 
 @given(st.lists(ORDERS, max_size=60))
-def test_any_orders_come_as_a_stable_sort_gives_them(numbers: list[int]) -> None:
+def test_any_sort_keys_are_sorted_as_by_a_stable_sort(numbers: list[int]) -> None:
     orders = np.array(numbers, dtype=np.uint64)
     with patch.object(sorting, "_SPREAD_ROWS_MIN", 1), patch.object(sorting, "_RUNS_MAX", 1):
         assert ascending(orders).tolist() == np.argsort(orders, kind="stable").tolist()
 
 
 @pytest.mark.parametrize("low, high", [(0, LAST), (7 << 55, 9 << 55), (0, 50)])
-def test_many_orders_of_any_range_come_as_a_stable_sort_gives_them(low: int, high: int) -> None:
+def test_many_sort_keys_of_any_range_are_sorted_as_by_a_stable_sort(low: int, high: int) -> None:
     orders = np.random.default_rng(7).integers(low, high, 5_000, dtype=np.uint64, endpoint=True)
     assert np.array_equal(ascending(orders), np.argsort(orders, kind="stable"))
 
 
 @given(st.lists(st.integers(0, 2**62)), st.sampled_from([1, 2, 2**16, 2**16 + 1, 2**40, 2**62 + 1]))
-def test_numbers_below_a_bound_come_as_a_stable_sort_gives_them(numbers: list[int], bound: int) -> None:
+def test_numbers_below_a_bound_are_sorted_as_by_a_stable_sort(numbers: list[int], bound: int) -> None:
     bounded = np.array(numbers, np.int64) % bound
     assert ascending_below(bound, bounded).tolist() == np.argsort(bounded, kind="stable").tolist()

@@ -1,4 +1,4 @@
-"""Accounts are read as they were written: those of every fixture, and any that can be made; damaged ones are not."""
+"""State accounts survive a round trip: those of every fixture and any generated one; damaged accounts are rejected."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def stored_manifests() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("name", "data"), list(stored_manifests()))
-def test_accounts_of_older_stores_are_read_and_written_again_as_they_were(name: str, data: bytes) -> None:
+def test_accounts_of_older_stores_are_rewritten_unchanged(name: str, data: bytes) -> None:
     manifest = decode(data, name)
     accounts = accounts_of(manifest)
     assert any(account.subtasks for account in accounts.values())
@@ -60,7 +60,7 @@ def fields_of(manifest: Manifest) -> dict[str, Any]:
     return {name: getattr(manifest, name) for name in manifest.__dataclass_fields__}
 
 
-# --- any account --------------------------------------------------------------------------------------------------
+# --- generated accounts -------------------------------------------------------------------------------------------
 
 numbers = st.integers(min_value=-(2**63), max_value=2**63 - 1)
 counts = st.integers(min_value=0, max_value=10**12)
@@ -139,14 +139,14 @@ accounts = st.builds(
 
 
 @given(accounts)
-def test_what_is_written_is_read_as_its_equal(account: OperatorAccount) -> None:
+def test_an_account_survives_a_round_trip(account: OperatorAccount) -> None:
     written = json.loads(json.dumps(to_json(account)))
     again = AccountReader().operator(written, "count")
     assert again == account
     assert json.loads(json.dumps(to_json(again))) == written
 
 
-def test_what_says_nothing_is_left_out_and_an_empty_version_is_not() -> None:
+def test_empty_fields_are_omitted_but_an_empty_version_is_not() -> None:
     assert to_json(OperatorAccount()) == {}
     assert to_json(SubtaskAccount()) == {}
     assert to_json(SubtaskAccount(tables=StoredTables({}), holds=False)) == {"tables": {}, "holds": False}
@@ -214,7 +214,7 @@ ODD_FIELDS: dict[str, list[Any]] = {
         ),
     ],
 )
-def test_a_damaged_account_names_the_operator_and_the_field(written: Any, field: str, expected: str) -> None:
+def test_a_damaged_account_is_reported_with_operator_and_field(written: Any, field: str, expected: str) -> None:
     manifest = Manifest(job="j", job_id="j1", epoch=1, parent=0, created_ms=0, run="a", states={"count": written})
     with pytest.raises(StoreDamagedError) as caught:
         accounts_of(manifest)
@@ -222,12 +222,12 @@ def test_a_damaged_account_names_the_operator_and_the_field(written: Any, field:
     assert "'count'" in caught.value.message
 
 
-def test_long_values_are_cut() -> None:
+def test_long_values_are_truncated_in_messages() -> None:
     with pytest.raises(StoreDamagedError, match=r"'wake_ms' is 'x{199}…, expected"):
         AccountReader().subtask({"wake_ms": "x" * 10_000}, "count")
 
 
-def test_accounts_are_read_once_per_manifest_and_equal_schemas_once_per_reading() -> None:
+def test_accounts_are_decoded_once_per_manifest_and_equal_schemas_once_per_read() -> None:
     history = (SavedAs(1, 0, Types.LONG(), "value", "string"),)
     account = SubtaskAccount(tables=StoredTables({"total": (REF,)}, {"total": history}))
     states = {"count": to_json(OperatorAccount(subtasks={0: account, 1: account}))}

@@ -1,4 +1,4 @@
-"""A list of operator state is read as it was written, or refused: its bytes and what its entry tells must agree."""
+"""Operator list state is restored or rejected: the bytes and the item count of an entry must agree."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STORES = count()
 
 @pytest.mark.parametrize("items", [3, 30_000], ids=["in the manifest", "in a file"])
 @pytest.mark.parametrize("change", [{"items": 2}, {"items": 40_000}, {"items": -1}, {"mode": "broadcast"}])
-def test_an_entry_that_tells_of_other_items_than_there_are_is_refused(items: int, change: dict[str, Any]) -> None:
+def test_an_entry_whose_item_count_is_wrong_is_rejected(items: int, change: dict[str, Any]) -> None:
     store = MemoryStore(f"lists-{next(_STORES)}")
     entry = entry_of(pa.array(range(items)), "split", "int64", store, "segments/list.arrow", None)
     column = column_of([(entry, Slice(0, 0, items))], store, "state 'seen'")

@@ -1,4 +1,4 @@
-"""The first rows of keys are those that a scan of the keys begins with, whatever was deleted or written anew."""
+"""The first rows of keys are the rows that a scan of the keys begins with, despite deletes and updates."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def view_of(epochs: list[list[tuple[str, str, int]]], *, is_last_unwritten: bool
     st.integers(1, 5),
     st.booleans(),
 )
-def test_they_are_what_a_scan_begins_with(
+def test_first_rows_equal_the_start_of_a_scan(
     epochs: list[list[tuple[str, str, int]]], keys: list[str], begins: list[int], count: int, is_last_unwritten: bool
 ) -> None:
     view = view_of(epochs, is_last_unwritten=is_last_unwritten)
@@ -65,7 +65,7 @@ def test_they_are_what_a_scan_begins_with(
     assert [(row["position"], row["sub"], row["value"]) for row in found] == expected
 
 
-def test_thousands_of_deleted_rows_before_them_are_passed_over() -> None:
+def test_thousands_of_deleted_rows_before_the_first_are_skipped() -> None:
     numbers, table = range(5_000), [("put", "a", number) for number in range(5_000)]
     view = view_of([table, [("delete", "a", number) for number in numbers[:4_990]]], is_last_unwritten=False)
     found = view.first_rows(key_column(["a"], None), np.array([0]), 3)

@@ -1,5 +1,6 @@
-"""Changes that would be merged as soon as they are written are merged from memory: no file is written that no version
-names, and the table holds what it would have held."""
+"""Changes due for an immediate merge are merged in memory: no unreferenced file is written, and the table content
+is the same.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +25,13 @@ GROUPS = range(128)
 TTL_MS = 3
 
 KEYS = st.integers(0, 30)
-# What happens in an epoch, in order: keys and values that are set, keys that are removed, keys that are cleared.
+# The events of an epoch in order: keys with values to set, keys to remove, keys to clear.
 steps = st.tuples(st.sampled_from(["put", "delete", "clear"]), st.dictionaries(KEYS, st.integers(0, 99), max_size=12))
 epochs = st.lists(st.lists(steps, max_size=4), max_size=14)
 
 
 class Table:
-    """A state of one subtask, run through epochs as an operator would; `version` is what the manifest names."""
+    """A state of one subtask, run through epochs as by an operator; `version` is the version in the manifest."""
 
     def __init__(self, *, is_list: bool = False, ttl_ms: int | None = None) -> None:
         self.store = open_store(f"memory://merged-unwritten-{next(NAMES)}")
@@ -60,7 +61,7 @@ class Table:
 
 
 class WrittenFirst(Table):
-    """The slow, obvious way: every change is in a file before anything is merged."""
+    """The reference implementation: every change is written to a file before anything is merged."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -83,7 +84,7 @@ def change(script: list[tuple[str, dict[int, int]]], table: StateTable) -> None:
 @pytest.mark.slow
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(epochs, st.booleans(), st.sampled_from([None, TTL_MS]), st.sampled_from([500, 1 << 20]))
-def test_a_table_holds_the_same_whether_its_changes_are_written_before_they_are_merged(
+def test_content_does_not_depend_on_writing_changes_before_merging_them(
     monkeypatch: pytest.MonkeyPatch,
     script: list[list[tuple[str, dict[int, int]]]],
     is_list: bool,
@@ -100,7 +101,7 @@ def test_a_table_holds_the_same_whether_its_changes_are_written_before_they_are_
 
 
 @pytest.mark.parametrize("keys", [1, 500])
-def test_every_file_that_an_epoch_writes_is_named_by_its_version(keys: int) -> None:
+def test_every_file_written_in_an_epoch_is_listed_in_its_version(keys: int) -> None:
     table, reference = Table(), WrittenFirst()
     for number in range(1, 30):
         for one in (table, reference):
@@ -112,7 +113,7 @@ def test_every_file_that_an_epoch_writes_is_named_by_its_version(keys: int) -> N
     assert len(table.named) == len(reference.named)
 
 
-def test_what_was_merged_is_read_in_the_same_epoch_by_whoever_looks_again() -> None:
+def test_merged_changes_are_readable_in_the_same_epoch() -> None:
     table = Table()
     for number in range(1, 9):
         table.run(number, lambda state: state.put([number], [number]))  # noqa: B023

@@ -1,4 +1,4 @@
-"""Changes that are too many to be held are written before the epoch ends, and read as if they were not."""
+"""Changes that exceed the memory limit are written before the epoch ends, without affecting reads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ epochs = st.lists(st.lists(st.dictionaries(st.integers(0, 9), st.none() | st.int
 
 
 class Table:
-    """A table of numbers, run through epochs as an operator would."""
+    """A table of numbers, run through epochs as by an operator."""
 
     def __init__(self) -> None:
         self.segments = OpenSegments(open_store(f"memory://overflowing-{next(NAMES)}"))
@@ -47,7 +47,7 @@ class Table:
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(epochs, st.sampled_from([0, 60, 1 << 20]))
-def test_a_table_holds_what_a_dictionary_would_however_early_its_changes_are_written(
+def test_a_table_equals_a_dictionary_however_early_its_changes_are_written(
     monkeypatch: pytest.MonkeyPatch, script: list[list[dict[int, int | None]]], bound: int
 ) -> None:
     monkeypatch.setattr(changes, "CHANGED_BYTES_MAX", bound)
@@ -66,14 +66,14 @@ def test_a_table_holds_what_a_dictionary_would_however_early_its_changes_are_wri
     assert stored.content() == reference
 
 
-def test_what_is_held_stays_bounded_and_the_version_names_every_segment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_buffered_changes_stay_bounded_and_the_version_lists_every_segment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes, "CHANGED_BYTES_MAX", 10_000)
     stored = Table()
     table = stored.begin(1)
     most = 0
     for first in range(0, 10_000, 500):
         keys = table.column(list(range(first, first + 500)))
-        table.changes.put(keys, pa.array(np.arange(500)))  # as operators in columns do
+        table.changes.put(keys, pa.array(np.arange(500)))  # as columnar operators do
         most = max(most, sum(batch.nbytes for batch in table.changes._batches))
     stored.refs = table.end()
     assert most <= 10_000

@@ -1,4 +1,4 @@
-"""Values of states and keys of batches: the quick ways give what the plain ways give."""
+"""Values of states and keys of batches: fast paths equal the plain ones."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ typed_values = st.one_of(
 
 @settings(deadline=None)
 @given(typed_values)
-def test_a_column_of_state_is_the_one_column_of_wrapped_values(given_: tuple[TypeInformation, list[Any]]) -> None:
+def test_a_state_column_is_the_only_column_of_the_wrapped_values(given_: tuple[TypeInformation, list[Any]]) -> None:
     type_info, values = given_
     codec, wrapped = StateCodec(type_info, "state 's'"), Types.TUPLE([type_info])
     column = codec.encode(values)
@@ -51,14 +51,14 @@ def test_a_column_of_state_is_the_one_column_of_wrapped_values(given_: tuple[Typ
 
 @settings(deadline=None)
 @given(typed_values)
-def test_settled_values_are_encoded_as_any_others_are(given_: tuple[TypeInformation, list[Any]]) -> None:
+def test_buffered_values_are_encoded_like_any_others(given_: tuple[TypeInformation, list[Any]]) -> None:
     type_info, values = given_
     codec = StateCodec(type_info, "state 's'")
     settled = [codec.settle(value) for value in values if value is not None]
     assert codec.encode_settled(settled).equals(codec.encode(settled))
 
 
-def test_a_number_too_large_for_its_type_is_refused_by_name_in_bulk_too() -> None:
+def test_a_number_out_of_range_for_its_type_is_rejected_by_name_in_bulk_too() -> None:
     for type_info, value in ((Types.INT(), 2**40), (Types.TUPLE([Types.INT(), Types.LONG()]), (2**40, 1))):
         codec = StateCodec(type_info, "state 's'")
         with pytest.raises(TypeMismatchError, match="state 's'"):
@@ -67,7 +67,7 @@ def test_a_number_too_large_for_its_type_is_refused_by_name_in_bulk_too() -> Non
 
 @settings(deadline=None)
 @given(st.none() | longs | st.text() | st.tuples(longs, st.text()) | st.tuples(longs) | st.tuples(longs, longs))
-def test_a_settled_value_is_what_its_column_gives_back(value: Any) -> None:
+def test_a_buffered_value_equals_the_value_decoded_from_its_column(value: Any) -> None:
     codec = StateCodec(PAIR, "state 's'")
     try:
         stored = codec.decode(codec.encode([value]))
@@ -78,7 +78,7 @@ def test_a_settled_value_is_what_its_column_gives_back(value: Any) -> None:
         assert [codec.settle(value)] == stored
 
 
-def test_a_row_with_a_change_kind_is_refused_as_state() -> None:
+def test_a_row_with_a_row_kind_is_rejected_as_state() -> None:
     row = Row(a=1, b="x")
     row.set_row_kind(RowKind.DELETE)
     with pytest.raises(TypeMismatchError, match="kind INSERT"):
@@ -87,7 +87,7 @@ def test_a_row_with_a_change_kind_is_refused_as_state() -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.none() | longs, st.text()) | st.none()), st.sampled_from([0, 1]))
-def test_keys_taken_as_a_column_are_the_keys_the_selector_gives(records: list[Any], field: int) -> None:
+def test_keys_extracted_as_a_column_equal_those_of_the_selector(records: list[Any], field: int) -> None:
     present = [record for record in records if record is not None]
     key_type = PAIR.get_field_types()[field]
     call = UserCall("count", "count", "job.py:1")
@@ -139,7 +139,7 @@ steps = st.lists(
 
 @settings(deadline=None)
 @given(steps)
-def test_a_value_state_reads_as_a_dictionary_whenever_visits_and_epochs_end(script: list[tuple[str, int, int]]) -> None:
+def test_a_value_state_equals_a_dictionary_for_any_visits_and_epochs(script: list[tuple[str, int, int]]) -> None:
     values, expected = Values(), dict[int, int]()
     values.visit(list(range(5)))
     for step, key, number in script:
@@ -162,7 +162,7 @@ def test_a_value_state_reads_as_a_dictionary_whenever_visits_and_epochs_end(scri
     assert values.table.read(list(range(5))) == [expected.get(key) for key in range(5)]
 
 
-def test_a_key_that_was_absent_and_cleared_leaves_no_tombstone() -> None:
+def test_an_absent_key_that_is_cleared_leaves_no_tombstone() -> None:
     values = Values()
     values.visit([1, 2])
     values.scope.enter(0)
@@ -176,7 +176,7 @@ def test_a_key_that_was_absent_and_cleared_leaves_no_tombstone() -> None:
     assert not values.table.changes
 
 
-def test_a_state_that_a_visit_does_not_use_is_not_read() -> None:
+def test_a_state_unused_by_a_visit_is_not_read() -> None:
     values = Values()
     values.visit([1])
     values.scope.enter(0)
@@ -190,7 +190,7 @@ def test_a_state_that_a_visit_does_not_use_is_not_read() -> None:
 
 @pytest.mark.parametrize("use", [lambda s: s.value(), lambda s: s.update(1), lambda s: s.clear()])
 @pytest.mark.parametrize("visited", [False, True], ids=["before any visit", "between two keys"])
-def test_state_outside_a_keyed_call_is_refused(use: Any, visited: bool) -> None:
+def test_state_outside_a_keyed_call_is_rejected(use: Any, visited: bool) -> None:
     values = Values()
     if visited:
         values.visit([1])

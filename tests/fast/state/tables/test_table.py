@@ -1,4 +1,4 @@
-"""Tables of state: what a view answers, with real hashes and rows enough for many chunks."""
+"""State tables: read results of views, with real hashes and enough rows for many chunks."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_within_an_epoch_the_last_change_of_a_row_counts() -> None:
     assert values(table.view(), "a", "b", "c") == [3, None, 5]
 
 
-def test_an_expired_value_is_absent_and_does_not_uncover_an_older_one() -> None:
+def test_an_expired_value_is_absent_and_does_not_reveal_an_older_one() -> None:
     table = Table(EXPIRING)
     for value, expires_ms in ((1, NEVER_MS), (2, 100)):
         changes = table.changes()
@@ -116,8 +116,8 @@ def test_an_expired_value_is_absent_and_does_not_uncover_an_older_one() -> None:
     assert list(table.view(now_ms=100).scan()) == []
 
 
-def test_keys_with_one_hash_are_told_apart() -> None:
-    # None leaves a hash as it is, so all of these have the same one.
+def test_keys_with_equal_hashes_are_distinguished() -> None:
+    # Hashing None leaves the hash unchanged, so all of these have the same one.
     keys = [None, (), (None,), (None, None), ((),)]
     assert len(set(key_column(keys, None).hashes.tolist())) == 1
     table = Table(TOTALS)
@@ -132,7 +132,7 @@ def test_keys_with_one_hash_are_told_apart() -> None:
     assert [table.view().get_value(key) for key in keys] == [0, None, 20, 30, None]
 
 
-def test_changes_not_yet_written_are_seen_by_every_question() -> None:
+def test_unwritten_changes_are_visible_to_every_read() -> None:
     table = Table(CARTS)
     first = table.changes()
     first.put(untyped("a", "a"), pa.array([1, 2]), subs=pa.array(["x", "y"]))
@@ -148,7 +148,7 @@ def test_changes_not_yet_written_are_seen_by_every_question() -> None:
     assert table.view().scan_keys(untyped("a")).num_rows == 2
 
 
-def test_a_clear_voids_what_is_older_and_nothing_that_comes_after() -> None:
+def test_a_clear_voids_older_rows_and_no_later_ones() -> None:
     table = Table(CARTS)
     changes = table.changes()
     changes.put(untyped("a", "a", "b"), pa.array([1, 2, 3]), subs=pa.array(["x", "y", "x"]))
@@ -165,7 +165,7 @@ def test_a_clear_voids_what_is_older_and_nothing_that_comes_after() -> None:
     ]
 
 
-def test_a_pair_of_a_cleared_key_is_absent_unless_it_was_put_since() -> None:
+def test_a_row_of_a_cleared_key_is_absent_unless_put_afterwards() -> None:
     table = Table(CARTS)
     changes = table.changes()
     changes.put(untyped("a", "a", "b"), pa.array([1, 2, 3]), subs=pa.array(["x", "y", "x"]))
@@ -179,7 +179,7 @@ def test_a_pair_of_a_cleared_key_is_absent_unless_it_was_put_since() -> None:
     assert found.values.to_pylist() == [5, 3]
 
 
-def test_a_clear_stands_beside_a_row_of_the_smallest_number() -> None:
+def test_a_clear_coexists_with_a_row_of_the_smallest_sub() -> None:
     table = Table(LISTS)
     smallest = -(2**63)
     changes = table.changes()
@@ -192,7 +192,7 @@ def test_a_clear_stands_beside_a_row_of_the_smallest_number() -> None:
     assert table.view().scan_keys(untyped("a")).column("value").to_pylist() == ["new"]
 
 
-def test_subs_with_one_hash_are_told_apart() -> None:
+def test_subs_with_equal_hashes_are_distinguished() -> None:
     pair = pa.struct([("x", pa.int64()), ("y", pa.int64())])
     subs = pa.array([(1, None), (None, 1), (None, None), None], pair)
     table = Table(TableLayout("pairs", None, pair, pa.int64()))
@@ -206,7 +206,7 @@ def test_subs_with_one_hash_are_told_apart() -> None:
     assert table.view().scan_keys(untyped("a")).num_rows == 4
 
 
-def test_rows_of_a_list_come_in_the_order_of_their_numbers_for_every_key_asked() -> None:
+def test_list_rows_are_ordered_by_number_for_every_requested_key() -> None:
     table = Table(LISTS)
     for epoch in range(3):
         changes = table.changes()
@@ -218,7 +218,7 @@ def test_rows_of_a_list_come_in_the_order_of_their_numbers_for_every_key_asked()
     assert rows.column("sub").to_pylist()[:9] == [1, 5, 101, 105, 201, 205, 5, 105, 205]
 
 
-def test_due_rows_come_in_time_order_and_only_if_no_newer_change_touched_them() -> None:
+def test_due_rows_are_ordered_by_time_and_omit_rows_with_newer_changes() -> None:
     table = Table(TIMERS)
     changes = table.changes()
     dues = np.array([30, 10, 20, 40, 25])
@@ -236,7 +236,7 @@ def test_due_rows_come_in_time_order_and_only_if_no_newer_change_touched_them() 
     assert (table.view().min_due(), table.view().min_due(after_ms=35)) == (30, 40)
 
 
-def test_the_earliest_due_time_is_found_behind_thousands_of_fired_timers() -> None:
+def test_the_earliest_due_time_is_located_behind_thousands_of_fired_timers() -> None:
     table = Table(TIMERS, chunk_rows=512)
     dues = np.arange(5_000)
     keys = key_column(dues.tolist(), None)
@@ -265,7 +265,7 @@ def test_when_nothing_is_due_no_row_is_read(tmp_path: Path) -> None:
     assert view.scan_due(49).num_rows == 0
 
 
-def test_a_table_that_is_nowhere_due_has_no_earliest_time() -> None:
+def test_a_table_without_due_rows_has_no_earliest_time() -> None:
     table = Table(TIMERS)
     assert table.view().min_due() is None
     changes = table.changes()
@@ -274,7 +274,7 @@ def test_a_table_that_is_nowhere_due_has_no_earliest_time() -> None:
     assert table.view().min_due() is None
 
 
-def test_tasks_at_any_parallelism_see_disjoint_parts_of_the_same_files() -> None:
+def test_tasks_at_any_parallelism_read_disjoint_parts_of_the_same_files() -> None:
     table = Table(TOTALS, chunk_rows=50)
     for epoch in range(3):
         changes = table.changes()
@@ -294,7 +294,7 @@ def test_tasks_at_any_parallelism_see_disjoint_parts_of_the_same_files() -> None
     assert table.store.list("") == files
 
 
-def test_a_view_refuses_keys_and_groups_that_are_not_its_own() -> None:
+def test_a_view_rejects_keys_and_groups_outside_its_range() -> None:
     table = Table(TOTALS)
     put(table, a=1)
     (group,) = untyped("a").groups(128).tolist()
@@ -306,7 +306,7 @@ def test_a_view_refuses_keys_and_groups_that_are_not_its_own() -> None:
     assert [batch.num_rows for batch in table.view().scan(range(group, group + 1))] == [1]
 
 
-def test_columns_of_another_type_are_refused_with_the_state_named() -> None:
+def test_columns_of_another_type_are_rejected_and_the_state_is_named() -> None:
     with pytest.raises(TypeMismatchError, match=r"state 'total' has values of int64, found string"):
         TableChanges(TOTALS).put(untyped("a"), pa.array(["x"]))
     with pytest.raises(TypeMismatchError, match=r"state 'total' has keys of binary, found int64"):
@@ -368,7 +368,7 @@ KEYS_BY_TYPE: list[tuple[pa.DataType | None, Any]] = [
 
 @given(st.data())
 @settings(max_examples=20, deadline=None)
-def test_a_single_read_answers_as_a_bulk_read_and_as_a_dictionary(data: st.DataObject) -> None:
+def test_a_single_read_equals_a_bulk_read_and_a_dictionary(data: st.DataObject) -> None:
     key_type, keys = data.draw(st.sampled_from(KEYS_BY_TYPE))
     layout = TableLayout("total", key_type, value_type=pa.struct([("n", pa.int64()), ("t", pa.string())]), has_ttl=True)
 
@@ -396,7 +396,7 @@ def test_a_single_read_answers_as_a_bulk_read_and_as_a_dictionary(data: st.DataO
 
 
 @pytest.mark.parametrize("layout", [CARTS, LISTS], ids=["hashed subs", "ordered subs"])
-def test_thousands_of_rows_in_many_chunks_answer_as_a_dictionary(layout: TableLayout) -> None:
+def test_thousands_of_rows_in_many_chunks_equal_a_dictionary(layout: TableLayout) -> None:
     random = np.random.default_rng(7)
     table, expected = Table(layout, chunk_rows=300), {}
     for epoch in range(4):

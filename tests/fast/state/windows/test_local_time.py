@@ -1,4 +1,4 @@
-"""Local time: there and back, the hour that is shown twice, and the one that is never shown."""
+"""Local time conversion, the hour shown twice and the hour never shown at a clock change."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SPRING = int(dt.datetime(2024, 3, 31, 1, tzinfo=dt.UTC).timestamp() * 1000)
 
 
 @given(MOMENTS, ZONES)
-def test_clocks_show_what_zoneinfo_says(moment: int, zone: str) -> None:
+def test_local_times_equal_zoneinfo(moment: int, zone: str) -> None:
     assert int(local_ms(np.array([moment]), zone)[0]) == local_of(moment, zone)
 
 
@@ -31,37 +31,37 @@ def test_clocks_show_what_zoneinfo_says(moment: int, zone: str) -> None:
 @example(-HOUR, AUTUMN)
 @example(-1, AUTUMN)
 @example(0, AUTUMN)
-def test_local_time_has_come_as_far_as_no_later_moment_shows(distance: int, change: int) -> None:
+def test_local_time_progress_is_the_largest_time_not_shown_again(distance: int, change: int) -> None:
     moment = change + distance
     reached = reached_ms(moment, "Europe/Berlin")
     later = np.concatenate([np.arange(moment + 1, moment + 4 * HOUR, 60_000), [change] * (change > moment)])
     shown = local_ms(later.astype(np.int64), "Europe/Berlin")
     assert reached < int(shown.min())
-    # And as far as it can: the very next local time may still come, or is one that is never shown.
+    # And it is the largest: the next local time may still occur, or is never shown.
     assert int(moments_ms(np.array([reached + 1]), "Europe/Berlin")[0]) > moment
 
 
 @given(MOMENTS, ZONES)
-def test_of_moments_that_show_a_time_the_last_is_taken(moment: int, zone: str) -> None:
+def test_an_ambiguous_local_time_means_its_last_instant(moment: int, zone: str) -> None:
     local = local_ms(np.array([moment]), zone)
     last = int(moments_ms(local, zone)[0])
     assert last >= moment
     assert local_of(last, zone) == int(local[0])
 
 
-def test_an_hour_that_is_shown_twice_is_over_the_second_time() -> None:
+def test_an_ambiguous_hour_is_complete_after_its_second_occurrence() -> None:
     wall = int(dt.datetime(2023, 10, 29, 2, 30, tzinfo=dt.UTC).timestamp() * 1000)
     assert int(moments_ms(np.array([wall]), "Europe/Berlin")[0]) == AUTUMN + HOUR // 2
     start = int(dt.datetime(2023, 10, 29, 2, tzinfo=dt.UTC).timestamp() * 1000)
     assert reached_ms(AUTUMN - HOUR // 2, "Europe/Berlin") == start - 1
 
 
-def test_an_hour_that_is_never_shown_means_the_change() -> None:
+def test_a_skipped_hour_means_the_instant_of_the_change() -> None:
     wall = int(dt.datetime(2024, 3, 31, 2, 30, tzinfo=dt.UTC).timestamp() * 1000)
     assert int(moments_ms(np.array([wall]), "Europe/Berlin")[0]) == SPRING
 
 
-def test_a_zone_that_is_none_is_refused() -> None:
+def test_an_unknown_zone_is_rejected() -> None:
     with pytest.raises(ProgramError, match="there is no time zone 'Europe/Berln'"):
         arrow_zone("Europe/Berln")
 
@@ -71,6 +71,6 @@ def test_offsets_are_zones(zone: str, offset: int) -> None:
     assert local_ms(np.array([0]), arrow_zone(zone)).tolist() == [offset * HOUR]
 
 
-def test_the_ends_of_time_have_no_zone() -> None:
+def test_the_limits_of_the_time_range_have_no_zone() -> None:
     for end in (2**63 - 1, -(2**63)):
         assert reached_ms(end, "Europe/Berlin") == end
