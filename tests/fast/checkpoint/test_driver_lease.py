@@ -1,4 +1,4 @@
-"""A driver's lease: who is refused, who takes the job, and how fast; for each kind of holder there may be."""
+"""The driver lease: which driver is rejected, which takes over the job, and how fast, for each kind of holder."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def new_store() -> MemoryStore:
 
 
 HERE = this_process()
-MINE = DriverLease("aa", 1, "clicks", HERE.host, HERE.kernel, HERE.pid, HERE.started, 0)
-ELSEWHERE = replace(MINE, host="db7.example", kernel="another boot")
+OWN_LEASE = DriverLease("aa", 1, "clicks", HERE.host, HERE.kernel, HERE.pid, HERE.started, 0)
+ELSEWHERE = replace(OWN_LEASE, host="db7.example", kernel="another boot")
 
 
 def write(store: Store, lease: DriverLease) -> None:
@@ -40,7 +40,7 @@ def write(store: Store, lease: DriverLease) -> None:
 
 @dataclass
 class Minutes:
-    """A stopwatch whose pauses take no time; `at_pause` is what others do meanwhile."""
+    """A stopwatch whose pauses take no time; `at_pause` is called in each of them."""
 
     at_pause: Callable[[], object] = lambda: None
     now_s: float = 0.0
@@ -57,12 +57,12 @@ class Minutes:
 
 
 def another_process(state: str) -> int:
-    """A process that lives, or is dead, or is dead and its parent has not asked: a zombie."""
+    """The id of a process that is alive, or dead, or a zombie that its parent has not reaped."""
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     _PROCESSES.append(process)
     if state != "alive":
         process.kill()
-        # A zombie is one until somebody waits for it.
+        # A zombie exists until its parent waits for it.
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     if state == "dead":
         process.wait()
@@ -83,7 +83,7 @@ def _ends_processes() -> object:
     _PROCESSES.clear()
 
 
-def test_a_second_driver_in_one_process_is_refused_and_told_who_runs() -> None:
+def test_a_second_driver_in_one_process_is_rejected_and_the_holder_is_named() -> None:
     store = new_store()
     held = acquire_lease(store, "clicks")
     with pytest.raises(FencedError) as refusal:
@@ -95,45 +95,45 @@ def test_a_second_driver_in_one_process_is_refused_and_told_who_runs() -> None:
     assert not store.exists(driver_name())
 
 
-def test_a_lease_that_a_job_of_this_process_left_behind_stops_nobody() -> None:
-    """Its store was away when the job ended, and the process goes on, as a notebook does."""
+def test_a_lease_left_behind_by_a_job_of_this_process_stops_no_driver() -> None:
+    """The store was unavailable when the job ended, and the process continues, as a notebook does."""
     store, minutes = new_store(), Minutes()
-    write(store, MINE)
+    write(store, OWN_LEASE)
     acquire_lease(store, "clicks", stopwatch=minutes.stopwatch).close()
     assert minutes.pauses == []
 
 
 @pytest.mark.parametrize("state", ["dead", "zombie"])
-def test_a_driver_that_was_killed_on_this_machine_is_followed_at_once(state: str) -> None:
+def test_a_driver_killed_on_this_machine_is_replaced_at_once(state: str) -> None:
     store, minutes = new_store(), Minutes()
-    write(store, replace(MINE, pid=another_process(state)))
+    write(store, replace(OWN_LEASE, pid=another_process(state)))
     acquire_lease(store, "clicks", stopwatch=minutes.stopwatch).close()
     assert minutes.pauses == []
 
 
-def test_a_process_that_was_given_the_id_of_a_dead_driver_is_not_taken_for_it() -> None:
+def test_a_process_with_the_reused_id_of_a_dead_driver_is_not_mistaken_for_it() -> None:
     store, minutes = new_store(), Minutes()
-    write(store, replace(MINE, pid=another_process("alive"), started="17"))
+    write(store, replace(OWN_LEASE, pid=another_process("alive"), started="17"))
     acquire_lease(store, "clicks", stopwatch=minutes.stopwatch).close()
     assert minutes.pauses == []
 
 
-def test_a_driver_that_lives_on_this_machine_is_named_within_a_second() -> None:
+def test_a_driver_alive_on_this_machine_is_reported_within_a_second() -> None:
     store, minutes = new_store(), Minutes()
     pid = another_process("alive")
     started = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
-    write(store, replace(MINE, pid=pid, started=started, since_ms=1_700_000_000_000))
+    write(store, replace(OWN_LEASE, pid=pid, started=started, since_ms=1_700_000_000_000))
     with pytest.raises(FencedError, match=f"process {pid} on {HERE.host}, since 2023-11-14 22:13:20 UTC"):
         acquire_lease(store, "clicks", stopwatch=minutes.stopwatch)
     assert minutes.now_s == 1
     minutes = Minutes()
-    # One that has not renewed for long may hang, or have ended its job: it is watched.
+    # A driver that has not renewed for long may hang, or have ended its job: it is watched.
     make_older(store, driver_name(), 3_600_000)
     acquire_lease(store, "clicks", stopwatch=minutes.stopwatch).close()
     assert minutes.now_s == LASTS_S
 
 
-def test_a_driver_of_another_machine_that_renews_its_lease_is_not_disturbed() -> None:
+def test_a_driver_of_another_machine_that_renews_its_lease_is_not_replaced() -> None:
     store = new_store()
     lease = replace(ELSEWHERE, pid=4711)
     write(store, lease)
@@ -149,8 +149,8 @@ def test_a_driver_of_another_machine_that_renews_its_lease_is_not_disturbed() ->
 
 
 @pytest.mark.parametrize("age_s", [0, 4, 14, 15, 86_400])
-def test_a_driver_of_another_machine_is_followed_when_its_lease_was_not_renewed_for_so_long(age_s: int) -> None:
-    """By the store's clock: what the dead driver's clock said does not matter."""
+def test_a_driver_of_another_machine_is_replaced_after_its_lease_was_not_renewed_for_the_timeout(age_s: int) -> None:
+    """Measured by the store's clock: the dead driver's clock does not matter."""
     store, minutes = new_store(), Minutes()
     write(store, replace(ELSEWHERE, since_ms=2**52))
     make_older(store, driver_name(), age_s * 1000)
@@ -158,7 +158,7 @@ def test_a_driver_of_another_machine_is_followed_when_its_lease_was_not_renewed_
     assert max(LASTS_S - age_s - 1, 0) <= minutes.now_s <= max(LASTS_S - age_s, 0) + 0.5
 
 
-def test_a_driver_that_ends_while_it_is_watched_is_followed_at_once() -> None:
+def test_a_driver_that_ends_while_watched_is_replaced_at_once() -> None:
     store = new_store()
     write(store, ELSEWHERE)
     minutes = Minutes(lambda: store.delete(driver_name()))
@@ -179,7 +179,7 @@ def test_a_damaged_lease_stops_no_job(data: bytes) -> None:
     assert not store.exists(driver_name())
 
 
-def test_a_lease_of_a_newer_millstream_that_is_renewed_is_respected() -> None:
+def test_a_renewed_lease_of_a_newer_version_is_respected() -> None:
     store = new_store()
     data = seal("driver", 9, {})
     store.put(driver_name(), data)
@@ -192,7 +192,7 @@ def test_a_lease_of_a_newer_millstream_that_is_renewed_is_respected() -> None:
     assert store.get(driver_name()) == data
 
 
-def test_who_takes_over_asks_nobody_and_the_other_driver_notices() -> None:
+def test_a_forced_takeover_does_not_wait_and_the_other_driver_detects_it() -> None:
     store = new_store()
     first = acquire_lease(store, "clicks")
     second = acquire_lease(store, "clicks", takes_over=True)
@@ -209,7 +209,7 @@ def test_who_takes_over_asks_nobody_and_the_other_driver_notices() -> None:
     assert not store.exists(driver_name())
 
 
-def test_a_late_renewal_does_not_take_the_job_back() -> None:
+def test_a_late_renewal_does_not_reclaim_the_job() -> None:
     """The first driver has read its own lease, then the second takes over, then the first writes."""
     store = new_store()
     first = acquire_lease(store, "clicks")
@@ -225,15 +225,15 @@ def test_a_late_renewal_does_not_take_the_job_back() -> None:
         held.close()
 
 
-def test_a_takeover_from_a_dead_driver_is_no_takeover() -> None:
+def test_replacing_a_dead_driver_is_not_a_takeover() -> None:
     store = new_store()
-    write(store, replace(MINE, pid=another_process("dead")))
+    write(store, replace(OWN_LEASE, pid=another_process("dead")))
     held = acquire_lease(store, "clicks", takes_over=True)
     assert held.superseded is None
     held.close()
 
 
-def test_a_store_that_takes_no_lease_runs_the_job_without(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_store_that_rejects_leases_runs_the_job_without(caplog: pytest.LogCaptureFixture) -> None:
     class Unleased(MemoryStore):
         def create(self, name: str, data: bytes) -> bool:
             raise StoreError(f"no permission to write {name}.")
@@ -245,7 +245,7 @@ def test_a_store_that_takes_no_lease_runs_the_job_without(caplog: pytest.LogCapt
     assert "the job runs without a lease" in caplog.text and "no permission to write driver.json" in caplog.text
 
 
-def test_a_lease_in_a_folder_is_gone_when_its_process_ends(tmp_path: Path) -> None:
+def test_a_lease_in_a_folder_is_removed_when_its_process_ends(tmp_path: Path) -> None:
     program = (
         "import sys\n"
         "from millstream.checkpoint.driver_lease import acquire_lease\n"
@@ -257,15 +257,15 @@ def test_a_lease_in_a_folder_is_gone_when_its_process_ends(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("pid", [2**31, 2**62])
-def test_a_lease_of_a_process_that_no_system_has_stops_nobody(pid: int) -> None:
+def test_a_lease_with_an_impossible_process_id_stops_no_driver(pid: int) -> None:
     store, minutes = new_store(), Minutes()
-    write(store, replace(MINE, pid=pid))
+    write(store, replace(OWN_LEASE, pid=pid))
     acquire_lease(store, "clicks", stopwatch=minutes.stopwatch).close()
     assert minutes.pauses == []
 
 
 @pytest.mark.parametrize("kind", ["link to nowhere", "link to itself", "pipe", "folder"])
-def test_what_stands_in_the_place_of_a_lease_and_is_no_file_stops_nobody(tmp_path: Path, kind: str) -> None:
+def test_a_folder_in_place_of_a_lease_stops_no_driver(tmp_path: Path, kind: str) -> None:
     place = tmp_path / driver_name()
     if kind == "pipe":
         os.mkfifo(place)
@@ -280,7 +280,7 @@ def test_what_stands_in_the_place_of_a_lease_and_is_no_file_stops_nobody(tmp_pat
     assert kind == "folder" or not os.path.lexists(place)
 
 
-def test_a_driver_that_ends_does_not_wait_for_a_slow_store(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_ending_driver_does_not_wait_for_a_slow_store(monkeypatch: pytest.MonkeyPatch) -> None:
     class Slow(MemoryStore):
         is_slow = False
 
@@ -300,7 +300,7 @@ def test_a_driver_that_ends_does_not_wait_for_a_slow_store(monkeypatch: pytest.M
     minutes = Minutes()
     following = acquire_lease(store, "clicks", stopwatch=minutes.stopwatch)
     assert minutes.pauses == []
-    answers.set()  # the lease by now is the other driver's, and stays
+    answers.set()  # the lease now belongs to the other driver, and is not deleted
     assert held._thread is not None
     held._thread.join()
     assert isinstance(read_driver_lease(store), DriverLease)

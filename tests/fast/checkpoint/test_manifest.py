@@ -1,4 +1,4 @@
-"""Manifests: whole, equal to what was written, or a named error; and one committer per epoch."""
+"""Manifests: read back equal or reported as damaged, with one committer per epoch."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NAME = manifest_name(7)
 
 
 def trim(log: ManifestLog, epoch: int) -> None:
-    """Delete the manifests older than `epoch`, but never the newest, as a collector does."""
+    """Deletes the manifests older than `epoch`, but never the newest, as a collector does."""
     for old in log.epochs()[:-1]:
         if old < epoch:
             log._store.delete(manifest_name(old))
@@ -80,12 +80,12 @@ def log(store: Store) -> ManifestLog:
 # --- the file -----------------------------------------------------------------------------------------------
 
 
-def test_what_is_written_reads_back_equal_and_is_written_the_same_again() -> None:
+def test_a_manifest_reads_back_equal_and_is_rewritten_identically() -> None:
     assert decode(encode(FULL), NAME) == FULL
     assert encode(decode(encode(FULL), NAME)) == encode(FULL)
 
 
-def test_the_file_is_json_for_people_with_format_job_and_epoch_first() -> None:
+def test_the_file_is_readable_json_with_format_job_and_epoch_first() -> None:
     lines = encode(FULL).decode().splitlines()
     assert lines[1:4] == [' "format": "millstream-manifest-1",', ' "job": "clicks",', ' "epoch": 7,']
     document = json.loads(encode(FULL))
@@ -93,22 +93,22 @@ def test_the_file_is_json_for_people_with_format_job_and_epoch_first() -> None:
     assert list(document)[-1] == "checksum"
 
 
-def test_equal_manifests_are_equal_bytes_whatever_the_order_of_their_keys() -> None:
+def test_equal_manifests_are_equal_bytes_for_any_order_of_their_keys() -> None:
     one = manifest(counters={"a": 1, "b": {"c": 1, "d": 2}})
     other = manifest(counters={"b": {"d": 2, "c": 1}, "a": 1})
     assert encode(one) == encode(other)
 
 
-def test_yesterdays_file_reads_today() -> None:
+def test_a_file_of_an_older_version_is_readable() -> None:
     assert decode(YESTERDAY.read_bytes(), YESTERDAY.name) == FULL
 
 
-def test_this_format_is_still_the_one_of_yesterdays_file() -> None:
-    # When this fails, the format has changed: count FORMAT up, keep reading the old one, add a new fixture.
+def test_the_stored_format_is_unchanged() -> None:
+    # If this fails, the format has changed: increment FORMAT, continue to read the old one, add a new fixture.
     assert encode(FULL) == YESTERDAY.read_bytes()
 
 
-def test_every_cut_is_found() -> None:
+def test_every_truncation_is_detected() -> None:
     data = encode(FULL)
     for length in range(len(data)):
         with pytest.raises(StoreDamagedError, match=NAME):
@@ -121,7 +121,7 @@ def test_every_cut_is_found() -> None:
 
 @settings(max_examples=60)
 @given(st.data())
-def test_every_flipped_bit_is_found(data: st.DataObject) -> None:
+def test_every_flipped_bit_is_detected(data: st.DataObject) -> None:
     written = bytearray(encode(FULL))
     place, bit = data.draw(st.integers(0, len(written) - 1)), data.draw(st.integers(0, 7))
     written[place] ^= 1 << bit
@@ -130,25 +130,25 @@ def test_every_flipped_bit_is_found(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("version", ["1", "9" * 5_000])
-def test_a_manifest_that_was_forged_to_be_endless_is_damage(version: str) -> None:
+def test_a_deeply_nested_forged_manifest_is_reported_as_damage(version: str) -> None:
     body = f'{{\n "format": "millstream-manifest-{version}",\n "states": {"[" * 50_000}{"]" * 50_000}'
     data = f'{body},\n "checksum": "{hashlib.sha256(body.encode()).hexdigest()}"\n}}\n'.encode()
     with pytest.raises(StoreDamagedError, match=r"manifests/7\.json"):
         decode(data, "manifests/7.json")
 
 
-def test_bytes_behind_the_end_are_found() -> None:
+def test_trailing_bytes_are_detected() -> None:
     with pytest.raises(StoreDamagedError, match=NAME):
         decode(encode(FULL) + b"\n", NAME)
 
 
-def test_a_changed_value_is_told_as_a_checksum_that_does_not_match() -> None:
+def test_a_changed_value_is_reported_as_a_checksum_mismatch() -> None:
     with pytest.raises(StoreDamagedError, match=r"checksum does not match.*Nothing was overwritten"):
         decode(encode(FULL).replace(b'"byte": 12', b'"byte": 13'), NAME)
 
 
 @pytest.mark.parametrize("rest", [b'"job": "clicks",\n "segments": "elsewhere"}', b'"seal": 1}'])
-def test_a_newer_format_asks_for_an_upgrade(rest: bytes) -> None:
+def test_a_newer_format_requires_an_upgrade(rest: bytes) -> None:
     with pytest.raises(StoreDamagedError, match=r"format 4, .* reads up to 3: .*newer Millstream. Upgrade"):
         decode(b'{\n "format": "millstream-manifest-4",\n ' + rest, NAME)
 
@@ -161,19 +161,21 @@ JSON_VALUES = st.recursive(
 
 
 @given(JSON_VALUES, st.text(), st.text(), JSON_VALUES)
-def test_any_json_in_offsets_payloads_and_state_survives(offset: Any, uid: str, split: str, payload: Any) -> None:
+def test_any_json_in_offsets_payloads_and_state_survives_a_round_trip(
+    offset: Any, uid: str, split: str, payload: Any
+) -> None:
     written = manifest(
         sources={uid: {split: SplitPosition(offset)}}, staged={uid: (Staged(3, payload),)}, states={uid: payload}
     )
     assert decode(encode(written), NAME) == written
 
 
-def test_a_tuple_is_the_list_it_will_be_after_a_restart_from_the_start() -> None:
+def test_a_tuple_is_converted_to_a_list_before_the_first_restart() -> None:
     assert SplitPosition(offset=(1, (2,))).offset == [1, [2]]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("value", [b"x", float("nan"), float("inf"), {1: 2}, {"a": object()}, {1, 2}])
-def test_what_json_would_lose_is_refused_when_it_is_handed_over(value: Any) -> None:
+def test_values_that_json_would_lose_are_rejected_at_once(value: Any) -> None:
     with pytest.raises(ProgramError, match=r"staged output of subtask 3 holds .* which JSON cannot represent"):
         Staged(3, value)
     with pytest.raises(ProgramError, match="offset of a split"):
@@ -181,7 +183,7 @@ def test_what_json_would_lose_is_refused_when_it_is_handed_over(value: Any) -> N
 
 
 @pytest.mark.parametrize(
-    ("changes", "says"),
+    ("changes", "message"),
     [
         ({"epoch": 0, "parent": -1, "published_through": 0}, "cannot follow"),
         ({"parent": 7}, "cannot follow"),
@@ -191,8 +193,8 @@ def test_what_json_would_lose_is_refused_when_it_is_handed_over(value: Any) -> N
         ({"status": "SLEEPING"}, "unknown status"),
     ],
 )
-def test_a_manifest_that_breaks_an_invariant_cannot_be_made(changes: dict[str, Any], says: str) -> None:
-    with pytest.raises(ValueError, match=says):
+def test_a_manifest_that_violates_an_invariant_cannot_be_built(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         manifest(**changes)
 
 
@@ -216,7 +218,7 @@ def test_the_second_committer_of_an_epoch_loses_and_changes_nothing(log: Manifes
     assert log.find(manifest(1, run="b2")) is ManifestOwner.OTHER
 
 
-def test_of_many_committers_exactly_one_wins(log: ManifestLog) -> None:
+def test_exactly_one_of_many_committers_wins(log: ManifestLog) -> None:
     wins: list[str] = []
 
     def race(me: str) -> None:
@@ -231,23 +233,23 @@ def test_of_many_committers_exactly_one_wins(log: ManifestLog) -> None:
     assert wins == [log.read(1).run]
 
 
-def test_a_commit_whose_answer_was_lost_is_found_and_may_be_repeated(log: ManifestLog) -> None:
-    mine = manifest(1)
-    assert log.find(mine) is ManifestOwner.ABSENT
-    log.commit(mine)
-    assert log.find(mine) is ManifestOwner.OWN
-    assert log.commit(mine)
+def test_a_commit_whose_response_was_lost_is_detected_and_may_be_repeated(log: ManifestLog) -> None:
+    own_manifest = manifest(1)
+    assert log.find(own_manifest) is ManifestOwner.ABSENT
+    log.commit(own_manifest)
+    assert log.find(own_manifest) is ManifestOwner.OWN
+    assert log.commit(own_manifest)
 
 
-def test_the_same_drivers_other_try_of_an_epoch_is_not_mistaken_for_this_one(log: ManifestLog) -> None:
-    # A put that was believed lost may land late. Taking its offsets for ours would lose records.
+def test_another_attempt_of_the_same_driver_is_not_mistaken_for_this_one(log: ManifestLog) -> None:
+    # A put believed lost may succeed late. Adopting its offsets would lose records.
     log.commit(manifest(1, sources={"in": {"0": SplitPosition(100)}}))
     later = manifest(1, sources={"in": {"0": SplitPosition(120)}})
     assert log.find(later) is ManifestOwner.OTHER
     assert not log.commit(later)
 
 
-def test_a_driver_that_slept_past_a_trimmed_epoch_cannot_commit_into_the_hole(log: ManifestLog) -> None:
+def test_a_driver_that_slept_past_a_collected_epoch_cannot_commit_into_the_gap(log: ManifestLog) -> None:
     for epoch in range(1, 20):
         log.commit(manifest(epoch, run="new"))
     trim(log, 15)
@@ -257,7 +259,7 @@ def test_a_driver_that_slept_past_a_trimmed_epoch_cannot_commit_into_the_hole(lo
     assert log.newest() == manifest(19, run="new")
 
 
-def test_a_damaged_newest_manifest_is_named_with_the_newest_whole_epoch(store: Store, log: ManifestLog) -> None:
+def test_a_damaged_newest_manifest_is_reported_with_the_newest_intact_epoch(store: Store, log: ManifestLog) -> None:
     for epoch in (1, 2, 3, 4):
         log.commit(manifest(epoch))
     store.put(manifest_name(3), b"{}")
@@ -272,21 +274,19 @@ def test_a_damaged_newest_manifest_is_named_with_the_newest_whole_epoch(store: S
         log.newest()
 
 
-def test_a_manifest_under_another_epochs_name_is_damage(store: Store, log: ManifestLog) -> None:
+def test_a_manifest_under_another_epochs_name_is_reported_as_damage(store: Store, log: ManifestLog) -> None:
     store.put(manifest_name(2), encode(manifest(1)))
     with pytest.raises(StoreDamagedError, match="holds the manifest of epoch 1"):
         log.read(2)
 
 
-def test_files_that_are_no_manifests_are_passed_over(store: Store, log: ManifestLog) -> None:
+def test_files_that_are_not_manifests_are_skipped(store: Store, log: ManifestLog) -> None:
     store.put("manifests/zz-notes.txt", b"hello")
     log.commit(manifest(1))
     assert log.newest() == manifest(1)
 
 
-def test_the_newest_manifest_is_made_durable_before_it_is_believed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_newest_manifest_is_made_durable_before_it_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Its writer may have been killed between link and fsync: publishing it and then losing it would publish twice.
     ManifestLog(open_store(str(tmp_path), fsync=False)).commit(manifest(1))
     synced: list[str] = []
@@ -295,9 +295,9 @@ def test_the_newest_manifest_is_made_durable_before_it_is_believed(
     assert synced == [str(tmp_path / manifest_name(1)), str(tmp_path / "manifests"), str(tmp_path)]
 
 
-def test_a_reader_that_is_always_too_late_gets_the_newest_in_the_end(tmp_path: Path) -> None:
+def test_a_reader_that_always_loses_the_race_finally_gets_the_newest(tmp_path: Path) -> None:
     class Trimmed(MemoryStore):
-        """Loses each manifest right after it was listed, for as long as the driver runs ahead."""
+        """Deletes each manifest right after it was listed, while the driver is ahead of the reader."""
 
         def settle(self, name: str) -> None:
             epoch = epoch_of_manifest(name) or 0
@@ -311,7 +311,7 @@ def test_a_reader_that_is_always_too_late_gets_the_newest_in_the_end(tmp_path: P
     assert ManifestLog(store).newest() == manifest(50)
 
 
-def test_a_reader_follows_a_driver_that_commits_and_trims(tmp_path: Path) -> None:
+def test_a_reader_follows_a_driver_that_commits_and_collects(tmp_path: Path) -> None:
     store = open_store(str(tmp_path), fsync=False)
     log, stop, seen = ManifestLog(store), threading.Event(), [0]
     log.commit(manifest(1))
@@ -340,27 +340,27 @@ def test_a_reader_follows_a_driver_that_commits_and_trims(tmp_path: Path) -> Non
 # --- the owner of a store -----------------------------------------------------------------------------------
 
 
-def test_the_first_driver_claims_the_store_and_later_ones_find_its_record(store: Store) -> None:
+def test_the_first_driver_claims_the_store_and_later_ones_read_its_record(store: Store) -> None:
     assert job_record.read(store) is None
     first = job_record.claim(store, "clicks", job_id="j1", now_ms=1)
     assert job_record.claim(store, "clicks", job_id="j2", now_ms=2) == first == job_record.read(store)
 
 
-def test_another_jobs_store_is_refused(store: Store) -> None:
+def test_the_store_of_another_job_is_rejected(store: Store) -> None:
     job_record.claim(store, "clicks", job_id="j1", now_ms=1)
     with pytest.raises(StoreError, match=r"belongs to job 'clicks', not to 'orders'. Use another --store"):
         job_record.claim(store, "orders", job_id="j2", now_ms=2)
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"format": "x"}', b'{"format": "millstream-job-1"}', b"\xff"])
-def test_a_damaged_job_record_is_named_and_left_alone(store: Store, data: bytes) -> None:
+def test_a_damaged_job_record_is_reported_and_not_overwritten(store: Store, data: bytes) -> None:
     store.put("job.json", data)
     with pytest.raises(StoreDamagedError, match=r"job\.json of store memory://.* is damaged"):
         job_record.claim(store, "clicks", job_id="j1", now_ms=1)
     assert store.get("job.json") == data
 
 
-def test_a_job_record_of_a_newer_format_asks_for_an_upgrade(store: Store) -> None:
+def test_a_job_record_of_a_newer_format_requires_an_upgrade(store: Store) -> None:
     store.put("job.json", b'{"format": "millstream-job-9"}')
     with pytest.raises(StoreDamagedError, match=r"newer Millstream\. Upgrade"):
         job_record.claim(store, "clicks", job_id="j1", now_ms=1)

@@ -1,4 +1,4 @@
-"""Large manifests are packed: the same manifest in a tenth of the bytes, and every damage is still found."""
+"""Large manifests are compressed to a tenth of the bytes; they read back equal and every damage is detected."""
 
 from __future__ import annotations
 
@@ -42,28 +42,28 @@ def _sealed(body: bytes) -> bytes:
     return body + f',\n "checksum": "{hashlib.sha256(body).hexdigest()}"\n}}\n'.encode()
 
 
-def test_a_large_manifest_is_packed_and_reads_back_equal() -> None:
+def test_a_large_manifest_is_compressed_and_reads_back_equal() -> None:
     assert PACKED.startswith(b'{"format": "millstream-manifest-3", ')
     assert len(PACKED) < len(json.dumps(json.loads(_unpacked(PACKED)))) / 5
     assert decode(PACKED, NAME) == WIDE
     assert encode(decode(PACKED, NAME)) == PACKED
 
 
-def test_a_small_manifest_stays_text_for_people() -> None:
+def test_a_small_manifest_stays_readable_text() -> None:
     small = Manifest(job="clicks", job_id="5d1f", epoch=7, parent=6, created_ms=0, run="a1")
     assert encode(small).startswith(b'{\n "format": "millstream-manifest-1",\n')
 
 
-def test_equal_large_manifests_are_equal_bytes_whatever_the_order_of_their_keys() -> None:
+def test_equal_large_manifests_are_equal_bytes_for_any_order_of_their_keys() -> None:
     backwards = {"count": {"subtasks": dict(reversed(list(WIDE.states["count"]["subtasks"].items())))}}
     fields = {**vars(WIDE), "states": backwards}
     assert encode(Manifest(**{name: fields[name] for name in Manifest.__dataclass_fields__})) == PACKED
 
 
-def test_a_packed_manifest_of_yesterday_reads_today() -> None:
+def test_a_compressed_manifest_of_an_older_version_is_readable() -> None:
     data = YESTERDAY.read_bytes()
     assert decode(data, YESTERDAY.name) == WIDE
-    # When this fails, the format has changed: count it up, keep reading the old one, add a new fixture.
+    # If this fails, the format has changed: increment it, continue to read the old one, add a new fixture.
     assert _unpacked(PACKED) == _unpacked(data)
 
 
@@ -75,7 +75,7 @@ def _unpacked(data: bytes) -> bytes:
 @pytest.mark.slow
 @settings(max_examples=300)
 @given(st.data())
-def test_every_flipped_bit_of_a_packed_manifest_is_found(data: st.DataObject) -> None:
+def test_every_flipped_bit_of_a_compressed_manifest_is_detected(data: st.DataObject) -> None:
     written = bytearray(PACKED)
     place = data.draw(st.integers(0, 60) | st.integers(0, len(written) - 1))
     written[place] ^= 1 << data.draw(st.integers(0, 7))
@@ -84,13 +84,13 @@ def test_every_flipped_bit_of_a_packed_manifest_is_found(data: st.DataObject) ->
 
 
 @given(st.integers(0, len(PACKED) - 1))
-def test_every_cut_of_a_packed_manifest_is_found(length: int) -> None:
+def test_every_truncation_of_a_compressed_manifest_is_detected(length: int) -> None:
     with pytest.raises(StoreDamagedError, match=NAME):
         decode(PACKED[:length], NAME)
 
 
 @pytest.mark.parametrize(
-    "head, body, says",
+    "head, body, message",
     [
         (b', "bytes": 3,\n', gzip.compress(b"{}", mtime=0), "does not unpack to the 3 bytes"),
         (b', "bytes": 1,\n', gzip.compress(b"{}", mtime=0), "does not unpack to the 1 bytes"),
@@ -103,12 +103,12 @@ def test_every_cut_of_a_packed_manifest_is_found(length: int) -> None:
         (b', "bytes": 2,\n', gzip.compress(b"[]", mtime=0), "breaks the format"),
     ],
 )
-def test_a_forged_packed_manifest_is_damage_and_unpacks_no_more_than_it_says(
-    head: bytes, body: bytes, says: str
+def test_a_forged_compressed_manifest_is_damage_and_expands_to_its_declared_size_at_most(
+    head: bytes, body: bytes, message: str
 ) -> None:
-    with pytest.raises(StoreDamagedError, match=says):
+    with pytest.raises(StoreDamagedError, match=message):
         decode(_sealed(b'{"format": "millstream-manifest-3"' + head + body), NAME)
 
 
-def test_one_newest_format_is_read_and_told() -> None:
+def test_the_newest_readable_format_is_reported() -> None:
     assert manifest_bytes.PACKED == FORMAT == 3

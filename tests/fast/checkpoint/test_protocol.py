@@ -1,4 +1,4 @@
-"""The epoch protocol, one sentence at a time. What no history may break is in `test_protocol_model.py`."""
+"""The epoch protocol, one rule per test. Invariants of all histories are in `test_protocol_model.py`."""
 
 from __future__ import annotations
 
@@ -49,25 +49,25 @@ def test_an_epoch_is_published_while_the_next_is_planned() -> None:
     assert actions_of(*FIRST, COMMITTED) == (e.Publish(1), e.PlanInput(2))
 
 
-def test_an_epoch_that_is_done_holds_until_the_one_before_is_published() -> None:
+def test_a_completed_epoch_waits_until_the_previous_one_is_published() -> None:
     assert actions_of(*FIRST, COMMITTED, MORE, DONE) == ()
     assert actions_of(*FIRST, COMMITTED, MORE, DONE, e.Published(1)) == (e.Commit(2, 1, "RUNNING"),)
 
 
-def test_everything_after_published_through_is_published_again_in_order_before_input_is_planned() -> None:
+def test_unpublished_epochs_are_republished_in_order_before_input_is_planned() -> None:
     start = newest(5, 2)
     assert actions_of(start) == (e.Publish(3),)
     assert actions_of(start, e.Published(3)) == (e.Publish(4),)
     assert actions_of(start, e.Published(3), e.Published(4), e.Published(5)) == (e.PlanInput(6),)
 
 
-def test_a_finished_job_that_is_started_again_ends_at_once() -> None:
+def test_a_finished_job_that_is_restarted_ends_at_once() -> None:
     state, actions = after(newest(5, 5, "FINISHED"))
     assert actions == (e.Finish(),)
     assert state.phase is Phase.FINISHED
 
 
-def test_a_suspended_job_that_is_started_again_goes_on() -> None:
+def test_a_suspended_job_that_is_restarted_resumes() -> None:
     assert actions_of(newest(5, 5, "SUSPENDED")) == (e.PlanInput(6),)
 
 
@@ -107,7 +107,7 @@ def test_a_stop_while_waiting_or_planning_ends_without_another_epoch() -> None:
     assert actions_of(newest(3, 3), STOP, MORE) == (e.Commit(4, 4, "SUSPENDED"),)
 
 
-def test_a_stop_before_anything_ran_writes_nothing() -> None:
+def test_a_stop_before_the_first_epoch_writes_nothing() -> None:
     assert actions_of(e.Started(None), STOP, MORE) == (e.Suspend(),)
     assert actions_of(newest(3, 3, "SUSPENDED"), STOP, MORE) == (e.Suspend(),)
     assert actions_of(STOP, newest(3, 3, "SUSPENDED")) == (e.Suspend(),)
@@ -131,7 +131,7 @@ def test_a_lost_race_stops_the_driver_and_publishes_nothing() -> None:
     assert state.phase is Phase.FENCED
 
 
-def test_an_unanswered_commit_is_inspected_before_anything_else() -> None:
+def test_an_unacknowledged_commit_is_inspected_before_anything_else() -> None:
     unknown = (*FIRST, e.CommitUnknown("time-out", at_ms=0))
     assert actions_of(*unknown) == (e.InspectCommit(1),)
     assert actions_of(*unknown, e.CommitExists(is_own=True)) == (e.Publish(1), e.PlanInput(2))
@@ -140,10 +140,10 @@ def test_an_unanswered_commit_is_inspected_before_anything_else() -> None:
     assert isinstance(actions_of(*unknown, e.CommitUnknown("still", at_ms=0))[0], e.Restart)
 
 
-def test_a_failed_epoch_restarts_from_what_the_store_says() -> None:
+def test_a_failed_epoch_restarts_from_the_state_of_the_store() -> None:
     failed = (newest(3, 3), MORE, BROKEN)
     assert actions_of(*failed) == (e.Restart(50, "a task failed"),)
-    # Somebody else may have gone on meanwhile; memory is not asked.
+    # Another driver may have continued in the meantime; the state in memory is not used.
     assert actions_of(*failed, newest(8, 7)) == (e.Publish(8),)
 
 
@@ -155,7 +155,7 @@ def test_a_restart_waits_for_the_publish_in_flight() -> None:
     assert sink_too == (e.Restart(50, "epoch 1 could not be published: away"),)
 
 
-def test_a_failure_that_cannot_be_retried_ends_the_job_after_the_publish_in_flight() -> None:
+def test_a_permanent_failure_ends_the_job_after_the_publish_in_flight() -> None:
     failed = (*FIRST, COMMITTED, MORE, replace(BROKEN, retryable=False))
     assert actions_of(*failed) == ()
     assert actions_of(*failed, e.Published(1)) == (e.Fail("a task failed"),)
@@ -169,12 +169,12 @@ def test_the_failures_of_all_restarts_count() -> None:
     assert actions_of(*twice, policy=ExponentialDelay(100, 1000, 2.0)) == (e.Restart(200, "a task failed"),)
 
 
-def test_a_store_that_cannot_be_read_at_the_start_is_tried_again() -> None:
+def test_an_unreadable_store_at_the_start_is_retried() -> None:
     assert actions_of(BROKEN) == (e.Restart(50, "a task failed"),)
     assert actions_of(BROKEN, BROKEN, e.Started(None)) == (e.PlanInput(1),)
 
 
-def test_a_failed_publish_is_repeated_beside_the_running_epoch_and_never_skipped() -> None:
+def test_a_failed_publish_is_repeated_concurrently_with_the_running_epoch_and_never_skipped() -> None:
     failed = (*FIRST, COMMITTED, MORE, e.PublishFailed(1, "away", at_ms=3))
     assert actions_of(*failed) == (e.Publish(1, delay_ms=50),)
     assert actions_of(*failed, DONE) == ()
@@ -187,7 +187,7 @@ def test_a_stop_survives_a_restart() -> None:
     assert actions_of(newest(3, 3), MORE, STOP, BROKEN, newest(3, 3)) == (e.Commit(4, 4, "SUSPENDED"),)
 
 
-def test_an_illegal_move_tells_the_history_that_led_to_it() -> None:
+def test_an_illegal_move_reports_the_history_that_led_to_it() -> None:
     with pytest.raises(IllegalMoveError) as caught:
         after(e.Started(None), MORE, COMMITTED)
     assert str(caught.value).splitlines()[0].startswith("Epoch protocol: Committed cannot happen in phase RUNNING")
@@ -200,12 +200,12 @@ def test_a_report_about_another_epochs_publish_is_illegal() -> None:
             after(*FIRST, COMMITTED, report)
 
 
-def test_an_ended_driver_is_not_started_again() -> None:
+def test_an_ended_driver_is_not_restarted() -> None:
     with pytest.raises(IllegalMoveError):
         after(*FIRST, e.CommitLost(), e.Started(None))
 
 
-def test_the_history_is_kept_short_over_many_epochs() -> None:
+def test_the_history_stays_short_over_many_epochs() -> None:
     events: list[Event] = [e.Started(None)]
     for epoch in range(1, 200):
         events += [MORE, DONE, COMMITTED, e.Published(epoch)]
@@ -214,7 +214,7 @@ def test_the_history_is_kept_short_over_many_epochs() -> None:
     assert len(state.history) == 20
 
 
-def test_a_manifest_is_summed_up_by_what_the_protocol_needs() -> None:
+def test_a_manifest_is_summarized_by_what_the_protocol_needs() -> None:
     manifest = Manifest("clicks", "j1", 4, 3, 0, "a1", status="DRAINED", published_through=3)
     assert ManifestSummary.of(manifest) == ManifestSummary(4, 3, "DRAINED")
 
@@ -245,8 +245,8 @@ def all_events(state: ProtocolState) -> Iterator[Event]:
 
 
 @pytest.mark.slow
-def test_the_table_lists_exactly_the_moves_that_can_be_made() -> None:
-    taken: set[tuple[str, str, str]] = set()
+def test_the_table_lists_exactly_the_legal_moves() -> None:
+    moves: set[tuple[str, str, str]] = set()
     seen: set[ProtocolState] = set()
     todo = [begin(FixedDelay(attempts=2, delay_ms=0)), begin(NoRestart())]
     while todo:
@@ -259,7 +259,7 @@ def test_the_table_lists_exactly_the_moves_that_can_be_made() -> None:
             except IllegalMoveError:
                 assert type(event) not in MOVES[state.phase]
                 continue
-            taken.add((state.phase.name, type(event).__name__, moved.phase.name))
+            moves.add((state.phase.name, type(event).__name__, moved.phase.name))
             moved = replace(moved, history=(), failures=moved.failures[:3])
             if moved not in seen and moved.committed < 5:
                 seen.add(moved)
@@ -270,23 +270,23 @@ def test_the_table_lists_exactly_the_moves_that_can_be_made() -> None:
         for event, tos in row.items()
         for to in tos
     }
-    assert drawn == taken
+    assert drawn == moves
 
 
 def test_an_epoch_with_a_receipt_is_not_published_again() -> None:
-    for receipted, says in ((0, e.Publish(2)), (1, e.Publish(2)), (2, e.PlanInput(3)), (9, e.PlanInput(3))):
+    for receipted, action in ((0, e.Publish(2)), (1, e.Publish(2)), (2, e.PlanInput(3)), (9, e.PlanInput(3))):
         started = e.Started(e.ManifestSummary(2, 1, "RUNNING"), receipted)
         _, actions = decide(begin(NoRestart()), started)
-        assert actions == (says,)
+        assert actions == (action,)
 
 
-def test_damaged_output_is_not_tried_again_whatever_the_restart_strategy() -> None:
+def test_damaged_output_is_not_retried_by_any_restart_strategy() -> None:
     state, _ = decide(begin(FixedDelay(attempts=9, delay_ms=0)), e.Started(e.ManifestSummary(2, 1, "RUNNING")))
     state, actions = decide(state, e.PublishFailed(2, "it was changed", at_ms=0, retryable=False))
     assert state.phase is Phase.FAILED and isinstance(actions[0], e.Fail)
 
 
-def test_a_driver_that_finds_itself_replaced_while_it_publishes_stops() -> None:
+def test_a_driver_that_detects_its_replacement_while_publishing_stops() -> None:
     state, _ = decide(begin(FixedDelay(attempts=9, delay_ms=0)), e.Started(e.ManifestSummary(2, 1, "RUNNING")))
     state, actions = decide(state, e.PublishFenced(2, 5))
     assert state.phase is Phase.FENCED and actions == (e.StopFenced(5),)

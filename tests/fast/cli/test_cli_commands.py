@@ -1,4 +1,4 @@
-"""What can be typed: settings from options, refusals with exit code 2, quick help, and the list of jobs."""
+"""Commands and options: settings from options, usage errors with exit code 2, fast help, and the job list."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_help_loads_neither_pyspark_nor_pyarrow() -> None:
     assert done.stdout.rstrip().endswith("loaded []")
 
 
-def test_version_names_what_a_bug_report_needs() -> None:
+def test_version_prints_what_a_bug_report_needs() -> None:
     done = python("-m", "millstream.cli", "version")
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["millstream", "pyspark", "pyarrow", "python"]
 
@@ -87,19 +87,19 @@ def test_options_become_settings() -> None:
 @pytest.mark.parametrize(
     ("plain", "terminal", "expected"), [(True, True, "plain"), (False, False, "plain"), (False, True, "rich")]
 )
-def test_the_console_is_a_panel_but_plain_when_asked_or_without_a_terminal(
+def test_the_console_is_a_panel_and_plain_on_request_or_without_a_terminal(
     plain: bool, terminal: bool, expected: str
 ) -> None:
     settings = settings_of(RunRequest(Path("job.py"), plain=plain), console_is_terminal=terminal)
     assert settings["millstream.console"] == expected
 
 
-def test_a_console_given_by_definition_is_kept() -> None:
+def test_a_console_set_by_definition_is_retained() -> None:
     request = RunRequest(Path("job.py"), definitions=("millstream.console=off",))
     assert settings_of(request, console_is_terminal=False)["millstream.console"] == "off"
 
 
-def test_a_misspelt_key_is_refused_with_the_nearest_one() -> None:
+def test_a_misspelt_key_is_rejected_with_the_nearest_one() -> None:
     with pytest.raises(ConfigurationError, match=r"Did you mean 'millstream\.epoch\.max-records'"):
         settings_of(
             RunRequest(Path("job.py"), definitions=("millstream.epoch.max-record=1",)), console_is_terminal=True
@@ -107,7 +107,7 @@ def test_a_misspelt_key_is_refused_with_the_nearest_one() -> None:
 
 
 @pytest.mark.parametrize("text", ["parallelism.default", "=4", ""])
-def test_a_definition_without_key_and_value_is_refused(text: str) -> None:
+def test_a_definition_without_key_and_value_is_rejected(text: str) -> None:
     with pytest.raises(ConfigurationError, match="expected KEY=VALUE"):
         settings_of(RunRequest(Path("job.py"), definitions=(text,)), console_is_terminal=True)
 
@@ -119,9 +119,7 @@ def refused(request: RunRequest, capsys: pytest.CaptureFixture[str]) -> str:
     return shown.err
 
 
-def test_a_program_that_is_not_there_is_refused_and_its_neighbours_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_program_is_reported_with_similar_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script(tmp_path, "", "job.py")
     message = refused(RunRequest(tmp_path / "jop.py"), capsys)
     assert (
@@ -130,11 +128,11 @@ def test_a_program_that_is_not_there_is_refused_and_its_neighbours_named(
     )
 
 
-def test_a_folder_is_no_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_is_rejected_as_a_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "is a folder" in refused(RunRequest(tmp_path), capsys)
 
 
-def test_parallelism_zero_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_parallelism_zero_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "-p: found 0" in refused(RunRequest(script(tmp_path, ""), parallelism=0), capsys)
 
 
@@ -153,13 +151,13 @@ def test_the_program_runs_as_python_would_run_it(tmp_path: Path, capfd: pytest.C
     sys.modules.pop("beside")
 
 
-def test_workers_find_the_modules_beside_the_program(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_workers_import_modules_next_to_the_program(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = script(tmp_path, "import os\nprint(os.environ['PYTHONPATH'].split(os.pathsep)[0])\n")
     assert run_program(RunRequest(path)) == 0
     assert capfd.readouterr().out == f"{tmp_path}\n"
 
 
-def test_environments_start_from_the_options(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_environments_start_with_the_options(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = script(
         tmp_path,
         "from millstream.datastream import StreamExecutionEnvironment\n"
@@ -169,9 +167,7 @@ def test_environments_start_from_the_options(tmp_path: Path, capfd: pytest.Captu
     assert capfd.readouterr().out == "5\n"
 
 
-def test_a_programs_own_error_is_shown_from_its_first_line_on(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_programs_own_traceback_starts_at_its_first_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = script(tmp_path, "def f():\n    raise ValueError('broken')\n\nf()\n")
     assert run_program(RunRequest(path)) == 1
     shown = capfd.readouterr().err
@@ -179,7 +175,7 @@ def test_a_programs_own_error_is_shown_from_its_first_line_on(
     assert shown.rstrip().endswith("ValueError: broken") and "runpy" not in shown
 
 
-def test_a_program_that_does_not_compile_shows_the_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_syntax_error_in_the_program_shows_the_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = script(tmp_path, "x = (\n")
     assert run_program(RunRequest(path)) == 1
     shown = capfd.readouterr().err
@@ -202,7 +198,7 @@ def test_an_error_of_ours_is_its_message_and_debug_adds_the_traceback(
 
 
 @pytest.mark.slow
-def test_a_programs_exit_code_is_ours(tmp_path: Path) -> None:
+def test_the_exit_code_is_that_of_the_program(tmp_path: Path) -> None:
     path = script(tmp_path, "import sys\nsys.exit(3)\n")
     assert python("-m", "millstream.cli", "run", str(path)).returncode == 3
 
@@ -210,7 +206,7 @@ def test_a_programs_exit_code_is_ours(tmp_path: Path) -> None:
 # --- refused --------------------------------------------------------------------------------------------------
 
 
-def test_a_job_without_refused_rows_says_so_and_sets_nothing_aside(
+def test_a_job_without_refused_rows_says_so_and_exports_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store_of(tmp_path / "clicks", "clicks", epoch=7)
@@ -221,7 +217,7 @@ def test_a_job_without_refused_rows_says_so_and_sets_nothing_aside(
     assert show_refused(str(tmp_path), None) == 2
 
 
-def test_refused_rows_are_shown_by_sink_and_epoch_and_set_aside_so(
+def test_refused_rows_are_shown_and_exported_by_sink_and_epoch(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store_of(tmp_path / "clicks", "clicks", epoch=7)
@@ -243,7 +239,7 @@ def test_refused_rows_are_shown_by_sink_and_epoch_and_set_aside_so(
     assert "secret" not in capsys.readouterr().err
 
 
-def test_a_terminal_obeys_nothing_in_a_refused_row(tmp_path: Path) -> None:
+def test_control_characters_in_a_refused_row_are_escaped(tmp_path: Path) -> None:
     store_of(tmp_path / "clicks", "clicks", epoch=7)
     text = "a\x1b[2J\x9b2J\u202e\u2028\nb"
     rows = (ListedRow(0, 0, text, text),)
@@ -256,7 +252,7 @@ def test_a_terminal_obeys_nothing_in_a_refused_row(tmp_path: Path) -> None:
     assert line.isprintable() and line.count(r"a\x1b[2J\x9b2J\u202e\u2028\nb") == 2
 
 
-def test_a_damaged_list_is_named_and_hides_no_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_list_is_reported_and_hides_no_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store_of(tmp_path / "clicks", "clicks", epoch=7)
     job, rows = str(tmp_path / "clicks"), (ListedRow(0, 0, "too large", "{}"),)
     write_refused(open_store(job), RefusedList("id-of-clicks", "out", 7, "Out", "a database", rows, 0))
@@ -267,7 +263,7 @@ def test_a_damaged_list_is_named_and_hides_no_other(tmp_path: Path, capsys: pyte
     assert capsys.readouterr().err.count("refused/out/000000000003.json") == 2
 
 
-def test_another_folder_may_be_named_while_rows_are_not_written(
+def test_another_folder_may_be_named_while_rows_are_not_exported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store_of(tmp_path / "clicks", "clicks", epoch=7)
@@ -308,7 +304,7 @@ def listed(root: Path, *, as_json: bool = False) -> str:
     return screen.getvalue()
 
 
-def test_jobs_are_listed_newest_work_first(tmp_path: Path) -> None:
+def test_jobs_are_listed_by_most_recent_activity(tmp_path: Path) -> None:
     store_of(tmp_path / "a", "clicks", epoch=7, created_ms=88_000)
     store_of(tmp_path / "b", "orders", epoch=3, created_ms=97_500, status="FINISHED")
     store_of(tmp_path / "c", "new")
@@ -350,7 +346,7 @@ time.sleep(60)
 """
 
 
-def test_a_job_is_running_until_its_driver_dies_however_it_dies(tmp_path: Path) -> None:
+def test_a_job_is_listed_as_running_until_its_driver_dies(tmp_path: Path) -> None:
     store_of(tmp_path, "clicks", epoch=7, created_ms=88_000)
     driver = subprocess.Popen(
         [sys.executable, "-c", DRIVER, str(tmp_path)], env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
@@ -365,7 +361,7 @@ def test_a_job_is_running_until_its_driver_dies_however_it_dies(tmp_path: Path) 
     assert " INTERRUPTED " in listed(tmp_path)
 
 
-def test_a_job_without_an_epoch_is_starting_while_it_runs_and_interrupted_when_it_was_killed(tmp_path: Path) -> None:
+def test_a_job_without_an_epoch_is_starting_while_it_runs_and_interrupted_after_a_kill(tmp_path: Path) -> None:
     store_of(tmp_path, "clicks")
     assert " NO EPOCH YET " in listed(tmp_path)
     log = attach_log(open_store(str(tmp_path)), "a1")
@@ -374,7 +370,7 @@ def test_a_job_without_an_epoch_is_starting_while_it_runs_and_interrupted_when_i
     assert " INTERRUPTED " in listed(tmp_path)
 
 
-def test_a_stopped_job_that_is_run_again_is_starting_until_its_next_epoch(tmp_path: Path) -> None:
+def test_a_stopped_job_that_is_restarted_is_starting_until_its_next_epoch(tmp_path: Path) -> None:
     store_of(tmp_path, "clicks", epoch=7, created_ms=88_000, status="SUSPENDED")
     assert " SUSPENDED " in listed(tmp_path)
     log = attach_log(open_store(str(tmp_path)), "a2")
@@ -383,7 +379,7 @@ def test_a_stopped_job_that_is_run_again_is_starting_until_its_next_epoch(tmp_pa
     assert " SUSPENDED " in listed(tmp_path)
 
 
-def test_where_nobody_can_tell_a_job_was_running_when_last_heard_of() -> None:
+def test_a_job_with_undeterminable_state_was_running_at_its_last_report() -> None:
     job = ListedJob("clicks", "j1", "RUNNING", 7, 1, 1_000, "s3://bucket/clicks")
     assert "RUNNING when last seen" in table_text([job], now_ms=2_000)
 
@@ -396,7 +392,7 @@ def test_a_damaged_store_does_not_hide_the_others(tmp_path: Path) -> None:
     assert "clicks" in shown and "DAMAGED: manifests/000000000001.json is damaged" in shown
 
 
-def test_no_jobs_is_said_and_a_missing_root_refused(
+def test_an_empty_list_is_reported_and_a_missing_root_rejected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

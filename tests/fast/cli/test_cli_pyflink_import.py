@@ -1,4 +1,4 @@
-"""`pyflink` imports served by Millstream: the same objects, clear refusals, one process and its workers."""
+"""`pyflink` imports served by Millstream: identical objects, clear errors, in the process and its workers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def served(program: str, *, by_variable: bool = False, path: tuple[Path, ...] = ()) -> str:
-    """What a program prints in a fresh process that serves pyflink."""
+    """The output of a program in a fresh process that serves pyflink."""
     start = (
         "import millstream\n"
         if by_variable
@@ -62,7 +62,7 @@ def test_a_class_has_one_identity_under_both_names() -> None:
     )
 
 
-def test_a_module_that_is_not_there_is_named_with_what_is() -> None:
+def test_a_missing_module_is_reported_with_existing_ones() -> None:
     program = "try:\n    import pyflink.{}\nexcept ImportError as error:\n    print(error.name, '|', error)\n"
     assert served(program.format("ml")) == (
         "pyflink.ml | Millstream does not serve pyflink.ml: Flink ML is another project. Served are pyflink.common, "
@@ -89,7 +89,7 @@ def test_the_table_api_is_served() -> None:
     assert served(program) == "['_c0']"
 
 
-def test_our_own_inner_packages_are_not_served_as_pyflinks() -> None:
+def test_internal_packages_are_not_served_under_pyflinks_name() -> None:
     program = "try:\n    import pyflink.runtime\nexcept ImportError as error:\n    print('refused')\n"
     assert served(program) == "refused"
 
@@ -108,14 +108,14 @@ def test_an_installed_pyflink_is_not_mixed_in(tmp_path: Path) -> None:
     )
 
 
-def test_workers_serve_it_as_soon_as_they_import_millstream(tmp_path: Path) -> None:
+def test_workers_serve_pyflink_as_soon_as_they_import_millstream(tmp_path: Path) -> None:
     program = "from pyflink.common import Types\nTEXT = Types.STRING()\n"
     (tmp_path / "splitting.py").write_text(program, encoding="utf-8")
     printed = served("import splitting\nprint(type(splitting.TEXT).__module__)", by_variable=True, path=(tmp_path,))
     assert printed.startswith("millstream.common")
 
 
-def test_nothing_is_served_unasked() -> None:
+def test_pyflink_is_served_on_request_only() -> None:
     code = "import millstream, sys\nprint([f for f in sys.meta_path if 'PyFlink' in type(f).__name__])"
     done = subprocess.run(
         [sys.executable, "-c", code],

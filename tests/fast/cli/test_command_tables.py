@@ -1,4 +1,4 @@
-"""Tables in a terminal: a row is a row, however wide the terminal is."""
+"""Tables in a terminal: a row occupies one line at any terminal width."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_no_row_of_a_table_wraps(columns: int, monkeypatch: pytest.MonkeyPatch) 
     assert [row.split()[0][:2] for row in rows[: len(ROWS)]] == ["cl", "or", "注文"]
 
 
-def test_what_has_no_room_is_said_and_numbers_are_never_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_truncation_is_marked_and_numbers_are_never_truncated(monkeypatch: pytest.MonkeyPatch) -> None:
     narrow, wide = shown(48, monkeypatch), shown(120, monkeypatch)
     assert "1,234,567" in wide[2] and not any("no room for" in line for line in wide)
     assert "(no room for: id" in narrow[-1]
@@ -49,13 +49,13 @@ def test_what_has_no_room_is_said_and_numbers_are_never_cut(monkeypatch: pytest.
     assert "…" in narrow[1]
 
 
-def test_a_pipe_gets_the_whole_table(tmp_path: Path) -> None:
+def test_a_pipe_receives_the_complete_table(tmp_path: Path) -> None:
     screen = io.StringIO()
     print_table(HEADINGS, ROWS, screen, right=("records",), texts=("store",), optional=("id",))
     assert all(cell.replace("\n", " ") in screen.getvalue() for row in ROWS for cell in row)
 
 
-def test_names_that_would_move_the_cursor_do_not_tear_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_characters_in_names_do_not_break_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [("clicks\tof\r\nthe day", "7"), ("a\x1b[2J\x07b\u2028", "1,200"), ("注文👍", "12")]
     monkeypatch.setenv("COLUMNS", "60")
     screen = Terminal()

@@ -1,4 +1,4 @@
-"""Whose is what is typed behind a program: ours, or the program's."""
+"""Command-line arguments after a program: ours, or the program's."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ OPTIONS = {"--store": True, "-p": True, "-D": True, "-n": False, "--plain": Fals
         ("job.py --store", "--store job.py"),
     ],
 )
-def test_known_options_are_ours_wherever_they_stand_and_the_rest_is_the_programs(typed: str, expected: str) -> None:
+def test_known_options_are_ours_at_any_position_and_the_rest_belongs_to_the_program(typed: str, expected: str) -> None:
     assert " ".join(arranged(typed.split(), OPTIONS)) == expected
 
 
-def test_a_command_with_two_named_arguments_has_the_programs_behind_both() -> None:
+def test_a_command_with_two_named_arguments_passes_on_what_follows_both() -> None:
     words = arranged(["clicks@7", "job.py", "--x", "1", "-p", "2"], OPTIONS, named=2)
     assert " ".join(words) == "-p 2 clicks@7 job.py -- --x 1"
 
@@ -45,12 +45,12 @@ def program(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_a_program_gets_its_own_options_without_dashes_before_them(program: str) -> None:
+def test_a_program_receives_its_options_without_a_double_dash(program: str) -> None:
     done = CliRunner().invoke(app, ["run", program, "--output", "x", "--plain", "-v"])
     assert (done.exit_code, done.stdout, done.stderr) == (0, "['--output', 'x', '-v']\n", "")
 
 
-def test_an_option_that_is_all_but_ours_is_handed_over_and_said(program: str) -> None:
+def test_an_almost_matching_option_is_passed_on_with_a_hint(program: str) -> None:
     done = CliRunner().invoke(app, ["run", program, "--paralelism", "4"])
     assert (done.exit_code, done.stdout) == (0, "['--paralelism', '4']\n")
     assert "--paralelism is passed to the program. Did you mean our option --parallelism" in done.stderr
@@ -58,12 +58,12 @@ def test_an_option_that_is_all_but_ours_is_handed_over_and_said(program: str) ->
     assert (meant.stdout, meant.stderr) == (done.stdout, "")
 
 
-def test_an_unknown_option_before_the_program_is_refused(program: str) -> None:
+def test_an_unknown_option_before_the_program_is_rejected(program: str) -> None:
     done = CliRunner().invoke(app, ["run", "--paralelism", "4", program])
     assert done.exit_code == 2 and "--parallelism" in done.stderr
 
 
-def test_the_version_is_an_option_too() -> None:
+def test_version_is_also_an_option() -> None:
     runner = CliRunner()
-    asked = runner.invoke(app, ["--version"])
-    assert asked.exit_code == 0 and asked.stdout == runner.invoke(app, ["version"]).stdout
+    by_option = runner.invoke(app, ["--version"])
+    assert by_option.exit_code == 0 and by_option.stdout == runner.invoke(app, ["version"]).stdout

@@ -1,4 +1,4 @@
-"""`millstream remove`: what goes, what is asked, and what is never removed."""
+"""`millstream remove`: confirmation, what is removed, and what is never removed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def removed(*names: str, unnamed: bool = False, answer: str | None = None) -> tu
     return code, screen.getvalue()
 
 
-def test_a_person_is_shown_what_goes_and_asked(here: Path) -> None:
+def test_a_person_is_shown_what_will_be_removed_and_asked_to_confirm(here: Path) -> None:
     folder = stored("jobs/clicks")
     code, shown = removed("jobs/clicks", answer="n")
     assert (code, folder.exists()) == (1, True) and "nothing was removed" in shown
@@ -50,7 +50,7 @@ def test_a_person_is_shown_what_goes_and_asked(here: Path) -> None:
     assert folder.parent.exists()
 
 
-def test_unnamed_ones_are_those_of_runs_without_a_store_that_nobody_runs(here: Path) -> None:
+def test_unnamed_stores_are_those_of_ended_runs_without_a_configured_store(here: Path) -> None:
     left, running = stored(new_folder("Word Count!")), stored(new_folder("clicks"), status="RUNNING")
     named = stored(".millstream/impressions")
     log = attach_log(open_store(str(running)), "a1")
@@ -66,7 +66,9 @@ def test_a_job_may_be_named_by_its_name_and_is_removed_with_its_store(here: Path
     assert removed("orders")[0] == 0 and not folder.exists()
 
 
-def test_a_running_job_keeps_its_store_and_all_others_stay_too(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_store_of_a_running_job_is_retained_and_so_are_all_others(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     ended, running = stored("jobs/a"), stored("jobs/b", status="RUNNING")
     log = attach_log(open_store(str(running)), "a1")
     assert removed("jobs/a", "jobs/b")[0] == 2
@@ -75,7 +77,7 @@ def test_a_running_job_keeps_its_store_and_all_others_stay_too(here: Path, capsy
     log.close()
 
 
-def test_a_store_whose_files_a_fork_uses_stays(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_store_whose_files_a_fork_uses_is_retained(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = stored("jobs/a")
     pin_epoch(open_store("jobs/a"), Pin("fork-b", 1, "fork", created_ms=0, by="file:///jobs/b"))
     assert removed("jobs/a")[0] == 2 and folder.exists()
@@ -91,7 +93,7 @@ def test_a_store_whose_files_a_fork_uses_stays(here: Path, capsys: pytest.Captur
         (("nobody",), False, "'nobody' is neither the store of a job nor a job below .millstream"),
     ],
 )
-def test_what_names_no_store_of_ours_is_refused(
+def test_a_name_without_a_store_of_ours_is_rejected(
     here: Path, capsys: pytest.CaptureFixture[str], names: tuple[str, ...], unnamed: bool, expected: str
 ) -> None:
     (here / "a").mkdir()

@@ -1,4 +1,4 @@
-"""`millstream state` and `millstream verify`: what they print, and the exit codes scripts rely on."""
+"""`millstream state` and `millstream verify`: their output, and the exit codes scripts rely on."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def printed(show: Any, *args: Any, **options: Any) -> str:
     return screen.getvalue()
 
 
-def test_ls_names_operators_states_types_and_sizes() -> None:
+def test_ls_lists_operators_states_types_and_sizes() -> None:
     text = printed(show_catalog, f"{store()}@2", as_json=False, now_ms=13_000)
     first, headings, row = text.splitlines()
     assert first == "job 'sums of words', epoch 2, DRAINED, committed 12 s ago"
     assert headings.split() == ["operator", "uid", "state", "kind", "key", "value", "rows", "size", "files"]
     assert row.startswith("sum up    sums  result  value  string  struct<f0: string, f1: int64>     4")
-    [told] = map(json.loads, printed(show_catalog, f"{store()}@2", as_json=True).splitlines())
-    assert (told["operator"], told["uid"], told["name"], told["segments"]) == ("sum up", "sums", "result", 2)
+    [entry] = map(json.loads, printed(show_catalog, f"{store()}@2", as_json=True).splitlines())
+    assert (entry["operator"], entry["uid"], entry["name"], entry["segments"]) == ("sum up", "sums", "result", 2)
 
 
 def test_show_prints_rows_as_text_json_and_csv() -> None:
@@ -62,7 +62,7 @@ def test_show_prints_rows_as_text_json_and_csv() -> None:
     assert {row["key"]: json.loads(row["value"])["f1"] for row in as_csv} == {"a": 6, "b": 2, "c": 7}
 
 
-def test_show_finds_one_key_and_says_when_there_are_more_rows(capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_looks_up_one_key_and_reports_further_rows(capsys: pytest.CaptureFixture[str]) -> None:
     [line] = printed(show_rows, store(), "sums", "result", key="c", as_json=True).splitlines()
     assert json.loads(line)["value"] == {"f0": "c", "f1": 7}
     assert len(printed(show_rows, store(), "sums", "result", limit=1).splitlines()) == 2
@@ -83,7 +83,7 @@ def test_diff_counts_by_state_or_prints_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (["state", "show", STORE, "smus", "result"], 2, "Did you mean 'sums'?"),
         (["state", "show", STORE, "sums", "resutl"], 2, "Did you mean 'result'? It has: 'result'."),
@@ -95,10 +95,10 @@ def test_diff_counts_by_state_or_prints_rows() -> None:
         (["verify", STORE, "--json"], 0, '"whole": true'),
     ],
 )
-def test_the_command_line_answers_with_an_exit_code(arguments: list[str], code: int, said: str) -> None:
+def test_commands_end_with_an_exit_code(arguments: list[str], code: int, message: str) -> None:
     store()
     result = CliRunner().invoke(app, arguments)
-    assert (result.exit_code, said in result.output) == (code, True), result.output
+    assert (result.exit_code, message in result.output) == (code, True), result.output
 
 
 def test_damage_is_exit_code_1() -> None:
@@ -114,7 +114,7 @@ def test_damage_is_exit_code_1() -> None:
         place.put(file, data)
 
 
-def test_keys_are_typed_as_the_state_has_them() -> None:
+def test_keys_are_parsed_by_the_key_type_of_the_state() -> None:
     def key(kind: pa.DataType, text: str) -> Any:
         return key_from_text(pa.field("key", kind), text)
 

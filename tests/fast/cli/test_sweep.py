@@ -1,4 +1,4 @@
-"""`millstream sweep`: what it removes, what it leaves, and what it says."""
+"""`millstream sweep`: what it removes, what it retains, and its report."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OLD, AHEAD = segment_name("totals", "total", 1, 0, "lost"), segment_name("totals
 
 @pytest.fixture
 def store(tmp_path: Path) -> LocalStore:
-    """A job of five epochs that has ended, with files of attempts that lost, of one before its last epoch and ahead."""
+    """An ended job of five epochs, with files of losing attempts, of an epoch before its last and of one ahead."""
     memory, store = MemoryStore(f"swept-{tmp_path.name}"), LocalStore(tmp_path, fsync=False)
     run(totals(Collect()), store=memory.url.removeprefix("memory://"), epochs=4)
     for name in memory.list(""):
@@ -42,24 +42,24 @@ def swept(store: LocalStore, keep: int | None = None, *, dry_run: bool = False, 
     return screen.getvalue().replace(str(place), "STORE")
 
 
-def test_it_removes_what_no_epoch_names_and_leaves_all_epochs(store: LocalStore) -> None:
+def test_it_removes_unreferenced_files_and_retains_all_epochs(store: LocalStore) -> None:
     text = swept(store)
     assert text.startswith("STORE: removed 5 files and 0 epochs, 641 B; 5 epochs retained.\n") and "--keep N" in text
     assert ManifestLog(store).epochs() == [1, 2, 3, 4, 5]
     assert not store.exists(OLD) and not store.exists(AHEAD)
 
 
-def test_it_removes_old_epochs_if_asked_but_for_those_that_are_held(store: LocalStore) -> None:
+def test_it_removes_old_epochs_on_request_except_pinned_ones(store: LocalStore) -> None:
     pin_epoch(store, Pin("saved", 2, "savepoint", 0))
-    said = json.loads(swept(store, keep=1, as_json=True))
+    report = json.loads(swept(store, keep=1, as_json=True))
     log = ManifestLog(store)
-    assert (said["epochs"], said["retained"], said["dry_run"]) == (3, 2, False) and log.epochs() == [2, 5]
+    assert (report["epochs"], report["retained"], report["dry_run"]) == (3, 2, False) and log.epochs() == [2, 5]
     assert set(store.list("segments")) == {
         name for epoch in log.epochs() for name in named_files(log.read(epoch)) if name.startswith("segments/")
     }
 
 
-def test_a_dry_run_says_the_same_and_writes_nothing(store: LocalStore) -> None:
+def test_a_dry_run_reports_the_same_and_writes_nothing(store: LocalStore) -> None:
     before = {name: store.modified_ms(name) for name in store.list("")}
     for path in store.place("job.json").parent.rglob("*"):
         path.chmod(0o555 if path.is_dir() else 0o444)
@@ -70,7 +70,7 @@ def test_a_dry_run_says_the_same_and_writes_nothing(store: LocalStore) -> None:
     assert json.loads(swept(store, keep=2, as_json=True)) == {**would, "dry_run": False}
 
 
-def test_beside_a_driver_it_leaves_what_the_next_epoch_may_be_writing(store: LocalStore) -> None:
+def test_while_a_driver_runs_it_retains_files_of_the_next_epoch(store: LocalStore) -> None:
     with store.place(log_name("a1")).open("ab") as log:
         hold(log.fileno())
         swept(store, keep=1)
@@ -78,13 +78,13 @@ def test_beside_a_driver_it_leaves_what_the_next_epoch_may_be_writing(store: Loc
     assert ManifestLog(store).epochs() == [5]
 
 
-def test_without_a_log_nobody_knows_whether_a_driver_runs(store: LocalStore) -> None:
+def test_without_a_log_it_assumes_that_a_driver_may_run(store: LocalStore) -> None:
     for name in store.list("logs"):
         store.delete(name)
     swept(store)
     assert store.exists(AHEAD) and not store.exists(OLD)
 
 
-def test_what_is_no_store_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_is_not_a_store_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert sweep_store(str(tmp_path), None, None, dry_run=False, as_json=False) == 1
     assert "neither the store of a job nor a job" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The public names of `common` and `metrics`, pinned; and that nothing pretends to hold a Java object."""
+"""The public names of `common` and `metrics` are pinned, and Java objects are rejected."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PACKAGE = [
 ]
 BEYOND_PYFLINK = ["TimestampAssigner", "WatermarkGenerator", "WatermarkOutput"]
 
-# These take what PyFlink's take, only in Python: a future, a job, a text.
+# Their PyFlink counterparts wrap Java objects; these take the Python equivalent: a future, a job, a text.
 TAKES_PYTHON = {"CompletableFuture", "JobClient", "JobID"}
 
 
@@ -47,17 +47,17 @@ WITH_JAVA_PARAMETER = sorted(
 )
 
 
-def test_the_package_offers_exactly_pyflinks_names() -> None:
+def test_the_package_exports_exactly_pyflinks_names() -> None:
     assert sorted(millstream.common.__all__) == sorted(PACKAGE + BEYOND_PYFLINK)
     assert set(millstream.metrics.__all__) == {"Counter", "Distribution", "Gauge", "Meter", "Metric", "MetricGroup"}
 
 
-def test_there_are_java_parameters_to_look_at() -> None:
+def test_the_reference_has_java_parameters() -> None:
     assert len(WITH_JAVA_PARAMETER) > 12
 
 
 @pytest.mark.parametrize("cls", WITH_JAVA_PARAMETER, ids=lambda cls: cls.__qualname__)
-def test_a_java_object_is_refused_with_what_to_use_instead(cls: Any) -> None:
+def test_a_java_object_is_rejected_with_its_replacement(cls: Any) -> None:
     arguments: dict[str, Any] = {
         name: object() if name.startswith("j_") else 1
         for name, parameter in inspect.signature(cls).parameters.items()

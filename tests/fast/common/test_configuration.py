@@ -1,4 +1,4 @@
-"""Settings: a bag of text, typed readers, and a table of known keys that catches typos."""
+"""Settings: text values, typed readers, and a table of known keys that detects typos."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from millstream.datastream import StreamExecutionEnvironment
 from millstream.errors import ConfigurationError, NotAvailableError
 
 
-def test_every_kind_of_value_comes_back_as_it_was_set() -> None:
+def test_every_kind_of_value_is_returned_as_set() -> None:
     bag = Configuration()
     bag.set_string("s", "text").set_integer("i", -3).set_boolean("b", True).set_float("f", 0.1)
     bag.set_bytearray("y", bytearray(b"\x00\xff"))
@@ -28,14 +28,14 @@ def test_every_kind_of_value_comes_back_as_it_was_set() -> None:
     assert bag.to_dict()["b"] == "true"
 
 
-def test_missing_settings_give_the_default() -> None:
+def test_missing_settings_return_the_default() -> None:
     bag = Configuration()
     assert bag.get_string("k", "d") == "d"
     assert (bag.get_integer("k", 1), bag.get_boolean("k", True), bag.get_float("k", 2.0)) == (1, True, 2.0)
     assert bag.get_bytearray("k", None) is None
 
 
-def test_a_setting_of_another_kind_names_key_text_and_expectation() -> None:
+def test_a_setting_of_another_kind_is_reported_with_key_text_and_expected_type() -> None:
     bag = Configuration.from_dict({"i": "four", "b": "yes", "f": "x", "y": "?"})
     with pytest.raises(ConfigurationError, match="i is set to 'four', expected a whole number"):
         bag.get_integer("i", 0)
@@ -49,7 +49,7 @@ def test_a_setting_of_another_kind_names_key_text_and_expectation() -> None:
         bag.set_string("k", 4)  # type: ignore[arg-type]
 
 
-def test_bags_are_copied_compared_and_joined() -> None:
+def test_configurations_are_copied_compared_and_merged() -> None:
     first = Configuration.from_dict({"a": 1, "b": True})
     second = Configuration(first)
     second.set_string("c", "x")
@@ -61,14 +61,14 @@ def test_bags_are_copied_compared_and_joined() -> None:
     assert first.contains_key("b") and not first.contains_key("a")
     target: dict[str, object] = {}
     second.add_all_to_dict(target)
-    assert target == {"a": 1, "b": True, "c": "x"}  # as they were given, as in PyFlink
+    assert target == {"a": 1, "b": True, "c": "x"}  # unchanged, as in PyFlink
     first.add_all_to_dict(target)
     assert target["p.a"] == 1
     with pytest.raises(NotAvailableError):
         Configuration(j_configuration=object())
 
 
-def test_texts_are_flinks() -> None:
+def test_setting_texts_are_flinks() -> None:
     bag = Configuration().set_string("k1", "v1").set_integer("k2", 1).set_float("k3", 1e10)
     assert str(bag) == "{k1=v1, k2=1, k3=1.0E10}"
     assert bag.get_float("k3", 0) == 1e10
@@ -90,7 +90,7 @@ def test_texts_are_flinks() -> None:
         ("[]", []),
     ],
 )
-def test_lists_are_written_in_flinks_old_way_or_in_yaml(text: str | None, items: list[str]) -> None:
+def test_lists_are_parsed_in_flinks_legacy_notation_and_in_yaml(text: str | None, items: list[str]) -> None:
     assert Configuration.parse_list_value(text) == items
 
 
@@ -111,12 +111,12 @@ def test_typed_options_read_settings() -> None:
         *[("PT0.5S", 500), ("P1DT1H", 90_000_000), ("7", 7), ("1500 us", 1), ("3 seconds", 3_000)],
     ],
 )
-def test_durations_are_read_in_all_their_forms(text: str, expected_ms: int) -> None:
+def test_all_duration_notations_are_parsed(text: str, expected_ms: int) -> None:
     assert parse_duration_ms(text) == expected_ms
 
 
 @pytest.mark.parametrize("text", ["", "s", "ten s", "10 parsecs", "P", "PT", "-5 s", "1.5 s"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_an_invalid_duration_is_rejected(text: str) -> None:
     with pytest.raises(ConfigurationError, match="no duration"):
         parse_duration_ms(text)
 
@@ -134,7 +134,7 @@ def test_memory_sizes_are_powers_of_1024() -> None:
         parse_bytes("64 megs")
 
 
-def test_known_options_are_read_by_their_type_from_bags_and_mappings() -> None:
+def test_known_options_are_read_by_their_type_from_configurations_and_mappings() -> None:
     size = Option("size", OptionType.MEMORY, 256 << 20, "A size.")
     assert read(size, {}) == 256 << 20
     assert read(size, {"size": "1mb"}) == 1 << 20
@@ -188,7 +188,7 @@ def test_every_known_option_is_documented_and_accepts_its_default(option: object
         ],
     ],
 )
-def test_keys_that_mean_something_pass(key: str) -> None:
+def test_known_keys_are_accepted(key: str) -> None:
     check_key(key)
 
 
@@ -205,7 +205,7 @@ def test_keys_that_mean_something_pass(key: str) -> None:
         ("millstream.sum.overflw", "millstream.sum.overflow"),
     ],
 )
-def test_a_misspelt_key_is_refused_with_the_nearest_and_the_line(typo: str, meant: str) -> None:
+def test_a_misspelt_key_is_rejected_with_the_nearest_key_and_the_line(typo: str, meant: str) -> None:
     with pytest.raises(ConfigurationError) as refusal:
         check_key(typo, at="job.py:3")
     assert f"Did you mean {meant!r}?" in str(refusal.value)
@@ -213,7 +213,7 @@ def test_a_misspelt_key_is_refused_with_the_nearest_and_the_line(typo: str, mean
     assert difflib.SequenceMatcher(None, typo, meant).ratio() > 0.5
 
 
-def test_a_key_like_nothing_known_is_refused_without_a_guess() -> None:
+def test_a_key_unlike_any_known_one_is_rejected_without_a_suggestion() -> None:
     with pytest.raises(ConfigurationError, match=r"'zzz' is unknown\. Keys of your own"):
         check_key("zzz")
     with pytest.raises(ConfigurationError):
@@ -239,7 +239,7 @@ def test_execution_config_writes_through_to_the_configuration() -> None:
             config.set_parallelism(wrong)  # type: ignore[arg-type]
 
 
-def test_every_switch_of_the_execution_config_turns_on_and_off() -> None:
+def test_every_switch_of_the_execution_config_can_be_turned_on_and_off() -> None:
     config = ExecutionConfig()
     config.enable_force_kryo().enable_force_avro().disable_generic_types().disable_auto_generated_uids()
     config.disable_closure_cleaner().set_use_snapshot_compression(True)
@@ -264,7 +264,7 @@ def test_job_parameters_come_from_the_program_and_the_command_line() -> None:
     assert config.get_global_job_parameters() == {"b,c": "2:3"}
 
 
-def test_restart_strategies_hold_their_numbers_and_refuse_nonsense() -> None:
+def test_restart_strategies_validate_their_numbers() -> None:
     fixed = RestartStrategies.fixed_delay_restart(3, 1000)
     assert fixed == RestartStrategies.fixed_delay_restart(3, 1000) != RestartStrategies.no_restart()
     assert fixed.get_restart_attempts() == 3  # type: ignore[attr-defined]
@@ -282,7 +282,7 @@ def test_restart_strategies_hold_their_numbers_and_refuse_nonsense() -> None:
             wrong()
 
 
-def test_every_setting_of_ours_is_known_to_the_check_of_keys() -> None:
+def test_every_own_setting_is_a_known_key() -> None:
     for option in (value for value in vars(options).values() if isinstance(value, Option)):
         assert KNOWN[option.key] is option
     check_key("millstream.epoch.max-bytes")
@@ -304,7 +304,7 @@ def test_the_buffer_timeout_is_read_under_either_name(key: str, text: str, expec
 
 
 @pytest.mark.parametrize("key", ["pipeline.operator-chaining.enabled", "pipeline.operator-chaining"])
-def test_chaining_is_turned_off_under_either_name_and_the_newer_counts(key: str) -> None:
+def test_chaining_is_disabled_under_either_name_and_the_newer_name_wins(key: str) -> None:
     env = StreamExecutionEnvironment.get_execution_environment(Configuration().set_string(key, "false"))
     assert not env.is_chaining_enabled()
     env.configure(Configuration().set_string("pipeline.operator-chaining.enabled", "true"))

@@ -1,4 +1,4 @@
-"""A job client asks the job itself, in PyFlink's futures."""
+"""A job client delegates to the job and returns PyFlink's futures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ID = JobID("0" * 31 + "f")
 
 
 class ScriptedJob:
-    """A job that ends when told to."""
+    """A job that ends on request."""
 
     def __init__(self, failure: Exception | None = None) -> None:
         self.job_id = ID
@@ -65,7 +65,7 @@ def test_a_client_follows_a_job_to_its_end() -> None:
     assert client.get_job_status().result() is JobStatus.FINISHED
 
 
-def test_the_failure_of_a_job_comes_out_of_its_future() -> None:
+def test_the_failure_of_a_job_is_raised_by_its_future() -> None:
     job = ScriptedJob(JobFailedError("boom"))
     job.ended.set()
     end = JobClient(job).get_job_execution_result()
@@ -74,18 +74,18 @@ def test_the_failure_of_a_job_comes_out_of_its_future() -> None:
     assert isinstance(end.exception(), JobFailedError)
 
 
-def test_stopping_with_a_savepoint_saves_after_the_end() -> None:
+def test_stopping_with_a_savepoint_takes_it_after_the_end() -> None:
     job = ScriptedJob()
     assert JobClient(job).stop_with_savepoint(False, "saved").result() == "saved/savepoint"
     assert job.ended.is_set()
 
 
-def test_a_client_needs_a_running_job() -> None:
+def test_a_client_requires_a_running_job() -> None:
     with pytest.raises(NotAvailableError, match="execute_async"):
         JobClient(object())  # type: ignore[arg-type]
 
 
-def test_futures_convert_their_value_and_take_only_futures() -> None:
+def test_futures_convert_their_value_and_accept_only_futures() -> None:
     future: Future[int] = Future()
     shown = CompletableFuture(future, str)
     assert not shown.done() and "pending" in str(shown)
@@ -97,7 +97,7 @@ def test_futures_convert_their_value_and_take_only_futures() -> None:
         CompletableFuture(3)  # type: ignore[arg-type]
 
 
-def test_a_result_names_the_accumulators_there_are() -> None:
+def test_a_missing_accumulator_is_reported_with_the_existing_ones() -> None:
     with pytest.raises(ProgramError, match="The job has: n"):
         JobExecutionResult(job_id=ID, accumulators={"n": 1}).get_accumulator_result("m")
     with pytest.raises(ProgramError, match="without a job"):
@@ -110,7 +110,7 @@ def test_an_id_is_32_hexadecimal_digits() -> None:
         JobID("job-1")
 
 
-def test_a_suspended_job_is_over_here_but_not_for_good() -> None:
+def test_a_suspended_job_is_terminal_locally_but_not_globally() -> None:
     over = {status for status in JobStatus if status.is_terminal_state()}
     for_good = {status for status in JobStatus if status.is_globally_terminal_state()}
     assert over - for_good == {JobStatus.SUSPENDED}

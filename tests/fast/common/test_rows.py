@@ -1,4 +1,4 @@
-"""Rows behave as PyFlink's, print as Flink's, and are cheap to make in bulk."""
+"""Rows behave like PyFlink's, print like Flink's, and are cheap to create in bulk."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from millstream.common.types import QuietNames, rows_from_columns
 from millstream.errors import NotAvailableError
 
 
-def test_values_are_reached_by_position_name_and_attribute() -> None:
+def test_values_are_accessed_by_position_name_and_attribute() -> None:
     row = Row(name="Alice", age=11)
     assert (row[0], row["name"], row.name) == ("Alice", "Alice", "Alice")
     assert row[0:2] == row[:] == ["Alice", 11]
@@ -20,7 +20,7 @@ def test_values_are_reached_by_position_name_and_attribute() -> None:
     assert len(row) == 2
 
 
-def test_a_row_holds_its_names_and_without_names_its_values() -> None:
+def test_contains_tests_names_and_without_names_values() -> None:
     row = Row(name="Alice", age=11)
     assert "name" in row and "Alice" not in row and "wrong" not in row
     person = Row("name", "age")
@@ -28,7 +28,7 @@ def test_a_row_holds_its_names_and_without_names_its_values() -> None:
     assert "name" in person("Alice", 11)
 
 
-def test_a_missing_field_is_an_error_and_never_a_new_field() -> None:
+def test_a_missing_field_raises_and_is_never_created() -> None:
     row = Row(name="Alice")
     with pytest.raises(KeyError, match="age"):
         row["age"]
@@ -46,7 +46,7 @@ def test_a_missing_field_is_an_error_and_never_a_new_field() -> None:
         Row(1, 2).name  # noqa: B018
 
 
-def test_assignment_changes_the_row_and_no_other_made_from_the_same_columns() -> None:
+def test_assignment_changes_the_row_and_no_other_from_the_same_columns() -> None:
     first, second = rows_from_columns([["a", "b"], [1, 2]], ["word", "count"])
     first["count"] = 10
     first[0] = "z"
@@ -54,7 +54,7 @@ def test_assignment_changes_the_row_and_no_other_made_from_the_same_columns() ->
     assert second == Row(word="b", count=2)
 
 
-def test_a_row_of_names_makes_rows() -> None:
+def test_a_row_of_names_is_a_row_factory() -> None:
     person = Row("name", "age")
     assert repr(person) == "<Row('name', 'age')>"
     assert person("Alice", 11) == Row(name="Alice", age=11)
@@ -65,12 +65,12 @@ def test_a_row_of_names_makes_rows() -> None:
         person(1, 2, 3)
 
 
-def test_positional_and_named_values_do_not_mix() -> None:
+def test_positional_and_named_values_cannot_be_mixed() -> None:
     with pytest.raises(ValueError, match="positional"):
         Row(1, name="Alice")
 
 
-def test_equality_looks_at_values_names_and_kind() -> None:
+def test_equality_compares_values_names_and_kind() -> None:
     assert Row(1, 2) == Row(1, 2)
     assert Row(1, 2) != Row(2, 1)
     assert Row(a=1) != Row(1)
@@ -87,7 +87,7 @@ def test_equality_looks_at_values_names_and_kind() -> None:
     assert hash(changed) == hash(Row(1, 2))
 
 
-def test_dicts_go_all_the_way_down_when_asked() -> None:
+def test_as_dict_converts_nested_rows_on_request() -> None:
     row = Row(key=1, value=Row(name="a"), many=[Row(n=1)], by_key={"x": Row(n=2)})
     assert row.as_dict()["value"] == Row(name="a")
     assert row.as_dict(recursive=True) == {
@@ -100,7 +100,7 @@ def test_dicts_go_all_the_way_down_when_asked() -> None:
         Row(1).as_dict()
 
 
-def test_fields_come_in_the_order_asked_for() -> None:
+def test_fields_are_returned_in_the_requested_order() -> None:
     assert Row(a=1, b=2).get_fields_by_names(["b", "a"]) == [2, 1]
     assert Row(1, 2).get_fields_by_names(["b", "a"]) == [1, 2]
     with pytest.raises(ValueError, match=r"\['c'\]"):
@@ -118,8 +118,8 @@ def test_names_and_kind_survive_copies_and_pickles() -> None:
     assert row.counts == [1]
 
 
-def test_rows_equal_in_another_order_are_two_keys_of_a_dict() -> None:
-    # A map in state stores them apart and gives both back; a dict that joined them would lose one.
+def test_rows_equal_up_to_field_order_are_two_dict_keys() -> None:
+    # A map in state stores them separately and returns both; a dict that merged them would lose one.
     assert len({Row(a=1, b=1): 0, Row(b=1, a=1): 1}) == 2
 
 
@@ -133,12 +133,12 @@ def test_rows_without_columns_are_counted() -> None:
         rows_from_columns([[1, 2], [1]], ["a", "b"])
 
 
-def test_a_row_kind_has_no_java_side() -> None:
+def test_a_java_row_kind_is_rejected() -> None:
     with pytest.raises(NotAvailableError):
         RowKind.INSERT.to_j_row_kind()
 
 
-def test_a_row_with_quiet_names_is_printed_and_compared_as_one_without_names() -> None:
+def test_a_row_with_hidden_names_is_printed_and_compared_as_one_without_names() -> None:
     quiet = Row(1, "a")
     quiet.set_field_names(QuietNames(["id", "name"]))
     assert repr(quiet) == str(quiet) == "<Row(1, 'a')>"

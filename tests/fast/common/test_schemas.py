@@ -1,4 +1,4 @@
-"""Schemas and encoders turn values into bytes and back; a subclass in Python is as good as ours."""
+"""Schemas and encoders convert values to bytes and back; subclasses written in Python are fully supported."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from millstream.common.serializer import TypeSerializer, VoidNamespaceSerializer
 from millstream.errors import NotAvailableError, ProgramError, TypeMismatchError
 
 
-def test_text_goes_both_ways_in_its_charset() -> None:
+def test_text_is_encoded_and_decoded_in_its_charset() -> None:
     for charset in ("UTF-8", "utf-16", "ISO-8859-1"):
         schema = SimpleStringSchema(charset)
         assert schema.deserialize(schema.serialize("grüße")) == "grüße"
@@ -31,7 +31,7 @@ def test_text_goes_both_ways_in_its_charset() -> None:
         SimpleStringSchema().serialize(7)  # type: ignore[arg-type]
 
 
-def test_bytes_stay_bytes() -> None:
+def test_bytes_are_unchanged() -> None:
     assert ByteArraySchema().serialize(bytearray(b"a")) == b"a"
     assert ByteArraySchema().deserialize(b"a") == b"a"
     assert ByteArraySchema().produced_type() == Types.PRIMITIVE_ARRAY(Types.BYTE())
@@ -39,7 +39,7 @@ def test_bytes_stay_bytes() -> None:
         ByteArraySchema().serialize("a")  # type: ignore[arg-type]
 
 
-def test_one_field_of_a_row_is_taken_by_position() -> None:
+def test_a_row_field_is_selected_by_position() -> None:
     assert RowFieldExtractorSchema(1).serialize(Row("a", 7)) == b"7"
     assert RowFieldExtractorSchema(0).serialize(Row(b"raw", 7)) == b"raw"
     assert RowFieldExtractorSchema(0).serialize(Row(None)) == b""
@@ -49,7 +49,7 @@ def test_one_field_of_a_row_is_taken_by_position() -> None:
         RowFieldExtractorSchema(-1)
 
 
-def test_records_are_encoded_a_line_each() -> None:
+def test_records_are_encoded_one_per_line() -> None:
     encoder = Encoder.simple_string_encoder()
     assert encoder.encode("a") + encoder.encode(("b", None)) == b"a\n('b', None)\n"
 
@@ -62,13 +62,13 @@ class JsonSchema(SerializationSchema, DeserializationSchema):
         return json.loads(message)
 
 
-def test_a_schema_written_in_python_works_and_is_untyped_until_it_says_more() -> None:
+def test_a_python_schema_works_and_is_untyped_unless_it_declares_a_type() -> None:
     schema = JsonSchema()
     assert schema.deserialize(schema.serialize({"a": [1]})) == {"a": [1]}
     assert schema.produced_type() == Types.PICKLED_BYTE_ARRAY()
 
 
-def test_a_schema_that_says_nothing_tells_what_to_override() -> None:
+def test_an_incomplete_schema_names_the_method_to_override() -> None:
     with pytest.raises(ProgramError, match="Override serialize"):
         SerializationSchema().serialize(1)
     with pytest.raises(ProgramError, match="Override deserialize"):
@@ -77,7 +77,7 @@ def test_a_schema_that_says_nothing_tells_what_to_override() -> None:
         Encoder().encode(1)
 
 
-def test_factories_of_writers_hold_their_row_type() -> None:
+def test_writer_factories_store_their_row_type() -> None:
     row_type = Types.ROW([Types.INT()])
     assert RowDataBulkWriterFactory(None, row_type).get_row_type() == row_type
     with pytest.raises(NotAvailableError):

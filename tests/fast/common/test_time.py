@@ -1,4 +1,4 @@
-"""Lengths of time and instants are exact, ordered, and meet Python's timedelta; strategies are plain data."""
+"""Durations and instants are exact, ordered and interoperable with Python's timedelta; strategies are plain data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_units_of_duration_agree() -> None:
     assert hash(Duration.of_seconds(1)) == hash(Duration.of_millis(1000))
 
 
-def test_durations_are_ordered_and_added() -> None:
+def test_durations_are_ordered_and_can_be_added() -> None:
     second, minute = Duration.of_seconds(1), Duration.of_minutes(1)
     assert second < minute and minute >= second and max(second, minute) is minute
     assert second * 60 == 60 * second == minute
@@ -33,7 +33,7 @@ def test_durations_are_ordered_and_added() -> None:
         _ = second < 1
 
 
-def test_every_length_of_time_is_taken_where_a_duration_is() -> None:
+def test_timedeltas_and_times_are_accepted_as_durations() -> None:
     assert as_duration(timedelta(milliseconds=5)) == as_duration(Time.milliseconds(5)) == Duration.of_millis(5)
     assert duration_ms(timedelta(seconds=1.5)) == 1500
     for wrong in (5, "5 s", None):
@@ -45,7 +45,7 @@ def test_every_length_of_time_is_taken_where_a_duration_is() -> None:
         Duration(object())
 
 
-def test_repr_makes_the_duration_again() -> None:
+def test_repr_of_a_duration_evaluates_to_it() -> None:
     for duration in (Duration.of_millis(5), Duration.of_nanos(5)):
         assert eval(repr(duration), {"Duration": Duration}) == duration
 
@@ -70,7 +70,7 @@ class BySecondField(TimestampAssigner):
         return value[1]
 
 
-def test_strategies_say_what_the_runtime_needs() -> None:
+def test_strategies_describe_what_the_runtime_needs() -> None:
     none = WatermarkStrategy.no_watermarks()
     assert (none.kind, none.max_out_of_orderness_ms) == (WatermarkKind.NONE, None)
     monotonous = WatermarkStrategy.for_monotonous_timestamps()
@@ -80,7 +80,7 @@ def test_strategies_say_what_the_runtime_needs() -> None:
     assert bounded == WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(2)) != monotonous
 
 
-def test_each_with_gives_a_new_strategy_and_keeps_the_rest() -> None:
+def test_each_with_method_returns_a_new_strategy_and_retains_the_rest() -> None:
     plain = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(2))
     assigner = BySecondField()
     full = (
@@ -95,7 +95,7 @@ def test_each_with_gives_a_new_strategy_and_keeps_the_rest() -> None:
     assert full.max_out_of_orderness_ms == 2000
 
 
-def test_a_function_is_an_assigner_and_other_things_are_not() -> None:
+def test_only_functions_and_assigners_are_accepted_as_assigners() -> None:
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda value, _: value * 2)
     assert strategy.timestamp_assigner is not None
     assert strategy.timestamp_assigner.extract_timestamp(21, -1) == 42
@@ -103,7 +103,7 @@ def test_a_function_is_an_assigner_and_other_things_are_not() -> None:
         strategy.with_timestamp_assigner(1.5)  # type: ignore[arg-type]
 
 
-def test_lengths_that_make_no_sense_are_refused() -> None:
+def test_invalid_lengths_are_rejected() -> None:
     with pytest.raises(ProgramError, match="0 or more"):
         WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(-1))
     with pytest.raises(ProgramError, match="more than 0"):

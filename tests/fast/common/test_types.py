@@ -1,4 +1,4 @@
-"""Types are plain values: equal when they say the same, readable, and strict about what they are made of."""
+"""Types are plain values: compared by content, readable, and strict about their components."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ EVERY: list[TypeInformation] = [
 
 
 @pytest.mark.parametrize("type_info", EVERY, ids=str)
-def test_a_type_equals_only_its_like_and_survives_a_pickle(type_info: TypeInformation) -> None:
+def test_a_type_equals_only_an_identical_type_and_survives_pickling(type_info: TypeInformation) -> None:
     assert [other for other in EVERY if other == type_info] == [type_info]
     twin = pickle.loads(pickle.dumps(type_info))
     assert twin == type_info
@@ -55,12 +55,12 @@ def test_a_type_equals_only_its_like_and_survives_a_pickle(type_info: TypeInform
 
 
 @pytest.mark.parametrize("type_info", EVERY, ids=str)
-def test_a_types_repr_makes_it_again(type_info: TypeInformation) -> None:
+def test_repr_of_a_type_evaluates_to_it(type_info: TypeInformation) -> None:
     assert eval(repr(type_info), {"Types": Types}) == type_info
 
 
 @pytest.mark.parametrize("type_info", EVERY, ids=str)
-def test_no_type_has_a_java_side(type_info: TypeInformation) -> None:
+def test_java_types_are_rejected(type_info: TypeInformation) -> None:
     with pytest.raises(NotAvailableError, match="Use"):
         type_info.get_java_type_info()
 
@@ -73,7 +73,7 @@ def test_short_text_reads_like_sql() -> None:
     assert LocalTimeTypeInfo(LocalTimeTypeInfo.TimeType.LOCAL_DATE).notation == "LOCAL_DATE"
 
 
-def test_rows_know_their_fields() -> None:
+def test_row_types_return_their_fields() -> None:
     row_type = Types.ROW_NAMED(["a", "b"], [Types.INT(), Types.STRING()])
     assert row_type.get_field_names() == ["a", "b"]
     assert row_type.get_field_types() == [Types.INT(), Types.STRING()]
@@ -95,7 +95,7 @@ def test_rows_know_their_fields() -> None:
         (lambda: BasicArrayTypeInfo(Types.LIST(Types.INT())), "OBJECT_ARRAY"),
     ],
 )
-def test_what_is_not_a_type_is_refused_with_a_way_out(make: Any, words: str) -> None:
+def test_an_invalid_type_is_rejected_with_the_remedy(make: Any, words: str) -> None:
     with pytest.raises(ProgramError, match=words):
         make()
 
@@ -112,14 +112,14 @@ def test_what_is_not_a_type_is_refused_with_a_way_out(make: Any, words: str) -> 
         (Types.LIST(Types.INT()), [1], [1]),
     ],
 )
-def test_wire_forms_go_both_ways(type_info: TypeInformation, value: Any, internal: Any) -> None:
+def test_wire_forms_survive_a_round_trip(type_info: TypeInformation, value: Any, internal: Any) -> None:
     assert type_info.to_internal_type(value) == internal
     assert type_info.from_internal_type(internal) == value
     assert type_info.to_internal_type(None) is None
     assert type_info.from_internal_type(None) is None
 
 
-def test_a_zoned_timestamp_is_its_utc_time() -> None:
+def test_a_zoned_timestamp_is_converted_to_utc() -> None:
     zoned = dt.datetime(1970, 1, 1, 2, tzinfo=dt.timezone(dt.timedelta(hours=2)))
     assert Types.SQL_TIMESTAMP().to_internal_type(zoned) == 0
 

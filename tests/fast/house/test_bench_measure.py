@@ -1,4 +1,4 @@
-"""The benchmarks' own arithmetic: a wrong verdict would be worse than none."""
+"""The arithmetic of the benchmarks: a wrong verdict would be worse than none."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def test_a_missed_requirement_fails_the_run(capsys: pytest.CaptureFixture[str]) 
     assert second.split()[0] == "FAIL" and "small enough" in second and "1.400" in second and "≤ 1.3" in second
 
 
-def test_the_bound_itself_passes() -> None:
+def test_a_value_at_the_bound_passes() -> None:
     assert measure.at_least("x", 0.8, 0.8).passed
     assert measure.at_most("x", 1.3, 1.3).passed
 
 
-def test_json_is_all_that_is_printed_for_machines(capsys: pytest.CaptureFixture[str]) -> None:
+def test_machine_output_is_json_only(capsys: pytest.CaptureFixture[str]) -> None:
     report = measure.Report("speed", as_json=True, quick=True)
     report.add(measure.at_least("fast enough", 0.9, 0.8))
     assert report.close() == 0
@@ -50,7 +50,7 @@ def test_json_is_all_that_is_printed_for_machines(capsys: pytest.CaptureFixture[
     assert body["requirements"][0]["name"] == "fast enough"
 
 
-def test_contestants_take_turns_and_nobody_is_always_first() -> None:
+def test_contestants_take_turns_and_the_first_one_rotates() -> None:
     order: list[str] = []
 
     def contestant(name: str) -> float:
@@ -69,12 +69,12 @@ def test_a_slow_minute_does_not_change_the_ratio() -> None:
     assert quiet == disturbed == 0.5
 
 
-def test_growth_is_told_from_a_warm_machine_that_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_growth_is_distinguished_from_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(_BENCH))
     soak = _load("soak")
     growing = soak.flatness("disk", "MB", [100.0 + 5 * i for i in range(30)])
     assert not growing.flat and not growing.requirement(3000).passed
     assert soak.flatness("disk", "MB", [100.0, 104.0, 99.0] * 10).flat
-    # A tenth of almost nothing is nothing: small absolute growth is no leak.
+    # Ten percent of almost nothing is no leak: small absolute growth is ignored.
     assert soak.flatness("disk", "MB", [1.0] * 10 + [5.0] * 20).flat
     assert soak.flatness("files", "files", [0.0] * 30).requirement(3000).passed

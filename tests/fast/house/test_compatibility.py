@@ -1,7 +1,7 @@
-"""Snapshots that were written before this version: they are found, whole, readable, and jobs go on from them.
+"""Snapshots written by older versions are valid and readable, and jobs resume from them.
 
-`tests/compatibility` holds them, with the program that wrote them and the answer it gave. They are never made again;
-when a format changes, new ones are made beside them (`make_snapshots.py` there).
+`tests/compatibility` has the snapshots, the program that wrote them and its output. They are never rewritten; when
+a format changes, new ones are added (`make_snapshots.py` there).
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def unpacked(kind: str, number: int, folder: Path) -> Path:
     return target
 
 
-def told(build: Any, store: Path, path: str | None, parallelism: int) -> list[str]:
-    """What the job tells that goes on in `store`, from the snapshot at `path` if one is given."""
+def output_of(build: Any, store: Path, path: str | None, parallelism: int) -> list[str]:
+    """The output of a job that resumes in `store`, or from the snapshot at `path`."""
     env, out = StreamExecutionEnvironment.get_execution_environment(), Collect()
     env.set_parallelism(parallelism)
     if path is not None:
@@ -67,7 +67,7 @@ def answer(number: int) -> list[str]:
     return found
 
 
-def test_there_are_snapshots() -> None:
+def test_snapshots_exist() -> None:
     assert NUMBERS[:1] == [1]
 
 
@@ -77,26 +77,26 @@ def test_there_are_snapshots() -> None:
 def test_a_job_starts_from_an_old_savepoint(number: int, parallelism: int, build: Any, tmp_path: Path) -> None:
     savepoint = unpacked("savepoint", number, tmp_path)
     assert find_snapshot(parse_snapshot_name(str(savepoint))).manifest.epoch == SAVED
-    assert told(build, tmp_path / "new", str(savepoint), parallelism) == answer(number)
+    assert output_of(build, tmp_path / "new", str(savepoint), parallelism) == answer(number)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", NUMBERS)
-def test_a_job_goes_on_in_an_old_store(number: int, build: Any, tmp_path: Path) -> None:
+def test_a_job_resumes_in_an_old_store(number: int, build: Any, tmp_path: Path) -> None:
     store = unpacked("store", number, tmp_path)
-    assert told(build, store, None, 2) == answer(number)
+    assert output_of(build, store, None, 2) == answer(number)
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-def test_a_job_goes_back_in_an_old_store(number: int, build: Any, tmp_path: Path) -> None:
+def test_a_job_rolls_back_in_an_old_store(number: int, build: Any, tmp_path: Path) -> None:
     store = unpacked("store", number, tmp_path)
-    assert ManifestLog(LocalStore(store)).epochs() == [SAVED, SAVED + 1]  # the second one says that it was stopped
-    assert told(build, store, f"{store}@{SAVED}", 1) == answer(number)
+    assert ManifestLog(LocalStore(store)).epochs() == [SAVED, SAVED + 1]  # the second one reports that it was stopped
+    assert output_of(build, store, f"{store}@{SAVED}", 1) == answer(number)
 
 
 @pytest.mark.parametrize("kind", ["savepoint", "store"])
 @pytest.mark.parametrize("number", NUMBERS)
-def test_old_snapshots_are_whole_and_can_be_read(number: int, kind: str, tmp_path: Path) -> None:
+def test_old_snapshots_are_valid_and_readable(number: int, kind: str, tmp_path: Path) -> None:
     place = str(unpacked(kind, number, tmp_path))
     assert verify(place).is_whole
     with state_reader.open(place).at(epoch=SAVED) as snapshot:

@@ -1,4 +1,4 @@
-"""The decisions are numbered without gaps and indexed, and every reference to one names an existing page."""
+"""Decisions are numbered without gaps and indexed, and every reference to one names an existing page."""
 
 from __future__ import annotations
 

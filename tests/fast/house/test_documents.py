@@ -1,6 +1,6 @@
-"""The documents agree with the code: words are defined once, layers are drawn as they are enforced, modules exist.
+"""Documents agree with the code: terms are defined once, layers are drawn as enforced, and modules exist.
 
-What is history (docs/decisions, CHANGELOG.md) may name what is no more; it is not read here.
+Historical documents (docs/decisions, CHANGELOG.md) may name removed modules; they are not checked here.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def test_the_modules_of_the_glossary_exist(word: str, module: str) -> None:
     assert (SOURCE / module).is_file(), f"{word} does not live in {module}"
 
 
-def test_the_layers_that_contributing_draws_are_those_that_are_enforced() -> None:
+def test_the_layers_drawn_in_contributing_are_the_enforced_ones() -> None:
     page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     drawing = re.search(r"```\n(testing .*?)```", page, re.S)
     assert drawing is not None, "CONTRIBUTING.md draws no layers"
@@ -82,7 +82,7 @@ def layers() -> list[str]:
     return listed
 
 
-def test_contributing_tells_the_sizes_that_are_tested() -> None:
+def test_contributing_states_the_tested_sizes() -> None:
     page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     measures = (ROOT / "scripts" / "house.py").read_text(encoding="utf-8")
     for name, text in (
@@ -95,9 +95,9 @@ def test_contributing_tells_the_sizes_that_are_tested() -> None:
 
 
 def prose() -> Iterator[tuple[str, str]]:
-    """Every piece of prose that speaks of modules: pages, docstrings, comments."""
+    """All prose that names modules: pages, docstrings, comments."""
     for page in PAGES:
-        # A block of code may hold programs of users, whose modules are theirs.
+        # A code block may contain user programs, which have modules of their own.
         yield (
             page.relative_to(ROOT).as_posix(),
             re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S),
@@ -111,7 +111,7 @@ def prose() -> Iterator[tuple[str, str]]:
         yield from ((name, match.group(1)) for match in DOCSTRING.finditer(text))
 
 
-def test_modules_that_prose_names_exist() -> None:
+def test_modules_named_in_prose_exist() -> None:
     absent = [
         f"{place}: `{quoted}`" for place, text in prose() for quoted in QUOTED.findall(text) if not _exists(quoted)
     ]
@@ -119,7 +119,7 @@ def test_modules_that_prose_names_exist() -> None:
 
 
 def _exists(quoted: str) -> bool:
-    """Whether what stands in backquotes is not the name of a module, or that of one that exists."""
+    """Whether the text in backquotes is no module name, or the name of an existing module."""
     if quoted in OPTIONS:
         return True
     file, dotted = FILE.fullmatch(quoted), DOTTED.fullmatch(quoted)
@@ -156,7 +156,7 @@ def _exists(quoted: str) -> bool:
         ("millstream.store.patience", True),
     ],
 )
-def test_modules_are_told_from_settings_and_from_files_of_users(quoted: str, exists: bool) -> None:
+def test_module_names_are_distinguished_from_settings_and_user_files(quoted: str, exists: bool) -> None:
     assert _exists(quoted) is exists
 
 
@@ -167,11 +167,11 @@ def test_the_index_links_every_page() -> None:
     assert not absent, f"docs/README.md does not link {absent}"
 
 
-def test_the_walks_name_files_that_exist() -> None:
-    # A walk names files as short as its sentence allows: `jobs/epochs/driver.py`, and then `outcome.py` beside it.
+def test_the_walks_name_existing_files() -> None:
+    # A walk abbreviates file names: `jobs/epochs/driver.py`, and then `outcome.py` of the same folder.
     page = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     files = [f"/{path.relative_to(SOURCE).as_posix()}" for path in SOURCE.rglob("*.py")]
     names = [name for name in QUOTED.findall(page) if name.endswith(".py") and not name.startswith("tests/")]
     assert len(names) > 80
-    gone = [name for name in names if not any(file.endswith(f"/{name}") for file in files)]
-    assert not gone, f"ARCHITECTURE.md names files that do not exist: {gone}"
+    missing = [name for name in names if not any(file.endswith(f"/{name}") for file in files)]
+    assert not missing, f"ARCHITECTURE.md names files that do not exist: {missing}"

@@ -1,6 +1,7 @@
-"""`make test` draws no lots: its random tests have the same inputs in every run, on every machine and in every process.
+"""`make test` is deterministic: random tests have the same inputs in every run, on every machine and in every
+process.
 
-`make explore` draws new ones (tests/inputs/random_inputs.py).
+`make explore` draws new inputs (tests/inputs/random_inputs.py).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ FROM_THE_PROFILE = {"derandomize", "database", "print_blob"}
 
 
 def names_of(tree: ast.Module) -> dict[str, str]:
-    """What a module imports, by the names it uses for it."""
+    """The modules that a module imports, by the names it uses for them."""
     names: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -39,7 +40,7 @@ def names_of(tree: ast.Module) -> dict[str, str]:
 
 
 def calls_of(tree: ast.Module) -> Iterator[tuple[ast.Call, str]]:
-    """The calls of functions that a module imports, with their full names."""
+    """Calls of imported functions, with their full names."""
     names = names_of(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
@@ -48,8 +49,8 @@ def calls_of(tree: ast.Module) -> Iterator[tuple[ast.Call, str]]:
                 yield node, f"{names[first]}{dot}{rest}"
 
 
-def lotteries(source: str) -> list[int]:
-    """Lines that draw what the next run would not draw again."""
+def unseeded_draws(source: str) -> list[int]:
+    """Lines that draw random values that the next run would not draw again."""
     lines = []
     for call, name in calls_of(ast.parse(source)):
         if name in SEEDED:
@@ -58,7 +59,7 @@ def lotteries(source: str) -> list[int]:
             drawn = any(option.arg in FROM_THE_PROFILE for option in call.keywords)
             drawn |= any(option.arg == "deadline" and ast.unparse(option.value) != "None" for option in call.keywords)
         else:
-            # What stands behind a seeded generator was judged with it.
+            # A seeded generator is judged as one call with its seed.
             drawn = name.startswith(DRAWN) and not any(name.startswith(f"{seeded}(") for seeded in SEEDED)
         if drawn:
             lines.append(call.lineno)
@@ -85,14 +86,14 @@ def lotteries(source: str) -> list[int]:
         ("from hypothesis import settings\nsettings(deadline=200)", True),
     ],
 )
-def test_a_lottery_is_told_from_a_seeded_generator(source: str, guilty: bool) -> None:
-    assert bool(lotteries(source)) == guilty
+def test_unseeded_draws_are_distinguished_from_seeded_generators(source: str, guilty: bool) -> None:
+    assert bool(unseeded_draws(source)) == guilty
 
 
 @pytest.mark.slow
-def test_no_test_draws_lots() -> None:
+def test_no_test_draws_unseeded_random_values() -> None:
     paths = [path for path in sorted(TESTS.rglob("*.py")) if path.relative_to(TESTS).as_posix() not in EXEMPT]
-    found = [f"{path.relative_to(ROOT)}:{line}" for path in paths for line in lotteries(path.read_text())]
+    found = [f"{path.relative_to(ROOT)}:{line}" for path in paths for line in unseeded_draws(path.read_text())]
     assert not found, "tests draw from a generator with a seed, and names from fresh_name"
 
 
@@ -138,7 +139,7 @@ def test_that_draws_as_it_goes(data):
 
 @pytest.fixture
 def printed(tmp_path: Path) -> Callable[..., str]:
-    """Runs a command of Python where these tests stand, as the project's are run: what it printed."""
+    """Runs a Python command in a folder of tests, as the project's tests are run; returns the output."""
     (tmp_path / "test_drawn.py").write_text(RANDOM_TESTS)
     (tmp_path / "conftest.py").write_text("pytest_plugins = ['inputs.random_inputs']")
 
@@ -163,7 +164,7 @@ def test_every_process_draws_the_same(printed: Callable[..., str]) -> None:
 
 
 @pytest.mark.slow
-def test_exploring_draws_anew_and_says_how_to_repeat_what_fails(printed: Callable[..., str]) -> None:
+def test_exploring_draws_new_inputs_and_prints_how_to_repeat_a_failure(printed: Callable[..., str]) -> None:
     explore = (sys.executable, str(ROOT / "scripts" / "explore.py"), "-n0", "-s", "test_drawn.py", "--times=3")
     first, again, other = (
         printed(*explore, *options) for options in (("--seed=5",), ("--seed=5",), ("--seed=6", "--times=1"))

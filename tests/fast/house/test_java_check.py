@@ -1,4 +1,6 @@
-"""A missing or wrong Java is named before anything else happens, with the command that installs a right one."""
+"""A missing or unsupported Java is reported before anything else happens, with the command that installs a
+supported one.
+"""
 
 from __future__ import annotations
 
@@ -48,9 +50,7 @@ def test_java_17_and_21_pass_silently(tmp_path: Path, banner: str) -> None:
         ('openjdk version "25.0.3"', "Java 25"),
     ],
 )
-def test_another_java_is_named_with_the_command_that_installs_a_right_one(
-    tmp_path: Path, banner: str, found: str
-) -> None:
+def test_an_unsupported_java_is_reported_with_the_install_command(tmp_path: Path, banner: str, found: str) -> None:
     result = run(fake_java(tmp_path / "jdk", banner))
     assert result.returncode != 0
     assert found in result.stderr
@@ -58,7 +58,7 @@ def test_another_java_is_named_with_the_command_that_installs_a_right_one(
     assert "apt-get install openjdk-17-jre-headless" in result.stderr
 
 
-def test_no_java_at_all_is_said_with_the_command_that_installs_it(tmp_path: Path) -> None:
+def test_a_missing_java_is_reported_with_the_install_command(tmp_path: Path) -> None:
     for tool in ("sed", "head"):
         (tmp_path / tool).symlink_to(shutil.which(tool) or "")
     result = run({"PATH": str(tmp_path)})
@@ -67,13 +67,13 @@ def test_no_java_at_all_is_said_with_the_command_that_installs_it(tmp_path: Path
     assert "apt-get install openjdk-17-jre-headless" in result.stderr
 
 
-def test_a_java_home_without_a_java_is_named_even_when_the_path_has_one(tmp_path: Path) -> None:
+def test_a_java_home_without_a_java_is_reported_even_if_the_path_has_one(tmp_path: Path) -> None:
     result = run({"PATH": os.environ["PATH"], "JAVA_HOME": str(tmp_path / "gone")})
     assert result.returncode != 0
     assert str(tmp_path / "gone") in result.stderr
 
 
-def test_a_java_that_cannot_start_shows_its_own_words(tmp_path: Path) -> None:
+def test_a_java_that_cannot_start_is_reported_with_its_output(tmp_path: Path) -> None:
     result = run(fake_java(tmp_path / "jdk", "cannot load libjvm", exit_code=3))
     assert result.returncode != 0
     assert "cannot load libjvm" in result.stderr

@@ -1,7 +1,7 @@
-"""What the import contracts in pyproject.toml cannot see: what really gets loaded.
+"""Checks beyond the import contracts in pyproject.toml: which modules are actually loaded.
 
-import-linter reads the imports; here modules are imported, in a process of their own, and the loaded modules
-are looked at. A PySpark that sneaks in through a third package, or at import time of the façade, shows up.
+import-linter reads the imports; here modules are imported in a separate process, and the loaded modules are
+inspected. A PySpark loaded through a third-party package, or at import time of the façade, is detected.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PACKAGES_WITHOUT_SPARK = (
     "state_reader",
     "query",
 )
-# May import PySpark when imported themselves; nobody below may import them in turn at import time.
+# May import PySpark when imported themselves; no lower layer may import them at import time.
 EDGES = {"millstream.connectors.spark_frame"}
 
 
@@ -62,7 +62,7 @@ CLIENT_IMPORT_CPU_S_MAX = 5.0  # processor time of our own modules; it takes a h
 ENGINE = {"runtime", "compiler", "spark", "jobs", "datastream", "plan", "graph", "state_reader", "connectors"}
 
 
-def test_the_query_client_loads_few_modules_soon_and_nothing_of_the_engine() -> None:
+def test_the_query_client_imports_few_modules_fast_and_none_of_the_engine() -> None:
     program = (
         "import json, sys, time\n"
         "import httpx, numpy, pyarrow.compute, pyarrow.flight\n"
@@ -74,10 +74,10 @@ def test_the_query_client_loads_few_modules_soon_and_nothing_of_the_engine() -> 
         [sys.executable, "-c", program], capture_output=True, text=True, check=False, env={"PYTHONPATH": str(SOURCE)}
     )
     assert run.returncode == 0, run.stderr
-    took_s, loaded = json.loads(run.stdout)
-    ours = [name for name in loaded if name.startswith("millstream.")]
+    import_cpu_s, loaded = json.loads(run.stdout)
+    own_modules = [name for name in loaded if name.startswith("millstream.")]
     assert {name.partition(".")[0] for name in loaded}.isdisjoint({"pyspark", "py4j"})
-    assert {name.split(".")[1] for name in ours}.isdisjoint(ENGINE)
-    assert not [name for name in ours if name.startswith("millstream.query.server")]
-    assert len(ours) <= CLIENT_MODULES_MAX, ours
-    assert took_s <= CLIENT_IMPORT_CPU_S_MAX
+    assert {name.split(".")[1] for name in own_modules}.isdisjoint(ENGINE)
+    assert not [name for name in own_modules if name.startswith("millstream.query.server")]
+    assert len(own_modules) <= CLIENT_MODULES_MAX, own_modules
+    assert import_cpu_s <= CLIENT_IMPORT_CPU_S_MAX

@@ -1,4 +1,6 @@
-"""Query 14's function gives the same over a column as per row: else the two would not be one benchmark."""
+"""The function of query 14 gives equal results by column and by row: otherwise the benchmarks would not be
+comparable.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ COUNTS = _letter_counts()
 
 
 @given(st.lists(st.text(alphabet="abcé€", max_size=8), min_size=1, max_size=12), st.integers(0, 3))
-def test_a_column_counts_as_its_rows_do(texts: list[str], skipped: int) -> None:
-    column = pa.array(["c", *texts, "cc"]).slice(skipped, len(texts))  # a slice: bytes before and after are others'
+def test_counting_a_column_equals_counting_its_rows(texts: list[str], skipped: int) -> None:
+    column = pa.array(["c", *texts, "cc"]).slice(
+        skipped, len(texts)
+    )  # a slice: the bytes before and after belong to other rows
     counted = COUNTS.letters_in_column(column, pa.scalar("c")).to_pylist()
     assert counted == [COUNTS.letters_in_text(text, "c") for text in column.to_pylist()]

@@ -1,4 +1,4 @@
-"""The lock files say exactly what to install and never where from, and they keep up with pyproject.toml."""
+"""Lock files state exact versions and no origin, and agree with pyproject.toml."""
 
 from __future__ import annotations
 
@@ -65,24 +65,24 @@ def test_no_lock_names_a_host_an_index_or_a_folder(lock: str) -> None:
 
 
 @pytest.mark.parametrize("lock", LOCKS)
-def test_what_the_package_needs_is_locked_at_a_version_it_accepts(lock: str) -> None:
+def test_package_requirements_are_locked_at_accepted_versions(lock: str) -> None:
     missing = unmet(project()["project"]["dependencies"], lock)
     assert not missing, f"{lock} does not meet {missing}; run `make lock`"
 
 
 @pytest.mark.parametrize("lock", LOCKS)
 @pytest.mark.parametrize("extra", sorted(project()["project"]["optional-dependencies"]))
-def test_what_faces_the_network_is_locked_too(lock: str, extra: str) -> None:
+def test_network_facing_requirements_are_locked_too(lock: str, extra: str) -> None:
     missing = unmet(project()["project"]["optional-dependencies"][extra], lock)
     assert not missing, f"{lock} does not meet {missing} of {extra}; run `make lock`"
 
 
-def test_the_tools_are_locked_too() -> None:
+def test_development_tools_are_locked_too() -> None:
     missing = unmet(project()["dependency-groups"]["dev"], "requirements-dev.lock")
     assert not missing, f"requirements-dev.lock does not meet {missing}; run `make lock`"
 
 
-def test_the_tools_of_the_site_are_locked() -> None:
+def test_site_tools_are_locked() -> None:
     missing = unmet(project()["dependency-groups"]["site"], SITE_LOCK)
     assert not missing, f"{SITE_LOCK} does not meet {missing}; run `make lock`"
 

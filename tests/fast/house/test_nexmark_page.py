@@ -1,4 +1,4 @@
-"""The page of Nexmark's figures: Flink's better figure counts, and what is missing is not made up."""
+"""The page of Nexmark figures: Flink's better figure counts, and missing figures are not invented."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _figure(events: int, cpu_s: float) -> dict[str, object]:
     return {"events": events, "cpu_s": cpu_s, "wall_s": cpu_s, "at": "2026-11-16 22:00", "load": 2.0}
 
 
-def test_flink_may_have_fewer_events_and_we_may_not() -> None:
+def test_flink_may_process_fewer_events_and_we_may_not() -> None:
     ratio_of = _module().ratio_of
     ours, half = _figure(2_000_000, 1.0), _figure(1_000_000, 2.0)
     assert ratio_of({"ours": ours, "rocksdb": half}) == 4.0
@@ -31,7 +31,7 @@ def test_flink_may_have_fewer_events_and_we_may_not() -> None:
     assert ratio_of({"rocksdb": ours}) is None
 
 
-def test_figures_over_other_events_say_how_many(tmp_path: Path) -> None:
+def test_figures_over_other_event_counts_state_the_count(tmp_path: Path) -> None:
     (tmp_path / "docs" / "understand").mkdir(parents=True)
     (tmp_path / "bench" / "results").mkdir(parents=True)
     _module().write_pages({"q1": {"ours": _figure(2_000_000, 1.0), "rocksdb": _figure(500_000, 1.0)}}, tmp_path)
@@ -39,7 +39,7 @@ def test_figures_over_other_events_say_how_many(tmp_path: Path) -> None:
     assert "| q1 | 2 M | 2,000 | – | 500 (0.5 M) | 4.0 × |" in page
 
 
-def test_flinks_better_figure_counts_and_what_is_missing_is_a_dash(tmp_path: Path) -> None:
+def test_flinks_better_figure_counts_and_a_missing_one_is_a_dash(tmp_path: Path) -> None:
     (tmp_path / "docs" / "understand").mkdir(parents=True)
     (tmp_path / "bench" / "results").mkdir(parents=True)
     figures = {

@@ -1,6 +1,6 @@
-"""What the pages tell people to type can be typed: commands are taken by the real command line, settings are known.
+"""Commands and settings on the pages are valid: commands are parsed by the real command line, settings are known.
 
-Commands are parsed, and not run; those of the tutorial and of the README are run by tests of their own.
+Commands are parsed and not run; those of the tutorial and of the README are run by tests of their own.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SETTING = re.compile(
 
 
 def commands() -> Iterator[tuple[str, str, bool]]:
-    """(page, command, whether it is whole) of blocks, and of what is quoted within sentences."""
+    """(page, command, whether it is complete) for commands in blocks and in sentences."""
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         for block in BLOCK.findall(text):
@@ -54,7 +54,7 @@ def commands() -> Iterator[tuple[str, str, bool]]:
 
 
 def typed_words(command: str) -> list[str]:
-    """The words behind `millstream`, as the shell hands them over: without comments, redirections and what follows."""
+    """The arguments of `millstream` after shell parsing: without comments, redirections and following commands."""
     lexer = shlex.shlex(re.sub(r"\s#.*", "", command), posix=True, punctuation_chars=";&|<>")
     lexer.whitespace_split, lexer.commenters = True, ""
     words: list[str] = []
@@ -66,7 +66,7 @@ def typed_words(command: str) -> list[str]:
 
 
 def parse(words: list[str]) -> None:
-    """Parse what follows `millstream`, through all groups of commands; UsageError where it cannot be typed."""
+    """Parses arguments through all command groups; raises UsageError for invalid ones."""
     command: Any = typer.main.get_command(app)
     context = command.make_context("millstream", list(words))
     while hasattr(command, "resolve_command"):
@@ -79,7 +79,7 @@ def parse(words: list[str]) -> None:
 @pytest.mark.parametrize(
     ("page", "command"), [(page, command) for page, command, is_whole in commands() if is_whole and "…" not in command]
 )
-def test_commands_of_the_pages_can_be_typed(page: str, command: str) -> None:
+def test_commands_on_the_pages_are_valid(page: str, command: str) -> None:
     parse(typed_words(command))
 
 
@@ -89,7 +89,7 @@ def test_commands_of_the_pages_can_be_typed(page: str, command: str) -> None:
 def test_commands_and_options_within_sentences_exist(page: str, quoted: str) -> None:
     words = [word for word in typed_words(quoted) if word != "…"]
     if words[0] == "run" and len(words) > 1:
-        parse(words)  # what it does not know is the program's
+        parse(words)  # unknown options belong to the program
         return
     command: Any = typer.main.get_command(app)
     while words and hasattr(command, "commands") and words[0] in command.commands:
@@ -113,7 +113,7 @@ def test_commands_and_options_within_sentences_exist(page: str, quoted: str) -> 
         "run job.py -D millstream.retention.duration=1",
     ],
 )
-def test_what_cannot_be_typed_is_seen(wrong: str) -> None:
+def test_invalid_commands_are_detected(wrong: str) -> None:
     with pytest.raises((UsageError, ConfigurationError)):
         parse(typed_words(f"millstream {wrong} 2> run.log &  # so"))
 
@@ -127,7 +127,7 @@ def settings() -> Iterator[tuple[str, str]]:
                 yield page.name, key
 
 
-def test_settings_that_the_pages_name_are_known() -> None:
+def test_settings_named_on_the_pages_are_known() -> None:
     named = sorted(set(settings()))
     assert len(named) > 150
     unknown = [f"{page}: {key}" for page, key in named if not _is_known(key)]
@@ -147,16 +147,17 @@ def _is_known(key: str) -> bool:
 
 @cache
 def _read_by_the_code() -> frozenset[str]:
-    """Keys that a module reads for itself, or writes for others to read."""
+    """Keys that a module reads itself, or writes for others to read."""
     texts = (path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py"))
     return frozenset(
         key for text in texts for key in re.findall(r"[\"']((?:millstream|table)(?:\.[a-z-]+)+)[\"']", text)
     )
 
 
-def test_no_page_says_to_install_what_no_index_has() -> None:
-    """`pip install 'millstream[kafka]'` adds what an extra needs to the Millstream that is there; its name alone would
-    be looked for in an index."""
+def test_no_page_advises_to_install_the_bare_package_from_an_index() -> None:
+    """`pip install 'millstream[kafka]'` adds the requirements of an extra to the installed Millstream; the bare
+    name would be looked up in an index.
+    """
     wrong = [
         f"{page.name}: {line.strip()}"
         for page in PAGES
@@ -166,7 +167,7 @@ def test_no_page_says_to_install_what_no_index_has() -> None:
     assert not wrong, wrong
 
 
-def test_the_page_of_sql_names_every_connector() -> None:
+def test_the_sql_page_names_every_connector() -> None:
     page = (ROOT / "docs" / "sql" / "statements.md").read_text(encoding="utf-8")
     listed = re.search(r"^Connectors: (.*?)\(\[their options", page, re.M | re.S)
     assert listed is not None

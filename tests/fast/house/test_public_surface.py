@@ -1,7 +1,7 @@
-"""Our public names held against PyFlink's: nothing is missing, and what is not built says so.
+"""Our public names compared with PyFlink's: nothing is missing, and unimplemented names raise with advice.
 
 The lists in tests/reference are PyFlink's surface. `scripts/api-coverage` compares and writes the page in docs;
-`scripts/not-yet-table` writes the table of the names that are not built yet.
+`scripts/not-yet-table` writes the table of the names that are not implemented yet.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ ROOT = Path(__file__).resolve().parents[3]
 DATASTREAM = ROOT / "tests" / "reference" / "pyflink-datastream-api.txt"
 TABLE = ROOT / "tests" / "reference" / "pyflink-table-api.txt"
 
-# Names of the reference that are left out on purpose. Keep it empty if you can.
+# Names of the reference that are omitted on purpose. Keep it empty if possible.
 LEFT_OUT: frozenset[str] = frozenset()
 
-# What Flink's Java API has and PyFlink has not, under Flink's names.
+# Names of Flink's Java API that PyFlink lacks, under Flink's names.
 BEYOND_PYFLINK = {
     "CoGroupFunction",
     "DataStreamUtils",
@@ -39,12 +39,12 @@ BEYOND_PYFLINK = {
 
 
 def _script(name: str) -> ModuleType:
-    """A script as a module; it has no .py ending because people run it."""
+    """A script as a module; it has no .py suffix because people run it."""
     loader = importlib.machinery.SourceFileLoader(name.replace("-", "_"), str(ROOT / "scripts" / name))
     spec = importlib.util.spec_from_loader(loader.name, loader)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
-    # Dataclasses look their module up by name.
+    # Dataclasses look up their module by name.
     sys.modules[loader.name] = module
     written, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     sys.path.insert(0, str(ROOT / "scripts"))
@@ -62,7 +62,7 @@ not_yet_table = _script("not-yet-table")
 
 @pytest.fixture(scope="module")
 def findings() -> list[Any]:
-    """What stands at each name of the reference. It is looked for once, and only where these tests run."""
+    """The comparison of each reference name with ours. Computed once, and only where these tests run."""
     return list(coverage.findings())
 
 
@@ -82,18 +82,18 @@ def test_every_name_of_the_reference_exists_with_its_parameters(
 
 
 @pytest.mark.slow
-def test_names_left_out_are_really_absent(findings: list[Any]) -> None:
+def test_omitted_names_are_really_absent(findings: list[Any]) -> None:
     present = [_name(f) for f in findings if _name(f) in LEFT_OUT and f.kind != coverage.MISSING]
     assert not present, f"these exist now; take them off the list: {present}"
 
 
 @pytest.mark.slow
-def test_the_page_in_docs_says_what_the_code_says(findings: list[Any]) -> None:
+def test_the_coverage_page_agrees_with_the_code(findings: list[Any]) -> None:
     assert coverage.PAGE.read_text() == coverage.page(findings), "run scripts/api-coverage --write"
 
 
 @pytest.mark.slow
-def test_what_is_not_built_yet_says_so_when_it_is_called(findings: list[Any]) -> None:
+def test_unimplemented_names_raise_when_called(findings: list[Any]) -> None:
     for finding in findings:  # there may be none
         if finding.kind != coverage.NOT_YET or finding.expected.parameters is None:
             continue
@@ -108,12 +108,12 @@ def test_what_is_not_built_yet_says_so_when_it_is_called(findings: list[Any]) ->
 
 
 def _concrete(owner: type) -> type:
-    """The class with its abstract methods filled in, so that an object can be had to call a method on."""
+    """The class with its abstract methods implemented, to create an object and call a method on it."""
     abstract: frozenset[str] = getattr(owner, "__abstractmethods__", frozenset())
     return type(owner.__name__, (owner,), {name: lambda self: None for name in abstract}) if abstract else owner
 
 
-def test_what_is_not_available_says_what_to_use_instead() -> None:
+def test_unavailable_names_advise_the_replacement() -> None:
     from millstream.datastream import StreamExecutionEnvironment
 
     env = StreamExecutionEnvironment.get_execution_environment()
@@ -121,7 +121,7 @@ def test_what_is_not_available_says_what_to_use_instead() -> None:
         env.set_python_executable("/usr/bin/env")
 
 
-def test_jars_are_not_needed_and_a_program_that_brings_one_is_told_so_and_runs(
+def test_a_program_that_adds_jars_is_warned_and_runs(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from millstream.datastream import StreamExecutionEnvironment
@@ -138,7 +138,7 @@ def test_jars_are_not_needed_and_a_program_that_brings_one_is_told_so_and_runs(
 @pytest.mark.parametrize(
     ("key", "instead"), [("pipeline.jars", "spark.jars"), ("pipeline.classpaths", "extraClassPath")]
 )
-def test_a_setting_for_flinks_jvm_says_what_to_do_instead(
+def test_a_setting_for_flinks_jvm_advises_the_replacement(
     key: str, instead: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from millstream.common import Configuration
@@ -168,13 +168,13 @@ def test_importing_the_api_imports_neither_pyspark_nor_java() -> None:
     assert ended.returncode == 0, ended.stderr
 
 
-def test_the_package_exports_what_pyflink_exports_and_what_only_flink_has() -> None:
+def test_the_package_exports_pyflinks_names_and_those_only_flink_has() -> None:
     package = importlib.import_module("millstream.datastream")
     reference = next(module for module in coverage.reference.read(DATASTREAM) if module.name == package.__name__)
     assert set(package.__all__) == set(reference.exported) | BEYOND_PYFLINK
 
 
-def test_the_table_of_what_is_not_built_is_what_its_script_writes() -> None:
+def test_the_table_of_unimplemented_names_is_up_to_date() -> None:
     assert not_yet_table.FILE.read_text(encoding="utf-8") == not_yet_table.table(), "run scripts/not-yet-table"
 
 
@@ -190,7 +190,7 @@ def test_a_stand_in_is_one_class_wherever_it_is_imported() -> None:
         _ = pulsar.PulsarWell
 
 
-def test_an_interface_of_a_module_that_is_not_built_can_be_filled_in() -> None:
+def test_an_interface_of_an_unimplemented_module_can_be_subclassed() -> None:
     from millstream.datastream.connectors.kafka import KafkaTopicSelector
 
     class ByName(KafkaTopicSelector):  # type: ignore[misc, valid-type]
@@ -202,13 +202,13 @@ def test_an_interface_of_a_module_that_is_not_built_can_be_filled_in() -> None:
         KafkaTopicSelector()
 
 
-def test_the_table_package_exports_what_pyflink_exports() -> None:
+def test_the_table_package_exports_pyflinks_names() -> None:
     package = importlib.import_module("millstream.table")
     reference = next(module for module in coverage.reference.read(TABLE) if module.name == package.__name__)
     assert set(package.__all__) == set(reference.exported)
 
 
-def test_what_the_table_api_does_not_have_is_an_ordinary_import_error() -> None:
+def test_names_missing_from_the_table_api_raise_an_ordinary_import_error() -> None:
     with pytest.raises(ImportError, match="cannot import name 'Chair'"):
         exec("from millstream.table import Chair", {})
     with pytest.raises(ModuleNotFoundError):

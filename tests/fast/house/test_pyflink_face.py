@@ -1,8 +1,9 @@
-"""PyFlink's face can be told from our own modules at a glance: in its folders a file is PyFlink's, a folder holds ours.
+"""PyFlink's packages and our own modules are distinguishable by layout: in a package of PyFlink's, a file is a
+PyFlink module and a folder is ours.
 
-The folders of the face are PyFlink's packages. A module file that stands in one of them has a path of PyFlink's, and
-nothing of ours stands beside it. What is ours stands in a folder below: either under a name of our own (`streams`,
-`options`), or as the inside of a module that PyFlink has as one file (`functions`, `window`, `typeinfo`).
+Every module file in a package of PyFlink's has the path of a PyFlink module. Our own modules are in subfolders:
+either under a name of our own (`streams`, `options`), or as the implementation of a module that PyFlink has as one
+file (`functions`, `window`, `typeinfo`).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ PYFLINK = frozenset(MODULES)
 FACE = sorted({Path(path).parent.as_posix() for path in PYFLINK})
 
 
-def test_the_face_is_pyflinks_packages() -> None:
+def test_the_packages_are_pyflinks() -> None:
     assert FACE == [
         "common",
         "dataframe",
@@ -38,7 +39,7 @@ def test_the_face_is_pyflinks_packages() -> None:
 
 
 @pytest.mark.parametrize("folder", FACE)
-def test_a_file_in_a_folder_of_the_face_is_a_module_of_pyflinks(folder: str) -> None:
+def test_a_file_in_a_package_of_pyflinks_is_a_pyflink_module(folder: str) -> None:
     files = {path.relative_to(SOURCE).as_posix() for path in (SOURCE / folder).glob("*.py")}
     assert not files - PYFLINK, (
         f"PyFlink has no such module; what is ours stands in a folder: {sorted(files - PYFLINK)}"
@@ -46,7 +47,7 @@ def test_a_file_in_a_folder_of_the_face_is_a_module_of_pyflinks(folder: str) -> 
 
 
 @pytest.mark.parametrize("module", sorted(PYFLINK))
-def test_a_module_of_pyflinks_is_a_file_or_a_folder_of_its_name(module: str) -> None:
+def test_a_pyflink_module_is_a_file_or_a_folder_of_its_name(module: str) -> None:
     file = SOURCE / module
     package = file.with_suffix("") / "__init__.py"
     assert file.is_file() != package.is_file(), f"expected {module} or {package.relative_to(SOURCE)}, and not both"

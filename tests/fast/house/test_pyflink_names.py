@@ -1,5 +1,6 @@
-"""Every name that a module of PyFlink's has can be imported from ours: the same object as where it is from, or a
-stand-in that says what to do. The list is made of the installed PyFlink, by `scripts/pyflink-names`."""
+"""Every name in a PyFlink module can be imported from ours: the same object as at its origin, or a stand-in that
+raises with advice. The list is generated from the installed PyFlink by `scripts/pyflink-names`.
+"""
 
 from __future__ import annotations
 
@@ -37,44 +38,44 @@ def names() -> Iterator[tuple[str, str, str]]:
             yield module, name, origin
 
 
-def ours(module: str) -> str:
+def own_module(module: str) -> str:
     return module.replace("pyflink", "millstream", 1)
 
 
-def test_every_name_can_be_imported_from_the_module_where_pyflink_has_it() -> None:
+def test_every_name_can_be_imported_from_the_same_module_as_in_pyflink() -> None:
     missing = []
     for module, name, origin in names():
         try:
-            value = getattr(importlib.import_module(ours(module)), name)
+            value = getattr(importlib.import_module(own_module(module)), name)
         except (ImportError, AttributeError) as error:
             missing.append(f"{module}.{name}: {error}")
             continue
         owner, _, own_name = origin.partition(":")
         if origin == "=" or owner == module or isinstance(value, Placeholder):
             continue
-        expected = importlib.import_module(ours(owner))
+        expected = importlib.import_module(own_module(owner))
         if value is not (getattr(expected, own_name) if own_name else expected):
             missing.append(f"{module}.{name} is another object than {origin}")
     assert not missing, "\n".join(missing)
 
 
-def test_only_what_is_about_the_jvm_is_a_stand_in() -> None:
+def test_only_jvm_related_names_are_stand_ins() -> None:
     origins = {
         origin.partition(":")[0]
         for module, name, origin in names()
-        if isinstance(getattr(importlib.import_module(ours(module)), name), Placeholder)
+        if isinstance(getattr(importlib.import_module(own_module(module)), name), Placeholder)
     }
     assert origins == {
         "pyflink",  # decorators of its documentation
         "pyflink.java_gateway",
         "pyflink.pyflink_gateway_server",
         "pyflink.serializers",
-        "pyflink.util.exceptions",  # how its errors are made of Java's
+        "pyflink.util.exceptions",  # the translation of Java exceptions
         "pyflink.util.java_utils",
     }
 
 
-def test_using_a_stand_in_says_what_it_is_and_what_to_do() -> None:
+def test_using_a_stand_in_raises_with_advice() -> None:
     gateway = importlib.import_module("millstream.common.types").get_gateway
     for use in (lambda: gateway(), lambda: gateway.jvm, lambda: types.new_class("Mine", (gateway,))):
         with pytest.raises(NotAvailableError, match=r"pyflink\.java_gateway\.get_gateway .*JVM.*Use the"):
@@ -84,7 +85,7 @@ def test_using_a_stand_in_says_what_it_is_and_what_to_do() -> None:
         exec("from millstream.datastream.connectors.kafka import NoSuchName", {})
 
 
-def test_the_table_is_made_of_the_list(tmp_path: Path) -> None:
+def test_the_table_is_generated_from_the_list(tmp_path: Path) -> None:
     script = (ROOT / "scripts" / "pyflink-names").read_text(encoding="utf-8")
     module: dict[str, object] = {"__file__": str(ROOT / "scripts" / "pyflink-names"), "__name__": "names"}
     exec(script, module)
@@ -93,7 +94,7 @@ def test_the_table_is_made_of_the_list(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_programs_of_pyflink_import_them_under_its_name() -> None:
+def test_pyflink_programs_import_them_under_its_name() -> None:
     program = """
 import millstream.cli.pyflink_import as served
 served.serve_pyflink()
@@ -110,7 +111,7 @@ print(DeliveryGuarantee is base, Time.seconds(1), TableException.__name__, __ver
     assert re.fullmatch(r"True .+ ProgramError 2\.\d+\.\d+\n", ended.stdout), ended.stderr
 
 
-def test_what_a_catalog_refuses_is_of_pyflinks_class() -> None:
+def test_catalog_errors_are_of_pyflinks_class() -> None:
     catalog = TableEnvironment.create(EnvironmentSettings.in_batch_mode()).get_catalog("default_catalog")
     assert catalog is not None
     made = CatalogDatabase.create_instance({}, "")
@@ -128,7 +129,7 @@ def test_what_a_catalog_refuses_is_of_pyflinks_class() -> None:
         assert isinstance(raised.value, ProgramError) and isinstance(raised.value, exceptions.TableException)
 
 
-def test_marks_of_stability_say_it_in_the_documentation_and_change_nothing_else() -> None:
+def test_stability_decorators_change_nothing_but_the_documentation() -> None:
     @PublicEvolving()
     @Deprecated(since="2.0", detail="Use another.")
     class Marked:

@@ -1,4 +1,4 @@
-"""`scripts/NAME --help` says what the script does, and does none of it."""
+"""`scripts/NAME --help` describes the script and runs nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def is_shell(name: str) -> bool:
     return (ROOT / "scripts" / name).read_text(encoding="utf-8").startswith("#!/usr/bin/env bash")
 
 
-def asked(name: str, *words: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def help_of(name: str, *words: str, folder: Path) -> subprocess.CompletedProcess[str]:
     command = ["bash" if is_shell(name) else sys.executable, str(ROOT / "scripts" / name), *words]
     environment = {**os.environ, "MILLSTREAM_SERVERS": str(folder / "servers"), "PYTHONPATH": str(ROOT / "src")}
     return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, timeout=300)
@@ -26,17 +26,15 @@ def asked(name: str, *words: str, folder: Path) -> subprocess.CompletedProcess[s
 @pytest.mark.parametrize(
     "name", [name if is_shell(name) else pytest.param(name, marks=pytest.mark.slow) for name in SCRIPTS]
 )
-def test_help_says_what_a_script_does_and_does_nothing(name: str, tmp_path: Path) -> None:
-    answer = asked(name, "--help", folder=tmp_path)
+def test_help_describes_a_script_and_runs_nothing(name: str, tmp_path: Path) -> None:
+    answer = help_of(name, "--help", folder=tmp_path)
     assert answer.returncode == 0, answer.stderr
     assert len(answer.stdout.split()) > 10 and not answer.stderr
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("words", [("--hlp",), (sys.executable, "kafca")])
-def test_servers_refuses_what_it_does_not_know_before_it_fetches_anything(
-    words: tuple[str, ...], tmp_path: Path
-) -> None:
-    answer = asked("servers", *words, folder=tmp_path)
+def test_servers_rejects_unknown_names_before_downloading_anything(words: tuple[str, ...], tmp_path: Path) -> None:
+    answer = help_of("servers", *words, folder=tmp_path)
     assert answer.returncode == 2 and "servers:" in answer.stderr
     assert not list(tmp_path.iterdir())

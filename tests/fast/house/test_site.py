@@ -1,4 +1,6 @@
-"""The sources of `make site`: the navigation lists every page once, and links lead to staged files. No Sphinx runs."""
+"""The sources of `make site`: the navigation lists every page once, and links lead to staged files. Sphinx is not
+run.
+"""
 
 from __future__ import annotations
 

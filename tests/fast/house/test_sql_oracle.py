@@ -1,4 +1,4 @@
-"""What scripts/sql-oracle reads and asks, without a Flink: lists of expressions, literals made opaque."""
+"""The input of scripts/sql-oracle, without a Flink: lists of expressions, and literals made opaque."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def script() -> ModuleType:
 ORACLE = script()
 
 
-def test_a_list_has_comments_zones_and_expressions_of_which_only_the_type_is_asked() -> None:
+def test_a_list_has_comments_zones_expressions_and_type_only_expressions() -> None:
     text = "# times\n1 + 1\n\nzone: Europe/Berlin\nNOW()\n? RAND()\n"
     assert list(ORACLE.cases(text)) == [
         ("UTC", True, "1 + 1"),
@@ -50,5 +50,5 @@ def test_a_list_has_comments_zones_and_expressions_of_which_only_the_type_is_ask
         ("col1 + t.c2", "col1 + t.c2"),
     ],
 )
-def test_every_literal_is_made_opaque_and_nothing_else(expression: str, expected: str) -> None:
+def test_every_literal_and_nothing_else_is_made_opaque(expression: str, expected: str) -> None:
     assert ORACLE.opaque(expression) == expected

@@ -1,4 +1,4 @@
-"""The road that `bench_cluster` lays to its store: what it changes of a request, and what not."""
+"""The latency proxy that `bench_cluster` places in front of its store: what it changes of a request, and what not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ road: Any = importlib.import_module("store_road")
 
 
 class Echo(BaseHTTPRequestHandler):
-    """Gives back what it is sent, in chunks where it is asked to."""
+    """Returns what it receives, in chunks on request."""
 
     protocol_version = "HTTP/1.1"
 
@@ -46,7 +46,7 @@ class Echo(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *words: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -59,13 +59,13 @@ def server_port() -> Iterator[int]:
         thread.join()
 
 
-def test_what_is_sent_and_answered_passes_as_it_is_and_is_counted(server_port: int) -> None:
+def test_requests_and_responses_pass_unchanged_and_are_counted(server_port: int) -> None:
     large = bytes(range(256)) * 20_000
     with road.StoreRoad(server_port, 50) as way:
         connection = http.client.HTTPConnection(way.url.removeprefix("http://"), timeout=30)
         try:
             for path, body in (("/", b""), ("/", b"a"), ("/", large), ("/chunks", large), ("/", b"b")):
-                for method in ("HEAD", "PUT", "DELETE"):  # over one connection, none takes a byte of another
+                for method in ("HEAD", "PUT", "DELETE"):  # over one connection, none consumes a byte of another
                     connection.request(method, path, body if method == "PUT" else None)
                     answer = connection.getresponse()
                     assert answer.read() == (body if method == "PUT" else b"")
@@ -77,7 +77,7 @@ def test_what_is_sent_and_answered_passes_as_it_is_and_is_counted(server_port: i
         assert 2 * len(large) < moved_bytes < 2 * len(large) + 15 * 500
 
 
-def test_a_long_road_takes_its_time_and_a_closed_one_ends_the_connection(server_port: int) -> None:
+def test_a_long_road_adds_latency_and_a_closed_one_ends_the_connection(server_port: int) -> None:
     with road.StoreRoad(server_port, 80) as way:
         address = way.url.removeprefix("http://")
         way.become(road.FAR)

@@ -1,8 +1,8 @@
-"""The habits of the house that a machine can judge fairly.
+"""Style rules that can be checked mechanically.
 
-What needs taste (is this name good, is this comment true) is left to reviewers. What is checked here has no
-exceptions list: a module that fails is mended, not excused. PyFlink's own public module names are the one
-thing we did not choose, and they are named below as such. Sizes are measured by scripts/house.py, which prints them.
+Matters of judgement (is this name good, is this comment true) are left to reviewers. The checks here have no list
+of exceptions: a module that fails is fixed, not excused. PyFlink's public module names are not our choice, and are
+listed below as such. Sizes are measured by scripts/house.py, which prints them.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from types import ModuleType
 
 import pytest
 
-pytestmark = pytest.mark.slow  # to read all modules takes seconds, in every worker
+pytestmark = pytest.mark.slow  # reading all modules takes seconds in every worker
 
 ROOT = Path(__file__).resolve().parents[3]
 SOURCE = ROOT / "src" / "millstream"
 
 PROSE_EXPECTED_ABOVE_LINES = 30
 
-# What happened to a thing, or how one points at it, is not what it is.
+# Participles and pronouns describe what happened to a thing, not what it is.
 NO_NOUNS = frozenset(("asked", "found", "given", "kept", "looked", "one", "own", "said", "taken", "told"))
 NO_MODULES = NO_NOUNS | {"gone", "opened", "received", "returned", "seen", "served"}
 GERUNDS = ("asking", "finding", "settling", "telling", "waiting")
 MANY_ATTRIBUTES = re.compile(r"\bmany\s+(attributes|fields)\b|\ban?\s+(attribute|field)\s+for\s+each\b", re.IGNORECASE)
 
 NAMES_OF_NOTHING = re.compile(r"(^|_)(utils?|helpers?|base|managers?|impl|misc|v2)$")
-# Programs written for PyFlink import these, so they keep their names.
+# Programs written for PyFlink import these, so their names are fixed.
 PYFLINK_MODULES = {"common/utils.py", "datastream/utils.py", "datastream/connectors/base.py", "table/utils.py"}
 PYFLINK_MODULES |= {f"util/{name}.py" for name in ("__init__", "api_stability_decorators", "exceptions", "java_utils")}
 
-# Written in pieces, so that this file does not find itself.
+# Concatenated, so that this file does not match itself.
 HOSTS = [
     ".".join(parts)
     for parts in (
@@ -80,7 +80,7 @@ def shown(path: Path) -> str:
 
 
 def project_files() -> list[Path]:
-    """What is or would be committed: git's view where there is a repository, else everything not hidden."""
+    """Committed files and those that would be: git's view in a repository, otherwise all files not hidden."""
     listing = subprocess.run(
         ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         capture_output=True,
@@ -104,7 +104,7 @@ def text_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _all_nodes() -> None:
-    """Read all modules once. A million nodes that stay are nothing for the collector to look at, again and again."""
+    """Parses all modules once. A million permanent nodes would only slow down garbage collection."""
     gc.disable()
     for path in modules():
         house.nodes_of(path)
@@ -112,7 +112,7 @@ def _all_nodes() -> None:
     gc.enable()
 
 
-def test_every_module_of_some_size_opens_with_prose() -> None:
+def test_every_larger_module_opens_with_prose() -> None:
     silent = [
         shown(path)
         for path in modules()
@@ -122,7 +122,7 @@ def test_every_module_of_some_size_opens_with_prose() -> None:
     assert not silent, f"say what these are, what they keep true and what they refuse: {silent}"
 
 
-def test_modules_are_small_rooms() -> None:
+def test_modules_are_small() -> None:
     sizes = {shown(path): house.line_count(path) for path in modules()}
     large = {name: lines for name, lines in sizes.items() if lines > house.MODULE_LINES_MAX}
     assert not large, f"split these by concept ({house.MODULE_LINES_MAX} lines at most): {large}"
@@ -136,7 +136,7 @@ def test_functions_fit_a_screen() -> None:
     )
 
 
-def test_a_class_of_many_attributes_says_why() -> None:
+def test_a_class_of_many_attributes_explains_them() -> None:
     silent = [str(item) for item in house.large_constructors(ROOT) if not MANY_ATTRIBUTES.search(item.docstring)]
     assert not silent, (
         f"more than {house.ATTRIBUTES_MAX} attributes: split these classes, or say why not in their docstring "
@@ -144,7 +144,7 @@ def test_a_class_of_many_attributes_says_why() -> None:
     )
 
 
-def test_modules_and_classes_are_called_by_nouns() -> None:
+def test_modules_and_classes_are_named_by_nouns() -> None:
     names = [(path.stem, shown(path)) for path in modules()]
     names += [
         (node.name, f"{shown(path)}:{node.lineno} {node.name}")
@@ -156,7 +156,7 @@ def test_modules_and_classes_are_called_by_nouns() -> None:
     assert not wrong, "say what these are, not what happened to them:\n" + "\n".join(wrong)
 
 
-def test_parameters_and_attributes_are_called_by_nouns() -> None:
+def test_parameters_and_attributes_are_named_by_nouns() -> None:
     wrong = [
         f"{shown(path)}:{line} {name}"
         for path in modules()
@@ -167,7 +167,7 @@ def test_parameters_and_attributes_are_called_by_nouns() -> None:
 
 
 def _parameters_and_attributes(nodes: list[ast.AST]) -> Iterator[tuple[int, str]]:
-    """Fields of dataclasses are left out: some are names in stored files and in answers, which never change."""
+    """Fields of dataclasses are exempt: some are names in stored files and in responses, which never change."""
     for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             arguments = node.args
@@ -177,7 +177,7 @@ def _parameters_and_attributes(nodes: list[ast.AST]) -> Iterator[tuple[int, str]
             yield node.lineno, node.attr
 
 
-def test_modules_are_named_after_something() -> None:
+def test_modules_have_domain_names() -> None:
     unnamed = [
         shown(path)
         for path in modules()
@@ -188,7 +188,7 @@ def test_modules_are_named_after_something() -> None:
 
 
 def test_every_folder_of_modules_is_a_package() -> None:
-    # Without __init__.py Python still imports the folder, but the layer contracts and the wheel overlook it.
+    # Without __init__.py, Python still imports the folder, but the layer contracts and the wheel miss it.
     folders = {path.parent for path in modules()}
     bare = sorted(shown(folder) for folder in folders if not (folder / "__init__.py").is_file())
     assert not bare, f"add an __init__.py to: {bare}"
@@ -215,7 +215,7 @@ def test_names_in_all_exist_and_are_listed_once() -> None:
         tree = tree_of(path)
         public = names_in_all(tree)
         twice += [f"{shown(path)}: {name}" for name in set(public) if public.count(name) > 1]
-        # Where names come from elsewhere, they are only known by importing it; the public surface test does that.
+        # Star imports and __getattr__ are resolved only by importing; the public surface test does that.
         if not has_star_import_or_getattr(tree):
             absent += [f"{shown(path)}: {name}" for name in set(public) - bound_at_top(tree.body)]
     assert not twice, "these are listed twice in __all__:\n" + "\n".join(sorted(twice))
@@ -241,7 +241,7 @@ def has_star_import_or_getattr(tree: ast.Module) -> bool:
 
 
 def bound_at_top(body: list[ast.stmt]) -> set[str]:
-    """Names that running the module's top level binds, looking inside `if` and `try` as well."""
+    """Names bound at the module's top level, including inside `if` and `try`."""
     names: set[str] = set()
     for node in body:
         if isinstance(node, ast.Import | ast.ImportFrom):
@@ -259,7 +259,7 @@ def bound_at_top(body: list[ast.stmt]) -> set[str]:
     return names
 
 
-def test_no_file_names_a_folder_of_somebodys_machine() -> None:
+def test_no_file_names_a_folder_of_a_developers_machine() -> None:
     found = [
         f"{shown(path)}:{number}: {line.strip()[:100]}"
         for path in project_files()
@@ -290,11 +290,11 @@ def test_no_file_names_a_package_registry() -> None:
         ("file://{{base}}/{}/x".format("tm" + "p"), False),
     ],
 )
-def test_the_path_rule_tells_places_from_words(line: str, guilty: bool) -> None:
+def test_the_path_rule_distinguishes_paths_from_words(line: str, guilty: bool) -> None:
     assert bool(MACHINE_PATH.search(line)) is guilty
 
 
-def test_a_test_module_has_a_name_of_its_own() -> None:
+def test_test_modules_have_unique_names() -> None:
     """pytest imports test modules by their names alone, and test-golden collects several folders at once."""
     names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
     assert not [name for name, times in names.items() if times > 1]

@@ -1,4 +1,4 @@
-"""What a test leaves open fails that test, and not one that runs later (tests/conftest.py, decision 0034)."""
+"""Resources that a test leaves open fail that test, and not a later one (tests/conftest.py, decision 0034)."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def test_fifth(for_the_file): pass
 
 
 @pytest.mark.slow
-def test_what_a_test_leaves_open_fails_it_and_what_is_for_a_file_its_last_test(tmp_path: Path) -> None:
+def test_a_leak_fails_its_test_and_a_module_scoped_leak_the_last_test_of_the_file(tmp_path: Path) -> None:
     shutil.copy(TESTS / "conftest.py", tmp_path)
     (tmp_path / "test_leaving.py").write_text(LEAVING)
     (tmp_path / "test_tidy.py").write_text("def test_later(): pass\n")
     command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "--rootdir", str(tmp_path), str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": str(TESTS)}
-    told = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False).stdout
-    assert re.findall(r"^ERROR .*::(\w+)", told, re.MULTILINE) == ["test_first", "test_third", "test_fifth"], told
-    assert "6 passed, 3 errors" in told
+    output = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False).stdout
+    assert re.findall(r"^ERROR .*::(\w+)", output, re.MULTILINE) == ["test_first", "test_third", "test_fifth"], output
+    assert "6 passed, 3 errors" in output

@@ -109,7 +109,7 @@ def test_excess_precision_is_handled_as_in_flink(data_type: DataType, value: Any
 
 
 @pytest.mark.parametrize(
-    ("data_type", "value", "said"),
+    ("data_type", "value", "message"),
     [
         (types.BigIntType(False), None, "expected a value, as it is NOT NULL"),
         (types.DecimalType(5, 2), Decimal("1000"), "at most 3 digits before the point"),
@@ -126,8 +126,8 @@ def test_excess_precision_is_handled_as_in_flink(data_type: DataType, value: Any
         (nested.ArrayType(types.IntType()), [1, "a"], r"c\.\[1\] is 'a'|\[1\]"),
     ],
 )
-def test_values_that_do_not_fit_are_rejected_with_their_column(data_type: DataType, value: Any, said: str) -> None:
-    with pytest.raises(TypeMismatchError, match=said):
+def test_values_that_do_not_fit_are_rejected_with_their_column(data_type: DataType, value: Any, message: str) -> None:
+    with pytest.raises(TypeMismatchError, match=message):
         Batch.of_values([(value,)], one(data_type))
 
 

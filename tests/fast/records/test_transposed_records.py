@@ -29,9 +29,9 @@ def test_records_are_the_same_for_any_chunk_boundaries(records: list[Any], piece
             expected = [conform(record, type_info) for record in records]
             assert from_record_batch(to_record_batch(records, type_info), type_info) == expected
         nested = [(record, [record, record]) for record in records]
-        batch, kept = encode_record_batch(nested, NESTED)
+        batch, is_reversible = encode_record_batch(nested, NESTED)
         assert from_record_batch(batch, NESTED) == nested
-        assert kept
+        assert is_reversible
 
 
 @given(

@@ -1,7 +1,8 @@
-"""Reading a store runs nothing that is in it: every pickle there is a bomb, and every way of reading leaves it whole.
+"""Reading a store executes nothing stored in it: every pickle in the test store is a bomb, and no way of reading
+triggers it.
 
-The job itself opens its own pickles, in its tasks; that is its owner's code. All others here are readers: the library,
-the commands, the query view, and the driver before a task of it has run. Servers are asked in
+The job itself unpickles its own state, in its tasks; that is its owner's code. All others here are readers: the
+library, the commands, the query view, and the driver before a task has run. Servers are tested in
 `tests/services/test_query_bombs.py`.
 """
 
@@ -41,7 +42,7 @@ READ = 2
 
 
 class Bombs:
-    """A store that is full of bombs, and the marker that any of them leaves."""
+    """A store that is full of bombs, and the marker file that any exploding bomb writes."""
 
     def __init__(self, folder: Path) -> None:
         self.marker, self.store = folder / "marker", folder / "store"
@@ -61,12 +62,12 @@ def bombs(tmp_path_factory: pytest.TempPathFactory) -> Bombs:
 def no_marker(bombs: Bombs) -> Any:
     yield
     if bombs.marker.exists():
-        bombs.marker.unlink()  # each test answers for itself
+        bombs.marker.unlink()  # each test checks its own marker
         pytest.fail("a reader ran code from the store")
 
 
 def outcome_of(act: Callable[[], Any]) -> Any:
-    """What an act gives, or the refusal it comes to."""
+    """The result of a call, or the error it raises."""
     try:
         return act()
     except MillstreamError as error:
@@ -77,7 +78,7 @@ def outcome_of(act: Callable[[], Any]) -> Any:
 
 
 @pytest.mark.slow
-def test_the_state_reader_gives_bytes_or_refuses(bombs: Bombs) -> None:
+def test_the_state_reader_returns_bytes_or_raises(bombs: Bombs) -> None:
     with state_reader.open(bombs.name).at() as new, state_reader.open(f"{bombs.store}@1").at() as old:
         states = new.states()
         assert {"keeper", "lists", "ruled", "windows", "by name"} <= {state.uid for state in states}
@@ -91,7 +92,7 @@ def test_the_state_reader_gives_bytes_or_refuses(bombs: Bombs) -> None:
             assert old.diff(new, state.uid, state.name).counts()
 
 
-def test_pickled_values_are_refused_with_what_to_do(bombs: Bombs) -> None:
+def test_pickled_values_are_rejected_with_the_remedy(bombs: Bombs) -> None:
     with state_reader.open(bombs.name).at() as snapshot:
         with pytest.raises(PickledValueError, match=r"'value' of .*raw=True for the bytes.*unpickle=pickle"):
             snapshot.read("keeper", "value").to_pylist()
@@ -102,7 +103,7 @@ def test_pickled_values_are_refused_with_what_to_do(bombs: Bombs) -> None:
         assert all(data.startswith(b"\x80") for data in seen) and len(seen) == 2
 
 
-def test_verification_and_a_savepoint_of_a_snapshot_open_nothing(bombs: Bombs, tmp_path: Path) -> None:
+def test_verification_and_a_savepoint_of_a_snapshot_unpickle_nothing(bombs: Bombs, tmp_path: Path) -> None:
     assert verify(str(bombs.store)).is_whole
     with state_reader.open(bombs.name).at() as snapshot:
         copy = state_reader.SavepointBuilder.from_snapshot(snapshot).write(str(tmp_path / "copy"))
@@ -110,7 +111,7 @@ def test_verification_and_a_savepoint_of_a_snapshot_open_nothing(bombs: Bombs, t
         assert saved.states()
 
 
-def test_a_query_view_refuses_and_says_why(bombs: Bombs) -> None:
+def test_a_query_view_rejects_pickled_state_with_the_reason(bombs: Bombs) -> None:
     job = query.open(str(bombs.store), allow_undeclared=True)
     pickled = {state.name or state.state: state.is_pickled for state in job.states() if state.operator == "keeper"}
     assert pickled == {name: name != "typed" for name in STATES}
@@ -156,15 +157,15 @@ def test_a_query_view_refuses_and_says_why(bombs: Bombs) -> None:
     ],
     ids=" ".join,
 )
-def test_commands_open_nothing(arguments: tuple[str, ...], bombs: Bombs, tmp_path: Path) -> None:
-    given = [part.replace("STORE", str(bombs.store)).replace("FOLDER", str(tmp_path)) for part in arguments]
-    result = CliRunner().invoke(app, given)
+def test_commands_unpickle_nothing(arguments: tuple[str, ...], bombs: Bombs, tmp_path: Path) -> None:
+    command = [part.replace("STORE", str(bombs.store)).replace("FOLDER", str(tmp_path)) for part in arguments]
+    result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output
     if arguments[:2] == ("state", "show") and "by name" not in arguments:
         assert "pickle of" in result.output and "not shown" in result.output
 
 
-def test_keys_of_the_programs_classes_are_shown_and_not_imported(bombs: Bombs) -> None:
+def test_keys_of_program_classes_are_shown_without_importing_the_class(bombs: Bombs) -> None:
     with state_reader.open(bombs.name).at() as snapshot:
         keys = [row["key"] for row in snapshot.read("by name", "result", unpickle=len)]
         assert {str(key) for key in keys} == {"Name('a')", "Name('b')", "a"}
@@ -172,7 +173,7 @@ def test_keys_of_the_programs_classes_are_shown_and_not_imported(bombs: Bombs) -
             assert snapshot.read("by name", "result", key=key).to_pylist()[0]["value"] == {"f0": "a", "f1": 1}
 
 
-def test_a_stored_name_of_a_class_imports_nothing(bombs: Bombs, tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_stored_class_name_imports_nothing(bombs: Bombs, tmp_path: Path, monkeypatch: Any) -> None:
     (tmp_path / "trap.py").write_text(
         "import dataclasses\n@dataclasses.dataclass(frozen=True)\nclass Key:\n    text: str\n"
     )
@@ -187,12 +188,12 @@ def test_a_stored_name_of_a_class_imports_nothing(bombs: Bombs, tmp_path: Path, 
     assert "trap" not in sys.modules
 
 
-def test_a_task_makes_keys_of_their_own_class_again() -> None:
+def test_a_task_restores_keys_of_their_own_class() -> None:
     assert decode_key(canonical_bytes((Name("a"), 1))) == (Name("a"), 1)
 
 
 class ReadsBack(KeyedProcessFunction):
-    """Tells what it holds, then holds what comes, with a part without a type in every place."""
+    """Emits what is stored, then stores the record, with an untyped part in every kind of state."""
 
     def open(self, runtime_context: Any) -> None:
         self.row = runtime_context.get_state(ValueStateDescriptor("row", ROW))
@@ -214,7 +215,7 @@ ANY = Types.PICKLED_BYTE_ARRAY()
 ROW = Types.ROW_NAMED(["n", "any"], [Types.LONG(), ANY])
 
 
-def test_tasks_read_back_what_they_stored_without_a_type() -> None:
+def test_tasks_restore_untyped_state() -> None:
     def build(env: StreamExecutionEnvironment) -> None:
         rows = env.add_source(Script([(1, {"a"}), EPOCH, (1, {"b"}), EPOCH], type_info=ROW))
         keyed = rows.map(lambda row: row, ROW).key_by(lambda row: Name(str(row[0])))
@@ -234,7 +235,7 @@ def test_tasks_read_back_what_they_stored_without_a_type() -> None:
 
 
 @pytest.mark.parametrize("drops", [False, True])
-def test_planning_a_restore_opens_nothing(drops: bool, bombs: Bombs, tmp_path: Path) -> None:
+def test_planning_a_restore_unpickles_nothing(drops: bool, bombs: Bombs, tmp_path: Path) -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     settings = Configuration().set_string("execution.state-recovery.path", bombs.name)
     settings.set_boolean("execution.state-recovery.ignore-unclaimed-state", drops)
@@ -249,11 +250,12 @@ def test_planning_a_restore_opens_nothing(drops: bool, bombs: Bombs, tmp_path: P
     assert ManifestLog(LocalStore(tmp_path / "restored", fsync=False)).epochs() or drops
 
 
-# --- what Arrow itself would do ---------------------------------------------------------------------------------------
+# --- Arrow extension types
+# --------------------------------------------------------------------------------------------
 
 
-def test_arrow_opens_no_pickle_that_a_schema_carries(bombs: Bombs) -> None:
-    # Once upon a time Arrow kept types that were defined in Python as pickles in the metadata of a field.
+def test_arrow_does_not_unpickle_schema_metadata(bombs: Bombs) -> None:
+    # Older Arrow versions stored extension types defined in Python as pickles in the metadata of a field.
     bomb = pickle.dumps(Bomb(bombs.marker, 1))
     name = b"arrow.py_extension_type"
     marked = pa.field("value", pa.int64(), metadata={"ARROW:extension:name": name, "ARROW:extension:metadata": bomb})
@@ -267,7 +269,7 @@ def test_arrow_opens_no_pickle_that_a_schema_carries(bombs: Bombs) -> None:
 # --- types ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_segment_that_is_not_of_the_type_that_the_manifest_tells_is_damaged(bombs: Bombs, tmp_path: Path) -> None:
+def test_a_segment_whose_type_differs_from_the_manifest_is_reported_as_damaged(bombs: Bombs, tmp_path: Path) -> None:
     def claims(written: str) -> Path:
         folder = tmp_path / written
         store = LocalStore(laid_out(folder, bombs.marker, epochs=1), fsync=False)
@@ -278,7 +280,7 @@ def test_a_segment_that_is_not_of_the_type_that_the_manifest_tells_is_damaged(bo
         store.put(manifest_name(1), encode(replace(manifest, states=states)))
         return folder
 
-    for written in ("LONG", "BYTES"):  # a pickle is bytes too, but not those that were declared
+    for written in ("LONG", "BYTES"):  # a pickle is bytes too, but not the declared type
         name = f"{claims(written)}@1"
         with pytest.raises(StoreDamagedError, match="a segment whose values are pickles, where the manifest has"):
             state_reader.open(name).at().read("keeper", "value").to_pylist()

@@ -1,6 +1,7 @@
-"""State as data: whatever a program keeps, at any retained epoch, comes back as typed columns, and can be written back.
+"""State as data: the state of a program, at any retained epoch, is returned as typed columns and can be written
+back.
 
-The programs run in memory; the reader looks into the store they leave behind, as anybody from outside would.
+The programs run in memory; the reader opens their stores afterwards, as an external process would.
 """
 
 from __future__ import annotations
@@ -67,8 +68,8 @@ def new_store() -> str:
     return f"test-state-reader-{next(STORES)}"
 
 
-def kept(build: Any, store: str | None = None, **options: Any) -> state_reader.JobReader:
-    """Run a program and open what it left behind. The last epochs are retained."""
+def reader_after(build: Any, store: str | None = None, **options: Any) -> state_reader.JobReader:
+    """Runs a program and opens its store. The last epochs are retained."""
     store = store or new_store()
     run(build, store=store, **options)
     return state_reader.open(f"memory://{store}")
@@ -80,7 +81,7 @@ def rows(snapshot: Snapshot, operator: str, state: str, **options: Any) -> list[
 
 
 class Keeps(KeyedProcessFunction):
-    """Keeps the records of a key in states of every kind."""
+    """Stores the records of a key in states of every kind."""
 
     def open(self, runtime_context: Any) -> None:
         ttl = StateTtlConfig.new_builder(Time.milliseconds(1_000)).build()
@@ -126,8 +127,8 @@ STORY = (("a", 1), ("b", 2), EPOCH, ("a", 5), ("c", 7), EPOCH, ("b", -1), EPOCH,
 
 @pytest.mark.parametrize("key_type", [None, Types.STRING()], ids=["untyped key", "typed key"])
 @pytest.mark.parametrize("parallelism", [1, 3])
-def test_every_kind_of_keyed_state_comes_as_typed_columns(key_type: Any, parallelism: int) -> None:
-    reader = kept(keeping(*STORY, key_type=key_type), parallelism=parallelism)
+def test_every_kind_of_keyed_state_is_returned_as_typed_columns(key_type: Any, parallelism: int) -> None:
+    reader = reader_after(keeping(*STORY, key_type=key_type), parallelism=parallelism)
     with reader.at(epoch=2) as snapshot:
         assert rows(snapshot, "keeper", "total") == [("a", 6), ("b", 2), ("c", 7)]
         assert snapshot.read("keeper", "total").schema == pa.schema({"key": pa.string(), "value": pa.int64()})
@@ -142,12 +143,12 @@ def test_every_kind_of_keyed_state_comes_as_typed_columns(key_type: Any, paralle
         assert rows(snapshot, "keeper", "event timers") == timers
 
 
-def test_the_catalog_names_kinds_types_and_sizes() -> None:
-    with kept(keeping(*STORY, key_type=Types.STRING())).at(epoch=2) as snapshot:
+def test_the_catalog_lists_kinds_types_and_sizes() -> None:
+    with reader_after(keeping(*STORY, key_type=Types.STRING())).at(epoch=2) as snapshot:
         [operator] = [one for one in snapshot.operators if one.states]
         assert (operator.uid, operator.name, operator.parallelism) == ("keeper", "keep all", 1)
-        told = {one.name: (one.kind, one.key_type, one.value_type) for one in snapshot.states("keep all")}
-        assert told == {
+        states_by_name = {one.name: (one.kind, one.key_type, one.value_type) for one in snapshot.states("keep all")}
+        assert states_by_name == {
             "total": ("value", "string", "int64"),
             "place": ("value", "string", "struct<name: string, visits: int64>"),
             "seen": ("list", "string", "int64"),
@@ -161,7 +162,7 @@ def test_the_catalog_names_kinds_types_and_sizes() -> None:
         assert all(one.bytes > 0 and one.rows > 0 and one.segments == 2 for one in snapshot.states())
 
 
-def test_what_was_deleted_or_has_expired_is_not_there() -> None:
+def test_deleted_and_expired_rows_are_absent() -> None:
     clock = ManualClock(1_000_000)
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -180,7 +181,7 @@ def test_what_was_deleted_or_has_expired_is_not_there() -> None:
         assert rows(snapshot, "keeper", "short") == []
 
 
-def test_epochs_are_listed_and_found_by_number_time_and_address() -> None:
+def test_epochs_are_listed_and_selected_by_number_time_and_address() -> None:
     clock, store = ManualClock(5_000), new_store()
     run(keeping(*STORY), store=store, clock=clock)
     reader = state_reader.open(f"memory://{store}@2")
@@ -199,14 +200,14 @@ def test_epochs_are_listed_and_found_by_number_time_and_address() -> None:
         reader.at(savepoint="before")
 
 
-def test_a_snapshot_holds_its_epoch_until_it_is_closed() -> None:
-    reader = kept(keeping(*STORY))
+def test_a_snapshot_pins_its_epoch_until_it_is_closed() -> None:
+    reader = reader_after(keeping(*STORY))
     with reader.at(epoch=1) as snapshot:
         assert [lease.epoch for lease in leases_of(reader.store)] == [1] and snapshot.is_held
     assert leases_of(reader.store) == []
 
 
-def test_a_held_epoch_outlives_the_collection_of_all_others() -> None:
+def test_a_pinned_epoch_survives_the_collection_of_all_others() -> None:
     clock, store = ManualClock(1_000), new_store()
     run(keeping(*STORY), store=store, clock=clock)
     place = open_store(f"memory://{store}")
@@ -218,7 +219,7 @@ def test_a_held_epoch_outlives_the_collection_of_all_others() -> None:
         assert rows(snapshot, "keeper", "total") == [("a", 1), ("b", 2)]
 
 
-def test_a_store_that_may_only_be_read_is_read_without_a_lease() -> None:
+def test_a_read_only_store_is_read_without_a_lease() -> None:
     class ReadOnly(MemoryStore):
         def put(self, name: str, data: bytes) -> None:
             raise StoreError("this store may only be read")
@@ -232,8 +233,8 @@ def test_a_store_that_may_only_be_read_is_read_without_a_lease() -> None:
         reader.at(epoch=77)
 
 
-def test_misspelt_names_are_answered_with_the_nearest_and_all_there_are() -> None:
-    snapshot = kept(keeping(*STORY)).at()
+def test_misspelt_names_are_reported_with_the_nearest_and_all_existing_ones() -> None:
+    snapshot = reader_after(keeping(*STORY)).at()
     with pytest.raises(StoreError, match=r"no operator 'keper'. Did you mean 'keeper'\? With state it has: 'keep all'"):
         snapshot.read("keper", "total")
     with pytest.raises(
@@ -243,14 +244,14 @@ def test_misspelt_names_are_answered_with_the_nearest_and_all_there_are() -> Non
 
 
 def test_one_key_is_read_by_a_lookup() -> None:
-    snapshot = kept(keeping(*STORY)).at(epoch=2)
+    snapshot = reader_after(keeping(*STORY)).at(epoch=2)
     assert rows(snapshot, "keeper", "total", key="a") == [("a", 6)]
     assert rows(snapshot, "keeper", "seen", key="a") == [("a", 0, 1), ("a", 1, 5)]
     assert rows(snapshot, "keeper", "total", key="nobody") == []
 
 
 def test_pandas_arrow_and_raw_bytes() -> None:
-    snapshot = kept(keeping(*STORY)).at(epoch=2)
+    snapshot = reader_after(keeping(*STORY)).at(epoch=2)
     trusted = snapshot.read("keeper", "anything", unpickle=pickle.loads)
     frame = trusted.to_pandas().sort_values("key")
     assert frame["value"].tolist() == [{"last": 5}, {"last": 2}, {"last": 7}]
@@ -265,7 +266,7 @@ def test_pandas_arrow_and_raw_bytes() -> None:
 
 
 def test_polars_is_used_where_it_is_installed() -> None:
-    found = kept(keeping(*STORY)).at(epoch=2).read("keeper", "total")
+    found = reader_after(keeping(*STORY)).at(epoch=2).read("keeper", "total")
     try:
         import polars  # noqa: F401
     except ImportError:
@@ -290,7 +291,7 @@ SAME_KIND = st.one_of(*(st.lists(one, min_size=1, max_size=6) for one in ONE_KIN
 
 
 @given(keys=st.one_of(SAME_KIND, st.lists(st.one_of(*ONE_KIND), max_size=6)))
-def test_keys_without_a_type_are_shown_in_columns_as_they_are_decoded_one_by_one(keys: list[Any]) -> None:
+def test_untyped_keys_in_columns_equal_keys_decoded_one_by_one(keys: list[Any]) -> None:
     stored = [canonical_bytes(key) for key in keys]
     form = key_form("key", [pa.array(stored[:2], pa.binary()), pa.array(stored[2:], pa.binary())])
     [field], [column] = form.fields, form.arrays(pa.array([b"", *stored], pa.binary()).slice(1))
@@ -305,7 +306,7 @@ def test_keys_of_several_kinds_are_python_values() -> None:
         keyed = env.add_source(Script([("a", 1), (("x", 2), 1), (3, 1), EPOCH])).key_by(lambda value: value[0])
         keyed.reduce(lambda a, b: b).uid("last").sink_to(Collect())
 
-    snapshot = kept(build).at()
+    snapshot = reader_after(build).at()
     assert [key for key, _ in rows(snapshot, "last", "result")] == ["a", ("x", 2), 3]
     with pytest.raises(TypeMismatchError, match="'key' have no common Arrow type"):
         snapshot.read("last", "result", unpickle=pickle.loads).to_arrow()
@@ -337,19 +338,19 @@ def test_open_windows_of_a_custom_reduce_have_bounds() -> None:
         windows = keyed.window(TumblingEventTimeWindows.of(Duration.of_millis(100)))
         windows.reduce(lambda a, b: (a[0], a[1] + b[1])).uid("w").sink_to(Collect())
 
-    found = kept(build).at(epoch=2).read("w", "window values").to_pylist()
+    found = reader_after(build).at(epoch=2).read("w", "window values").to_pylist()
     assert found == [
         {"key": "a", "window_start_ms": 100, "window_end_ms": 200, "value": {"f0": "a", "f1": 270}},
     ]
 
 
-def test_panes_of_ready_aggregates_have_bounds_and_accumulators() -> None:
+def test_panes_of_builtin_aggregates_have_bounds_and_accumulators() -> None:
     def build(env: StreamExecutionEnvironment) -> None:
         keyed = stamped(EVENTS)(env).key_by(0)
         windows = keyed.window(TumblingEventTimeWindows.of(Duration.of_millis(100)))
         windows.aggregate(agg.Aggregates(n=agg.count(), total=agg.sum(1))).uid("w").sink_to(Collect())
 
-    snapshot = kept(build).at(epoch=2)
+    snapshot = reader_after(build).at(epoch=2)
     [operator] = [one for one in snapshot.operators if "panes" in one.states]
     [row] = snapshot.read(operator.uid, "panes")
     assert (row["key"], row["pane_start_ms"], row["pane_end_ms"]) == ("a", 100, 200)
@@ -362,7 +363,7 @@ def test_sessions_show_their_windows_contents_timers_and_merging() -> None:
         windows = keyed.window(EventTimeSessionWindows.with_gap(Duration.of_millis(50)))
         windows.process(Longest()).uid("w").sink_to(Collect())
 
-    snapshot = kept(build).at(epoch=2)
+    snapshot = reader_after(build).at(epoch=2)
     contents = snapshot.read("w", "window contents").to_pylist()
     assert [(row["window_start_ms"], row["index"], row["value"]["f1"]) for row in contents] == [
         (130, 0, 130),
@@ -399,7 +400,7 @@ def test_broadcast_state_is_one_map() -> None:
         rules = env.add_source(Script([("x", 1), EPOCH, ("y", 2), ("x", 3)])).broadcast(RULES, LOOSE)
         env.add_source(Script([1])).connect(rules).process(Rules()).uid("r").sink_to(Collect())
 
-    snapshot = kept(build, parallelism=2).at()
+    snapshot = reader_after(build, parallelism=2).at()
     assert rows(snapshot, "r", "rules") == [("x", 3), ("y", 2)]
     assert snapshot.read("r", "rules").schema.names == ["map_key", "value"]
     assert rows(snapshot, "r", "loose")[0] == (("x", 1), ["x", 1])
@@ -422,8 +423,8 @@ def buffering(items: Iterable[Any], out: Collect | None = None) -> Any:
     return lambda env: env.add_source(Script(items)).map(Buffers()).uid("buf").sink_to(out or Collect())
 
 
-def test_operator_lists_come_by_subtask_and_index() -> None:
-    reader = kept(buffering([4, 5, EPOCH, 6]))
+def test_operator_lists_are_returned_by_subtask_and_index() -> None:
+    reader = reader_after(buffering([4, 5, EPOCH, 6]))
     with reader.at(epoch=1) as before, reader.at(epoch=2) as after:
         assert rows(before, "buf", "buffer") == [(0, 0, 4), (0, 1, 5)]
         assert before.diff(after, "buf", "buffer").to_pylist() == [
@@ -433,7 +434,7 @@ def test_operator_lists_come_by_subtask_and_index() -> None:
 
 
 class Counts(MapFunction, CheckpointedFunction):
-    """Keeps an operator map of its own, with typed keys, and one without types."""
+    """Stores an operator map with typed keys, and one without types."""
 
     def initialize_state(self, context: Any) -> None:
         store = context.get_operator_state_store()
@@ -448,8 +449,8 @@ class Counts(MapFunction, CheckpointedFunction):
         return value
 
 
-def test_operator_maps_come_by_subtask_and_map_key() -> None:
-    reader = kept(lambda env: env.add_source(Script([4, EPOCH, 5])).map(Counts()).uid("op").sink_to(Collect()))
+def test_operator_maps_are_returned_by_subtask_and_map_key() -> None:
+    reader = reader_after(lambda env: env.add_source(Script([4, EPOCH, 5])).map(Counts()).uid("op").sink_to(Collect()))
     with reader.at(epoch=1) as before, reader.at(epoch=2) as after:
         assert rows(after, "op", "rules") == [(0, "n 4", 4), (0, "n 5", 5)]
         assert rows(after, "op", "loose") == [(0, (4,), [4]), (0, (5,), [5])]
@@ -463,24 +464,24 @@ def test_records_in_a_loop_are_rows(pair: Any) -> None:
         loop.close_with(loop.filter(lambda p: p[1] > 0).map(lambda p: (p[0], p[1] - 1), pair))
         loop.sink_to(Collect())
 
-    with kept(build).at(epoch=1) as snapshot:
+    with reader_after(build).at(epoch=1) as snapshot:
         [state] = snapshot.states()
         assert state.kind == "loop"
         found = snapshot.read(state.uid, "loop", unpickle=pickle.loads).to_pylist()
         values = [("a", 1), ("b", 0)]
-        if pair is None:  # what a pickle holds is not known to who does not open it: all of a block are one row
+        if pair is None:  # the content of a pickle is opaque to readers, so all records of a block are one row
             assert [row["value"] for row in found] == [(values, None)]
             return
         assert [row["value"] for row in found] == [{"f0": a, "f1": b} for a, b in values]
         assert [(row["subtask"], row["index"], row["timestamp_ms"]) for row in found] == [(0, 0, None), (0, 1, None)]
 
 
-def test_the_sides_of_a_join_come_with_their_times_until_nothing_can_meet_them() -> None:
+def test_join_sides_have_their_times_until_no_match_is_possible() -> None:
     def build(env: StreamExecutionEnvironment) -> None:
         keyed = stamped(EVENTS)(env).key_by(0)
         keyed.interval_join(keyed).between(0, 50).apply(lambda a, b: a[1] - b[1]).uid("j").sink_to(Collect())
 
-    with kept(build).at(epoch=2) as snapshot:
+    with reader_after(build).at(epoch=2) as snapshot:
         states = {one.name: one.kind for one in snapshot.states("j")}
         assert "join rows" in states.values()
         name = next(name for name, kind in states.items() if kind == "join rows")
@@ -491,8 +492,8 @@ def test_the_sides_of_a_join_come_with_their_times_until_nothing_can_meet_them()
 # --- differences ------------------------------------------------------------------------------------------------------
 
 
-def test_a_difference_has_rows_added_removed_and_changed() -> None:
-    reader = kept(keeping(*STORY))
+def test_a_diff_lists_rows_added_removed_and_changed() -> None:
+    reader = reader_after(keeping(*STORY))
     with reader.at(epoch=1) as one, reader.at(epoch=2) as two, reader.at(epoch=3) as three:
         diff = one.diff(two, "keeper", "total")
         assert sorted(tuple(row.values()) for row in diff) == [("added", "c", None, 7), ("changed", "a", 1, 6)]
@@ -510,8 +511,8 @@ def test_a_difference_has_rows_added_removed_and_changed() -> None:
             one.diff(two, "keeper", "totl")
 
 
-def test_key_groups_with_the_same_segments_are_not_read() -> None:
-    reader = kept(keeping(*STORY))
+def test_key_groups_with_equal_segments_are_not_read() -> None:
+    reader = reader_after(keeping(*STORY))
     with reader.at(epoch=3) as snapshot:
         refs = snapshot.stored("keeper", "largest").refs
         assert changed_groups(refs, refs, 128) == []
@@ -521,7 +522,7 @@ def test_key_groups_with_the_same_segments_are_not_read() -> None:
 # --- writing back -----------------------------------------------------------------------------------------------------
 
 
-def test_a_savepoint_of_tables_is_read_back() -> None:
+def test_a_savepoint_written_from_tables_is_read_back() -> None:
     folder = f"memory://{new_store()}"
     visits = pd.DataFrame({"who": ["a", "b"], "name": ["A", "B"], "visits": [1, 2]})
     carts = pa.table({"who": ["a", "a"], "item": ["pen", "ink"], "count": pa.array([2, 1], pa.int32())})
@@ -575,7 +576,7 @@ def starting_from(folder: str, program: Any) -> Any:
 
 
 @pytest.mark.parametrize("parallelism", [1, 2])
-def test_a_job_starts_from_a_savepoint_that_was_written(parallelism: int) -> None:
+def test_a_job_starts_from_a_written_savepoint(parallelism: int) -> None:
     folder = f"memory://{new_store()}"
     table = pa.table({"key": ["a", "z"], "value": [100, 200]})
     builder = SavepointBuilder("bootstrapped")
@@ -583,7 +584,7 @@ def test_a_job_starts_from_a_savepoint_that_was_written(parallelism: int) -> Non
     builder.state("keeper", "seen", table, kind="list", key_type=Types.STRING(), value_type=Types.LONG())
     builder.timers("keeper", [{"key": "z", "time_ms": 10_500}], key_type=Types.STRING()).write(folder)
     program = keeping(("a", 1), EPOCH, ("q", 0), key_type=Types.STRING())
-    reader = kept(starting_from(folder, program), parallelism=parallelism)
+    reader = reader_after(starting_from(folder, program), parallelism=parallelism)
     assert verify(reader.store.url).is_whole  # it shares files with the savepoint
     with reader.at(epoch=3) as snapshot:
         assert rows(snapshot, "keeper", "total") == [("a", 101), ("z", 200)]
@@ -591,7 +592,7 @@ def test_a_job_starts_from_a_savepoint_that_was_written(parallelism: int) -> Non
         assert rows(snapshot, "keeper", "event timers") == [("a", 10_001), ("z", 10_500)]
 
 
-def test_a_job_starts_with_broadcast_and_operator_state_that_was_written() -> None:
+def test_a_job_starts_with_written_broadcast_and_operator_state() -> None:
     rules, buffer, out = f"memory://{new_store()}", f"memory://{new_store()}", Collect()
     builder = SavepointBuilder("rules")
     builder.broadcast(
@@ -602,26 +603,26 @@ def test_a_job_starts_with_broadcast_and_operator_state_that_was_written() -> No
         changes = env.add_source(Script([("y", 2)])).broadcast(RULES, LOOSE)
         env.add_source(Script([1])).connect(changes).process(Rules()).uid("r").sink_to(Collect())
 
-    assert rows(kept(starting_from(rules, build), parallelism=2).at(), "r", "rules") == [("x", 7), ("y", 2)]
+    assert rows(reader_after(starting_from(rules, build), parallelism=2).at(), "r", "rules") == [("x", 7), ("y", 2)]
     SavepointBuilder("buffers").operator_list("buf", "buffer", [{"value": 100}], value_type=Types.LONG()).write(buffer)
     assert run(starting_from(buffer, buffering([1, 2], out)))[out] == [101, 103]
 
 
-def test_a_job_goes_on_from_a_snapshot_with_one_state_corrected() -> None:
-    reader, folder = kept(keeping(*STORY, key_type=Types.STRING())), f"memory://{new_store()}"
+def test_a_job_resumes_from_a_snapshot_with_one_corrected_state() -> None:
+    reader, folder = reader_after(keeping(*STORY, key_type=Types.STRING())), f"memory://{new_store()}"
     with reader.at(epoch=2) as snapshot:
         other = pa.table({"key": ["a"], "value": [1_000]})
         builder = SavepointBuilder.from_snapshot(snapshot)
         builder.state("keeper", "total", other, key_type=Types.STRING(), value_type=Types.LONG()).write(folder)
-    # Its source goes on behind epoch 2: what is left of the story is one record.
+    # Its source resumes after epoch 2: one record of the story is left.
     story = (*STORY[:6], ("a", 24), EPOCH, Watermark(20_000))
-    with kept(starting_from(folder, keeping(*story, key_type=Types.STRING()))).at(epoch=4) as snapshot:
+    with reader_after(starting_from(folder, keeping(*story, key_type=Types.STRING()))).at(epoch=4) as snapshot:
         assert rows(snapshot, "keeper", "total") == [("a", 1_024)]
         assert rows(snapshot, "keeper", "seen", key="a") == [("a", 0, 1), ("a", 1, 5), ("a", 2, 24)]
 
 
-def test_a_savepoint_from_a_snapshot_changes_some_states_and_keeps_the_rest() -> None:
-    reader = kept(keeping(*STORY, key_type=Types.STRING()), parallelism=2)
+def test_a_savepoint_from_a_snapshot_replaces_some_states_and_retains_the_rest() -> None:
+    reader = reader_after(keeping(*STORY, key_type=Types.STRING()), parallelism=2)
     folder = f"memory://{new_store()}"
     with reader.at(epoch=3) as snapshot:
         doubled = snapshot.read("keeper", "total").to_pandas()
@@ -639,7 +640,7 @@ def test_a_savepoint_from_a_snapshot_changes_some_states_and_keeps_the_rest() ->
             SavepointBuilder.from_snapshot(snapshot).state("keeper", "total", doubled, value_type=Types.LONG())
 
 
-def test_rows_that_make_no_state_are_refused_by_name() -> None:
+def test_rows_that_are_invalid_as_state_are_rejected_by_name() -> None:
     builder = SavepointBuilder("refused")
     twice = pa.table({"key": ["a", "a"], "value": [1, 2]})
     with pytest.raises(ProgramError, match="state 's' of 'op': 2 rows were passed, and some have a key in common"):
@@ -657,7 +658,7 @@ def test_rows_that_make_no_state_are_refused_by_name() -> None:
     assert open_store(folder).list("") == ["notes.txt"]
 
 
-def test_the_page_in_docs_runs_as_it_is_printed() -> None:
+def test_the_example_page_in_docs_runs_as_printed() -> None:
     page: dict[str, Any] = {}
     text = (Path(__file__).resolve().parents[3] / "docs" / "operate" / "state-as-data.md").read_text()
     for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
@@ -712,5 +713,5 @@ def test_the_newest_processing_time_session_has_bounds_too() -> None:
         windows = keyed.window(ProcessingTimeSessionWindows.with_gap(Duration.of_millis(50)))
         windows.process(Longest()).uid("w").sink_to(Collect())
 
-    with kept(build, clock=clock).at(epoch=1) as snapshot:
+    with reader_after(build, clock=clock).at(epoch=1) as snapshot:
         assert rows(snapshot, "w", "window processing timers") == [("a", 1_000, 1_050, 1_049)]

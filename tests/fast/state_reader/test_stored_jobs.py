@@ -1,4 +1,4 @@
-"""The jobs of a folder of stores, wherever it is."""
+"""Listing the jobs of a folder of stores, at any location."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from millstream.storage.store import Store, open_store
 
 
 @pytest.mark.parametrize("scheme", ["", "file://"])
-def test_stores_are_found_below_a_folder_however_it_is_written(scheme: str, tmp_path: Path) -> None:
+def test_stores_below_a_folder_are_listed_for_any_notation_of_its_path(scheme: str, tmp_path: Path) -> None:
     for name in ("clicks", "orders"):
         claim(open_store(str(tmp_path / name)), name, job_id=name, now_ms=0)
     (tmp_path / "notes").mkdir()
@@ -24,7 +24,7 @@ def test_stores_are_found_below_a_folder_however_it_is_written(scheme: str, tmp_
     assert [job.name for job in jobs(f"{scheme}{tmp_path}/clicks")] == ["clicks"]
 
 
-def test_stores_are_found_right_below_an_address_of_an_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stores_directly_below_an_object_store_address_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     backends: dict[str, MemoryBackend] = {}
     below = {"s3://bucket/jobs": ("clicks", "notes", "orders")}
 
@@ -43,7 +43,7 @@ def test_stores_are_found_right_below_an_address_of_an_object_store(monkeypatch:
         jobs("s3://bucket/other")
 
 
-def test_folders_of_an_object_store_are_those_right_below_it() -> None:
+def test_folders_of_an_object_store_are_listed_without_their_subfolders() -> None:
     store = ObjectStore("s3://bucket/jobs", MemoryBackend())
     for name in ("clicks/job.json", "clicks/manifests/1", "orders/job.json", "job.json"):
         store.put(name, b"{}")

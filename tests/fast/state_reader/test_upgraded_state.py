@@ -1,7 +1,8 @@
-"""State whose values go through `upgrade=`: readers beside the job answer as its tasks do, or say what helps.
+"""State with values upgraded by `upgrade=`: readers outside the job return what its tasks would, or raise with the
+remedy.
 
-A function of Python's own is known to readers; values that only a function of the program's can read are rewritten by
-the job in the epochs that follow.
+Readers can apply a Python builtin; values that only a function of the program can read are rewritten by the job in
+the following epochs.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ KEYS = ["a", "b", "c"]
 
 
 class Keeps(KeyedProcessFunction):
-    """Keeps the numbers of a key as a value, in a list, in a map, and the largest, all of one type."""
+    """Stores the numbers of a key as a value, in a list, in a map, and the largest, all of one type."""
 
     def __init__(self, kind: Any, made: Callable[[int], Any], upgrade: Any = None) -> None:
         self.made = made
@@ -67,7 +68,7 @@ class Keeps(KeyedProcessFunction):
 
 
 def upgraded_store(made: Callable[[int], Any], kind: Any, upgrade: Any, parallelism: int = 1) -> str:
-    """A store whose newest epoch wrote key c alone after the change; a and b were written before it."""
+    """A store whose newest epoch wrote only key c after the change; a and b were written before it."""
     store = fresh_name("upgraded")
     script = Script([("a", 1), ("b", 2), EPOCH, ("c", 3)], type_info=PAIR)
     for keeps, epochs in ((Keeps(Types.LONG(), int), 1), (Keeps(kind, made, upgrade), None)):
@@ -82,7 +83,7 @@ def upgraded_store(made: Callable[[int], Any], kind: Any, upgrade: Any, parallel
 
 @pytest.fixture
 def nothing_rewritten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The job has not yet come to rewrite what it wrote before the change."""
+    """The job has not yet rewritten the values written before the change."""
     monkeypatch.setattr(state_table, "plan_rewriting", lambda refs, since: None)
 
 
@@ -97,7 +98,7 @@ def half(number: int) -> float:
 
 
 def check_readers(address: str, one: Any, two: Any, three: Any) -> None:
-    """All readers answer that the keys a, b and c hold these values."""
+    """All readers return these values for the keys a, b and c."""
     values = [one, two, three]
     view = query.open(address).newest()
     for name, held in {
@@ -137,32 +138,32 @@ def _as_json(value: Any) -> Any:
     [(float, Types.DOUBLE()), (str, Types.STRING()), ({Types.LONG(): float}, Types.DOUBLE()), (bool, Types.BOOLEAN())],
     ids=["float", "str", "by type", "bool"],
 )
-def test_readers_upgrade_keys_nobody_touched_as_tasks_do_where_the_function_is_pythons(upgrade: Any, kind: Any) -> None:
+def test_readers_upgrade_untouched_keys_as_tasks_do_if_the_function_is_a_builtin(upgrade: Any, kind: Any) -> None:
     function = next(iter(upgrade.values())) if isinstance(upgrade, dict) else upgrade
     address = upgraded_store(function, kind, upgrade)
     check_readers(address, function(1), function(2), function(3))
 
 
 @pytest.mark.parametrize("parallelism", [1, 3])
-def test_readers_answer_in_the_first_epoch_after_a_change_by_a_function_of_the_program(parallelism: int) -> None:
+def test_readers_work_in_the_first_epoch_after_a_change_by_a_program_function(parallelism: int) -> None:
     address = upgraded_store(half, Types.DOUBLE(), half, parallelism)
     check_readers(address, 0.5, 1.0, 1.5)
 
 
 @pytest.mark.usefixtures("nothing_rewritten")
-def test_values_only_a_function_of_the_program_reads_are_refused_until_the_job_has_rewritten_them() -> None:
+def test_values_readable_only_by_a_program_function_are_rejected_until_the_job_has_rewritten_them() -> None:
     address = upgraded_store(half, Types.DOUBLE(), half)
     view = query.open(address).newest()
-    said = "only the program's upgrade=half can read. The job rewrites some of them in every epoch"
-    with pytest.raises(StateSchemaError, match=said):
+    message = "only the program's upgrade=half can read. The job rewrites some of them in every epoch"
+    with pytest.raises(StateSchemaError, match=message):
         view.get("last", "a")
-    with pytest.raises(StateSchemaError, match=said), state_reader.open(address).at() as snapshot:
+    with pytest.raises(StateSchemaError, match=message), state_reader.open(address).at() as snapshot:
         snapshot.read("keep", "last").to_arrow().read_all()
     assert verify(address).is_whole
 
 
 @pytest.mark.usefixtures("nothing_rewritten")
-def test_a_function_of_the_users_that_is_called_as_one_of_pythons_is_not_taken_for_it() -> None:
+def test_a_program_function_named_like_a_builtin_is_not_mistaken_for_it() -> None:
     def own(number: int) -> float:
         return -float(number)
 
@@ -177,7 +178,7 @@ def test_a_function_of_the_users_that_is_called_as_one_of_pythons_is_not_taken_f
     [(float, False, {}), (float, True, {}), (half, True, {"a": (1, 0.5), "b": (2, 1.0)})],
     ids=["Python's", "Python's, rewritten", "the program's, rewritten"],
 )
-def test_epochs_before_and_after_a_change_are_compared(
+def test_epochs_before_and_after_a_change_can_be_compared(
     upgrade: Any, rewrites: bool, changed: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not rewrites:
@@ -191,7 +192,7 @@ def test_epochs_before_and_after_a_change_are_compared(
         assert len(printed(show_difference, f"{address}@1", address, "keep", state)) == len(changed) + 1
 
 
-def test_a_fork_after_an_upgrade_is_read_as_the_job_is() -> None:
+def test_a_fork_after_an_upgrade_is_read_like_the_job() -> None:
     address = upgraded_store(half, Types.DOUBLE(), half)
     folder = f"memory://{fresh_name('edited')}"
     with state_reader.open(address).at() as snapshot:

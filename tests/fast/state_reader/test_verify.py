@@ -1,6 +1,6 @@
-"""`verify`: whatever is damaged in a store is found, and said of the right epochs.
+"""`verify` detects all damage in a store and attributes it to the right epochs.
 
-Every program of the test-suite is found whole in tests/golden/test_every_state_can_be_read.py.
+Every program of the test suite is verified without findings in tests/golden/test_every_state_can_be_read.py.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def segments_of(url: str, epoch: int) -> list[str]:
 
 
 @pytest.mark.parametrize("key_type", [None, Types.LONG()], ids=["untyped key", "typed key"])
-def test_what_a_job_leaves_behind_is_whole(key_type: Any) -> None:
+def test_the_store_of_a_finished_job_is_intact(key_type: Any) -> None:
     url = ran(key_type=key_type, parallelism=2)
     report = verify(url)
     assert report.is_whole, report.text()
@@ -92,7 +92,7 @@ def flipped(at: float) -> Callable[[bytes], bytes]:
 
 
 @pytest.mark.parametrize("change", [cut, *map(flipped, (0.0, 0.2, 0.5, 0.9, 1.0)), lambda data: b""])
-def test_a_damaged_segment_damages_the_epochs_that_name_it_and_no_other(change: Callable[[bytes], bytes]) -> None:
+def test_a_damaged_segment_damages_only_the_epochs_that_reference_it(change: Callable[[bytes], bytes]) -> None:
     url = ran()
     store = open_store(url)
     newest = ManifestLog(store).epochs()[-1]
@@ -112,7 +112,7 @@ def whole_store() -> str:
 
 @pytest.mark.slow
 @given(at=st.floats(0, 1), which=st.integers(0, 99))
-def test_no_flipped_bit_of_a_named_file_goes_unnoticed(at: float, which: int) -> None:
+def test_every_flipped_bit_of_a_referenced_file_is_detected(at: float, which: int) -> None:
     store = open_store(whole_store())
     epochs = ManifestLog(store).epochs()
     named = sorted({file for epoch in epochs for file in (manifest_name(epoch), *segments_of(whole_store(), epoch))})
@@ -125,7 +125,7 @@ def test_no_flipped_bit_of_a_named_file_goes_unnoticed(at: float, which: int) ->
         store.put(file, before)
 
 
-def test_a_missing_segment_is_named_with_its_state() -> None:
+def test_a_missing_segment_is_reported_with_its_state() -> None:
     url = ran()
     file = next(name for name in segments_of(url, 3) if "/total/" in name)
     open_store(url).delete(file)
@@ -144,7 +144,7 @@ def test_a_damaged_manifest_damages_its_epoch_only() -> None:
     assert "checksum does not match" in report.text()
 
 
-def test_a_file_of_another_epoch_in_its_place_is_found() -> None:
+def test_a_file_of_another_epoch_in_its_place_is_detected() -> None:
     url = ran()
     store = open_store(url)
     one, other = [name for name in segments_of(url, 3) if "/seen/" in name][:2]
@@ -153,16 +153,16 @@ def test_a_file_of_another_epoch_in_its_place_is_found() -> None:
     assert any(problem.file == one for problem in epoch.problems)
 
 
-def test_a_half_copied_savepoint_is_not_whole() -> None:
+def test_a_partially_copied_savepoint_is_reported_as_damaged() -> None:
     url = f"memory://test-verify-{next(STORES)}"
     rows = pa.table({"key": ["a", "b"], "value": [1, 2]})
     SavepointBuilder("saved").state("op", "s", rows, key_type=Types.STRING(), value_type=Types.LONG()).write(url)
     store = open_store(url)
     assert verify(url).is_whole
-    kept = store.get("savepoint.json")
+    content = store.get("savepoint.json")
     store.delete("savepoint.json")
     assert "not copied whole" in verify(url).text()
-    store.put("savepoint.json", kept)
+    store.put("savepoint.json", content)
     [segment] = store.list("segments")
     data = store.get(segment)
     store.put(segment, data + b" ")
@@ -172,20 +172,21 @@ def test_a_half_copied_savepoint_is_not_whole() -> None:
     )
 
 
-def test_what_is_no_store_is_refused() -> None:
+def test_a_folder_without_a_store_is_rejected() -> None:
     with pytest.raises(StoreError, match="holds neither a job nor a savepoint"):
         verify("memory://test-verify-nothing")
     with pytest.raises(StoreError, match="has no epoch or savepoint 99; it has 1-4"):
         verify(f"{whole_store()}@99")
 
 
-# --- segments that a writer of ours would never write: their checksums hold -------------------------------------------
+# --- segments that our writer would never write: their checksums are valid
+# ---------------------------------------------
 
 LAYOUT = TableLayout("total", pa.int64(), value_type=pa.int64())
 
 
 def written(keys: list[int], change: Callable[[dict[str, Any]], None], monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What is found wrong with a segment of these keys after `change`, written by a writer that checks nothing."""
+    """The findings for a segment of these keys after `change`, written by a writer without checks."""
     column = key_column_of_arrow(pa.array(keys, pa.int64()))
     sorting = np.argsort(orders_of(column.hashes, 128))
     column = column.take(sorting)
@@ -238,12 +239,14 @@ def other_kind(columns: dict[str, Any]) -> None:
         (other_kind, "rows of an unknown kind"),
     ],
 )
-def test_order_and_place_of_keys_are_checked(change: Any, problem: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_order_and_key_group_of_keys_are_checked(
+    change: Any, problem: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = written(list(range(50)), change, monkeypatch)
     assert (found == []) if problem is None else (len(found) == 1 and problem in found[0])
 
 
-def test_a_manifest_that_tells_of_another_segment_is_found(tmp_path: Path) -> None:
+def test_a_manifest_that_describes_another_segment_is_detected(tmp_path: Path) -> None:
     url = ran()
     store, local = open_store(url), open_store(str(tmp_path / "store"))
     for name in store.list(""):

@@ -1,4 +1,4 @@
-"""What an object store answers, told as what it means: asking again helps, or a person must do something."""
+"""Errors of an object store are classified by meaning: a retry helps, or a person must act."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from millstream.storage.objects import ObjectStore
 
 
 class Service:
-    """Answers every request with the same error, as the client tells it; "" stands for a good answer."""
+    """Responds to every request with the same error, as the client formats it; "" is a success."""
 
     def __init__(self, *texts: str) -> None:
         self.texts = list(texts)
@@ -30,8 +30,8 @@ def answered(status: str, code: str, message: str = "It says so.") -> str:
     )
 
 
-def told(*texts: str, creates: bool = False) -> StoreError:
-    """What the last of these answers becomes."""
+def error_of(*texts: str, creates: bool = False) -> StoreError:
+    """The error raised for the last of these responses."""
     store = ObjectStore("s3://bucket/job", Service(*texts))  # type: ignore[arg-type]
     for _ in texts[1:]:
         store.put("a", b"")
@@ -49,17 +49,17 @@ def told(*texts: str, creates: bool = False) -> StoreError:
         ("503 Slow Down", "SlowDown"),
     ],
 )
-def test_what_passes_by_itself_is_an_absence_whatever_its_status(status: str, code: str) -> None:
-    """S3 gives up waiting for content with 400. A job that ended for it would end for one slow moment."""
-    assert isinstance(told(answered(status, code)), StoreAwayError)
+def test_transient_errors_are_unavailability_for_any_status(status: str, code: str) -> None:
+    """S3 reports a timeout while receiving content with status 400. It must not end a job."""
+    assert isinstance(error_of(answered(status, code)), StoreAwayError)
 
 
-def test_a_conditional_put_that_met_another_request_does_not_say_that_the_name_is_taken() -> None:
-    """Taken for a lost race, it would stop a driver that nobody has replaced."""
+def test_a_conditional_put_that_met_another_request_is_not_reported_as_a_lost_race() -> None:
+    """Interpreted as a lost race, it would stop a driver that was never replaced."""
     for code in ("OperationAborted", "ConditionalRequestConflict"):
-        assert isinstance(told(answered("409 Conflict", code), creates=True), StoreAwayError)
-    taken = ObjectStore("s3://bucket/job", Service(answered("409 Conflict", "BlobAlreadyExists")))  # type: ignore[arg-type]
-    assert taken.create("a", b"") is False
+        assert isinstance(error_of(answered("409 Conflict", code), creates=True), StoreAwayError)
+    store = ObjectStore("s3://bucket/job", Service(answered("409 Conflict", "BlobAlreadyExists")))  # type: ignore[arg-type]
+    assert store.create("a", b"") is False
 
 
 @pytest.mark.parametrize(
@@ -71,14 +71,14 @@ def test_a_conditional_put_that_met_another_request_does_not_say_that_the_name_i
         ("400 Bad Request", "AuthorizationHeaderMalformed", "the region and the endpoint"),
     ],
 )
-def test_what_is_refused_for_good_says_what_to_do(status: str, code: str, advice: str) -> None:
-    refusal = told(answered(status, code))
+def test_permanent_errors_advise_the_remedy(status: str, code: str, advice: str) -> None:
+    refusal = error_of(answered(status, code))
     assert not isinstance(refusal, StoreAwayError)
     assert code in refusal.message and advice in refusal.message
 
 
-def test_credentials_that_cannot_be_renewed_are_no_reason_to_end_a_job_that_has_had_some() -> None:
+def test_expired_credentials_do_not_end_a_job_that_had_valid_ones() -> None:
     nobody = "Generic S3 error: Error performing PUT http://169.254.169.254/latest/api/token in 1s - timed out"
-    at_first, later = told(nobody), told("", nobody)
+    at_first, later = error_of(nobody), error_of("", nobody)
     assert not isinstance(at_first, StoreAwayError) and "the environment has no credentials" in at_first.message
     assert isinstance(later, StoreAwayError) and "could not be renewed" in later.message

@@ -1,4 +1,4 @@
-"""Readers that may only read: nothing in a store changes, not even a folder or a time, whatever they are asked for."""
+"""Read-only readers change nothing in a store, not even a folder or a modification time, in any operation."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def stamps(folder: Path) -> dict[str, tuple[int, ...]]:
-    """Everything below a folder, and when each was changed."""
+    """Everything below a folder with its modification times."""
     places = (folder, *folder.rglob("*"))
     return {str(path): (path.stat().st_mtime_ns, path.stat().st_ctime_ns, path.stat().st_size) for path in places}
 
@@ -65,19 +65,19 @@ def test_state_is_read_without_a_lease(unchanged: Path) -> None:
         assert pickle.loads(pickle.dumps(snapshot.store)).__class__ is ReadOnlyStore
 
 
-def test_a_reader_that_may_write_holds_its_epoch(saved: Path) -> None:
+def test_a_reader_with_write_permission_pins_its_epoch(saved: Path) -> None:
     with state_reader.open(str(saved)).at(epoch=1) as snapshot:
         assert snapshot.is_held and len(leases_of(open_store(str(saved)))) == 1
 
 
-def test_questions_about_the_newest_and_older_epochs_write_nothing(unchanged: Path) -> None:
+def test_queries_of_the_newest_and_older_epochs_write_nothing(unchanged: Path) -> None:
     view = query.open(str(unchanged), read_only=True)
     assert view.newest().get("total", "a") == 6
     with view.at(epoch=1) as older:
         assert older.get("total", "a") == 1
 
 
-def test_a_server_that_may_only_read_does_not_register(unchanged: Path) -> None:
+def test_a_read_only_server_does_not_register(unchanged: Path) -> None:
     command = ServerCommand(str(unchanged), ServerRequest(listen="127.0.0.1:0"), read_only=True)
     with _server(command) as server:
         assert server.is_answering and not registrations_of(open_store(str(unchanged)))
@@ -103,7 +103,7 @@ def test_commands_leave_no_trace(arguments: tuple[str, ...], unchanged: Path) ->
     assert done.exit_code == 0, done.output
 
 
-def test_every_way_to_write_is_refused_and_no_folder_is_made(unchanged: Path) -> None:
+def test_every_write_is_rejected_and_no_folder_is_created(unchanged: Path) -> None:
     store = open_job_store(str(unchanged), read_only=True)
     for write in (
         lambda: store.put("a", b""),

@@ -1,4 +1,4 @@
-"""Stores: whole files or none, one winner per name, and errors that say what to do."""
+"""Stores: files are complete or absent, one writer wins per name, and errors name the remedy."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     return STORES[request.param](tmp_path)
 
 
-def test_every_kind_of_store_is_a_store(store: Store) -> None:
+def test_every_kind_of_store_implements_the_interface(store: Store) -> None:
     assert isinstance(store, Store)
 
 
-def test_names_after_one_are_those_of_the_folder_that_sort_behind_it(store: Store) -> None:
+def test_names_after_a_name_are_the_later_sorted_names_of_its_folder(store: Store) -> None:
     for name in ("a/3", "a/1", "a/2", "ab/4", "b/5", "a/leaving-1"):
         store.put(name, b"1")
     assert store.list_after("a", "a/1") == ["a/2", "a/3", "a/leaving-1"]
@@ -59,7 +59,7 @@ def test_names_after_one_are_those_of_the_folder_that_sort_behind_it(store: Stor
     assert all(over.list_after("a", "a/2") == ["a/3", "a/leaving-1"] for over in below)
 
 
-def test_a_range_is_a_part_of_the_whole_and_ends_where_it_does(store: Store) -> None:
+def test_a_range_is_a_slice_of_the_file_and_ends_at_its_end(store: Store) -> None:
     store.put("a/b", bytes(range(100)))
     assert store.get_range("a/b", 10, 20) == bytes(range(10, 20))
     assert store.get_range("a/b", 90, 200) == bytes(range(90, 100)) and store.get_range("a/b", 5, 5) == b""
@@ -67,7 +67,7 @@ def test_a_range_is_a_part_of_the_whole_and_ends_where_it_does(store: Store) -> 
         store.get_range("a/c", 0, 1)
 
 
-def test_put_replaces_and_get_returns_the_whole(store: Store) -> None:
+def test_put_replaces_and_get_returns_the_complete_content(store: Store) -> None:
     store.put("a/b.json", b"one")
     store.put("a/b.json", b"")
     assert store.get("a/b.json") == b""
@@ -75,13 +75,13 @@ def test_put_replaces_and_get_returns_the_whole(store: Store) -> None:
     assert store.get("a/b.json") == b"\0three" * 100_000
 
 
-def test_create_takes_a_name_once_and_keeps_the_first_content(store: Store) -> None:
+def test_create_claims_a_name_once_and_retains_the_first_content(store: Store) -> None:
     assert store.create("m/1", b"first")
     assert not store.create("m/1", b"second")
     assert store.get("m/1") == b"first"
 
 
-def test_a_deleted_name_is_free_again_and_deleting_twice_is_fine(store: Store) -> None:
+def test_a_deleted_name_is_free_again_and_deleting_twice_is_allowed(store: Store) -> None:
     store.create("m/1", b"first")
     store.delete("m/1")
     store.delete("m/1")
@@ -90,13 +90,13 @@ def test_a_deleted_name_is_free_again_and_deleting_twice_is_fine(store: Store) -
     assert store.create("m/1", b"again")
 
 
-def test_an_absent_file_is_damage_that_names_the_file(store: Store) -> None:
+def test_an_absent_file_is_reported_as_damage_by_name(store: Store) -> None:
     with pytest.raises(StoreDamagedError, match=r"manifests/9\.json"):
         store.get("manifests/9.json")
     assert not store.exists("manifests/9.json")
 
 
-def test_list_is_sorted_recursive_and_ends_its_prefix_at_a_slash(store: Store) -> None:
+def test_list_is_sorted_recursive_and_treats_its_prefix_as_a_folder(store: Store) -> None:
     for name in ("s/b", "s/a/2", "s/a/10", "sx/1", "job.json"):
         store.put(name, b"")
     assert store.list("s") == store.list("s/") == ["s/a/10", "s/a/2", "s/b"]
@@ -104,7 +104,7 @@ def test_list_is_sorted_recursive_and_ends_its_prefix_at_a_slash(store: Store) -
     assert store.list("nothing/here") == []
 
 
-def test_settle_and_check_writable_leave_nothing_behind(store: Store) -> None:
+def test_settle_and_check_writable_leave_no_files(store: Store) -> None:
     store.check_writable()
     store.put("a", b"")
     store.settle("a")
@@ -112,14 +112,14 @@ def test_settle_and_check_writable_leave_nothing_behind(store: Store) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "/a", "a/", "a//b", "../a", "a/./b", "a\\b", "x/.tmp-1", "a\0b"])
-def test_names_that_leave_the_store_are_refused(store: Store, name: str) -> None:
+def test_names_that_escape_the_store_are_rejected(store: Store, name: str) -> None:
     with pytest.raises(ValueError, match="not a name inside a store"):
         store.put(name, b"")
     with pytest.raises(ValueError, match="not a name inside a store"):
         store.get(name)
 
 
-def test_of_many_threads_exactly_one_creates(store: Store) -> None:
+def test_exactly_one_of_many_threads_creates_a_file(store: Store) -> None:
     for turn in range(8):
         gate = threading.Barrier(8)
         wins: list[int] = []
@@ -150,7 +150,7 @@ print(json.dumps([turn for turn in range(turns) if store.create(f"race/{turn}", 
 """
 
 
-def test_of_many_processes_exactly_one_creates(tmp_path: Path) -> None:
+def test_exactly_one_of_many_processes_creates_a_file(tmp_path: Path) -> None:
     store, turns = open_store(str(tmp_path)), 60
     racers = [
         subprocess.Popen(
@@ -166,13 +166,13 @@ def test_of_many_processes_exactly_one_creates(tmp_path: Path) -> None:
         racer.stdin.write("go\n")
         racer.stdin.flush()
     wins = [json.loads(racer.communicate()[0]) for racer in racers]
-    assert sorted(turn for mine in wins for turn in mine) == list(range(turns))
-    for me, mine in enumerate(wins):
-        assert all(store.get(f"race/{turn}") == bytes([me]) * 4096 for turn in mine)
+    assert sorted(turn for turns_won in wins for turn in turns_won) == list(range(turns))
+    for me, turns_won in enumerate(wins):
+        assert all(store.get(f"race/{turn}") == bytes([me]) * 4096 for turn in turns_won)
 
 
 @pytest.mark.slow
-def test_a_reader_never_sees_a_part_of_a_file(tmp_path: Path) -> None:
+def test_a_reader_never_sees_a_partial_file(tmp_path: Path) -> None:
     store, stop, torn = open_store(str(tmp_path), fsync=False), threading.Event(), []
     store.put("f", b"0" * 300_000)
 
@@ -194,7 +194,7 @@ def test_a_reader_never_sees_a_part_of_a_file(tmp_path: Path) -> None:
 # --- local disk ---------------------------------------------------------------------------------------------
 
 
-def test_a_local_store_pickles_as_its_address_and_keeps_its_durability(tmp_path: Path) -> None:
+def test_a_local_store_is_pickled_as_its_address_and_retains_its_durability(tmp_path: Path) -> None:
     folder = tmp_path / "a folder with % and ü#?"
     store = LocalStore(folder, fsync=False)
     store.put("a", b"1")
@@ -205,7 +205,7 @@ def test_a_local_store_pickles_as_its_address_and_keeps_its_durability(tmp_path:
     assert open_store(store.url).get("a") == b"1"
 
 
-def test_a_relative_path_is_fixed_when_the_store_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_path_is_resolved_when_the_store_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     store = open_store("jobs/one")
     (tmp_path / "elsewhere").mkdir()
@@ -214,7 +214,7 @@ def test_a_relative_path_is_fixed_when_the_store_is_opened(tmp_path: Path, monke
     assert (tmp_path / "jobs" / "one" / "a").read_bytes() == b"1"
 
 
-def test_opening_and_reading_an_absent_folder_makes_nothing(tmp_path: Path) -> None:
+def test_opening_and_reading_an_absent_folder_creates_nothing(tmp_path: Path) -> None:
     store = open_store(str(tmp_path / "absent"))
     assert store.list("") == []
     assert not store.exists("a")
@@ -230,14 +230,14 @@ def test_a_task_may_write_at_the_local_path(tmp_path: Path) -> None:
     assert store.get("staged/sink/part") == b"rows"
 
 
-def test_left_over_temporary_files_are_not_listed(tmp_path: Path) -> None:
+def test_leftover_temporary_files_are_not_listed(tmp_path: Path) -> None:
     store = open_store(str(tmp_path))
     store.put("manifests/1", b"")
     (tmp_path / "manifests" / ".tmp-0123").write_bytes(b"half")
     assert store.list("") == ["manifests/1"]
 
 
-def test_a_file_where_the_folder_should_be_is_a_clear_error(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_folder_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("I am a file")
     for address in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(StoreError, match=r"is not a folder: .*Give a folder as --store"):
@@ -246,7 +246,7 @@ def test_a_file_where_the_folder_should_be_is_a_clear_error(tmp_path: Path) -> N
 
 
 def test_a_folder_without_permission_is_a_clear_error() -> None:
-    # Below the system's folder for temporary files: everybody may pass through it, unlike pytest's own.
+    # Below the system's folder for temporary files: every user may traverse it, unlike pytest's own.
     folder = Path(tempfile.mkdtemp(prefix="millstream-closed-"))
     me = os.geteuid()
     folder.chmod(0o555)
@@ -264,15 +264,15 @@ def test_a_folder_without_permission_is_a_clear_error() -> None:
 _NOBODY = 65534
 
 
-@pytest.mark.parametrize(("number", "says"), [(errno.EACCES, "not writable"), (errno.EROFS, "not writable")])
-def test_what_the_system_refuses_is_told_with_path_and_reason(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, says: str
+@pytest.mark.parametrize(("number", "message"), [(errno.EACCES, "not writable"), (errno.EROFS, "not writable")])
+def test_operating_system_errors_are_reported_with_path_and_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, message: str
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr("builtins.open", refuse)
-    with pytest.raises(StoreError, match=rf"{says}: {os.strerror(number)}.*--store") as caught:
+    with pytest.raises(StoreError, match=rf"{message}: {os.strerror(number)}.*--store") as caught:
         open_store(str(tmp_path)).check_writable()
     assert str(tmp_path) in str(caught.value)
 
@@ -280,7 +280,7 @@ def test_what_the_system_refuses_is_told_with_path_and_reason(
 @pytest.mark.parametrize(
     ("method", "failing"), [("put", "fsync"), ("put", "rename"), ("create", "fsync"), ("create", "link")]
 )
-def test_a_full_disk_is_told_and_leaves_nothing_half_written(
+def test_a_full_disk_is_reported_and_leaves_no_partial_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, failing: str
 ) -> None:
     store = open_store(str(tmp_path))
@@ -297,7 +297,7 @@ def test_a_full_disk_is_told_and_leaves_nothing_half_written(
     assert store.create("m", b"y")
 
 
-def test_a_file_system_without_hard_links_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_without_hard_links_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def unsupported(*_: object) -> None:
         raise OSError(errno.EOPNOTSUPP, "Operation not supported")
 
@@ -307,7 +307,7 @@ def test_a_file_system_without_hard_links_is_refused(tmp_path: Path, monkeypatch
     assert list(tmp_path.iterdir()) == []
 
 
-def test_every_write_is_synced_before_its_name_and_its_folder_after(
+def test_every_file_is_synced_before_it_is_named_and_its_folder_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, seen = open_store(str(tmp_path)), []
@@ -344,11 +344,11 @@ def test_addresses_open_the_right_kind_of_store() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "says"),
+    ("url", "message"),
     [("", "is empty"), ("ftp://x", "unknown scheme 'ftp'"), ("file://host/x", "three slashes")],
 )
-def test_an_address_that_leads_nowhere_is_a_clear_error(url: str, says: str) -> None:
-    with pytest.raises(ConfigurationError, match=says):
+def test_an_invalid_address_is_a_clear_error(url: str, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
         open_store(url)
 
 
@@ -358,13 +358,13 @@ def test_memory_stores_of_one_name_share_their_files() -> None:
     assert not open_store("memory://other").exists("a")
 
 
-def test_an_object_store_out_of_reach_is_told_in_a_sentence_and_not_in_a_dump() -> None:
+def test_an_unreachable_object_store_is_reported_in_one_sentence() -> None:
     with pytest.raises(StoreError, match=r"Store s3://\[bad: 'a' cannot be reached: .*\. Check the address") as caught:
         ObjectStore("s3://[bad").get("a")
     assert "Debug source" not in str(caught.value)
 
 
-def test_a_service_that_ignores_conditions_is_refused() -> None:
+def test_a_service_that_ignores_conditions_is_rejected() -> None:
     class Careless(ObstoreMemory):
         def put(self, path: str, file: bytes, **_: object) -> object:  # type: ignore[override]
             return super().put(path, file)
@@ -374,7 +374,7 @@ def test_a_service_that_ignores_conditions_is_refused() -> None:
 
 
 @given(st.text())
-def test_any_uid_makes_a_name_that_a_store_accepts(uid: str) -> None:
+def test_any_uid_is_mapped_to_a_valid_store_name(uid: str) -> None:
     part = safe(uid)
     assert part.isascii()
     assert len(part) <= 120
@@ -388,32 +388,38 @@ def test_different_uids_have_different_names(one: str, other: str) -> None:
 
 
 @given(st.text(), st.integers(1, 10**14), st.integers(0, 10**6), st.integers(0, 10**6))
-def test_staged_names_say_who_wrote_them(uid: str, epoch: int, subtask: int, part: int) -> None:
-    said = parse_staged(staged_name(uid, epoch, subtask, "a1", part, ".tar.gz"))
-    assert said is not None
-    assert (said.uid, said.epoch, said.subtask, said.nonce, said.part) == (safe(uid), epoch, subtask, "a1", part)
+def test_staged_names_identify_their_writer(uid: str, epoch: int, subtask: int, part: int) -> None:
+    parsed = parse_staged(staged_name(uid, epoch, subtask, "a1", part, ".tar.gz"))
+    assert parsed is not None
+    assert (parsed.uid, parsed.epoch, parsed.subtask, parsed.nonce, parsed.part) == (
+        safe(uid),
+        epoch,
+        subtask,
+        "a1",
+        part,
+    )
 
 
-def test_names_of_manifests_sort_as_their_epochs() -> None:
+def test_manifest_names_sort_by_epoch() -> None:
     epochs = [1, 9, 10, 99_999, 10**11]
     assert sorted(manifest_name(epoch) for epoch in epochs) == [manifest_name(epoch) for epoch in epochs]
     assert [epoch_of_manifest(manifest_name(epoch)) for epoch in epochs] == epochs
 
 
 @pytest.mark.parametrize("attempt", ["", "a-b", "a/b"])
-def test_an_attempt_that_would_blur_a_staged_name_is_refused(attempt: str) -> None:
+def test_an_attempt_that_makes_a_staged_name_ambiguous_is_rejected(attempt: str) -> None:
     with pytest.raises(ValueError, match="not a staged name"):
         staged_name("sink", 1, 0, attempt, 0)
 
 
-# --- who may read a folder ------------------------------------------------------------------------------------
+# --- file permissions -----------------------------------------------------------------------------------------
 
 
 def modes(root: Path) -> set[int]:
     return {path.stat().st_mode & 0o777 for path in (root, *root.rglob("*"))}
 
 
-def test_files_of_a_store_are_as_the_umask_says(tmp_path: Path) -> None:
+def test_permissions_of_store_files_follow_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
         open_store(str(tmp_path / "store")).put("a/b.json", b"1")
@@ -422,7 +428,7 @@ def test_files_of_a_store_are_as_the_umask_says(tmp_path: Path) -> None:
     assert modes(tmp_path / "store") == {0o755, 0o644}
 
 
-def test_a_private_store_and_all_that_is_written_into_it_is_for_its_owner_alone(tmp_path: Path) -> None:
+def test_a_private_store_and_its_files_are_accessible_to_its_owner_only(tmp_path: Path) -> None:
     root = tmp_path / "store"
     root.mkdir(mode=0o755)
     make_private(LocalStore(root))
@@ -437,7 +443,7 @@ def test_a_private_store_and_all_that_is_written_into_it_is_for_its_owner_alone(
     assert pickle.loads(pickle.dumps(store)).is_private
 
 
-def test_a_file_that_is_created_of_pieces_is_whole_or_not_there(tmp_path: Path) -> None:
+def test_a_file_created_from_chunks_is_complete_or_absent(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
 
     def broken() -> Iterator[bytes]:
@@ -451,7 +457,7 @@ def test_a_file_that_is_created_of_pieces_is_whole_or_not_there(tmp_path: Path) 
     assert not store.create_of("a/parts", [b"other"]) and store.get("a/parts") == b"onetwo"
 
 
-def test_pieces_written_at_their_places_make_a_file_and_may_be_repeated(tmp_path: Path) -> None:
+def test_chunks_written_at_offsets_form_a_file_and_may_be_repeated(tmp_path: Path) -> None:
     make_private(LocalStore(tmp_path / "private"))
     store = LocalStore(tmp_path / "private")
     for start, piece in ((0, b"one"), (0, b"one"), (3, b"two"), (3, b"two")):
@@ -464,12 +470,12 @@ def test_pieces_written_at_their_places_make_a_file_and_may_be_repeated(tmp_path
     assert not store.exists("a/others")
 
 
-def test_an_object_store_cannot_be_made_private_here() -> None:
+def test_a_private_object_store_is_rejected() -> None:
     with pytest.raises(ConfigurationError, match=r"is no folder, so it cannot be made private here.*the bucket"):
         make_private(ObjectStore("s3://bucket/job"))
 
 
-def test_folders_above_a_file_are_synced_once_and_again_when_they_were_made_anew(
+def test_parent_folders_of_a_file_are_synced_once_and_again_after_recreation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[str] = []
@@ -488,29 +494,29 @@ def test_folders_above_a_file_are_synced_once_and_again_when_they_were_made_anew
     assert settled("a/b/second") == ["second", "b"]
     assert settled("a/c/first") == ["first", "c", "a", "root"]
     assert settled("top") == ["top", "root"]
-    (tmp_path / "root" / "a" / "b").rename(tmp_path / "aside")  # so that its number is not given to the new one
+    (tmp_path / "root" / "a" / "b").rename(tmp_path / "aside")  # so that its inode number is not reused for the new one
     assert settled("a/b/third") == ["third", "b", "a", "root"]
 
 
-def test_a_file_is_written_though_its_empty_folder_is_removed_again_and_again(
+def test_a_file_is_written_although_its_empty_folder_is_removed_repeatedly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As by a sink that has checked whether it may write there, and leaves no empty folder."""
+    """As by a sink that checks its write permission and removes the empty folder afterwards."""
     store = open_store(str(tmp_path / "store"))
     removals = iter(range(5))
     open_file = os.open
 
-    def open_late(path: Path, *given: int) -> int:
+    def open_late(path: Path, *flags: int) -> int:
         if next(removals, None) is not None and Path(path).name.startswith(".tmp-"):
             Path(path).parent.rmdir()
-        return open_file(path, *given)
+        return open_file(path, *flags)
 
     monkeypatch.setattr(os, "open", open_late)
     store.put("folder/name", b"data")
     assert store.get("folder/name") == b"data"
 
 
-def test_a_folder_that_another_made_and_removed_while_it_was_made_is_made_anew(
+def test_a_folder_created_and_removed_concurrently_is_created_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_store(str(tmp_path / "store"))

@@ -1,4 +1,4 @@
-"""What is made in places that others can write to: always new, for this user alone; only what is ours is removed."""
+"""Temporary files in shared folders: always new, private to this user, and only our own are removed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def made(memory: Path, host: str = HOST) -> PrivateFolder:
 
 
 def left_behind(memory: Path, host: str = HOST) -> Path:
-    """The folder of a process that was killed."""
+    """The folder of a killed process."""
     program = (
         "import os, pathlib, sys\n"
         "from millstream.spark.private_folders import fresh_shuffle_folder\n"
@@ -46,7 +46,7 @@ def left_behind(memory: Path, host: str = HOST) -> Path:
     return path
 
 
-def test_the_shuffle_folder_is_new_for_every_process_and_nobody_else_may_enter_it(tmp_path: Path) -> None:
+def test_the_shuffle_folder_is_new_for_every_process_and_private(tmp_path: Path) -> None:
     one, other = made(tmp_path), made(tmp_path)
     assert one.path != other.path and mode(one.path) == mode(other.path) == 0o700
     one.close()
@@ -54,11 +54,11 @@ def test_the_shuffle_folder_is_new_for_every_process_and_nobody_else_may_enter_i
     other.close()
 
 
-def test_a_folder_under_the_name_of_this_process_is_not_taken_over(tmp_path: Path) -> None:
-    taken = tmp_path / f"millstream-spark-{os.getpid()}"
-    taken.mkdir(mode=0o777)
+def test_an_existing_folder_named_after_this_process_is_not_reused(tmp_path: Path) -> None:
+    existing = tmp_path / f"millstream-spark-{os.getpid()}"
+    existing.mkdir(mode=0o777)
     folder = made(tmp_path)
-    assert folder.path != taken and not list(taken.iterdir())
+    assert folder.path != existing and not list(existing.iterdir())
     folder.close()
 
 
@@ -69,14 +69,14 @@ def test_the_shuffle_folder_of_a_killed_process_is_removed_by_the_next(tmp_path:
     folder.close()
 
 
-def test_the_shuffle_folder_of_another_machine_is_left_alone(tmp_path: Path) -> None:
-    theirs = left_behind(tmp_path, "there")
+def test_the_shuffle_folder_of_another_machine_is_untouched(tmp_path: Path) -> None:
+    foreign_folder = left_behind(tmp_path, "there")
     folder = made(tmp_path)
-    assert theirs.is_dir()
+    assert foreign_folder.is_dir()
     folder.close()
 
 
-def test_a_folder_in_use_is_left_alone_whatever_its_process_is_called(tmp_path: Path) -> None:
+def test_a_folder_in_use_is_untouched_whatever_its_process_is_called(tmp_path: Path) -> None:
     used = made(tmp_path)
     (used.path / "block").write_bytes(b"1")
     folder = made(tmp_path)
@@ -95,7 +95,7 @@ def test_a_link_among_the_shuffle_folders_is_not_followed(tmp_path: Path) -> Non
     assert (precious / "file").read_text() == "stays" and link.is_symlink()
 
 
-def test_a_temporary_log_is_a_new_file_of_this_user_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_temporary_log_is_a_new_private_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     victim = tmp_path / "victim"
     for name in ("millstream-ab.log", f"millstream-spark-{os.getpid()}.log"):
@@ -110,7 +110,7 @@ def test_a_temporary_log_is_a_new_file_of_this_user_alone(tmp_path: Path, monkey
     ("master", "address"),
     [("local[2]", "127.0.0.1"), ("local-cluster[2,1,1024]", "127.0.0.1"), ("spark://there:7077", None), ("yarn", None)],
 )
-def test_only_a_driver_whose_tasks_are_all_here_hides_behind_the_loopback_address(
+def test_only_a_driver_with_local_tasks_alone_binds_to_the_loopback_address(
     master: str, address: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
@@ -119,7 +119,7 @@ def test_only_a_driver_whose_tasks_are_all_here_hides_behind_the_loopback_addres
     assert "SPARK_LOCAL_IP" not in os.environ
 
 
-def test_a_process_that_was_forked_does_not_take_the_folder_with_it(tmp_path: Path) -> None:
+def test_a_forked_process_does_not_remove_the_folder_of_its_parent(tmp_path: Path) -> None:
     folder = made(tmp_path)
     child = os.fork()
     if child == 0:
@@ -131,11 +131,13 @@ def test_a_process_that_was_forked_does_not_take_the_folder_with_it(tmp_path: Pa
     assert not folder.path.exists()
 
 
-def test_where_the_environment_says_where_sparks_files_lie_none_is_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_memory_folder_is_used_where_the_environment_sets_sparks_local_folders(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("SPARK_LOCAL_DIRS", "/elsewhere")
     assert session._shuffle_dir("local[2]", {}) == {}
 
 
-def test_a_cluster_keeps_its_own_shuffle_folders() -> None:
+def test_a_cluster_uses_its_own_shuffle_folders() -> None:
     assert session._shuffle_dir("spark://there:7077", {}) == {}
     assert session._shuffle_dir("local[2]", {"spark.local.dir": "/elsewhere"}) == {}

@@ -1,4 +1,4 @@
-"""What the connector kit takes for a clear error, and what for an accident."""
+"""Which exceptions the connector test kit accepts as clear errors, and which it reports as bugs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def fails(error: Exception) -> Broken:
     return Broken("a text as the port", make)
 
 
-def test_a_type_error_of_ours_is_clear_and_one_of_pythons_an_accident() -> None:
-    said = check_error(fails(TypeMismatchError("port: found 'x' (str), expected an int")), print, ())
-    assert "port: found 'x'" in said
+def test_our_type_errors_are_clear_and_pythons_are_bugs() -> None:
+    message = check_error(fails(TypeMismatchError("port: found 'x' (str), expected an int")), print, ())
+    assert "port: found 'x'" in message
     with pytest.raises(AssertionError, match="That is an accident"):
         check_error(fails(TypeError("unsupported operand type(s)")), print, ())

@@ -1,4 +1,4 @@
-"""The operator harness on keyed functions: state, timers, both clocks, snapshots, and that it agrees with a job."""
+"""The operator harness with keyed functions: state, timers, both clocks, snapshots, and agreement with a job."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def itself(value: Any) -> Any:
 
 
 class Sessions(KeyedProcessFunction):
-    """Records (user, at): gathers a user's times until 10 ms of event time without any, then tells them all."""
+    """Records (user, at): collects a user's times and emits them after 10 ms of event time without any."""
 
     def open(self, runtime_context: Any) -> None:
         self.times = runtime_context.get_list_state(ListStateDescriptor("times", Types.LONG()))
@@ -54,7 +54,7 @@ class Sessions(KeyedProcessFunction):
 
 
 class Reminder(KeyedProcessFunction):
-    """Says every value, and three times again, each 100 ms of processing time after the last."""
+    """Emits every value, and repeats it three times, each 100 ms of processing time after the last."""
 
     def open(self, runtime_context: Any) -> None:
         self.left = runtime_context.get_state(ValueStateDescriptor("left", Types.INT()))
@@ -89,7 +89,7 @@ class Counting:
 
 
 class Counts(Counting, MapFunction):
-    """Every value with its count; "fail" fails after it has changed the count."""
+    """Every value with its count; "fail" raises after the count has changed."""
 
     def map(self, value: Any) -> Any:
         count = self.counted()
@@ -109,7 +109,7 @@ def counting(**options: Any) -> OperatorHarness:
 # --- state and timers -----------------------------------------------------------------------------------------
 
 
-def test_a_function_has_the_state_of_the_key_at_hand() -> None:
+def test_a_function_has_the_state_of_the_current_key() -> None:
     harness = counting()
     harness.push_all(["a", "b", "a", "a", "b"])
     assert harness.output() == [("a", 1), ("b", 1), ("a", 2), ("a", 3), ("b", 2)]
@@ -128,7 +128,7 @@ def test_event_timers_fire_with_the_watermark_in_time_order() -> None:
     assert harness.output()[2:] == [("late", [30])]
 
 
-def test_processing_timers_fire_when_the_clock_has_come_there_and_the_function_is_woken() -> None:
+def test_processing_timers_fire_when_the_clock_reaches_them_and_the_function_is_woken() -> None:
     clock = ManualClock(now_ms=1_000)
     harness = OperatorHarness(Reminder(), key_by=itself, clock=clock)
     harness.push("a")
@@ -172,7 +172,7 @@ def test_functions_of_every_kind_have_state() -> None:
 
     class Numbers(Counting, ProcessFunction):
         def process_element(self, value: Any, ctx: Any) -> Any:
-            ctx.timer_service().register_event_time_timer(1)  # which nobody answers
+            ctx.timer_service().register_event_time_timer(1)  # which are never consumed
             yield self.counted()
 
     expectations: list[tuple[Any, list[Any]]] = [(Repeats(), ["a"] * 3), (First(), ["a"]), (Numbers(), [1, 2])]
@@ -183,7 +183,7 @@ def test_functions_of_every_kind_have_state() -> None:
         assert harness.output() == expected
 
 
-def test_side_outputs_of_elements_and_of_timers_are_parted() -> None:
+def test_side_outputs_of_elements_and_of_timers_are_separated() -> None:
     class Passes(KeyedProcessFunction):
         def process_element(self, value: int, ctx: Any) -> Iterator[Any]:
             ctx.timer_service().register_event_time_timer(value)
@@ -199,7 +199,7 @@ def test_side_outputs_of_elements_and_of_timers_are_parted() -> None:
     assert (harness.output(), harness.side_output(PASSED)) == ([3], ["saw 3", "saw 5", "fired 3"])
 
 
-def test_what_a_timer_raises_is_raised_where_time_moves() -> None:
+def test_an_exception_of_a_timer_is_raised_where_time_advances() -> None:
     class Raises(KeyedProcessFunction):
         def process_element(self, value: int, ctx: Any) -> None:
             ctx.timer_service().register_event_time_timer(value)
@@ -214,7 +214,7 @@ def test_what_a_timer_raises_is_raised_where_time_moves() -> None:
         harness.watermark(3)
 
 
-def test_a_record_that_fails_leaves_the_state_as_it_was() -> None:
+def test_a_failing_record_leaves_the_state_unchanged() -> None:
     harness = OperatorHarness(Counts(), key_by=lambda value: "one key")
     harness.push("a")
     with pytest.raises(ValueError, match="told to"):
@@ -238,7 +238,7 @@ def test_state_timers_and_event_time_are_restored() -> None:
     assert after.output() == []
     after.watermark(END)
     assert after.output() == [("a", [1, 7]), ("b", [8])]
-    # The first harness goes on by itself, and the snapshot can be used again.
+    # The first harness continues independently, and the snapshot can be reused.
     before.watermark(END)
     assert before.output() == [("a", [1]), ("b", [8])]
     again = sessions(restore=snapshot)
@@ -246,7 +246,7 @@ def test_state_timers_and_event_time_are_restored() -> None:
     assert again.output() == before.output()
 
 
-def test_event_time_does_not_begin_anew_after_a_restore() -> None:
+def test_event_time_continues_after_a_restore() -> None:
     class Now(KeyedProcessFunction):
         def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
             yield ctx.timer_service().current_watermark()
@@ -289,7 +289,7 @@ def test_state_is_restored_at_another_parallelism_and_back() -> None:
 
 
 class Kept(ProcessFunction, CheckpointedFunction):
-    """Every value with those its subtask saw before, in operator state."""
+    """Emits every value with the earlier values of its subtask, in operator state."""
 
     def __init__(self, union: bool = False) -> None:
         self.union = union
@@ -309,7 +309,7 @@ class Kept(ProcessFunction, CheckpointedFunction):
 
 
 @pytest.mark.parametrize(("union", "dealt"), [(False, [[1, 2], [3, 4]]), (True, [[1, 2, 3, 4], [1, 2, 3, 4]])])
-def test_operator_state_is_restored_and_dealt_out(union: bool, dealt: list[list[int]]) -> None:
+def test_operator_state_is_restored_and_redistributed(union: bool, dealt: list[list[int]]) -> None:
     before = OperatorHarness(Kept(union))
     before.push_all([1, 2, 3, 4])
     assert before.output()[-1] == (4, [1, 2, 3], False)
@@ -320,7 +320,7 @@ def test_operator_state_is_restored_and_dealt_out(union: bool, dealt: list[list[
         assert after.output() == [(9, seen, True)]
 
 
-def test_snapshots_that_do_not_belong_together_are_refused() -> None:
+def test_snapshots_of_different_operators_are_rejected() -> None:
     one, other = counting(), counting()
     one.push("a")
     other.push("b")
@@ -335,27 +335,27 @@ def test_snapshots_that_do_not_belong_together_are_refused() -> None:
         counting(restore=["yesterday's"])
 
 
-# --- refusals -------------------------------------------------------------------------------------------------
+# --- rejected calls -------------------------------------------------------------------------------------------
 
 
-def test_a_key_is_asked_for_where_it_is_needed_and_refused_where_it_is_of_no_use() -> None:
+def test_a_key_is_required_for_keyed_functions_and_rejected_for_others() -> None:
     with pytest.raises(ProgramError, match="needs a key; pass key_by="):
         OperatorHarness(Sessions())
     with pytest.raises(ProgramError, match="no use for a key"):
         OperatorHarness(len, kind="map", key_by=itself)
 
 
-def test_a_key_that_cannot_be_stable_is_refused_as_in_a_job() -> None:
+def test_an_unstable_key_is_rejected_as_in_a_job() -> None:
     harness = OperatorHarness(Counts(), key_by=lambda value: {value})
     with pytest.raises(ProgramError, match="set"):
         harness.push("a")
 
 
-# --- the same as in a job -------------------------------------------------------------------------------------
+# --- agreement with a job -------------------------------------------------------------------------------------
 
 
 class Everything(KeyedProcessFunction):
-    """Counts, remembers in a map, sets and deletes timers, tells what it sees of time."""
+    """Counts, writes a map, sets and deletes timers, and emits the observed times."""
 
     def open(self, runtime_context: Any) -> None:
         self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
@@ -383,7 +383,7 @@ ITEMS = st.lists(st.one_of(st.integers(0, 20), st.integers(0, 60).map(Watermark)
 @pytest.mark.slow
 @given(ITEMS)
 @settings(max_examples=8, deadline=None)
-def test_the_harness_gives_what_a_job_gives(items: list[Any]) -> None:
+def test_the_harness_emits_what_a_job_emits(items: list[Any]) -> None:
     out, harness = Collect(), OperatorHarness(Everything(), key_by=lambda n: n % 3)
     script: list[Any] = []
     for item in items:
@@ -413,7 +413,7 @@ class OpensAtTheSecondTry(MapFunction):
         return value
 
 
-def test_a_function_that_could_not_be_opened_is_not_closed_and_is_opened_before_it_is_used() -> None:
+def test_a_function_whose_open_failed_is_not_closed_and_is_opened_before_use() -> None:
     function = OpensAtTheSecondTry()
     harness = OperatorHarness(function)
     with pytest.raises(OSError, match="nobody answers"):

@@ -1,4 +1,4 @@
-"""The operator harness for functions of two streams, broadcast functions and asynchronous ones."""
+"""The operator harness with functions of two streams, broadcast functions and asynchronous functions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from millstream.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from millstream.errors import ProgramError, TypeMismatchError
 from millstream.testing import OperatorHarness
 
-ALONE = OutputTag("alone")
+UNMATCHED = OutputTag("alone")
 RULES = MapStateDescriptor("rules", Types.STRING(), Types.LONG())
 
 
@@ -56,10 +56,10 @@ class Stamped(CoProcessFunction):
         yield 1, value, ctx.timestamp(), ctx.timer_service().current_watermark()
 
     def process_element2(self, value: Any, ctx: Any) -> Any:
-        yield ALONE, value
+        yield UNMATCHED, value
 
 
-def test_each_input_has_its_method() -> None:
+def test_each_input_calls_its_method() -> None:
     harness = OperatorHarness(Signed(), Types.LONG(), input_type=Types.LONG(), input_type2=Types.STRING())
     harness.process_element1(3)
     harness.process_element2("4")
@@ -71,7 +71,7 @@ def test_each_input_has_its_method() -> None:
     assert copies.output() == ["a", "b", 1, 1]
 
 
-def test_event_time_is_the_lower_one_of_both_inputs() -> None:
+def test_event_time_is_the_minimum_of_both_inputs() -> None:
     harness = OperatorHarness(Stamped())
     harness.process_watermark1(10)
     harness.process_element1("a", 11)
@@ -83,11 +83,11 @@ def test_event_time_is_the_lower_one_of_both_inputs() -> None:
     harness.process_element2("d", 22)
     low = -(2**63)
     assert [value[1:] for value in harness.output()] == [("a", 11, low), ("b", 12, 7), ("c", 21, 20)]
-    assert harness.side_output(ALONE) == ["d"]
+    assert harness.side_output(UNMATCHED) == ["d"]
 
 
 class Pairs(KeyedCoProcessFunction):
-    """The value of the first stream for every one of the second; if none comes within 10 ms, it is told alone."""
+    """The value of the first stream with every value of the second; without a match within 10 ms, a side output."""
 
     def open(self, runtime_context: Any) -> None:
         self.seen = runtime_context.get_state(ValueStateDescriptor("seen", Types.LONG()))
@@ -103,7 +103,7 @@ class Pairs(KeyedCoProcessFunction):
 
     def on_timer(self, timestamp: int, ctx: Any) -> Any:
         if self.seen.value() is not None:
-            yield ALONE, (ctx.get_current_key(), timestamp)
+            yield UNMATCHED, (ctx.get_current_key(), timestamp)
 
 
 def pairs(**settings: Any) -> OperatorHarness:
@@ -117,9 +117,9 @@ def test_keyed_streams_share_state_and_timers() -> None:
     harness.process_element2(("a", "x"), 6)
     harness.process_element2(("c", "y"), 6)
     harness.process_watermark1(100)
-    assert (harness.output(), harness.side_output(ALONE)) == ([("a", 1, "x")], [])
+    assert (harness.output(), harness.side_output(UNMATCHED)) == ([("a", 1, "x")], [])
     harness.process_watermark2(15)
-    assert harness.side_output(ALONE) == [("b", 15)]
+    assert harness.side_output(UNMATCHED) == [("b", 15)]
 
 
 def test_state_of_two_streams_is_restored_at_another_parallelism() -> None:
@@ -138,7 +138,7 @@ def test_state_of_two_streams_is_restored_at_another_parallelism() -> None:
 
 def test_keys_of_both_streams_may_be_fields() -> None:
     named = Types.ROW_NAMED(["id", "n"], [Types.STRING(), Types.LONG()])
-    told = Types.ROW_NAMED(["text", "id"], [Types.STRING(), Types.STRING()])
+    second_type = Types.ROW_NAMED(["text", "id"], [Types.STRING(), Types.STRING()])
 
     class Sees(KeyedCoProcessFunction):
         def process_element1(self, value: Any, ctx: Any) -> Any:
@@ -146,7 +146,7 @@ def test_keys_of_both_streams_may_be_fields() -> None:
 
         process_element2 = process_element1
 
-    harness = OperatorHarness(Sees(), key_by="id", key_by2="id", input_type=named, input_type2=told)
+    harness = OperatorHarness(Sees(), key_by="id", key_by2="id", input_type=named, input_type2=second_type)
     harness.process_element1(Row("a", 1))
     harness.process_element2(Row("hello", "b"))
     assert harness.output() == ["a", "b"]
@@ -156,7 +156,7 @@ def test_keys_of_both_streams_may_be_fields() -> None:
 
 
 class Limits(BroadcastProcessFunction):  # type: ignore[type-arg]
-    """Values above the limit of their name, or else to a side output."""
+    """Values above the limit of their name, others to a side output."""
 
     def process_broadcast_element(self, value: Any, ctx: Any) -> Any:
         ctx.get_broadcast_state(RULES).put(*value)
@@ -164,11 +164,11 @@ class Limits(BroadcastProcessFunction):  # type: ignore[type-arg]
 
     def process_element(self, value: Any, ctx: Any) -> Any:
         limit = ctx.get_broadcast_state(RULES).get(value[0])
-        yield value if limit is not None and value[1] > limit else (ALONE, value)
+        yield value if limit is not None and value[1] > limit else (UNMATCHED, value)
 
 
 class Reminds(KeyedBroadcastProcessFunction):  # type: ignore[type-arg]
-    """Counts records of a key; a rule ends a count, and a timer tells it with the rule of the name."""
+    """Counts records of a key; a rule ends a count, and a timer emits it with the rule of the name."""
 
     def open(self, runtime_context: Any) -> None:
         self.count = runtime_context.get_state(COUNT)
@@ -201,11 +201,11 @@ def test_a_broadcast_function_has_its_state() -> None:
     harness.process_broadcast_element(("a", 7))
     harness.push(("a", 5))
     assert harness.output() == [("limit", ("a", 3)), ("a", 5), ("limit", ("a", 7))]
-    assert harness.side_output(ALONE) == [("a", 5), ("a", 5)]
+    assert harness.side_output(UNMATCHED) == [("a", 5), ("a", 5)]
 
 
 @pytest.mark.parametrize("subtask", [0, 1])
-def test_broadcast_state_is_kept_and_restored_in_any_subtask(subtask: int) -> None:
+def test_broadcast_state_is_snapshotted_and_restored_in_any_subtask(subtask: int) -> None:
     harness = limits(subtask=subtask, parallelism=2)
     harness.process_broadcast_element(("a", 3))
     harness.push(("a", 5))
@@ -232,7 +232,7 @@ def test_a_keyed_broadcast_function_has_state_timers_and_all_keys() -> None:
     assert sorted(harness.output()) == sorted(restored.output()) == [("a", 2, None), ("b", 0, 9)]
 
 
-def test_writing_from_the_element_side_is_refused_as_in_a_job() -> None:
+def test_writing_broadcast_state_from_the_element_side_is_rejected_as_in_a_job() -> None:
     class Writes(Limits):
         def process_element(self, value: Any, ctx: Any) -> Any:
             ctx.get_broadcast_state(RULES).put("a", 1)
@@ -246,7 +246,7 @@ def test_writing_from_the_element_side_is_refused_as_in_a_job() -> None:
 
 
 class Later(AsyncFunction[int, int]):
-    """Answers after some milliseconds, and counts how many it is asked for at once."""
+    """Completes after some milliseconds, and counts the maximum number of concurrent calls."""
 
     async def open(self, runtime_context: Any) -> None:  # type: ignore[override]
         self.under_way = self.most = self.closed = 0
@@ -265,7 +265,7 @@ class Later(AsyncFunction[int, int]):
         self.closed += 1
 
 
-def test_an_asynchronous_function_is_called_and_waited_for() -> None:
+def test_an_asynchronous_function_is_called_and_awaited() -> None:
     function = Later()
     with OperatorHarness(function, Types.LONG()) as harness:
         harness.push(2, timestamp=5)
@@ -273,7 +273,7 @@ def test_an_asynchronous_function_is_called_and_waited_for() -> None:
     assert function.closed == 1
 
 
-def test_many_calls_are_under_way_at_once_in_order_or_as_they_come() -> None:
+def test_many_calls_run_concurrently_with_ordered_or_unordered_results() -> None:
     for ordered, expected in ((True, [9, -9, 1, -1]), (False, [1, -1, 9, -9])):
         function = Later()
         with OperatorHarness(function, ordered=ordered) as harness:
@@ -281,7 +281,7 @@ def test_many_calls_are_under_way_at_once_in_order_or_as_they_come() -> None:
             assert (harness.output(), function.most) == (expected, 2)
 
 
-def test_a_call_that_takes_too_long_gives_what_timeout_says() -> None:
+def test_a_call_that_times_out_emits_the_result_of_timeout() -> None:
     with OperatorHarness(Later(), timeout_ms=1_000) as harness:
         harness.push_all([1, 10_000])
         assert harness.output() == [1, -1, 0]
@@ -298,7 +298,7 @@ class Fails(AsyncFunction[int, int]):
         return [value]
 
 
-def test_a_failing_call_is_tried_again_as_the_strategy_says_and_raised_after() -> None:
+def test_a_failing_call_is_retried_as_configured_and_then_raised() -> None:
     retry = AsyncRetryStrategy.fixed_delay(2, 1, None, lambda error: True)
     with OperatorHarness(Fails(2), retry=retry) as harness:
         harness.push(7)
@@ -307,7 +307,7 @@ def test_a_failing_call_is_tried_again_as_the_strategy_says_and_raised_after() -
         harness.push(7)
 
 
-def test_results_are_checked_against_the_type() -> None:
+def test_asynchronous_results_are_checked_against_the_type() -> None:
     class Texts(AsyncFunction[int, Any]):
         async def async_invoke(self, value: int) -> list[Any]:
             return ["text"]
@@ -316,10 +316,10 @@ def test_results_are_checked_against_the_type() -> None:
         harness.push(1)
 
 
-# --- what is refused --------------------------------------------------------------------------------------------------
+# --- rejected calls -------------------------------------------------------------------------------------------------
 
 
-def test_what_a_harness_cannot_be_made_of_is_refused() -> None:
+def test_unsupported_functions_are_rejected() -> None:
     with Refused("Pairs is a KeyedCoProcessFunction", "key_by= and key_by2="):
         OperatorHarness(Pairs())
     with Refused("Pass both key_by= and key_by2="):
@@ -349,7 +349,7 @@ def test_what_a_harness_cannot_be_made_of_is_refused() -> None:
         (lambda: limits(), lambda h: h.process_watermark2(1), "Use push"),
     ],
 )
-def test_an_input_that_a_function_does_not_have_is_refused(
+def test_an_input_missing_from_the_function_is_rejected(
     harness: Callable[[], OperatorHarness], call: Callable[[OperatorHarness], None], words: str
 ) -> None:
     with pytest.raises(ProgramError, match=words):

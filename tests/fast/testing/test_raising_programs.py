@@ -1,4 +1,4 @@
-"""A program that raises under the test driver ends with its own error, and with nothing about `env.execute()`."""
+"""A program that raises under the test driver ends with its own exception, without a hint about `env.execute()`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WAYS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
-def test_a_program_that_raises_under_the_test_driver_ends_with_its_own_error(tmp_path: Path, way: str) -> None:
+def test_a_program_that_raises_under_the_test_driver_ends_with_its_own_exception(tmp_path: Path, way: str) -> None:
     program = tmp_path / "test_job.py"
     program.write_text(_PROGRAM.format(how=WAYS[way]))
     done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True)

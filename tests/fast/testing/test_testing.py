@@ -1,4 +1,4 @@
-"""`millstream.testing` itself: scripts, the clock, results, and the operator harness."""
+"""`millstream.testing`: scripts, the clock, results and the operator harness."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LATE = OutputTag("late", Types.LONG())
 
 
 class Clocked(ProcessFunction):
-    """What a process function sees of time."""
+    """Emits the times observed by a process function."""
 
     def process_element(self, value: Any, ctx: Any) -> Any:
         service = ctx.timer_service()
@@ -36,7 +36,7 @@ class Clocked(ProcessFunction):
 # --- scripts ------------------------------------------------------------------------------------------------
 
 
-def test_what_follows_a_watermark_sees_it_and_what_comes_before_does_not() -> None:
+def test_only_records_after_a_watermark_observe_it() -> None:
     out = Collect()
     script = Script([1, Watermark(10), 2, 3, Watermark(20), 4])
     result = run(lambda env: env.add_source(script).process(Clocked()).sink_to(out))
@@ -44,7 +44,7 @@ def test_what_follows_a_watermark_sees_it_and_what_comes_before_does_not() -> No
     assert [(value, watermark) for value, watermark, _ in result[out]] == [(1, low), (2, 10), (3, 10), (4, 20)]
 
 
-def test_a_watermark_crosses_exchanges_and_is_the_smallest_of_all_inputs() -> None:
+def test_a_watermark_crosses_exchanges_and_is_the_minimum_of_all_inputs() -> None:
     out = Collect()
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -56,7 +56,7 @@ def test_a_watermark_crosses_exchanges_and_is_the_smallest_of_all_inputs() -> No
     assert seen == {1: -(2**63), 10: -(2**63), 2: 7, 20: 7, 3: 7, 30: 7}
 
 
-def test_bounded_input_ends_with_the_greatest_watermark() -> None:
+def test_bounded_input_ends_with_the_maximum_watermark() -> None:
     result = run(lambda env: env.add_source(Script([1, Watermark(5)])).rebalance().sink_to(Collect()))
     assert result.manifests[-1].watermark == 2**63 - 1
 
@@ -68,7 +68,7 @@ def test_a_watermark_does_not_go_back_after_a_crash() -> None:
     assert [(value, watermark) for value, watermark, _ in result[out]] == [(1, -(2**63)), (2, 10), (3, 10)]
 
 
-def test_watermarks_of_a_strategy_follow_the_records() -> None:
+def test_strategy_watermarks_follow_the_records() -> None:
     out = Collect()
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda value, _: value * 10)
 
@@ -78,20 +78,20 @@ def test_watermarks_of_a_strategy_follow_the_records() -> None:
     assert {value: watermark for value, watermark, _ in run(build)[out]} == {1: -(2**63), 2: -(2**63), 5: 19, 4: 49}
 
 
-def test_a_watermark_assigned_in_mid_stream_replaces_that_of_the_source() -> None:
+def test_a_watermark_assigned_downstream_replaces_that_of_the_source() -> None:
     out = Collect()
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda value, _: value)
 
     def build(env: StreamExecutionEnvironment) -> None:
         stream = env.add_source(Script([1, Watermark(1000), 2, CRASH, EPOCH, 3]))
-        # Alone: of two subtasks one would get no records, and hold event time back for both.
+        # At parallelism 1: one of two subtasks would get no records, and hold back event time for both.
         timed = stream.assign_timestamps_and_watermarks(strategy).set_parallelism(1)
         timed.rebalance().process(Clocked()).sink_to(out)
 
     assert {value: watermark for value, watermark, _ in run(build, parallelism=2)[out]} == {1: -(2**63), 2: 0, 3: 1}
 
 
-def test_a_subtask_without_records_keeps_its_watermark_from_epoch_to_epoch() -> None:
+def test_a_subtask_without_records_retains_its_watermark_across_epochs() -> None:
     out = Collect()
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda pair, _: pair[1])
 
@@ -101,11 +101,11 @@ def test_a_subtask_without_records_keeps_its_watermark_from_epoch_to_epoch() -> 
         dealt.map(lambda pair: pair).assign_timestamps_and_watermarks(strategy).process(Clocked()).sink_to(out)
 
     seen = {pair: watermark for pair, watermark, _ in run(build, parallelism=2)[out]}
-    # Subtask 0 is still at 99, though it got nothing meanwhile and subtask 1 is only at 49: time does not go back.
+    # Subtask 0 is still at 99, although it received nothing and subtask 1 is only at 49: time does not go back.
     assert seen[0, 60] == 99
 
 
-def test_time_stands_still_within_an_epoch_and_a_pause_lets_it_pass() -> None:
+def test_time_is_constant_within_an_epoch_and_advances_in_a_pause() -> None:
     out, clock = Collect(), ManualClock(now_ms=5_000)
     script = Script([1, 2, Pause(60_000), 3, EPOCH, 4, CRASH], clock=clock)
     result = run(lambda env: env.add_source(script).process(Clocked()).sink_to(out), clock=clock)
@@ -113,12 +113,12 @@ def test_time_stands_still_within_an_epoch_and_a_pause_lets_it_pass() -> None:
     assert clock.now_ms() == 65_000
 
 
-def test_a_pause_without_a_clock_is_refused() -> None:
+def test_a_pause_without_a_clock_is_rejected() -> None:
     with pytest.raises(ProgramError, match="needs a clock"):
         Script([Pause(1)])
 
 
-def test_a_crash_happens_once_in_each_run() -> None:
+def test_a_crash_happens_once_per_run() -> None:
     script, out = Script([1, CRASH, 2]), Collect()
     for _ in range(2):
         result = run(lambda env: env.add_source(script).sink_to(out))
@@ -135,9 +135,9 @@ def test_the_clock_does_not_go_back() -> None:
 
 def test_side_outputs_are_collected_by_name() -> None:
     def build(env: StreamExecutionEnvironment) -> None:
-        kept = env.from_collection([1, 20, 3]).process(SplitsLate(), Types.LONG())
-        kept.sink_to(Collect("kept"))
-        kept.get_side_output(LATE).sink_to(Collect("late"))
+        main = env.from_collection([1, 20, 3]).process(SplitsLate(), Types.LONG())
+        main.sink_to(Collect("kept"))
+        main.get_side_output(LATE).sink_to(Collect("late"))
 
     result = run(build)
     assert (result["kept"], result["late"]) == ([1, 3], [20])
@@ -145,7 +145,7 @@ def test_side_outputs_are_collected_by_name() -> None:
         result["lost"]
 
 
-def test_an_endless_source_needs_a_number_of_epochs() -> None:
+def test_an_unbounded_source_requires_a_number_of_epochs() -> None:
     out = Collect()
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -164,7 +164,7 @@ def test_epochs_are_counted_from_the_first_of_the_job() -> None:
         env.add_source(Script([1, EPOCH, 2, EPOCH, 3])).uid("numbers").sink_to(out).uid("out")
 
     assert run(build, store="counted-epochs", epochs=1)[out] == [1]
-    assert run(build, store="counted-epochs", epochs=1)[out] == []  # that is where it stands: it starts, and stops
+    assert run(build, store="counted-epochs", epochs=1)[out] == []  # already at its end: it starts, and stops
     assert run(build, store="counted-epochs", epochs=3)[out] == [2]
     assert run(build, store="counted-epochs")[out] == [3]
 
@@ -193,7 +193,7 @@ class Counting(MapFunction):
         return value
 
 
-def test_metrics_are_added_up_over_subtasks_and_epochs() -> None:
+def test_metrics_are_summed_over_subtasks_and_epochs() -> None:
     def build(env: StreamExecutionEnvironment) -> None:
         script = Script([1, 2, EPOCH, 3, CRASH, 4])
         env.add_source(script).rebalance().map(Counting()).uid("counting").sink_to(Collect())
@@ -219,7 +219,7 @@ class Contextual(MapFunction):
         )
 
 
-def test_a_function_sees_its_task_in_a_job() -> None:
+def test_a_function_has_its_runtime_context_in_a_job() -> None:
     out = Collect()
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -274,14 +274,14 @@ def test_the_harness_opens_once_and_closes() -> None:
     assert function.calls == ["open", "map", "map", "close"]
 
 
-def test_the_harness_knows_function_classes() -> None:
+def test_the_harness_recognises_function_classes() -> None:
     words, even = OperatorHarness(Words()), OperatorHarness(Even())
     words.push("to be")
     even.push_all([1, 2, 3, 4])
     assert (words.output(), even.output()) == (["to", "be"], [2, 4])
 
 
-def test_the_harness_asks_what_a_plain_callable_is() -> None:
+def test_the_harness_requires_the_kind_of_a_plain_callable() -> None:
     with pytest.raises(ProgramError, match="kind='map'"):
         OperatorHarness(len)
     harness = OperatorHarness(len, kind="map")
@@ -289,7 +289,7 @@ def test_the_harness_asks_what_a_plain_callable_is() -> None:
     assert harness.output() == [4]
 
 
-def test_the_harness_says_which_functions_it_cannot_run_yet() -> None:
+def test_the_harness_rejects_unsupported_functions() -> None:
     class Largest(ReduceFunction):
         def reduce(self, value1: Any, value2: Any) -> Any:
             return max(value1, value2)
@@ -298,7 +298,7 @@ def test_the_harness_says_which_functions_it_cannot_run_yet() -> None:
         OperatorHarness(Largest())
 
 
-def test_the_harness_parts_side_outputs_without_declaring_them() -> None:
+def test_the_harness_separates_undeclared_side_outputs() -> None:
     harness = OperatorHarness(SplitsLate(), Types.LONG())
     harness.push_all([1, 20, 3, 40])
     assert (harness.output(), harness.side_output(LATE)) == ([1, 3], [20, 40])
@@ -312,13 +312,13 @@ def test_the_harness_checks_types_as_a_task_does() -> None:
     assert caught.value.value == "1"
 
 
-def test_the_harness_raises_what_the_function_raises() -> None:
+def test_the_harness_raises_exceptions_of_the_function() -> None:
     harness = OperatorHarness(lambda n: 1 // n, kind="map")
     with pytest.raises(ZeroDivisionError):
         harness.push(0)
 
 
-def test_the_harness_gives_timestamps_watermark_and_clock() -> None:
+def test_the_harness_provides_timestamps_watermark_and_clock() -> None:
     clock = ManualClock(now_ms=1)
     harness = OperatorHarness(Clocked(), clock=clock)
     harness.push("a", timestamp=7)
@@ -356,7 +356,7 @@ def test_the_harness_runs_columnar_functions() -> None:
     assert harness.output() == [2, 3]
 
 
-def test_the_harness_turns_values_into_what_a_typed_stream_gives() -> None:
+def test_the_harness_converts_values_as_a_typed_stream_does() -> None:
     pair = Types.ROW_NAMED(["a", "b"], [Types.LONG(), Types.STRING()])
     harness = OperatorHarness(lambda row: row.b, kind="map", input_type=pair)
     harness.push(Row(1, "x"))

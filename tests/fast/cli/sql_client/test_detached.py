@@ -1,4 +1,4 @@
-"""INSERT jobs in processes of their own: what such a process is told, what it answers, and the session it has."""
+"""INSERT jobs in separate processes: the request such a process receives, its response, and its session."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def _jobs_here() -> Iterator[None]:
 
 
 class Session:
-    """A client whose detached jobs run in this process, from what another process would be told as JSON."""
+    """A client whose detached jobs run in this process, from the JSON request that another process would receive."""
 
     def __init__(self, store: Path, **settings: str) -> None:
         self.output = io.StringIO()
         self.requests: list[DetachedRequest] = []
         self.codes: list[int] = []
-        given = {**DETACHED, "millstream.store": str(store), **settings}
-        self.client = SqlClient(Terminal(self.output), given, start_detached=self._start)
+        client_settings = {**DETACHED, "millstream.store": str(store), **settings}
+        self.client = SqlClient(Terminal(self.output), client_settings, start_detached=self._start)
 
     def _start(self, request: DetachedRequest) -> DetachedAnswer:
         self.requests.append(request)
@@ -58,7 +58,7 @@ def written(folder: Path) -> list[str]:
     return sorted(line for path in folder.glob("*") for line in path.read_text().splitlines())
 
 
-def test_a_detached_job_has_the_session_that_the_client_had(tmp_path: Path) -> None:
+def test_a_detached_job_has_the_session_of_the_client(tmp_path: Path) -> None:
     session = Session(tmp_path / "store")
     assert session.run(
         f"CREATE DATABASE d; USE d; {table('o', tmp_path / 'out')}"
@@ -73,7 +73,7 @@ def test_a_detached_job_has_the_session_that_the_client_had(tmp_path: Path) -> N
     assert not [each for each in session.requests[0].session if each.text.strip().startswith(("SELECT", "SHOW"))]
 
 
-def test_what_another_insert_started_is_not_started_again_and_gets_another_store(tmp_path: Path) -> None:
+def test_jobs_started_by_another_insert_are_not_repeated_and_use_another_store(tmp_path: Path) -> None:
     session = Session(tmp_path / "store")
     assert session.run(
         f"{table('a', tmp_path / 'a')} {table('b', tmp_path / 'b')} INSERT INTO a SELECT 1; INSERT INTO b SELECT 2;"
@@ -83,7 +83,7 @@ def test_what_another_insert_started_is_not_started_again_and_gets_another_store
     assert len({request.store for request in session.requests}) == 3
 
 
-def test_a_table_that_a_detached_job_makes_is_the_clients_too(tmp_path: Path) -> None:
+def test_a_table_created_by_a_detached_job_is_visible_to_the_client(tmp_path: Path) -> None:
     session = Session(tmp_path / "store")
     options = f"'connector' = 'filesystem', 'path' = '{tmp_path / 'a'}', 'format' = 'csv'"
     assert session.run(f"CREATE TABLE a WITH ({options}) AS SELECT 7 AS n;")
@@ -93,7 +93,7 @@ def test_a_table_that_a_detached_job_makes_is_the_clients_too(tmp_path: Path) ->
     assert "there is nothing to run" in session.output.getvalue() and len(session.requests) == 2
 
 
-def test_a_job_that_cannot_start_is_refused_with_its_reason_and_its_place(
+def test_a_job_that_cannot_start_is_reported_with_reason_and_position(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     session = Session(tmp_path / "file" / "store")
@@ -104,7 +104,7 @@ def test_a_job_that_cannot_start_is_refused_with_its_reason_and_its_place(
     assert not session.client.environment._runner.detached
 
 
-def test_a_wrong_statement_is_refused_before_a_process_is_started(
+def test_an_invalid_statement_is_rejected_before_a_process_is_started(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     session = Session(tmp_path / "store")
@@ -112,7 +112,7 @@ def test_a_wrong_statement_is_refused_before_a_process_is_started(
     assert "nowhere" in capsys.readouterr().err and not session.requests
 
 
-def test_tables_of_a_detached_job_are_asked_like_those_of_an_attached_one(tmp_path: Path) -> None:
+def test_tables_of_a_detached_job_are_queried_like_those_of_an_attached_one(tmp_path: Path) -> None:
     session = Session(tmp_path / "store")
     script = (
         "CREATE TABLE counts (k STRING, n BIGINT, PRIMARY KEY (k) NOT ENFORCED) WITH ('connector' = 'state');"
@@ -122,11 +122,11 @@ def test_tables_of_a_detached_job_are_asked_like_those_of_an_attached_one(tmp_pa
     assert session.run(script)
     session.output.truncate(0)
     assert session.run("SHOW DATABASES; SHOW TABLES FROM pages; SELECT n FROM pages.counts WHERE k = 'a';")
-    told = session.output.getvalue()
-    assert "|            pages |" in told and "|     counts |" in told and "|                    2 |" in told
+    screen = session.output.getvalue()
+    assert "|            pages |" in screen and "|     counts |" in screen and "|                    2 |" in screen
 
 
-def test_secrets_of_tables_reach_the_process_and_are_not_shown() -> None:
+def test_table_secrets_reach_the_process_and_are_not_printed() -> None:
     client = SqlClient(Terminal(io.StringIO()), {})
     client.run_script(
         "CREATE TABLE t WITH ('connector' = 'print', 'print-identifier' = 'x') AS SELECT 1 AS n;", "a.sql"
@@ -137,7 +137,7 @@ def test_secrets_of_tables_reach_the_process_and_are_not_shown() -> None:
     assert "hush" in create_table_text(secret, with_secrets=True) and "hush" not in create_table_text(secret)
 
 
-def test_a_process_that_ends_without_a_word_is_an_error(tmp_path: Path) -> None:
+def test_a_process_that_ends_without_a_response_is_an_error(tmp_path: Path) -> None:
     request = DetachedRequest.from_json(
         '{"statement": {"text": "", "file": "", "line": 1}, "store": "", "session": []}'
     )

@@ -1,4 +1,4 @@
-"""The table that changes in place: what is on the screen is the result as of the newest epoch, at every size."""
+"""The live table: at every size, the screen shows the result as of the newest epoch."""
 
 from __future__ import annotations
 
@@ -30,18 +30,19 @@ def size(rows: int, columns: int) -> os.terminal_size:
 
 @st.composite
 def epochs(draw: st.DrawFn) -> list[list[list[str]]]:
-    """Changes of a keyed result and of plain rows, epoch by epoch: each epoch adds rows and retracts some that are
-    there then, in any order that tasks may deliver them in."""
+    """Changes of a keyed result and of plain rows, epoch by epoch: each epoch inserts rows and retracts some
+    existing ones, in any order in which tasks may deliver them.
+    """
     current: Counter[tuple[str, str]] = Counter()
     result = []
     for _ in range(draw(st.integers(1, 5))):
         come = draw(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("123")), max_size=6))
         there = current + Counter(come)
-        gone = draw(st.lists(st.sampled_from(sorted(there.elements())), max_size=4)) if there else []
-        gone = list((Counter(gone) & there).elements())
-        kinds = [(draw(st.sampled_from(["-U", "-D"])), row) for row in gone]
+        retracted = draw(st.lists(st.sampled_from(sorted(there.elements())), max_size=4)) if there else []
+        retracted = list((Counter(retracted) & there).elements())
+        kinds = [(draw(st.sampled_from(["-U", "-D"])), row) for row in retracted]
         kinds += [(draw(st.sampled_from(["+I", "+U"])), row) for row in come]
-        current = there - Counter(gone)
+        current = there - Counter(retracted)
         result.append([[kind, *row] for kind, row in draw(st.permutations(kinds))])
     return result
 
@@ -55,7 +56,7 @@ def replayed(changes: Sequence[Sequence[str]]) -> Counter[tuple[str, ...]]:
 
 
 @given(epochs())
-def test_live_rows_are_what_the_changelog_adds_up_to(changes: list[list[list[str]]]) -> None:
+def test_live_rows_equal_the_replayed_changelog(changes: list[list[list[str]]]) -> None:
     rows, so_far = LiveRows(), []
     for epoch in changes:
         rows.apply(epoch)
@@ -67,18 +68,18 @@ def test_live_rows_are_what_the_changelog_adds_up_to(changes: list[list[list[str
 
 @given(epochs(), st.integers(1, 3))
 def test_evicted_rows_are_still_counted(changes: list[list[list[str]]], retained_max: int) -> None:
-    # No row comes twice: which of two equal rows an old one was cannot be known once it was evicted.
+    # Rows are unique: after an eviction, two equal rows could not be distinguished.
     numbered = [["+I", str(n), row[1]] for n, row in enumerate(row for epoch in changes for row in epoch)]
     rows, left = LiveRows(retained_max), list(numbered)
     for change in numbered:
         rows.apply([change])
     while left:
         assert rows.count == len(left) and set(rows.newest(9)) <= {(row[1], row[2]) for row in left}
-        gone = left.pop(len(left) // 2)
-        rows.apply([["-D", *gone[1:]]])
+        retracted = left.pop(len(left) // 2)
+        rows.apply([["-D", *retracted[1:]]])
 
 
-def test_a_retraction_of_a_row_that_never_was_changes_nothing() -> None:
+def test_retracting_an_unknown_row_changes_nothing() -> None:
     rows = LiveRows()
     rows.apply([["+I", "a"], ["-D", "b"]])
     assert rows.count == 1 and rows.newest(5) == [("a",)]
@@ -89,11 +90,12 @@ def test_a_retraction_of_a_row_that_never_was_changes_nothing() -> None:
 
 @dataclass
 class Story:
-    """A result that comes epoch by epoch on a clock of its own; between epochs the terminal is resized, and after each
-    step a person looks at the screen."""
+    """A result emitted epoch by epoch on its own clock; between epochs the terminal is resized, and after each step
+    the screen is inspected.
+    """
 
     steps: list[list[list[str]] | tuple[int, int]]
-    pauses_s: tuple[float, ...] = ()  # behind the first steps; a second behind the others
+    pauses_s: tuple[float, ...] = ()  # after the first steps; a second after the others
     screen: Screen = field(default_factory=lambda: Screen(24, 80))
     output: io.StringIO = field(default_factory=io.StringIO)
     clock_s: float = 0.0
@@ -138,7 +140,7 @@ steps = st.tuples(epochs(), st.lists(st.sampled_from([*SIZES, (24, 60)]), max_si
 
 
 @given(steps)
-def test_after_each_epoch_the_screen_shows_the_whole_result_though_nothing_comes_behind_it(
+def test_after_each_epoch_the_screen_shows_the_complete_result_even_without_further_changes(
     parts: tuple[list[list[list[str]]], list[tuple[int, int]]],
 ) -> None:
     changes, sizes = parts
@@ -148,16 +150,16 @@ def test_after_each_epoch_the_screen_shows_the_whole_result_though_nothing_comes
     story = Story(list(mixed)).run()
     assert len(story.pictures) == len(mixed) + 1
     for expected, shown, text in story.pictures:
-        if expected.total() <= 17:  # what fits 24 rows
+        if expected.total() <= 17:  # the rows that fit into 24 lines
             assert shown == sorted(expected.elements()), text
         assert f"{expected.total()} row" in text
 
 
-def test_epochs_that_follow_at_once_are_shown_a_moment_later() -> None:
+def test_epochs_in_quick_succession_are_shown_shortly_afterwards() -> None:
     numbers: list[list[list[str]] | tuple[int, int]] = [[["+I", "a", str(n)]] for n in range(4)]
     story = Story(numbers, pauses_s=(0.0, 0.1, 0.0)).run()
     assert [shown for _, shown, _ in story.pictures][-1] == [("a", "0"), ("a", "1"), ("a", "2"), ("a", "3")]
-    # They were not painted one by one: a fast job does not keep the terminal busy.
+    # They are not painted one by one: a fast job does not keep the terminal busy.
     assert len({text for _, _, text in story.pictures}) == 2
 
 
@@ -176,7 +178,8 @@ def test_ctrl_c_leaves_the_newest_epoch_on_the_screen() -> None:
     assert rows_on(screen.lines) == [("a", "2")] and screen.text.endswith("ended")
 
 
-# --- what is painted --------------------------------------------------------------------------------------------------
+# --- layout
+# -----------------------------------------------------------------------------------------------------------
 
 
 def lines_of(rows: Sequence[Sequence[str]], names: Sequence[str], rows_and_columns: tuple[int, int]) -> list[str]:
@@ -192,7 +195,7 @@ def plain(line: str) -> str:
 
 
 @pytest.mark.parametrize("rows_and_columns", [*SIZES, (12, 40), (6, 20)])
-def test_the_newest_rows_that_fit_are_shown_and_how_many_there_are(rows_and_columns: tuple[int, int]) -> None:
+def test_the_newest_rows_that_fit_are_shown_with_the_total_count(rows_and_columns: tuple[int, int]) -> None:
     lines = lines_of([(str(n), f"name {n}") for n in range(500)], ["id", "name"], rows_and_columns)
     assert len(lines) < rows_and_columns[0]
     shown = rows_on(list(map(plain, lines))) if rows_and_columns[0] > 6 else [("499", "name 499")]
@@ -205,7 +208,7 @@ def test_the_newest_rows_that_fit_are_shown_and_how_many_there_are(rows_and_colu
     st.integers(5, 60),
     st.integers(10, 90),
 )
-def test_no_line_is_wider_than_the_terminal_and_no_text_moves_the_cursor(
+def test_no_line_exceeds_the_terminal_width_and_no_text_moves_the_cursor(
     texts: list[str], rows: int, columns: int
 ) -> None:
     lines = [plain(line) for line in lines_of([texts], [f"c{n}" for n in range(len(texts))], (rows, columns))]
@@ -216,7 +219,7 @@ def test_no_line_is_wider_than_the_terminal_and_no_text_moves_the_cursor(
         assert len({cell_len(line) for line in lines[:-1]}) == 1, lines  # a rectangle
 
 
-def test_the_widest_column_gives_way_and_what_is_cut_says_so() -> None:
+def test_the_widest_column_shrinks_and_truncation_is_marked() -> None:
     lines = lines_of([("12345", "x" * 100, "7")], ["id", "text", "n"], (24, 40))
     assert plain(lines[3]) == "│ 12345 │ " + "x" * 22 + "… │ 7 │"
 
@@ -228,7 +231,7 @@ def test_columns_that_do_not_fit_are_counted() -> None:
     assert "1 row · 5 of 12 columns" in plain(lines[-1])
 
 
-def test_a_terminal_without_unicode_gets_lines_of_ascii() -> None:
+def test_a_terminal_without_unicode_uses_ascii_lines() -> None:
     live = LiveRows()
     live.apply([["+I", "grün", "x" * 90]])
     output = io.TextIOWrapper(io.BytesIO(), encoding="ascii")

@@ -1,4 +1,4 @@
-"""What the SQL client suggests at the cursor, in statements that are not finished."""
+"""Completions of the SQL client at the cursor, in unfinished statements."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NAMES = KnownNames(
 
 
 def completed(text: str) -> list[str]:
-    """What is suggested at the sign | of a text."""
+    """The completions at the sign | in a text."""
     before, _, after = text.partition("|")
     return [each.text for each in suggestions(before, NAMES, after)]
 
@@ -51,7 +51,7 @@ def completed(text: str) -> list[str]:
         ("SELECT 1 |", []),
     ],
 )
-def test_tables_stand_where_tables_are_expected(text: str, expected: list[str]) -> None:
+def test_table_names_are_suggested_where_tables_are_expected(text: str, expected: list[str]) -> None:
     assert completed(text) == expected
 
 
@@ -86,7 +86,7 @@ def test_tables_stand_where_tables_are_expected(text: str, expected: list[str]) 
         ("SELECT u| FROM UNNEST(ARRAY[1]) AS t (unit)", ["unit"]),
     ],
 )
-def test_columns_are_those_of_the_tables_in_view(text: str, expected: list[str]) -> None:
+def test_suggested_columns_are_those_of_the_tables_in_scope(text: str, expected: list[str]) -> None:
     assert completed(text) == expected
 
 
@@ -106,16 +106,16 @@ def test_columns_are_those_of_the_tables_in_view(text: str, expected: list[str])
         ("SELECT sel| FROM bid AS seller_bids", ["`select`", "seller_bids", "seller", "select"]),
     ],
 )
-def test_an_alias_stands_for_its_table(text: str, expected: list[str]) -> None:
+def test_an_alias_resolves_to_its_table(text: str, expected: list[str]) -> None:
     assert completed(text) == expected
 
 
-def test_a_column_that_several_tables_have_is_written_with_its_table() -> None:
+def test_an_ambiguous_column_is_qualified_with_its_table() -> None:
     assert completed("SELECT i| FROM bidder AS b JOIN seller AS s ON TRUE") == ["b.id", "s.id", "is"]
     assert completed("SELECT * FROM bidder JOIN seller ON i|") == ["bidder.id", "seller.id", "is"]
 
 
-def test_before_from_is_written_columns_of_all_tables_are_known_those_the_statement_names_first() -> None:
+def test_without_a_from_clause_columns_of_all_tables_are_suggested_mentioned_tables_first() -> None:
     assert completed("SELECT a|") == ["auction", "auction_count", "ARRAY["]  # `a` is written already
     first = suggestions("SELECT i", NAMES)[0]
     assert (first.text, first.about) == ("id", "column of bidder, seller")
@@ -124,13 +124,13 @@ def test_before_from_is_written_columns_of_all_tables_are_known_those_the_statem
     assert completed("SELECT |")[:3] == ["auction", "price", "`select`"]
 
 
-def test_functions_say_how_they_are_called_and_are_completed_so() -> None:
+def test_functions_are_completed_and_shown_with_their_signature() -> None:
     (print_,) = suggestions("SELECT prin", NAMES)
     assert (print_.text, print_.about) == ("PRINTF(", "PRINTF(format, …)")
     assert completed("SELECT current_d|") == ["CURRENT_DATE", "current_date"]
     assert completed("SELECT arr|") == ["ARRAY["]
     assert completed("SELECT mine|") == ["minePower("]
-    assert completed("SELECT 1 is|") == ["is"]  # IS NULL is no function to anybody who writes it
+    assert completed("SELECT 1 is|") == ["is"]  # IS NULL is not written as a function
 
 
 def test_a_session_knows_the_signatures_of_its_functions() -> None:
@@ -144,7 +144,7 @@ def test_a_session_knows_the_signatures_of_its_functions() -> None:
 
 
 @given(st.text(max_size=30), st.text(max_size=20))
-def test_any_text_can_be_asked_for_what_follows(text: str, rest: str) -> None:
+def test_any_text_can_be_completed(text: str, rest: str) -> None:
     suggestions(text, NAMES, rest)
 
 
@@ -153,9 +153,9 @@ _PIECES = [f"{piece} " for piece in dict.fromkeys(_STATEMENT.split(" "))]
 
 
 @given(st.lists(st.sampled_from(_PIECES), max_size=25), st.lists(st.sampled_from(_PIECES), max_size=25))
-def test_any_half_of_a_statement_can_be_asked(before: list[str], after: list[str]) -> None:
+def test_any_prefix_of_a_statement_can_be_completed(before: list[str], after: list[str]) -> None:
     suggestions("".join(before), NAMES, "".join(after))
 
 
-def test_parentheses_without_an_end_are_followed_as_far_as_anybody_writes_them() -> None:
+def test_unclosed_parentheses_are_followed_to_any_realistic_depth() -> None:
     assert suggestions("SELECT " + "(" * 5_000 + "pri", NAMES, ")" * 5_000 + " FROM bid")

@@ -1,4 +1,4 @@
-"""The prompt of the SQL client: what is completed, coloured, taken for a whole statement, and kept in the history."""
+"""The prompt of the SQL client: completion, highlighting, statement boundaries and history."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ NAMES = KnownNames(
 
 
 @given(st.text(alphabet="SELECT FROM'`-/*+ab1.5\n", max_size=40))
-def test_coloured_pieces_are_the_text(text: str) -> None:
+def test_highlighted_fragments_concatenate_to_the_text(text: str) -> None:
     assert "".join(piece for _, piece in styled(text)) == text
 
 
 class RecordingClient:
-    """A client that notes what it is told."""
+    """A client that records the statements it receives."""
 
     has_quit = False
 
@@ -55,38 +55,36 @@ def typed(keys: str, monkeypatch: pytest.MonkeyPatch, folder: Path) -> Recording
     return client
 
 
-def test_what_stands_behind_the_cursor_counts_and_the_menu_tells_more() -> None:
+def test_text_after_the_cursor_is_considered_and_the_menu_shows_details() -> None:
     names = prompt._Names(lambda: NAMES)
     whole = Document("SELECT b.pri FROM bid AS b", len("SELECT b.pri"))
     (found,) = names.get_completions(whole, CompleteEvent())
     assert (found.text, found.start_position, found.display_meta_text) == ("price", -3, "column of b")
 
 
-def test_a_statement_is_typed_over_several_lines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_statement_may_span_several_lines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     client = typed("SELECT 1,\r  ';'\r;\rquit\r", monkeypatch, tmp_path)
     assert client.statements == ["SELECT 1,\n  ';'", "quit"]
 
 
-def test_statements_behind_one_that_fails_are_not_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_statements_after_a_failed_one_are_not_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     client = typed("SELECT 1; SELECT wrong; SELECT 3;\rquit;\r", monkeypatch, tmp_path)
     assert [statement.strip() for statement in client.statements] == ["SELECT 1", "SELECT wrong", "quit"]
 
 
-def test_ctrl_c_drops_what_was_typed_and_ctrl_d_leaves(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_ctrl_c_discards_the_input_and_ctrl_d_quits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     client = typed("SELECT what\x03SELECT 2;\r\x04", monkeypatch, tmp_path)
     assert client.statements == ["SELECT 2"]
 
 
-def test_history_is_kept_for_the_user_alone_and_without_secrets(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_history_is_private_to_the_user_and_has_no_secrets(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     typed("SELECT 5;\rSET 'properties.sasl.password' = 'hush';\rquit\r", monkeypatch, tmp_path)
     path = prompt.history_path()
     assert path.is_relative_to(tmp_path) and path.stat().st_mode & 0o077 == 0
     assert "SELECT 5;" in path.read_text() and "hush" not in path.read_text()
 
 
-def test_where_no_history_can_be_kept_statements_are_run(
+def test_statements_run_where_no_history_can_be_written(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "millstream").write_text("a file where the folder should be")

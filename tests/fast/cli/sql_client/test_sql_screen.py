@@ -1,4 +1,4 @@
-"""How the SQL client shows results: in pages that wait for a key."""
+"""The SQL client shows results in pages that wait for a key."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ def test_a_page_waits_for_a_key(keys: str, count: int) -> None:
     assert is_wanted == (count == 10)
 
 
-def test_lines_that_are_broken_count_as_what_they_take_of_a_small_terminal() -> None:
+def test_wrapped_lines_count_with_their_height_on_a_small_terminal() -> None:
     pager, output = pages("q", height=7, width=10)
     assert not pager.show(["x" * 25, "千" * 6, "a\nb", "never seen"])
     assert shown_lines(output) == ["x" * 25, "千" * 6, "a", "b"]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="terminals of Unix")
-def test_an_arrow_is_one_key_and_what_is_typed_ahead_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    ours, theirs = pty.openpty()
-    with os.fdopen(theirs, "rb", buffering=0) as keyboard, os.fdopen(ours, "wb", buffering=0) as fingers:
+def test_an_arrow_is_one_key_and_typed_ahead_input_is_preserved(monkeypatch: pytest.MonkeyPatch) -> None:
+    master_fd, terminal_fd = pty.openpty()
+    with os.fdopen(terminal_fd, "rb", buffering=0) as keyboard, os.fdopen(master_fd, "wb", buffering=0) as fingers:
         tty.setcbreak(keyboard.fileno())
         monkeypatch.setattr("sys.stdin", keyboard)
         fingers.write(b"\x1b[B\x1bOB q")
@@ -49,19 +49,19 @@ def test_an_arrow_is_one_key_and_what_is_typed_ahead_stays(monkeypatch: pytest.M
     assert not pager.show(map(str, range(10))) and len(shown_lines(output)) == 5
 
 
-def test_rows_are_not_taken_while_a_page_waits() -> None:
-    taken: list[int] = []
+def test_rows_are_not_fetched_while_a_page_waits() -> None:
+    fetched: list[int] = []
 
     def rows() -> Iterator[str]:
         for number in range(100):
-            taken.append(number)
+            fetched.append(number)
             yield str(number)
 
     pager, _ = pages("q")
     pager.show(rows())
-    assert len(taken) <= 5
+    assert len(fetched) <= 5
 
 
-def test_a_short_result_asks_for_nothing() -> None:
+def test_a_short_result_does_not_prompt() -> None:
     pager, output = pages("")
     assert pager.show(["a", "b"]) and output.getvalue() == "a\nb\n"

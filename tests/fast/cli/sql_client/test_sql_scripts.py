@@ -1,4 +1,4 @@
-"""Scripts for the SQL client: statements one by one up to the first that fails, which is told with its place."""
+"""SQL client scripts: statements run one by one up to the first failure, which is reported with its position."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def client(output: io.StringIO) -> SqlClient:
     return SqlClient(Terminal(output), {})
 
 
-def test_definitions_are_carried_out_and_shown(client: SqlClient, output: io.StringIO) -> None:
+def test_definitions_are_executed_and_shown(client: SqlClient, output: io.StringIO) -> None:
     script = "CREATE TABLE t (id BIGINT, name STRING) WITH ('connector' = 'datagen'); -- ;\nSHOW TABLES; DESCRIBE t"
     assert client.run_script(script, "a.sql")
     assert output.getvalue().startswith("OK\n") and "|          t |" in output.getvalue()
     assert "| name | STRING |" in output.getvalue()
 
 
-def test_a_script_ends_at_the_first_statement_that_fails(
+def test_a_script_ends_at_the_first_failed_statement(
     client: SqlClient, output: io.StringIO, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert not client.run_script("SHOW DATABASES;\n\nDESCRIBE nothing;\nSHOW CATALOGS;", "a.sql")
@@ -36,13 +36,13 @@ def test_a_script_ends_at_the_first_statement_that_fails(
     assert "nothing" in capsys.readouterr().err
 
 
-def test_text_that_cannot_be_read_is_told_with_its_place(client: SqlClient, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_syntax_error_is_reported_with_its_position(client: SqlClient, capsys: pytest.CaptureFixture[str]) -> None:
     assert not client.run_script("SELEC 1", "a.sql")
     error = capsys.readouterr().err
     assert "Did you mean" in error and "^^^^^" in error and ".py" not in error
 
 
-def test_places_are_those_of_the_script(
+def test_positions_are_those_of_the_script(
     client: SqlClient, output: io.StringIO, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert not client.run_script("SHOW CATALOGS;\n\nSELECT 1,\n  nothing\nFROM (VALUES (1)) AS t (a);", "a.sql")
@@ -55,34 +55,34 @@ def test_quit_ends_a_script(client: SqlClient, output: io.StringIO) -> None:
     assert client.has_quit and output.getvalue() == ""
 
 
-def test_settings_are_set_and_told(client: SqlClient, output: io.StringIO) -> None:
+def test_settings_are_set_and_shown(client: SqlClient, output: io.StringIO) -> None:
     client.run_script("SET 'parallelism.default' = '2'; SET;", "a.sql")
     assert "parallelism.default" in output.getvalue()
 
 
-def test_an_unknown_mode_of_results_is_refused(client: SqlClient, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_result_mode_is_rejected(client: SqlClient, capsys: pytest.CaptureFixture[str]) -> None:
     assert not client.run_script(f"SET '{RESULT_MODE}' = 'tabel';", "a.sql")
     assert "table, changelog, tableau" in capsys.readouterr().err
 
 
-def test_help_names_statements(client: SqlClient, output: io.StringIO) -> None:
+def test_help_lists_statements(client: SqlClient, output: io.StringIO) -> None:
     client.run_script("HELP;", "a.sql")
     assert "STOP JOB" in output.getvalue()
 
 
-def test_names_for_completion_are_those_of_the_session(client: SqlClient) -> None:
+def test_completion_names_are_those_of_the_session(client: SqlClient) -> None:
     client.run_script("CREATE TABLE bid (auction BIGINT, price INT) WITH ('connector' = 'datagen');", "a.sql")
     names = client.names()
     assert names.tables["bid"] == ["auction", "price"]
     assert "UPPER" in names.functions and "SELECT" in names.keywords
 
 
-def test_a_file_that_is_not_there_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_sql(SqlRequest(files=(tmp_path / "no.sql",))) == 2
     assert "no.sql cannot be read" in capsys.readouterr().err
 
 
-def test_scripts_are_utf_8_with_or_without_a_mark(
+def test_scripts_are_utf_8_with_or_without_a_byte_order_mark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     marked, other = tmp_path / "marked.sql", tmp_path / "latin.sql"
@@ -96,7 +96,7 @@ def test_scripts_are_utf_8_with_or_without_a_mark(
     assert "standard input is no UTF-8 text: line 2" in capsys.readouterr().err
 
 
-def test_a_mistake_of_ours_ends_neither_the_dialogue_nor_its_jobs(
+def test_an_internal_error_ends_neither_the_dialogue_nor_its_jobs(
     output: io.StringIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
@@ -108,7 +108,7 @@ def test_a_mistake_of_ours_ends_neither_the_dialogue_nor_its_jobs(
     assert "nobody thought of that" in output.getvalue() and not client.has_quit
 
 
-def test_exit_codes_tell_whether_all_went_well(tmp_path: Path) -> None:
+def test_the_exit_code_reports_success_or_failure(tmp_path: Path) -> None:
     good, bad = tmp_path / "good.sql", tmp_path / "bad.sql"
     good.write_text("SHOW TABLES;")
     bad.write_text("SHOW TABELS;")
@@ -122,5 +122,5 @@ def test_a_notice_cites_the_line_of_the_script_or_the_number_of_the_statement(
 ) -> None:
     assert client.run_script("SHOW CATALOGS;\n\nADD JAR\n'/a.jar';", "views.sql")
     assert client.run_statement("ADD JAR '/b.jar'")
-    told = caplog.text
-    assert "(views.sql:3)" in told and "(statement 3)" in told and "(main.py" not in told
+    log = caplog.text
+    assert "(views.sql:3)" in log and "(statement 3)" in log and "(main.py" not in log

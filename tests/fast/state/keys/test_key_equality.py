@@ -253,10 +253,10 @@ def test_equal_keys_of_a_broadcast_state_are_one_entry() -> None:
 
     def build(env: StreamExecutionEnvironment) -> None:
         entries = [(1.0, 1), (NAN, 2), EPOCH, (True, 3), (OTHER_NAN, 4), EPOCH]
-        told = env.add_source(Script(entries)).broadcast(rules)
-        env.add_source(Script([EPOCH, EPOCH, EPOCH, 1, nan_of(0x7FF8 << 48)])).connect(told).process(Looks()).sink_to(
-            out
-        )
+        broadcast_stream = env.add_source(Script(entries)).broadcast(rules)
+        env.add_source(Script([EPOCH, EPOCH, EPOCH, 1, nan_of(0x7FF8 << 48)])).connect(broadcast_stream).process(
+            Looks()
+        ).sink_to(out)
 
     assert run(build)[out] == [(3, 2), (4, 2)]
 

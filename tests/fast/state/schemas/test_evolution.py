@@ -100,20 +100,20 @@ class Table:
         codec = task_codec(kind, "state 'total' of 'count-words'", serializer)
         self.table = StateTable("total", Types.STRING(), 128, codec, ttl_ms=ttl_ms, evolution=evolution or Evolution())
 
-    def run(self, puts: dict[str, Any], *, whole: bool = False, gone: str = "") -> dict[str, Any]:
+    def run(self, puts: dict[str, Any], *, whole: bool = False, deleted: str = "") -> dict[str, Any]:
         """An epoch; returns the values of all keys before it sets some. `whole`: everything is compacted when it
         ends.
         """
         self.epoch += 1
         self.now_ms += 10
-        told = last_schemas([self.stored])
+        schemas = last_schemas([self.stored])
         nonce = f"n{self.epoch}"
-        setting = TableSetting("uid", self.epoch, 0, nonce, range(128), self.now_ms, self.segments, schemas=told)
+        setting = TableSetting("uid", self.epoch, 0, nonce, range(128), self.now_ms, self.segments, schemas=schemas)
         self.table.begin(setting, self.refs)
         keys = [chr(97 + number) for number in range(8)]
         seen = {key: value for key, value in zip(keys, self.table.read(keys), strict=True) if value is not None}
         self.table.put(list(puts), list(puts.values()))
-        self.table.delete(list(gone))
+        self.table.delete(list(deleted))
         self.refs = self.table.end()
         if whole and self.refs:
             step = plan_full_compaction(self.refs)
@@ -121,7 +121,7 @@ class Table:
             name = f"segments/whole-{self.epoch}.arrow"
             layout = self.table.layout
             self.refs = compact(self.segments, layout, self.refs, step, self.now_ms, name=name, epoch=self.epoch)
-        self.stored = stored_tables({"total": self.refs}, told, {"total": self.table.schema})
+        self.stored = stored_tables({"total": self.refs}, schemas, {"total": self.table.schema})
         return seen
 
     @property
@@ -140,8 +140,8 @@ def test_values_read_are_the_result_of_each_change_with_or_without_compaction(da
         steps.append(data.draw(changes(steps[-1].new)))
     for change in steps:
         table.declare(change.new, Evolution(change.renames, change.defaults))
-        told = (change.old, change.new, change.renames, change.defaults)
-        expected = {key: evolved_value(value, *told) for key, value in expected.items()}
+        projection = (change.old, change.new, change.renames, change.defaults)
+        expected = {key: evolved_value(value, *projection) for key, value in expected.items()}
         for _ in range(data.draw(st.integers(1, 2))):
             puts = data.draw(st.dictionaries(st.sampled_from("abcd"), values(change.new), max_size=3))
             codec = task_codec(change.new, "expected")
@@ -233,7 +233,7 @@ def test_an_upgrade_is_not_called_for_deleted_values() -> None:
     table = Table()
     table.declare(Types.LONG())
     table.run({"a": 1, "b": 2})
-    table.run({"c": 3}, gone="a")
+    table.run({"c": 3}, deleted="a")
     table.declare(Types.STRING(), Evolution(upgrade=lambda number: "abc"[number - 1]))
     assert table.run({}, whole=True) == {"b": "b", "c": "c"}
     assert table.run({}) == {"b": "b", "c": "c"}

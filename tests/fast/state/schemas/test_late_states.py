@@ -191,10 +191,10 @@ def with_histories(story: Story, damaged: Callable[[History], History]) -> None:
     account = accounts_of(newest)["keep"]
     subtasks = {}
     histories = last_schemas(tables_of(account.subtasks))
-    for subtask, kept in account.subtasks.items():
-        assert kept.tables is not None
-        schemas = {name: damaged(histories[name]) for name in kept.tables.schemas}
-        subtasks[subtask] = replace(kept, tables=replace(kept.tables, schemas=schemas))
+    for subtask, saved_subtask in account.subtasks.items():
+        assert saved_subtask.tables is not None
+        schemas = {name: damaged(histories[name]) for name in saved_subtask.tables.schemas}
+        subtasks[subtask] = replace(saved_subtask, tables=replace(saved_subtask.tables, schemas=schemas))
     states = {**newest.states, "keep": to_json(replace(account, subtasks=subtasks))}
     assert log.commit(replace(newest, epoch=newest.epoch + 1, parent=newest.epoch, states=states))
 

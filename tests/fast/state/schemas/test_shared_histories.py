@@ -100,16 +100,16 @@ class Operator:
         for subtask, table in enumerate(self.tables):
             groups = key_group_range(subtask, run.parallelism, 128)
             tables = tables_of({subtask: shared[subtask]} if len(shared) == run.parallelism else shared)
-            told, refs = last_schemas(tables), last_versions(tables, groups).get("total", ())
+            schemas, refs = last_schemas(tables), last_versions(tables, groups).get("total", ())
             keys = [key for key, owner in zip(KEYS, owners, strict=True) if owner == subtask and key in epoch.asked]
             if keys:
                 nonce = f"n{self.epoch}s{subtask}"
-                place = TableSetting("uid", self.epoch, 0, nonce, groups, self.epoch, self.segments, schemas=told)
+                place = TableSetting("uid", self.epoch, 0, nonce, groups, self.epoch, self.segments, schemas=schemas)
                 table.begin(place, refs)
                 read.update(zip(keys, table.read(keys), strict=True))
                 table.put(keys, list(run.form.values(self.epoch, "".join(keys)).values()))
                 refs = self._rewritten(table, table.end(), nonce) if subtask in epoch.whole else table.end()
-            stored = stored_tables({"total": refs}, told, {"total": table.schema} if keys else {})
+            stored = stored_tables({"total": refs}, schemas, {"total": table.schema} if keys else {})
             written[subtask] = to_json(SubtaskAccount(tables=stored))
         reader = AccountReader()
         self.accounts = {subtask: reader.subtask(account, "count") for subtask, account in written.items()}

@@ -181,8 +181,8 @@ def test_a_delete_or_an_expired_row_above_an_older_segment_continues_to_hide_it(
     table.compact(step, now_ms=60)
     assert len(table.refs) == 2 and table.rows(now_ms=60) == before
     # The expired value itself is dropped; the remaining row only hides older ones.
-    kept = table.segments.segment(table.refs[1], TOTALS).chunk(0).batch
-    assert sorted(value for value in kept.column("value").to_pylist() if value is not None) == [8, 9]
+    merged_rows = table.segments.segment(table.refs[1], TOTALS).chunk(0).batch
+    assert sorted(value for value in merged_rows.column("value").to_pylist() if value is not None) == [8, 9]
 
 
 def test_merging_key_group_by_key_group_equals_one_full_merge() -> None:

@@ -88,10 +88,10 @@ def test_only_parts_of_a_large_remote_segment_are_fetched(monkeypatch: pytest.Mo
     segments = OpenSegments(store, memory=memory)
     assert scanned(segments, refs) == whole(3)
     assert memory.held_bytes <= refs[0].file_bytes and not store.gets
-    asked = store.ranges
+    ranges_before = store.ranges
     view = TableView(segments, LAYOUT, refs, range(LAYOUT.max_parallelism), 0)
     assert view.get_value("key 1 7") == 7
-    assert store.ranges - asked <= len(refs)  # one chunk of a segment, not all of it
+    assert store.ranges - ranges_before <= len(refs)  # one chunk of a segment, not all of it
 
 
 def test_closed_segments_are_no_longer_counted() -> None:

@@ -32,12 +32,12 @@ def many(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
 @given(st.lists(st.tuples(st.lists(st.integers(0, 20)), st.lists(st.integers(-1, 21)))))
 def test_the_first_row_not_below_the_bound_is_located_in_each_run(runs: list[tuple[list[int], list[int]]]) -> None:
     values, targets, bounds, expected = [-5], [], [], []
-    for run, asked in runs:
+    for run, requested in runs:
         start = len(values)
         values += sorted(run)
-        targets += asked
-        bounds += [(start, len(values))] * len(asked)
-        expected += [bisect.bisect_left(values, target, start, len(values)) for target in asked]
+        targets += requested
+        bounds += [(start, len(values))] * len(requested)
+        expected += [bisect.bisect_left(values, target, start, len(values)) for target in requested]
     starts, stops = np.array(bounds, dtype=np.int64).reshape(-1, 2).T
     found = first_not_below(np.array(values), np.array(targets, dtype=np.int64), starts, stops)
     assert found.tolist() == expected
@@ -74,9 +74,9 @@ def test_few_keys_with_many_subs_equal_a_dictionary(
                 expected = {pair: value for pair, value in expected.items() if pair not in written}
         ref = changes.write(store, f"segments/{epoch}.arrow", epoch, range(128), chunk_rows=8)
         refs += [ref] if ref is not None else []
-    asked = data.draw(pairs)
+    requested = data.draw(pairs)
     view = TableView(OpenSegments(store), layout, refs, range(128), 0)
-    found = view.get_pairs(column([key for key, _ in asked]), sub_column([sub for _, sub in asked]))
-    assert found.mask.tolist() == [pair in expected for pair in asked]
+    found = view.get_pairs(column([key for key, _ in requested]), sub_column([sub for _, sub in requested]))
+    assert found.mask.tolist() == [pair in expected for pair in requested]
     assert found.values is not None
-    assert found.values.to_pylist() == [expected[pair] for pair in asked if pair in expected]
+    assert found.values.to_pylist() == [expected[pair] for pair in requested if pair in expected]

@@ -40,8 +40,10 @@ typed_values = st.one_of(
 
 @settings(deadline=None)
 @given(typed_values)
-def test_a_state_column_is_the_only_column_of_the_wrapped_values(given_: tuple[TypeInformation, list[Any]]) -> None:
-    type_info, values = given_
+def test_a_state_column_is_the_only_column_of_the_wrapped_values(
+    typed_column: tuple[TypeInformation, list[Any]],
+) -> None:
+    type_info, values = typed_column
     codec, wrapped = StateCodec(type_info, "state 's'"), Types.TUPLE([type_info])
     column = codec.encode(values)
     assert column.equals(to_record_batch([(value,) for value in values], wrapped).column(0))
@@ -51,8 +53,8 @@ def test_a_state_column_is_the_only_column_of_the_wrapped_values(given_: tuple[T
 
 @settings(deadline=None)
 @given(typed_values)
-def test_buffered_values_are_encoded_like_any_others(given_: tuple[TypeInformation, list[Any]]) -> None:
-    type_info, values = given_
+def test_buffered_values_are_encoded_like_any_others(typed_column: tuple[TypeInformation, list[Any]]) -> None:
+    type_info, values = typed_column
     codec = StateCodec(type_info, "state 's'")
     settled = [codec.settle(value) for value in values if value is not None]
     assert codec.encode_settled(settled).equals(codec.encode(settled))

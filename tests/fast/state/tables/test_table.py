@@ -72,8 +72,8 @@ def values(view: TableView, *keys: Any) -> list[Any]:
     """The value of every key, None where there is none."""
     found = view.get(untyped(*keys))
     assert found.values is not None
-    given_values = iter(found.values.to_pylist())
-    return [next(given_values) if there else None for there in found.mask]
+    typed_values = iter(found.values.to_pylist())
+    return [next(typed_values) if there else None for there in found.mask]
 
 
 def put(table: Table, **rows: int) -> None:
@@ -326,7 +326,7 @@ ROW = Types.ROW_NAMED(["id", "tags"], [LONG, Types.LIST(TEXT)])
 
 
 @pytest.mark.parametrize(
-    ("type_info", "given_values"),
+    ("type_info", "typed_values"),
     [
         (LONG, [1, None, -(2**63)]),
         (Types.DOUBLE(), [math.nan, -0.0, math.inf, None]),
@@ -341,18 +341,18 @@ ROW = Types.ROW_NAMED(["id", "tags"], [LONG, Types.LIST(TEXT)])
     ],
     ids=lambda part: str(part)[:40] if isinstance(part, TypeInformation) else "",
 )
-def test_values_survive_a_round_trip_through_a_segment(type_info: TypeInformation, given_values: list[Any]) -> None:
+def test_values_survive_a_round_trip_through_a_segment(type_info: TypeInformation, typed_values: list[Any]) -> None:
     wrapped = Types.TUPLE([type_info])
-    column = to_record_batch([(value,) for value in given_values], wrapped).column(0)
+    column = to_record_batch([(value,) for value in typed_values], wrapped).column(0)
     table = Table(TableLayout("any", None, value_type=column.type), chunk_rows=2)
-    keys = key_column(list(range(len(given_values))), None)
+    keys = key_column(list(range(len(typed_values))), None)
     changes = table.changes()
     changes.put(keys, column)
     table.commit(changes)
     found = table.view().get(keys)
     assert found.mask.all()
     batch = pa.RecordBatch.from_arrays([found.values], schema=to_record_batch([], wrapped).schema)
-    assert repr([value for (value,) in from_record_batch(batch, wrapped, unpickled)]) == repr(given_values)
+    assert repr([value for (value,) in from_record_batch(batch, wrapped, unpickled)]) == repr(typed_values)
 
 
 KEYS_BY_TYPE: list[tuple[pa.DataType | None, Any]] = [
@@ -386,13 +386,13 @@ def test_a_single_read_equals_a_bulk_read_and_a_dictionary(data: st.DataObject) 
             made.put(column([row[0] for row in rows]), structs, expires_ms=np.array([row[2] for row in rows], np.int64))
             made.delete(column([row[0] for row in rows[::4]]))
         table.commit(changes)
-    asked = drawn + data.draw(st.lists(keys, max_size=3))
+    requested = drawn + data.draw(st.lists(keys, max_size=3))
     view = table.view(now_ms=4)
-    mask, expected = reference.get(column(asked), now_ms=4)
-    found = view.get(column(asked))
+    mask, expected = reference.get(column(requested), now_ms=4)
+    found = view.get(column(requested))
     assert found.values is not None and (found.mask.tolist(), found.values.to_pylist()) == (mask, expected)
     spread = iter(expected)
-    assert [view.get_value(key) for key in asked] == [next(spread) if there else None for there in mask]
+    assert [view.get_value(key) for key in requested] == [next(spread) if there else None for there in mask]
 
 
 @pytest.mark.parametrize("layout", [CARTS, LISTS], ids=["hashed subs", "ordered subs"])

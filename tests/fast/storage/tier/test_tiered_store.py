@@ -1,4 +1,4 @@
-"""The local tier: what tasks see of it is what a store without it would show, whatever dies, fills up or is damaged."""
+"""The local tier: tasks see exactly what a store without a tier would show, despite crashes, full disks and damage."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def new_store() -> MemoryStore:
 
 @pytest.fixture
 def process(tmp_path: Path) -> Iterator[Callable[..., TieredStore]]:
-    """Makes the store of one more process of the machine; all are closed at the end."""
+    """Opens the store as another process of the machine; all are closed at teardown."""
     tiers: list[LocalTier] = []
 
     def new(store: Store, bytes_max: int = 1 << 20) -> TieredStore:
@@ -70,7 +70,7 @@ def copies(folder: Path) -> list[Path]:
 
 
 class BlockedStore(MemoryStore):
-    """Puts wait until somebody opens the gate."""
+    """Puts wait until the test opens the gate."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -83,7 +83,7 @@ class BlockedStore(MemoryStore):
 
 
 class RefusingStore(MemoryStore):
-    """Does not take the file of a process that died."""
+    """Rejects the file of a process that died."""
 
     def put(self, name: str, data: bytes) -> None:
         if name == SEGMENT:
@@ -91,10 +91,11 @@ class RefusingStore(MemoryStore):
         super().put(name, data)
 
 
-# --- what goes through, and what does not --------------------------------------------------------------------------
+# --- which files pass through the tier
+# --------------------------------------------------------------------------------
 
 
-def test_what_decides_goes_straight_to_the_store(process: Process, tmp_path: Path) -> None:
+def test_coordination_files_bypass_the_tier(process: Process, tmp_path: Path) -> None:
     below = new_store()
     store = process(below)
     assert store.create(MANIFEST, b"1") and not store.create(MANIFEST, b"2")
@@ -104,7 +105,7 @@ def test_what_decides_goes_straight_to_the_store(process: Process, tmp_path: Pat
     assert store.get("job.json") == b"4"
 
 
-def test_a_file_that_was_read_is_not_fetched_again_by_any_process(process: Process) -> None:
+def test_a_file_read_once_is_not_fetched_again_by_any_process(process: Process) -> None:
     below = new_store()
     below.put(SEGMENT, b"abc")
     assert process(below).get(SEGMENT) == b"abc"
@@ -112,7 +113,7 @@ def test_a_file_that_was_read_is_not_fetched_again_by_any_process(process: Proce
     assert process(below).get(SEGMENT) == b"abc"
 
 
-def test_a_new_file_is_there_for_all_processes_before_the_store_has_it(process: Process) -> None:
+def test_a_new_file_is_visible_to_all_processes_before_the_store_has_it(process: Process) -> None:
     below = BlockedStore(f"tier-{next(_NAMES)}")
     writer, reader = process(below), process(below)
     writer.put(SEGMENT, b"abc")
@@ -124,7 +125,7 @@ def test_a_new_file_is_there_for_all_processes_before_the_store_has_it(process: 
     assert below.get(SEGMENT) == b"abc" and reader.tier.unsent_bytes() == 0 and reader.get(SEGMENT) == b"abc"
 
 
-def test_uploads_go_side_by_side(process: Process) -> None:
+def test_uploads_run_in_parallel(process: Process) -> None:
     below = BlockedStore(f"tier-{next(_NAMES)}")
     store = process(below)
     for number in range(4):
@@ -136,10 +137,8 @@ def test_uploads_go_side_by_side(process: Process) -> None:
     assert len(below.list("segments")) == 4
 
 
-def test_threads_that_have_nothing_to_send_end_and_come_again(
-    process: Process, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A worker that serves job after job, each with its store, would have eight more with every one of them."""
+def test_idle_upload_threads_end_and_are_started_again(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a worker that serves many jobs, each with its own store, would add eight threads per job."""
     monkeypatch.setattr(uploads, "_IDLE_S", 0.05)
     below = new_store()
     store = process(below)
@@ -154,13 +153,13 @@ def test_threads_that_have_nothing_to_send_end_and_come_again(
     assert len(below.list("segments")) == 40
 
 
-def test_downloads_go_side_by_side_and_count_as_requests_of_the_task(process: Process) -> None:
+def test_downloads_run_in_parallel_and_are_counted_for_the_task(process: Process) -> None:
     barrier = threading.Barrier(3, timeout=60)
 
     class Slow(MemoryStore):
         def get(self, name: str) -> bytes:
             REQUESTS.add()
-            barrier.wait()  # opens when three are under way
+            barrier.wait()  # opens when three are in progress
             return super().get(name)
 
     below = Slow(f"tier-{next(_NAMES)}")
@@ -174,7 +173,7 @@ def test_downloads_go_side_by_side_and_count_as_requests_of_the_task(process: Pr
     assert [store.get(name) for name in names] == [name.encode() for name in names]
 
 
-def test_staged_output_does_not_stay_once_it_is_sent(process: Process, tmp_path: Path) -> None:
+def test_staged_output_is_evicted_once_it_is_uploaded(process: Process, tmp_path: Path) -> None:
     below = new_store()
     store = process(below)
     store.put(STAGED, b"abc")
@@ -182,7 +181,7 @@ def test_staged_output_does_not_stay_once_it_is_sent(process: Process, tmp_path:
     assert below.get(STAGED) == b"abc" and not copies(tmp_path) and store.get(STAGED) == b"abc"
 
 
-def test_a_large_file_is_kept_by_the_parts_that_were_read(process: Process) -> None:
+def test_parts_read_of_a_large_file_are_cached_separately(process: Process) -> None:
     below = new_store()
     below.put(SEGMENT, bytes(range(200)))
     assert process(below).get_range(SEGMENT, 10, 20) == bytes(range(10, 20))
@@ -193,13 +192,13 @@ def test_a_large_file_is_kept_by_the_parts_that_were_read(process: Process) -> N
         again.get_range(SEGMENT, 20, 30)
 
 
-def test_a_part_that_ends_early_is_not_kept_as_if_it_were_whole(process: Process, tmp_path: Path) -> None:
+def test_a_truncated_part_is_not_cached_as_complete(process: Process, tmp_path: Path) -> None:
     below = new_store()
     below.put(SEGMENT, b"abc")
     assert process(below).get_range(SEGMENT, 1, 9) == b"bc" and not copies(tmp_path)
 
 
-def test_a_deleted_file_is_gone_everywhere_even_if_it_was_not_sent(process: Process) -> None:
+def test_a_deleted_file_disappears_everywhere_even_before_its_upload(process: Process) -> None:
     below = AwayStore(f"tier-{next(_NAMES)}", Absence(first=1, calls=1))
     store = process(below)
     store.put(SEGMENT, b"abc")
@@ -212,7 +211,7 @@ def test_a_deleted_file_is_gone_everywhere_even_if_it_was_not_sent(process: Proc
         store.get(SEGMENT)
 
 
-def test_a_local_store_is_the_very_same_for_tasks(tmp_path: Path) -> None:
+def test_a_local_store_has_no_tier(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     facts = JobFacts("job", "id", "run", store, tier=TierSettings(str(tmp_path / "tier")))
     job = ShippedJob(b"", facts)
@@ -220,7 +219,7 @@ def test_a_local_store_is_the_very_same_for_tasks(tmp_path: Path) -> None:
     assert tier_settings({}, store.url) is None
 
 
-def test_the_tier_travels_with_the_store(tmp_path: Path) -> None:
+def test_the_tier_is_pickled_with_the_store(tmp_path: Path) -> None:
     store = tiered_store(new_store(), TierSettings(str(tmp_path / "tier")))
     again = pickle.loads(pickle.dumps(store))
     assert isinstance(again, TieredStore) and again.tier.folder == tmp_path / "tier" and again.url == store.url
@@ -229,7 +228,7 @@ def test_the_tier_travels_with_the_store(tmp_path: Path) -> None:
 # --- a task's end ------------------------------------------------------------------------------------------------
 
 
-def test_stores_of_jobs_that_ended_do_not_pile_up_in_a_process(tmp_path: Path) -> None:
+def test_stores_of_ended_jobs_do_not_accumulate_in_a_process(tmp_path: Path) -> None:
     stores, tier = tiered_store_module._Stores(recent_max=2), LocalTier(tmp_path / "tier", 1 << 20)
     running = stores.of(new_store(), tier)
     for _ in range(20):
@@ -239,7 +238,7 @@ def test_stores_of_jobs_that_ended_do_not_pile_up_in_a_process(tmp_path: Path) -
     tier.close()
 
 
-def test_a_store_that_is_opened_again_waits_for_what_it_had_to_send_before(tmp_path: Path) -> None:
+def test_a_reopened_store_waits_for_its_earlier_uploads(tmp_path: Path) -> None:
     stores, tier = tiered_store_module._Stores(recent_max=1), LocalTier(tmp_path / "tier", 1 << 20)
     below = BlockedStore(f"tier-{next(_NAMES)}")
     stores.of(below, tier).put(SEGMENT, b"1")
@@ -253,7 +252,7 @@ def test_a_store_that_is_opened_again_waits_for_what_it_had_to_send_before(tmp_p
     tier.close()
 
 
-def test_a_task_waits_for_its_uploads_and_tells_their_requests(process: Process) -> None:
+def test_a_task_waits_for_its_uploads_and_reports_their_requests(process: Process) -> None:
     class Counted(MemoryStore):
         def put(self, name: str, data: bytes) -> None:
             REQUESTS.add()
@@ -266,7 +265,7 @@ def test_a_task_waits_for_its_uploads_and_tells_their_requests(process: Process)
     assert use.end() == {"requests": 1, "unsent_bytes": 0} and below.exists(SEGMENT)
 
 
-def test_a_task_of_an_epoch_ahead_does_not_wait_and_tells_what_is_unsent(process: Process) -> None:
+def test_a_task_running_ahead_does_not_wait_and_reports_unsent_files(process: Process) -> None:
     below = BlockedStore(f"tier-{next(_NAMES)}")
     store = process(below)
     first = StoreUse(store, deferred_uploads=True)
@@ -274,13 +273,13 @@ def test_a_task_of_an_epoch_ahead_does_not_wait_and_tells_what_is_unsent(process
     assert first.end()["unsent_bytes"] == 3
     second = StoreUse(store, deferred_uploads=True)
     store.put(STAGED, b"defg")
-    assert second.end()["unsent_bytes"] == 4  # its own alone: sums over tasks are sums of bytes
+    assert second.end()["unsent_bytes"] == 4  # only its own: sums over tasks are sums of bytes
     below.gate.set()
     store.flush()
     assert below.list("") == [SEGMENT, STAGED]
 
 
-def test_an_upload_that_fails_fails_the_task_and_is_made_all_the_same(process: Process) -> None:
+def test_a_failed_upload_fails_the_task_and_is_still_completed_later(process: Process) -> None:
     absence = Absence(first=1, calls=1 << 30)
     below = AwayStore(f"tier-{next(_NAMES)}", absence)
     store = process(below)
@@ -296,7 +295,7 @@ def test_an_upload_that_fails_fails_the_task_and_is_made_all_the_same(process: P
 @pytest.mark.parametrize(
     ("held_bytes_max", "absences", "reads"), [(10, 0, 0), (4, 0, 1), (10, 3, 3)], ids=["new", "too many", "failed"]
 )
-def test_what_was_just_written_is_sent_from_memory_and_all_else_is_read_and_checked(
+def test_recent_writes_are_uploaded_from_memory_and_others_are_read_and_checked(
     process: Process, monkeypatch: pytest.MonkeyPatch, held_bytes_max: int, absences: int, reads: int
 ) -> None:
     monkeypatch.setattr(uploads, "_HELD_BYTES_MAX", held_bytes_max)
@@ -317,20 +316,22 @@ def test_what_was_just_written_is_sent_from_memory_and_all_else_is_read_and_chec
 
 
 @pytest.mark.parametrize("kind", [StoreError, StoreAwayError])
-def test_a_task_of_an_epoch_ahead_fails_if_its_files_are_refused_and_not_while_the_store_is_away(
+def test_a_task_running_ahead_fails_if_its_files_are_rejected_but_not_while_the_store_is_unavailable(
     process: Process, kind: type[StoreError]
 ) -> None:
-    asked = threading.Semaphore(0)
+    upload_attempted = threading.Semaphore(0)
 
     class Refusing(MemoryStore):
         def put(self, name: str, data: bytes) -> None:
-            asked.release()
+            upload_attempted.release()
             raise kind("this user may not write there.")
 
     store = process(Refusing(f"tier-{next(_NAMES)}"))
     use = StoreUse(store, deferred_uploads=True)
     store.put(SEGMENT, b"abc")
-    assert asked.acquire(timeout=60) and asked.acquire(timeout=60)  # the second time, the first is known to have failed
+    assert upload_attempted.acquire(timeout=60) and upload_attempted.acquire(
+        timeout=60
+    )  # the second time, the first is known to have failed
     if kind is StoreAwayError:
         assert use.end()["unsent_bytes"] == 3
     else:
@@ -339,7 +340,7 @@ def test_a_task_of_an_epoch_ahead_fails_if_its_files_are_refused_and_not_while_t
     store.delete(SEGMENT)
 
 
-def test_an_upload_that_breaks_in_an_unforeseen_way_does_not_leave_the_task_waiting(process: Process) -> None:
+def test_an_unexpected_upload_error_does_not_leave_the_task_waiting(process: Process) -> None:
     class Broken(MemoryStore):
         def put(self, name: str, data: bytes) -> None:
             raise RuntimeError("a bug")
@@ -351,7 +352,7 @@ def test_an_upload_that_breaks_in_an_unforeseen_way_does_not_leave_the_task_wait
     store.delete(SEGMENT)
 
 
-def test_a_task_of_an_epoch_ahead_waits_for_a_file_that_another_machine_has_not_sent_yet(process: Process) -> None:
+def test_a_task_running_ahead_waits_for_a_file_not_yet_sent_by_another_machine(process: Process) -> None:
     below = new_store()
     store = process(below)
     use = StoreUse(store, deferred_uploads=True, is_ahead=True)
@@ -369,14 +370,15 @@ def test_a_task_of_an_epoch_ahead_waits_for_a_file_that_another_machine_has_not_
         store.get("segments/never")
     assert use.end()["unsent_bytes"] == 0
     StoreUse(store, deferred_uploads=True)
-    with pytest.raises(StoreDamagedError):  # it follows what is committed: what is missing is lost
+    with pytest.raises(StoreDamagedError):  # it follows a committed epoch: a missing file is lost
         store.get("segments/never")
 
 
-# --- processes that die: every point at which one can -------------------------------------------------------------
+# --- crashes at every point of a write
+# --------------------------------------------------------------------------------
 
 
-def test_a_file_that_was_being_written_is_removed_and_never_seen(process: Process, tmp_path: Path) -> None:
+def test_a_partially_written_file_is_removed_and_never_visible(process: Process, tmp_path: Path) -> None:
     below = new_store()
     dead = process(below)
     (dead.tier._process.path / "new" / "0").write_bytes(b"ab")
@@ -385,9 +387,7 @@ def test_a_file_that_was_being_written_is_removed_and_never_seen(process: Proces
     assert files_in(tmp_path, "processes/*/new/*") == [] and not dead.tier._process.path.exists()
 
 
-def test_a_process_that_died_before_its_folder_had_a_name_leaves_nothing_for_long(
-    process: Process, tmp_path: Path
-) -> None:
+def test_an_unnamed_folder_of_a_dead_process_is_removed_soon(process: Process, tmp_path: Path) -> None:
     store = process(new_store())
     hidden = tmp_path / "tier" / "processes" / ".1-a"
     (hidden / "unsent").mkdir(parents=True)
@@ -399,7 +399,7 @@ def test_a_process_that_died_before_its_folder_had_a_name_leaves_nothing_for_lon
 
 
 @pytest.mark.parametrize("is_uploaded", [False, True])
-def test_what_a_dead_process_did_not_send_is_sent_by_another(process: Process, is_uploaded: bool) -> None:
+def test_unsent_files_of_a_dead_process_are_sent_by_another(process: Process, is_uploaded: bool) -> None:
     """Killed after the file had its name, and killed after the store had it."""
     below = new_store()
     dead = process(below)
@@ -408,14 +408,14 @@ def test_what_a_dead_process_did_not_send_is_sent_by_another(process: Process, i
     if is_uploaded:
         below.put(SEGMENT, b"abc")
     other = process(below)
-    assert other.get(SEGMENT) == b"abc"  # at once, before anybody has sent it
+    assert other.get(SEGMENT) == b"abc"  # at once, before any process has sent it
     other.adopt()
     other.flush()
     assert below.get(SEGMENT) == b"abc" and other.get(SEGMENT) == b"abc" and other.tier.unsent_bytes() == 0
     assert not dead.tier._process.path.exists()
 
 
-def test_what_a_living_process_has_not_sent_is_left_to_it(process: Process) -> None:
+def test_unsent_files_of_a_living_process_are_left_to_it(process: Process) -> None:
     below = new_store()
     alive = process(below)
     alive.tier.keep_unsent(below.url, SEGMENT, b"abc")
@@ -425,7 +425,7 @@ def test_what_a_living_process_has_not_sent_is_left_to_it(process: Process) -> N
     assert not below.exists(SEGMENT) and [file.name for file in alive.tier.unsent(below.url)] == [SEGMENT]
 
 
-def test_what_was_for_another_store_waits_for_one_who_uses_that(process: Process) -> None:
+def test_unsent_files_for_another_store_wait_for_a_process_that_uses_it(process: Process) -> None:
     first, second = new_store(), new_store()
     dead = process(first)
     dead.tier.keep_unsent(first.url, SEGMENT, b"abc")
@@ -440,7 +440,7 @@ def test_what_was_for_another_store_waits_for_one_who_uses_that(process: Process
     assert first.get(SEGMENT) == b"abc"
 
 
-def test_what_nobody_has_sent_for_days_is_given_up(process: Process) -> None:
+def test_files_unsent_for_days_are_abandoned(process: Process) -> None:
     below = new_store()
     dead = process(below)
     file = dead.tier.keep_unsent(below.url, SEGMENT, b"abc")
@@ -461,11 +461,12 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 
 @pytest.mark.parametrize("damage", DAMAGE)
 @pytest.mark.parametrize("is_in_store", [False, True], ids=["not sent", "sent"])
-def test_a_damaged_file_of_a_dead_process_is_removed_and_fails_nobody(
+def test_a_damaged_file_of_a_dead_process_is_removed_without_failing_any_task(
     process: Process, damage: str, is_in_store: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A machine that lost power may keep the name of a file, and lose its bytes. Of a file that no manifest names
-    nothing is lost; one that a manifest names is in the store."""
+    """After a power loss, a file may retain its name and lose its bytes. A file that no manifest references is no
+    loss; a referenced one is in the store.
+    """
     below, other_file = new_store(), "segments/count/total/7-b.arrow"
     dead = process(below)
     file = dead.tier.keep_unsent(below.url, SEGMENT, b"abc" * 10)
@@ -486,7 +487,7 @@ def test_a_damaged_file_of_a_dead_process_is_removed_and_fails_nobody(
 
 
 @pytest.mark.parametrize("ask", [TieredStore.flush, TieredStore.check])
-def test_a_file_of_this_process_that_cannot_be_read_any_more_is_never_sent_and_lets_its_epoch_run_again(
+def test_an_unreadable_own_file_is_never_sent_and_its_epoch_is_repeated(
     process: Process, monkeypatch: pytest.MonkeyPatch, ask: Callable[[TieredStore], None]
 ) -> None:
     monkeypatch.setattr(uploads, "_HELD_BYTES_MAX", 0)
@@ -503,11 +504,11 @@ def test_a_file_of_this_process_that_cannot_be_read_any_more_is_never_sent_and_l
         time.sleep(0.001)
     with pytest.raises(UnsentFileError, match=r"cannot be read there any more.* is run again"):
         ask(store)
-    store.flush()  # told once
+    store.flush()  # logged once
     assert not below.exists(last.name)
 
 
-def test_a_file_of_a_dead_process_that_the_store_refuses_fails_nobody(process: Process) -> None:
+def test_a_rejected_file_of_a_dead_process_fails_no_task(process: Process) -> None:
     below = RefusingStore(f"tier-{next(_NAMES)}")
     dead = process(below)
     dead.tier.keep_unsent(below.url, SEGMENT, b"abc")
@@ -520,7 +521,7 @@ def test_a_file_of_a_dead_process_that_the_store_refuses_fails_nobody(process: P
     assert below.get("segments/count/total/8-a.arrow") == b"abc" and not below.exists(SEGMENT)
 
 
-def test_a_process_whose_lock_was_lost_with_the_power_is_dead(process: Process) -> None:
+def test_a_process_whose_lock_was_lost_with_the_power_counts_as_dead(process: Process) -> None:
     below = new_store()
     dead = process(below)
     dead.tier.keep_unsent(below.url, SEGMENT, b"abc")
@@ -544,10 +545,10 @@ def test_a_tier_whose_version_was_lost_with_the_power_is_used_again(
     assert (tmp_path / "tier" / "tier.json").read_text() == '{"format": 1}'
 
 
-def test_a_file_that_cannot_be_opened_just_now_is_not_given_up(
+def test_a_file_that_temporarily_cannot_be_opened_is_not_abandoned(
     process: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process with too many open files knows nothing bad of the one that it cannot open: there is no other copy."""
+    """A process with too many open files cannot judge the one it fails to open, and there is no other copy."""
     failures = [OSError(errno.EMFILE, "Too many open files")]
 
     def read(path: Path) -> bytes:
@@ -566,11 +567,11 @@ def test_a_file_that_cannot_be_opened_just_now_is_not_given_up(
     assert below.get(SEGMENT) == b"abc" and not failures
 
 
-# --- damage, room, disks ------------------------------------------------------------------------------------------
+# --- damage, space, disks -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("damage", ["cut", "bit", "empty", "other"])
-def test_a_damaged_copy_is_fetched_again_and_that_is_told(
+def test_a_damaged_copy_is_fetched_again_and_logged(
     process: Process, tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     below = new_store()
@@ -589,7 +590,7 @@ def test_a_damaged_copy_is_fetched_again_and_that_is_told(
     assert again.get(SEGMENT) == b"abc" * 100
 
 
-def test_a_reader_leaves_a_damaged_file_to_who_is_to_send_it(process: Process) -> None:
+def test_a_reader_leaves_a_damaged_file_to_its_sender(process: Process) -> None:
     below = new_store()
     writer, reader = process(below), process(below)
     file = writer.tier.keep_unsent(below.url, SEGMENT, b"abc")
@@ -600,14 +601,14 @@ def test_a_reader_leaves_a_damaged_file_to_who_is_to_send_it(process: Process) -
     assert reader.hold(SEGMENT, 3) is None and file.path.exists()
 
 
-def test_a_file_that_two_processes_fetch_at_once_is_counted_once(process: Process, tmp_path: Path) -> None:
+def test_a_file_fetched_by_two_processes_at_once_is_counted_once(process: Process, tmp_path: Path) -> None:
     below = new_store()
     for store in (process(below), process(below)):
         assert store.tier.keep(below.url, SEGMENT, b"abc")
     assert (tmp_path / "tier" / "size").read_text() == str(sum(copy.stat().st_size for copy in copies(tmp_path)))
 
 
-def test_what_was_used_least_recently_goes_first(process: Process, tmp_path: Path) -> None:
+def test_the_least_recently_used_file_is_evicted_first(process: Process, tmp_path: Path) -> None:
     below = new_store()
     store = process(below, bytes_max=8_000)
     for number in range(3):
@@ -622,7 +623,7 @@ def test_what_was_used_least_recently_goes_first(process: Process, tmp_path: Pat
     assert sorted(copy.name for copy in copies(tmp_path)) == ["0", "2", "3"]
 
 
-def test_the_bound_holds_whatever_is_read(process: Process, tmp_path: Path) -> None:
+def test_the_size_limit_is_respected_for_any_reads(process: Process, tmp_path: Path) -> None:
     below = new_store()
     stores = [process(below, bytes_max=10_000) for _ in range(3)]
     for number in range(60):
@@ -632,7 +633,7 @@ def test_the_bound_holds_whatever_is_read(process: Process, tmp_path: Path) -> N
         assert sum(copy.stat().st_size for copy in copies(tmp_path)) <= 10_000
 
 
-def test_the_tier_gives_way_when_its_disk_fills_up(
+def test_the_tier_shrinks_when_its_disk_fills_up(
     process: Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     below, others = new_store(), 0
@@ -658,7 +659,7 @@ def test_the_tier_gives_way_when_its_disk_fills_up(
     assert read(range(40, 41)) == 0
 
 
-def test_neither_what_is_open_nor_what_is_unsent_goes_and_without_room_the_store_is_used(
+def test_open_and_unsent_files_are_not_evicted_and_without_space_the_store_is_used(
     process: Process, tmp_path: Path
 ) -> None:
     below = BlockedStore(f"tier-{next(_NAMES)}")
@@ -672,7 +673,7 @@ def test_neither_what_is_open_nor_what_is_unsent_goes_and_without_room_the_store
     assert len(store.get("segments/u/s/more")) == 2_000
     assert [copy.name for copy in copies(tmp_path)] == ["open"] and store.hold("segments/u/s/more", 2_000) is None
     below.gate.set()
-    store.put("segments/u/s/direct", bytes(2_000))  # no room: written when this returns
+    store.put("segments/u/s/direct", bytes(2_000))  # no space: written when this returns
     assert below.exists("segments/u/s/direct")
     store.flush()
     store.release(held)
@@ -681,19 +682,19 @@ def test_neither_what_is_open_nor_what_is_unsent_goes_and_without_room_the_store
     assert "more" in [copy.name for copy in copies(tmp_path)]
 
 
-def test_a_file_that_is_removed_while_it_is_open_can_be_read_to_the_end(process: Process, tmp_path: Path) -> None:
+def test_a_file_removed_while_open_is_readable_to_its_end(process: Process, tmp_path: Path) -> None:
     below = new_store()
     below.put(SEGMENT, b"abc")
     store = process(below)
     store.get(SEGMENT)
     held = store.hold(SEGMENT, 3)
     assert held is not None
-    shutil.rmtree(tmp_path / "tier" / "stores")  # by hand, or by another process just before it was held
+    shutil.rmtree(tmp_path / "tier" / "stores")  # by hand, or by another process just before it was opened
     assert held.read_bytes()[:3] == b"abc" and store.get(SEGMENT) == b"abc"
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EIO, errno.EDQUOT])
-def test_a_disk_that_refuses_is_told_once_and_nothing_is_lost(
+def test_a_failing_disk_is_logged_once_and_nothing_is_lost(
     process: Process, monkeypatch: pytest.MonkeyPatch, number: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     below = new_store()
@@ -709,15 +710,19 @@ def test_a_disk_that_refuses_is_told_once_and_nothing_is_lost(
         assert below.get(f"segments/u/s/{name}") == b"abc"
     below.put(SEGMENT, b"abc")
     assert store.get(SEGMENT) == b"abc" and store.get_range(SEGMENT, 0, 1) == b"a"
-    told = [record for record in caplog.records if "local tier" in record.message]
-    assert len(told) == 1 and os.strerror(number) in told[0].message and "millstream.tier.folder" in told[0].message
+    warnings = [record for record in caplog.records if "local tier" in record.message]
+    assert (
+        len(warnings) == 1
+        and os.strerror(number) in warnings[0].message
+        and "millstream.tier.folder" in warnings[0].message
+    )
     monkeypatch.undo()
     store.put("segments/u/s/c", b"abc")
     store.flush()
     assert store.tier._room.claim(0) and below.exists("segments/u/s/c")
 
 
-def test_a_folder_that_cannot_be_made_is_no_tier_and_that_is_told_once(
+def test_a_folder_that_cannot_be_created_disables_the_tier_and_is_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -726,7 +731,7 @@ def test_a_folder_that_cannot_be_made_is_no_tier_and_that_is_told_once(
     assert len([record for record in caplog.records if "no local tier" in record.message]) == 1
 
 
-def test_a_folder_that_others_can_write_to_is_refused(tmp_path: Path) -> None:
+def test_a_folder_writable_by_others_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "tier").mkdir()
     (tmp_path / "tier").chmod(0o770)
     with pytest.raises(StoreError, match="written by others than this user"):
@@ -734,7 +739,7 @@ def test_a_folder_that_others_can_write_to_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can make links for others")
-def test_a_link_that_somebody_else_made_is_refused(tmp_path: Path) -> None:
+def test_a_link_created_by_another_user_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "own").mkdir(0o700)
     (tmp_path / "link").symlink_to(tmp_path / "own")
     LocalTier(tmp_path / "link", 1000).close()
@@ -744,7 +749,7 @@ def test_a_link_that_somebody_else_made_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ['{"format": 2}', "nonsense", "[]"])
-def test_a_tier_of_another_version_is_left_alone(tmp_path: Path, text: str) -> None:
+def test_a_tier_of_another_version_is_untouched(tmp_path: Path, text: str) -> None:
     LocalTier(tmp_path / "tier", 1000).close()
     (tmp_path / "tier" / "tier.json").write_text(text)
     before = sorted(tmp_path.rglob("*"))
@@ -753,13 +758,14 @@ def test_a_tier_of_another_version_is_left_alone(tmp_path: Path, text: str) -> N
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_file_of_yesterday_is_read_today() -> None:
+def test_a_file_of_an_older_version_is_readable() -> None:
     """Written by the first version of the format; it is never written again, only read."""
     path = COMPATIBILITY / "tier-1.sealed"
     assert sealed_files.read_content(path) == b"A file of the local tier.\n" and sealed_files.content_length(path) == 26
 
 
-# --- as a store without it ----------------------------------------------------------------------------------------
+# --- equivalence to a store without a tier
+# ----------------------------------------------------------------------------
 
 _FILES = st.sampled_from(["segments/u/s/a", "segments/u/s/b", "staged/o/c", "manifests/d"])
 _ACTS = st.one_of(
@@ -773,7 +779,7 @@ def content(name: str) -> bytes:
 
 
 class Faulty(MemoryStore):
-    """Refuses some calls, as it is told."""
+    """Rejects the configured calls."""
 
     def __init__(self, name: str, refusals: Iterator[bool]) -> None:
         super().__init__(name)
@@ -790,7 +796,7 @@ class Faulty(MemoryStore):
     st.lists(st.booleans(), max_size=8),
     st.sampled_from([150, 400, 1 << 20]),
 )
-def test_many_processes_see_what_a_store_without_a_tier_would_show(
+def test_many_processes_see_exactly_what_a_store_without_a_tier_would_show(
     acts: list[tuple[int, tuple[str, str]]], refusals: list[bool], bytes_max: int
 ) -> None:
     logging.disable(logging.CRITICAL)
@@ -831,10 +837,10 @@ def perform(
         try:
             store.put(name, content(name))
         except StoreAwayError:
-            return  # straight to the store, and it was away
+            return  # directly at the store, which was unavailable
         reference.put(name, content(name))
     elif act == "delete":
-        for other in stores:  # nobody deletes what another process is sending, or one that died was
+        for other in stores:  # nobody deletes a file that another process is sending, or that a dead one was sending
             adopt(other)
             flush(other)
         store.delete(name)
@@ -845,7 +851,7 @@ def perform(
         flush(store)
     elif act == "die":
         for file in store.uploads.pending:
-            store.uploads.withdraw(file)  # killed, at any moment: some are sent and some are not
+            store.uploads.withdraw(file)  # killed at any moment: some files are sent and some are not
         store.tier.close()
         stores[number] = TieredStore(below, LocalTier(store.tier.folder, store.tier.bytes_max))
     elif act == "lose":
