@@ -204,7 +204,7 @@ def test_a_forced_takeover_does_not_wait_and_the_other_driver_detects_it() -> No
     first.close()
     second.renew()
     second.check()
-    assert isinstance(read_driver_lease(store), DriverLease), "the first one's end leaves the second one's lease"
+    assert isinstance(read_driver_lease(store), DriverLease), "the end of the first driver leaves the second's lease"
     second.close()
     assert not store.exists(driver_name())
 

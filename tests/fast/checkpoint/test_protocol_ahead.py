@@ -149,7 +149,7 @@ def test_a_store_unavailable_only_to_tasks_is_not_tolerated_forever() -> None:
         state, actions = decide(state, event)
     assert actions == (e.Fail("no answer (the restart strategy is none)"),)
     restarted = after(MORE, unavailable, e.Started(None), MORE, done(), COMMITTED)[0]
-    assert restarted.cut_off == 0, "a commit begins the count anew"
+    assert restarted.cut_off == 0, "a commit resets the count"
 
 
 def test_after_a_failure_an_epoch_is_committed_before_the_next_one_runs() -> None:

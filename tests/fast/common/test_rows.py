@@ -144,7 +144,9 @@ def test_a_row_with_hidden_names_is_printed_and_compared_as_one_without_names() 
     assert repr(quiet) == str(quiet) == "<Row(1, 'a')>"
     assert (quiet.id, quiet["name"], quiet.as_dict()) == (1, "a", {"id": 1, "name": "a"})
     assert quiet == Row(1, "a") and Row(1, "a") == quiet and {quiet} == {Row(1, "a")}
-    assert quiet == Row(id=1, name="a") and Row(name="a", id=1) == quiet, "whoever uses the names may compare by them"
+    assert quiet == Row(id=1, name="a") and Row(name="a", id=1) == quiet, (
+        "rows with the names used are compared by them"
+    )
     assert quiet != Row(other=1, name="a") and quiet != Row(1, "b") and quiet != Row.of_kind(RowKind.DELETE, 1, "a")
     assert 1 in quiet and "id" not in quiet
     assert repr(pickle.loads(pickle.dumps(quiet))) == repr(copy.copy(quiet)) == repr(quiet)

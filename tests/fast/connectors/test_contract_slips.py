@@ -96,7 +96,7 @@ def failure(build: Callable[[StreamExecutionEnvironment], Any]) -> str:
 
 SOURCES = {
     "opened gives another thing": ({"opened": "yes"}, r"Numbers\.opened returned 'yes' \(str\), expected the source"),
-    "splits forgets its return": ({"splits": None}, r"Numbers\.splits returned None, expected a list of Split"),
+    "splits returns nothing": ({"splits": None}, r"Numbers\.splits returned None, expected a list of Split"),
     "splits gives one": ({"splits": Split("a")}, r"Numbers\.splits returned Split\(.*expected a list of Split"),
     "splits gives names": ({"splits": ["a"]}, r"Numbers\.splits lists 'a' \(str\), expected nothing but Split"),
     "splits gives a text": ({"splits": "abc"}, r"Numbers\.splits returned 'abc'"),
@@ -114,15 +114,15 @@ SOURCES = {
         r"with the info.*turns the key 1 into a text",
     ),
     "reach gives a tuple": ({"reach": (0, 1)}, r"reach .*\(0, 1\) \(tuple\).*turns the tuple \(0, 1\) into a list"),
-    "reach forgets its return": ({"reach": None}, r"reach of split 'numbers' from 0 returned None, expected how far"),
+    "reach returns nothing": ({"reach": None}, r"reach of split 'numbers' from 0 returned None, expected how far"),
     "reach goes backwards": ({"reach": -1}, r"reach of split 'numbers' from 0 returned -1 \(int\), expected an offset"),
     "reach gives numpy's": ({"reach": np.int64(10)}, r"Numbers\.reach .*\(int64\), expected a JSON value"),
     "reach gives bytes": ({"reach": b"x"}, r"Numbers\.reach .*b'x' \(bytes\), expected a JSON value"),
     "reach gives NaN": ({"reach": float("nan")}, r"Numbers\.reach .*nan \(float\), expected a JSON value"),
-    "finished forgets its return": ({"finished": None}, r"Numbers\.finished returned None, expected True or False"),
+    "finished returns nothing": ({"finished": None}, r"Numbers\.finished returned None, expected True or False"),
     "finished gives a number": ({"finished": 10}, r"Numbers\.finished returned 10 \(int\), expected True or False"),
-    "complete forgets its return": ({"complete": None}, r"Numbers\.complete returned None, expected True or False"),
-    "read forgets to yield": ({"read": None}, r"Numbers\.read returned None, expected a generator: yield lists"),
+    "complete returns nothing": ({"complete": None}, r"Numbers\.complete returned None, expected True or False"),
+    "read yields nothing": ({"read": None}, r"Numbers\.read returned None, expected a generator: yield lists"),
     "read gives a text": ({"read": "abc"}, r"Numbers\.read returned 'abc' \(str\), expected a generator"),
     "read gives records": ({"read": [1, 2]}, r"Numbers\.read yields 1 \(int\), expected lists.*Yield \[1\]"),
     "read yields a tuple": ({"read": [(1, 2)]}, r"Numbers\.read yields \(1, 2\) \(tuple\)"),
@@ -135,10 +135,10 @@ SOURCES = {
 }
 
 
-@pytest.mark.parametrize(("slips", "told"), SOURCES.values(), ids=SOURCES)
-def test_an_invalid_result_of_a_source_is_reported_with_its_class_and_line(slips: Any, told: str) -> None:
+@pytest.mark.parametrize(("slips", "pattern"), SOURCES.values(), ids=SOURCES)
+def test_an_invalid_result_of_a_source_is_reported_with_its_class_and_line(slips: Any, pattern: str) -> None:
     message = failure(lambda env: env.add_source(Numbers(**slips)).sink_to(Collect()))
-    assert re.search(told, message), message
+    assert re.search(pattern, message), message
     assert f"({HERE}:" in message
 
 
@@ -174,12 +174,12 @@ def test_a_source_whose_opened_returns_none_or_whose_splits_is_a_generator_is_ac
 
 
 def test_numpy_booleans_are_accepted() -> None:
-    class Asked(Numbers):
+    class NumpyFinished(Numbers):
         def finished(self, split: Any, offset: Any) -> Any:
             return np.bool_(offset == 10)
 
     out = Collect()
-    run(lambda env: env.add_source(Asked()).sink_to(out))
+    run(lambda env: env.add_source(NumpyFinished()).sink_to(out))
     assert len(out.values) == 10
 
 
@@ -227,7 +227,7 @@ def test_a_started_split_that_is_no_longer_listed_stops_the_job() -> None:
 class Releasing(Numbers):
     """Records which positions are reported as retained."""
 
-    kept: list[list[Any]] = []  # noqa: RUF012 (shared on purpose: by the copies)
+    reported: list[list[Any]] = []  # noqa: RUF012 (shared on purpose: by the copies)
 
     def reach(self, split: Any, offset: Any, budget: int, context: Any) -> Any:
         return min(10, offset + 2)
@@ -235,12 +235,12 @@ class Releasing(Numbers):
     def read(self, split: Any, start: Any, stop: Any) -> Any:
         yield list(range(start, stop))
 
-    def released(self, kept: Any) -> None:
-        self.kept.append(sorted(positions.get("numbers", 0) for positions in kept))
+    def released(self, retained_positions: Any) -> None:
+        self.reported.append(sorted(positions.get("numbers", 0) for positions in retained_positions))
 
 
 def test_a_source_removes_only_input_older_than_every_retained_epoch() -> None:
-    Releasing.kept = []
+    Releasing.reported = []
 
     def build(env: StreamExecutionEnvironment) -> None:
         env.configure(Configuration().set_integer("millstream.retention.epochs", 2))
@@ -249,14 +249,16 @@ def test_a_source_removes_only_input_older_than_every_retained_epoch() -> None:
     run(build, store="released", epochs=3)
     pin_epoch(MemoryStore("released"), Pin("early", 1, "savepoint", created_ms=0))
     run(build, store="released")
-    assert Releasing.kept[0][0] == 2 and 4 not in Releasing.kept[0], "epoch 1 is pinned, epoch 2 is not kept"
+    assert Releasing.reported[0][0] == 2 and 4 not in Releasing.reported[0], (
+        "epoch 1 is pinned, epoch 2 is not retained"
+    )
     unpin(MemoryStore("released"), "early")
     run(build, store="released")
-    assert Releasing.kept[-1] == [10, 10]
+    assert Releasing.reported[-1] == [10, 10]
 
 
 class Storing(Numbers):
-    def released(self, kept: Any) -> None:
+    def released(self, retained_positions: Any) -> None:
         """Does nothing: there is no input to remove."""
 
 
@@ -271,7 +273,7 @@ def test_every_position_of_a_source_that_removes_input_stays_in_the_manifest(mon
         slow.sink_to(Collect()).uid("out")
 
     newest = run(build).manifests[-1]
-    assert "plain" in newest.finished, "this is what a source that removes input must be spared"
+    assert "plain" in newest.finished, "this is the failure prevented for sources that remove input"
     assert "storing" not in newest.finished and len(newest.sources["storing"]) == 4
 
 
@@ -341,8 +343,8 @@ class Text:
 SINKS = {
     "commit with too few": (Signature(), r"Signature\.commit\(staged.*cannot be called with \(commit, staged\)"),
     "opened gives another thing": (Output(opened="yes"), r"Output\.opened returned 'yes' \(str\), expected the sink"),
-    "writer forgets its return": (Output(writer=None), r"Output\.writer returned None, expected a SinkWriter"),
-    "stage forgets its return": (
+    "writer returns nothing": (Output(writer=None), r"Output\.writer returned None, expected a SinkWriter"),
+    "stage returns nothing": (
         Output(stage=None),
         r"Stub\.stage returned None, expected a list of the JSON values",
     ),
@@ -353,7 +355,7 @@ SINKS = {
         r"Stub\.stage returned \{1: 2\}.*turns the key 1 into a text",
     ),
     "a two-phase sink stages no JSON": (Staging(), r"Staging\.stage returned \{1, 2\} \(set\), expected a JSON value"),
-    "plan_commit forgets its return": (Output(plan_commit=None), r"Output\.plan_commit returned None, expected Commit"),
+    "plan_commit returns nothing": (Output(plan_commit=None), r"Output\.plan_commit returned None, expected Commit"),
     "plan_commit gives a list": (Output(plan_commit=[]), r"Output\.plan_commit returned \[\] \(list\)"),
     "plan_commit publishes no JSON": (
         Output(plan_commit=CommitPlan((b"x",))),
@@ -368,11 +370,11 @@ SINKS = {
 }
 
 
-@pytest.mark.parametrize(("sink", "told"), SINKS.values(), ids=SINKS)
-def test_an_invalid_result_of_a_sink_is_reported_with_its_class_and_line(sink: Sink, told: str) -> None:
+@pytest.mark.parametrize(("sink", "pattern"), SINKS.values(), ids=SINKS)
+def test_an_invalid_result_of_a_sink_is_reported_with_its_class_and_line(sink: Sink, pattern: str) -> None:
     source = Numbers(reach=5) if "due_ms" in vars(sink).get("slips", {}) else Script([1])
     message = failure(lambda env: env.add_source(source).sink_to(sink))
-    assert re.search(told, message), message
+    assert re.search(pattern, message), message
     assert f"({HERE}:" in message
 
 
@@ -445,7 +447,7 @@ class Assigner(Returns, WindowAssigner):
         return True
 
 
-class Asked(Returns, Trigger):
+class ReturningTrigger(Returns, Trigger):
     on_element = on_event_time = on_processing_time = on_merge = clear = Returns._answer
 
 
@@ -480,11 +482,11 @@ FUNCTIONS: dict[str, tuple[Callable[[DataStream], DataStream], str]] = {
         r"window assigner returned a window 5 \(int\)",
     ),
     "trigger without a return": (
-        lambda s: keyed(s).window(SECOND).trigger(Asked(None)).process(WindowProcess(None)),
+        lambda s: keyed(s).window(SECOND).trigger(ReturningTrigger(None)).process(WindowProcess(None)),
         r"trigger returned None .*expected a TriggerResult",
     ),
     "trigger of a text": (
-        lambda s: keyed(s).window(SECOND).trigger(Asked("fire")).process(WindowProcess(None)),
+        lambda s: keyed(s).window(SECOND).trigger(ReturningTrigger("fire")).process(WindowProcess(None)),
         r"trigger returned 'fire' \(str\), expected a TriggerResult",
     ),
     "partitioner": (lambda s: s.partition_custom(lambda key, n: None, lambda n: n).map(lambda n: n), "returned None"),
@@ -492,10 +494,10 @@ FUNCTIONS: dict[str, tuple[Callable[[DataStream], DataStream], str]] = {
 }
 
 
-@pytest.mark.parametrize(("build", "told"), FUNCTIONS.values(), ids=FUNCTIONS)
-def test_an_invalid_result_of_a_function_is_reported_with_its_line(build: Any, told: str) -> None:
+@pytest.mark.parametrize(("build", "pattern"), FUNCTIONS.values(), ids=FUNCTIONS)
+def test_an_invalid_result_of_a_function_is_reported_with_its_line(build: Any, pattern: str) -> None:
     message = failure(lambda env: build(env.add_source(Script([1, 1, 2]))).sink_to(Collect()))
-    assert re.search(told, message), message
+    assert re.search(pattern, message), message
     assert f"({HERE}:" in message
 
 

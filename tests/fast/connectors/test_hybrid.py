@@ -78,9 +78,9 @@ def job(source: Source, **options: Any) -> tuple[list[Any], Result]:
 )
 def test_stages_follow_one_another(stages: list[list[list[int]]], epoch_records: int) -> None:
     marked = [[[(at, value) for value in values] for values in lists] for at, lists in enumerate(stages)]
-    got, _ = job(HybridSource([Lists(*lists) for lists in marked]), epoch_records=epoch_records)
-    assert [stage for stage, _ in got] == sorted(stage for stage, _ in got)
-    assert sorted(got) == sorted(record for lists in marked for values in lists for record in values)
+    records, _ = job(HybridSource([Lists(*lists) for lists in marked]), epoch_records=epoch_records)
+    assert [stage for stage, _ in records] == sorted(stage for stage, _ in records)
+    assert sorted(records) == sorted(record for lists in marked for values in lists for record in values)
 
 
 @pytest.mark.parametrize("failing", [0, 1])
@@ -89,8 +89,8 @@ def test_a_failure_in_either_stage_does_not_change_the_records(failing: int, at:
     plain = [Lists(["a", "b", "c", "d"]), Lists(["e", "f", "g", "h"])]
     plain[failing] = FailsOnce(f"{failing}-{at}", at, *plain[failing].lists)
     FailsOnce.failures.clear()
-    got, result = job(HybridSource(plain), epoch_records=1, restart=RestartStrategies.fixed_delay_restart(1, 0))
-    assert (got, result.restarts) == (list("abcdefgh"), 1)
+    records, result = job(HybridSource(plain), epoch_records=1, restart=RestartStrategies.fixed_delay_restart(1, 0))
+    assert (records, result.restarts) == (list("abcdefgh"), 1)
 
 
 @pytest.mark.parametrize("epochs", range(1, 7))
@@ -130,9 +130,9 @@ def test_a_stage_of_many_splits_is_read_in_portions_and_to_its_end(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hybrid, "SPLITS_AT_ONCE", 2)
         source = HybridSource([InSequence(*first), InSequence(*second)])
-        got, _ = job(source, epoch_records=epoch_records)
+        records, _ = job(source, epoch_records=epoch_records)
         assert len(source.splits(NOW)) <= 2 + len([values for values in first + second if not values])
-    assert sorted(got) == sorted(value for values in first + second for value in values)
+    assert sorted(records) == sorted(value for values in first + second for value in values)
 
 
 def test_a_started_split_stays_listed_after_the_concurrency_limit_is_lowered(monkeypatch: pytest.MonkeyPatch) -> None:

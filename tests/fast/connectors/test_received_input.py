@@ -95,7 +95,7 @@ def test_a_replaced_driver_assigns_no_numbers(store: Meeting, begun: Begun, late
     refused(first, late)
     second.keep(b"5", 1)
     assert store.chunks() == [b"1", b"234", b"5"]
-    assert begun().stored == 5, "the next driver goes on behind them"
+    assert begun().stored == 5, "the next driver continues after them"
 
 
 def test_a_chunk_stored_before_another_driver_started_counts_without_an_acknowledgement(
@@ -148,7 +148,7 @@ def test_while_the_store_is_unavailable_nothing_is_received_or_lost(
         for data in (b"ab", b"c"):
             receiver.keep(data, len(data))
         receiver.stop()
-        assert len(absence.made) >= absence.first + 3, "it was not away"
+        assert len(absence.made) >= absence.first + 3, "the store was available"
         chunks = [store.get(name) for name in store.list("input/idle") if "-" in name]
         assert (chunks, receiver.stored) == ([b"ab", b"c"], 3), f"away at call {call}"
 

@@ -162,7 +162,7 @@ class Ledger(TwoPhaseSink):
         self.book = book
 
     def open(self, context: WriterContext) -> None:
-        assert not hasattr(self, "values"), "an earlier attempt's fields are still here"
+        assert not hasattr(self, "values"), "fields of an earlier attempt are visible"
         self.values: list[Any] = []
 
     def write(self, values: list[Any]) -> None:
@@ -248,8 +248,8 @@ class Patient(Ledger):
     def plan_timed_commit(
         self, staged: Sequence[Json], pending: Json, now_ms: int, final: bool, watermark_ms: int
     ) -> CommitPlan:
-        kept = [*(pending or []), *staged]
-        return CommitPlan(tuple(kept)) if final or watermark_ms >= 100 else CommitPlan((), kept)
+        pending_output = [*(pending or []), *staged]
+        return CommitPlan(tuple(pending_output)) if final or watermark_ms >= 100 else CommitPlan((), pending_output)
 
 
 def test_a_two_phase_sink_may_publish_by_event_time(tmp_path: Path) -> None:
@@ -260,10 +260,10 @@ def test_a_two_phase_sink_may_publish_by_event_time(tmp_path: Path) -> None:
 
 
 def test_the_driver_delegates_every_decision_to_the_two_phase_sink(tmp_path: Path) -> None:
-    asked_before_it_is_opened = {"opened", "after_restore", "staged_records", "with_dead_letters"}
+    called_before_opening = {"opened", "after_restore", "staged_records", "with_dead_letters"}
     methods = {name for name, member in vars(Sink).items() if callable(member) and not name.startswith("_")}
     ready = type(Ledger(tmp_path).opened(None))
-    assert {name for name in methods if getattr(ready, name) is getattr(Sink, name)} == asked_before_it_is_opened
+    assert {name for name in methods if getattr(ready, name) is getattr(Sink, name)} == called_before_opening
 
 
 # --- publishing from tasks --------------------------------------------------------------------------------------
@@ -301,9 +301,13 @@ def test_a_task_returns_external_failures_and_raises_bugs() -> None:
             raise part
 
     parts = [None, ConnectorAwayError("no broker"), ConnectionError("cut"), StoreDamagedError("no file")]
-    told = list(two_phase._publish_rows(cloudpickle.dumps(publish), iter(parts)))
-    assert told == [("ConnectorAwayError", "no broker"), ("ConnectionError", "cut"), ("StoreDamagedError", "no file")]
-    again = [two_phase._error_of(*failure) for failure in told]
+    failures = list(two_phase._publish_rows(cloudpickle.dumps(publish), iter(parts)))
+    assert failures == [
+        ("ConnectorAwayError", "no broker"),
+        ("ConnectionError", "cut"),
+        ("StoreDamagedError", "no file"),
+    ]
+    again = [two_phase._error_of(*failure) for failure in failures]
     assert [(type(error), str(error)) for error in again] == [(type(error), str(error)) for error in parts[1:]]
     with pytest.raises(KeyError):
         list(two_phase._publish_rows(cloudpickle.dumps(publish), iter([KeyError("a bug")])))

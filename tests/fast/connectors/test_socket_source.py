@@ -30,7 +30,7 @@ def peer() -> Iterator[tuple[int, Callable[[], socket.socket]]]:
         yield server.getsockname()[1], lambda: server.accept()[0]
 
 
-def stored(source: Source, count: int) -> int:
+def wait_for_lines(source: Source, count: int) -> int:
     """Waits until `count` lines are readable."""
     [split] = source.splits(NOW)
     deadline = time.monotonic() + 60
@@ -59,9 +59,9 @@ def test_lines_are_stored_in_order_and_any_range_can_be_read_again(store: Store)
         source = SocketSource("127.0.0.1", port).opened(store, None)
         with accept() as connection:
             connection.sendall("eins\r\nzwölf\n\nvi".encode())
-            assert stored(source, 3) == 3
+            assert wait_for_lines(source, 3) == 3
             connection.sendall(b"er\n")
-            assert stored(source, 4) == 4
+            assert wait_for_lines(source, 4) == 4
         for _ in range(2):
             assert lines(source, 0, 4) == ["eins", "zwölf", "", "vier"]
             assert lines(source, 1, 2) == ["zwölf"]
@@ -74,10 +74,10 @@ def test_the_job_ends_when_the_peer_closes_and_an_unterminated_last_line_counts(
         [split] = source.splits(NOW)
         connection = accept()
         connection.sendall(b"a\nb")
-        assert stored(source, 1) == 1
+        assert wait_for_lines(source, 1) == 1
         assert not source.complete(NOW) and not source.finished(split, 1)
         connection.close()
-        assert stored(source, 2) == 2
+        assert wait_for_lines(source, 2) == 2
         source.close()
         assert source.complete(NOW) and source.finished(split, 2) and not source.finished(split, 1)
         assert lines(source, 0, 2) == ["a", "b"]
@@ -94,9 +94,9 @@ def test_a_resumed_job_continues_numbering_after_the_stored_lines(store: Store) 
             source = SocketSource("127.0.0.1", port).opened(store, None)
             with accept() as connection:
                 connection.sendall(text)
-                stored(source, 2 + round_)
+                wait_for_lines(source, 2 + round_)
                 source.committed({"socket": 2 + round_})
-                assert len(chunks(store)) == 1 + round_, "an older epoch may be gone back to"
+                assert len(chunks(store)) == 1 + round_, "the job may be rolled back to an older epoch"
             source.close()
         assert lines(source, 2, 3) == ["c"]
         source.released([{"socket": 3}, {"socket": 1}])
@@ -112,7 +112,7 @@ def test_a_forked_source_reads_the_lines_of_its_origin_and_continues_numbering_a
         origin = SocketSource("127.0.0.1", port).opened(store, None)
         with accept() as connection:
             connection.sendall(b"a\nb\nc\n")
-            stored(origin, 3)
+            wait_for_lines(origin, 3)
             fork = SocketSource("127.0.0.1", port).opened(
                 layered_store(open_store(f"{store.url}-fork"), (store,)), None
             )
@@ -120,7 +120,7 @@ def test_a_forked_source_reads_the_lines_of_its_origin_and_continues_numbering_a
             with accept() as other:
                 other.sendall(b"x\n")
                 connection.sendall(b"d\n")
-                assert (stored(fork, 4), stored(origin, 4)) == (4, 4)
+                assert (wait_for_lines(fork, 4), wait_for_lines(origin, 4)) == (4, 4)
                 assert lines(fork, 2, 4) == ["c", "x"] and lines(origin, 2, 4) == ["c", "d"]
         origin.close()
         fork.close()
@@ -132,7 +132,7 @@ def test_a_job_without_its_stored_lines_never_reuses_a_number(store: Store) -> N
         source.committed({"socket": 500})
         with accept() as connection:
             connection.sendall(b"a\n")
-            assert stored(source, 501) == 501 and lines(source, 500, 501) == ["a"]
+            assert wait_for_lines(source, 501) == 501 and lines(source, 500, 501) == ["a"]
         source.close()
 
 
@@ -157,7 +157,7 @@ def test_a_truncated_chunk_is_rejected_and_an_unrelated_file_is_ignored(tmp_path
         source.splits(NOW)
         with accept() as connection:
             connection.sendall(b"one\ntwo\nthree\n")
-            assert stored(source, 3) == 3
+            assert wait_for_lines(source, 3) == 3
         source.close()
         names = chunks(store)
         store.put(f"{names[0].rpartition('/')[0]}/notes.txt", b"mine")
@@ -186,7 +186,7 @@ def test_a_forked_job_reads_the_lines_stored_by_its_original_job() -> None:
 
         return build
 
-    def served(data: bytes) -> Thread:
+    def serve_once(data: bytes) -> Thread:
         def serve() -> None:
             with accept() as connection:
                 connection.sendall(data)
@@ -197,9 +197,9 @@ def test_a_forked_job_reads_the_lines_stored_by_its_original_job() -> None:
 
     out, forked = Collect(), Collect()
     with peer() as (port, accept):
-        peers = [served(b"a\nb\nc\nd\n")]
+        peers = [serve_once(b"a\nb\nc\nd\n")]
         run(program(out, port), store="socket-origin", epoch_records=1)
-        peers.append(served(b"e\n"))
+        peers.append(serve_once(b"e\n"))
         run(program(forked, port, "memory://socket-origin@1"), store="socket-fork", epoch_records=1)
         for thread in peers:
             thread.join()

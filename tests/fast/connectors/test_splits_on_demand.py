@@ -32,12 +32,12 @@ def test_accesses_in_any_order_equal_a_complete_plan(
         splits = SplitsOnDemand(elements, plan)
         waiting = list(enumerate(counts))
         for request in requests:
-            whole = [split for element in elements for split in plan(element)]
+            complete = [split for element in elements for split in plan(element)]
             if request is None:
                 elements.extend(waiting[:2])
                 del waiting[:2]
-            elif request < len(whole):
-                assert splits[request] == whole[request]
+            elif request < len(complete):
+                assert splits[request] == complete[request]
             assert len(splits) >= lengths[-1] and len(splits) <= len([s for t in elements for s in plan(t)])
             lengths.append(len(splits))
         assert list(splits) == [split for element in elements for split in plan(element)]

@@ -80,7 +80,7 @@ def test_a_batch_is_retained_until_every_retained_epoch_has_read_it_and_its_pred
         batches.released(retained)
         assert [split.name for split in batches.splits()] == names
     batches.released([{**old, names[1]: 2}, new])
-    assert [split.name for split in batches.splits()] == names[1:], "the newest that was read tells how far it went"
+    assert [split.name for split in batches.splits()] == names[1:], "the newest position read determines the progress"
     batches.released([new, new])
     assert [split.name for split in batches.splits()] == names[3:]
 
@@ -214,4 +214,4 @@ def test_a_fork_starts_with_its_origins_checkpoint_as_of_the_last_inherited_batc
     with pytest.raises(StoreError, match=r"does not have the end of batch 7.*Start the job there once"):
         inherit_checkpoint("in", InheritedBatches(origin.url, "3f", 7), fork, "input/in/checkpoint-b0")
     inherit_checkpoint("in", InheritedBatches(origin.url, "3f", -1), fork, "input/in/checkpoint-c0")
-    assert not fork.list("input/in/checkpoint-c0"), "an origin that has stored nothing has nothing to go on from"
+    assert not fork.list("input/in/checkpoint-c0"), "an origin without stored batches has no checkpoint"

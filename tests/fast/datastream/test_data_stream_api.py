@@ -168,7 +168,9 @@ def test_a_stream_without_a_declared_type_is_untyped(numbers: DataStream) -> Non
     mapped = numbers.map(str)
     assert mapped.get_type() == Types.PICKLED_BYTE_ARRAY()
     assert last(mapped).output_type is None
-    assert last(numbers.map(str, Types.PICKLED_BYTE_ARRAY())).output_type is None, "saying so changes nothing"
+    assert last(numbers.map(str, Types.PICKLED_BYTE_ARRAY())).output_type is None, (
+        "declaring it explicitly changes nothing"
+    )
     assert numbers.filter(Odd()).get_type() == Types.LONG()
 
 
@@ -202,7 +204,7 @@ def test_a_partitioning_is_a_property_of_the_next_edge(
     assert len(nodes(numbers)) == 1, "no node is added"
     assert last(partitioned.map(Double())).inputs == (Edge(1, partitioning),)
     again = partitioned.rebalance().map(Double())
-    assert last(again).inputs == (Edge(1, Partitioning.REBALANCE),), "the last one counts"
+    assert last(again).inputs == (Edge(1, Partitioning.REBALANCE),), "the last key_by wins"
 
 
 def test_keys_and_custom_partitioners_are_stored_on_the_edge(numbers: DataStream) -> None:
@@ -553,7 +555,7 @@ def test_the_jobs_settings_are_read_from_the_configuration(env: StreamExecutionE
     assert settings.restart == RestartStrategies.fixed_delay_restart(4, 2000)
     assert settings.site.file == __file__
     env.set_restart_strategy(RestartStrategies.no_restart())
-    assert env._job_settings().restart == RestartStrategies.no_restart(), "the call wins over the configuration"
+    assert env._job_settings().restart == RestartStrategies.no_restart(), "the call overrides the configuration"
 
 
 def test_the_command_line_overrides_the_program_and_warns(caplog: pytest.LogCaptureFixture) -> None:

@@ -41,8 +41,7 @@ def numbers() -> DataStream:
     return StreamExecutionEnvironment().from_collection([1, 2, 3], Types.LONG())
 
 
-# --- side outputs that are never emitted
-# ------------------------------------------------------------------------------
+# --- side outputs that are never emitted ------------------------------------------------------------------------------
 
 
 class Plain(ProcessFunction):
@@ -191,9 +190,9 @@ def closure() -> ProcessFunction:
 def from_a_text() -> Any:
     """As in a notebook or an interpreter: the class claims a module that does not contain it."""
     names: dict[str, Any] = {"ProcessFunction": ProcessFunction, "ODD": ODD}
-    exec("class Told(ProcessFunction):\n    def process_element(self, value, ctx):\n        yield ODD, value", names)
-    assert names["Told"].__module__ == "builtins"
-    return names["Told"]()
+    exec("class Defined(ProcessFunction):\n    def process_element(self, value, ctx):\n        yield ODD, value", names)
+    assert names["Defined"].__module__ == "builtins"
+    return names["Defined"]()
 
 
 @pytest.mark.parametrize(

@@ -55,16 +55,16 @@ def written_and_read(folder: Path, writers: Any, reader: Any, rows: Any, type_in
         env.execute()
         files = FileSource.for_record_stream_format if isinstance(reader, CsvReaderFormat) else None
         source = (files or FileSource.for_bulk_file_format)(reader, str(folder)).build()
-        with env.from_source(source, WatermarkStrategy.no_watermarks(), "files").execute_and_collect() as found:
-            return [tuple(row) for row in found]
+        with env.from_source(source, WatermarkStrategy.no_watermarks(), "files").execute_and_collect() as rows_read:
+            return [tuple(row) for row in rows_read]
 
 
 def test_parquet_is_written_and_read_by_datatypes(tmp_path: Path) -> None:
     writers = ParquetBulkWriters.for_row_type(SALE, hadoop_config=Configuration(), utc_timestamp=True)
     reader = ParquetColumnarRowInputFormat(SALE, Configuration(), 2048, True, True)
-    found = written_and_read(tmp_path, writers, reader, SALES, STREAM)
-    assert found[0][:5] == ("north", 120, Decimal("1.20"), AT, ["a", "b"]) and tuple(found[0][5]) == (1,)
-    assert found[1] == ("river", 40, None, None, [], None)
+    rows_read = written_and_read(tmp_path, writers, reader, SALES, STREAM)
+    assert rows_read[0][:5] == ("north", 120, Decimal("1.20"), AT, ["a", "b"]) and tuple(rows_read[0][5]) == (1,)
+    assert rows_read[1] == ("river", 40, None, None, [], None)
 
 
 def test_csv_columns_are_named_by_datatypes(tmp_path: Path) -> None:
@@ -80,8 +80,8 @@ def test_csv_columns_are_named_by_datatypes(tmp_path: Path) -> None:
     types = [Types.STRING(), Types.LONG(), Types.BIG_DEC(), Types.LIST(Types.INT())]
     rows = [Row("north", 120, Decimal("1.20"), [1, 2])]
     writers, reader = CsvBulkWriters.for_schema(schema), CsvReaderFormat.for_schema(schema)
-    found = written_and_read(tmp_path, writers, reader, rows, Types.ROW_NAMED(names, types))
-    assert found == [("north", 120, Decimal("1.20"), [1, 2])]
+    rows_read = written_and_read(tmp_path, writers, reader, rows, Types.ROW_NAMED(names, types))
+    assert rows_read == [("north", 120, Decimal("1.20"), [1, 2])]
     with pytest.raises(ProgramError, match=r"add_number_column: found .*expected a number type"):
         CsvSchema.builder().add_number_column("n", DataTypes.STRING())
 

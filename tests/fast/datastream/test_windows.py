@@ -282,7 +282,7 @@ def test_merged_windows_wait_for_their_common_end() -> None:
     assert world.event_timers == {19}
     world.watermark, world.event_timers = 30, set()
     trigger.on_merge(TimeWindow(0, 20), world)
-    assert world.event_timers == set(), "it is over already"
+    assert world.event_timers == set(), "the window has already ended"
 
 
 def test_processing_time_windows_fire_by_processing_time_only() -> None:
@@ -313,7 +313,7 @@ def test_a_continuous_trigger_fires_on_its_grid_and_at_the_end() -> None:
     for time in range(20):
         if time in world.event_timers and trigger.on_event_time(time, window, world).is_fire():
             fired.append(time)
-    assert fired == [4, 8, 9], "every 4 ms, and never after the window's last moment"
+    assert fired == [4, 8, 9], "every 4 ms, and never after the window's end"
     assert max(world.event_timers) == window.max_timestamp(), "no timer outlives the window"
     trigger.clear(window, world)
     assert world.states["fire-time"].get() is None

@@ -15,11 +15,11 @@ _BENCH = Path(__file__).resolve().parents[3] / "bench"
 
 
 def _load(name: str) -> ModuleType:
-    found = importlib.util.spec_from_file_location(f"bench_{name}", _BENCH / f"{name}.py")
-    assert found is not None and found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    sys.modules[found.name] = module
-    found.loader.exec_module(module)
+    spec = importlib.util.spec_from_file_location(f"bench_{name}", _BENCH / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
     return module
 
 

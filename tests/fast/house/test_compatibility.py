@@ -63,8 +63,8 @@ def output_of(build: Any, store: Path, path: str | None, parallelism: int) -> li
 
 
 def answer(number: int) -> list[str]:
-    found: list[str] = json.loads((FOLDER / f"answer-{number}.json").read_text())
-    return found
+    expected: list[str] = json.loads((FOLDER / f"answer-{number}.json").read_text())
+    return expected
 
 
 def test_snapshots_exist() -> None:

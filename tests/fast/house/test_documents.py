@@ -115,7 +115,7 @@ def test_modules_named_in_prose_exist() -> None:
     absent = [
         f"{place}: `{quoted}`" for place, text in prose() for quoted in QUOTED.findall(text) if not _exists(quoted)
     ]
-    assert not absent, "these are not where the prose says:\n" + "\n".join(absent)
+    assert not absent, "these do not exist where the prose says:\n" + "\n".join(absent)
 
 
 def _exists(quoted: str) -> bool:

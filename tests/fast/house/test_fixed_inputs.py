@@ -21,10 +21,10 @@ ROOT = Path(__file__).resolve().parents[3]
 TESTS = ROOT / "tests"
 
 SEEDED = {"random.Random", "random.seed", "numpy.random.default_rng"}
-"""What draws the same from the same seed; without one it is a lottery too."""
+"""Generators that draw the same from the same seed; without a seed they are not reproducible."""
 DRAWN = ("random.", "secrets.", "numpy.random.", "uuid.uuid1", "uuid.uuid4", "os.urandom", "os.getrandom")
 EXEMPT = {"servers/server_process.py", "inputs/random_inputs.py"}
-"""Ports: processes that run at the same time must not choose the same. And what makes tests draw anew."""
+"""Concurrent processes must choose different ports; and the module that makes tests draw new inputs."""
 FROM_THE_PROFILE = {"derandomize", "database", "print_blob"}
 
 
@@ -93,14 +93,14 @@ def test_unseeded_draws_are_distinguished_from_seeded_generators(source: str, gu
 @pytest.mark.slow
 def test_no_test_draws_unseeded_random_values() -> None:
     paths = [path for path in sorted(TESTS.rglob("*.py")) if path.relative_to(TESTS).as_posix() not in EXEMPT]
-    found = [f"{path.relative_to(ROOT)}:{line}" for path in paths for line in unseeded_draws(path.read_text())]
-    assert not found, "tests draw from a generator with a seed, and names from fresh_name"
+    draws = [f"{path.relative_to(ROOT)}:{line}" for path in paths for line in unseeded_draws(path.read_text())]
+    assert not draws, "tests draw from a generator with a seed, and names from fresh_name"
 
 
 def test_random_tests_have_fixed_inputs() -> None:
     profile = settings()
     assert (profile.derandomize, profile.database, profile.deadline) == (True, None, None)
-    assert HealthCheck.too_slow in profile.suppress_health_check, "a busy machine is no defect"
+    assert HealthCheck.too_slow in profile.suppress_health_check, "a busy machine is not a defect"
 
 
 RANDOM_TESTS = """

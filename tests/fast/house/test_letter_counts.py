@@ -16,10 +16,10 @@ _FILE = Path(__file__).resolve().parents[3] / "bench" / "letter_counts.py"
 
 
 def _letter_counts() -> Any:
-    found = importlib.util.spec_from_file_location("bench_letter_counts", _FILE)
-    assert found is not None and found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
+    spec = importlib.util.spec_from_file_location("bench_letter_counts", _FILE)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
     return module
 
 

@@ -30,11 +30,11 @@ def entries(lock: str) -> list[str]:
 
 def versions(lock: str) -> dict[str, set[str]]:
     """Each locked package with its versions; there are several where they differ by platform or Python."""
-    found: dict[str, set[str]] = {}
+    versions_by_name: dict[str, set[str]] = {}
     for entry in entries(lock):
         name, _, version = entry.split()[0].partition("==")
-        found.setdefault(canonicalize_name(name), set()).add(version)
-    return found
+        versions_by_name.setdefault(canonicalize_name(name), set()).add(version)
+    return versions_by_name
 
 
 def unmet(requirements: list[str], lock: str) -> list[str]:
@@ -92,4 +92,4 @@ def test_both_locks_choose_the_same_versions() -> None:
     differing = {
         name: (chosen, development.get(name)) for name, chosen in runtime.items() if development.get(name) != chosen
     }
-    assert not differing, f"the two locks were made apart; run `make lock`: {differing}"
+    assert not differing, f"the two locks were not generated together; run `make lock`: {differing}"

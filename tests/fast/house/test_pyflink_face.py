@@ -42,7 +42,7 @@ def test_the_packages_are_pyflinks() -> None:
 def test_a_file_in_a_package_of_pyflinks_is_a_pyflink_module(folder: str) -> None:
     files = {path.relative_to(SOURCE).as_posix() for path in (SOURCE / folder).glob("*.py")}
     assert not files - PYFLINK, (
-        f"PyFlink has no such module; what is ours stands in a folder: {sorted(files - PYFLINK)}"
+        f"PyFlink has no such module; our own modules go into a folder: {sorted(files - PYFLINK)}"
     )
 
 

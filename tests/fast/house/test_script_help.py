@@ -27,14 +27,14 @@ def help_of(name: str, *words: str, folder: Path) -> subprocess.CompletedProcess
     "name", [name if is_shell(name) else pytest.param(name, marks=pytest.mark.slow) for name in SCRIPTS]
 )
 def test_help_describes_a_script_and_runs_nothing(name: str, tmp_path: Path) -> None:
-    answer = help_of(name, "--help", folder=tmp_path)
-    assert answer.returncode == 0, answer.stderr
-    assert len(answer.stdout.split()) > 10 and not answer.stderr
+    completed = help_of(name, "--help", folder=tmp_path)
+    assert completed.returncode == 0, completed.stderr
+    assert len(completed.stdout.split()) > 10 and not completed.stderr
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("words", [("--hlp",), (sys.executable, "kafca")])
 def test_servers_rejects_unknown_names_before_downloading_anything(words: tuple[str, ...], tmp_path: Path) -> None:
-    answer = help_of("servers", *words, folder=tmp_path)
-    assert answer.returncode == 2 and "servers:" in answer.stderr
+    completed = help_of("servers", *words, folder=tmp_path)
+    assert completed.returncode == 2 and "servers:" in completed.stderr
     assert not list(tmp_path.iterdir())

@@ -260,23 +260,23 @@ def bound_at_top(body: list[ast.stmt]) -> set[str]:
 
 
 def test_no_file_names_a_folder_of_a_developers_machine() -> None:
-    found = [
+    violations = [
         f"{shown(path)}:{number}: {line.strip()[:100]}"
         for path in project_files()
         for number, line in text_lines(path)
         if MACHINE_PATH.search(line)
     ]
-    assert not found, "use tmp_path, tempfile or a relative path:\n" + "\n".join(found)
+    assert not violations, "use tmp_path, tempfile or a relative path:\n" + "\n".join(violations)
 
 
 def test_no_file_names_a_package_registry() -> None:
-    found = [
+    violations = [
         f"{shown(path)}:{number}: {line.strip()[:100]}"
         for path in project_files()
         for number, line in text_lines(path)
         if REGISTRY.search(line)
     ]
-    assert not found, "each installation chooses its own registry:\n" + "\n".join(found)
+    assert not violations, "each installation chooses its own registry:\n" + "\n".join(violations)
 
 
 @pytest.mark.parametrize(

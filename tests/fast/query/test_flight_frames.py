@@ -38,8 +38,8 @@ def fragments(data: bytes, cuts: list[int]) -> list[bytes]:
 def ask(calls: Calls, *parts: bytes, now_s: float = 0.0) -> None:
     frames = Frames()
     for part in parts:
-        for one, piece, is_last in frames.of(memoryview(part)):
-            calls.note_question(one, piece, is_last, now_s)
+        for ipc_message, piece, is_last in frames.of(memoryview(part)):
+            calls.note_question(ipc_message, piece, is_last, now_s)
 
 
 FRAMES = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 5), st.binary(max_size=9), st.integers(0, 255)))
@@ -48,15 +48,15 @@ CUTS = st.lists(st.integers(0, 10_000), max_size=9)
 
 @given(FRAMES, CUTS)
 def test_frames_do_not_depend_on_fragmentation(sent: list[tuple[int, int, bytes, int]], cuts: list[int]) -> None:
-    data = b"".join(frame(*one) for one in sent)
-    frames, found, content = Frames(), [], b""
+    data = b"".join(frame(*ipc_message) for ipc_message in sent)
+    frames, messages_seen, content = Frames(), [], b""
     for part in fragments(data, cuts):
-        for one, piece, is_last in frames.of(memoryview(part)):
+        for ipc_message, piece, is_last in frames.of(memoryview(part)):
             content += piece
             if is_last:
-                found.append((one, content))
+                messages_seen.append((ipc_message, content))
                 content = b""
-    assert found == [(Frame(kind, flags, stream), content) for kind, stream, content, flags in sent]
+    assert messages_seen == [(Frame(kind, flags, stream), content) for kind, stream, content, flags in sent]
     assert frames.is_between
 
 
@@ -105,13 +105,17 @@ def test_batches_compressed_by_arrow_are_detected_by_their_header(column: pa.Arr
     batch = pa.RecordBatch.from_arrays([column], ["key"])
     with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as writer:
         writer.write_batch(batch)
-    found = []
-    for one in pa.ipc.MessageReader.open_stream(sink.getvalue()):
-        data = proto(1, b"a descriptor") + proto(2, one.metadata.to_pybytes()) + proto(1000, one.body.to_pybytes())
-        assert is_packed(data, len(data)) == is_packed(data, 1), "in whatever pieces it comes"
-        found.append((one.type, is_packed(data, len(data))))
-    assert found == [(kind, codec is not None and kind != "schema") for kind, _ in found]
-    assert found[-1][0] == "record batch"
+    messages_seen = []
+    for ipc_message in pa.ipc.MessageReader.open_stream(sink.getvalue()):
+        data = (
+            proto(1, b"a descriptor")
+            + proto(2, ipc_message.metadata.to_pybytes())
+            + proto(1000, ipc_message.body.to_pybytes())
+        )
+        assert is_packed(data, len(data)) == is_packed(data, 1), "for any fragmentation"
+        messages_seen.append((ipc_message.type, is_packed(data, len(data))))
+    assert messages_seen == [(kind, codec is not None and kind != "schema") for kind, _ in messages_seen]
+    assert messages_seen[-1][0] == "record batch"
 
 
 def is_packed(data: bytes, fragment_bytes: int) -> bool | None:
@@ -198,7 +202,8 @@ def test_a_rejection_is_sent_in_complete_frames_that_end_the_call() -> None:
         ask(Calls(LIMITS), frame(HEADERS, 5) + frame(DATA, 5, b"\0" + (51).to_bytes(4)))
     frames = Frames()
     verdict = [
-        (one.kind, one.stream, bytes(piece)) for one, piece, _ in frames.of(memoryview(refusal_frames(caught.value)))
+        (ipc_message.kind, ipc_message.stream, bytes(piece))
+        for ipc_message, piece, _ in frames.of(memoryview(refusal_frames(caught.value)))
     ]
     assert [(kind, stream) for kind, stream, _ in verdict] == [(HEADERS, 5), (RESET, 5), (7, 0)]
     assert b"too-large" in verdict[0][2] and frames.is_between

@@ -19,7 +19,7 @@ from millstream.query.wire.refusals import BadQuestionError, TooLargeError
 MANY, LONG = 100_000, "a" * 100_000
 
 
-class Written:
+class ChunkReader:
     """A client that has sent these columns."""
 
     def __init__(self, *columns: pa.Array) -> None:
@@ -60,7 +60,7 @@ def test_a_column_that_expands_on_decoding_is_rejected_before_decoding(name: str
     assert bomb.nbytes < 3_000_000
     before = pa.total_allocated_bytes()
     with pytest.raises(TooLargeError, match="once they are decoded"):
-        list(key_columns(Written(bomb), Limits()))
+        list(key_columns(ChunkReader(bomb), Limits()))
     assert pa.total_allocated_bytes() - before < 4_000_000
 
 
@@ -107,11 +107,11 @@ def test_a_plain_column_counts_its_approximate_size_in_any_encoding(column: pa.A
         for other in (part.dictionary_encode(), part.cast(pa.string_view()), part.cast(pa.large_string())):
             check_key_type(other.type)
             assert decoded_bytes(other) == plain
-    assert [keys.to_pylist() for keys in key_columns(Written(part), Limits())] == [part.to_pylist()]
+    assert [keys.to_pylist() for keys in key_columns(ChunkReader(part), Limits())] == [part.to_pylist()]
 
 
 def test_rows_and_bytes_are_counted_over_all_batches_of_a_call() -> None:
     with pytest.raises(TooLargeError, match="more than 5 keys"):
-        list(key_columns(Written(pa.array([1, 2, 3]), pa.array([4, 5, 6])), Limits(flight_keys_max=5)))
+        list(key_columns(ChunkReader(pa.array([1, 2, 3]), pa.array([4, 5, 6])), Limits(flight_keys_max=5)))
     with pytest.raises(TooLargeError, match="of 70 at most"):
-        list(key_columns(Written(pa.array(["a" * 30]), pa.array(["b" * 30])), Limits(flight_call_bytes_max=70)))
+        list(key_columns(ChunkReader(pa.array(["a" * 30]), pa.array(["b" * 30])), Limits(flight_call_bytes_max=70)))

@@ -84,14 +84,16 @@ def test_after_a_tls_response_plain_servers_are_not_queried() -> None:
         trust.admitted([plain])
     named = Trust(None, ["http://db2:8787"])
     named.note_answer("https://db1:8787")
-    assert urls(named.admitted([plain])) == ["http://db2:8787"], "the user said so"
+    assert urls(named.admitted([plain])) == ["http://db2:8787"], "the user named it"
 
 
 def test_a_host_registered_with_tls_is_not_queried_without() -> None:
     trust = Trust(None)
     both = [ServerPlace("http://db1:1"), ServerPlace("https://db1:2"), ServerPlace("http://db2:1")]
     assert urls(trust.admitted(both)) == ["https://db1:2", "http://db2:1"]
-    assert urls(trust.admitted([both[0], both[2]])) == ["http://db2:1"], "the registration may have been taken away"
+    assert urls(trust.admitted([both[0], both[2]])) == ["http://db2:1"], (
+        "the registration over TLS may have been removed"
+    )
 
 
 @pytest.mark.parametrize("url", ["http://user:password@db1", "http://", "http://a:99999", "http://a?x=1"])

@@ -21,7 +21,7 @@ from millstream.records.bitmaps import (
 )
 
 
-def written(numbers: set[int]) -> bytes:
+def encoded(numbers: set[int]) -> bytes:
     """The reference encoder: container by container, each as an array, runs or bits, whichever is shortest."""
     parts: dict[int, list[int]] = {}
     for number in sorted(numbers):
@@ -70,7 +70,7 @@ SETS = st.one_of(
 @given(SETS)
 def test_encoding_and_decoding_equal_the_reference(numbers: set[int]) -> None:
     data = bitmap(numbers)
-    assert data == written(numbers)
+    assert data == encoded(numbers)
     assert numbers_of(data).tolist() == sorted(numbers)
     assert cardinality(data) == len(numbers)
     assert normalised(data + b"behind it") == data
@@ -120,4 +120,4 @@ def test_invalid_bitmap_bytes_are_rejected_with_the_reason(data: bytes, reason: 
 
 
 def test_empty_bytes_are_the_empty_bitmap() -> None:
-    assert bitmap(set()) == EMPTY == written(set())
+    assert bitmap(set()) == EMPTY == encoded(set())

@@ -83,7 +83,7 @@ def test_column_conversion_equals_conform_and_has_the_row_type(
     assert Batch.of_values(list(rows), type_info).values() == expected
 
 
-def one(data_type: DataType) -> TableRowType:
+def single_column(data_type: DataType) -> TableRowType:
     return TableRowType(nested.RowType.of(["c"], [data_type]))
 
 
@@ -104,7 +104,7 @@ def one(data_type: DataType) -> TableRowType:
     ],
 )
 def test_excess_precision_is_handled_as_in_flink(data_type: DataType, value: Any, expected: Any) -> None:
-    [row] = Batch.of_values([(value,)], one(data_type)).values()
+    [row] = Batch.of_values([(value,)], single_column(data_type)).values()
     assert row.c == expected
 
 
@@ -128,18 +128,18 @@ def test_excess_precision_is_handled_as_in_flink(data_type: DataType, value: Any
 )
 def test_values_that_do_not_fit_are_rejected_with_their_column(data_type: DataType, value: Any, message: str) -> None:
     with pytest.raises(TypeMismatchError, match=message):
-        Batch.of_values([(value,)], one(data_type))
+        Batch.of_values([(value,)], single_column(data_type))
 
 
 def test_none_is_rejected_as_a_table_row() -> None:
     with pytest.raises(TypeMismatchError, match="a table has no record that is None"):
-        Batch.of_values([None], one(types.IntType()))
+        Batch.of_values([None], single_column(types.IntType()))
 
 
 def test_row_kinds_are_stored_after_the_columns() -> None:
     row = Row(c=1)
     row.set_row_kind(RowKind.DELETE)
-    batch = Batch.of_values([row, Row(c=2)], one(types.IntType()))
+    batch = Batch.of_values([row, Row(c=2)], single_column(types.IntType()))
     assert batch.columns().schema.names == ["c", "__kind"]
     assert [each.get_row_kind() for each in batch.values()] == [RowKind.DELETE, RowKind.INSERT]
 
@@ -169,6 +169,6 @@ def test_a_type_equals_its_reconstruction() -> None:
     row_type = nested.RowType.of(["a"], [types.DecimalType(5, 2, False)])
     assert TableRowType(row_type) == TableRowType(row_type)
     assert hash(TableRowType(row_type)) == hash(TableRowType(row_type))
-    assert TableRowType(row_type) != one(types.DecimalType(5, 2, False))
+    assert TableRowType(row_type) != single_column(types.DecimalType(5, 2, False))
     assert f"{TableRowType(row_type)}" == "Table<a DECIMAL(5, 2) NOT NULL>"
     assert stream_schema(TableRowType(row_type)) == pa.schema([pa.field("a", pa.decimal128(5, 2))])

@@ -184,7 +184,7 @@ def test_a_stored_class_name_imports_nothing(bombs: Bombs, tmp_path: Path, monke
     del sys.modules["trap"]
     (tmp_path / "trap.py").write_text(f"open({str(bombs.marker)!r}, 'w').close()")
     assert decode(data) == (ClassKey("trap:Key", ("x",)), 1)
-    assert canonical_bytes(decode(data)) == data, "a key that was shown can be asked for"
+    assert canonical_bytes(decode(data)) == data, "a printed key can be looked up"
     assert "trap" not in sys.modules
 
 
@@ -250,8 +250,7 @@ def test_planning_a_restore_unpickles_nothing(drops: bool, bombs: Bombs, tmp_pat
     assert ManifestLog(LocalStore(tmp_path / "restored", fsync=False)).epochs() or drops
 
 
-# --- Arrow extension types
-# --------------------------------------------------------------------------------------------
+# --- Arrow extension types --------------------------------------------------------------------------------------------
 
 
 def test_arrow_does_not_unpickle_schema_metadata(bombs: Bombs) -> None:

@@ -76,8 +76,8 @@ def reader_after(build: Any, store: str | None = None, **options: Any) -> state_
 
 
 def rows(snapshot: Snapshot, operator: str, state: str, **options: Any) -> list[tuple[Any, ...]]:
-    found = snapshot.read(operator, state, unpickle=pickle.loads, **options)
-    return sorted((tuple(row.values()) for row in found), key=repr)
+    result = snapshot.read(operator, state, unpickle=pickle.loads, **options)
+    return sorted((tuple(row.values()) for row in result), key=repr)
 
 
 class Keeps(KeyedProcessFunction):
@@ -266,14 +266,14 @@ def test_pandas_arrow_and_raw_bytes() -> None:
 
 
 def test_polars_is_used_where_it_is_installed() -> None:
-    found = reader_after(keeping(*STORY)).at(epoch=2).read("keeper", "total")
+    result = reader_after(keeping(*STORY)).at(epoch=2).read("keeper", "total")
     try:
         import polars  # noqa: F401
     except ImportError:
         with pytest.raises(PlatformError, match="pip install polars"):
-            found.to_polars()
+            result.to_polars()
     else:
-        assert sorted(found.to_polars()["value"].to_list()) == [2, 6, 7]
+        assert sorted(result.to_polars()["value"].to_list()) == [2, 6, 7]
 
 
 ONE_KIND = (
@@ -338,8 +338,8 @@ def test_open_windows_of_a_custom_reduce_have_bounds() -> None:
         windows = keyed.window(TumblingEventTimeWindows.of(Duration.of_millis(100)))
         windows.reduce(lambda a, b: (a[0], a[1] + b[1])).uid("w").sink_to(Collect())
 
-    found = reader_after(build).at(epoch=2).read("w", "window values").to_pylist()
-    assert found == [
+    result = reader_after(build).at(epoch=2).read("w", "window values").to_pylist()
+    assert result == [
         {"key": "a", "window_start_ms": 100, "window_end_ms": 200, "value": {"f0": "a", "f1": 270}},
     ]
 
@@ -467,13 +467,13 @@ def test_records_in_a_loop_are_rows(pair: Any) -> None:
     with reader_after(build).at(epoch=1) as snapshot:
         [state] = snapshot.states()
         assert state.kind == "loop"
-        found = snapshot.read(state.uid, "loop", unpickle=pickle.loads).to_pylist()
+        result = snapshot.read(state.uid, "loop", unpickle=pickle.loads).to_pylist()
         values = [("a", 1), ("b", 0)]
         if pair is None:  # the content of a pickle is opaque to readers, so all records of a block are one row
-            assert [row["value"] for row in found] == [(values, None)]
+            assert [row["value"] for row in result] == [(values, None)]
             return
-        assert [row["value"] for row in found] == [{"f0": a, "f1": b} for a, b in values]
-        assert [(row["subtask"], row["index"], row["timestamp_ms"]) for row in found] == [(0, 0, None), (0, 1, None)]
+        assert [row["value"] for row in result] == [{"f0": a, "f1": b} for a, b in values]
+        assert [(row["subtask"], row["index"], row["timestamp_ms"]) for row in result] == [(0, 0, None), (0, 1, None)]
 
 
 def test_join_sides_have_their_times_until_no_match_is_possible() -> None:
@@ -485,8 +485,11 @@ def test_join_sides_have_their_times_until_no_match_is_possible() -> None:
         states = {one.name: one.kind for one in snapshot.states("j")}
         assert "join rows" in states.values()
         name = next(name for name, kind in states.items() if kind == "join rows")
-        found = snapshot.read("j", name).to_pylist()
-        assert [(row["key"], row["time_ms"], row["value"]["f1"]) for row in found] == [("a", 130, 130), ("a", 140, 140)]
+        result = snapshot.read("j", name).to_pylist()
+        assert [(row["key"], row["time_ms"], row["value"]["f1"]) for row in result] == [
+            ("a", 130, 130),
+            ("a", 140, 140),
+        ]
 
 
 # --- differences ------------------------------------------------------------------------------------------------------

@@ -36,8 +36,8 @@ def test_stores_directly_below_an_object_store_address_are_listed(monkeypatch: p
     monkeypatch.setattr(stored_jobs, "open_store", opened)
     for name in ("clicks", "orders"):
         claim(opened(f"s3://bucket/jobs/{name}"), name, job_id=name, now_ms=0)
-    found = {job.name: job.store for job in jobs("s3://bucket/jobs")}
-    assert found == {name: f"s3://bucket/jobs/{name}" for name in ("clicks", "orders")}
+    store_by_job = {job.name: job.store for job in jobs("s3://bucket/jobs")}
+    assert store_by_job == {name: f"s3://bucket/jobs/{name}" for name in ("clicks", "orders")}
     assert [job.name for job in jobs("s3://bucket/jobs/orders")] == ["orders"]
     with pytest.raises(StoreError, match="s3://bucket/other holds no job"):
         jobs("s3://bucket/other")

@@ -108,8 +108,8 @@ def check_readers(address: str, one: Any, two: Any, three: Any) -> None:
         "named": [{"n": value} for value in values],
     }.items():
         assert [view.get(name, key) for key in KEYS] == view.get_many(name, KEYS) == held, name
-        found = view.get_columns(name, pa.array(KEYS)).column("value").to_pylist()
-        assert found == ([list(each.items()) for each in held] if name == "named" else held)
+        values_read = view.get_columns(name, pa.array(KEYS)).column("value").to_pylist()
+        assert values_read == ([list(each.items()) for each in held] if name == "named" else held)
         assert {type(value) for value in view.get_many("last", KEYS)} == {type(one)}
     scanned = view.scan("last").read_all()
     assert sorted(zip(scanned["key"].to_pylist(), scanned["value"].to_pylist(), strict=True)) == list(

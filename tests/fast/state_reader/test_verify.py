@@ -54,7 +54,7 @@ class Keeps(KeyedProcessFunction):
         ctx.timer_service().register_event_time_timer(10**9 + value)
 
 
-def ran(*, key_type: Any = None, parallelism: int = 1) -> str:
+def run_job(*, key_type: Any = None, parallelism: int = 1) -> str:
     store = f"test-verify-{next(STORES)}"
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -72,7 +72,7 @@ def segments_of(url: str, epoch: int) -> list[str]:
 
 @pytest.mark.parametrize("key_type", [None, Types.LONG()], ids=["untyped key", "typed key"])
 def test_the_store_of_a_finished_job_is_intact(key_type: Any) -> None:
-    url = ran(key_type=key_type, parallelism=2)
+    url = run_job(key_type=key_type, parallelism=2)
     report = verify(url)
     assert report.is_whole, report.text()
     assert [epoch.epoch for epoch in report.epochs] == ManifestLog(open_store(url)).epochs()
@@ -93,7 +93,7 @@ def flipped(at: float) -> Callable[[bytes], bytes]:
 
 @pytest.mark.parametrize("change", [cut, *map(flipped, (0.0, 0.2, 0.5, 0.9, 1.0)), lambda data: b""])
 def test_a_damaged_segment_damages_only_the_epochs_that_reference_it(change: Callable[[bytes], bytes]) -> None:
-    url = ran()
+    url = run_job()
     store = open_store(url)
     newest = ManifestLog(store).epochs()[-1]
     [file] = sorted(set(segments_of(url, newest)) - set(segments_of(url, 2)))[:1]
@@ -107,7 +107,7 @@ def test_a_damaged_segment_damages_only_the_epochs_that_reference_it(change: Cal
 
 @cache
 def whole_store() -> str:
-    return ran()
+    return run_job()
 
 
 @pytest.mark.slow
@@ -126,7 +126,7 @@ def test_every_flipped_bit_of_a_referenced_file_is_detected(at: float, which: in
 
 
 def test_a_missing_segment_is_reported_with_its_state() -> None:
-    url = ran()
+    url = run_job()
     file = next(name for name in segments_of(url, 3) if "/total/" in name)
     open_store(url).delete(file)
     report = verify(f"{url}@3")
@@ -136,7 +136,7 @@ def test_a_missing_segment_is_reported_with_its_state() -> None:
 
 
 def test_a_damaged_manifest_damages_its_epoch_only() -> None:
-    url = ran()
+    url = run_job()
     store = open_store(url)
     store.put(manifest_name(2), store.get(manifest_name(2)).replace(b'"epoch": 2', b'"epoch": 3'))
     report = verify(url)
@@ -145,7 +145,7 @@ def test_a_damaged_manifest_damages_its_epoch_only() -> None:
 
 
 def test_a_file_of_another_epoch_in_its_place_is_detected() -> None:
-    url = ran()
+    url = run_job()
     store = open_store(url)
     one, other = [name for name in segments_of(url, 3) if "/seen/" in name][:2]
     store.put(one, store.get(other))
@@ -179,13 +179,14 @@ def test_a_folder_without_a_store_is_rejected() -> None:
         verify(f"{whole_store()}@99")
 
 
-# --- segments that our writer would never write: their checksums are valid
-# ---------------------------------------------
+# --- segments that our writer would never write: their checksums are valid --------------------------------------------
 
 LAYOUT = TableLayout("total", pa.int64(), value_type=pa.int64())
 
 
-def written(keys: list[int], change: Callable[[dict[str, Any]], None], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def problems_of(
+    keys: list[int], change: Callable[[dict[str, Any]], None], monkeypatch: pytest.MonkeyPatch
+) -> list[str]:
     """The findings for a segment of these keys after `change`, written by a writer without checks."""
     column = key_column_of_arrow(pa.array(keys, pa.int64()))
     sorting = np.argsort(orders_of(column.hashes, 128))
@@ -242,12 +243,12 @@ def other_kind(columns: dict[str, Any]) -> None:
 def test_order_and_key_group_of_keys_are_checked(
     change: Any, problem: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = written(list(range(50)), change, monkeypatch)
-    assert (found == []) if problem is None else (len(found) == 1 and problem in found[0])
+    problems = problems_of(list(range(50)), change, monkeypatch)
+    assert (problems == []) if problem is None else (len(problems) == 1 and problem in problems[0])
 
 
 def test_a_manifest_that_describes_another_segment_is_detected(tmp_path: Path) -> None:
-    url = ran()
+    url = run_job()
     store, local = open_store(url), open_store(str(tmp_path / "store"))
     for name in store.list(""):
         local.put(name, store.get(name))

@@ -23,7 +23,7 @@ class Service:
         return {"e_tag": ""}
 
 
-def answered(status: str, code: str, message: str = "It says so.") -> str:
+def response(status: str, code: str, message: str = "It says so.") -> str:
     return (
         "Generic S3 error: Error performing PUT http://s3/bucket/a in 3.1ms - Server returned non-2xx status code: "
         f"{status}: <Error><Code>{code}</Code><Message>{message}</Message></Error>"
@@ -51,14 +51,14 @@ def error_of(*texts: str, creates: bool = False) -> StoreError:
 )
 def test_transient_errors_are_unavailability_for_any_status(status: str, code: str) -> None:
     """S3 reports a timeout while receiving content with status 400. It must not end a job."""
-    assert isinstance(error_of(answered(status, code)), StoreAwayError)
+    assert isinstance(error_of(response(status, code)), StoreAwayError)
 
 
 def test_a_conditional_put_that_met_another_request_is_not_reported_as_a_lost_race() -> None:
     """Interpreted as a lost race, it would stop a driver that was never replaced."""
     for code in ("OperationAborted", "ConditionalRequestConflict"):
-        assert isinstance(error_of(answered("409 Conflict", code), creates=True), StoreAwayError)
-    store = ObjectStore("s3://bucket/job", Service(answered("409 Conflict", "BlobAlreadyExists")))  # type: ignore[arg-type]
+        assert isinstance(error_of(response("409 Conflict", code), creates=True), StoreAwayError)
+    store = ObjectStore("s3://bucket/job", Service(response("409 Conflict", "BlobAlreadyExists")))  # type: ignore[arg-type]
     assert store.create("a", b"") is False
 
 
@@ -72,7 +72,7 @@ def test_a_conditional_put_that_met_another_request_is_not_reported_as_a_lost_ra
     ],
 )
 def test_permanent_errors_advise_the_remedy(status: str, code: str, advice: str) -> None:
-    refusal = error_of(answered(status, code))
+    refusal = error_of(response(status, code))
     assert not isinstance(refusal, StoreAwayError)
     assert code in refusal.message and advice in refusal.message
 

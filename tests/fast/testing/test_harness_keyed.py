@@ -94,7 +94,7 @@ class Counts(Counting, MapFunction):
     def map(self, value: Any) -> Any:
         count = self.counted()
         if value == "fail":
-            raise ValueError("told to")
+            raise ValueError("failed on request")
         return value, count
 
 
@@ -141,7 +141,7 @@ def test_processing_timers_fire_when_the_clock_reaches_them_and_the_function_is_
     assert harness.output() == ["a", ("a", 1_100)]
     clock.advance(150)
     harness.push("b")
-    assert harness.output()[2:] == [("a", 1_200), "b"], "timers that have come fire before the record"
+    assert harness.output()[2:] == [("a", 1_200), "b"], "due timers fire before the record"
     clock.advance(1_000)
     harness.watermark(5)
     assert sorted(harness.output()[4:]) == [("a", 1_350), ("b", 1_350)]
@@ -217,7 +217,7 @@ def test_an_exception_of_a_timer_is_raised_where_time_advances() -> None:
 def test_a_failing_record_leaves_the_state_unchanged() -> None:
     harness = OperatorHarness(Counts(), key_by=lambda value: "one key")
     harness.push("a")
-    with pytest.raises(ValueError, match="told to"):
+    with pytest.raises(ValueError, match="failed on request"):
         harness.push("fail")
     harness.push("b")
     assert harness.output() == [("a", 1), ("b", 2)]
@@ -288,7 +288,7 @@ def test_state_is_restored_at_another_parallelism_and_back() -> None:
     assert sorted(pair for harness in two for pair in harness.output()) == sorted((word, 3) for word in words)
 
 
-class Kept(ProcessFunction, CheckpointedFunction):
+class Remembering(ProcessFunction, CheckpointedFunction):
     """Emits every value with the earlier values of its subtask, in operator state."""
 
     def __init__(self, union: bool = False) -> None:
@@ -310,12 +310,12 @@ class Kept(ProcessFunction, CheckpointedFunction):
 
 @pytest.mark.parametrize(("union", "dealt"), [(False, [[1, 2], [3, 4]]), (True, [[1, 2, 3, 4], [1, 2, 3, 4]])])
 def test_operator_state_is_restored_and_redistributed(union: bool, dealt: list[list[int]]) -> None:
-    before = OperatorHarness(Kept(union))
+    before = OperatorHarness(Remembering(union))
     before.push_all([1, 2, 3, 4])
     assert before.output()[-1] == (4, [1, 2, 3], False)
     snapshot = before.snapshot()
     for subtask, seen in enumerate(dealt):
-        after = OperatorHarness(Kept(union), subtask=subtask, parallelism=2, restore=snapshot)
+        after = OperatorHarness(Remembering(union), subtask=subtask, parallelism=2, restore=snapshot)
         after.push(9)
         assert after.output() == [(9, seen, True)]
 

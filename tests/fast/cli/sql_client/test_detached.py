@@ -39,12 +39,12 @@ class Session:
 
     def _start(self, request: DetachedRequest) -> DetachedAnswer:
         self.requests.append(request)
-        answers: list[DetachedAnswer] = []
-        self.codes.append(run_detached(DetachedRequest.from_json(json.dumps(asdict(request))), answers.append))
-        [answer] = answers
-        if answer.problem:
-            raise ProgramError(answer.problem)
-        return answer
+        responses: list[DetachedAnswer] = []
+        self.codes.append(run_detached(DetachedRequest.from_json(json.dumps(asdict(request))), responses.append))
+        [response] = responses
+        if response.problem:
+            raise ProgramError(response.problem)
+        return response
 
     def run(self, script: str) -> bool:
         return self.client.run_script(script, "jobs.sql")
@@ -54,7 +54,7 @@ def table(name: str, folder: Path, columns: str = "n INT") -> str:
     return f"CREATE TABLE {name} ({columns}) WITH ('connector' = 'filesystem', 'path' = '{folder}', 'format' = 'csv');"
 
 
-def written(folder: Path) -> list[str]:
+def rows_in(folder: Path) -> list[str]:
     return sorted(line for path in folder.glob("*") for line in path.read_text().splitlines())
 
 
@@ -66,7 +66,7 @@ def test_a_detached_job_has_the_session_of_the_client(tmp_path: Path) -> None:
         "CREATE TABLE gone (n INT) WITH ('connector' = 'blackhole'); DROP TABLE gone;"
         "SELECT 1; SHOW TABLES; SET 'pipeline.name' = 'tens'; INSERT INTO o SELECT n FROM v;"
     )
-    assert written(tmp_path / "out") == ["10", "20"] and session.codes == [0]
+    assert rows_in(tmp_path / "out") == ["10", "20"] and session.codes == [0]
     assert "runs in a process of its own and outlives this client" in session.output.getvalue()
     [(job, _)] = session.client.environment._runner.detached
     assert (job.name, job.status()) == ("tens", "FINISHED") and job.address == str(tmp_path / "store")
@@ -79,7 +79,7 @@ def test_jobs_started_by_another_insert_are_not_repeated_and_use_another_store(t
         f"{table('a', tmp_path / 'a')} {table('b', tmp_path / 'b')} INSERT INTO a SELECT 1; INSERT INTO b SELECT 2;"
         "EXECUTE STATEMENT SET BEGIN INSERT INTO a SELECT 3; INSERT INTO b SELECT 3; END;"
     )
-    assert (written(tmp_path / "a"), written(tmp_path / "b")) == (["1", "3"], ["2", "3"])
+    assert (rows_in(tmp_path / "a"), rows_in(tmp_path / "b")) == (["1", "3"], ["2", "3"])
     assert len({request.store for request in session.requests}) == 3
 
 
@@ -88,7 +88,7 @@ def test_a_table_created_by_a_detached_job_is_visible_to_the_client(tmp_path: Pa
     options = f"'connector' = 'filesystem', 'path' = '{tmp_path / 'a'}', 'format' = 'csv'"
     assert session.run(f"CREATE TABLE a WITH ({options}) AS SELECT 7 AS n;")
     assert session.run(f"{table('b', tmp_path / 'b')} INSERT INTO b SELECT n + 1 FROM a;")
-    assert (written(tmp_path / "a"), written(tmp_path / "b")) == (["7"], ["8"])
+    assert (rows_in(tmp_path / "a"), rows_in(tmp_path / "b")) == (["7"], ["8"])
     assert session.run(f"CREATE TABLE IF NOT EXISTS a WITH ({options}) AS SELECT 7 AS n;")
     assert "there is nothing to run" in session.output.getvalue() and len(session.requests) == 2
 

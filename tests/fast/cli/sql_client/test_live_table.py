@@ -106,13 +106,13 @@ class Story:
     def size(self) -> os.terminal_size:
         return size(self.screen.rows, self.screen.columns)
 
-    def look(self) -> None:
+    def repaint(self) -> None:
         self.screen.feed(self.output.getvalue().replace("\n", "\r\n").encode())
         self.output.seek(0)
         self.output.truncate()
 
     def changes(self, timeout_s: float) -> list[list[str]] | None:
-        self.look()
+        self.repaint()
         if self.clock_s < self.quiet_until_s:
             self.clock_s += timeout_s
             return []
@@ -130,7 +130,7 @@ class Story:
 
     def run(self) -> Story:
         show_live(["k", "n"], self.changes, self.output, self.size, lambda: self.clock_s)
-        self.look()
+        self.repaint()
         return self
 
 
@@ -178,8 +178,7 @@ def test_ctrl_c_leaves_the_newest_epoch_on_the_screen() -> None:
     assert rows_on(screen.lines) == [("a", "2")] and screen.text.endswith("ended")
 
 
-# --- layout
-# -----------------------------------------------------------------------------------------------------------
+# --- layout -----------------------------------------------------------------------------------------------------------
 
 
 def lines_of(rows: Sequence[Sequence[str]], names: Sequence[str], rows_and_columns: tuple[int, int]) -> list[str]:

@@ -139,8 +139,8 @@ def test_a_session_knows_the_signatures_of_its_functions() -> None:
     client.run_statement("CREATE TEMPORARY VIEW dear AS SELECT price AS high FROM sales")
     names = client.names()
     assert (names.tables["sales"], names.tables["dear"]) == (["price", "sold"], ["high"])
-    (found,) = [each for each in suggestions("SELECT LISTA", names) if each.kind == "function"]
-    assert (found.text, found.about) == ("LISTAGG(", "LISTAGG(text [, separator])")
+    (completion,) = [each for each in suggestions("SELECT LISTA", names) if each.kind == "function"]
+    assert (completion.text, completion.about) == ("LISTAGG(", "LISTAGG(text [, separator])")
 
 
 @given(st.text(max_size=30), st.text(max_size=20))

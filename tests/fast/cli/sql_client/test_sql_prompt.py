@@ -58,8 +58,8 @@ def typed(keys: str, monkeypatch: pytest.MonkeyPatch, folder: Path) -> Recording
 def test_text_after_the_cursor_is_considered_and_the_menu_shows_details() -> None:
     names = prompt._Names(lambda: NAMES)
     whole = Document("SELECT b.pri FROM bid AS b", len("SELECT b.pri"))
-    (found,) = names.get_completions(whole, CompleteEvent())
-    assert (found.text, found.start_position, found.display_meta_text) == ("price", -3, "column of b")
+    (completion,) = names.get_completions(whole, CompleteEvent())
+    assert (completion.text, completion.start_position, completion.display_meta_text) == ("price", -3, "column of b")
 
 
 def test_a_statement_may_span_several_lines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

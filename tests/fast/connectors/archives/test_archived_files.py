@@ -116,10 +116,10 @@ def test_a_missing_truncated_or_damaged_file_raises() -> None:
     for at in (0, len(whole) // 3, len(whole) - 1):
         damaged = whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :]
         try:
-            found = read_file(stored(published=damaged)[1], SCHEMA)
+            rows_read = read_file(stored(published=damaged)[1], SCHEMA)
         except StoreDamagedError:
             continue
-        assert found.select(["k", "name"]).to_pylist() == ROWS  # the flipped byte is not part of any row
+        assert rows_read.select(["k", "name"]).to_pylist() == ROWS  # the flipped byte is not part of any row
 
 
 def test_an_unresponsive_disk_is_a_transient_error_of_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,8 +214,8 @@ def test_row_groups_without_a_wanted_key_are_skipped() -> None:
     entry = replace(stored(published=file_of(rows))[1], rows=len(rows))
     store = MemoryStore(entry.url.removeprefix("memory://"))
     assert store.list("") == [entry.file]
-    found = read_file(entry, SCHEMA, [GroupFilter("k", "IN", (39_999,))])
-    assert 0 < found.num_rows < 10_000 and found.column("k").to_pylist()[-1] == 39_999
+    rows_read = read_file(entry, SCHEMA, [GroupFilter("k", "IN", (39_999,))])
+    assert 0 < rows_read.num_rows < 10_000 and rows_read.column("k").to_pylist()[-1] == 39_999
 
 
 def test_a_file_of_format_1_is_read_and_has_no_delete_rows() -> None:
@@ -232,9 +232,9 @@ def test_a_file_without_the_archive_s_own_column_is_reported_as_damaged() -> Non
 
 @given(st.lists(st.none() | st.datetimes(dt.datetime(1900, 1, 1), dt.datetime(2100, 1, 1))))
 def test_times_are_rounded_down_to_milliseconds(times: list[dt.datetime | None]) -> None:
-    found = milliseconds(pa.array(times, pa.timestamp("us")))
+    rows_read = milliseconds(pa.array(times, pa.timestamp("us")))
     epoch = dt.datetime(1970, 1, 1)
-    for time, time_ms in zip(times, found.tolist(), strict=True):
+    for time, time_ms in zip(times, rows_read.tolist(), strict=True):
         expected = np.iinfo(np.int64).max if time is None else (time - epoch) // dt.timedelta(milliseconds=1)
         assert time_ms == expected
 

@@ -10,7 +10,7 @@ from millstream.errors import ProgramError
 
 
 @pytest.mark.parametrize(
-    ("url", "shown"),
+    ("url", "printed"),
     [
         ("jdbc:postgresql://db:5433/sales", "postgresql://db:5433/sales"),
         ("jdbc:postgresql:sales", "postgresql://localhost:5432/sales"),
@@ -22,8 +22,8 @@ from millstream.errors import ProgramError
         ("jdbc:mysql://db/sales", "mysql://db:3306/sales"),
     ],
 )
-def test_each_kind_of_address_is_parsed(url: str, shown: str) -> None:
-    assert parse_address(url).shown == shown
+def test_each_kind_of_address_is_parsed(url: str, printed: str) -> None:
+    assert parse_address(url).shown == printed
 
 
 def test_jdbc_options_are_translated_ignored_or_rejected() -> None:

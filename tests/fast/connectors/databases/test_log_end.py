@@ -16,9 +16,9 @@ def test_a_range_ends_at_the_start_of_a_flushed_record(steps: list[tuple[int, in
         next_record += length
         beginnings.add(next_record)
         flushed = min(next_record, flushed + disk)
-        found = end.newest(next_record, flushed)
-        assert found in beginnings and found <= flushed and found >= before
-        before = found
+        range_end = end.newest(next_record, flushed)
+        assert range_end in beginnings and range_end <= flushed and range_end >= before
+        before = range_end
     assert end.newest(next_record, next_record) == next_record
 
 

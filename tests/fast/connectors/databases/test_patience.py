@@ -22,18 +22,18 @@ class Clock:
         return Patience(total_s, retries_max, first_pause_s, self.sleep, lambda: self.now_s)
 
 
-def away() -> None:
+def unavailable() -> None:
     raise OSError("nobody is there\nfor now")
 
 
 def test_an_unavailable_database_is_retried() -> None:
-    clock, answers = Clock(), iter([OSError(), OSError(), "here"])
+    clock, outcomes = Clock(), iter([OSError(), OSError(), "here"])
 
     def ask() -> str:
-        answer = next(answers)
-        if isinstance(answer, OSError):
-            raise answer
-        return answer
+        outcome = next(outcomes)
+        if isinstance(outcome, OSError):
+            raise outcome
+        return outcome
 
     assert retry(ask, clock.patience(), "Sink", lambda _: None) == "here"
     assert clock.pauses == [0.05, 0.1]
@@ -44,16 +44,16 @@ def test_retries_end_by_time_or_by_count() -> None:
     with pytest.raises(
         DatabaseUnavailableError, match=r"Sink: no success in .* tries within 5 s.*nobody is there. Nothing"
     ):
-        retry(away, clock.patience(5.0), "Sink", lambda _: None)
+        retry(unavailable, clock.patience(5.0), "Sink", lambda _: None)
     assert 3 < clock.now_s <= 5 and max(clock.pauses) <= 2
     clock = Clock()
     with pytest.raises(DatabaseUnavailableError, match="no success in 4 tries"):
-        retry(away, clock.patience(retries_max=3, first_pause_s=1.0), "Sink", lambda _: None)
+        retry(unavailable, clock.patience(retries_max=3, first_pause_s=1.0), "Sink", lambda _: None)
     assert clock.pauses == [1.0, 2.0, 2.0]
 
 
 def test_a_permanent_error_is_raised_without_retry() -> None:
     clock = Clock()
     with pytest.raises(ProgramError, match="Sink: no such table"):
-        retry(away, clock.patience(), "Sink", lambda _: "no such table")
+        retry(unavailable, clock.patience(), "Sink", lambda _: "no such table")
     assert not clock.pauses

@@ -28,7 +28,7 @@ def test_an_empty_statement_is_rejected() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sql", "found"),
+    ("sql", "insert"),
     [
         ('insert into s.t (a, "B") values (?,?);', ("s.t", 'a, "B"')),
         ("INSERT INTO t (a) VALUES (?)", ("t", "a")),
@@ -39,5 +39,5 @@ def test_an_empty_statement_is_rejected() -> None:
         ("INSERT INTO t VALUES (?)", None),
     ],
 )
-def test_only_a_plain_insert_is_eligible_for_copy(sql: str, found: tuple[str, str] | None) -> None:
-    assert inserted_columns(sql) == found
+def test_only_a_plain_insert_is_eligible_for_copy(sql: str, insert: tuple[str, str] | None) -> None:
+    assert inserted_columns(sql) == insert

@@ -171,8 +171,8 @@ def test_rows_are_partitioned_by_columns_and_read_back_by_partition(tmp_path: Pa
         == rows
     )
     for shop in shops[:6]:
-        found = table.to_pyarrow_table(filters=[("shop", "=", shop)])["cents"].to_pylist()
-        assert sorted(found) == [row[0] for row in rows if row[2] == shop]
+        values_read = table.to_pyarrow_table(filters=[("shop", "=", shop)])["cents"].to_pylist()
+        assert sorted(values_read) == [row[0] for row in rows if row[2] == shop]
     everything = {path.resolve() for path in (tmp_path / "t").rglob("*")}
     assert all(path.is_relative_to((tmp_path / "t").resolve()) for path in everything)
 

@@ -93,7 +93,7 @@ def test_the_size_limit_applies_per_bucket(tmp_path: Path) -> None:
     job.run({0: ["a" * 4, "b"]})
     job.run({0: ["a" * 6]})
     assert [name.split("/")[0] for name in visible(tmp_path)] == ["a"]
-    assert job.sink.due_ms(job.pending) is None, "by size alone nothing is due by time"
+    assert job.sink.due_ms(job.pending) is None, "a size limit alone makes nothing due by time"
     job.run({}, final=True)
     assert list(visible(tmp_path).values()) == [b"aaaa\naaaaaa\n", b"b\n"]
 
@@ -156,7 +156,9 @@ def test_a_crash_at_any_publish_step_finally_publishes_every_record_once(
                 job.commit(plan)
             steps = count() if steps == 1_000 else steps
         seen = visible(base)
-        assert len(seen) <= 1 and all(data == b"a\nb\nc\n" for data in seen.values()), f"a half thing, step {step}"
+        assert len(seen) <= 1 and all(data == b"a\nb\nc\n" for data in seen.values()), (
+            f"incomplete output at step {step}"
+        )
         FileSink(str(base), TextParts()).commit(CommitId("a-job", "sink", 2), plan.publish, JOB)
         assert list(visible(base).values()) == [b"a\nb\nc\n"]
         step = min(step, steps + 1) - 1
@@ -192,13 +194,13 @@ def test_a_rolled_back_job_publishes_every_record_exactly_once(tmp_path: Path) -
     plan = job.plan({0: ["d"]})
     job.commit(plan)
     # A driver that crashed while removing published chunks left one behind.
-    left = before[1]["chunks"][0]["file"]
-    (tmp_path / left).parent.mkdir(parents=True, exist_ok=True)
-    (tmp_path / left).write_bytes(b"b\n")
+    remaining = before[1]["chunks"][0]["file"]
+    (tmp_path / remaining).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / remaining).write_bytes(b"b\n")
     pending, sentence = job.sink.after_restore(before, point)
     assert pending is None
     assert "hold" in sentence and "2 records pending" in sentence
-    assert "do not delete them" in sentence, "what waited then is in the same file as what came later"
+    assert "do not delete them" in sentence, "pending and later records share a file"
 
 
 @settings(max_examples=10)
@@ -226,12 +228,14 @@ def test_every_record_is_published_once_and_in_order(
             values.setdefault(subtask, []).append(text)
             written.setdefault((bucket, subtask), []).append(text)
         job.run(values, final=number == len(epochs))
-    found: dict[tuple[str, int], list[str]] = {}
+    records_of_file: dict[tuple[str, int], list[str]] = {}
     texts = [(name.rpartition("-")[2].zfill(9), name, data) for name, data in visible(base).items()]
     for _, _, data in sorted(texts):
         for text in data.decode().split():
-            found.setdefault((text[0], int(text[1])), []).append(text)
-    assert {key: sorted(of_key) for key, of_key in found.items()} == {key: sorted(v) for key, v in written.items()}
+            records_of_file.setdefault((text[0], int(text[1])), []).append(text)
+    assert {key: sorted(of_key) for key, of_key in records_of_file.items()} == {
+        key: sorted(v) for key, v in written.items()
+    }
     for data in visible(base).values():
         by_subtask: dict[str, list[str]] = {}
         for text in data.decode().split():

@@ -341,7 +341,7 @@ def test_a_bucket_cannot_escape_the_base_path(tmp_path: Path, bucket: str) -> No
 def test_rows_are_written_as_csv_json_and_parquet(tmp_path: Path) -> None:
     rows = [Row(name="a,b", age=1), Row(name='say "x"\nagain', age=None)]
 
-    def written(format: PartFormat, type_info: TypeInformation | None) -> bytes:
+    def parts_written(format: PartFormat, type_info: TypeInformation | None) -> bytes:
         base = tmp_path / type(format).__name__
         sink = FileSink(str(base), format)
         sink.commit(commit_of(1), planned(sink, stage(sink, task(1), rows, type_info), None, 0).publish, JOB)
@@ -349,9 +349,9 @@ def test_rows_are_written_as_csv_json_and_parquet(tmp_path: Path) -> None:
         assert name.endswith(format.suffix)
         return data
 
-    assert written(CsvParts(("name", "age"), header=True), PERSON) == b'name,age\n"a,b",1\n"say ""x""\nagain",\n'
-    assert written(JsonParts(), None).splitlines()[1] == b'{"name":"say \\"x\\"\\nagain","age":null}'
-    written(ParquetParts(), PERSON)
+    assert parts_written(CsvParts(("name", "age"), header=True), PERSON) == b'name,age\n"a,b",1\n"say ""x""\nagain",\n'
+    assert parts_written(JsonParts(), None).splitlines()[1] == b'{"name":"say \\"x\\"\\nagain","age":null}'
+    parts_written(ParquetParts(), PERSON)
     [file] = (tmp_path / "ParquetParts").glob("*.parquet")
     assert pq.read_table(file).to_pylist() == [row.as_dict() for row in rows]
 
@@ -433,7 +433,7 @@ def test_a_chunk_of_equal_length_and_different_content_is_not_published(tmp_path
 # --- several jobs, one folder -----------------------------------------------------------------------------------
 
 
-def written(folder: Path, store: str, start: str | None = None, epochs: int | None = None) -> None:
+def parts_written(folder: Path, store: str, start: str | None = None, epochs: int | None = None) -> None:
     """Writes 0 to 59, ten per epoch, into parts that span epochs."""
     items = [n for ten in range(0, 60, 10) for n in (*range(ten, ten + 10), EPOCH)]
     sink = FileSink(str(folder), TextParts(), rolling=WhenLargeOrOld(50, 10**9, 10**9))
@@ -454,7 +454,7 @@ def test_a_second_run_a_fork_and_a_restore_into_the_same_folder_leave_each_other
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     out = tmp_path / "out"
-    written(out, "parts-first", epochs=4)
+    parts_written(out, "parts-first", epochs=4)
     stopped = visible(out)
     steps: list[tuple[str, str | None, Counter[int]]] = [
         ("parts-second", None, Counter(range(60))),
@@ -463,19 +463,19 @@ def test_a_second_run_a_fork_and_a_restore_into_the_same_folder_leave_each_other
     ]
     before = stopped
     for store, start, expected in steps:
-        written(out, store, start)
+        parts_written(out, store, start)
         after = visible(out)
         assert before.items() <= after.items(), "a part of another job was changed"
         new = numbers_in({name: part for name, part in after.items() if name not in before})
         assert expected <= new and new <= Counter(range(60))
         before = after
-    written(out, "parts-first")
+    parts_written(out, "parts-first")
     own_parts = {name: part for name, part in visible(out).items() if name not in before or name in stopped}
-    assert numbers_in(own_parts) == Counter(range(60)), "what waited for a later epoch was taken by another job"
+    assert numbers_in(own_parts) == Counter(range(60)), "another job published parts that were pending here"
     assert staged_files(out) == []
     # After the rollback, the job lists the parts of its own later epochs and those of no other job.
     caplog.clear()
-    written(out, "parts-first", "memory://parts-first@2")
+    parts_written(out, "parts-first", "memory://parts-first@2")
     message = next(
         record.getMessage() for record in caplog.records if "hold records of later epochs" in record.getMessage()
     )

@@ -74,8 +74,8 @@ def drain(source: FileSource, budget: int = 1000, offsets: dict[str, Offset] | N
         while not source.finished(split, offset):
             stop = source.reach(split, offset, budget, at())
             assert stop != offset
-            found, offset = read_range(source, split, offset, stop)
-            records.extend(found)
+            records_read, offset = read_range(source, split, offset, stop)
+            records.extend(records_read)
             # Offsets are stored as JSON in the manifest.
             offset = json.loads(json.dumps(offset))
         offsets[split.name] = offset
@@ -393,8 +393,8 @@ def test_circular_and_dangling_links_are_skipped(tmp_path: Path) -> None:
     (below / "ring").symlink_to("ring2")
     (below / "ring2").symlink_to("ring")
     (below / "nowhere").symlink_to("gone")
-    found = [str(Path(file.path).relative_to(tmp_path)) for file in files_below(str(tmp_path / "in"))]
-    assert sorted(found) == ["in/below/a", "in/below/next/b"]
+    paths = [str(Path(file.path).relative_to(tmp_path)) for file in files_below(str(tmp_path / "in"))]
+    assert sorted(paths) == ["in/below/a", "in/below/next/b"]
     with pytest.raises(ProgramError, match="is a broken or circular symbolic link"):
         check_path(str(below / "loop"), False)
 
@@ -650,7 +650,7 @@ def test_a_slow_discovery_does_not_delay_epochs(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(discovery, "list_files", slow)
     (tmp_path / "b").write_text("b\n")
-    assert len(list(source.splits(at(10)))) == 1, "it is still looking"
+    assert len(list(source.splits(at(10)))) == 1, "the discovery has not finished"
     may_end.set()
     deadline_s = time.monotonic() + 30
     while len(list(source.splits(at(20)))) == 1 and time.monotonic() < deadline_s:

@@ -43,10 +43,10 @@ def test_a_long_dictionary_text_is_not_expanded_for_all_rows_at_once(tmp_path: P
     codes = [0, 1] * 150
     path = coded(tmp_path / "a.parquet", ["x" * (1 << 20), "y"], codes)
     assert path.stat().st_size < 10_000
-    found = batches(ParquetRows(ROW, emit_dictionaries=emit_dictionaries), path)
-    assert max(len(batch) for batch in found) <= 64  # one MiB each
-    assert [length for batch in found for length in _lengths(batch)] == [1 << 20, 1] * 150
-    assert [n for batch in found for n in batch.column("n").to_pylist()] == list(range(300))
+    batches_read = batches(ParquetRows(ROW, emit_dictionaries=emit_dictionaries), path)
+    assert max(len(batch) for batch in batches_read) <= 64  # one MiB each
+    assert [length for batch in batches_read for length in _lengths(batch)] == [1 << 20, 1] * 150
+    assert [n for batch in batches_read for n in batch.column("n").to_pylist()] == list(range(300))
 
 
 def _lengths(batch: pa.RecordBatch) -> list[int]:
@@ -61,8 +61,8 @@ def test_dictionary_texts_are_read_back_unchanged(tmp_path: Path, seed: int) -> 
     texts = [None if draws.random() < 0.1 else "é" * draws.randrange(3000) for _ in range(50)]
     codes = [draws.randrange(len(texts)) for _ in range(2000)]
     path = coded(tmp_path / "a.parquet", texts, codes)
-    found = batches(ParquetRows(ROW), path)
-    assert [text for batch in found for text in batch.column("s").to_pylist()] == [texts[code] for code in codes]
+    batches_read = batches(ParquetRows(ROW), path)
+    assert [text for batch in batches_read for text in batch.column("s").to_pylist()] == [texts[code] for code in codes]
 
 
 def test_an_orc_file_with_more_rows_than_its_stripes_allow_is_rejected_by_name(

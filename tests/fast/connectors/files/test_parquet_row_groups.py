@@ -66,7 +66,7 @@ def test_ranges_inside_a_row_group_decode_it_once(split: Split, monkeypatch: pyt
     monkeypatch.setattr(row_groups, "GroupReader", Counted)
     assert [n for start in range(0, 100, 7) for n in rows(split, start, min(start + 7, 100))] == list(range(100))
     assert opened == [0, 1, 2]
-    assert not row_groups._idle_readers, "what was read to its end is not kept"
+    assert not row_groups._idle_readers, "a reader is released at its end"
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
@@ -161,9 +161,9 @@ def test_repeated_text_stays_dictionary_encoded_until_it_is_needed_plain(tmp_pat
     assert Batch.concat([part, batch.slice(0, 1)]).columns().column(1).to_pylist() == ["text 4", "text 3", "text 0"]
     assert [tuple(row) for row in batch.slice(0, 2).values()] == [(0, "text 0"), (1, "text 1")]
     (few,) = ParquetRows(ROWS, emit_dictionaries=True).read(split, 0, 5)
-    assert few.column(1).type == pa.string(), "of fewer rows than values, a dictionary would only be carried along"
+    assert few.column(1).type == pa.string(), "a dictionary with more values than rows would be a burden"
     (plain,) = ParquetRows(ROWS).read(split, 0, 1000)
-    assert plain.column(1).type == pa.string(), "who did not ask for dictionaries gets none"
+    assert plain.column(1).type == pa.string(), "dictionaries are emitted on request only"
 
 
 @given(st.lists(st.integers(1, 50), max_size=6), st.integers(0, 200), st.integers(1, 200))
@@ -173,8 +173,8 @@ def test_a_range_is_extended_to_a_row_group_boundary_that_is_close_enough(
     ends = list(accumulate(counts))
     reached = near_boundary(ends, start, start + budget)
     assert start < reached <= start + budget * 3 // 2
-    near = [end for end in ends if end > start and 2 * abs(end - start - budget) <= budget]
-    assert reached in near if near else reached == start + budget
+    is_near = [end for end in ends if end > start and 2 * abs(end - start - budget) <= budget]
+    assert reached in is_near if is_near else reached == start + budget
 
 
 def test_splits_of_a_large_file_are_read_by_whole_row_groups(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def files(monkeypatch: pytest.MonkeyPatch) -> CountedFiles:
     return counted
 
 
-def packed(path: Path, text: str) -> str:
+def compressed(path: Path, text: str) -> str:
     path.write_bytes(gzip.compress(text.encode()))
     return str(path)
 
@@ -67,9 +67,9 @@ def epochs(source: Source, budget: int) -> list[list[object]]:
     """The records of every epoch, until all splits are finished."""
     splits = source.splits(CONTEXT)
     offsets = {split.name: split.start for split in splits}
-    found: list[list[object]] = []
+    records_by_epoch: list[list[object]] = []
     while not all(source.finished(split, offsets[split.name]) for split in splits):
-        found.append([])
+        records_by_epoch.append([])
         for split in splits:
             start = offsets[split.name]
             reading = source.read(split, start, source.reach(split, start, budget, CONTEXT))
@@ -79,15 +79,15 @@ def epochs(source: Source, budget: int) -> list[list[object]]:
                 except StopIteration as end:
                     offsets[split.name] = end.value
                     break
-                found[-1].extend(batch if isinstance(batch, list) else batch.to_pylist())
-    return found
+                records_by_epoch[-1].extend(batch if isinstance(batch, list) else batch.to_pylist())
+    return records_by_epoch
 
 
 def test_a_file_of_many_epochs_is_unpacked_once(tmp_path: Path, files: CountedFiles) -> None:
     text = "\n".join(LINES) + "\n"
-    source = FileSource([packed(tmp_path / "a.txt.gz", text)], TextLines())
-    found = epochs(source, budget=40)
-    assert len(found) > 50 and [line for epoch in found for line in epoch] == LINES
+    source = FileSource([compressed(tmp_path / "a.txt.gz", text)], TextLines())
+    records_by_epoch = epochs(source, budget=40)
+    assert len(records_by_epoch) > 50 and [line for epoch in records_by_epoch for line in epoch] == LINES
     assert files.unpacked_bytes == len(text) and not files.idle  # released at its end
 
 
@@ -95,7 +95,7 @@ def test_files_read_in_turn_are_each_unpacked_once_while_the_cache_has_room(
     tmp_path: Path, files: CountedFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = "\n".join(LINES[:1_000]) + "\n"
-    paths = [packed(tmp_path / f"{name}.txt.gz", text) for name in "abc"]
+    paths = [compressed(tmp_path / f"{name}.txt.gz", text) for name in "abc"]
     assert sum(map(len, epochs(FileSource(paths, TextLines()), budget=100))) == 3_000
     assert files.unpacked_bytes == 3 * len(text)
     few = CountedFiles(files_max=2)
@@ -111,13 +111,13 @@ def test_the_header_line_is_not_unpacked_again(tmp_path: Path, files: CountedFil
     writer.writerows([n, line] for n, line in enumerate(LINES))
     kind = Types.ROW_NAMED(["name", "n"], [Types.STRING(), Types.LONG()])
     format = CsvRecords(kind, CsvDialect(header="names"))
-    found = epochs(FileSource([packed(tmp_path / "a.csv.gz", out.getvalue())], format), budget=100)
-    assert len(found) > 20 and sum(map(len, found)) == len(LINES)
+    records_by_epoch = epochs(FileSource([compressed(tmp_path / "a.csv.gz", out.getvalue())], format), budget=100)
+    assert len(records_by_epoch) > 20 and sum(map(len, records_by_epoch)) == len(LINES)
     assert files.unpacked_bytes == len(out.getvalue())
 
 
 def test_a_replayed_epoch_reads_the_same_records(tmp_path: Path, files: CountedFiles) -> None:
-    source = FileSource([packed(tmp_path / "a.txt.gz", "\n".join(LINES) + "\n")], TextLines())
+    source = FileSource([compressed(tmp_path / "a.txt.gz", "\n".join(LINES) + "\n")], TextLines())
     [split] = source.splits(CONTEXT)
     first = [line for batch in source.read(split, 5_000, 9_000) for line in batch]
     assert [line for batch in source.read(split, 20_000, 21_000) for line in batch]
@@ -125,7 +125,7 @@ def test_a_replayed_epoch_reads_the_same_records(tmp_path: Path, files: CountedF
 
 
 def test_an_abandoned_read_leaves_no_open_file(tmp_path: Path, files: CountedFiles) -> None:
-    source = FileSource([packed(tmp_path / "a.txt.gz", "\n".join(LINES) + "\n")], TextLines())
+    source = FileSource([compressed(tmp_path / "a.txt.gz", "\n".join(LINES) + "\n")], TextLines())
     [split] = source.splits(CONTEXT)
     reading = source.read(split, 0, 20_000)
     next(reading)
@@ -134,12 +134,12 @@ def test_an_abandoned_read_leaves_no_open_file(tmp_path: Path, files: CountedFil
 
 
 def test_a_replaced_file_is_opened_again(tmp_path: Path, files: CountedFiles) -> None:
-    path = packed(tmp_path / "a.txt.gz", "\n".join(LINES) + "\n")
+    path = compressed(tmp_path / "a.txt.gz", "\n".join(LINES) + "\n")
     source = FileSource([path], TextLines())
     [split] = source.splits(CONTEXT)
     list(source.read(split, 0, 5_000))
     noise = Random(1).randbytes(999).hex()
-    other = packed(tmp_path / "other", "\n".join(line.upper() for line in LINES) + "\n" + noise)
+    other = compressed(tmp_path / "other", "\n".join(line.upper() for line in LINES) + "\n" + noise)
     os.replace(other, path)
     assert files.idle == [path]
     with files.borrow(path) as file:
@@ -186,10 +186,10 @@ def test_a_line_of_any_length_is_assembled_with_a_few_read_steps(monkeypatch: py
 def test_a_compressed_file_that_grew_or_was_replaced_is_rejected_and_never_read_as_a_mixture(
     tmp_path: Path,
 ) -> None:
-    path = packed(tmp_path / "in.gz", "\n".join(LINES))
+    path = compressed(tmp_path / "in.gz", "\n".join(LINES))
     source = FileSource([str(tmp_path)], TextLines())
     [split] = source.splits(CONTEXT)
     assert [line for lines in source.read(split, 0, 100) for line in lines] == LINES[:10]
-    packed(Path(path), "\n".join(line.upper() * 3 for line in LINES))
+    compressed(Path(path), "\n".join(line.upper() * 3 for line in LINES))
     with pytest.raises(JobFailedError, match="it was changed or replaced"):
         list(source.read(split, 100, 200))

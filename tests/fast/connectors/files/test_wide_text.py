@@ -59,8 +59,8 @@ def test_a_file_yields_its_lines(
     expected = text.split("\n")
     if not expected[-1]:
         expected.pop()
-    found = drain(EngineSource([str(path)], WideTextLines(charset)), budget)
-    assert found == [line.removesuffix("\r") for line in expected]
+    lines_read = drain(EngineSource([str(path)], WideTextLines(charset)), budget)
+    assert lines_read == [line.removesuffix("\r") for line in expected]
 
 
 @given(st.lists(st.text(LETTERS, max_size=8), max_size=20), st.integers(1, 9), st.integers(0, 300), st.booleans())
@@ -69,19 +69,19 @@ def test_blocks_of_any_size_and_stop_contain_whole_lines(
 ) -> None:
     charset = "utf-16-le" if is_little else "utf-16-be"
     data = "\n".join(lines).encode(charset)
-    pieces: list[bytes] = []
+    blocks: list[bytes] = []
     at = 0
     while at < len(data):
         limit = at + 1 + stop
-        blocks = unit_line_blocks(io.BytesIO(data), at, limit, len(data), 2, is_little, 2 * block_units)
+        reader = unit_line_blocks(io.BytesIO(data), at, limit, len(data), 2, is_little, 2 * block_units)
         while True:
             try:
-                pieces.append(next(blocks))
+                blocks.append(next(reader))
             except StopIteration as end:
                 at, _ = end.value
                 break
-    assert b"".join(pieces) == data
-    assert all(piece.decode(charset).endswith("\n") for piece in pieces[:-1])
+    assert b"".join(blocks) == data
+    assert all(block.decode(charset).endswith("\n") for block in blocks[:-1])
 
 
 def test_utf_16_without_a_byte_order_mark_is_big_endian(tmp_path: Path) -> None:

@@ -71,11 +71,11 @@ class Client:
 
     def __init__(self, settings: dict[str, object]) -> None:
         Client.patience_ms.append(settings.get("fetch.wait.max.ms"))
-        self._position, self._told_end = -1, -1
+        self._position, self._reported_end = -1, -1
         Client.open_count += 1
 
     def assign(self, partitions: list[TopicPartition]) -> None:
-        assert self._position == -1, "a consumer stays where it is"
+        assert self._position == -1, "a consumer keeps its position"
         self._position = partitions[0].offset
 
     def close(self) -> None:
@@ -94,8 +94,8 @@ class Client:
         messages = [Message(at) for at in chosen]
         if chosen:
             self._position = chosen[-1] + 1
-        if len(chosen) == len(waiting) and len(messages) < count and self._told_end != self.end:
-            self._told_end = self._position = self.end
+        if len(chosen) == len(waiting) and len(messages) < count and self._reported_end != self.end:
+            self._reported_end = self._position = self.end
             messages.append(Message(self.end, KafkaError(KafkaError._PARTITION_EOF)))
         return messages
 
@@ -123,13 +123,13 @@ def offsets_in(
     start: int, stop: int, enough: int | None = None, partition: Partition = PARTITION
 ) -> tuple[list[int], int]:
     """The messages read and the offset reached; stops after `enough` messages."""
-    got: list[int] = []
-    reading = read_range(SETTINGS, partition, start, stop, lambda: enough is not None and len(got) >= enough)
+    messages_read: list[int] = []
+    reading = read_range(SETTINGS, partition, start, stop, lambda: enough is not None and len(messages_read) >= enough)
     while True:
         try:
-            got += [message.offset() for message in next(reading)]
+            messages_read += [message.offset() for message in next(reading)]
         except StopIteration as end:
-            return got, end.value
+            return messages_read, end.value
 
 
 logs = st.sets(st.integers(0, 60), max_size=40).map(sorted)
@@ -145,9 +145,9 @@ def test_a_range_returns_its_messages(
     Client.offsets, Client.end, Client.chance = log, 60, random.Random(seed)
     for first, second, enough in ranges:
         start, stop = sorted((first, second))
-        got, reached = offsets_in(start, stop, enough)
-        assert got == [at for at in log if start <= at < reached]
-        assert reached == stop or (enough is not None and len(got) >= enough and reached <= stop)
+        messages_read, reached = offsets_in(start, stop, enough)
+        assert messages_read == [at for at in log if start <= at < reached]
+        assert reached == stop or (enough is not None and len(messages_read) >= enough and reached <= stop)
 
 
 @given(logs, st.lists(st.integers(1, 20), max_size=6), st.integers())
@@ -155,13 +155,13 @@ def test_a_growing_partition_is_read_by_one_consumer(log: list[int], growths: li
     """Also where the only new entries are transaction markers, which consumers never return."""
     close_consumers()
     Client.offsets, Client.end, Client.chance = log, 0, random.Random(seed)
-    got: list[int] = []
+    messages_read: list[int] = []
     for growth in growths:
         start, Client.end = Client.end, Client.end + growth
         more, reached = offsets_in(start, Client.end)
-        got += more
+        messages_read += more
         assert reached == Client.end and Client.open_count <= 1
-    assert got == [at for at in log if at < Client.end]
+    assert messages_read == [at for at in log if at < Client.end]
 
 
 def test_partitions_beyond_the_pool_limit_do_not_evict_the_consumers_of_others(

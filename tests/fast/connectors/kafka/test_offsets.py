@@ -34,7 +34,7 @@ class Broker:
         return {at: self.group[at] for at in partitions if at in self.group}
 
 
-def plainly(rule: OffsetRule, partition: Partition, broker: Broker) -> int | None:
+def expected_offset(rule: OffsetRule, partition: Partition, broker: Broker) -> int | None:
     """Reference implementation: the offset of one partition, or None if there is none."""
     first, end = broker.spans[partition]
     if rule.kind == "earliest":
@@ -71,7 +71,7 @@ def test_resolving_partitions_together_equals_resolving_each_alone(
     rule: OffsetRule, spans: dict[Partition, tuple[int, int]], group: dict[Partition, int]
 ) -> None:
     broker = Broker(spans, group)
-    expected = {partition: plainly(rule, partition, broker) for partition in spans}
+    expected = {partition: expected_offset(rule, partition, broker) for partition in spans}
     if None in expected.values():
         with pytest.raises(ConnectorError, match="reset strategy is NONE"):
             resolve(rule, spans, broker)

@@ -33,7 +33,9 @@ class Reversed(SerializationSchema):
         return value[::-1].encode() or None
 
 
-def one_by_one(serializer: RecordSerializer, values: list[str], times: list[int] | None) -> list[tuple[Any, ...]]:
+def expected_messages(
+    serializer: RecordSerializer, values: list[str], times: list[int] | None
+) -> list[tuple[Any, ...]]:
     """The expected output of a message builder, record by record."""
     messages = []
     for at, value in enumerate(values):
@@ -66,7 +68,7 @@ def test_messages_built_by_column_equal_messages_built_one_by_one(
     store = open_store(fresh_name("memory://messages"))
     columns = None if stamps is None else np.array(stamps, np.int64)
     batch = Batch.of_values(values, Types.STRING(), columns)
-    expected = one_by_one(serializer, values, stamps)
+    expected = expected_messages(serializer, values, stamps)
     made = MessageMaker(serializer, Types.STRING(), 1_000_000).messages(batch)
     assert sorted(_rows(list(by_topic(serializer.topic, made))), key=repr) == sorted(expected, key=repr)
     gathered = StagedMessages(context(store), serializer.topic)

@@ -26,9 +26,9 @@ def test_a_later_driver_reads_the_stored_decision(store: MemoryStore) -> None:
     assert not log.has_started
     log.add([discovered(0, 7, 9)])
     log.add([discovered(0, 99), discovered(1, 3)])
-    again = PartitionLog(store, "in")
-    assert again.has_started
-    assert list(again.partitions.values()) == [discovered(0, 7, 9), discovered(1, 3)]
+    later_list = PartitionLog(store, "in")
+    assert later_list.has_started
+    assert list(later_list.partitions.values()) == [discovered(0, 7, 9), discovered(1, 3)]
     assert not PartitionLog(store, "other").has_started
 
 

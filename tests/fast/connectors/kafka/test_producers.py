@@ -19,7 +19,7 @@ class Client:
     """Accepts messages as confluent-kafka's producer does, and delivers all pending messages on every poll."""
 
     def __init__(self) -> None:
-        self.taken: list[tuple[Any, ...]] = []
+        self.queued: list[tuple[Any, ...]] = []
         self.waiting = self.waiting_most = self.polls = 0
 
     def __len__(self) -> int:
@@ -29,7 +29,7 @@ class Client:
         self._take(topic, value, key, timestamp)
 
     def _take(self, *message: Any) -> None:
-        self.taken.append(message)
+        self.queued.append(message)
         self.waiting += 1
         self.waiting_most = max(self.waiting, self.waiting_most)
 
@@ -71,7 +71,7 @@ def test_every_message_is_queued_once_in_order_and_few_are_pending(
     finally:
         producers._SLICE_RECORDS_MAX = old
     expected = [("out", value, key, stamp or 0) for (key, value, _), stamp in zip(rows, stamps, strict=True)]
-    assert client.taken == expected
+    assert client.queued == expected
     assert client.waiting_most <= 3 * producers._SLICES_WAITING_MAX
 
 

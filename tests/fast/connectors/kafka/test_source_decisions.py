@@ -26,7 +26,7 @@ class World:
     def __init__(self) -> None:
         self.ends: dict[str, list[int]] = {"t": [5, 8]}
         self.ids = {"t": "first"}
-        self.is_away = self.is_telling = False
+        self.is_unavailable = self.is_committing = False
         self.committed_offsets: list[dict[Partition, int]] = []
         self.now_s = 0.0
 
@@ -41,7 +41,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
         def check_settings(self) -> None: ...
 
         def topics(self, names: Iterable[str], timeout_s: float) -> dict[str, Topic]:
-            self._look()
+            self._check_availability()
             return {name: Topic(name, world.ids[name], len(world.ends[name])) for name in names if name in world.ends}
 
         def earliest(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
@@ -51,22 +51,22 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
             return {at: world.ends[at.topic][at.number] for at in partitions}
 
         def known_ends(self, partitions: Iterable[Partition], timeout_s: float) -> dict[Partition, Any]:
-            self._look()
+            self._check_availability()
             missing = ConnectorAwayError("no leader")
             return {at: world.ends[at.topic][at.number] if at.topic in world.ends else missing for at in partitions}
 
         def commit(self, offsets: dict[Partition, int]) -> bool:
-            if not world.is_telling:
+            if not world.is_committing:
                 world.committed_offsets.append(dict(offsets))
-            return not world.is_telling
+            return not world.is_committing
 
         def await_commit(self, timeout_s: float) -> None:
-            world.is_telling = False
+            world.is_committing = False
 
         def close(self) -> None: ...
 
-        def _look(self) -> None:
-            if world.is_away:
+        def _check_availability(self) -> None:
+            if world.is_unavailable:
                 raise ConnectorAwayError("does not answer")
 
     monkeypatch.setattr(module, "Cluster", Cluster)
@@ -135,11 +135,11 @@ def test_a_bounded_source_ends_at_the_end_offsets_of_its_start(world: World, sto
     source = opened(store, start=OffsetRule("earliest"), stop=LATEST, bounded=True)
     splits = source.splits(at(0))
     world.ends["t"] = [50, 80]
-    again = opened(store, start=OffsetRule("earliest"), stop=LATEST, bounded=True)
-    for split, end in zip(again.splits(at(0)), (5, 8), strict=True):
-        assert again.reach(split, 0, 1000, at(0)) == end and again.finished(split, end)
-        assert not again.finished(split, end - 1)
-    assert source.complete(at(0)) and splits == again.splits(at(0))
+    replayed = opened(store, start=OffsetRule("earliest"), stop=LATEST, bounded=True)
+    for split, end in zip(replayed.splits(at(0)), (5, 8), strict=True):
+        assert replayed.reach(split, 0, 1000, at(0)) == end and replayed.finished(split, end)
+        assert not replayed.finished(split, end - 1)
+    assert source.complete(at(0)) and splits == replayed.splits(at(0))
 
 
 def test_partitions_of_an_unbounded_source_may_end_while_the_source_continues(world: World, store: MemoryStore) -> None:
@@ -161,13 +161,13 @@ def test_a_range_ends_at_the_budget_or_the_end_of_the_partition(world: World, st
 def test_unavailable_brokers_are_tolerated_for_a_while_and_then_raise(world: World, store: MemoryStore) -> None:
     source = opened(store, start=OffsetRule("earliest"))
     first, _ = source.splits(at(0))
-    world.is_away = True
+    world.is_unavailable = True
     source.splits(at(1))
     assert source.reach(first, 2, 100, at(1)) == 2 and source.backlog(first, 2, at(1)) is None
     world.now_s += 60
     with pytest.raises(ConnectorAwayError):
         source.splits(at(2))
-    world.is_away = False
+    world.is_unavailable = False
     source.splits(at(3))
     assert source.reach(first, 2, 100, at(3)) == 5
 
@@ -175,10 +175,10 @@ def test_unavailable_brokers_are_tolerated_for_a_while_and_then_raise(world: Wor
 def test_a_transient_failure_leaves_no_trace(world: World, store: MemoryStore) -> None:
     source = opened(store)
     for _ in range(5):
-        world.is_away = True
+        world.is_unavailable = True
         source.splits(at(0))
         world.now_s += 20
-        world.is_away = False
+        world.is_unavailable = False
         source.splits(at(0))
 
 
@@ -216,7 +216,7 @@ def test_offsets_are_committed_to_the_group_at_the_latest_when_the_job_ends(worl
     source.splits(at(0))
     source.committed({"t-0": 6, "t-1": 8})
     source.committed({"t-0": 6, "t-1": 8})
-    world.is_telling = True
+    world.is_committing = True
     source.committed({"t-0": 7, "t-1": 8})
     source.close()
     first, second = Partition("t", 0), Partition("t", 1)
@@ -225,8 +225,8 @@ def test_offsets_are_committed_to_the_group_at_the_latest_when_the_job_ends(worl
 
 def test_a_replay_neither_queries_the_brokers_nor_commits_offsets(world: World, store: MemoryStore) -> None:
     splits = opened(store).splits(at(0))
-    world.is_away = True
-    again = opened(store).reopened(store, None)
-    assert again.splits(at(0)) == splits
-    again.committed({"t-0": 6})
+    world.is_unavailable = True
+    replayed = opened(store).reopened(store, None)
+    assert replayed.splits(at(0)) == splits
+    replayed.committed({"t-0": 6})
     assert not world.committed_offsets

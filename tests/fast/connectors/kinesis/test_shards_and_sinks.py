@@ -68,7 +68,7 @@ class Job:
     """Plans, reads and commits shard by shard: a driver and its tasks without the rest of the engine."""
 
     def __init__(self, world: ImitatedKinesis, start: StartRule = TRIM_HORIZON, positions: Any = None) -> None:
-        self.world, self.found = world, []  # type: ignore[var-annotated]
+        self.world, self.values = world, []  # type: ignore[var-annotated]
         self.source = KinesisSource(AwsAddress("r"), ["s"], SimpleStringSchema(), start=start, discovery_interval_ms=1)
         self.positions: dict[str, Any] = dict(positions or {})
         self.ranges: list[tuple[Any, Any, Any, list[str]]] = []
@@ -93,7 +93,7 @@ class Job:
                 self.ranges.append((split, at, end, values))
             read += values
         self.source.committed(self.positions)
-        self.found += read
+        self.values += read
         return read
 
     def read(self, split: Any, start: Any, stop: Any) -> tuple[list[str], Any]:
@@ -176,10 +176,10 @@ def test_ranges_read_again_return_the_same_records(data: st.DataObject) -> None:
         for _ in range(60):
             job.epoch(budget=100)
         assert job.is_idle  # nothing is left, and no further scan runs
-        assert sorted(job.found, key=int) == [str(n) for n in range(added)]
+        assert sorted(job.values, key=int) == [str(n) for n in range(added)]
         for shard in world.shards.values():
             inside = [record["Data"].decode() for record in shard.records]
-            assert [value for value in job.found if value in inside] == inside
+            assert [value for value in job.values if value in inside] == inside
         for split, start, end, values in job.ranges:
             assert job.read(split, start, end) == (values, end)
 
@@ -213,8 +213,8 @@ def test_an_engine_job_resumes_through_a_shard_split(world: ImitatedKinesis, uni
         out = Collect()
         consumer = FlinkKinesisConsumer("s", SimpleStringSchema(), properties)
         build = lambda env: env.add_source(consumer).uid("in").sink_to(out)  # noqa: E731
-        found: list[str] = run(build, epochs=epochs, epoch_records=epoch_records, store=unique_name)[out]
-        return found
+        values_read: list[str] = run(build, epochs=epochs, epoch_records=epoch_records, store=unique_name)[out]
+        return values_read
 
     world.add(FIRST, "1", "2", "3")
     assert values(1, 2) in (["1"], ["1", "2"])
@@ -222,8 +222,8 @@ def test_an_engine_job_resumes_through_a_shard_split(world: ImitatedKinesis, uni
     world.add(LEFT, "4")
     world.add(RIGHT, "5")
     before = ["1", "2", "3"]
-    found = values(4, 100)
-    assert found[:-2] in (before[1:], before[2:]) and sorted(found[-2:]) == ["4", "5"]
+    values_read = values(4, 100)
+    assert values_read[:-2] in (before[1:], before[2:]) and sorted(values_read[-2:]) == ["4", "5"]
 
 
 # --- retention -----------------------------------------------------------------------------------------------------

@@ -75,7 +75,7 @@ def writer(schema: Any) -> AvroRowSerializationSchema:
     return AvroRowSerializationSchema(avro_schema_string=json.dumps(schema))
 
 
-def written(schema: Any, record: Any) -> bytes:
+def encoded(schema: Any, record: Any) -> bytes:
     """Written by fastavro directly, as another program would."""
     stream = io.BytesIO()
     fastavro.schemaless_writer(stream, fastavro.parse_schema(schema), record)
@@ -133,7 +133,7 @@ def test_batch_decoding_of_flat_records_equals_decoding_one_by_one_also_when_dam
     messages: list[bytes | None] = [None]
     for seed in seeds:
         random.seed(seed)
-        message = written(schema, fastavro.utils.generate_one(parsed))
+        message = encoded(schema, fastavro.utils.generate_one(parsed))
         messages.append(message)
         cut = data.draw(st.integers(0, len(message)))
         messages.append(message[:cut] + data.draw(st.binary(max_size=2)) + message[cut + 1 :])
@@ -166,7 +166,7 @@ def test_records_are_exchanged_with_another_program() -> None:
         "again": "CLICK",
         "any": 7,
     }
-    message = written(EVENT, record)
+    message = encoded(EVENT, record)
     row = reader(EVENT).deserialize(message)
     assert row == Row(
         id=str(uuid.UUID(int=5)),

@@ -76,22 +76,22 @@ DECODERS: dict[str, Callable[[], MessageDecoder]] = {
 }
 
 
-def answers(decoder: MessageDecoder, messages: list[bytes]) -> tuple[list[Any], list[tuple[int, str]], list[int]]:
+def decode(decoder: MessageDecoder, messages: list[bytes]) -> tuple[list[Any], list[tuple[int, str]], list[int]]:
     decoded = decoder.decode(Messages(pa.array(messages, pa.binary()), str))
     origins = range(len(messages)) if decoded.origins is None else decoded.origins.tolist()
     return decoded.batch.values(), [(bad.index, bad.reason) for bad in decoded.bad], list(origins)
 
 
-def one_by_one(make: Callable[[], MessageDecoder], messages: list[bytes]) -> Any:
+def decode_one_by_one(make: Callable[[], MessageDecoder], messages: list[bytes]) -> Any:
     rows, bad, origins = [], [], []
     for at, message in enumerate(messages):
         decoder = make()
         if isinstance(decoder, RowDecoder):
             decoder.columns = lambda values: None  # type: ignore[method-assign]
-        found, refused, _ = answers(decoder, [message])
-        rows += found
+        values, refused, _ = decode(decoder, [message])
+        rows += values
         bad += [(at, reason) for _, reason in refused]
-        origins += [at] * len(found)
+        origins += [at] * len(values)
     return rows, bad, origins
 
 
@@ -104,7 +104,7 @@ def test_batch_decoding_with_bad_messages_equals_decoding_one_by_one(kind: str, 
     messages = [good_of(kind, number) for number in range(300)]
     for at, spoiler in places:
         messages[at] = SPOILERS[spoiler](messages[at])
-    assert answers(DECODERS[kind](), messages) == one_by_one(DECODERS[kind], messages)
+    assert decode(DECODERS[kind](), messages) == decode_one_by_one(DECODERS[kind], messages)
 
 
 @pytest.mark.parametrize("kind", ["json", "debezium", "csv", "json table", "csv table"])
@@ -116,7 +116,7 @@ def test_good_messages_are_decoded_by_column_next_to_invalid_text(kind: str, mon
     monkeypatch.setattr(
         row_decoder._DecodeCall, "_read_slowly", lambda self, v, i: (slow.append(len(v)), read(self, v, i))
     )
-    _, bad, _ = answers(DECODERS[kind](), messages)
+    _, bad, _ = decode(DECODERS[kind](), messages)
     assert len(bad) == 20 and sum(slow) == 20
 
 

@@ -48,7 +48,7 @@ def check_changes(schema: Any, messages: list[bytes | None]) -> list[Any]:
     return values
 
 
-def shown(rows: list[Any]) -> list[str]:
+def kinds_and_values(rows: list[Any]) -> list[str]:
     return [f"{row.get_row_kind()} {row.id} {row.name}" for row in rows]
 
 
@@ -97,7 +97,7 @@ def test_an_update_is_two_rows_and_a_tombstone_none() -> None:
         b'{"after": {"id": 2, "name": "x"}, "op": "r"}',
     ]
     rows = check_changes(DebeziumJsonDeserializationSchema(AD), messages)
-    assert shown(rows) == ["+I 1 a", "-U 1 a", "+U 1 b", "-D 1 b", "+I 2 x"]
+    assert kinds_and_values(rows) == ["+I 1 a", "-U 1 a", "+U 1 b", "-D 1 b", "+I 2 x"]
 
 
 def test_a_change_without_the_previous_row_reports_how_to_log_it() -> None:
@@ -130,7 +130,7 @@ def test_canal_packs_several_rows_into_a_message_and_only_changed_columns_into_o
         None,
     ]
     rows = check_changes(CanalJsonDeserializationSchema(AD), messages)
-    assert shown(rows) == ["+I 1 a", "+I 2 None", "-U 1 a", "+U 1 b", "-U 1 None", "+U 1 b", "-D 2 None"]
+    assert kinds_and_values(rows) == ["+I 1 a", "+I 2 None", "-U 1 a", "+U 1 b", "-U 1 None", "+U 1 b", "-D 2 None"]
     others = CanalJsonDeserializationSchema(AD, database_include="shop", table_include="ads_.*")
     assert check_changes(others, messages) == []
 
@@ -158,7 +158,7 @@ def test_row_kinds_are_preserved_through_a_job_and_written_again() -> None:
         changes.key_by(lambda row: row.id, Types.LONG()).map(lambda row: row, AD).rebalance().sink_to(out)
 
     result = run(build, parallelism=2, epoch_records=2)
-    assert shown(result[out]) == ["+I 1 a", "-U 1 a", "+U 1 b", "-D 1 b"]
+    assert kinds_and_values(result[out]) == ["+I 1 a", "-U 1 a", "+U 1 b", "-D 1 b"]
     encoded = encoder_of(DebeziumJsonSerializationSchema(AD), AD).encode(Batch.of_values(result[out], AD))
     assert [json.loads(message.as_py())["op"] for message in encoded] == ["c", "d", "c", "d"]
 

@@ -127,8 +127,8 @@ def test_an_epoch_with_bad_messages_replays_identically(record: bool) -> None:
         env = StreamExecutionEnvironment()
         env.set_parallelism(1)
         build(env)
-        found = replay(env._graph(None), env._job_settings(), f"memory://{store}@{epoch}", "letters")
-        assert found.is_same, found.text()
+        comparison = replay(env._graph(None), env._job_settings(), f"memory://{store}@{epoch}", "letters")
+        assert comparison.is_same, comparison.text()
 
 
 def test_an_invalid_side_output_of_a_source_is_rejected_at_the_users_line() -> None:

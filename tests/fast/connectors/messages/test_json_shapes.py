@@ -54,8 +54,8 @@ def documents(draw: st.DrawFn) -> bytes:
     if draw(st.integers(0, 3)):
         return document
     at, end = sorted(draw(st.tuples(st.integers(0, len(document)), st.integers(0, len(document)))))
-    pieces = st.sampled_from([b"", b'"', b"{", b"}", b",", b" ", b"\\", b"\xff", b"\n", b'", "', b'"x": 1, '])
-    return document[:at] + draw(pieces) + document[min(end, at + draw(st.integers(0, 3))) :]
+    slices = st.sampled_from([b"", b'"', b"{", b"}", b",", b" ", b"\\", b"\xff", b"\n", b'", "', b'"x": 1, '])
+    return document[:at] + draw(slices) + document[min(end, at + draw(st.integers(0, 3))) :]
 
 
 @settings(deadline=None)

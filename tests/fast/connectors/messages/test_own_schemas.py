@@ -29,24 +29,24 @@ class Ids(DeserializationSchema):
 
 
 def decoded(*messages: bytes | None) -> Any:
-    given = Messages(pa.array(messages, pa.binary()), lambda at: f"offset {at}")
-    return given, decoder_of(Ids()).decode(given)
+    messages_in = Messages(pa.array(messages, pa.binary()), lambda at: f"offset {at}")
+    return messages_in, decoder_of(Ids()).decode(messages_in)
 
 
 def test_any_exception_of_a_schema_marks_the_message_bad_and_others_are_decoded() -> None:
-    given, read = decoded(b'{"id": 1}', b"{", b'{"x": 1}', b"[]", None, b'{"id": "a"}', b'{"id": 2}', b"\xff")
+    messages_in, read = decoded(b'{"id": 1}', b"{", b'{"x": 1}', b"[]", None, b'{"id": "a"}', b'{"id": 2}', b"\xff")
     assert read.batch.values() == [1, 2] and read.origins.tolist() == [0, 6]
     assert [bad.index for bad in read.bad] == [1, 2, 3, 5, 7]
-    letters = dead_letters(read, given, "tag")
+    letters = dead_letters(read, messages_in, "tag")
     assert letters is not None
     reasons = {row.place: row.reason for row in letters.batch.values()}
     assert reasons["offset 2"] == "KeyError: 'id'" and "does not fit LONG" in reasons["offset 5"]
 
 
 def test_without_a_tag_a_bad_message_is_reported_with_its_position_and_the_raising_line() -> None:
-    given, read = decoded(b'{"id": 1}', b'{"x": 1}')
+    messages_in, read = decoded(b'{"id": 1}', b'{"x": 1}')
     with pytest.raises(TypeMismatchError, match=r"offset 1: KeyError: 'id'\. The message is b'\{\"x\": 1\}'") as raised:
-        dead_letters(read, given, None)
+        dead_letters(read, messages_in, None)
     assert isinstance(raised.value.__cause__, KeyError)
 
 

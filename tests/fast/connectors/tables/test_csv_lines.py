@@ -61,14 +61,14 @@ COLUMNS = st.integers(0, 4).flatmap(
         st.lists(st.text("aé,", max_size=3), min_size=rows, max_size=rows) | st.text('",\n', min_size=1, max_size=3),
         min_size=1,
         max_size=5,
-    ).map(lambda pieces: [["x"] * rows, *pieces])
+    ).map(lambda columns: [["x"] * rows, *columns])
 )
 
 
 @settings(max_examples=100, deadline=None)
 @given(COLUMNS, st.integers(0, 2))
-def test_concatenating_columns_equals_concatenating_row_by_row(pieces: list[list[str] | str], skipped: int) -> None:
-    arrays = [each if isinstance(each, str) else pa.array(each, pa.string())[skipped:] for each in pieces]
+def test_concatenating_columns_equals_concatenating_row_by_row(columns: list[list[str] | str], skipped: int) -> None:
+    arrays = [each if isinstance(each, str) else pa.array(each, pa.string())[skipped:] for each in columns]
     assert joined_texts(arrays).equals(pc.binary_join_element_wise(*arrays, ""))
 
 

@@ -89,8 +89,8 @@ def read(source: Source, start: int, stop: int) -> list[dict[str, Any]]:
 @given(start=st.integers(0, 1 << 40), first=st.integers(1, 30), second=st.integers(1, 30))
 def test_rows_read_in_slices_equal_rows_read_at_once(start: int, first: int, second: int) -> None:
     source = table(TYPES).source
-    pieces = read(source, start, start + first) + read(source, start + first, start + first + second)
-    assert pieces == read(source, start, start + first + second)
+    slices = read(source, start, start + first) + read(source, start + first, start + first + second)
+    assert slices == read(source, start, start + first + second)
 
 
 def test_batches_have_only_the_columns_of_the_table() -> None:
@@ -134,9 +134,9 @@ def test_times_are_those_at_which_rows_are_due_also_when_regenerated() -> None:
     # Every sixteenth row is in the split.
     assert [row["at"] - began for row in first] == [dt.timedelta(milliseconds=1_600 * n) for n in range(3)]
     split = source.splits(at(BEGAN_MS + 99_000))[0]
-    kept = {"row": 0, "began_ms": BEGAN_MS}
-    [again] = source.read(split, kept, {**kept, "row": 3})
-    assert again.to_pylist() == first
+    position = {"row": 0, "began_ms": BEGAN_MS}
+    [regenerated] = source.read(split, position, {**position, "row": 3})
+    assert regenerated.to_pylist() == first
 
 
 def test_a_table_with_a_sequence_ends_with_it() -> None:

@@ -50,8 +50,8 @@ def t_env() -> Iterator[TableEnvironment]:
 
 
 def rows(t_env: TableEnvironment, statement: str) -> list[tuple[Any, ...]]:
-    with t_env.execute_sql(statement).collect() as found:
-        return sorted(tuple(each) for each in found)
+    with t_env.execute_sql(statement).collect() as result:
+        return sorted(tuple(each) for each in result)
 
 
 def files(base: Path) -> list[str]:
@@ -108,8 +108,8 @@ def test_metadata_of_files_and_path_patterns(t_env: TableEnvironment, tmp_path: 
         f"('connector' = 'filesystem', 'path' = '{tmp_path}', 'format' = 'csv', "
         "'source.path.regex-pattern' = '.*/[ab].csv')"
     )
-    found = rows(t_env, "SELECT name, size, changed FROM t")
-    assert [(name, size, changed.timestamp()) for name, size, changed in found] == [
+    metadata = rows(t_env, "SELECT name, size, changed FROM t")
+    assert [(name, size, changed.timestamp()) for name, size, changed in metadata] == [
         ("a.csv", 4, 1_000),
         ("b.csv", 4, 1_000),
     ]
@@ -184,18 +184,18 @@ def test_csv_files_decoded_by_line_equal_files_decoded_by_record(
         if is_slow:
             format._lines = lambda *_: None
         [split] = format.plan(InputFile(str(path), path.stat().st_size, 0), 1 << 20)
-        at, found, places = split.start, [], []
+        at, rows_read, places = split.start, [], []
         while not format.finished(split, at):
             reading = format.read(split, at, min(at + step, split.info["end"]))
             while True:
                 try:
-                    found += next(reading).to_pylist()
+                    rows_read += next(reading).to_pylist()
                 except StopIteration as stopped:
                     assert stopped.value > at
                     at = stopped.value
                     break
             places.append(at)
-        return found, places
+        return rows_read, places
 
     slow, _ = read(True, 1 << 20)
     assert read(False, 1 << 20)[0] == slow

@@ -36,8 +36,8 @@ def events(start: int, stop: int) -> pa.RecordBatch:
 @given(start=st.integers(0, 10_000_000), first=st.integers(1, 120), second=st.integers(1, 120))
 def test_a_range_read_in_slices_equals_the_range_read_at_once(start: int, first: int, second: int) -> None:
     whole = events(start, start + first + second)
-    pieces = [events(start, start + first), events(start + first, start + first + second)]
-    assert whole.to_pylist() == [row for piece in pieces for row in piece.to_pylist()]
+    slices = [events(start, start + first), events(start + first, start + first + second)]
+    assert whole.to_pylist() == [row for piece_batch in slices for row in piece_batch.to_pylist()]
 
 
 def test_of_fifty_events_one_is_a_person_three_are_auctions_and_the_rest_bids() -> None:

@@ -79,26 +79,26 @@ def batches(draw: st.DrawFn, fields: dict[str, tuple[DataType, st.SearchStrategy
     )
 
 
-def assert_same(found: pa.RecordBatch, expected: pa.RecordBatch) -> None:
+def assert_same(actual: pa.RecordBatch, expected: pa.RecordBatch) -> None:
     for name in expected.schema.names:
-        assert found.column(name).equals(expected.column(name)), (name, found.column(name), expected.column(name))
+        assert actual.column(name).equals(expected.column(name)), (name, actual.column(name), expected.column(name))
 
 
-def made(name: str, **options_by_name: str) -> tuple[TableFormat, FormatOptions]:
+def table_format(name: str, **options_by_name: str) -> tuple[TableFormat, FormatOptions]:
     named = {f"{name}.{key.replace('__', '-')}": value for key, value in options_by_name.items()}
     options = TableOptions("t", named, format_options([name]))
     return FORMATS[name], FormatOptions(options, "")
 
 
 def decoded(name: str, row_type: RowType, messages: list[bytes | None], **options: str) -> Any:
-    format, chosen = made(name, **options)
+    format, chosen = table_format(name, **options)
     return format.decoder(chosen, row_type).decode(
         Messages(pa.array(messages, pa.binary()), lambda at: f"message {at}")
     )
 
 
 def round_trip(name: str, row_type: RowType, batch: Batch, **options: str) -> pa.RecordBatch:
-    format, chosen = made(name, **options)
+    format, chosen = table_format(name, **options)
     messages = format.encoder(chosen, row_type).encode(batch)
     answer = format.decoder(chosen, row_type).decode(Messages(messages, lambda at: f"message {at}"))
     assert not answer.bad, (answer.bad, messages)
@@ -162,7 +162,7 @@ def test_decoding_a_text_column_equals_decoding_each_text(name: str, data: st.Da
 @given(batches({**SINGLE, **NESTED}))
 def test_json_by_column_equals_json_by_document(rows: tuple[RowType, Batch]) -> None:
     row_type, batch = rows
-    format, options = made("json")
+    format, options = table_format("json")
     messages = format.encoder(options, row_type).encode(batch)
     decoder: Any = format.decoder(options, row_type)
     slow = [row for message in messages.to_pylist() for row in decoder.rows(message)]
@@ -197,7 +197,7 @@ def test_encoded_texts_are_flinks() -> None:
             b'"f":"say \\"hi\\"","g":"AQ=="}',
         ),
     ):
-        format, options = made(name)
+        format, options = table_format(name)
         assert format.encoder(options, row_type).encode(batch).to_pylist() == [expected]
 
 
@@ -319,7 +319,7 @@ def test_unsupported_uses_of_a_format_are_reported_before_anything_runs(
 def test_binary_and_text_fields_of_files_are_not_decoded_as_bitmaps_and_variants(
     name: str, data_type: DataType, way: str, is_nested: bool
 ) -> None:
-    format, options = made(name)
+    format, options = table_format(name)
     row_type = RowType.of(["x"], [RowType.of(["y"], [data_type]) if is_nested else data_type], nullable=False)
     with pytest.raises(ProgramError, match=way):
         format.reader(options, row_type)
@@ -328,7 +328,7 @@ def test_binary_and_text_fields_of_files_are_not_decoded_as_bitmaps_and_variants
 
 
 def test_a_field_that_requires_quotes_raises_when_quotes_are_disabled() -> None:
-    format, options = made("csv", disable__quote__character="true")
+    format, options = table_format("csv", disable__quote__character="true")
     columns = pa.RecordBatch.from_arrays([pa.array([1], pa.int32()), pa.array(["a,b"])], schema=ROWS.schema)
     with pytest.raises(TypeMismatchError, match="cannot be written as CSV without quotes"):
         format.encoder(options, ROWS).encode(Batch.of_columns(columns, TableRowType(ROWS)))
@@ -339,21 +339,21 @@ def test_a_field_that_requires_quotes_raises_when_quotes_are_disabled() -> None:
 def test_encoded_rows_are_readable_by_other_programs(rows: tuple[RowType, Batch]) -> None:
     row_type, batch = rows
 
-    def written(name: str, **chosen: str) -> bytes:
-        format, options = made(name, **chosen)
+    def encode_with(name: str, **chosen: str) -> bytes:
+        format, options = table_format(name, **chosen)
         encoder = format.parts(options, row_type).encoder()
         encoder.add(batch)
         return encoder.finish()
 
     count = len(batch)
-    lines = list(csv.reader(io.StringIO(written("csv").decode(), newline=""), strict=True))
+    lines = list(csv.reader(io.StringIO(encode_with("csv").decode(), newline=""), strict=True))
     assert len(lines) == count and all(len(line) == len(row_type.fields) for line in lines)
-    documents = [json.loads(line) for line in written("json").split(b"\n") if line]
+    documents = [json.loads(line) for line in encode_with("json").split(b"\n") if line]
     assert [each["big"] for each in documents] == batch.columns().column("big").to_pylist()
-    assert pq.read_table(io.BytesIO(written("parquet"))).to_pylist() == batch.columns().to_pylist()
+    assert pq.read_table(io.BytesIO(encode_with("parquet"))).to_pylist() == batch.columns().to_pylist()
     narrow = {name: CSV_TYPES[name] for name in ("big", "word", "money", "day")}
     records = RowType.of(list(narrow), [each for each, _ in narrow.values()], nullable=False)
-    format, options = made("avro", codec="null")
+    format, options = table_format("avro", codec="null")
     encoder = format.parts(options, records).encoder()
     encoder.add(Batch.of_columns(batch.columns().select(list(narrow)), TableRowType(records)))
     assert list(fastavro.reader(io.BytesIO(encoder.finish()))) == batch.columns().select(list(narrow)).to_pylist()
@@ -361,7 +361,7 @@ def test_encoded_rows_are_readable_by_other_programs(rows: tuple[RowType, Batch]
 
 @pytest.mark.parametrize("name", sorted(FORMATS))
 def test_encoders_and_decoders_survive_pickling(name: str) -> None:
-    format, options = made(name)
+    format, options = table_format(name)
     row_type = RowType.of(["word"], [STRING], nullable=False)
     for for_what, makers in (
         (format.is_for_files, (format.reader, format.parts)),
@@ -378,7 +378,7 @@ def test_encoders_and_decoders_survive_pickling(name: str) -> None:
 )
 def test_repeated_rows_are_encoded_as_single_ones(rows: list[tuple[int | None, str | None]], escape: str) -> None:
     row_type = RowType.of(["at", "text"], [types.TimestampType(3), STRING], nullable=False)
-    format, options = made("csv", **({"escape__character": escape} if escape else {}))
+    format, options = table_format("csv", **({"escape__character": escape} if escape else {}))
     encoder = format.encoder(options, row_type)
     many = (rows * 1500)[:1500]
     columns = [

@@ -132,8 +132,8 @@ def test_values_in_the_table_definition_are_read(t_env: TableEnvironment) -> Non
         """CREATE TABLE t (n INT, ts TIMESTAMP(3), r ROW<a INT, b ARRAY<STRING>>) WITH ('connector' = 'values',
         'data' = '[[1, "2026-11-16 07:00:00", {"a": 2, "b": ["x"]}], {"n": 3}]')"""
     )
-    with t_env.execute_sql("SELECT n, ts, r.a, r.b[1] FROM t").collect() as found:
-        assert [tuple(row) for row in found] == [(1, dt.datetime(2026, 11, 16, 7), 2, "x"), (3, None, None, None)]
+    with t_env.execute_sql("SELECT n, ts, r.a, r.b[1] FROM t").collect() as result:
+        assert [tuple(row) for row in result] == [(1, dt.datetime(2026, 11, 16, 7), 2, "x"), (3, None, None, None)]
 
 
 def test_socket_lines_are_rows(t_env: TableEnvironment) -> None:
@@ -151,8 +151,8 @@ def test_socket_lines_are_rows(t_env: TableEnvironment) -> None:
             f"CREATE TABLE t (n INT, word STRING) WITH ('connector' = 'socket', 'hostname' = '127.0.0.1', "
             f"'port' = '{port}', 'format' = 'json')"
         )
-        with t_env.execute_sql("SELECT word, n FROM t").collect() as found:
-            rows: list[Any] = [tuple(row) for row in found]
+        with t_env.execute_sql("SELECT word, n FROM t").collect() as result:
+            rows: list[Any] = [tuple(row) for row in result]
         thread.join(30)
     assert rows == [("a", 1), (None, 2)]
 

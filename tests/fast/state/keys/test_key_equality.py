@@ -243,7 +243,7 @@ def test_equal_keys_of_a_broadcast_state_are_one_entry() -> None:
     rules = MapStateDescriptor("rules", PICKLED, Types.LONG())
     out = Collect()
 
-    class Looks(BroadcastProcessFunction):
+    class Lookup(BroadcastProcessFunction):
         def process_broadcast_element(self, value: Any, ctx: Any) -> None:
             ctx.get_broadcast_state(rules).put(*value)
 
@@ -255,7 +255,7 @@ def test_equal_keys_of_a_broadcast_state_are_one_entry() -> None:
         entries = [(1.0, 1), (NAN, 2), EPOCH, (True, 3), (OTHER_NAN, 4), EPOCH]
         broadcast_stream = env.add_source(Script(entries)).broadcast(rules)
         env.add_source(Script([EPOCH, EPOCH, EPOCH, 1, nan_of(0x7FF8 << 48)])).connect(broadcast_stream).process(
-            Looks()
+            Lookup()
         ).sink_to(out)
 
     assert run(build)[out] == [(3, 2), (4, 2)]

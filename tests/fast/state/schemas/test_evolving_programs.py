@@ -68,8 +68,8 @@ class Keep(KeyedProcessFunction):
             return self.state.value()
         if isinstance(self.descriptor, MapStateDescriptor):
             return dict(self.state.items())
-        found = self.state.get()
-        return list(found) if isinstance(self.descriptor, ListStateDescriptor) else found
+        content = self.state.get()
+        return list(content) if isinstance(self.descriptor, ListStateDescriptor) else content
 
 
 def keeping(descriptor: Any) -> Build:

@@ -73,7 +73,7 @@ def stored(story: Story) -> dict[str, Any]:
     return dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True))
 
 
-class One(StateSerializer[str]):
+class Forward(StateSerializer[str]):
     """Encodes texts unchanged."""
 
     version = 1
@@ -85,7 +85,7 @@ class One(StateSerializer[str]):
         return data.decode() if version == 1 else data[::-1].decode()
 
 
-class Two(One):
+class Backward(Forward):
     """Encodes texts reversed."""
 
     version = 2
@@ -124,10 +124,10 @@ def test_values_of_each_serializer_version_are_read_by_that_version_after_a_resc
     story = Story(
         [("a", "one"), ("e", "one")], often(first, "two"), [(first, "two"), (second, "two")], [("a", ""), ("e", "")]
     )
-    story.act(serialized(One()), 2)
-    story.act(serialized(Two()), 2)
-    assert sorted(story.act(serialized(Two()), 3)) == sorted([(first, "two"), (second, "one")])
-    assert sorted(story.act(serialized(Two()), 1, is_last=True)) == [("a", "two"), ("e", "two")]
+    story.act(serialized(Forward()), 2)
+    story.act(serialized(Backward()), 2)
+    assert sorted(story.act(serialized(Backward()), 3)) == sorted([(first, "two"), (second, "one")])
+    assert sorted(story.act(serialized(Backward()), 1, is_last=True)) == [("a", "two"), ("e", "two")]
 
 
 def test_state_is_queryable_while_one_subtask_has_not_used_it() -> None:
@@ -201,7 +201,7 @@ def with_histories(story: Story, damaged: Callable[[History], History]) -> None:
 
 @pytest.mark.parametrize(
     "programs, items",
-    [((total(INT), total(LONG)), (1, 2)), ((serialized(One()), serialized(Two())), ("one", "two"))],
+    [((total(INT), total(LONG)), (1, 2)), ((serialized(Forward()), serialized(Backward())), ("one", "two"))],
     ids=["a type", "a serializer"],
 )
 @pytest.mark.parametrize("damage", ["older entries lost", "changed later than it was"])

@@ -59,7 +59,7 @@ class Form:
 class Epoch:
     """The keys whose records use the state, and the subtasks that rewrite all their rows."""
 
-    asked: str
+    requested_keys: str
     whole: frozenset[int] = frozenset()
 
 
@@ -101,7 +101,9 @@ class Operator:
             groups = key_group_range(subtask, run.parallelism, 128)
             tables = tables_of({subtask: shared[subtask]} if len(shared) == run.parallelism else shared)
             schemas, refs = last_schemas(tables), last_versions(tables, groups).get("total", ())
-            keys = [key for key, owner in zip(KEYS, owners, strict=True) if owner == subtask and key in epoch.asked]
+            keys = [
+                key for key, owner in zip(KEYS, owners, strict=True) if owner == subtask and key in epoch.requested_keys
+            ]
             if keys:
                 nonce = f"n{self.epoch}s{subtask}"
                 place = TableSetting("uid", self.epoch, 0, nonce, groups, self.epoch, self.segments, schemas=schemas)
@@ -130,14 +132,14 @@ class Reference:
         self.is_text = False
         self.values: dict[str, Any] = {}
 
-    def step(self, form: Form, number: int, asked: str) -> dict[str, Any]:
+    def step(self, form: Form, number: int, requested_keys: str) -> dict[str, Any]:
         """The values that epoch `number` reads for the keys that use the state, before it sets them."""
-        if asked and self.is_text != form.is_text:
+        if requested_keys and self.is_text != form.is_text:
             convert: Any = as_text if form.is_text else as_number
             self.values = {key: convert(value) for key, value in self.values.items()}
             self.is_text = form.is_text
-        read = {key: self.values.get(key) for key in asked}
-        self.values.update(form.values(number, asked))
+        read = {key: self.values.get(key) for key in requested_keys}
+        self.values.update(form.values(number, requested_keys))
         return read
 
 
@@ -204,4 +206,4 @@ def test_values_read_do_not_depend_on_registration_order_compaction_or_paralleli
         operator.begin(run)
         for epoch in run.epochs:
             read = operator.step(run, epoch)
-            assert read == reference.step(run.form, operator.epoch, epoch.asked)
+            assert read == reference.step(run.form, operator.epoch, epoch.requested_keys)

@@ -93,7 +93,7 @@ def test_lookups_visit_few_segments_and_write_amplification_is_bounded(name: str
     epochs = list(simulated(map(WORKLOADS[name], range(400)), fan_in))
     assert max(epoch.height for epoch in epochs[::7]) <= SEGMENTS_MAX
     assert sum(epoch.merged for epoch in epochs) <= 6 * sum(epoch.written for epoch in epochs)
-    assert sum(epoch.debt > 0 for epoch in epochs) <= len(epochs) // 20, "it is overdue for long"
+    assert sum(epoch.debt > 0 for epoch in epochs) <= len(epochs) // 20, "it has been overdue for long"
 
 
 @pytest.mark.parametrize(("keys_read", "segments"), [(None, 1), (0, 4), (1, 4), (500, 1)])

@@ -32,7 +32,7 @@ LAYOUT = TableLayout("total", pa.string(), value_type=pa.int64())
 ROWS, CHUNK_ROWS = 400, 50
 
 
-def written(store: Store, at: int) -> SegmentRef:
+def write_segments(store: Store, at: int) -> SegmentRef:
     changes = TableChanges(LAYOUT)
     keys = key_column_of_arrow(pa.array([f"key {at} {i}" for i in range(ROWS)]))
     changes.put(keys, pa.array(np.arange(ROWS)))
@@ -66,7 +66,7 @@ class CountingStore(MemoryStore):
 
 def test_cached_segments_of_a_remote_store_are_bounded_and_fetched_again() -> None:
     store = CountingStore("held-segments-bound")
-    refs = [written(store, at) for at in range(6)]
+    refs = [write_segments(store, at) for at in range(6)]
     memory = SegmentMemory(bytes_max=2 * refs[0].file_bytes + 100)
     segments = OpenSegments(store, memory=memory)
     for _ in range(2):
@@ -83,7 +83,7 @@ def test_only_parts_of_a_large_remote_segment_are_fetched(monkeypatch: pytest.Mo
     monkeypatch.setattr(open_segments, "_HEAD_BYTES", 64)
     monkeypatch.setattr(open_segments, "_TAIL_BYTES", 4096)
     store = CountingStore("held-segments-ranges")
-    refs = [written(store, at) for at in range(3)]
+    refs = [write_segments(store, at) for at in range(3)]
     memory = SegmentMemory(bytes_max=refs[0].file_bytes)
     segments = OpenSegments(store, memory=memory)
     assert scanned(segments, refs) == whole(3)
@@ -96,7 +96,7 @@ def test_only_parts_of_a_large_remote_segment_are_fetched(monkeypatch: pytest.Mo
 
 def test_closed_segments_are_no_longer_counted() -> None:
     store = MemoryStore("held-segments-closed")
-    ref, memory = written(store, 0), SegmentMemory()
+    ref, memory = write_segments(store, 0), SegmentMemory()
     segments = OpenSegments(store, memory=memory)
     scanned(segments, [ref])
     assert memory.held_bytes == ref.file_bytes
@@ -135,7 +135,7 @@ def test_the_cache_evicts_the_least_recently_used_part(uses: list[tuple[int, int
 
 def test_a_file_truncated_under_an_unmapped_reader_raises(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
-    refs = [written(store, at) for at in range(2)]
+    refs = [write_segments(store, at) for at in range(2)]
     segments = OpenSegments(store, maps=False)
     for ref in refs:
         segments.segment(ref, LAYOUT).chunk(0)
@@ -148,7 +148,7 @@ def test_a_file_truncated_under_an_unmapped_reader_raises(tmp_path: Path) -> Non
 
 def test_a_segment_collected_while_open_is_readable_to_its_end(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
-    ref = written(store, 0)
+    ref = write_segments(store, 0)
     segments = OpenSegments(store, maps=False)
     segments.segment(ref, LAYOUT)
     store.delete(ref.file)
@@ -160,7 +160,7 @@ def test_above_the_open_file_limit_files_are_reopened_for_each_part(
 ) -> None:
     monkeypatch.setattr(open_segments, "_DESCRIPTORS_MAX", 0)
     store = LocalStore(tmp_path)
-    ref = written(store, 0)
+    ref = write_segments(store, 0)
     segments = OpenSegments(store, maps=False)
     assert scanned(segments, [ref]) == whole(1)
     unread = OpenSegments(store, maps=False).segment(ref, LAYOUT)
@@ -172,7 +172,7 @@ def test_above_the_open_file_limit_files_are_reopened_for_each_part(
 @pytest.mark.slow
 def test_threads_reading_during_evictions_read_the_same_rows() -> None:
     store = MemoryStore("held-segments-threads")
-    refs = [written(store, at) for at in range(4)]
+    refs = [write_segments(store, at) for at in range(4)]
     segments = OpenSegments(store, memory=SegmentMemory(bytes_max=refs[0].file_bytes))
     for ref in refs:
         segments.segment(ref, LAYOUT)
@@ -196,7 +196,7 @@ def test_threads_reading_during_evictions_read_the_same_rows() -> None:
 
 def test_a_cache_folder_writable_by_others_is_rejected_and_a_new_one_is_private(tmp_path: Path) -> None:
     store = MemoryStore("held-segments-cache")
-    ref = written(store, 0)
+    ref = write_segments(store, 0)
     shared, own = tmp_path / "shared", tmp_path / "own"
     shared.mkdir()
     shared.chmod(0o777)

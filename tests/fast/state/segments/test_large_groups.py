@@ -59,7 +59,7 @@ def test_a_step_exceeds_its_budget_by_at_most_one_slice_for_any_key_group_size(b
         assert abs(merged.live_bytes() - cost) <= 1
         refs, steps = replace_merged(refs, step, merged), steps + 1
         live = sum(one.live_bytes() for one in refs)
-        assert abs(live - 5 * size) <= 6 * (steps + 5), "what is live is counted once"
+        assert abs(live - 5 * size) <= 6 * (steps + 5), "live rows are counted once"
     assert steps == 300 or max(sum(place in one.places for one in refs) for place in _edges(refs)) < 4
 
 
@@ -126,9 +126,7 @@ def test_merging_by_slices_changes_no_result_and_terminates(slice_bytes: int, mo
             assert table.rows() == before
         assert table.read(everything) == [expected.get(number) for number in everything]
         assert max(sum(place in one.places for one in table.refs) for place in _edges(table.refs)) <= 8
-    assert any(one.places != places_of(one.groups) for one in table.refs), (
-        "no group was cut apart: the test says nothing"
-    )
+    assert any(one.places != places_of(one.groups) for one in table.refs), "no group was split: the test proves nothing"
     # Another parallelism reads the same files by key groups, and reads every row once.
     parts = [table.rows(range(group, group + 1), refs_for(table.refs, range(group, group + 1))) for group in GROUPS]
     assert parts[0] | parts[1] == table.rows() and not set(parts[0]) & set(parts[1])

@@ -39,8 +39,8 @@ def test_the_first_row_not_below_the_bound_is_located_in_each_run(runs: list[tup
         bounds += [(start, len(values))] * len(requested)
         expected += [bisect.bisect_left(values, target, start, len(values)) for target in requested]
     starts, stops = np.array(bounds, dtype=np.int64).reshape(-1, 2).T
-    found = first_not_below(np.array(values), np.array(targets, dtype=np.int64), starts, stops)
-    assert found.tolist() == expected
+    positions = first_not_below(np.array(values), np.array(targets, dtype=np.int64), starts, stops)
+    assert positions.tolist() == expected
 
 
 @pytest.mark.parametrize("collide", [False, True], ids=["hashes", "one hash for all"])
@@ -76,7 +76,7 @@ def test_few_keys_with_many_subs_equal_a_dictionary(
         refs += [ref] if ref is not None else []
     requested = data.draw(pairs)
     view = TableView(OpenSegments(store), layout, refs, range(128), 0)
-    found = view.get_pairs(column([key for key, _ in requested]), sub_column([sub for _, sub in requested]))
-    assert found.mask.tolist() == [pair in expected for pair in requested]
-    assert found.values is not None
-    assert found.values.to_pylist() == [expected[pair] for pair in requested if pair in expected]
+    result = view.get_pairs(column([key for key, _ in requested]), sub_column([sub for _, sub in requested]))
+    assert result.mask.tolist() == [pair in expected for pair in requested]
+    assert result.values is not None
+    assert result.values.to_pylist() == [expected[pair] for pair in requested if pair in expected]

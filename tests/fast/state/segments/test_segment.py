@@ -121,8 +121,8 @@ def test_damage_in_one_chunk_is_reported_and_leaves_the_others_readable(tmp_path
     readable, broken = 0, 0
     for key, value in WHOLE.items():
         try:
-            found = view.get(key_column_of_arrow(pa.array([key])))
-            assert found.values is not None and found.values.to_pylist() == [value]
+            result = view.get(key_column_of_arrow(pa.array([key])))
+            assert result.values is not None and result.values.to_pylist() == [value]
             readable += 1
         except StoreDamagedError as error:
             assert "chunk 1 is damaged: its checksum" in str(error)

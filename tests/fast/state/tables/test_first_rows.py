@@ -61,12 +61,12 @@ def test_first_rows_equal_the_start_of_a_scan(
     for position, rows in itertools.groupby(view.scan_keys(column).to_pylist(), lambda row: row["position"]):
         behind = [row for row in rows if row["sub"] >= begins[position]]
         expected += [(position, row["sub"], row["value"]) for row in behind[:count]]
-    found = view.first_rows(column, np.array(begins[: len(keys)], dtype=np.int64), count).to_pylist()
-    assert [(row["position"], row["sub"], row["value"]) for row in found] == expected
+    first_rows = view.first_rows(column, np.array(begins[: len(keys)], dtype=np.int64), count).to_pylist()
+    assert [(row["position"], row["sub"], row["value"]) for row in first_rows] == expected
 
 
 def test_thousands_of_deleted_rows_before_the_first_are_skipped() -> None:
     numbers, table = range(5_000), [("put", "a", number) for number in range(5_000)]
     view = view_of([table, [("delete", "a", number) for number in numbers[:4_990]]], is_last_unwritten=False)
-    found = view.first_rows(key_column(["a"], None), np.array([0]), 3)
-    assert found.column("sub").to_pylist() == [4_990, 4_991, 4_992]
+    first_rows = view.first_rows(key_column(["a"], None), np.array([0]), 3)
+    assert first_rows.column("sub").to_pylist() == [4_990, 4_991, 4_992]

@@ -109,7 +109,7 @@ def test_every_file_written_in_an_epoch_is_listed_in_its_version(keys: int) -> N
             one.run(number, lambda state: state.put(list(range(keys)), [number] * keys))  # noqa: B023
             if one is table:
                 assert one.files - before <= one.named
-    assert len(table.files) < len(reference.files), "nothing was merged: the test shows nothing"
+    assert len(table.files) < len(reference.files), "nothing was merged: the test proves nothing"
     assert len(table.named) == len(reference.named)
 
 

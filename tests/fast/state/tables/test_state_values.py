@@ -97,9 +97,9 @@ def test_keys_extracted_as_a_column_equal_those_of_the_selector(records: list[An
     batch = Batch.of_columns(to_record_batch(present, PAIR), PAIR)
     table = StateTable("keys", key_type, 128, None)
     gathered, keys = by_column.gathered_keys(batch), by_call.values(batch)
-    found = table.keys_of(gathered.column.array)
-    assert found == keys
-    assert list(map(type, found)) == list(map(type, keys))
+    extracted = table.keys_of(gathered.column.array)
+    assert extracted == keys
+    assert list(map(type, extracted)) == list(map(type, keys))
 
 
 class Values:

@@ -70,10 +70,10 @@ def untyped(*keys: Any) -> KeyColumn:
 
 def values(view: TableView, *keys: Any) -> list[Any]:
     """The value of every key, None where there is none."""
-    found = view.get(untyped(*keys))
-    assert found.values is not None
-    typed_values = iter(found.values.to_pylist())
-    return [next(typed_values) if there else None for there in found.mask]
+    result = view.get(untyped(*keys))
+    assert result.values is not None
+    typed_values = iter(result.values.to_pylist())
+    return [next(typed_values) if there else None for there in result.mask]
 
 
 def put(table: Table, **rows: int) -> None:
@@ -141,9 +141,9 @@ def test_unwritten_changes_are_visible_to_every_read() -> None:
     second.put(untyped("a"), pa.array([3]), subs=pa.array(["z"]))
     second.delete(untyped("a"), subs=pa.array(["x"]))
     view = table.view().with_changes(second)
-    found = view.get_pairs(untyped("a", "a", "a"), pa.array(["x", "y", "z"]))
-    assert found.mask.tolist() == [False, True, True] and found.values is not None
-    assert found.values.to_pylist() == [2, 3]
+    result = view.get_pairs(untyped("a", "a", "a"), pa.array(["x", "y", "z"]))
+    assert result.mask.tolist() == [False, True, True] and result.values is not None
+    assert result.values.to_pylist() == [2, 3]
     assert sorted(view.scan_keys(untyped("a")).column("sub").to_pylist()) == ["y", "z"]
     assert table.view().scan_keys(untyped("a")).num_rows == 2
 
@@ -174,9 +174,9 @@ def test_a_row_of_a_cleared_key_is_absent_unless_put_afterwards() -> None:
     changes.clear(untyped("a"))
     changes.put(untyped("a"), pa.array([5]), subs=pa.array(["y"]))
     table.commit(changes)
-    found = table.view().get_pairs(untyped("a", "a", "b"), pa.array(["x", "y", "x"]))
-    assert found.mask.tolist() == [False, True, True] and found.values is not None
-    assert found.values.to_pylist() == [5, 3]
+    result = table.view().get_pairs(untyped("a", "a", "b"), pa.array(["x", "y", "x"]))
+    assert result.mask.tolist() == [False, True, True] and result.values is not None
+    assert result.values.to_pylist() == [5, 3]
 
 
 def test_a_clear_coexists_with_a_row_of_the_smallest_sub() -> None:
@@ -201,8 +201,8 @@ def test_subs_with_equal_hashes_are_distinguished() -> None:
         changes = table.changes()
         changes.put(untyped("a", "a", "a", "a"), pa.array(numbers), subs=subs)
         table.commit(changes)
-    found = table.view().get_pairs(untyped("a", "a", "a", "a"), subs)
-    assert found.values is not None and found.values.to_pylist() == [20, 21, 22, 23]
+    result = table.view().get_pairs(untyped("a", "a", "a", "a"), subs)
+    assert result.values is not None and result.values.to_pylist() == [20, 21, 22, 23]
     assert table.view().scan_keys(untyped("a")).num_rows == 4
 
 
@@ -349,9 +349,9 @@ def test_values_survive_a_round_trip_through_a_segment(type_info: TypeInformatio
     changes = table.changes()
     changes.put(keys, column)
     table.commit(changes)
-    found = table.view().get(keys)
-    assert found.mask.all()
-    batch = pa.RecordBatch.from_arrays([found.values], schema=to_record_batch([], wrapped).schema)
+    result = table.view().get(keys)
+    assert result.mask.all()
+    batch = pa.RecordBatch.from_arrays([result.values], schema=to_record_batch([], wrapped).schema)
     assert repr([value for (value,) in from_record_batch(batch, wrapped, unpickled)]) == repr(typed_values)
 
 
@@ -389,8 +389,8 @@ def test_a_single_read_equals_a_bulk_read_and_a_dictionary(data: st.DataObject) 
     requested = drawn + data.draw(st.lists(keys, max_size=3))
     view = table.view(now_ms=4)
     mask, expected = reference.get(column(requested), now_ms=4)
-    found = view.get(column(requested))
-    assert found.values is not None and (found.mask.tolist(), found.values.to_pylist()) == (mask, expected)
+    result = view.get(column(requested))
+    assert result.values is not None and (result.mask.tolist(), result.values.to_pylist()) == (mask, expected)
     spread = iter(expected)
     assert [view.get_value(key) for key in requested] == [next(spread) if there else None for there in mask]
 
@@ -410,9 +410,9 @@ def test_thousands_of_rows_in_many_chunks_equal_a_dictionary(layout: TableLayout
         table.commit(changes)
     view = table.view()
     pairs = [(n, s) for n in range(0, 450, 3) for s in (("s1", "s7", "none") if layout is CARTS else (1, 7, 99))]
-    found = view.get_pairs(key_column([n for n, _ in pairs], None), pa.array([s for _, s in pairs]))
-    assert found.mask.tolist() == [pair in expected for pair in pairs] and found.values is not None
-    assert found.values.to_pylist() == [expected[pair] for pair in pairs if pair in expected]
+    result = view.get_pairs(key_column([n for n, _ in pairs], None), pa.array([s for _, s in pairs]))
+    assert result.mask.tolist() == [pair in expected for pair in pairs] and result.values is not None
+    assert result.values.to_pylist() == [expected[pair] for pair in pairs if pair in expected]
     rows = view.scan_keys(key_column(list(range(450)), None)).to_pylist()
     assert {(row["position"], row["sub"]): row["value"] for row in rows} == expected
     assert sum(batch.num_rows for batch in view.scan(block_rows=100)) == len(expected)

@@ -91,8 +91,7 @@ class RefusingStore(MemoryStore):
         super().put(name, data)
 
 
-# --- which files pass through the tier
-# --------------------------------------------------------------------------------
+# --- which files pass through the tier --------------------------------------------------------------------------------
 
 
 def test_coordination_files_bypass_the_tier(process: Process, tmp_path: Path) -> None:
@@ -374,8 +373,7 @@ def test_a_task_running_ahead_waits_for_a_file_not_yet_sent_by_another_machine(p
         store.get("segments/never")
 
 
-# --- crashes at every point of a write
-# --------------------------------------------------------------------------------
+# --- crashes at every point of a write --------------------------------------------------------------------------------
 
 
 def test_a_partially_written_file_is_removed_and_never_visible(process: Process, tmp_path: Path) -> None:
@@ -764,8 +762,7 @@ def test_a_file_of_an_older_version_is_readable() -> None:
     assert sealed_files.read_content(path) == b"A file of the local tier.\n" and sealed_files.content_length(path) == 26
 
 
-# --- equivalence to a store without a tier
-# ----------------------------------------------------------------------------
+# --- equivalence to a store without a tier ----------------------------------------------------------------------------
 
 _FILES = st.sampled_from(["segments/u/s/a", "segments/u/s/b", "staged/o/c", "manifests/d"])
 _ACTS = st.one_of(
