@@ -166,7 +166,13 @@ class Use(NamedTuple):
     text: str
 
 
-def name_uses(path: Path) -> Iterator[Use]:
+def uses(path: Path, root: Path = ROOT) -> list[Use]:
+    """The names and the lines of prose of a file that have one of the words."""
+    names = name_uses(path, root) if path.suffix == ".py" else ()
+    return [*names, *prose_uses(path, root=root)]
+
+
+def name_uses(path: Path, root: Path = ROOT) -> Iterator[Use]:
     """Every name bound in the module that has a word of `NAME_WORDS` as a part."""
     names = [(0, path.stem)]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -183,7 +189,7 @@ def name_uses(path: Path) -> Iterator[Use]:
     for line, name in sorted(set(names)):
         for part in _PARTS.findall(name):
             if part.lower() in NAME_WORDS and name not in NAME_EXCEPTIONS:
-                yield Use(shown(path), line, part.lower(), name)
+                yield Use(shown(path, root), line, part.lower(), name)
 
 
 def prose_of(path: Path) -> Iterator[tuple[int, str]]:
@@ -202,19 +208,19 @@ def prose_of(path: Path) -> Iterator[tuple[int, str]]:
                     yield number, line
 
 
-def prose_uses(path: Path, words: re.Pattern[str] = _PROSE) -> Iterator[Use]:
+def prose_uses(path: Path, words: re.Pattern[str] = _PROSE, root: Path = ROOT) -> Iterator[Use]:
     for number, line in prose_of(path):
         if not any(sentence in line for sentence in PROSE_EXCEPTIONS):
             for match in words.finditer(_CODE.sub("` `", line)):
-                yield Use(shown(path), number, match.group().lower(), line.strip())
+                yield Use(shown(path, root), number, match.group().lower(), line.strip())
 
 
 def rare_uses(path: Path) -> Iterator[Use]:
     return prose_uses(path, _RARE)
 
 
-def shown(path: Path) -> str:
-    return path.resolve().relative_to(ROOT).as_posix()
+def shown(path: Path, root: Path = ROOT) -> str:
+    return path.resolve().relative_to(root.resolve()).as_posix()
 
 
 def files(paths: list[Path]) -> Iterator[Path]:
