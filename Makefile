@@ -3,6 +3,7 @@
 
 PYTHON ?= python3
 VENV   ?= .venv
+SITE_VENV ?= .venv-site
 SEEDS  ?= 50
 SEED   ?=
 MINUTES ?= 60
@@ -25,7 +26,7 @@ export PYTHONHASHSEED := 0
 # Targets use both cores by themselves.
 .NOTPARALLEL:
 .PHONY: help setup java browser redis servers servers-beside demo test test-fast test-golden test-connectors test-spark test-wheel check \
-    bench chaos explore docs sql-oracle lock clean
+    bench chaos explore docs site sql-oracle lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-zA-Z%-]+:.*## / { sub("%", "NAME", $$1); printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -121,6 +122,9 @@ bench-%: java $(READY) ## run bench/bench_NAME.py (ARGS=--json for machines)
 docs: $(READY) ## check links and examples in the documents, list the public names in build/docs
 	$(BIN)/python scripts/docs.py
 	$(PYTEST) --quiet --doctest-glob='*.md' --doctest-modules src README.md CONTRIBUTING.md docs
+
+site: ## build the documentation as a site in build/site, with search; it loads nothing from the network
+	@scripts/site "$(PYTHON)" "$(SITE_VENV)"
 
 clean: ## remove caches and builds (not the environment, not any job's store)
 	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse

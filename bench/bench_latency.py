@@ -34,7 +34,7 @@ from millstream.checkpoint.manifest import ManifestLog  # noqa: E402
 from millstream.common import WatermarkStrategy  # noqa: E402
 from millstream.datastream import StreamExecutionEnvironment  # noqa: E402
 from millstream.jobs.epochs.epoch_statistics import statistics_of  # noqa: E402
-from millstream.spark.session import our_session  # noqa: E402
+from millstream.spark.session import separate_session  # noqa: E402
 from millstream.storage.store import open_store  # noqa: E402
 
 BOUNDS = {1_000: 2.5, 100_000: 4.0}
@@ -95,7 +95,7 @@ def _bare_turn(job: BareJob, rate: int, lasts_s: float) -> Latencies:
 
 def measure_latency(report: Report, session: SparkSession, sizes: Sizes) -> None:
     """Both rates; ours and the bare job take turns."""
-    bare = BareJob(our_session(session))
+    bare = BareJob(separate_session(session))
     source, sink = EventSource(), PublishedSink()
 
     def add(environment: StreamExecutionEnvironment) -> None:

@@ -40,7 +40,7 @@ from soak import Probe, watch  # noqa: E402
 
 from millstream.common import Row  # noqa: E402
 from millstream.common.typeinfo import TypeInformation, Types  # noqa: E402
-from millstream.spark.session import make_session, our_session  # noqa: E402
+from millstream.spark.session import make_session, separate_session  # noqa: E402
 
 PARTS = ("throughput", "smallest", "soak")
 TASKS = 2
@@ -163,7 +163,7 @@ def contests(sizes: Sizes) -> Iterator[Contest]:
 
 def measure_throughput(report: Report, session: SparkSession, sizes: Sizes) -> None:
     """Every contest, in turns."""
-    defaults, ours_session = session.newSession(), our_session(session)
+    defaults, ours_session = session.newSession(), separate_session(session)
     for contest in contests(sizes):
         # Whichever settings suit the hand-written frame better: ours start jobs faster, Spark's move typed rows faster.
         frame = contest.frame(defaults if contest.spark_defaults else ours_session)
@@ -216,7 +216,7 @@ class DefaultStreaming:
 
 def measure_smallest(report: Report, session: SparkSession, sizes: Sizes, log: Path) -> None:
     """One record per epoch, by number of exchanges."""
-    ours_session = our_session(session)
+    ours_session = separate_session(session)
     count = sizes.epochs_per_round
     with ExitStack() as stack:
         streaming = DefaultStreaming(log)

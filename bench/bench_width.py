@@ -36,7 +36,7 @@ from records import Longs  # noqa: E402
 from millstream.common.typeinfo import Types  # noqa: E402
 from millstream.datastream import KeyedProcessFunction, RuntimeContext  # noqa: E402
 from millstream.datastream.state import ValueStateDescriptor  # noqa: E402
-from millstream.spark.session import our_session  # noqa: E402
+from millstream.spark.session import separate_session  # noqa: E402
 
 CORES = 2
 STAGES = 2
@@ -95,7 +95,7 @@ def _turns(session: SparkSession, sizes: Sizes, widths: Sequence[int], rounds: i
         contestants = {}
         for width in widths:
             job = stack.enter_context(GatedJob(session, 1, Longs(1), Types.LONG(), _build, width, LOADING, KEY_GROUPS))
-            frame = hand.smallest(our_session(session), 1, width)
+            frame = hand.smallest(separate_session(session), 1, width)
             # Each task has to be opened once in every worker process before epochs are alike.
             job.epochs_s(sizes.warm_up)
             for _ in range(3):

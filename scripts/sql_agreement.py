@@ -50,8 +50,8 @@ from millstream.planner.session import PlannerSession
 from millstream.runtime.expressions.bitmap_texts import bitmap_text
 from millstream.runtime.expressions.calendar_days import civil
 from millstream.runtime.expressions.compile import compile_program
+from millstream.runtime.expressions.expression_errors import ExpressionError
 from millstream.runtime.expressions.kernel import SessionFacts
-from millstream.runtime.expressions.problems import ExpressionError
 from millstream.sql.parser import parse_expression
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -23,7 +23,7 @@ def _nothing_waits_for_the_disk() -> Iterator[None]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _a_file_leaves_nothing_open() -> Iterator[None]:
-    """Look for garbage of all ages when a file of tests ends, and never again at what outlives it (decision 0036)."""
+    """Look for garbage of all ages when a file of tests ends, and never again at what outlives it (decision 0034)."""
     yield
     gc.collect()
     gc.freeze()

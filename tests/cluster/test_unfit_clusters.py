@@ -96,7 +96,7 @@ def test_a_store_that_only_the_driver_reaches_is_said_from_an_executor(
     settings = {"spark.executorEnv.HTTP_PROXY": f"http://127.0.0.1:{free_port()}"}
     run = run_small(spark_cluster, minio_server, bucket, tmp_path, settings)
     assert run.returncode == 1
-    assert f"store s3://{bucket}/small is reached from the driver, but not from executor" in run.stderr, run.stderr
+    assert f"store s3://{bucket}/small is reachable from the driver, but not from executor" in run.stderr, run.stderr
 
 
 def test_a_clock_hours_away_is_told_and_the_answer_is_right(
@@ -119,7 +119,9 @@ def test_a_local_disk_that_cannot_be_written_to_is_an_error_and_not_an_endless_w
         began = time.monotonic()
         run = run_small(spark_cluster, minio_server, bucket, tmp_path, {})
         assert run.returncode == 1
-        assert "executors could not be started. Their logs, on the workers, say why" in run.stderr, run.stderr[-3000:]
+        assert "executors could not be started. Their logs on the workers give the reason" in run.stderr, run.stderr[
+            -3000:
+        ]
         assert time.monotonic() - began < PATIENCE_S
     finally:
         for worker in spark_cluster.workers:

@@ -110,11 +110,11 @@ def test_while_the_store_is_away_input_is_read_and_published_when_it_is_back(
         proxy.rule = far
 
     when(job, lambda now: now.published >= 2, leave)
-    when(job, lambda now: now.store_away and now.ahead >= 12, come_back)
+    when(job, lambda now: now.store_unreachable and now.ahead >= 12, come_back)
     job.start().result()
     assert {"away", "back"} <= moments.keys()
     assert Counter(out.values) == expected()
-    assert job.board.now.restarts == 0 and not job.board.now.store_away
+    assert job.board.now.restarts == 0 and not job.board.now.store_unreachable
 
 
 def test_a_job_far_from_its_store_that_is_killed_publishes_every_record_once(

@@ -14,7 +14,7 @@ from servers.postgres import PostgresServer
 
 from millstream.common import Row, RowKind, Types
 from millstream.connectors.databases import changes_source, first_start, log_watch
-from millstream.connectors.databases.change_reader import close_kept
+from millstream.connectors.databases.change_reader import close_cached
 from millstream.connectors.databases.stored_tables import load_table, save_table
 from millstream.datastream.connectors.databases import PostgresChanges
 from millstream.errors import ProgramError
@@ -28,7 +28,7 @@ def _the_catalogue_is_looked_at_each_time(monkeypatch: pytest.MonkeyPatch) -> It
     monkeypatch.setattr(changes_source, "_WATCH_S", 0.0)
     monkeypatch.setattr(log_watch, "_EMPTY_BYTES_MAX", 1)
     yield
-    close_kept()
+    close_cached()
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ def test_a_replica_identity_that_is_not_the_key_is_refused(
     query(postgres_server, f"create unique index {table}i on {table} (name)")
     query(postgres_server, f"alter table {table} replica identity using index {table}i")
     message = refusal(lambda: reader(upserts=True))
-    assert f"the replica identity of public.{table} is name, and rows are found by id" in message
+    assert f"the replica identity of public.{table} is name, but rows are identified by id" in message
     assert left_behind(postgres_server, table) == ([], [])
     query(postgres_server, f"alter table {table} drop constraint {table}_pkey")
     read = reader(upserts=True)  # without a primary key rows are found by what the log tells
@@ -171,7 +171,7 @@ def test_the_key_that_sql_declares_must_be_what_the_log_tells(
             f"'postgres', 'database-name' = 'test', 'table-name' = '{table}', 'changelog-mode' = 'upsert', "
             f"'slot.name' = '{table[-12:]}', 'scan.bounded.mode' = 'latest-offset')"
         )
-        with pytest.raises(Exception, match="is id, and rows are found by name"):
+        with pytest.raises(Exception, match="is id, but rows are identified by name"):
             list(t_env.execute_sql("SELECT * FROM t").collect())
 
 
@@ -194,7 +194,7 @@ def test_a_replica_identity_that_changes_while_it_is_read_is_told(
     query(postgres_server, f"alter table {table} replica identity using index {table}i")
     query(postgres_server, f"delete from {table}")
     message = refusal(lambda: read.until(lambda: len(read.rows) == 2))
-    assert "the replica identity was changed to name" in message and "rows are found by id" in message
+    assert "the replica identity was changed to name" in message and "rows are identified by id" in message
 
 
 # --- which table it is -------------------------------------------------------------------------------------------
@@ -345,8 +345,8 @@ def test_removed_partitions_are_passed_over_where_truncate_is(
     ("publication", "told"),
     [
         ("for table {0} with (publish_via_partition_root = true)", "and TRUNCATE of a partition not at all"),
-        ("for table {0}, {0}o", "has other tables beside this partitioned one"),
-        ("for all tables", "has other tables beside this partitioned one"),
+        ("for table {0}, {0}o", "has other tables besides this partitioned one"),
+        ("for all tables", "has other tables besides this partitioned one"),
         ("for table {0}o", "does not have the table"),
     ],
 )
@@ -408,7 +408,7 @@ def test_a_publication_without_some_columns_is_refused(
     postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
 ) -> None:
     query(postgres_server, f"create publication {table}p for table {table} (id)")
-    assert "leaves out the columns name" in refusal(lambda: reader(publication=f"{table}p"))
+    assert "omits the columns name" in refusal(lambda: reader(publication=f"{table}p"))
 
 
 def test_a_row_filter_that_lets_nothing_through_is_noticed_in_the_silence(
@@ -419,7 +419,7 @@ def test_a_row_filter_that_lets_nothing_through_is_noticed_in_the_silence(
     read.epoch()
     query(postgres_server, f"alter publication {table}p set table {table} where (id > 100)")
     query(postgres_server, f"insert into {table} values (1, 'a')")
-    assert "tells some rows only, (id > 100)" in refusal(lambda: read.until(lambda: bool(read.rows)))
+    assert "publishes some rows only, (id > 100)" in refusal(lambda: read.until(lambda: bool(read.rows)))
 
 
 def test_a_snapshot_outlives_the_time_that_sessions_may_be_idle(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -440,4 +440,4 @@ def test_a_snapshot_outlives_the_time_that_sessions_may_be_idle(monkeypatch: pyt
         read.epoch()
         assert read.rows == [Row(id=1, name="a")]
         read.source.close()
-        close_kept()
+        close_cached()

@@ -10,7 +10,7 @@ from database_rows import query
 from servers.mariadb import MariadbServer
 from servers.postgres import PostgresServer
 
-from millstream.connectors.databases.change_reader import close_kept
+from millstream.connectors.databases.change_reader import close_cached
 from millstream.errors import MillstreamError
 from millstream.table import EnvironmentSettings, ExplainDetail, TableEnvironment
 from millstream.testing.local_jobs import jobs_in_memory
@@ -20,7 +20,7 @@ from millstream.testing.local_jobs import jobs_in_memory
 def t_env() -> Iterator[TableEnvironment]:
     with jobs_in_memory():
         yield TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
-    close_kept()
+    close_cached()
 
 
 def jdbc(server: PostgresServer, table: str) -> str:

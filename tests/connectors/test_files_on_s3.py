@@ -125,7 +125,7 @@ def test_an_object_that_was_replaced_is_refused_and_named(bucket: Bucket) -> Non
     source = EngineSource([f"{bucket.url}/in"], TextLines())
     [split] = source.splits(SourceContext(now_ms=0, run_started_ms=0, parallelism=1))
     bucket.put("in/a.txt", b"one\nTWO\n")
-    with pytest.raises(JobFailedError, match=r"in/a\.txt is not what it was"):
+    with pytest.raises(JobFailedError, match=r"in/a\.txt has changed since it was first listed"):
         list(source.read(split, 0, 8))
     bucket.client.delete_object(Bucket=bucket.name, Key="in/a.txt")
     with pytest.raises(JobFailedError, match=r"in/a\.txt is gone"):
@@ -139,7 +139,7 @@ def test_a_mark_that_the_listing_spells_without_quotes_is_the_same_mark(bucket: 
     bare = Split(split.name, 0, {**split.info, "mark": split.info["mark"].strip('"')})
     assert list(source.read(bare, 0, 8)) == [["one", "two"]]
     bucket.put("in/a.txt", b"one\nTWO\n")
-    with pytest.raises(JobFailedError, match=r"in/a\.txt is not what it was"):
+    with pytest.raises(JobFailedError, match=r"in/a\.txt has changed since it was first listed"):
         list(source.read(bare, 0, 8))
 
 

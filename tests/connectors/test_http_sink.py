@@ -51,7 +51,7 @@ def test_an_empty_text_stays_one_and_a_text_of_two_lines_is_no_line(http_service
     send(HttpSink(http_service.url, SimpleStringSchema(), body="lines"), ["", "x"], Types.STRING())
     send(HttpSink(http_service.url, SimpleStringSchema(), body="single", headers=own), ["", "x\ny"], Types.STRING())
     assert [body for _, _, body in http_service.requests] == [b"\nx\n", b"", b"x\ny"]
-    with pytest.raises(MillstreamError, match=r"'x\\ny' is written as more than one line.*body='single'"):
+    with pytest.raises(MillstreamError, match=r"'x\\ny' is encoded as more than one line.*body='single'"):
         send(HttpSink(http_service.url, SimpleStringSchema(), body="lines"), ["x\ny"], Types.STRING())
 
 
@@ -71,7 +71,7 @@ def test_the_path_of_a_webhook_is_shown_nowhere(http_service: HttpService) -> No
 
 def test_a_key_of_the_program_s_own_for_all_requests_is_refused(http_service: HttpService) -> None:
     """A service that goes by it would take the first request and none after it."""
-    with pytest.raises(ProgramError, match="'idempotency-key' is the sink's own"):
+    with pytest.raises(ProgramError, match="'idempotency-key' is reserved for the sink"):
         send(HttpSink(http_service.url, json_schema(), headers={"idempotency-key": "1"}), [Row("a", 1)])
 
 
@@ -96,7 +96,9 @@ def test_a_request_that_comes_again_has_the_same_key_and_the_same_body(
 def test_a_refusal_is_told_with_its_answer_and_without_secrets(http_service: HttpService) -> None:
     http_service.statuses = [403]
     sink = HttpSink(http_service.url + "?token=s3cret", json_schema(), headers={"Authorization": "Bearer s3cret"})
-    with pytest.raises(MillstreamError, match=r"/… answered 403 Forbidden: no!\. Nothing of the request") as refusal:
+    with pytest.raises(
+        MillstreamError, match=r"/… answered 403 Forbidden: no!\. The request was not accepted"
+    ) as refusal:
         send(sink, [Row("a", 1)])
     assert "s3cret" not in str(refusal.value) and "s3cret" not in repr(sink)
     assert http_service.requests[0][1]["authorization"] == "Bearer s3cret"
@@ -117,7 +119,7 @@ def test_a_service_that_is_not_there_is_told(http_service: HttpService) -> None:
         ({"body": "xml"}, "expected 'json-array', 'lines' or 'single'"),
         ({"method": "GET"}, "expected one of POST, PUT, PATCH"),
         ({"records_max": 0}, "records_max"),
-        ({"headers": {"A": "b\nc"}}, "no pair of texts of one line"),
+        ({"headers": {"A": "b\nc"}}, "not a pair of single-line texts"),
     ],
 )
 def test_wrong_settings_are_refused_before_the_job_starts(arguments: dict[str, Any], message: str) -> None:

@@ -217,7 +217,9 @@ def test_a_header_name_that_is_not_utf8_is_a_bad_message(
         found = rows(t_env, "SELECT n, headers FROM t")
         assert sorted(found, key=str) == [(1, {"a": b"\xff"})] * 50 + [(3, {"ä": b"y"})]
     else:
-        with pytest.raises(MillstreamError, match="partition 0, offset 50: the name of one of its headers is no UTF-8"):
+        with pytest.raises(
+            MillstreamError, match="partition 0, offset 50: the name of one of its headers is not UTF-8"
+        ):
             rows(t_env, "SELECT n, headers FROM t")
     define(t_env, "plain", "n INT", kafka_broker, unique_name)
     assert sorted(rows(t_env, "SELECT n FROM plain")) == [(1,)] * 50 + [(2,), (3,)]

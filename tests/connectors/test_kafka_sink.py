@@ -24,7 +24,7 @@ from millstream.connectors.kafka import marks, producers, transactions
 from millstream.connectors.kafka import sink as sink_module
 from millstream.connectors.kafka.client_settings import ClientSettings
 from millstream.connectors.kafka.outgoing_messages import RecordSerializer, read_messages
-from millstream.connectors.kafka.producers import KeptProducers, open_producer
+from millstream.connectors.kafka.producers import ProducerPool, open_producer
 from millstream.connectors.kafka.sink import Delivery, KafkaSink, kafka_sink
 from millstream.datastream.connectors.base import DeliveryGuarantee
 from millstream.datastream.connectors.kafka import KafkaRecordSerializationSchema
@@ -50,17 +50,17 @@ def store() -> Store:
 
 
 @pytest.fixture(autouse=True)
-def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[KeptProducers]:
+def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[ProducerPool]:
     """Every test begins as a new process does."""
-    producers_of_test = KeptProducers()
+    producers_of_test = ProducerPool()
     become_process(monkeypatch, producers_of_test)
     yield producers_of_test
 
 
-def become_process(monkeypatch: pytest.MonkeyPatch, process: KeptProducers) -> None:
+def become_process(monkeypatch: pytest.MonkeyPatch, process: ProducerPool) -> None:
     """From now on this is another process, which has these producers open."""
     for module in (producers, transactions, sink_module):
-        monkeypatch.setattr(module, "KEPT", process)
+        monkeypatch.setattr(module, "POOL", process)
 
 
 def sink_of(bootstrap: str, topic: str, delivery: Delivery = "exactly-once", **properties: Any) -> KafkaSink:
@@ -173,7 +173,7 @@ def test_a_commit_that_is_repeated_publishes_once(
     publish = staged(sink, store, 1, ["a1", "a2"])
     sink.commit(commit_of(1), publish, store)
     sink.commit(commit_of(1), publish, store)
-    become_process(monkeypatch, KeptProducers())
+    become_process(monkeypatch, ProducerPool())
     sink.commit(commit_of(1), publish, store)
     assert values_in(kafka_broker, topic) == ["a1", "a2"]
 
@@ -184,7 +184,7 @@ def test_an_old_driver_that_wakes_up_late_publishes_nothing_more(
     topic = new_topic(kafka_broker)
     sink = sink_of(kafka_broker.bootstrap, topic)
     epochs = {epoch: staged(sink, store, epoch, [f"a{epoch}"]) for epoch in (1, 2, 3)}
-    old_driver, new_driver = KeptProducers(), KeptProducers()
+    old_driver, new_driver = ProducerPool(), ProducerPool()
     become_process(monkeypatch, old_driver)
     sink.commit(commit_of(1), epochs[1], store)
     become_process(monkeypatch, new_driver)
@@ -200,7 +200,7 @@ def test_the_client_writes_nothing_to_stderr_when_a_publisher_is_fenced(
 ) -> None:
     topic = new_topic(kafka_broker)
     sink = sink_of(kafka_broker.bootstrap, topic)
-    processes = [KeptProducers(), KeptProducers()]
+    processes = [ProducerPool(), ProducerPool()]
     for epoch in range(1, 5):
         become_process(monkeypatch, processes[epoch % 2])
         sink.commit(commit_of(epoch), staged(sink, store, epoch, [f"a{epoch}"]), store)
@@ -233,7 +233,7 @@ def test_an_epoch_that_was_published_half_is_completed_by_another_driver(
     publish = staged(sink, store, 1, *parts)
     assert len(publish) == 2, "some lanes are needed here"
     sink.commit(commit_of(1), publish[:1], store)
-    become_process(monkeypatch, KeptProducers())
+    become_process(monkeypatch, ProducerPool())
     sink.commit(commit_of(1), publish, store)
     values = values_in(kafka_broker, topic)
     assert sorted(values) == sorted(value for part in parts for value in part)
@@ -274,7 +274,7 @@ def test_a_lane_may_move_between_processes_and_back(
 ) -> None:
     topic = new_topic(kafka_broker, 1)
     sink = sink_of(kafka_broker.bootstrap, topic)
-    processes = [KeptProducers(), KeptProducers()]
+    processes = [ProducerPool(), ProducerPool()]
     for epoch in range(1, 7):
         become_process(monkeypatch, processes[epoch % 2])
         sink.commit(commit_of(epoch), staged(sink, store, epoch, [f"a{epoch}"]), store)
@@ -317,7 +317,7 @@ def test_a_transaction_that_ends_while_it_is_sent_to_is_begun_again(
 
 
 def test_a_closed_sink_leaves_no_producer_open_on_the_driver(
-    kafka_broker: KafkaBroker, store: Store, kept: KeptProducers
+    kafka_broker: KafkaBroker, store: Store, kept: ProducerPool
 ) -> None:
     sink = sink_of(kafka_broker.bootstrap, new_topic(kafka_broker, 1))
     sink.commit(commit_of(1), staged(sink, store, 1, ["a1"]), store)
@@ -369,7 +369,7 @@ def test_an_epoch_is_recognised_by_a_program_that_was_set_otherwise_meanwhile(
     first, second = (staged(before, store, epoch, [f"a{epoch}"]) for epoch in (1, 2))
     before.commit(commit_of(1), first, store)
     for sink in (renamed, sending):
-        become_process(monkeypatch, KeptProducers())
+        become_process(monkeypatch, ProducerPool())
         sink.commit(commit_of(1), first, store)
     # What waits is published also by one that promises less now, and what was sent is not asked for again.
     sending.commit(commit_of(2), second, store)
@@ -429,7 +429,7 @@ def test_a_connection_cut_anywhere_in_a_transaction_leaves_every_message_once(
     mending.start()
     commit_until_done(sink, 2, second, store)
     mending.join()
-    become_process(monkeypatch, KeptProducers())
+    become_process(monkeypatch, ProducerPool())
     commit_until_done(sink, 2, second, store)
     assert values_in(kafka_broker, topic) == ["a1", *(f"b{i:03}" + "x" * 20 for i in range(100))]
 
@@ -458,24 +458,26 @@ def test_a_mark_that_the_broker_may_have_forgotten_is_a_question_for_a_person(
     publish = staged(sink, store, 1, ["a1"])
     ten_days_ms = 10 * 24 * 3_600_000
     old = [{**lane, "staged_ms": lane["staged_ms"] - ten_days_ms} for lane in publish]
-    with pytest.raises(ConnectorError, match=r"240 hours ago.*nobody can tell.*'millstream.expired-marks', 'skip'"):
+    with pytest.raises(ConnectorError, match=r"240 hours ago.*is unknown.*'millstream.expired-marks', 'skip'"):
         sink.commit(commit_of(1), old, store)
     assert values_in(kafka_broker, topic) == []
     skipping = sink_of(kafka_broker.bootstrap, topic, **{"millstream_expired-marks": "skip"})
     skipping.commit(commit_of(1), old, store)
     assert values_in(kafka_broker, topic) == []
-    become_process(monkeypatch, KeptProducers())
+    become_process(monkeypatch, ProducerPool())
     publishing = sink_of(kafka_broker.bootstrap, topic, **{"millstream_expired-marks": "publish"})
     publishing.commit(commit_of(1), old, store)
     assert values_in(kafka_broker, topic) == ["a1"]
     # A mark that stands is an answer, however old the epoch is.
-    become_process(monkeypatch, KeptProducers())
+    become_process(monkeypatch, ProducerPool())
     sink.commit(commit_of(1), old, store)
     assert values_in(kafka_broker, topic) == ["a1"]
 
 
 def test_how_long_marks_are_kept_is_asked_of_the_broker(kafka_broker: KafkaBroker) -> None:
-    assert marks.kept_marks_ms(ClientSettings.of({"bootstrap.servers": kafka_broker.bootstrap})) == 7 * 24 * 3_600_000
+    assert (
+        marks.mark_retention_ms(ClientSettings.of({"bootstrap.servers": kafka_broker.bootstrap})) == 7 * 24 * 3_600_000
+    )
 
 
 def test_messages_of_a_selector_go_to_their_topics_in_one_transaction(kafka_broker: KafkaBroker, store: Store) -> None:
@@ -490,7 +492,7 @@ def test_messages_of_a_selector_go_to_their_topics_in_one_transaction(kafka_brok
 
 @pytest.mark.parametrize("delivery", ["at-least-once", "none"])
 def test_weaker_promises_send_while_the_epoch_runs(
-    kafka_broker: KafkaBroker, store: Store, delivery: Delivery, kept: KeptProducers
+    kafka_broker: KafkaBroker, store: Store, delivery: Delivery, kept: ProducerPool
 ) -> None:
     topic = new_topic(kafka_broker, 1)
     sink = sink_of(kafka_broker.bootstrap, topic, delivery)
@@ -533,7 +535,7 @@ def test_without_a_promise_a_refused_message_is_lost_with_a_warning(
         epoch += 1
         staged(sink, store, epoch, ["b"])
         time.sleep(0.05)
-    assert "a message that is larger than the broker takes" in caplog.text
+    assert "a message larger than its limit" in caplog.text
 
 
 def test_at_least_once_fails_the_epoch_when_the_broker_does_not_acknowledge(
@@ -630,7 +632,7 @@ def test_a_message_too_large_for_the_topic_waits_until_the_topic_takes_it(
     topic = new_topic(kafka_broker, 1, max_message_bytes="1000")
     sink = sink_of(kafka_broker.bootstrap, topic)
     publish = staged(sink, store, 1, ["a1", "a" * 5000])
-    with pytest.raises(ConnectorError, match=r"larger than the broker takes.*Raise max\.message\.bytes") as raised:
+    with pytest.raises(ConnectorError, match=r"larger than its limit.*Raise max\.message\.bytes") as raised:
         sink.commit(commit_of(1), publish, store)
     assert not isinstance(raised.value, ConnectorAwayError)
     assert values_in(kafka_broker, topic) == []

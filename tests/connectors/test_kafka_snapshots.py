@@ -59,7 +59,7 @@ def test_every_epoch_replays_to_what_was_committed(kafka_broker: KafkaBroker, un
         assert outcome.is_same, outcome.text()
 
 
-@pytest.mark.parametrize("as_copy", [False, True], ids=["fork", "savepoint in a folder"])
+@pytest.mark.parametrize("as_copy", [False, True], ids=["fork", "savepoint in its own folder"])
 def test_a_job_that_begins_from_another_s_epoch_begins_where_that_one_decided(
     kafka_broker: KafkaBroker, unique_name: str, as_copy: bool
 ) -> None:

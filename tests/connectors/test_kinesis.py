@@ -344,12 +344,12 @@ def test_firehose_passes_the_kit(moto_server: MotoServer, unique_name: str) -> N
 
 def test_a_stream_that_is_not_there_is_told_without_keys(moto_server: MotoServer) -> None:
     source = FlinkKinesisConsumer("nowhere", SimpleStringSchema(), properties(moto_server))
-    with pytest.raises(MillstreamError, match=r"Kinesis stream 'nowhere' at http.* is not there") as refusal:
+    with pytest.raises(MillstreamError, match=r"Kinesis stream 'nowhere' at http.* does not exist") as refusal:
         run(lambda env: env.add_source(source).print(), epochs=1)
     assert moto_server.secret_key not in str(refusal.value)
     for service in (STREAMS, FIREHOSE):
         sink = AwsSink(service, address(moto_server), "nowhere", SimpleStringSchema())
-        with pytest.raises(MillstreamError, match=r"'nowhere' at http.* is not there"):
+        with pytest.raises(MillstreamError, match=r"'nowhere' at http.* does not exist"):
             run(lambda env, sink=sink: env.from_collection(["a"], Types.STRING()).sink_to(sink))
 
 
@@ -380,6 +380,6 @@ def test_a_connection_that_is_cut_is_told_and_the_same_succeeds_when_it_is_mende
 
 def test_a_record_that_is_too_large_stops_the_job_before_it_is_committed(moto_server: MotoServer, stream: str) -> None:
     sink = AwsSink(STREAMS, address(moto_server), stream, SimpleStringSchema(), limits=SendLimits(record_bytes=100))
-    with pytest.raises(MillstreamError, match=r"a record has .* bytes with its key, and at most 100 are allowed"):
+    with pytest.raises(MillstreamError, match=r"a record has .* bytes with its key, but at most 100 are allowed"):
         run(lambda env: env.from_collection(["x" * 100], Types.STRING()).sink_to(sink))
     assert stored(moto_server, stream) == []

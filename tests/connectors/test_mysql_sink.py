@@ -173,7 +173,7 @@ def refused(server: MariadbServer, table: str, rows: list[Row], key: Any = ()) -
 def test_what_the_table_cannot_take_is_told_and_never_cut(mariadb_server: MariadbServer, table: str) -> None:
     message = refused(mariadb_server, table, [Row(word="x" * 51, n=1)])
     assert "'word' is longer than the column, which is varchar(50)" in message
-    assert "there is no such table" in refused(mariadb_server, "nowhere", words(1))
+    assert "the table does not exist" in refused(mariadb_server, "nowhere", words(1))
     assert "n is not unique in the table" in refused(mariadb_server, table, words(1), "n")
     mariadb_server.execute(f"alter table {table} engine = MyISAM")
     assert "has no transactions" in refused(mariadb_server, table, words(1))
@@ -198,7 +198,7 @@ def test_rows_are_not_put_by_key_into_a_table_where_they_would_overwrite_others(
     mariadb_server.execute(f"insert into {table} values ('a', 1), ('b', 2), ('c', 3)")
     message = refused(mariadb_server, table, [Row.of_kind(RowKind.UPDATE_AFTER, word="d", n=3)], "word")
     assert f"has the unique index {shown} beside the key word" in message
-    assert "MySQL would write the new row over that one" in message
+    assert "MySQL would overwrite that row" in message
     assert rows_of(mariadb_server, table) == [("a", 1), ("b", 2), ("c", 3)]
 
 

@@ -22,9 +22,9 @@ from waits.patience import PATIENCE_S
 from millstream.checkpoint.manifest import ManifestLog
 from millstream.common import Configuration, Row, RowKind, Types, WatermarkStrategy
 from millstream.connectors.databases import change_reader, changes_source, first_start, log_watch, slots, table_copy
-from millstream.connectors.databases.change_reader import close_kept
+from millstream.connectors.databases.change_reader import close_cached
 from millstream.connectors.databases.changes_source import PostgresChangesSource
-from millstream.connectors.databases.patience import DatabaseAwayError, Patience
+from millstream.connectors.databases.patience import DatabaseUnavailableError, Patience
 from millstream.connectors.databases.pgoutput import lsn_text
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.databases import DatabaseSink, PostgresChanges
@@ -41,7 +41,7 @@ from millstream.testing import Collect, run
 @pytest.fixture(autouse=True)
 def _no_connection_is_left() -> Iterator[None]:
     yield
-    close_kept()
+    close_cached()
 
 
 @pytest.fixture
@@ -208,7 +208,7 @@ def test_a_range_gives_the_same_rows_again_until_no_kept_epoch_needs_it(
     assert ids(places[1], places[4]) == [1, 2, 3]
     read.source.released([{split.name: places[2]}, {split.name: places[3]}])
     assert [ids(*range_) for range_ in ranges[2:]] == [[2], [3]]
-    with pytest.raises(ProgramError, match=r"is to go on from .*keeps it from .* on only.*Start from a newer epoch"):
+    with pytest.raises(ProgramError, match=r"continues from .*retains it from .* only.*Start from a newer epoch"):
         ids(*ranges[1])
 
 
@@ -455,7 +455,7 @@ def test_every_type_comes_the_same_from_the_copy_and_from_the_log(
 def test_a_value_that_no_column_can_hold_is_told(postgres_server: PostgresServer, table: str) -> None:
     query(postgres_server, f"alter table {table} add column at date")
     query(postgres_server, f"insert into {table} values (1, 'a', 1, 'infinity')")
-    with pytest.raises(MillstreamError, match=r"column 'at': found 'infinity', expected .*STRING takes everything"):
+    with pytest.raises(MillstreamError, match=r"column 'at': found 'infinity', expected .*STRING accepts any value"):
         Reader(changes_of(postgres_server, table), MemoryStore(table))
     as_text = Types.ROW_NAMED(["id", "at"], [Types.INT(), Types.STRING()])
     read = Reader(changes_of(postgres_server, table, type_info=as_text), MemoryStore(table))
@@ -511,7 +511,7 @@ def test_two_first_starts_at_once_leave_one_job_with_its_slot(
         monkeypatch.setattr(first_start, "copy_table", copy_all)
         mine = changes_of(postgres_server, table)._connector
         other = PostgresChangesSource(mine.address, mine.settings, mine.row_type, Patience(total_s=0.3))
-        with pytest.raises(DatabaseAwayError) as caught:
+        with pytest.raises(DatabaseUnavailableError) as caught:
             other.opened(store, None)
         answers.append(str(caught.value))
         return copy_all(*arguments)
@@ -520,7 +520,7 @@ def test_two_first_starts_at_once_leave_one_job_with_its_slot(
     monkeypatch.setattr(changes_source, "claim_name", lambda store, name: None)  # it would stop one process
     query(postgres_server, f"insert into {table} values (0, 'a', 1)")
     read = Reader(changes_of(postgres_server, table), store)
-    assert "another driver is just beginning this job" in answers[0]
+    assert "another driver is starting this job" in answers[0]
     read.epoch()
     query(postgres_server, f"insert into {table} values (1, 'a', 1)")
     read.until(lambda: len(read.rows) == 2)
@@ -535,7 +535,7 @@ def test_a_driver_that_has_waited_for_another_to_begin_makes_nothing(
     first = Reader(changes_of(postgres_server, table), store)
     before = [None]  # the second looked before the first was done
     monkeypatch.setattr(changes_source, "load_table", lambda *at: before.pop() if before else look(*at))
-    with pytest.raises(FencedError, match="another driver has begun this job"):
+    with pytest.raises(FencedError, match="another driver has started this job"):
         Reader(changes_of(postgres_server, table), store)
     found = query(postgres_server, f"select count(*) from pg_replication_slots where slot_name like '{table[-12:]}%'")
     assert found == [(2,)], "the slot of the first and its reader"
@@ -668,7 +668,7 @@ def test_a_large_value_that_an_update_did_not_touch_is_kept_or_told(
     assert [len(row.name) for row in read.rows] == [100_000] * 3
     query(postgres_server, f"alter table {table} replica identity default")
     query(postgres_server, f"update {table} set n = 3")
-    with pytest.raises(ProgramError, match=r"does not tell rows as they were before a change|no more than the key"):
+    with pytest.raises(ProgramError, match=r"does not have rows as they were before a change|has only the key"):
         read.until(lambda: len(read.rows) == 5)
 
 
@@ -703,8 +703,8 @@ def test_a_table_that_is_altered_or_truncated_is_told(
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ("alter table {} drop column name", "column 'name' is not there any more"),
-        ("alter table {} rename column name to title", "column 'name' is not there any more"),
+        ("alter table {} drop column name", "column 'name' no longer exists"),
+        ("alter table {} rename column name to title", "column 'name' no longer exists"),
         ("alter table {} alter column name type bytea using null", "column 'name' has another type"),
     ],
 )
@@ -726,11 +726,11 @@ def test_a_slot_that_was_dropped_is_told_at_the_start_and_while_reading(
     read.until(lambda: len(read.rows) == 1)
     drop_slots(postgres_server, table)
     query(postgres_server, f"insert into {table} values (2, 'a', 1)")
-    assert "was dropped, and the log it kept may be gone" in refusal(lambda: read.until(lambda: len(read.rows) == 2))
+    assert "was dropped, and its log may be lost" in refusal(lambda: read.until(lambda: len(read.rows) == 2))
     read.source.close()
     again = reader(store)
     message = refusal(lambda: again.source.committed(read.positions))
-    assert "was dropped, and the log it kept may be gone. Start the job anew" in message
+    assert "was dropped, and its log may be lost. Start the job again" in message
 
 
 def test_positions_of_another_copy_are_refused(
@@ -746,9 +746,9 @@ def test_a_publication_without_the_table_is_refused(
     query(postgres_server, f"create table {table}o (i int); create publication {table}p for table {table}o")
     assert "does not have the table, so changes would be missing" in refusal(lambda: reader(publication=f"{table}p"))
     query(postgres_server, f"create publication {table}q for table {table} with (publish = 'insert')")
-    assert "does not tell every kind of change" in refusal(lambda: reader(publication=f"{table}q"))
+    assert "does not publish every kind of change" in refusal(lambda: reader(publication=f"{table}q"))
     query(postgres_server, f"create publication {table}w for table {table} where (n > 0)")
-    assert "tells some rows only, (n > " in refusal(lambda: reader(publication=f"{table}w"))
+    assert "publishes some rows only, (n > " in refusal(lambda: reader(publication=f"{table}w"))
 
 
 @pytest.mark.parametrize("change", ["alter publication {}p drop table {}", "drop publication {}p"])
@@ -812,7 +812,7 @@ def test_a_server_without_logical_log_is_told() -> None:
         query(server, "alter table t replica identity full")
         message = refusal(lambda: Reader(PostgresChanges(url_of(server), "t"), MemoryStore("no-logical-log")))
         assert "the server has wal_level = replica" in message and "ALTER SYSTEM SET wal_level = logical" in message
-        close_kept()
+        close_cached()
 
 
 def test_a_slot_that_has_lost_its_log_is_told() -> None:
@@ -829,9 +829,9 @@ def test_a_slot_that_has_lost_its_log_is_told() -> None:
             query(server, "checkpoint")
         query(server, "insert into t values (1, 'a', 1)")
         message = refusal(lambda: read.until(lambda: bool(read.rows)))
-        assert "has lost its log: it grew beyond max_slot_wal_keep_size" in message and "Start the job anew" in message
+        assert "has lost its log: it grew beyond max_slot_wal_keep_size" in message and "Start the job again" in message
         read.source.close()
-        close_kept()
+        close_cached()
 
 
 def test_a_missing_table_and_a_wrong_type_are_told_at_the_users_line(

@@ -9,7 +9,7 @@ from typing import Any
 from database_rows import query, url_of
 from servers.postgres import PostgresServer
 
-from millstream.connectors.databases.change_reader import close_kept
+from millstream.connectors.databases.change_reader import close_cached
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.testing import Collect, run
 
@@ -48,4 +48,4 @@ def test_the_page_does_what_it_says(postgres_server: PostgresServer) -> None:
     assert run(build)[out] == ["1 Ann", "2 Bob"]
     (statement,) = re.findall(r"`(SELECT pg_drop_replication_slot.*?)`", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     query(postgres_server, statement)
-    close_kept()
+    close_cached()

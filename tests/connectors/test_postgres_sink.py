@@ -15,7 +15,7 @@ from servers.tcp_proxy import TcpProxy
 
 from millstream.common import Row, RowKind, Types
 from millstream.connectors.databases.dialect import Timeouts
-from millstream.connectors.databases.patience import DatabaseAwayError
+from millstream.connectors.databases.patience import DatabaseUnavailableError
 from millstream.connectors.databases.sink import COMMITS_TABLE
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.databases import DatabaseSink
@@ -338,7 +338,7 @@ def refused(server: PostgresServer, table: str, key: Any = (), rows: Any = None,
 
 
 def test_a_missing_table_is_told_before_anything_runs(postgres_server: PostgresServer) -> None:
-    assert "append to nowhere): there is no such table. Make it first" in refused(postgres_server, "nowhere")
+    assert "append to nowhere): the table does not exist. Create it first" in refused(postgres_server, "nowhere")
 
 
 def test_a_key_that_is_not_unique_is_refused(postgres_server: PostgresServer, keyed_table: str) -> None:
@@ -417,12 +417,12 @@ def test_a_role_without_rights_is_told_what_it_needs(
     query(postgres_server, f"grant all on {own} to {role}")
     assert f"Role '{role}' may not write to table {table}" in message(own)
     query(postgres_server, f"grant all on {table} to {role}")
-    assert "and a table of commits has committer, epoch and committed_at" in message(table)
+    assert "but a table of commits has committer, epoch and committed_at" in message(table)
 
 
 def test_rows_that_the_table_cannot_take_are_told(postgres_server: PostgresServer, table: str) -> None:
     message = refused(postgres_server, table, rows=[Row(word=None, n=1)])
-    assert "'word' is null, and the column takes none" in message and '{"word": null, "n": 1}' in message
+    assert "'word' is null, but the column is NOT NULL" in message and '{"word": null, "n": 1}' in message
     message = refused(postgres_server, table, rows=[Row(word="a\0b", n=1)])
     assert "'word' is a text with the character NUL" in message and "with_dead_letters(folder)" in message
     query(postgres_server, f"alter table {table} add check (n < 3)")
@@ -448,7 +448,9 @@ def test_a_key_that_is_none_and_records_without_a_type_are_refused(
 
 def test_a_database_that_stays_away_is_an_error_that_says_so_in_time(store: MemoryStore) -> None:
     sink = table_sink("postgresql://ann:hushhush@127.0.0.1:9/test", "t", patience_s=0.3)
-    with pytest.raises(DatabaseAwayError, match=r"no success in \d+ tries within 0.3 s.*Connection refused") as away:
+    with pytest.raises(
+        DatabaseUnavailableError, match=r"no success in \d+ tries within 0.3 s.*Connection refused"
+    ) as away:
         sink.opened(None)
     assert "hushhush" not in f"{away.value} {away.value.__cause__}"
 

@@ -116,7 +116,7 @@ def test_two_sources_under_one_name_and_another_type_are_refused(
         source.opened(store, None)
     opened.close()
     other = PostgresTable(url_of(postgres_server), table, Types.ROW_NAMED(["id"], [Types.LONG()]))._connector
-    with pytest.raises(ProgramError, match="Declare what it was, or begin anew: give the source another name"):
+    with pytest.raises(ProgramError, match="Declare the stored type, or start again: give the source another name"):
         other.opened(store, None)
 
 
@@ -134,7 +134,7 @@ def test_of_two_drivers_that_begin_at_once_one_stops(
         return copy_all(*arguments)
 
     monkeypatch.setattr(table_source, "copy_table", copy_while_another_begins)
-    with pytest.raises(FencedError, match="another driver has begun this job at the same time"):
+    with pytest.raises(FencedError, match="another driver has started this job at the same time"):
         source.opened(store, None)
     assert others[1].splits(CONTEXT)
     others[1].close()

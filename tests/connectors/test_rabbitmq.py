@@ -205,7 +205,7 @@ def test_a_damaged_chunk_is_told_and_not_read(rabbit_server: RabbitServer, queue
     store.delete(name)
     store.put(name, bytes(data))
     [split] = source.splits(NOW)
-    with pytest.raises(StoreDamagedError, match="its checksum is another one"):
+    with pytest.raises(StoreDamagedError, match="its checksum does not match"):
         list(source.read(split, 0, 1))
 
 
@@ -307,7 +307,7 @@ def test_a_queue_that_was_deleted_is_told(rabbit_server: RabbitServer, queue: st
     connection = rabbit_server.connect()
     connection.channel().queue_delete(queue)
     connection.close()
-    with pytest.raises(ConnectorError, match=r"has no queue .* any more"):
+    with pytest.raises(ConnectorError, match=r"no longer has the queue"):
         sink.commit(CommitId("job", "out", 1), publish, store)
     sink.close()
 
@@ -318,7 +318,7 @@ def test_a_queue_that_was_deleted_is_told(rabbit_server: RabbitServer, queue: st
 def test_a_wrong_password_is_told_and_not_shown(rabbit_server: RabbitServer, queue: str) -> None:
     address = RMQConnectionConfig.Builder().set_host("127.0.0.1").set_port(rabbit_server.port).set_password("s3cret")
     sink = RMQSink(address.build(), queue, SimpleStringSchema())
-    with pytest.raises(MillstreamError, match="does not let us in") as refusal:
+    with pytest.raises(MillstreamError, match="denies access") as refusal:
         run(lambda env: env.from_collection(["a"], Types.STRING()).add_sink(sink))
     assert "s3cret" not in str(refusal.value) and "s3cret" not in repr(address.build())
 
@@ -337,7 +337,7 @@ def test_a_server_that_is_not_there_is_told_at_once() -> None:
         (lambda: RMQConnectionConfig.Builder().set_uri("http://x"), "begins with amqp://"),
         (
             lambda: RMQConnectionConfig.Builder().set_uri("amqp://u:hush@h:99999/").build(),
-            "a port that is no number from 1 to 65535",
+            "a port that is not a number from 1 to 65535",
         ),
         (lambda: RMQConnectionConfig.Builder().set_uri("amqp://u:hush@h/?heartbeat=hush").build(), r"value '\*{6}'"),
         (lambda: RMQConnectionConfig.Builder().set_uri("amqp://u:hush@h/?colour=red").build(), "Unknown URL parameter"),

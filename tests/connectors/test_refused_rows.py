@@ -141,7 +141,7 @@ def test_of_many_rows_those_are_found_that_the_database_refuses(
     rows += [] if key else [Row(id=3, v="twice")]
     sink, store = engine_sink(url, unique_name, key), MemoryStore(unique_name)
     publish = [*staged(sink, store, rows[:150], WORDS), *staged(sink, store, rows[150:], WORDS)]
-    with pytest.raises(RefusedRowsError, match="The first row that is refused is") as refusal:
+    with pytest.raises(RefusedRowsError, match="The first refused row is") as refusal:
         sink.commit(CommitId(unique_name, "out", 1), publish, store)
     assert server.execute(f"select count(*) from {unique_name}")[0][0] == 0
     places = [(refused.item, refused.row) for refused in refusal.value.rows]
@@ -218,8 +218,8 @@ def test_an_identity_takes_the_values_of_the_stream(
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ("id int, v text, z int not null", r"columns \['z'\] take no null and have no default"),
-        ("id int, v varchar(9) generated always as ('x') stored", r"fields \['v'\], and the database computes"),
+        ("id int, v text, z int not null", r"columns \['z'\] are NOT NULL and have no default"),
+        ("id int, v varchar(9) generated always as ('x') stored", r"fields \['v'\], but the database computes"),
     ],
 )
 def test_fields_with_which_no_row_can_be_written_are_refused_before_the_commit(
@@ -281,7 +281,7 @@ def test_a_view_of_mysql_is_refused_as_one(mariadb_server: MariadbServer, unique
     server.execute(f"create table {unique_name} (id int)")
     server.execute(f"create view {unique_name}_view as select * from {unique_name}")
     url = f"mysql://{server.user}:{quote(server.password)}@127.0.0.1:{server.port}/{server.database}"
-    with pytest.raises(ProgramError, match=r"is a view\. Give the table behind it"):
+    with pytest.raises(ProgramError, match=r"is a view\. Use its base table"):
         engine_sink(url, f"{unique_name}_view")
 
 
@@ -303,7 +303,7 @@ def test_what_json_has_not_is_refused_before_the_commit_and_may_be_set_aside_beh
     server.execute(f"create table {unique_name} (id int, v {declared})")
     row_type = Types.ROW_NAMED(["id", "v"], [Types.INT(), element])
     rows = [Row(id=1, v=good), Row(id=2, v=bad), Row(id=3, v=None), Row(id=4, v=good)]
-    with pytest.raises(MillstreamError, match="'v' is with NaN or infinity within, which JSON has not"):
+    with pytest.raises(MillstreamError, match="'v' is a value with NaN or infinity, which JSON does not have"):
         run_job(tmp_path / "store", DatabaseSink(url, unique_name), rows, row_type)
     sink = DatabaseSink(url, unique_name).with_dead_letters(str(tmp_path / "letters"))
     run_job(tmp_path / "store", sink, rows, row_type)

@@ -1,7 +1,7 @@
 """A view with FIRST_VALUE and LAST_VALUE of a changing table, at random, and what is in it: the slow way, row by row.
 
 Which value is first is a matter of the order in which rows came, which no batch engine knows. So the view is computed
-here, by what decision 0043 says: a value is first where it has been there for the longest, and last where it came last,
+here, by what decision 0040 says: a value is first where it has been there for the longest, and last where it came last,
 change by change, wherever epochs are cut. A list of distinct values has them in the order in which their stays began.
 Beside them stand aggregates of distinct values and others, each with a FILTER or without.
 """

@@ -48,7 +48,7 @@ def test_an_aggregate_that_is_added_is_exact_or_null(
     scripts, store, first, then = {"t": table.script()}, fresh_name("added"), Collect(), Collect()
     begun = run(partial(_add_query, query(*OLD), scripts, first, False), epochs=2, store=store)
     rest = run(partial(_add_query, query(*OLD, *ADDED), scripts, then, False), parallelism=2, store=store)
-    assert "NULL in groups that are there, until they have gone" in caplog.text
+    assert "NULL in existing groups until they are removed" in caplog.text
     given = [padded(record.value) for record in begun.of(first)]
     changes = [*rest.of(then)]
     begin = begun.manifests[-1].sources["t"]["script-0"].offset

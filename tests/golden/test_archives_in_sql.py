@@ -151,12 +151,12 @@ def test_a_file_that_was_removed_is_an_error_of_answers_that_need_it(t_env: Tabl
     kept(t_env, tmp_path / "archive")
     files = query.open(str(tmp_path / "store")).newest().table("closed_windows").archived_files
     (tmp_path / "archive" / files[0].file).unlink()
-    with pytest.raises(MillstreamError, match=f"{files[0].file} in .* is gone, with {files[0].rows} rows"):
+    with pytest.raises(MillstreamError, match=f"{files[0].file} in .* is missing, with {files[0].rows} rows"):
         rows(t_env, "SELECT COUNT(*) FROM closed_windows")
     assert rows(t_env, "SELECT c FROM closed_windows WHERE closed = TO_TIMESTAMP_LTZ(600000, 3)") == [(10,)]
     report = verify(str(tmp_path / "store"))
     [problem] = report.problems
-    assert files[0].file in problem.file and "is gone" in problem.finding
+    assert files[0].file in problem.file and "is missing" in problem.finding
     assert report.newest_whole == report.epochs[-1].epoch, "the job can go on"
 
 
@@ -174,7 +174,7 @@ def test_a_file_in_the_place_of_another_is_an_error_and_verify_tells_it(
     contents = [place.read_bytes() for place in places]
     for place, content in zip(places, reversed(contents), strict=True):
         place.write_bytes(content)
-    with pytest.raises(MillstreamError, match="is not what was written"):
+    with pytest.raises(MillstreamError, match="has changed: its checksum"):
         rows(t_env, "SELECT COUNT(*) FROM closed_windows")
     told = verify(str(tmp_path / "store")).problems
     assert {Path(problem.file).name for problem in told} == {first, last}
@@ -187,7 +187,7 @@ def test_a_file_in_the_place_of_another_is_an_error_and_verify_tells_it(
     ("options", "told"),
     [
         ({"archive_path": ""}, "no 'archive.path'"),
-        ({"archive_after": ""}, "does not say when rows go there"),
+        ({"archive_after": ""}, "but no age at which rows are archived"),
         ({"archive_after": "soon"}, "option 'archive.after' is 'soon', expected a duration"),
         (
             {"archive_by": "c"},
@@ -301,7 +301,7 @@ def test_a_materialised_table_is_altered_forked_and_dropped_with_its_archive(
     assert rows(t_env, "SELECT COUNT(*) FROM hours WHERE twice <> c * 3") == [(0,)]
     for options, told in (
         ("", "has an archive, and its copy names none"),
-        (f"'archive.path' = '{archive}', ", "own way"),
+        (f"'archive.path' = '{archive}', ", "needs its own"),
     ):
         wrong = (
             f"CREATE MATERIALIZED TABLE wrong (PRIMARY KEY (closed) NOT ENFORCED) WITH ({options}"

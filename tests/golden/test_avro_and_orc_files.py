@@ -206,7 +206,7 @@ def test_a_file_that_is_cut_or_no_such_file_is_named(
         file = tmp_path / "x" / path.name
         file.parent.mkdir(exist_ok=True)
         file.write_bytes(damaged)
-        with pytest.raises(JobFailedError, match=rf"{path.name} is not whole"):
+        with pytest.raises(JobFailedError, match=rf"{path.name} is not complete"):
             pieces(format, file, [])
 
 
@@ -284,7 +284,7 @@ def test_packed_lines_are_read_in_any_ranges_also_when_packed_in_two_pieces(tmp_
 def test_a_packed_file_that_was_cut_is_named(tmp_path: Path, ending: str) -> None:
     data = PACKERS[ending](b"".join(b"%d\n" % (n * 7919) for n in range(50_000)))
     (tmp_path / f"a.{ending}").write_bytes(data[: len(data) - 20])
-    with pytest.raises(JobFailedError, match=rf"a\.{ending} is not whole"):
+    with pytest.raises(JobFailedError, match=rf"a\.{ending} is not complete"):
         pieces(TextLines(), tmp_path / f"a.{ending}", [])
 
 

@@ -177,7 +177,7 @@ def test_json_aggregates_write_the_values_of_a_group(t_env: Any, aggregate: str,
     assert rows == [(1, values[0]), (2, values[1])]
 
 
-@pytest.mark.parametrize(("key", "told"), [("'same'", "is there twice in a group"), ("CAST(NULL AS STRING)", "NULL")])
+@pytest.mark.parametrize(("key", "told"), [("'same'", "occurs twice in a group"), ("CAST(NULL AS STRING)", "NULL")])
 def test_a_key_of_a_json_object_stands_once_and_is_a_text(t_env: Any, key: str, told: str) -> None:
     with pytest.raises(MillstreamError, match=told):
         answer(t_env, f"SELECT JSON_OBJECTAGG(KEY {key} VALUE x) FROM {JSON}")

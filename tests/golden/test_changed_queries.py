@@ -87,7 +87,7 @@ def test_a_fork_and_a_start_from_an_older_epoch_are_judged_before_a_store_is_cla
     before = MemoryStore(store).list("")
     for place in (new_store(), store):
         recovery = {"execution.state-recovery.path": f"memory://{store}@1"}
-        with pytest.raises(StateSchemaError, match=r"it kept SUM\(a\), and would keep SUM\(b\)"):
+        with pytest.raises(StateSchemaError, match=r"it stored SUM\(a\), and would store SUM\(b\)"):
             run(configured(OTHER_SUMS, Collect(), **recovery), store=place, epoch_records=9)
     assert MemoryStore(place).list("") == before
     forked = new_store()
@@ -105,12 +105,12 @@ def test_lost_state_is_dropped_or_kept_where_that_is_asked_for(caplog: pytest.Lo
     assert rows_of(changes_in(out)) == sorted(expected.items())
     assert "it begins empty" in caplog.text
     # From then on the store means the new query.
-    with pytest.raises(StateSchemaError, match=r"it kept SUM\(b\), and would keep SUM\(a\)"):
+    with pytest.raises(StateSchemaError, match=r"it stored SUM\(b\), and would store SUM\(a\)"):
         run(program(SUMS, Collect()), store=store, epoch_records=9)
     store, rows = begun()
     out = Collect()
     same = "SELECT k, SUM(a + 0) FROM orders GROUP BY k"
-    with pytest.raises(StateSchemaError, match="'keep', if you know that it means the same"):
+    with pytest.raises(StateSchemaError, match="'keep', if you know that its meaning is the same"):
         run(program(same, out), store=store, epoch_records=9)
     rest = run(configured(same, out, **{"millstream.sql.lost-state": "keep"}), store=store, epoch_records=9)
     assert rest.status == "FINISHED" and "used all the same" in caplog.text
@@ -133,7 +133,7 @@ def test_what_stands_behind_lost_state_is_lost_with_it() -> None:
 def test_an_operator_that_would_be_told_of_rows_it_never_saw_cannot_begin_behind_state() -> None:
     store, _ = begun()
     behind = "SELECT total, COUNT(*) FROM (SELECT k, SUM(a) AS total FROM orders GROUP BY k) GROUP BY total"
-    with pytest.raises(StateSchemaError, match="it cannot begin empty behind GroupAggregate") as refused:
+    with pytest.raises(StateSchemaError, match="it cannot begin empty downstream of GroupAggregate") as refused:
         run(program(behind, Collect()), store=store, epoch_records=9)
     assert "'drop'" not in str(refused.value)  # that would not help
 
@@ -143,7 +143,7 @@ def test_lost_state_behind_state_that_goes_on_is_not_dropped() -> None:
     store, _ = begun(counted.format(call="MAX(total)"))
     changed = counted.format(call="MIN(total)")
     for choice in ("refuse", "drop"):
-        with pytest.raises(StateSchemaError, match="it cannot begin empty behind GroupAggregate") as refused:
+        with pytest.raises(StateSchemaError, match="it cannot begin empty downstream of GroupAggregate") as refused:
             run(configured(changed, Collect(), **{"millstream.sql.lost-state": choice}), store=store, epoch_records=9)
         assert "'drop'" not in str(refused.value) and "'keep'" in str(refused.value)
 

@@ -27,9 +27,9 @@ FIRSTS = "f"
 FEW = {
     "tables.spilled_values.VALUES_IN_ROW_MAX": 1,
     "tables.group_aggregate._GATHERED_BYTES": 100,
-    "tables.group_aggregate._GIVEN_ROWS": 3,
-    "tables.group_aggregate._GROUPS_AS_THEY_CAME": 1,
-    "tables.changes._GIVEN_ROWS": 3,
+    "tables.group_aggregate._BATCH_ROWS_MAX": 3,
+    "tables.group_aggregate._UNSORTED_GROUPS_MAX": 1,
+    "tables.changes._BATCH_ROWS_MAX": 3,
     "tables.stored_table._GATHERED_BYTES_MAX": 200,
     "joins.matching.PAIRS_MAX": 4,
 }

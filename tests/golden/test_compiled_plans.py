@@ -99,12 +99,12 @@ def test_a_damaged_or_newer_plan_is_refused(tmp_path: Path) -> None:
     t_env, text = environment(), YESTERDAYS.read_text()
     file = tmp_path / "plan.json"
     for damaged, told in (
-        (text[: len(text) // 2], "no JSON"),
+        (text[: len(text) // 2], "not JSON"),
         (text.replace("counts", "counted"), "checksum"),
         (text.replace('"millstream plan": 1', '"millstream plan": 99'), "written by a newer"),
         ('{"flinkVersion": "2.3", "nodes": []}', "plan of Flink's"),
-        ("[]", "no compiled plan"),
-        ("[" * 100_000, "no JSON"),
+        ("[]", "not a compiled plan"),
+        ("[" * 100_000, "not JSON"),
     ):
         file.write_text(damaged)
         with pytest.raises(ProgramError, match=told):
@@ -121,7 +121,7 @@ def test_a_plan_names_no_class_but_those_of_plans_and_no_value_that_is_none(node
     from millstream.planner.plan_json import _checksum
 
     text = json.dumps({"millstream plan": 1, "checksum": _checksum(body), "plan": body})
-    with pytest.raises(ProgramError, match="does not know"):
+    with pytest.raises(ProgramError, match="unknown to this Millstream"):
         plan_from_json(text, "the plan")
 
 

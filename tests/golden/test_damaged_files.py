@@ -271,7 +271,7 @@ def test_verify_finds_output_that_was_changed_before_it_was_published_and_the_jo
     chunk.write_bytes(wrong)
     report = verify(store.url)
     assert not report.is_whole and f"{chunk.name}: its checksum does not match" in report.text()
-    with pytest.raises(StoreDamagedError, match="nothing of it was published"):
+    with pytest.raises(StoreDamagedError, match="none of it was published"):
         lines_into(tmp_path, store).start().result()
     assert not list(tmp_path.glob("part-*"))
     chunk.unlink()
@@ -303,7 +303,7 @@ def test_a_job_record_that_is_missing_changed_or_another_jobs_is_noticed() -> No
     store, other = begun(), begun()
     data = store.get(job_name())
     store.delete(job_name())
-    with pytest.raises(StoreDamagedError, match=r"has epochs, and no job\.json that says whose they are"):
+    with pytest.raises(StoreDamagedError, match=r"has epochs, but no job\.json that names their job"):
         again(store)
     assert not verify(store.url).is_whole and not store.exists(job_name())
     store.put(job_name(), other.get(job_name()))
@@ -355,7 +355,7 @@ def test_stored_input_that_was_changed_is_noticed_when_it_is_read_and_by_verify(
     assert sum(batch.num_rows for batch in read_stored(split, 0, 1000, type_info)) == 1000
     data = store.get(file)
     store.put(file, data[:600] + bytes([data[600] ^ 1]) + data[601:])
-    assert f"{file}: its length and checksum are not what was written (stored input)" in verify(store.url).text()
+    assert f"{file}: its length and checksum are not as written (stored input)" in verify(store.url).text()
     with pytest.raises(StoreDamagedError, match="missing or damaged"):
         list(read_stored(split, 0, 1000, type_info))
     store.delete(file)
@@ -398,7 +398,7 @@ def test_verify_finds_a_list_of_finished_splits_that_was_changed_or_is_missing()
     store.put(manifest_name(newest.epoch), encode(replace(newest, finished={"numbers": (listed,)})))
     assert verify(store.url).is_whole and not verify(store.url).strays
     store.put(name, flipped(data))
-    assert "is not what its manifest says it is" in verify(store.url).text()
+    assert "does not match its checksum in the manifest" in verify(store.url).text()
     store.delete(name)
     assert f"{name}: it is missing (splits of 'numbers' that were read to their end)" in verify(store.url).text()
 
@@ -424,5 +424,5 @@ def test_a_link_that_leads_round_and_round_is_no_file_and_stops_neither_sweeping
 
 def test_a_folder_where_a_file_is_to_be_is_told_of_in_words_that_help(tmp_path: Path) -> None:
     (tmp_path / "swept.json").mkdir()
-    with pytest.raises(StoreError, match="a folder stands where 'swept"):
+    with pytest.raises(StoreError, match="a folder is in the place of 'swept"):
         LocalStore(tmp_path, fsync=False).put("swept.json", b"")

@@ -64,7 +64,7 @@ def test_a_frame_is_written_and_read_by_a_connector(tmp_path: Path) -> None:
         (lambda: mf.from_dict({"a": [1], "b": []}), "columns of different lengths"),
         (lambda: mf.from_dict({"a": [1]}, {"b": mf.DataType.int32()}), "the schema has the column 'b'"),
         (lambda: mf.range(3).select(), "found no columns"),
-        (lambda: mf.range(3).filter(1), "expected an expression, a text of SQL, or a function"),  # type: ignore[arg-type]
+        (lambda: mf.range(3).filter(1), "expected an expression, an SQL text, or a function"),  # type: ignore[arg-type]
         (lambda: mf.range(3, 4, 0), "a step of 0"),
         (lambda: mf.from_records([(1,)]), "a schema that names the fields"),
         (lambda: mf.from_records([{"a": 1}, {"z": 1}]), "the field 'z'"),
@@ -167,9 +167,9 @@ def test_a_watermark_gives_rows_of_the_program_an_event_time() -> None:
 @pytest.mark.parametrize(
     ("made", "words"),
     [
-        (lambda: mf.range(10**15), "at most 10,000,000: the program holds them all"),
+        (lambda: mf.range(10**15), "at most 10,000,000: the program holds them in memory"),
         (lambda: mf.range(0, -(10**15), -1), "found 1,000,000,000,000,000 numbers"),
-        (lambda: mf.range("5"), "found '5', expected whole numbers"),
+        (lambda: mf.range("5"), "found '5', expected integers"),
         (lambda: mf.from_dict({"a": "xyz"}), "found 'xyz' as the column 'a'"),
         (lambda: mf.from_dict({"a": 3}), "found 3 as the column 'a'"),
         (lambda: mf.from_records(None), "found None, expected records"),

@@ -184,7 +184,7 @@ def test_explain_says_what_becomes_of_the_state_in_the_store(t_env: TableEnviron
     other = t_env.explain_sql("INSERT INTO sums SELECT n, n FROM numbers").split("== State ==\n")[1]
     assert "kept      Source: numbers" in other and "dropped   GroupAggregate" in other
     changed = t_env.explain_sql(insert.replace("SUM(n)", "MAX(n)")).split("== State ==\n")[1]
-    assert "lost      GroupAggregate" in changed and "it kept SUM(n), and would keep MAX(n)" in changed
+    assert "lost      GroupAggregate" in changed and "it stored SUM(n), and would store MAX(n)" in changed
     assert "lost      Table: sums" in changed
 
 
@@ -194,7 +194,7 @@ def test_what_cannot_be_asked_is_told(t_env: TableEnvironment) -> None:
     with pytest.raises(ProgramError, match=r"more than 3 rows.*WHERE k = …"):
         rows(t_env, "SELECT * FROM counts")
     t_env.get_config().set("table.live.rows-max", "1000")
-    with pytest.raises(SqlError, match=r"is a table of a job, and .*numbers' is none"):
+    with pytest.raises(SqlError, match=r"is a table of a job, and .*numbers' is not"):
         rows(t_env, "SELECT * FROM counts JOIN numbers ON k = n")
     with pytest.raises(
         MillstreamError, match=r"job 'clicks' has no table 'count' at epoch .* It has: counts, parities"
@@ -204,10 +204,10 @@ def test_what_cannot_be_asked_is_told(t_env: TableEnvironment) -> None:
         rows(t_env, "SELECT * FROM counts FOR SYSTEM_TIME AS OF 'yesterday'")
     with pytest.raises(MillstreamError, match="epoch 4711"):
         rows(t_env, "SELECT * FROM counts FOR SYSTEM_TIME AS OF 4711")
-    with pytest.raises(SqlError, match="a question has no options for it"):
+    with pytest.raises(SqlError, match="queries of it take no options"):
         rows(t_env, "SELECT * FROM counts /*+ OPTIONS('ttl' = '1 s') */")
     t_env.execute_sql("CREATE TABLE orphan (k BIGINT) WITH ('connector' = 'state')")
-    with pytest.raises(ProgramError, match="no job of this session keeps the table"):
+    with pytest.raises(ProgramError, match="no job of this session stores the table"):
         rows(t_env, "SELECT * FROM orphan")
     with pytest.raises(ProgramError, match="and no job"):
         t_env.execute_sql("INSERT INTO orphan SELECT k FROM counts").wait()
@@ -275,7 +275,7 @@ def test_an_alteration_that_would_lose_state_is_refused_before_anything_stops(sl
         "SELECT MOD(n, 5) AS k, MAX(n) AS m, COUNT(*) AS c FROM slow GROUP BY MOD(n, 5)",
         "SELECT n AS k, n AS c FROM slow",
     ):
-        with pytest.raises(SqlError, match="cannot go on with this query"):
+        with pytest.raises(SqlError, match="cannot continue with this query"):
             slow.execute_sql(f"ALTER MATERIALIZED TABLE totals AS {changed}")
         [(text,)] = slow.execute_sql(f"EXPLAIN CREATE OR ALTER MATERIALIZED TABLE totals AS {changed}").collect()
         assert "== State ==" in text and any(word in text for word in ("\nlost", "\ndropped"))
@@ -297,7 +297,7 @@ def test_what_is_kept_before_a_table_by_another_key_is_judged_with_it(slow: Tabl
     changed = shared.replace(" AS g", " AS g, COUNT(*) AS c")
     [(text,)] = slow.execute_sql(f"EXPLAIN CREATE OR ALTER MATERIALIZED TABLE shared AS {changed}").collect()
     assert "lost      SinkMaterializer" in text and "its rows were saved without c" in text
-    with pytest.raises(SqlError, match="cannot go on with this query"):
+    with pytest.raises(SqlError, match="cannot continue with this query"):
         slow.execute_sql(f"ALTER MATERIALIZED TABLE shared AS {changed}")
     slow.execute_sql("SET 'table.materialized.on-lost-state' = 'rebuild'")
     slow.execute_sql(f"ALTER MATERIALIZED TABLE shared AS {changed}")
@@ -312,8 +312,8 @@ def test_create_or_alter_says_all_of_a_table_and_is_heard_or_refused(slow: Table
     slow.execute_sql(MATERIALIZED)
     eventually(lambda: total(slow), lambda count: count > 0)
     for words, changed, told in (
-        ("KEY (k)", "KEY (c)", r"would have PRIMARY KEY \(c\), and was \(k\)"),
-        ("FRESHNESS", "WITH ('ttl' = '1 h') FRESHNESS", "would have 'ttl' = '1 h', and was not set"),
+        ("KEY (k)", "KEY (c)", r"would get PRIMARY KEY \(c\) instead of \(k\)"),
+        ("FRESHNESS", "WITH ('ttl' = '1 h') FRESHNESS", "would get 'ttl' = '1 h' instead of no value"),
         ("AS SELECT", "REFRESH_MODE = FULL AS SELECT", "REFRESH_MODE = FULL is not"),
     ):
         for explain in ("EXPLAIN ", ""):
@@ -338,7 +338,7 @@ def test_a_table_that_cannot_be_made_anew_goes_on_as_it_was(
 ) -> None:
     slow.execute_sql(MATERIALIZED)
     before = eventually(lambda: total(slow), lambda count: count > 0)
-    keep, calls = QueryRunner.keep, []
+    keep, calls = QueryRunner.start_materialized, []
 
     def failing(*arguments: Any) -> Any:
         calls.append(arguments)
@@ -352,7 +352,7 @@ def test_a_table_that_cannot_be_made_anew_goes_on_as_it_was(
     slow.execute_sql("RESET 'parallelism.default'")
     before = eventually(lambda: total(slow), lambda count: count > before)
     with monkeypatch.context() as moment, pytest.raises(StoreAwayError):
-        moment.setattr(QueryRunner, "keep", failing)
+        moment.setattr(QueryRunner, "start_materialized", failing)
         slow.execute_sql("ALTER MATERIALIZED TABLE totals REFRESH")
     assert len(calls) == 2
     eventually(lambda: total(slow), lambda count: count > before)
@@ -363,10 +363,10 @@ def test_a_table_that_cannot_be_made_anew_goes_on_as_it_was(
     ("statement", "told"),
     [
         ("CREATE MATERIALIZED TABLE t REFRESH_MODE = FULL AS SELECT n FROM numbers", "REFRESH_MODE = FULL is not"),
-        ("CREATE MATERIALIZED TABLE t WITH ('connector' = 'print') AS SELECT n FROM numbers", "is kept in the state"),
+        ("CREATE MATERIALIZED TABLE t WITH ('connector' = 'print') AS SELECT n FROM numbers", "is stored in the state"),
         ("CREATE MATERIALIZED TABLE t WITH ('ttk' = '1 h') AS SELECT n FROM numbers", "Did you mean 'ttl'"),
         ("CREATE MATERIALIZED TABLE t FRESHNESS = INTERVAL '0' SECOND AS SELECT n FROM numbers", "FRESHNESS is '0'"),
-        ("CREATE MATERIALIZED TABLE t WITH ('fork.from' = 'u') AS SELECT n FROM numbers", "no materialized table"),
+        ("CREATE MATERIALIZED TABLE t WITH ('fork.from' = 'u') AS SELECT n FROM numbers", "not a materialized table"),
         ("ALTER MATERIALIZED TABLE t SUSPEND", "doesn't exist. There are: none"),
         ("DROP MATERIALIZED TABLE t", "doesn't exist"),
     ],
@@ -398,21 +398,21 @@ def test_a_materialised_table_is_changed_by_its_own_statements_alone(slow: Table
     slow.execute_sql(MATERIALIZED.replace("totals", "other.totals"))
     eventually(lambda: total(slow), lambda count: count > 50)
     for statement, told in (
-        ("INSERT INTO totals VALUES (1, 1)", "its rows are what its query gives"),
-        ("ALTER TABLE totals RENAME TO sums", "which a job keeps"),
-        ("ALTER TABLE totals ADD more INT", "which a job keeps"),
-        ("ALTER TABLE totals SET ('ttl' = '1 s')", "which a job keeps"),
-        ("CREATE OR REPLACE TABLE totals (k INT) WITH ('connector' = 'state')", "which a job keeps"),
+        ("INSERT INTO totals VALUES (1, 1)", "only its query writes rows to it"),
+        ("ALTER TABLE totals RENAME TO sums", "stored by a job"),
+        ("ALTER TABLE totals ADD more INT", "stored by a job"),
+        ("ALTER TABLE totals SET ('ttl' = '1 s')", "stored by a job"),
+        ("CREATE OR REPLACE TABLE totals (k INT) WITH ('connector' = 'state')", "stored by a job"),
         ("DROP TABLE totals", "DROP MATERIALIZED TABLE totals"),
-        ("DROP DATABASE other CASCADE", "which a job keeps"),
+        ("DROP DATABASE other CASCADE", "stored by a job"),
     ):
         with pytest.raises(MillstreamError, match=told):
             slow.execute_sql(statement)
-    with pytest.raises(MillstreamError, match="its rows are what its query gives"):
+    with pytest.raises(MillstreamError, match="only its query writes rows to it"):
         slow.from_path("slow").select(col("n"), col("n")).execute_insert("totals")
     catalog = slow.get_catalog("default_catalog")
     assert catalog is not None and catalog.list_materialized_tables("default_database") == ["totals"]
-    with pytest.raises(MillstreamError, match="which a job keeps"):
+    with pytest.raises(MillstreamError, match="stored by a job"):
         catalog.drop_table(ObjectPath("default_database", "totals"), False)
     before = total(slow)
     eventually(lambda: total(slow), lambda count: count > before)  # it goes on
@@ -551,7 +551,7 @@ def test_statements_are_answered_over_http_by_table_rights(t_env: TableEnvironme
         assert refused.status_code == 403 and "may not read" in refused.json()["message"]
         for wrong, told in (
             ("SELECT x FROM counts", "Column 'x' not found"),
-            ("DROP TABLE counts", "answers SELECT alone"),
+            ("DROP TABLE counts", "executes only SELECT"),
             ("SELECT", "line 1"),
             ("SELECT k FROM counts", "more than 5 rows"),
         ):

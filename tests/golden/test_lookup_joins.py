@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from programs.nexmark_queries import definitions, query_statements, write_events
 
 from millstream.errors import MillstreamError
-from millstream.runtime.tables.lookup_join import looked_up_slowly
+from millstream.runtime.tables.lookup_join import lookup_join_slowly
 from millstream.table import EnvironmentSettings, StreamTableEnvironment, TableEnvironment
 from millstream.testing import Collect, Script, run
 from millstream.testing.local_jobs import jobs_in_memory
@@ -85,7 +85,7 @@ def test_a_join_is_what_the_table_has_for_each_row(rows: list[Any], table: list[
             f"CREATE TABLE places (id INT, city STRING) WITH ('connector' = 'values', 'data' = '{json.dumps(table)}')"
         )
         found = changes(t_env, JOIN.format("LEFT" if keeps_all else ""))
-    expected = looked_up_slowly(rows, 1, table, 0, keeps_all)
+    expected = lookup_join_slowly(rows, 1, table, 0, keeps_all)
     assert found == sorted(((row[0], row[3] if len(row) > 2 else None) for row in expected), key=str)
 
 
@@ -120,7 +120,7 @@ def test_a_request_that_failed_is_made_again_until_it_is_given_up(t_env: TableEn
     FAILURES.extend([OSError("away"), OSError("away")])
     assert changes(t_env, JOIN.format("")) == [(1, "city 7")]
     FAILURES.extend([OSError("away")] * 3)
-    with pytest.raises(MillstreamError, match=r"could not be asked, 3 times: OSError: away"):
+    with pytest.raises(MillstreamError, match=r"the lookup failed 3 times: OSError: away"):
         changes(t_env, JOIN.format(""))
     FAILURES.clear()
 

@@ -198,9 +198,9 @@ def test_it_does_not_tell_how_much_is_gathered_merged_read_or_fired_at_a_time(st
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(partial_aggregates, "_GATHERED_ROWS_MAX", 2)
         patched.setattr(partial_aggregates, "_SKIPPED_AFTER_MISS", 1)
-        patched.setattr(partial_aggregates, "_LOT_BYTES", 200)
-        patched.setattr(partial_aggregates, "_SENT_ROWS", 2)
-        patched.setattr(pane_operator, "_GATHERED_BYTES", 1)
+        patched.setattr(partial_aggregates, "_CHUNK_BYTES", 200)
+        patched.setattr(partial_aggregates, "_BATCH_ROWS_MAX", 2)
+        patched.setattr(pane_operator, "_MERGED_BYTES_MIN", 1)
         patched.setattr(pane_operator, "_ROWS_PER_LOOKUP", rows_read)  # panes are all looked up, or all read
         patched.setattr(pane_firing, "_BLOCK_WINDOWS", 2)
         patched.setattr(pane_firing, "_BLOCK_ROWS", 3)
@@ -319,7 +319,7 @@ def test_panes_that_the_windows_of_a_changed_program_would_cut_are_refused() -> 
         columnar(stamped(env, source), windowing, SMALL).sink_to(Collect())
 
     run(lambda env: build(env, windowings[0]), store="panes-changed", epochs=1)
-    with pytest.raises(JobFailedError, match="kept in panes of 20 ms"):
+    with pytest.raises(JobFailedError, match="stored in panes of 20 ms"):
         run(lambda env: build(env, windowings[1]), store="panes-changed")
 
 
@@ -416,7 +416,7 @@ def test_a_window_over_a_whole_stream_has_no_key_in_its_results() -> None:
 def test_an_evictor_is_allowed_and_it_is_said_that_it_is_slower(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notices, "_SAID", set())
+    monkeypatch.setattr(notices, "_LOGGED", set())
     out = Collect()
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -434,7 +434,7 @@ def test_an_expression_that_does_not_fit_its_type_names_what_it_gave() -> None:
     wrong = agg.Aggregates(it=agg.sum(lambda columns: columns["ad"], Types.LONG()))
     short = agg.Aggregates(it=agg.sum(lambda columns: columns["price"].slice(1), Types.LONG()))
     windowing = Windowing(TumblingEventTimeWindows(10, 0))
-    for aggregates, said in ((wrong, "declared as LONG and gave string"), (short, "2 values for 3 records")):
+    for aggregates, said in ((wrong, "declared as LONG but returned string"), (short, "2 values for 3 records")):
         with pytest.raises(JobFailedError, match=said):
             run(
                 lambda env, it=aggregates: columnar(
@@ -548,7 +548,7 @@ def test_records_without_timestamps_are_refused() -> None:
         return env.add_source(Script(CLICKS, type_info=CLICK))
 
     windowing = Windowing(TumblingEventTimeWindows(10, 0))
-    with pytest.raises(ProgramError, match="nothing before it gives records timestamps"):
+    with pytest.raises(ProgramError, match="no operator before it assigns timestamps"):
         run(lambda env: columnar(unstamped(env), windowing, SMALL).sink_to(Collect()))
     # Where only some of the records have none, the job tells, with the record.
     with pytest.raises(JobFailedError, match="no timestamps") as failed:

@@ -23,10 +23,10 @@ def session_with_tables() -> PlannerSession:
 
 @settings(suppress_health_check=list(HealthCheck))
 @given(random_queries(), rows)
-def test_every_pass_keeps_the_rows_of_a_plan(text: str, given_rows: list[Row]) -> None:
+def test_every_pass_keeps_the_rows_of_a_plan(text: str, emitted_rows: list[Row]) -> None:
     session = session_with_tables()
     plan = (collect(bind_query(parse_query(text), session), None),)
-    tables = {"t": given_rows}
+    tables = {"t": emitted_rows}
     expected = counted(rows_of(plan[0], tables))
     for each in PASSES:
         plan = each(plan, session)
@@ -36,8 +36,8 @@ def test_every_pass_keeps_the_rows_of_a_plan(text: str, given_rows: list[Row]) -
 
 @settings(suppress_health_check=list(HealthCheck))
 @given(random_queries(), random_queries(), rows)
-def test_plans_with_two_sinks_keep_the_rows_of_both(first: str, second: str, given_rows: list[Row]) -> None:
+def test_plans_with_two_sinks_keep_the_rows_of_both(first: str, second: str, emitted_rows: list[Row]) -> None:
     session = session_with_tables()
     plan = tuple(collect(bind_query(parse_query(text), session), None) for text in (first, second))
-    expected = [counted(rows_of(sink, {"t": given_rows})) for sink in plan]
-    assert [counted(rows_of(sink, {"t": given_rows})) for sink in optimised(plan, session)] == expected
+    expected = [counted(rows_of(sink, {"t": emitted_rows})) for sink in plan]
+    assert [counted(rows_of(sink, {"t": emitted_rows})) for sink in optimised(plan, session)] == expected

@@ -27,7 +27,7 @@ from millstream.testing import Collect, run
 NEVER_LATE = TABLES.replace("ts - INTERVAL '1' SECOND", "ts - INTERVAL '1' DAY")
 
 
-def session_over(given_rows: list[Row]) -> PlannerSession:
+def session_over(emitted_rows: list[Row]) -> PlannerSession:
     """A session whose table has these rows."""
     session = PlannerSession()
     for statement in parse_statements(NEVER_LATE):
@@ -35,7 +35,7 @@ def session_over(given_rows: list[Row]) -> PlannerSession:
     entry = session.find_table(["t"])
     assert isinstance(entry, TableEntry)
     row_type = RowType.of([each.name for each in entry.read], [each.type for each in entry.read], nullable=False)
-    source = CollectionSource([as_values(row) for row in given_rows], TableRowType(row_type))
+    source = CollectionSource([as_values(row) for row in emitted_rows], TableRowType(row_type))
     session.store.add_table(entry.path, replace(entry, origin=SourceOrigin(source), options=()), replaces=True)
     return session
 
@@ -57,10 +57,10 @@ def plain(value: Any) -> Any:
 
 @settings(suppress_health_check=list(HealthCheck))
 @given(random_queries(), rows)
-def test_a_query_gives_what_it_means(text: str, given_rows: list[Row]) -> None:
-    session = session_over(given_rows)
+def test_a_query_gives_what_it_means(text: str, emitted_rows: list[Row]) -> None:
+    session = session_over(emitted_rows)
     relation = bind_query(parse_query(text), session)
-    expected = [tuple(plain(value) for value in row) for row in rows_of(relation, {"t": given_rows})]
+    expected = [tuple(plain(value) for value in row) for row in rows_of(relation, {"t": emitted_rows})]
     out = Collect()
     sink = collect(relation, CollectTarget(out))
     run(lambda env: lower(optimised([sink], session), env._builder, session))

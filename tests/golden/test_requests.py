@@ -150,9 +150,9 @@ REFUSALS: tuple[tuple[Callable[[str], bytes], str], ...] = (
     (asked(arguments={"m": 1}), "found the argument 'm', which is not known here"),
     (lambda id: asked()(id).replace(b"stop", b"halt"), "checksum does not match"),
     (asked("pin"), "it is a millstream-pin-1"),
-    (lambda id: b"[]", "is no whole request"),
-    (lambda id: b"", "is no whole request"),
-    (lambda id: b"\xff\xfe", "is no whole request"),
+    (lambda id: b"[]", "is not a complete request"),
+    (lambda id: b"", "is not a complete request"),
+    (lambda id: b"\xff\xfe", "is not a complete request"),
 )
 
 
@@ -250,7 +250,7 @@ def test_a_job_survives_every_bad_request_and_tells_who_asked(running: Job, tmp_
         ("rescale", {}, "found no 'parallelism'"),
         ("stop", {"drain": "no"}, "found 'no' for 'drain', expected true or false"),
         ("cancel", {"now": True}, "found the argument 'now'"),
-        ("savepoint", {"to": str(tmp_path / "saved"), "name": "../../outside"}, "is no name for a savepoint"),
+        ("savepoint", {"to": str(tmp_path / "saved"), "name": "../../outside"}, "cannot name a savepoint"),
         ("savepoint", {"name": "7"}, "it is a number, which means an epoch"),
         ("savepoint", {"name": "a@b"}, "it has a '@'"),
     ):

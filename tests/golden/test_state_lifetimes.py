@@ -206,9 +206,9 @@ def test_a_time_to_live_is_told_before_the_job_starts(caplog: pytest.LogCaptureF
     epochs: Epochs = [(0, [(RowKind.INSERT, (1, 5))])]
     with caplog.at_level(logging.WARNING):
         _given(GROUPS.format(hint="/*+ STATE_TTL('t' = '17 s') */"), epochs)
-        assert "a group is forgotten when no row has come for it in 17000 ms" in caplog.text
+        assert "a group expires when no row has arrived for it in 17000 ms" in caplog.text
         _given(RANKS.format(hint="/*+ STATE_TTL('t' = '18 s') */"), epochs)
-        assert "rows of a Top-N or a deduplication are forgotten 18000 ms" in caplog.text
+        assert "rows of a Top-N or a deduplication expire 18000 ms" in caplog.text
 
 
 def test_a_row_of_a_join_that_was_forgotten_can_be_taken_away_and_that_is_counted() -> None:
@@ -269,7 +269,7 @@ def test_rows_that_were_kept_for_ever_cannot_come_to_expire_nor_the_other_way_ro
     for ttl, is_refused in zip(lifetimes, (False, True), strict=True):
         build, _, clock = _job(query, epochs, ttl)
         if is_refused:
-            with pytest.raises(MillstreamError, match=r"was kept for .*, and is now to be kept for"):
+            with pytest.raises(MillstreamError, match=r"was retained for .*, and is now to be retained for"):
                 run(build, store=store, clock=clock)
         else:
             run(build, store=store, clock=clock, epochs=1)
@@ -281,13 +281,13 @@ def test_how_a_row_stands_is_kept_as_long_as_the_row_where_a_time_to_live_become
         (100, [(RowKind.INSERT, (1, -1))]),
         (1_400, [(RowKind.INSERT, (1, -2))]),  # -1 was forgotten, and 5 was not
     ]
-    store, given_rows = f"lifetimes-{next(_STORES)}", []
+    store, emitted_rows = f"lifetimes-{next(_STORES)}", []
     for ttl, stop in (("2 s", 1), ("1 s", None)):
         build, out, clock = _job(JOINS["LEFT"], epochs, ttl)
-        given_rows += [
+        emitted_rows += [
             str(record.value.get_row_kind()) for record in run(build, store=store, clock=clock, epochs=stop).of(out)
         ]
-    assert given_rows[-3:] == ["-D", "+I", "+I"]
+    assert emitted_rows[-3:] == ["-D", "+I", "+I"]
 
 
 def test_standings_can_be_read() -> None:
@@ -322,7 +322,7 @@ def _restarted(store: str, query: str, second: list[Any], ttl: str | None) -> No
 def test_groups_whose_values_have_left_their_rows_cannot_come_to_expire(call: str) -> None:
     query, second = f"SELECT k, {call} FROM t GROUP BY k", [_row(RowKind.DELETE, (1, 0))]
     _restarted(f"kept-for-ever-{call}", query, second, None)
-    with pytest.raises(MillstreamError, match="values of its large groups are apart from the groups"):
+    with pytest.raises(MillstreamError, match="values of its large groups are stored separately"):
         _restarted(f"to-expire-{call}", query, second, "1 h")
 
 

@@ -143,8 +143,8 @@ def test_keys_whose_parts_have_other_names_or_types_are_told_and_never_not_found
 
 def test_a_wrong_key_of_a_table_is_told_in_the_words_of_its_type(server: QueryServer) -> None:
     for name, key, words in (
-        ("big", "x", "keys of this state are LONG. Give a number"),
-        ("pairs", "[1]", "Give an array of b, a"),
+        ("big", "x", "keys of this state are LONG. Send a number"),
+        ("pairs", "[1]", "Send an array of b, a"),
         ("days", "yesterday", "keys of this state are DATE"),
     ):
         response = httpx.get(f"{server.url}/v1/jobs/clicks/states/{name}/keys/{key}")

@@ -114,7 +114,7 @@ def test_a_row_that_is_gone_by_its_key_alone_needs_no_time_but_to_be_a_version()
         t_env = with_tables(rates=rates)
         counted = [tuple(row) for row in t_env.execute_sql("SELECT COUNT(*), SUM(rate), MAX(ts) FROM rates").collect()]
         query = "SELECT r.rate FROM orders o JOIN rates FOR SYSTEM_TIME AS OF o.ts AS r ON o.c = r.c"
-        with pytest.raises(MillstreamError, match="says that its key is gone, and not when"):
+        with pytest.raises(MillstreamError, match="deletes its key without a time"):
             list(t_env.execute_sql(query).collect())
     assert counted[-1][:2] == (1, 9)
 
@@ -126,7 +126,7 @@ def test_a_key_that_rows_cannot_be_looked_up_by_is_told() -> None:
         "('connector' = 'values', 'data' = '[]')"
     )
     query = "SELECT r.rate FROM listed o JOIN rates FOR SYSTEM_TIME AS OF o.ts AS r ON o.c = r.c"
-    with pytest.raises(MillstreamError, match="finds versions by their key, which ARRAY<INT> = ARRAY<INT>"):
+    with pytest.raises(MillstreamError, match="looks versions up by key, which ARRAY<INT> = ARRAY<INT>"):
         t_env.execute_sql(query)
 
 

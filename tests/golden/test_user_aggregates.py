@@ -396,7 +396,7 @@ def test_an_aggregate_without_retract_is_refused_where_rows_are_taken_away() -> 
     def build(t_env: Any, table: Any) -> Any:
         return table.group_by(col("k")).select(udaf(Unmerged(), name="unmerged")(col("v")))
 
-    assert "the aggregate 'unmerged' has no retract(), and rows of its input are taken away" in refusal(build)
+    assert "the aggregate 'unmerged' has no retract(), and its input deletes or updates rows" in refusal(build)
 
 
 def test_an_aggregate_of_pandas_series_is_refused_in_groups_of_a_stream() -> None:
@@ -404,7 +404,7 @@ def test_an_aggregate_of_pandas_series_is_refused_in_groups_of_a_stream() -> Non
         series = udaf(lambda values: 1, result_type=DataTypes.BIGINT(), func_type="pandas", name="series")
         return table.group_by(col("k")).select(series(col("v")))
 
-    assert "the aggregate 'series' is of pandas Series" in refusal(build)
+    assert "the aggregate 'series' takes pandas Series" in refusal(build)
 
 
 def test_a_function_that_raises_is_reported_with_the_row() -> None:

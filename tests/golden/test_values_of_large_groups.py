@@ -47,7 +47,7 @@ def test_a_value_that_was_never_there_cannot_go(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(spilled_values, "VALUES_IN_ROW_MAX", 0)
     gone = Row.of_kind(RowKind.DELETE, 1, 9, "z", 0.5)
     table = Changelog([[Row(1, 1, "a", 0.5), Row(1, 2, "b", 0.5)], [gone]])
-    with pytest.raises(MillstreamError, match="value 'z' was taken away that had never been added"):
+    with pytest.raises(MillstreamError, match="value 'z' was retracted that was never inserted"):
         check_every_epoch("SELECT k, COUNT(DISTINCT s) FROM t GROUP BY k", {"t": table}, Life(), only_grows=False)
 
 
@@ -105,7 +105,7 @@ def test_values_of_any_type_have_a_smallest_and_a_largest(value: str, monkeypatc
     check_every_epoch(query, {"t": table}, Life(2), only_grows=False)
 
 
-# Until decision 0043 a value that went and came again within an epoch was where it had been.
+# Until decision 0040 a value that went and came again within an epoch was where it had been.
 FIRST_AS_IT_WAS = 5
 
 
@@ -187,13 +187,15 @@ def test_values_that_were_shared_otherwise_are_refused(before: Any, now: Any, mo
     monkeypatch.setattr(spilled_values, "VALUES_IN_ROW_MAX", 3)
     store = fresh_name("shared")
     run_with(before, EPOCHS_BEFORE[GROWS])
-    with pytest.raises(MillstreamError, match="other DISTINCT aggregates of this query had an argument in common"):
+    with pytest.raises(MillstreamError, match="other DISTINCT aggregates of this query shared an argument"):
         run_with(now)
 
 
 def test_values_in_places_of_an_earlier_version_are_refused() -> None:
     store = fresh_name("refused")
     unpack(REFUSED, store)
-    with pytest.raises(MillstreamError, match="behind a MIN or MAX in other places than this one"):
+    with pytest.raises(
+        MillstreamError, match="numbered the values of a DISTINCT aggregate after a MIN or MAX differently"
+    ):
         run_query(4, store, Collect())
     assert max(MemoryStore(store).list("manifests/")) == "manifests/000000000005.json", "nothing was committed"

@@ -254,7 +254,7 @@ def test_a_generator_that_cannot_work_is_refused_with_the_reason(factory: Any, s
 
 
 def test_a_generator_in_place_of_its_factory_is_refused_at_once() -> None:
-    with pytest.raises(ProgramError, match="Give the class"):
+    with pytest.raises(ProgramError, match="Pass the class"):
         WatermarkStrategy.for_generator(EveryTenth())  # type: ignore[arg-type]
 
 
@@ -689,5 +689,5 @@ def test_where_ways_meet_a_real_watermark_beats_an_idle_one_and_an_idle_one_the_
 def test_a_time_is_idle_exactly_from_its_timeout_on(
     watermark: int, active_ms: int, timeout_ms: int, now_ms: int
 ) -> None:
-    stands = EventTimeState(watermark, active_ms).stands(timeout_ms, now_ms)
+    stands = EventTimeState(watermark, active_ms).effective_watermark(timeout_ms, now_ms)
     assert stands == (IDLE_WATERMARK if now_ms >= active_ms + timeout_ms else watermark)

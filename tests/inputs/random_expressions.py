@@ -39,8 +39,8 @@ from millstream.expressions.types import (
     YearMonthIntervalType,
 )
 from millstream.runtime.expressions.compile import compile_program
+from millstream.runtime.expressions.expression_errors import ExpressionError
 from millstream.runtime.expressions.kernel import SessionFacts
-from millstream.runtime.expressions.problems import ExpressionError
 from millstream.runtime.expressions.reference import evaluate
 
 STRING = VarCharType(LENGTH_MAX)

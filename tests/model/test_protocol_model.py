@@ -304,9 +304,9 @@ class Model(NamedTuple):
         newest, mine = world.newest(), driver.known[-1]
         there = world.manifest(mine.epoch)
         if (newest and newest.epoch > mine.epoch) or (there and there != mine):
-            yield "finds another's manifest", world, driver, e.CommitFound(mine=False)
+            yield "finds another's manifest", world, driver, e.CommitExists(is_own=False)
         elif there:
-            yield "finds its manifest", world, self.owner(world, driver, mine), e.CommitFound(mine=True)
+            yield "finds its manifest", world, self.owner(world, driver, mine), e.CommitExists(is_own=True)
         else:
             yield "finds no manifest", world, driver, e.CommitAbsent(at_ms=0)
         if world.budget.lost_answers:
@@ -542,7 +542,7 @@ def believe_an_unanswered_commit(state: ProtocolState, event: Event) -> tuple[Pr
 
 
 def take_anothers_manifest_for_mine(state: ProtocolState, event: Event) -> tuple[ProtocolState, tuple[Action, ...]]:
-    return decide(state, e.CommitFound(mine=True) if isinstance(event, e.CommitFound) else event)
+    return decide(state, e.CommitExists(is_own=True) if isinstance(event, e.CommitExists) else event)
 
 
 def skip_what_could_not_be_published(state: ProtocolState, event: Event) -> tuple[ProtocolState, tuple[Action, ...]]:

@@ -150,8 +150,8 @@ class AheadModel(Model):
 
     def create(self, world: World, driver: Driver, mine: Record) -> Iterator[Any]:
         again = driver._replace(ops=(("create", mine), *driver.ops))
-        if driver.state.away:
-            yield "finds the store back", world, again, e.StoreBack()
+        if driver.state.unavailable:
+            yield "finds the store back", world, again, e.StoreAvailable()
             return
         there = world.manifest(mine.epoch)
         if there and there != mine:
@@ -165,7 +165,7 @@ class AheadModel(Model):
             late = world._replace(late_puts=(*world.late_puts, mine))
             for label, after in (("which is there", stored), ("which is not", world), ("which comes late", late)):
                 heard_nothing = f"hears nothing of {mine}, {label}"
-                yield heard_nothing, after._replace(budget=spent), again, e.StoreAway()
+                yield heard_nothing, after._replace(budget=spent), again, e.StoreUnavailable()
                 if driver.state.phase is Phase.FAILING:
                     yield heard_nothing, after._replace(budget=spent), driver, e.CommitFailed("given up", at_ms=0)
 

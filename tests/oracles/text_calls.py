@@ -25,8 +25,8 @@ from millstream.runtime.expressions.kernel import (
     KERNELS,
     REFERENCES,
     CallContext,
+    EvaluationError,
     SessionFacts,
-    ValueProblem,
     load_kernels,
     load_references,
 )
@@ -66,7 +66,7 @@ def expected(call: Call, rows: Sequence[Sequence[Any]]) -> list[Any]:
     for row in rows:
         try:
             found.append(REFERENCES[call.function](context, *row))
-        except ValueProblem:
+        except EvaluationError:
             found.append(PROBLEM)
     return found
 
@@ -98,7 +98,7 @@ def answer(name: str, *values: Any, **options: Any) -> Any:
     for constant_places in ((), tuple(places[1:]), tuple(places)):
         try:
             (found,) = computed(call, [values], constant_places)
-        except ValueProblem:
+        except EvaluationError:
             found = PROBLEM
         assert same(found, said), f"{name}{values}: the kernel says {found!r}, the reference {said!r}"
     return said

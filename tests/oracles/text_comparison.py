@@ -13,7 +13,7 @@ from inputs.text_strategies import texts
 
 from millstream.expressions.nested_types import ArrayType
 from millstream.expressions.types import BooleanType, IntType
-from millstream.runtime.expressions.kernel import ValueProblem
+from millstream.runtime.expressions.kernel import EvaluationError
 from oracles.text_calls import PROBLEM, STRING, bound, computed, expected, same
 
 _FURTHER: dict[str, tuple[Any, ...]] = {
@@ -46,7 +46,7 @@ class Comparison:
         said = expected(call, rows)
         try:
             found = computed(call, rows, range(1, width) if self.is_constant else ())
-        except ValueProblem as problem:
+        except EvaluationError as problem:
             assert said[problem.row] == PROBLEM
             assert PROBLEM not in said[: problem.row]
         else:

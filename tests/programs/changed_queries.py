@@ -70,7 +70,7 @@ PAIRS = (
         _SUM,
         "SELECT k, MIN(b), SUM(a) FROM orders GROUP BY k",
         "lost",
-        "would keep MIN(b), SUM(a)",
+        "would store MIN(b), SUM(a)",
     ),
     Pair(
         "an aggregate behind the others", _SUM, "SELECT k, SUM(a), MIN(b) FROM orders GROUP BY k", "extended", "MIN(b)"

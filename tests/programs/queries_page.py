@@ -12,7 +12,7 @@ from millstream.testing import EPOCH, Script, run
 
 __all__ = ["run_queries_page"]
 
-_PAGE = Path(__file__).resolve().parents[1] / "docs" / "operate" / "queries.md"
+_PAGE = Path(__file__).resolve().parents[2] / "docs" / "operate" / "queries.md"
 _CLICKS = [Row(user="ann", at=5, cents=30), Row(user="ann", at=9, cents=20), EPOCH, Row(user="bo", at=9, cents=1)]
 
 

@@ -225,7 +225,7 @@ class _KeptTable(TableFactory):
     def sink(self, table: TableDefinition, overwrite: bool = False) -> ConnectorSink:
         return self._out
 
-    def takes_changes(self, table: TableDefinition) -> tuple[str, ...]:
+    def accepted_changes(self, table: TableDefinition) -> tuple[str, ...]:
         return UPSERTS
 
 

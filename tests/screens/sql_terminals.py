@@ -28,7 +28,7 @@ __all__ = [
 
 PROMPT = r"Millstream SQL>$"
 SIZES = ((24, 80), (40, 120), (60, 200))
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 _CLIENT = """
 import sys
 from millstream.cli.sql_client import client, detached, detached_job

@@ -642,5 +642,5 @@ def test_the_plan_says_how_calls_are_made() -> None:
     retry = AsyncRetryStrategy.fixed_delay(1, 1)
     numbers = env.from_collection([1])
     AsyncDataStream.unordered_wait_with_retry(numbers, NoList(), Time.seconds(5), retry, 50).sink_to(Collect())
-    expected = "calls up to 50 at once, 5000 ms each, as they come, FixedDelayRetryStrategy  → pickled values"
+    expected = "calls up to 50 at once, 5000 ms each, unordered, FixedDelayRetryStrategy  → pickled values"
     assert expected in explain(env._graph("plan"))

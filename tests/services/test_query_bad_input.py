@@ -68,7 +68,7 @@ def refused(answer: httpx.Response, status: int, code: str, *words: str) -> None
 def test_an_unknown_job(store: Store) -> None:
     with served(store) as client:
         other = client.get(str(client.base_url).replace("clicks", "orders").rstrip("/") + VALUE)
-        refused(other, 404, "unknown-job", "'orders'", "'clicks'", "ask for that")
+        refused(other, 404, "unknown-job", "'orders'", "'clicks'", "query that")
     with pytest.raises(query.UnknownJobError, match="holds the job 'clicks', not 'orders'"):
         query.open(store.url, "orders")
 
@@ -83,12 +83,12 @@ def test_an_unknown_state(store: Store) -> None:
 def test_a_key_of_another_type(store: Store) -> None:
     with served(store) as client:
         number = client.get("/states/total/keys/7", params={"key_format": "json"})
-        refused(number, 422, "key-type", "key 7 is a number", "STRING", "Give a text")
+        refused(number, 422, "key-type", "key 7 is a number", "STRING", "Send a text")
 
 
 def test_a_key_group_that_no_replica_holds(store: Store) -> None:
     with served(store, key_groups=range(3)) as client:
-        refused(client.get(VALUE), 421, "not-here", "key group 76", "0 to 2", "Ask the server that holds it")
+        refused(client.get(VALUE), 421, "not-here", "key group 76", "0 to 2", "Query the server that holds it")
     view = query.open(store.url)
     with (
         QueryServer(view, ServerSettings(port=0, key_groups=range(3)), view.store),
@@ -171,7 +171,7 @@ def test_a_manifest_that_is_cut_short(store: Store, caplog: pytest.LogCaptureFix
     with served(store) as client:
         refused(client.get(VALUE), 500, "store-damaged", "damaged or missing", "millstream verify")
         refused(client.get(VALUE), 500, "store-damaged")
-        assert caplog.text.count("is damaged: it is cut short") == 1 and "whole is 3" in caplog.text
+        assert caplog.text.count("is damaged: it is cut short") == 1 and "intact epoch is 3" in caplog.text
         store.put(name, data)
         assert client.get(VALUE).json()["value"] == 6  # mended, it is read again
 
@@ -227,7 +227,7 @@ def test_a_store_that_is_away(store: Store, tmp_path: Path) -> None:
         assert client.get(VALUE).json()["value"] == 6
         away.is_away = True
         assert client.get(VALUE).json()["value"] == 6
-        refused(client.get(VALUE, params={"epoch": 1}), 503, "store", "not at hand")
+        refused(client.get(VALUE, params={"epoch": 1}), 503, "store", "not in memory")
 
 
 # --- who asks -------------------------------------------------------------------------------------------------------
@@ -241,7 +241,7 @@ def test_a_token_that_is_missing_or_wrong_or_opens_something_else(store: Store, 
         for wrong in ("Bearer nobody-has-this-one", "Basic abc", "Bearer", f"Token {TOKEN}"):
             refused(client.get(VALUE, headers={"authorization": wrong}), 401, "no-token", "token")
         mine = {"authorization": f"Bearer {TOKEN}"}
-        refused(client.get(VALUE, headers=mine), 403, "not-allowed", "token 'dash'", "It opens seen", "ask for another")
+        refused(client.get(VALUE, headers=mine), 403, "not-allowed", "token 'dash'", "It opens seen", "use another")
         assert client.get("/states/seen/keys/a", headers=mine).json()["value"] == [1, 2, 3]
         server = str(client.base_url.copy_with(path="")).rstrip("/")
         for token, status in ((None, 401), ("nobody-has-this-one", 401), (TOKEN, 403)):

@@ -514,7 +514,7 @@ def test_answers_of_flight_that_are_being_sent_count_as_calls_until_they_are_tak
         slow = [client.do_get(large) for _ in range(3)]
         for answer in slow:
             answer.read_chunk()  # it has begun
-        with pytest.raises(flight.FlightUnavailableError, match="as many as may be"):
+        with pytest.raises(flight.FlightUnavailableError, match="the maximum"):
             client.do_get(small).read_all()
         slow[0].cancel()
         assert rows_once_there_is_room(client) == 0
@@ -529,7 +529,7 @@ def test_a_name_of_a_state_that_is_longer_than_a_refusal_may_be_is_refused_in_wo
     with (
         QueryServer(large_answers(), settings) as server,
         flight.connect(server.flight_url) as client,
-        pytest.raises(flight.FlightServerError, match="name that no state has"),
+        pytest.raises(flight.FlightServerError, match="name that is too long"),
     ):
         client.do_get(flight.Ticket(b'{"state": "%s"}' % (b"a" * 100_000))).read_all()
 

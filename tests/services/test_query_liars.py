@@ -81,7 +81,7 @@ def answer(**changes: Any) -> bytes:
 LIES: dict[str, bytes] = {
     "of another job": answer(job_id="ab" * 16),
     "of no job": json.dumps({"epoch": 9, "value": 666}).encode(),
-    "of no epoch": answer(epoch="9"),
+    "without an epoch": answer(epoch="9"),
     "of an epoch that never comes": answer(epoch=10**15),
     "without a value": answer(value=None)[:-14] + b"}",
     "no object": b"[666]",
@@ -167,7 +167,7 @@ ROW = pa.RecordBatch.from_arrays([pa.array([1]), pa.array([True]), pa.array([666
 FLIGHT_LIES: dict[str, tuple[pa.RecordBatch, dict[str, Any]]] = {
     "of another job": (ROW, {**FACTS, "job_id": "ab" * 16}),
     "of no job": (ROW, {}),
-    "of no epoch": (ROW, {**FACTS, "epoch": "nine"}),
+    "without an epoch": (ROW, {**FACTS, "epoch": "nine"}),
     "too many rows": (pa.concat_batches([ROW, ROW]), FACTS),
     "other columns": (ROW.select(["key", "value"]), FACTS),
 }

@@ -14,9 +14,9 @@ from waits.patience import PATIENCE_S
 from millstream.common import Types
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.runtime.exchange.messages import ENVELOPE_DDL, ENVELOPE_SCHEMA
-from millstream.spark.placed_rows import at_their_places, placed_rows
+from millstream.spark.placed_rows import join_places, placed_rows
 from millstream.spark.placement import Executor
-from millstream.spark.session import our_session
+from millstream.spark.session import separate_session
 from millstream.spark.stickiness import Stickiness, stickiness_of
 from millstream.spark.warm_up import WarmUp
 from millstream.testing import Collect, Script
@@ -53,11 +53,11 @@ def exchange(session: Any, rows: DataFrame | None) -> DataFrame:
 
     first = session.range(0, 3, 1, 3) if rows is None else rows
     sent = first.mapInArrow(send, ENVELOPE_DDL).repartitionById(3, f.col("target"))
-    return (sent if rows is None else at_their_places(sent, rows)).mapInArrow(receive, ENVELOPE_DDL)
+    return (sent if rows is None else join_places(sent, rows)).mapInArrow(receive, ENVELOPE_DDL)
 
 
 def test_a_join_with_places_adds_no_shuffle_and_changes_no_row(spark: Any) -> None:
-    session = our_session(spark)
+    session = separate_session(spark)
     rows = placed_rows(session, [GONE, HERE, GONE])
     plain, placed = exchange(session, None), exchange(session, rows)
     plan = placed._jdf.queryExecution().executedPlan().toString()
@@ -69,7 +69,7 @@ def test_a_join_with_places_adds_no_shuffle_and_changes_no_row(spark: Any) -> No
 
 
 def test_both_stages_prefer_the_executors_they_were_given(spark: Any) -> None:
-    session = our_session(spark)
+    session = separate_session(spark)
     rdd = exchange(session, placed_rows(session, [GONE, HERE, GONE]))._jdf.queryExecution().toRdd()
     context = session.sparkContext._jsc.sc()
     rdd.count()  # from now on Spark knows where the second stage's input lies, which it would prefer by default
@@ -94,15 +94,15 @@ def test_a_job_whose_places_are_gone_gives_the_same_answer(
     env.execute("gone")
     assert sorted(out.values) == list(range(1, 101))
     [stickiness] = made
-    assert stickiness.placed() is not None, "it gave up"
+    assert stickiness.row_factory() is not None, "it gave up"
 
 
 def test_in_one_process_there_is_nothing_to_choose(spark: Any) -> None:
-    assert stickiness_of(our_session(spark), wait_ms=1_000) is None
+    assert stickiness_of(separate_session(spark), wait_ms=1_000) is None
 
 
 def test_an_executor_is_made_ready_by_tasks_of_its_own_whether_it_lives_or_not(spark: Any) -> None:
-    warm_up, woken = WarmUp(our_session(spark)), []
+    warm_up, woken = WarmUp(separate_session(spark)), []
     for executor in (HERE, GONE):
         assert not warm_up.is_ready(executor)
         deadline = time.monotonic() + PATIENCE_S

@@ -141,7 +141,7 @@ def test_a_frame_whose_writing_was_cut_is_written_anew(spark: SparkSession, stor
 
 def test_two_frames_need_two_names_and_a_store_that_spark_can_reach(spark: SparkSession, store: Store) -> None:
     source = SparkFrameSource(spark.range(1)).opened(store, spark)
-    with pytest.raises(ProgramError, match="are called 'frame'"):
+    with pytest.raises(ProgramError, match="have the name 'frame'"):
         SparkFrameSource(spark.range(2)).opened(store, spark)
     other = SparkFrameSource(spark.range(2), name="other").opened(store, spark)
     assert len(drain(source, {})) == 1 and len(drain(other, {})) == 2

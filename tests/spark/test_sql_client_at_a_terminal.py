@@ -15,7 +15,7 @@ from screens.sql_terminals import PROMPT, at_every_size, carry_out, end_query
 from screens.terminal import Terminal
 from waits.patience import until
 
-from millstream.cli.control import ask_job
+from millstream.cli.control import send_request
 
 
 def test_each_file_is_counted_on_the_screen_ctrl_c_ends_the_query_and_a_job_outlives_the_client(
@@ -54,7 +54,7 @@ def test_each_file_is_counted_on_the_screen_ctrl_c_ends_the_query_and_a_job_outl
         (tmp_path / "3.csv").rename(files / "3.csv")
         until("the job reads on", lambda: written(tmp_path / "out") == ["A", "B", "C", "D"])
     finally:
-        assert ask_job(job[1], None, "stop", {"drain": False}, 120) == 0
+        assert send_request(job[1], None, "stop", {"drain": False}, 120) == 0
 
 
 def written(folder: Path) -> list[str]:

@@ -1,4 +1,5 @@
-"""Ready aggregates: kernels over columns, the same a record at a time, and panes of windows.
+"""Ready aggregates: vectorised kernels, their record-at-a-time reference, and panes of windows.
 
-Operators compute with them, query servers make results of what is stored, and passes ask what runs in columns.
+Operators compute with them, query servers compute results of stored accumulators, and compiler passes check which
+measures run vectorised.
 """

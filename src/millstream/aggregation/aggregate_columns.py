@@ -1,23 +1,22 @@
-"""The ready aggregates in columns: pure functions over Arrow, no Python step per record or per key.
+"""Vectorised kernels of the ready aggregates: pure functions over Arrow, without a Python step per record or key.
 
-Every kind is a **kernel** with three steps, a shorter way, and one for windows that share panes:
+Each kind is a **kernel** with these steps:
 
-    lift       records → an accumulator for each, as columns (`BoundAggregate.parts`)
+    lift       records → one accumulator each, as columns (`BoundAggregate.parts`)
     combine    accumulators, by group → one accumulator for each group
     gather     both at once, for kinds that need not make an accumulator for each record
-    results    accumulators → what the user gets
-    ranged     accumulators of many runs of rows, where a group is a run of consecutive rows
+    results    accumulators → results
+    ranged     accumulators of many runs of rows, for windows that share panes
 
-A record is an accumulator of one, so the partial aggregate before the exchange, the merge of partials behind it and the
-merge with what is stored are the same step. Rows are combined in their order: where the order tells (`first`, `last`,
-`top_n`, `collect`, the last bits of a sum of floats), rows of the past come first. What each kind means, None and NaN
-included, is told in `aggregate_records`, which does the same a record at a time; lists and sketches are in
-`kernels` and `distinct_sketch`.
+A record is an accumulator of one, so partial aggregation before the exchange, merging after it and merging with state
+are the same step. Rows are combined in order: where order matters (`first`, `last`, `top_n`, `collect`, the last bits
+of a float sum), earlier rows come first. `aggregate_records` defines each kind, None and NaN included, and computes it
+a record at a time; lists and sketches are in `kernels` and `distinct_sketch`.
 
-A sliding window is a run of consecutive rows, and neighbouring windows share most of them. What can be subtracted
-(whole numbers) is a difference of two running sums. What cannot is put together from blocks of 1, 2, 4, … rows, each
-block made once for all runs: a run of k rows takes as many steps as k has bits, left to right, and no row is in it
-twice. Both cost next to nothing per window, however long it is.
+A sliding window is a run of consecutive rows, and neighbouring windows share most of them. For kinds that subtract
+(integers) a run is a difference of two running sums. For others it is combined from blocks of 1, 2, 4, … rows, each
+block computed once for all runs: a run of k rows takes as many steps as k has bits, left to right, and uses no row
+twice. Both cost little per window, however long it is.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ Ranged = Callable[[Int64s, Int64s], Numbers]
 
 
 def running_ranges(values: Numbers) -> Ranged:
-    """Sums of runs of whole numbers; they wrap around as the numbers do.
+    """Sums of runs of integers; they wrap around as integers do.
 
     >>> running_ranges(np.array([1, 2, 4, 8]))(np.array([0, 1]), np.array([4, 3])).tolist()
     [15, 6]
@@ -73,7 +72,7 @@ def running_ranges(values: Numbers) -> Ranged:
 
 
 def block_ranges(values: Numbers, combine: Combine, nothing: Any) -> Ranged:
-    """Combinations of runs by any associative function; of no rows, `nothing`. Every row of a run is used once, in
+    """Combinations of runs by any associative function; `nothing` for empty runs. Every row of a run is used once, in
     order.
 
     >>> block_ranges(np.array([3, 1, 2]), np.minimum, 9)(np.array([0, 2, 1]), np.array([2, 3, 1])).tolist()
@@ -108,9 +107,9 @@ _LOW_MASK = (1 << _LOW_BITS) - 1
 
 
 class Kernel:
-    """How one measure is computed."""
+    """Computes one measure."""
 
-    # Whether `ranged` costs the same for a run of any length. Else the caller asks for few runs at a time.
+    # Whether the cost of `ranged` is independent of run length. Otherwise the caller passes few runs at a time.
     ranges_are_cheap = True
 
     def __init__(self, measure: BoundAggregate) -> None:
@@ -119,7 +118,7 @@ class Kernel:
         self.part_kinds = [_arrow(type_info) for _, type_info in measure.parts]
 
     def lift(self, columns: Sequence[pa.Array], at: Int64s) -> Parts:
-        """An accumulator for each record. `columns` are what the measure looks at, `at` the records' times."""
+        """An accumulator for each record. `columns` are the measure's arguments, `at` the records' times."""
         raise NotImplementedError
 
     def combine(self, parts: Parts, groups: Groups) -> Parts:
@@ -127,15 +126,15 @@ class Kernel:
         raise NotImplementedError
 
     def gather(self, columns: Sequence[pa.Array], at: Int64s, groups: Groups) -> Parts:
-        """One accumulator for each group of records: always what `combine` makes of what `lift` gives."""
+        """One accumulator for each group of records; equals `combine` of `lift`."""
         return self.combine(self.lift(columns, at), groups)
 
-    def settled(self, parts: Parts) -> Parts:
-        """The same accumulators, as they are stored: behind the exchange, when all of an epoch is combined."""
+    def consolidated(self, parts: Parts) -> Parts:
+        """The accumulators in stored form: called after the exchange, when an epoch's input is combined."""
         return parts
 
     def results(self, parts: Parts) -> pa.Array:
-        """The result each accumulator stands for."""
+        """The result of each accumulator."""
         raise NotImplementedError
 
     def ranged(self, parts: Parts) -> RangedParts:
@@ -155,7 +154,7 @@ def _arrow(type_info: Any) -> pa.DataType:
 
 
 def numbers_of(array: pa.Array, kind: Any = np.int64) -> tuple[NDArray[Any], Bools | None]:
-    """The numbers of a column (of `kind`, None: its own), 0 for null, and which are not null (None: all)."""
+    """The numbers of a column (of `kind`, None: its own), 0 for NULL, and a mask of non-NULL ones (None: all)."""
     numbers = (array.fill_null(0) if array.null_count else array).to_numpy(zero_copy_only=False)
     numbers = numbers if kind is None else numbers.astype(kind, copy=False)
     return numbers, np.asarray(array.is_valid()) if array.null_count else None
@@ -166,7 +165,7 @@ def column_from(values: NDArray[Any], valid: Bools | None, kind: pa.DataType) ->
 
 
 def totals_of(values: NDArray[Any], groups: Groups) -> NDArray[Any]:
-    """Sums by group, each added up in the order of rows."""
+    """Sums by group, added in row order."""
     sums = np.zeros(groups.count, dtype=values.dtype)
     with np.errstate(all="ignore"):
         np.add.at(sums, groups.codes, values)
@@ -174,7 +173,7 @@ def totals_of(values: NDArray[Any], groups: Groups) -> NDArray[Any]:
 
 
 class Count(Kernel):
-    """How many records there are, or how many have a value."""
+    """The number of records, or of values."""
 
     def lift(self, columns: Sequence[pa.Array], at: Int64s) -> Parts:
         if not columns or not columns[0].null_count:
@@ -198,8 +197,8 @@ class Count(Kernel):
 
 
 class Sum(Kernel):
-    """The sum of values; null where there is none. Whole numbers wrap around in their own width, or are refused where
-    the measure is strict; floats add up in 64 bits."""
+    """The sum of values; NULL if there is none. Integers wrap around in their own width, or fail if the measure is
+    strict; floats are summed in 64 bits."""
 
     def __init__(self, measure: BoundAggregate) -> None:
         super().__init__(measure)
@@ -212,7 +211,7 @@ class Sum(Kernel):
     def combine(self, parts: Parts, groups: Groups) -> Parts:
         values, valid = numbers_of(parts[0], self._kind)
         if self._is_strict and not _surely_fits(values):
-            self._refuse_wrapped(*(totals_of(half, groups) for half in _halves(values)))
+            self._check_overflow(*(totals_of(half, groups) for half in _halves(values)))
         if valid is None:
             return [column_from(totals_of(values, groups), None, self.part_kinds[0])]
         groups_with_values = Groups(groups.codes[valid], groups.count)
@@ -221,7 +220,7 @@ class Sum(Kernel):
 
     def results(self, parts: Parts) -> pa.Array:
         values, valid = numbers_of(parts[0], self._kind)
-        with np.errstate(over="ignore"):  # a sum of FLOATs may pass their range: infinity
+        with np.errstate(over="ignore"):  # a sum of FLOATs may exceed their range: infinity
             narrow = values.astype(self.result_kind.to_pandas_dtype())
         if self._is_strict and (narrow != values).any():
             raise self._overflow()
@@ -236,14 +235,14 @@ class Sum(Kernel):
 
         def ranged(starts: Int64s, stops: Int64s) -> Parts:
             if halves:
-                self._refuse_wrapped(*(half(starts, stops) for half in halves))
+                self._check_overflow(*(half(starts, stops) for half in halves))
             has_values = None if counts is None else counts(starts, stops) > 0
             return [column_from(sums(starts, stops), has_values, self.part_kinds[0])]
 
         return ranged
 
-    def _refuse_wrapped(self, high: Int64s, low: Int64s) -> None:
-        """Refuse sums, given in halves, that a LONG does not hold."""
+    def _check_overflow(self, high: Int64s, low: Int64s) -> None:
+        """Reject sums, in halves, that exceed a LONG."""
         carried = high + (low >> _LOW_BITS)
         if ((carried < -(1 << 31)) | (carried >= 1 << 31)).any():
             raise self._overflow()
@@ -255,12 +254,12 @@ class Sum(Kernel):
 
 
 def _halves(values: Int64s) -> tuple[Int64s, Int64s]:
-    """Whole numbers as two halves that can be summed without wrapping: value = high << 32 | low."""
+    """Integers as two halves that can be summed without wrapping: value = high << 32 | low."""
     return values >> _LOW_BITS, values & _LOW_MASK
 
 
 def _surely_fits(values: Int64s) -> bool:
-    """Whether not even all values together could wrap."""
+    """Whether the sum of all values cannot overflow."""
     furthest = max(int(values.max(initial=0)), -int(values.min(initial=0)))
     return furthest * len(values) < 1 << 63
 
@@ -272,7 +271,7 @@ def _added(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
 
 
 class Average(Kernel):
-    """The mean of values; null where there is none. Whole numbers are summed exactly, in two halves."""
+    """The mean of values; NULL if there is none. Integers are summed exactly, in two halves."""
 
     def lift(self, columns: Sequence[pa.Array], at: Int64s) -> Parts:
         values, valid = numbers_of(columns[0], np.float64 if self.measure.is_floating else np.int64)
@@ -285,7 +284,7 @@ class Average(Kernel):
         return self._carried([totals_of(numbers_of(part, None)[0], groups) for part in parts])
 
     def _carried(self, sums: list[NDArray[Any]]) -> Parts:
-        """The low half within its bits: what is above belongs to the high one."""
+        """Carry the overflow of the low half into the high one."""
         if not self.measure.is_floating:
             sums = [sums[0] + (sums[1] >> _LOW_BITS), sums[1] & _LOW_MASK, sums[2]]
         return [pa.array(part) for part in sums]
@@ -309,7 +308,7 @@ class Average(Kernel):
 
 
 class _Winner(Kernel):
-    """Kinds whose accumulator is one of the rows: the one whose rank is the smallest."""
+    """Kinds whose accumulator is one of the rows: the one with the smallest rank."""
 
     latest = False
 
@@ -348,7 +347,7 @@ def _take_rows(parts: Parts, index: Int64s) -> Parts:
 
 
 class Extreme(_Winner):
-    """The smallest or largest value, NaN being the largest of all; null where there is none."""
+    """The smallest or largest value, NaN being the largest; NULL if there is none."""
 
     def lift(self, columns: Sequence[pa.Array], at: Int64s) -> Parts:
         return [columns[0]]
@@ -356,7 +355,7 @@ class Extreme(_Winner):
     def combine(self, parts: Parts, groups: Groups) -> Parts:
         if parts[0].null_count or not pa.types.is_signed_integer(parts[0].type):
             return super().combine(parts, groups)
-        # Of whole numbers the best one is all there is to know: no row has to be found that has it.
+        # Integers need no row lookup: the extreme value is the result.
         numbers = plain_view(parts[0])
         limits, is_max = np.iinfo(numbers.dtype), self.measure.kind == "max"
         best = np.full(groups.count, limits.min if is_max else limits.max, dtype=numbers.dtype)
@@ -369,7 +368,7 @@ class Extreme(_Winner):
 
 
 class Edge(_Winner):
-    """The value of the first or last record that has one, by event time, then by arrival."""
+    """The value of the first or last record with a value, by event time, then by arrival."""
 
     def __init__(self, measure: BoundAggregate) -> None:
         super().__init__(measure)

@@ -1,18 +1,18 @@
-"""The ready aggregates one record at a time: the slow, obvious way.
+"""The ready aggregates, a record at a time: the slow reference implementation.
 
-It is the reference that `aggregate_columns` is held against, and what runs where there are no columns: untyped
-streams, fields of any size (BIG_INT, BIG_DEC), sessions, evictors, triggers of the program's own.
+It is the reference for `aggregate_columns`, and runs where there are no columns: untyped streams, fields of any size
+(BIG_INT, BIG_DEC), sessions, evictors, user-defined triggers.
 
-What they mean:
-- None is no value: every kind leaves it out, and only `count()` without a field counts the record all the same. A sum,
-  mean, minimum, maximum, first or last of no values is None; a count is 0, a list is empty.
-- Sums have the type of their field. BYTE to LONG wrap around as Java's do, or are refused where they are strict; FLOAT
-  and DOUBLE add up in 64 bits, in the order of arrival, so the last bits of a sum may depend on how records came;
-  BIG_INT, BIG_DEC and DECIMAL are exact.
-- The mean is a DOUBLE; whole numbers are summed exactly for it.
+Definitions:
+
+- None is no value: every kind ignores it, except `count()` without a field, which counts the record. A sum, mean,
+  minimum, maximum, first or last of no values is None; a count is 0, a list is empty.
+- Sums have the type of their field. BYTE to LONG wrap around as in Java, or fail if strict; FLOAT and DOUBLE are summed
+  in 64 bits, in arrival order, so the last bits of a sum may depend on it; BIG_INT, BIG_DEC and DECIMAL are exact.
+- The mean is a DOUBLE; integers are summed exactly for it.
 - NaN is larger than every number. Of equal values the first counts.
-- `first`, `last` and `collect` go by event time, then by arrival; so does `top_n` among equals. Without timestamps,
-  by arrival alone.
+- `first`, `last` and `collect` order by event time, then by arrival; so does `top_n` among equals. Without timestamps,
+  they order by arrival.
 - `approx_distinct` counts as a sketch of 4,096 registers does (`distinct_sketch`), with an error of about 1.6 %.
 """
 
@@ -30,8 +30,8 @@ from millstream.aggregation.rolling_records import (
     EXACT,
     INTEGER_BITS,
     as_float32,
-    comes_before,
     overflow_error,
+    sorts_before,
     wrapped,
 )
 from millstream.common.typeinfo import BasicType, TypeInformation, Types
@@ -45,7 +45,7 @@ __all__ = ["RecordMeasure"]
 
 
 class RecordMeasure:
-    """One measure. `stream_type` is that of the records, None where they are untyped.
+    """Computes one measure. `stream_type` is that of the records, None if they are untyped.
 
     >>> total = RecordMeasure(BoundAggregate("total", "sum", (AggregateArgument(None, 0),)), None)
     >>> total.result(total.merge(total.add(total.empty(), 2, 0), total.add(total.empty(), 3, 0)))
@@ -54,7 +54,7 @@ class RecordMeasure:
 
     def __init__(self, measure: BoundAggregate, stream_type: TypeInformation | None) -> None:
         self.measure = measure
-        self._looks = [_look(look, measure.kind, stream_type) for look in measure.arguments]
+        self._readers = [_reader(argument, measure.kind, stream_type) for argument in measure.arguments]
         self._type = measure.arguments[0].type_info if measure.arguments else None
         self._basic = basic_type(self._type)
 
@@ -63,8 +63,8 @@ class RecordMeasure:
         return {"count": 0, "avg": (0, 0), "approx_distinct": {}, "top_n": [], "collect": []}.get(self.measure.kind)
 
     def add(self, accumulator: Any, record: Any, at: int) -> Any:
-        """The accumulator after one more record, whose time is `at`."""
-        values = [look(record) for look in self._looks]
+        """The accumulator after one more record with time `at`."""
+        values = [read(record) for read in self._readers]
         if values and values[0] is None:
             return accumulator
         return self.merge(accumulator, self._accumulator_of(values, at))
@@ -85,7 +85,7 @@ class RecordMeasure:
         return [(values[0], at, values[-1])] if kind == "top_n" else [(at, values[0])]
 
     def merge(self, left: Any, right: Any) -> Any:
-        """One accumulator for both; `left` is of earlier records."""
+        """The merged accumulator; `left` is of earlier records."""
         kind = self.measure.kind
         if left is None or right is None:
             return right if left is None else left
@@ -96,9 +96,9 @@ class RecordMeasure:
         if kind == "avg":
             return self._added(left[0], right[0]), left[1] + right[1]
         if kind == "min":
-            return right if comes_before(right, left) else left
+            return right if sorts_before(right, left) else left
         if kind == "max":
-            return right if comes_before(left, right) else left
+            return right if sorts_before(left, right) else left
         if kind == "first":
             return right if right[0] < left[0] else left
         if kind == "last":
@@ -110,7 +110,7 @@ class RecordMeasure:
         return left + right
 
     def result(self, accumulator: Any) -> Any:
-        """What the accumulator comes to."""
+        """The result of the accumulator."""
         kind = self.measure.kind
         if kind == "sum":
             return None if accumulator is None else self._as_declared(accumulator)
@@ -131,7 +131,7 @@ class RecordMeasure:
         if isinstance(left, decimal.Decimal) and isinstance(right, decimal.Decimal):
             return EXACT.add(left, right)
         if isinstance(left, str) or isinstance(right, str):
-            raise ProgramError(f"{self.measure.kind}: found text, expected numbers. Map it to a number first")
+            raise ProgramError(f"{self.measure.kind}: the value is text, expected a number. Map it first")
         return left + right
 
     def _as_declared(self, total: Any) -> Any:
@@ -145,12 +145,12 @@ class RecordMeasure:
         return fitting
 
 
-def _look(look: AggregateArgument, kind: str, stream_type: TypeInformation | None) -> Callable[[Any], Any]:
-    """A function from a record to what the measure looks at."""
-    field = look.field
-    if look.expression is not None:
+def _reader(argument: AggregateArgument, kind: str, stream_type: TypeInformation | None) -> Callable[[Any], Any]:
+    """A function from a record to an argument of the measure."""
+    field = argument.field
+    if argument.expression is not None:
         assert stream_type is not None, "an expression is over the columns of a typed stream"
-        return lambda record: _expressed(look, record, stream_type)
+        return lambda record: _expressed(argument, record, stream_type)
     if field is None:
         return lambda record: record
 
@@ -161,45 +161,46 @@ def _look(look: AggregateArgument, kind: str, stream_type: TypeInformation | Non
             return record[field]
         except (TypeError, KeyError, IndexError, ValueError) as error:
             raise ProgramError(
-                f"{kind}({field!r}): the record {record!r} ({type(record).__name__}) has no such field. Name one it has"
+                f"{kind}({field!r}): the record {record!r} ({type(record).__name__}) has no such field. Name one of "
+                "its fields"
             ) from error
 
     return value
 
 
-def _expressed(look: AggregateArgument, record: Any, stream_type: TypeInformation) -> Any:
-    assert look.type_info is not None
+def _expressed(argument: AggregateArgument, record: Any, stream_type: TypeInformation) -> Any:
+    assert argument.type_info is not None
     schema = stream_schema(stream_type)
     assert schema is not None
     columns = to_record_batch([record], stream_type).select(schema.names)
-    column = column_of(look, columns)
-    tupled = Types.TUPLE([look.type_info])
+    column = column_of(argument, columns)
+    tupled = Types.TUPLE([argument.type_info])
     (value,) = from_record_batch(type(columns).from_arrays([column], names=["f0"]), tupled)[0]
     return value
 
 
 def _largest(left: list[Any], right: list[Any], n: int) -> list[Any]:
-    """The first n of both, the largest first, then the earlier, then those of `left`."""
+    """The first n of both: descending, then by time, then those of `left`."""
     merged = list(left)
     for candidate in right:
         place = len(merged)
-        while place and _goes_before(candidate, merged[place - 1]):
+        while place and _precedes(candidate, merged[place - 1]):
             place -= 1
         merged.insert(place, candidate)
     return merged[:n]
 
 
-def _goes_before(candidate: Any, other: Any) -> bool:
-    if comes_before(other[0], candidate[0]):
+def _precedes(candidate: Any, other: Any) -> bool:
+    if sorts_before(other[0], candidate[0]):
         return True
-    return not comes_before(candidate[0], other[0]) and bool(candidate[1] < other[1])
+    return not sorts_before(candidate[0], other[0]) and bool(candidate[1] < other[1])
 
 
 def _mean(total: Any, count: int) -> float | None:
     if not count:
         return None
     if isinstance(total, int):
-        # As the columns do it: the sum is exact, and is rounded to a double once.
+        # As in the vectorised kernel: the sum is exact and rounded once.
         high, low = divmod(total, 1 << 32)
         total = high * float(1 << 32) + low
     return float(total) / count

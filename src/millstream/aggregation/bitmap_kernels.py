@@ -1,8 +1,7 @@
-"""Aggregates of bitmaps: BITMAP_BUILD_AGG of numbers, BITMAP_AND_AGG, _OR_AGG and _XOR_AGG of bitmaps, and how many
-numbers those have.
+"""Bitmap aggregates: BITMAP_BUILD_AGG of numbers; BITMAP_AND_AGG, _OR_AGG and _XOR_AGG of bitmaps; cardinalities.
 
-The accumulator is a bitmap, NULL where there was no value. A number begins as a bitmap of one; those of a group are
-made one bitmap all at once, the rest is combined container by container.
+The accumulator is a bitmap, NULL if there was no value. A number starts as a bitmap of one; single numbers of a group
+are united at once, other bitmaps are combined container by container.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ __all__ = ["Bitmap"]
 
 
 class Bitmap(Kernel):
-    """`detail` of the measure says how bitmaps become one; `build` unites those of single numbers."""
+    """Combines bitmaps; `detail` of the measure is the operation; `build` unites single numbers."""
 
     ranges_are_cheap = False
 
@@ -31,10 +30,10 @@ class Bitmap(Kernel):
         if self.measure.detail != "build":
             return [values.cast(self.part_kinds[0])]
         numbers = np.asarray(values.cast(pa.int32()).fill_null(0)).view(np.uint32)
-        made = single_bitmaps(numbers)
+        bitmaps = single_bitmaps(numbers)
         if values.null_count:
-            made = pc.if_else(values.is_valid(), made, pa.scalar(None, made.type))
-        return [made]
+            bitmaps = pc.if_else(values.is_valid(), bitmaps, pa.scalar(None, bitmaps.type))
+        return [bitmaps]
 
     def combine(self, parts: Parts, groups: Groups) -> Parts:
         bitmaps, codes = parts[0], groups.codes
@@ -45,8 +44,8 @@ class Bitmap(Kernel):
             bitmaps, codes = united_singles(bitmaps, codes)
         results: list[bytes | None] = [None] * groups.count
         for code, bitmap in zip(codes.tolist(), bitmaps.to_pylist(), strict=True):
-            before = results[code]
-            results[code] = bitmap if before is None else combined(operation, before, bitmap)
+            previous = results[code]
+            results[code] = bitmap if previous is None else combined(operation, previous, bitmap)
         return [pa.array(results, self.part_kinds[0])]
 
     def results(self, parts: Parts) -> pa.Array:

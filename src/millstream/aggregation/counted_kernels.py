@@ -1,14 +1,15 @@
-"""Aggregates of the values of groups that may grow large: values in a list, and what is known of those elsewhere.
+"""Aggregates over values of groups that may grow large: values in a list, and what is known of spilled ones.
 
-A group of few values keeps them in its row, as `DistinctValues` and `SignedValues` do. Values of a large one have rows
-of their own (`runtime.tables`). Here is how many those are, which adds up like any count, and what the result needs:
+A small group stores its values in its row, as `DistinctValues` and `SignedValues` do. Values of a large one spill to
+rows of their own (`runtime.tables`). The accumulator then has their number, which adds up like any count, and what the
+result needs:
 
     counted    COUNT(DISTINCT …): nothing else
-    summed     SUM, AVG, … (DISTINCT …): the sums of values that are elsewhere
-    headed     MIN and MAX: the list has the first of the values, among which the result is
-    numbered   FIRST_VALUE and LAST_VALUE: the value that is the result, its place, and how many have come so far
+    summed     SUM, AVG, … (DISTINCT …): the sums of spilled values
+    headed     MIN and MAX: the list has the first values, which include the result
+    numbered   FIRST_VALUE and LAST_VALUE: the result, its place, and the number of arrivals so far
 
-A part that is NULL is of a row of before there was such a part: nothing is elsewhere.
+A NULL part is of a row stored before the part existed: no value has spilled.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ from millstream.aggregation.list_kernels import flat
 from millstream.state.keys.hashing import Int64s
 from millstream.state.windows.bound_aggregates import BoundAggregate
 
-__all__ = ["CountedValues", "HeadedValues", "NumberedValues", "SummedValues", "elsewhere"]
+__all__ = ["CountedValues", "HeadedValues", "NumberedValues", "SummedValues", "spilled_counts"]
 
 
-def elsewhere(part: pa.Array) -> Int64s:
-    """How many values are elsewhere. Rows of before there was this number have all of theirs."""
+def spilled_counts(part: pa.Array) -> Int64s:
+    """The number of spilled values; 0 for rows stored before this number existed."""
     counts: Int64s = part.fill_null(0).to_numpy()
     return counts
 
 
 class CountedValues(Kernel):
-    """The values that another kernel lists, and the number of those that are elsewhere."""
+    """The values that another kernel lists, and the number of spilled ones."""
 
     ranges_are_cheap = False
 
@@ -47,25 +48,25 @@ class CountedValues(Kernel):
         return [*self._inner.lift(columns, at), *(pa.nulls(len(at), kind) for kind in self.part_kinds[1:])]
 
     def combine(self, parts: Parts, groups: Groups) -> Parts:
-        return [*self._inner.combine(parts[:1], groups), pa.array(totals_of(elsewhere(parts[1]), groups))]
+        return [*self._inner.combine(parts[:1], groups), pa.array(totals_of(spilled_counts(parts[1]), groups))]
 
-    def settled(self, parts: Parts) -> Parts:
-        return [*self._inner.settled(parts[:1]), *parts[1:]]
+    def consolidated(self, parts: Parts) -> Parts:
+        return [*self._inner.consolidated(parts[:1]), *parts[1:]]
 
     def results(self, parts: Parts) -> pa.Array:
-        return pc.add(self._inner.results(parts[:1]), pa.array(elsewhere(parts[1])))
+        return pc.add(self._inner.results(parts[:1]), pa.array(spilled_counts(parts[1])))
 
 
 class HeadedValues(CountedValues):
-    """The first of the values that another kernel lists, and the number of the others. Of a group that has any, the
-    result is among the first."""
+    """The first of the values that another kernel lists, and the number of the others. The result is among the
+    first."""
 
     def results(self, parts: Parts) -> pa.Array:
         return self._inner.results(parts[:1])
 
 
 class SummedValues(CountedValues):
-    """Distinct values, and the sums of those that are elsewhere, as the kernel `sums` has them."""
+    """Distinct values, and the sums of spilled ones by the kernel `sums`."""
 
     def __init__(self, measure: BoundAggregate, inner: Kernel, sums: Kernel) -> None:
         super().__init__(measure, inner)
@@ -77,28 +78,28 @@ class SummedValues(CountedValues):
     def results(self, parts: Parts) -> pa.Array:
         rows, lengths = flat(parts[0])
         codes = np.repeat(np.arange(len(lengths)), lengths)
-        if rows.type.num_fields > 1:  # with how often each is there
-            there = rows.field(1).to_numpy() > 0
-            rows, codes = rows.filter(pa.array(there)), codes[there]
+        if rows.type.num_fields > 1:  # with multiplicities
+            present = rows.field(1).to_numpy() > 0
+            rows, codes = rows.filter(pa.array(present)), codes[present]
         listed = self.sums.lift([rows.field(0)], np.zeros(len(rows), dtype=np.int64))
-        both = [pa.concat_arrays([apart, own]) for apart, own in zip(parts[2:], listed, strict=True)]
+        both = [pa.concat_arrays([spilled, listed_sum]) for spilled, listed_sum in zip(parts[2:], listed, strict=True)]
         groups = Groups(np.concatenate([np.arange(len(lengths)), codes]), len(lengths))
         return self.sums.results(self.sums.combine(both, groups))
 
 
 class NumberedValues(CountedValues):
-    """The values that another kernel lists as they came; where they are elsewhere, the one that is the result."""
+    """The values that another kernel lists in arrival order; once spilled, the result."""
 
     def combine(self, parts: Parts, groups: Groups) -> Parts:
         _, _, arrivals, places, values = parts
-        # Of several, the last one is the newest.
+        # The last entry is the newest.
         chosen = np.flatnonzero(np.asarray(places.is_valid()))
         at = np.full(groups.count, -1, dtype=np.int64)
         at[groups.codes[chosen]] = chosen
         newest = pa.array(at, mask=at < 0)
-        came = pa.array(totals_of(elsewhere(arrivals), groups))
-        return [*super().combine(parts[:2], groups), came, places.take(newest), values.take(newest)]
+        arrival_counts = pa.array(totals_of(spilled_counts(arrivals), groups))
+        return [*super().combine(parts[:2], groups), arrival_counts, places.take(newest), values.take(newest)]
 
     def results(self, parts: Parts) -> pa.Array:
-        is_apart = pa.array(elsewhere(parts[1]) > 0)
-        return pc.if_else(is_apart, parts[4], self._inner.results(parts[:1]))
+        has_spilled = pa.array(spilled_counts(parts[1]) > 0)
+        return pc.if_else(has_spilled, parts[4], self._inner.results(parts[:1]))

@@ -1,11 +1,11 @@
-"""Which DISTINCT aggregates look at the same values, and what is sent of those: each value once, with a mark for each.
+"""DISTINCT aggregates that share an argument, and their partials: each value once, with a mark for each aggregate.
 
-COUNT(DISTINCT a), COUNT(DISTINCT a) FILTER (…) and SUM(DISTINCT a) have one **argument**. Of a table that only grows
-they share its values: before the exchange a group and value is one row, whose **marks** are bits that say which of the
-aggregates saw it (`marked_kernels`). Values of large groups are stored so as well (`runtime.tables.group_marks`).
+COUNT(DISTINCT a), COUNT(DISTINCT a) FILTER (…) and SUM(DISTINCT a) have one **argument**. Over an append-only table
+they share its values: before the exchange a group and value is one row, whose **marks** are bits for the aggregates
+that counted it (`marked_kernels`). Values of large groups are stored in the same way (`runtime.tables.group_marks`).
 
-An aggregate that is added to a query stands behind the others. So the first aggregate of an argument stays the first,
-and the mark of each is what it was: both are part of what is stored.
+An aggregate added to a query follows the others. So the first aggregate of an argument stays the first, and the marks
+stay: both are part of stored state.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from millstream.state.windows.bound_aggregates import AggregateArgument, BoundAg
 __all__ = ["MARKS_MAX", "distinct_arguments", "distinct_kind", "partial_measures", "value_kind"]
 
 MARKS_MAX = 63
-"""So many aggregates share rows: marks are bits of a LONG without its sign. More of one argument are another one."""
+"""The aggregates that can share rows: marks are bits of a LONG without its sign. Further ones form another argument."""
 
 
 def value_kind(measure: BoundAggregate) -> pa.DataType | None:
-    """The Arrow type of what a measure looks at; None where that is no plain value with bytes of its own."""
+    """The Arrow type of a measure's argument; None if it is nested or has no bytes of its own."""
     type_info = measure.arguments[0].type_info if measure.arguments else None
     kind = None if type_info is None else arrow_type(type_info)
     t = pa.types
@@ -37,7 +37,7 @@ def value_kind(measure: BoundAggregate) -> pa.DataType | None:
 
 
 def distinct_kind(measure: BoundAggregate) -> str | None:
-    """What is kept of an aggregate of distinct values that is a count or a sum; None of others."""
+    """The stored kind of a count or sum of distinct values; None for others."""
     is_distinct = measure.kind == "distinct" or (measure.kind == "signed_values" and measure.detail == "distinct")
     if not is_distinct or measure.inner is None or value_kind(measure) is None:
         return None
@@ -47,21 +47,21 @@ def distinct_kind(measure: BoundAggregate) -> str | None:
 
 
 def distinct_arguments(measures: Sequence[BoundAggregate], ttl_ms: int | None) -> tuple[tuple[int, ...], ...]:
-    """The numbers of the aggregates of each argument, in order: of counts and sums of distinct values of rows that are
-    never taken away. Groups that expire (`ttl_ms`) have all their values with them, each aggregate its own."""
+    """The numbers of the aggregates of each argument, in order: counts and sums of distinct values of append-only rows.
+    Groups that expire (`ttl_ms`) store all their values, for each aggregate separately."""
     by_argument: dict[Any, list[list[int]]] = {}
     for number, measure in enumerate(() if ttl_ms else measures):
         if measure.kind == "distinct" and distinct_kind(measure) is not None:
-            look = measure.arguments[0]
-            several = by_argument.setdefault((look.field, look.expression), [[]])
-            if len(several[-1]) == MARKS_MAX:
-                several.append([])
-            several[-1].append(number)
-    return tuple(sorted(tuple(numbers) for several in by_argument.values() for numbers in several))
+            argument = measure.arguments[0]
+            chunks = by_argument.setdefault((argument.field, argument.expression), [[]])
+            if len(chunks[-1]) == MARKS_MAX:
+                chunks.append([])
+            chunks[-1].append(number)
+    return tuple(sorted(tuple(numbers) for chunks in by_argument.values() for numbers in chunks))
 
 
 def partial_measures(measures: Sequence[BoundAggregate], ttl_ms: int | None) -> tuple[BoundAggregate, ...]:
-    """What is sent of the measures: those that share an argument send its values in the place of the first of them."""
+    """The measures of partials: those that share an argument send its values in the place of the first of them."""
     partials: list[BoundAggregate | None] = list(measures)
     for numbers in distinct_arguments(measures, ttl_ms):
         if len(numbers) > 1:

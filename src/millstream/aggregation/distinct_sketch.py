@@ -1,12 +1,12 @@
-"""How many different values there are, about: a HyperLogLog sketch of 4,096 registers, whose error is about 1.6 %.
+"""Approximate distinct counts: a HyperLogLog sketch of 4,096 registers, with an error of about 1.6 %.
 
-A value is seen by its 64-bit hash, Spark's `xxhash64`. The top 12 bits choose a register; the register keeps the
-largest *rank* seen, where the rank of the other 52 bits is the number of their leading zeros plus one. A sketch is
-bytes: while few registers are set, 4 bytes for each (register × 64 + rank, little-endian, ascending), and from 1,024
-registers on one byte for each of the 4,096. So a sketch has one form for one content, and its length tells which.
+A value is counted by its 64-bit hash, Spark's `xxhash64`. The top 12 bits choose a register; the register stores the
+largest *rank*: the number of leading zeros of the other 52 bits plus one. A sketch is bytes: with few registers set, 4
+bytes for each (register × 64 + rank, little-endian, ascending), and from 1,024 registers on one byte for each of the
+4,096. So one content has one form, and the length identifies it.
 
 The estimate is the improved raw estimator of Ertl (2017), which needs no tables and no thresholds. Merging takes the
-larger rank of each register; the order in which sketches are merged never tells.
+larger rank of each register, in any order.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _REGISTERS = 1 << _REGISTER_BITS
 _RANK_BITS = 6
 _RANK_MASK = (1 << _RANK_BITS) - 1
 _REST_BITS = 64 - _REGISTER_BITS
-_SPARSE_MAX = _REGISTERS // 4  # as many entries of 4 bytes are as long as all registers
+_SPARSE_MAX = _REGISTERS // 4  # this many entries of 4 bytes take as much space as all registers
 
 Floats = NDArray[np.float64]
 
 
 class Distinct(Kernel):
-    """The number of different values; 0 where there is none."""
+    """The number of distinct values; 0 if there is none."""
 
     ranges_are_cheap = False
 
@@ -70,8 +70,8 @@ def entries_of_hashes(hashes: Int64s) -> Int64s:
 
 
 def sketches(entries: Int64s, groups: Groups) -> pa.Array:
-    """A sketch for every group of entries; an empty one where a group has none."""
-    # One sort brings together the entries of a group, of a register in it, and there puts the largest rank last.
+    """A sketch for every group of entries; empty for a group without entries."""
+    # One sort by group, register and rank puts the largest rank of each register last.
     shift = _REGISTER_BITS + _RANK_BITS
     ordered = np.sort((groups.codes << shift) | entries)
     is_largest = np.ones(len(ordered), dtype=np.bool_)
@@ -94,7 +94,7 @@ def sketches(entries: Int64s, groups: Groups) -> pa.Array:
 
 
 def _entries(column: pa.Array) -> tuple[Int64s, Int64s]:
-    """All entries of all sketches, and the row each is of."""
+    """All entries of all sketches, and the row of each."""
     _, offset_buffer, data_buffer = column.buffers()
     if not len(column) or data_buffer is None:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
@@ -115,7 +115,7 @@ def _entries(column: pa.Array) -> tuple[Int64s, Int64s]:
 
 
 def estimates(ranks: NDArray[Any]) -> Int64s:
-    """The estimate for every row of `ranks`, which counts the registers of each rank (1 … 53; the 0th is ignored).
+    """The estimate for every row of `ranks`, which counts the registers of each rank (1 … 53; index 0 is ignored).
 
     >>> one = np.zeros((1, 54), dtype=np.int64)
     >>> one[0, 3] = 1
@@ -134,25 +134,25 @@ def estimates(ranks: NDArray[Any]) -> Int64s:
 
 
 def _sigma(x: Floats) -> Floats:
-    """x + Σ x^(2^k) 2^(k-1), until nothing is added; infinite at 1."""
+    """x + Σ x^(2^k) 2^(k-1), until it converges; infinite at 1."""
     power, result, scale = x.copy(), x.copy(), 1.0
     whole = x >= 1
     power[whole] = result[whole] = 0.0
     while True:
         power = power * power
-        before, result, scale = result, result + power * scale, scale * 2
-        if (before == result).all():
+        previous, result, scale = result, result + power * scale, scale * 2
+        if (previous == result).all():
             return np.where(whole, np.inf, result)
 
 
 def _tau(x: Floats) -> Floats:
-    """(1 - x - Σ (1 - x^(2^-k))² 2^-k) / 3, until nothing is taken away; 0 at 0 and at 1."""
+    """(1 - x - Σ (1 - x^(2^-k))² 2^-k) / 3, until it converges; 0 at 0 and at 1."""
     root, result, scale = x.copy(), 1 - x, 1.0
     ends = (x <= 0) | (x >= 1)
     root[ends], result[ends] = 1.0, 0.0
     while True:
         root = np.sqrt(root)
         scale /= 2
-        before, result = result, result - (1 - root) ** 2 * scale
-        if (before == result).all():
+        previous, result = result, result - (1 - root) ** 2 * scale
+        if (previous == result).all():
             return result / 3

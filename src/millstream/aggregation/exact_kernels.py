@@ -1,9 +1,9 @@
-"""Sums, means and variances of floating numbers of rows that come and go: exact, so that what went leaves no trace.
+"""Exact sums, means and variances of floating-point numbers over a changelog, so that deletes leave no error.
 
-A floating sum cannot be taken away from: 1 + 1e17 - 1e17 is 0, and one NaN stays for ever. Here a number is a few whole
-ones: 32 bits of it each, in **bins** that stand for powers of two. Bins are added and taken away as whole numbers are,
-in any order; the result is rounded once. NaN and the infinities are counted, each in a bin of its own, and so are the
-values. For variances squares are kept, too, in bins further up.
+Floating-point sums cannot be retracted from: 1 + 1e17 - 1e17 is 0, and one NaN stays forever. Here a number is split
+into integers of 32 bits, in **bins** for powers of two. Bins are added and subtracted exactly, in any order; the result
+is rounded once. NaN and the infinities are counted, each in a bin of its own, and so are the values. Variances also
+store squares, in higher bins.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Float64s = NDArray[np.float64]
 
 _BITS = 32
 _MASK = (1 << _BITS) - 1
-# The lowest bit of bin 0 is 2 ** -1152: below all that a double holds.
+# The lowest bit of bin 0 is 2 ** -1152: below the smallest double.
 _LOWEST = 1152
 _SQUARES = 1000
 _NAN, _INFINITY, _MINUS_INFINITY, _COUNT, _LARGE_SQUARES = -1, -2, -3, -4, -5
@@ -34,7 +34,7 @@ _ROOM, _BELOW = 1 << 12, 8
 
 
 class ExactReals(Listed):
-    """SUM, AVG, VAR_POP and their kin of numbers as they are in bins; `inner` says which it is."""
+    """SUM, AVG, VAR_POP and their kin over bins; `inner` says which."""
 
     def __init__(self, measure: BoundAggregate, inner: Kernel) -> None:
         super().__init__(measure)
@@ -43,7 +43,7 @@ class ExactReals(Listed):
 
     def lift(self, columns: Sequence[pa.Array], at: Int64s) -> Parts:
         values, valid = numbers_of(columns[0].cast(pa.float64(), safe=False), np.float64)
-        there = np.ones(len(values), dtype=np.bool_) if valid is None else valid
+        is_value = np.ones(len(values), dtype=np.bool_) if valid is None else valid
         special = np.select([np.isnan(values), values == np.inf, values == -np.inf], [_NAN, _INFINITY, _MINUS_INFINITY])
         bins, amounts = [np.full(len(values), _COUNT), special], [np.ones(len(values), dtype=np.int64), special != 0]
         finite = np.where(special == 0, values, 0.0)
@@ -55,17 +55,17 @@ class ExactReals(Listed):
             with np.errstate(over="ignore"):
                 amounts.append(np.isinf(finite * finite))
             bins.append(np.full(len(values), _LARGE_SQUARES))
-        chosen = (np.stack(amounts, axis=1) != 0) & there[:, None]
+        chosen = (np.stack(amounts, axis=1) != 0) & is_value[:, None]
         fields = [pa.array(np.stack(columns, axis=1).astype(np.int64)[chosen]) for columns in (bins, amounts)]
         return [self._lists(pa.StructArray.from_arrays(fields, fields=list(self._row_kind)), chosen.sum(axis=1))]
 
     def _numbers(self, values: Float64s) -> list[tuple[Float64s, int]]:
-        """What is added up, and in which bins: a square is two numbers, which together are all its digits."""
+        """The numbers to add, and their first bins: a square is two numbers, which together have all its digits."""
         if not self._has_squares:
             return [(values, 0)]
         with np.errstate(all="ignore"):
             square = values * values
-            half = values * 134_217_729.0  # 2 ** 27 + 1 cuts a number into two of half the digits
+            half = values * 134_217_729.0  # 2 ** 27 + 1 splits a number into two of half the digits
             high = half - (half - values)
             low = values - high
             rest = ((high * high - square) + 2.0 * high * low) + low * low
@@ -73,7 +73,7 @@ class ExactReals(Listed):
         return [(values, 0), *((np.where(is_large, 0.0, part), _SQUARES) for part in (square, rest))]
 
     def signed(self, parts: Parts, signs: Int64s) -> Parts:
-        """The accumulators of single rows, those of rows that are taken away negated."""
+        """The accumulators of single rows, negated for deletes."""
         rows, lengths = flat(parts[0])
         amounts = rows.field(1).to_numpy() * np.repeat(signs, lengths)
         fields = [rows.field(0), pa.array(amounts)]
@@ -83,14 +83,14 @@ class ExactReals(Listed):
         rows, lengths = flat(parts[0])
         places = np.repeat(groups.codes, lengths) * _ROOM + rows.field(0).to_numpy() + _BELOW
         places, amounts = _added_up(places, rows.field(1).to_numpy())
-        # What is more than a bin's bits goes to the next one, so that the sums to come fit, too.
-        more = np.where(places % _ROOM >= _BELOW, amounts >> _BITS, 0)
+        # Carry into the next bin, so that later sums fit.
+        carry = np.where(places % _ROOM >= _BELOW, amounts >> _BITS, 0)
         places, amounts = _added_up(
-            np.concatenate([places, places + 1]), np.concatenate([amounts - (more << _BITS), more])
+            np.concatenate([places, places + 1]), np.concatenate([amounts - (carry << _BITS), carry])
         )
         fields = [pa.array(places % _ROOM - _BELOW), pa.array(amounts)]
-        kept = pa.StructArray.from_arrays(fields, fields=list(self._row_kind))
-        return [self._lists(kept, np.bincount(places // _ROOM, minlength=groups.count))]
+        rows_of_bins = pa.StructArray.from_arrays(fields, fields=list(self._row_kind))
+        return [self._lists(rows_of_bins, np.bincount(places // _ROOM, minlength=groups.count))]
 
     def results(self, parts: Parts) -> pa.Array:
         rows, lengths = flat(parts[0])
@@ -100,34 +100,36 @@ class ExactReals(Listed):
         stop = 0
         for group, length in enumerate(lengths.tolist()):
             start, stop = stop, stop + length
-            held = dict(zip(bins[start:stop], amounts[start:stop], strict=True))
-            counts[group] = count = held.get(_COUNT, 0)
+            amounts_by_bin = dict(zip(bins[start:stop], amounts[start:stop], strict=True))
+            counts[group] = count = amounts_by_bin.get(_COUNT, 0)
             if count > 0:
-                values[group] = self._result(held, count)
+                values[group] = self._result(amounts_by_bin, count)
         if self._has_squares:
             return self._inner.results([pa.array(counts), pa.array(values), pa.array(values)])
-        with np.errstate(over="ignore"):  # a sum may pass the range of FLOAT: infinity
+        with np.errstate(over="ignore"):  # a sum may exceed the range of FLOAT: infinity
             rounded = values.astype(self.result_kind.to_pandas_dtype())
         return column_from(rounded, counts > 0, self.result_kind)
 
-    def _result(self, held: dict[int, int], count: int) -> float:
-        """Of one group: the sum or the mean, or the squares of the distances from the mean."""
-        ends = {sign for sign, bin_ in ((1, _INFINITY), (-1, _MINUS_INFINITY)) if held.get(bin_)}
-        if held.get(_NAN) or len(ends) == 2 or (ends and self._has_squares):
+    def _result(self, amounts_by_bin: dict[int, int], count: int) -> float:
+        """The sum or mean of one group, or the squared distances from the mean."""
+        ends = {sign for sign, bin_ in ((1, _INFINITY), (-1, _MINUS_INFINITY)) if amounts_by_bin.get(bin_)}
+        if amounts_by_bin.get(_NAN) or len(ends) == 2 or (ends and self._has_squares):
             return float("nan")
         if ends:
             return ends.pop() * float("inf")
-        total = sum(amount << (_BITS * bin_) for bin_, amount in held.items() if 0 <= bin_ < _SQUARES)
+        total = sum(amount << (_BITS * bin_) for bin_, amount in amounts_by_bin.items() if 0 <= bin_ < _SQUARES)
         if not self._has_squares:
             return _quotient(total, (count if self._inner.measure.kind == "avg" else 1) << _LOWEST)
-        if held.get(_LARGE_SQUARES):
-            return float("inf") if count > 1 else 0.0  # one number alone is its mean
-        squares = sum(amount << (_BITS * (bin_ - _SQUARES)) for bin_, amount in held.items() if bin_ >= _SQUARES)
+        if amounts_by_bin.get(_LARGE_SQUARES):
+            return float("inf") if count > 1 else 0.0  # a single number equals its mean
+        squares = sum(
+            amount << (_BITS * (bin_ - _SQUARES)) for bin_, amount in amounts_by_bin.items() if bin_ >= _SQUARES
+        )
         return max(0.0, _quotient((squares * count << _LOWEST) - total * total, count << (2 * _LOWEST)))
 
 
 def _in_bins(values: Float64s) -> list[tuple[Int64s, Int64s]]:
-    """Finite numbers as three whole ones each, with their bins."""
+    """Finite numbers as three integers each, with their bins."""
     shares, exponents = np.frexp(values)
     digits = np.abs(shares * (1 << 53)).astype(np.int64)
     signs = np.sign(shares).astype(np.int64)
@@ -139,16 +141,16 @@ def _in_bins(values: Float64s) -> list[tuple[Int64s, Int64s]]:
 
 
 def _added_up(places: Int64s, amounts: Int64s) -> tuple[Int64s, Int64s]:
-    """One amount for each place; none where nothing is left."""
-    found, numbers = np.unique(places, return_inverse=True)
-    totals = np.zeros(len(found), dtype=np.int64)
+    """The sum of the amounts of each place, without zeros."""
+    distinct, numbers = np.unique(places, return_inverse=True)
+    totals = np.zeros(len(distinct), dtype=np.int64)
     np.add.at(totals, numbers, amounts)
     left = np.flatnonzero(totals)
-    return found[left], totals[left]
+    return distinct[left], totals[left]
 
 
 def _quotient(number: int, divisor: int) -> float:
-    """Rounded once."""
+    """The quotient, rounded once."""
     try:
         return number / divisor
     except OverflowError:

@@ -1,10 +1,10 @@
-"""Groups: which rows belong together, as numbers 0, 1, 2, …, so that everything done by group is plain arithmetic.
+"""Numbers groups of rows 0, 1, 2, …, so that grouped operations are plain arithmetic.
 
-Keys are numbered by Arrow's own dictionary, whole numbers that lie close together by their place, rows of several
-fields field by field, so no hash stands for a key and nothing can collide. Pairs of numbers are numbered by arithmetic
-where the pairs are few, else by a dictionary again.
+Keys are numbered by Arrow's dictionary encoding, dense integers by their offset, rows of several fields field by field;
+keys are not compared by hash, so none collide. Pairs of numbers are numbered by arithmetic if there are few, else by
+dictionary encoding.
 
-What is done for every row is done as few times as can be: batches of the largest streams spend most of their time here.
+Per-row work is minimised: batches of the largest streams spend most of their time here.
 
 Invariant: equal values have one number, and every number from 0 to `count - 1` has at least one row.
 """
@@ -34,7 +34,7 @@ __all__ = [
 _ROOM_PER_ROW = 4
 _ROOM_MIN = 1_024
 _PLACED_ROWS_MIN = 1_024
-# The first rows of groups are looked for among so many rows for each group before all rows are looked at.
+# First rows of groups are searched among this many rows per group before all rows are.
 _ROWS_PER_FIRST = 64
 _NO_RANK = np.iinfo(np.int64).max
 
@@ -48,7 +48,7 @@ class Groups:
 
     @cached_property
     def sizes(self) -> Int64s:
-        """How many rows every group has."""
+        """The number of rows of every group."""
         return np.bincount(self.codes, minlength=self.count)
 
     def firsts(self) -> Int64s:
@@ -60,7 +60,7 @@ class Groups:
         first = np.full(self.count, -1, dtype=np.int64)
         few = _ROWS_PER_FIRST * self.count
         for codes in (self.codes[:few], self.codes) if few < len(self.codes) else (self.codes,):
-            # Of assignments to one place the last one stays: backwards, that is the first row.
+            # The last assignment to a place wins: in reverse order, the first row.
             first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
             if first.min(initial=0) >= 0:
                 break
@@ -89,7 +89,7 @@ def can_be_grouped(kind: pa.DataType) -> bool:
 
 
 def is_flat(kind: pa.DataType) -> bool:
-    """Whether there are neither lists nor maps in values of this type.
+    """Whether values of this type contain neither lists nor maps.
 
     >>> is_flat(pa.struct({"a": pa.int64()})), is_flat(pa.struct({"a": pa.list_(pa.int64())}))
     (True, False)
@@ -100,7 +100,7 @@ def is_flat(kind: pa.DataType) -> bool:
 
 
 def groups_of(values: pa.Array) -> Groups:
-    """Rows of equal values together; what is equal, `state.keys.key_columns` says.
+    """Groups of rows with equal values; `state.keys.key_columns` defines equality.
 
     >>> groups_of(pa.array(["a", None, "a", "b"])).codes.tolist()
     [0, 1, 0, 2]
@@ -108,7 +108,7 @@ def groups_of(values: pa.Array) -> Groups:
     kind = values.type
     if pa.types.is_struct(kind):
         groups = groups_of(values.is_valid())
-        for field in values.flatten():  # not as they stand: what is under a null says nothing
+        for field in values.flatten():  # flatten, to ignore values under a NULL
             groups = pair_groups(groups, groups_of(field))
         return groups
     if pa.types.is_list(kind) or pa.types.is_map(kind):
@@ -121,8 +121,8 @@ def groups_of(values: pa.Array) -> Groups:
 
 
 def _groups_of_lists(lists: pa.Array) -> Groups:
-    """Elements are numbered first, all at once; a list is then the bytes of its elements' numbers. So are maps, whose
-    entries are in one order."""
+    """Numbers all elements first; a list is then the bytes of its elements' numbers. Maps are handled alike, with
+    sorted entries."""
     offsets = lists.offsets.to_numpy().astype(np.int64)
     if pa.types.is_map(lists.type):
         inside = pa.StructArray.from_arrays([lists.keys, lists.items], names=["key", "value"])
@@ -132,14 +132,14 @@ def _groups_of_lists(lists: pa.Array) -> Groups:
     codes = np.ascontiguousarray(groups_of(inside).codes)
     mask = pa.py_buffer(np.packbits(lists.is_valid().to_numpy(zero_copy_only=False), bitorder="little"))
     bounds = pa.py_buffer(np.ascontiguousarray(offsets * codes.itemsize))
-    written = pa.Array.from_buffers(pa.large_binary(), len(lists), [mask, bounds, pa.py_buffer(codes)])
-    encoded = written.dictionary_encode(null_encoding="encode")
+    list_bytes = pa.Array.from_buffers(pa.large_binary(), len(lists), [mask, bounds, pa.py_buffer(codes)])
+    encoded = list_bytes.dictionary_encode(null_encoding="encode")
     return Groups(encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary))
 
 
 def _placed(values: pa.Array) -> tuple[Int64s, int] | None:
-    """Whole numbers that lie close together are numbers already: no dictionary is needed. Many ids are so. As numbers
-    below a `room`, of which some may have no row."""
+    """Dense integers as offsets below a `room`, without a dictionary; some offsets may have no row. None if they are
+    not dense."""
     if len(values) < _PLACED_ROWS_MIN or values.null_count or not pa.types.is_signed_integer(values.type):
         return None
     numbers = values.to_numpy()
@@ -153,7 +153,7 @@ def _placed(values: pa.Array) -> tuple[Int64s, int] | None:
 
 
 def _without_gaps(codes: Int64s, room: int) -> Groups:
-    """Groups by numbers below `room`, of which some may have no row."""
+    """Groups by numbers below `room`, some of which may have no row."""
     if room == 1:
         return Groups(codes, 1)
     has_rows = np.zeros(room, dtype=np.bool_)
@@ -161,14 +161,14 @@ def _without_gaps(codes: Int64s, room: int) -> Groups:
     count = int(np.count_nonzero(has_rows))
     if count == room:
         return Groups(codes, count)
-    # Narrow, so that more of it is near the processor: it is looked up in no order.
+    # Narrow, to be cached better: lookups are random.
     places = np.cumsum(has_rows, dtype=np.int32 if room < 2**31 else np.int64)
     np.subtract(places, 1, out=places)
     return Groups(places[codes].astype(np.int64), count)
 
 
 def groups_of_pairs(left: pa.Array, right: pa.Array) -> Groups:
-    """Rows that agree in both columns: the groups of `pair_groups`, with other numbers.
+    """Groups of rows that agree in both columns: those of `pair_groups`, numbered differently.
 
     >>> groups_of_pairs(pa.array([7, 7, 8]), pa.array([1, 2, 1])).codes.tolist()
     [0, 1, 2]
@@ -177,13 +177,13 @@ def groups_of_pairs(left: pa.Array, right: pa.Array) -> Groups:
     placed = _placed(left) if rights.count > 1 else None
     if placed is None or placed[1] * rights.count > _room_for(len(left)):
         return pair_groups(groups_of(left), rights)
-    # The right ones first: of keys and the panes they come in, those of one pane lie near each other.
+    # By the right column first: with keys and panes, keys of one pane are then adjacent.
     codes, room = placed
     return _without_gaps(rights.codes * room + codes, room * rights.count)
 
 
 def pair_groups(left: Groups, right: Groups) -> Groups:
-    """Rows that agree in both.
+    """Groups of rows that agree in both.
 
     >>> pair_groups(groups_of(pa.array([7, 7, 8])), groups_of(pa.array([1, 2, 1]))).codes.tolist()
     [0, 1, 2]
@@ -200,8 +200,8 @@ def pair_groups(left: Groups, right: Groups) -> Groups:
 
 
 def places_of_pairs(codes: Int64s, values: pa.Array, count: int) -> tuple[Int64s, int]:
-    """Numbers for pairs of a group, of which there are `count`, and a value: below the one that is given with them, by
-    group, and whole numbers and times in their order, unless one is null.
+    """Numbers for pairs of a group (of `count`) and a value, with their upper bound: ordered by group and, for integers
+    and times without NULL, by value.
 
     >>> places_of_pairs(np.array([1, 0]), pa.array([7, 9]), 2)
     (array([3, 2]), 6)
@@ -217,14 +217,13 @@ def places_of_pairs(codes: Int64s, values: pa.Array, count: int) -> tuple[Int64s
 
 
 def _room_for(rows: int) -> int:
-    """How many numbers may be kept for pairs of so many rows."""
+    """The largest room for pairs of this many rows."""
     return max(_ROOM_PER_ROW * rows, _ROOM_MIN)
 
 
 def winners(ranks: Int64s, groups: Groups, *, latest: bool = False) -> Int64s:
-    """For every group the row with the smallest rank, of equal ones the first (or the latest); -1 where there is none.
-
-    Rows are looked at in order and none is moved: a few passes, no sort.
+    """For every group the row with the smallest rank, of equal ones the first (or the latest); -1 if there is none. A
+    few passes over unmoved rows, without sorting.
 
     >>> winners(np.array([5, 3, 3]), Groups(np.array([0, 0, 0]), 1)).tolist()
     [1]

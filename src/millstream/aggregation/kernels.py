@@ -1,8 +1,8 @@
-"""Which kernel computes a measure, and which measures have one.
+"""Chooses the kernel of a measure.
 
-A measure runs in columns where the Arrow column of what it looks at adds, compares or hashes as the values do. Big
-integers and decimals are columns of an encoding that does neither: they run a record at a time (`aggregate_records`).
-Tables have kernels of their own for what SQL sees otherwise (`sql_kernels`, `sql_list_kernels`).
+A measure runs vectorised if the Arrow column of its argument adds, compares or hashes as the values do. Big integers
+and decimals are stored in an encoding that does neither: they run a record at a time (`aggregate_records`). SQL has
+kernels of its own where its semantics differ (`sql_kernels`, `sql_list_kernels`).
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ _KERNELS_OVER_OTHERS: dict[str, Callable[[BoundAggregate, Kernel], Kernel]] = {
     "signed_values": SignedValues,
     "exact_reals": ExactReals,
 }
-# Columns of these hold an encoding that neither adds nor compares as the values do.
+# Columns of these types are encoded and neither add nor compare as the values do.
 _ENCODED = (BasicType.BIG_INT, BasicType.BIG_DEC, BasicType.INSTANT)
 
 
 def kernels_of(measures: Sequence[BoundAggregate]) -> list[Kernel]:
-    """A kernel for each measure; all of them must run in columns."""
+    """A kernel for each measure; all of them must run vectorised."""
     return [_kernel_of(measure) for measure in measures]
 
 
@@ -84,7 +84,7 @@ def _kernel_of(measure: BoundAggregate) -> Kernel:
 
 
 def runs_in_columns(measure: BoundAggregate) -> bool:
-    """Whether this measure has a kernel for what it looks at."""
+    """Whether this measure has a kernel for its argument."""
     if not measure.is_typed:
         return False
     if measure.kind in ("count", "first", "last", "collect"):
@@ -102,28 +102,28 @@ def runs_in_columns(measure: BoundAggregate) -> bool:
     )
 
 
-def column_of(look: AggregateArgument, columns: pa.RecordBatch) -> pa.Array:
-    """The column that `look` means, of the declared type."""
-    if look.expression is None:
-        column = columns.column(look.field or 0)
-        if look.mask is None:
+def column_of(argument: AggregateArgument, columns: pa.RecordBatch) -> pa.Array:
+    """The column of an argument, of the declared type."""
+    if argument.expression is None:
+        column = columns.column(argument.field or 0)
+        if argument.mask is None:
             return column
-        return pc.if_else(columns.column(look.mask).fill_null(False), column, pa.scalar(None, column.type))
-    assert look.type_info is not None
-    column = look.expression(columns)
+        return pc.if_else(columns.column(argument.mask).fill_null(False), column, pa.scalar(None, column.type))
+    assert argument.type_info is not None
+    column = argument.expression(columns)
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     if not isinstance(column, pa.Array) or len(column) != columns.num_rows:
-        what = f"{len(column)} values" if isinstance(column, pa.Array) else type(column).__name__
+        result = f"{len(column)} values" if isinstance(column, pa.Array) else type(column).__name__
         raise ProgramError(
-            f"an expression of an aggregate gave {what} for {columns.num_rows} records, expected an Arrow array with "
-            "one value for each. Use pyarrow.compute over the columns it is given"
+            f"an expression of an aggregate returned {result} for {columns.num_rows} records, expected an Arrow array "
+            "with one value for each. Use pyarrow.compute over its input columns"
         )
-    kind = arrow_type(look.type_info)
+    kind = arrow_type(argument.type_info)
     try:
         return column if column.type == kind else column.cast(kind)
     except pa.ArrowException as refusal:
         raise ProgramError(
-            f"an expression of an aggregate is declared as {look.type_info} and gave {column.type} ({refusal}). "
-            "Cast it, or declare another type"
+            f"an expression of an aggregate is declared as {argument.type_info} but returned {column.type} "
+            f"({refusal}). Cast it, or declare another type"
         ) from None

@@ -1,7 +1,7 @@
-"""Kernels that keep several values: the largest n, and all of them.
+"""Kernels with several values: the largest n, and all of them.
 
-The accumulator is one list column of small rows. Combining flattens the lists, sorts what is in them by group, and cuts
-it into lists again; a record begins as a list of one.
+The accumulator is one list column of small rows. Combining flattens the lists, sorts their rows by group, and splits
+them into lists again; a record starts as a list of one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Collected", "Largest", "Listed", "flat"]
 
 
 class Listed(Kernel):
-    """What they share: lists in, lists out."""
+    """Base of kernels with a list accumulator."""
 
     ranges_are_cheap = False
 
@@ -32,7 +32,7 @@ class Listed(Kernel):
         self._row_kind = self._list_kind.value_type
 
     def lists_of_single_rows(self, fields: list[pa.Array], has_row: Bools | None, length: int) -> Parts:
-        """A list for each record: of the one row made of its fields, or empty where there is nothing."""
+        """A list for each record: of one row made of its fields, or empty where `has_row` is false."""
         rows = pa.StructArray.from_arrays(fields, fields=list(self._row_kind))
         if has_row is None:
             return [self._lists(rows, np.ones(length, dtype=np.int64))]
@@ -50,7 +50,7 @@ class Listed(Kernel):
         return [self._lists(rows.take(pa.array(order)), np.bincount(codes[order], minlength=groups.count))]
 
     def _order_of_results(self, rows: pa.Array, codes: Int64s, count: int) -> Int64s:
-        """The rows that remain, group by group, in the order of the result."""
+        """The remaining rows, group by group, in result order."""
         raise NotImplementedError
 
     def results(self, parts: Parts) -> pa.Array:
@@ -62,7 +62,7 @@ class Listed(Kernel):
 
 
 def flat(lists: pa.Array) -> tuple[pa.Array, Int64s]:
-    """What is in the lists, one after another, and the length of each."""
+    """The concatenated elements of the lists, and the length of each list."""
     return lists.flatten(), np.diff(lists.offsets.to_numpy()).astype(np.int64)
 
 
@@ -82,7 +82,7 @@ class Collected(Listed):
 
 
 class Largest(Listed):
-    """The values of the n records that are largest by another; of equal ones, the earlier come first."""
+    """The values of the n records that are largest by another argument; of equal ones the earlier come first."""
 
     def lift(self, columns: Sequence[pa.Array], at: Int64s) -> Parts:
         by, value = columns[0], columns[-1]

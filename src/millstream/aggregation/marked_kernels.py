@@ -1,8 +1,8 @@
-"""Distinct values that several aggregates look at, each once in a group, with a mark for each aggregate that saw it.
+"""Distinct values shared by several aggregates: each once in a group, with a mark for each aggregate that counted it.
 
-Marks are the bits of a number, never 0. Where a value comes again, its marks are united. Making (group, value) pairs
-unique is all there is to do, whatever the number of aggregates: by their place where the places are few, else by
-sorting numbers that stand for them. `united_reference` says the same a pair at a time.
+Marks are the bits of a number, never 0. Repeated values unite their marks. The whole work is making (group, value)
+pairs unique, whatever the number of aggregates: by direct addressing if there are few places, else by sorting.
+`united_reference` does the same a pair at a time.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from millstream.state.segments.sorting import ascending_below
 
 __all__ = ["MarkedPairs", "MarkedValues", "united", "united_reference"]
 
-# Pairs are found by their place where there are at most so many places for each of them.
+# Pairs are addressed directly if there are at most this many places per pair.
 _PLACES_PER_PAIR = 4
 
 
 @dataclass(frozen=True)
 class MarkedPairs:
-    """Values of groups: the group of each, the value, its marks."""
+    """Values of groups: the group, the value, its marks."""
 
     codes: Int64s
     values: pa.Array
@@ -40,7 +40,7 @@ class MarkedPairs:
 
     @classmethod
     def concat(cls, pieces: Sequence[MarkedPairs]) -> MarkedPairs:
-        """One after another."""
+        """All pairs, concatenated."""
         return cls(
             np.concatenate([each.codes for each in pieces]),
             pa.concat_arrays([each.values for each in pieces]),
@@ -48,13 +48,13 @@ class MarkedPairs:
         )
 
     def filtered(self, chosen: Bools) -> MarkedPairs:
-        """Some of them."""
+        """The chosen pairs."""
         if chosen.all():
             return self
         return MarkedPairs(self.codes[chosen], self.values.filter(pa.array(chosen)), self.marks[chosen])
 
     def with_marks(self, marks: Int64s) -> MarkedPairs:
-        """Those of them that have any of these marks, with them."""
+        """The pairs with new marks, without those whose marks are 0."""
         return MarkedPairs(self.codes, self.values, marks).filtered(marks != 0)
 
 
@@ -71,7 +71,7 @@ def united_reference(pairs: Iterable[tuple[int, Any, int]]) -> dict[tuple[int, A
 
 
 def united(pairs: MarkedPairs, count: int) -> MarkedPairs:
-    """Each group and value once, by group. `count`: how many groups there are.
+    """Each group and value once, by group. `count` is the number of groups.
 
     >>> pairs = MarkedPairs(np.array([0, 1, 0]), pa.array([7, 7, 7]), np.array([1, 1, 4]))
     >>> [part.tolist() for part in (united(pairs, 2).codes, united(pairs, 2).marks)]
@@ -84,8 +84,8 @@ def united(pairs: MarkedPairs, count: int) -> MarkedPairs:
         marks, rows = np.zeros((2, room), dtype=np.int64)
         np.bitwise_or.at(marks, places, pairs.marks)
         rows[places] = np.arange(len(pairs))
-        is_there = np.flatnonzero(marks)
-        marks, rows = marks[is_there], rows[is_there]
+        present = np.flatnonzero(marks)
+        marks, rows = marks[present], rows[present]
     else:
         order = ascending_below(room, places)
         sorted_places = places[order]
@@ -95,8 +95,8 @@ def united(pairs: MarkedPairs, count: int) -> MarkedPairs:
 
 
 class MarkedValues(Listed):
-    """The values of an argument with marks: `looks` are the argument, and for each aggregate whether it sees the row.
-    What comes of them is made behind the exchange (`runtime.tables.group_marks`)."""
+    """The values of an argument with marks: the measure's arguments are the value and, for each aggregate, whether it
+    counts the row. The results are computed after the exchange (`runtime.tables.group_marks`)."""
 
     def lift(self, columns: Sequence[pa.Array], at: Int64s) -> Parts:
         marks, is_seen = _marks(columns)
@@ -119,7 +119,7 @@ class MarkedValues(Listed):
 
 
 def _marks(columns: Sequence[pa.Array]) -> tuple[Int64s, Bools]:
-    """The marks of every row, and whether it has a value that any aggregate sees."""
+    """The marks of every row, and whether it has a value that an aggregate counts."""
     marks = np.zeros(len(columns[0]), dtype=np.int64)
     for bit, passes in enumerate(columns[1:]):
         marks |= np.asarray(passes).astype(np.int64) << bit

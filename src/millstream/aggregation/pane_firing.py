@@ -1,11 +1,10 @@
-"""Windows from panes, many at once: which windows of which keys have results, and which rows each is made of.
+"""Fires windows from panes, vectorised: computes which windows of which keys have results, and the rows of each.
 
-Rows are sorted by key and time. The windows of a row are a range of numbers, and within a key neither end of the range
-ever falls, so the windows that a key has are found by letting each row add those that the row before it had not. A
-window is then a run of rows, found by two binary searches. Nothing is done per record, per key or per window in
-Python, and a window without a row has no result.
+Rows are sorted by key and time. The windows of a row are a range of numbers, and within a key both ends of the range
+are monotonic, so each row adds the windows that its predecessor did not have. A window is then a run of rows, found by
+two binary searches. There is no Python step per record, key or window, and a window without rows has no result.
 
-Memory is bounded: windows are made a block at a time.
+Memory is bounded: windows are made in blocks.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _BLOCK_ROWS = 1 << 20
 
 @dataclass(frozen=True)
 class WindowRange:
-    """The windows numbered after `after` up to and with `through`."""
+    """The windows numbered after `after` up to and including `through`."""
 
     after: int
     through: int
@@ -43,7 +42,7 @@ class WindowRange:
 
 @dataclass(frozen=True)
 class FiredWindows:
-    """Some windows with a result: the key, the window's number and the accumulators of each."""
+    """Windows with results: the key, number and accumulators of each."""
 
     keys: pa.Array
     windows: Int64s
@@ -53,8 +52,8 @@ class FiredWindows:
 def fired_windows(
     rows: PaneRows, windows: PaneWindows, range_: WindowRange, accumulators: Accumulators, seeds: Bools | None = None
 ) -> Iterator[FiredWindows]:
-    """The windows of the range that hold a row (of `seeds`, if given), with all their rows; no two rows may be of one
-    key and pane. A key's windows come in the order of their ends."""
+    """The windows of the range that contain a row (of `seeds`, if not None), with all their rows; no two rows may have
+    the same key and pane. A key's windows are ordered by their ends."""
     if not len(rows) or not range_:
         return
     if windows.is_tumbling:
@@ -75,7 +74,7 @@ def _tumbling(rows: PaneRows, windows: PaneWindows, range_: WindowRange, seeds: 
 
 
 def _stable_order(numbers: Int64s) -> Int64s:
-    """The order that sorts window numbers, equal ones as they stand."""
+    """The order that sorts window numbers, stable."""
     if len(numbers):
         numbers = numbers - numbers.min()
         # numpy sorts 16-bit numbers by radix, several times faster than wider ones.
@@ -107,8 +106,8 @@ def _overlapping(
 
 
 def _fresh_windows(panes: Int64s, codes: Int64s, windows: PaneWindows, range_: WindowRange) -> tuple[Int64s, Int64s]:
-    """For each row the first and last window of the range that it has and the row before it, of the same key, had
-    not; first is last + 1 where there is none."""
+    """For each row the first and last window of the range that the previous row of its key does not have; first is last
+    + 1 if there is none."""
     first = np.maximum(windows.first_window(panes), range_.after + 1)
     last = np.minimum(windows.last_window(panes), range_.through)
     same_key = codes[1:] == codes[:-1]
@@ -117,23 +116,23 @@ def _fresh_windows(panes: Int64s, codes: Int64s, windows: PaneWindows, range_: W
 
 
 class _Runs:
-    """Rows sorted by key and pane, as one ascending number each, so that one search finds a key and a time."""
+    """Rows sorted by key and pane, encoded as ascending integers, so that one search finds a key and a time."""
 
     def __init__(self, panes: Int64s, codes: Int64s) -> None:
         self._times, ranks = np.unique(panes, return_inverse=True)
         self._places = codes * len(self._times) + ranks
 
     def find(self, codes: Int64s, times: Int64s) -> Int64s:
-        """For each key and time the first row of that key that is not before it, or the first row of the next key."""
+        """For each key and time the first row of that key at or after it, or else the first row of the next key."""
         return np.searchsorted(self._places, codes * len(self._times) + np.searchsorted(self._times, times))
 
 
-def _blocks(counts: Int64s, most: int) -> Iterator[tuple[int, int]]:
-    """Consecutive rows whose counts add up to about `most` at a time."""
+def _blocks(counts: Int64s, count_max: int) -> Iterator[tuple[int, int]]:
+    """Ranges of rows whose counts add up to about `count_max`."""
     ends = np.cumsum(counts)
     start = 0
     while start < len(counts):
         before = int(ends[start - 1]) if start else 0
-        stop = max(start + 1, int(np.searchsorted(ends, before + most, side="right")))
+        stop = max(start + 1, int(np.searchsorted(ends, before + count_max, side="right")))
         yield start, stop
         start = stop

@@ -1,7 +1,7 @@
-"""Rows of panes: a key, the start of a pane, and the accumulators of all measures beside them, as columns.
+"""Rows of panes as columns: a key, the start of a pane, and the accumulators of all measures.
 
-Partials on their way, panes in the store and panes being fired all have this one form. `combined` makes rows of one
-key and pane one row; that is all that partial aggregation, merging and late updates are.
+Partials, stored panes and panes being fired all have this form. `combined` merges rows of one key and pane; partial
+aggregation, merging and late updates consist of that.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ __all__ = ["Accumulators", "PaneRows", "accumulator_type", "partial_session_type
 
 
 def accumulator_type(measures: Sequence[BoundAggregate]) -> TypeInformation:
-    """The type of what a pane keeps of all measures."""
+    """The type of a pane's accumulators of all measures."""
     parts = [part for measure in measures for part in measure.parts]
     return Types.ROW_NAMED([name for name, _ in parts], [type_info for _, type_info in parts])
 
 
 def partial_type(measures: Sequence[BoundAggregate], key_type: TypeInformation) -> TypeInformation:
-    """The type of a partial aggregate: its key, its pane, how many records it stands for, and the accumulators."""
+    """The type of a partial aggregate: its key, its pane, its record count, and the accumulators."""
     parts = [part for measure in measures for part in measure.parts]
     names = ["key", "pane", "records", *(name for name, _ in parts)]
     return Types.ROW_NAMED(names, [key_type, Types.LONG(), Types.LONG(), *(type_info for _, type_info in parts)])
 
 
 def partial_session_type(measures: Sequence[BoundAggregate], key_type: TypeInformation) -> TypeInformation:
-    """The type of a partial session: its key, first and last moment, its records, and the accumulators."""
+    """The type of a partial session: its key, first and last time, its record count, and the accumulators."""
     parts = [part for measure in measures for part in measure.parts]
     names = ["key", "start", "last", "records", *(name for name, _ in parts)]
     return Types.ROW_NAMED(names, [key_type, Types.LONG(), Types.LONG(), Types.LONG(), *(part for _, part in parts)])
@@ -47,7 +47,7 @@ def partial_session_type(measures: Sequence[BoundAggregate], key_type: TypeInfor
 
 @dataclass(frozen=True)
 class PaneRows:
-    """`parts` are the accumulator columns of all measures, one after another."""
+    """Rows of panes; `parts` are the accumulator columns of all measures, concatenated."""
 
     keys: KeyColumn
     panes: Int64s
@@ -58,18 +58,18 @@ class PaneRows:
 
     @property
     def nbytes(self) -> int:
-        """About how much memory the rows take."""
+        """The approximate size in memory."""
         columns = sum(part.nbytes for part in self.parts) + self.keys.array.nbytes
         return int(columns + 2 * self.panes.nbytes)  # hashes are as wide
 
     def take(self, rows: Int64s) -> PaneRows:
-        """Some of the rows, in this order."""
+        """The rows at these positions, in this order."""
         at = pa.array(rows)
         return PaneRows(self.keys.take(rows), self.panes[rows], [part.take(at) for part in self.parts])
 
     @classmethod
     def concat(cls, pieces: Sequence[PaneRows]) -> PaneRows:
-        """All rows, one after another; of what is of one key and pane, the earlier comes first."""
+        """All rows, concatenated; among rows of one key and pane, earlier pieces come first."""
         if len(pieces) == 1:
             return pieces[0]
         keys = KeyColumn.concat([rows.keys for rows in pieces])
@@ -78,7 +78,7 @@ class PaneRows:
 
 
 class Accumulators:
-    """The kernels of all measures, over their parts as one list of columns."""
+    """The kernels of all measures, over their concatenated parts."""
 
     def __init__(self, measures: Sequence[BoundAggregate]) -> None:
         self.kernels: list[Kernel] = kernels_of(measures)
@@ -93,11 +93,11 @@ class Accumulators:
 
     @property
     def ranges_are_cheap(self) -> bool:
-        """Whether a window costs the same whatever the number of its panes."""
+        """Whether the cost of a window is independent of its number of panes."""
         return all(kernel.ranges_are_cheap for kernel in self.kernels)
 
     def lift(self, inputs: Sequence[Sequence[pa.Array]], at: Int64s) -> Parts:
-        """An accumulator for each record; `inputs` are the columns that each measure reads."""
+        """An accumulator for each record; `inputs` are the argument columns of each measure."""
         parts = [kernel.lift(columns, at) for kernel, columns in zip(self.kernels, inputs, strict=True)]
         return [column for kernel_parts in parts for column in kernel_parts]
 
@@ -107,7 +107,7 @@ class Accumulators:
         return [column for kernel_parts in parts for column in kernel_parts]
 
     def negated(self, parts: Parts, signs: Int64s) -> Parts:
-        """The accumulators of records, those of records that are taken away (sign -1) negated."""
+        """The accumulators of records, negated for deletes (sign -1)."""
         return [column for kernel, own in self._by_kernel(parts) for column in negated(kernel, own, signs)]
 
     def combine(self, parts: Parts, groups: Groups) -> Parts:
@@ -119,7 +119,7 @@ class Accumulators:
         ]
 
     def combined(self, rows: PaneRows) -> tuple[PaneRows, Groups]:
-        """One row for each key and pane, and which row went into which."""
+        """One row for each key and pane, and the output row of each input row."""
         groups = groups_of_pairs(rows.keys.array, pa.array(rows.panes))
         if groups.count == len(rows):
             return rows, Groups(np.arange(len(rows)), len(rows))
@@ -136,23 +136,23 @@ class Accumulators:
         return [kernel.results(measure_parts) for kernel, measure_parts in self._by_kernel(parts)]
 
     def results_of_nothing(self) -> list[pa.Array]:
-        """The results where no row ever was, one row of them: counts are 0, most others NULL."""
+        """The results of an empty input, one row: counts are 0, most others NULL."""
         return [result_of_nothing(kernel) for kernel in self.kernels]
 
-    def settled(self, parts: Parts) -> Parts:
-        """The accumulators as they are stored; of those that are, nothing changes."""
-        return [column for kernel, own in self._by_kernel(parts) for column in kernel.settled(own)]
+    def consolidated(self, parts: Parts) -> Parts:
+        """The accumulators in stored form; idempotent."""
+        return [column for kernel, own in self._by_kernel(parts) for column in kernel.consolidated(own)]
 
     def stored(self, parts: Parts) -> pa.Array:
-        """The accumulators as the one column the store keeps."""
-        return self.packed(self.settled(parts))
+        """The accumulators as the one stored column."""
+        return self.packed(self.consolidated(parts))
 
     def packed(self, parts: Parts) -> pa.Array:
-        """Accumulators that are settled already as that column."""
+        """Accumulators in stored form as one column."""
         return pa.StructArray.from_arrays(parts, fields=self._fields)
 
     def read(self, stored: pa.Array) -> Parts:
-        """What `stored` gave."""
+        """The inverse of `stored`."""
         return [stored.field(number) for number in range(len(self._fields))]
 
     def _by_kernel(self, parts: Parts) -> list[tuple[Kernel, Parts]]:
@@ -160,14 +160,16 @@ class Accumulators:
 
 
 def result_of_nothing(kernel: Kernel) -> pa.Array:
-    """The result of no rows, as a column of one: of a row in which nothing is seen, where a measure looks at
-    anything."""
+    """The result of no rows, as a column of one: that of a row whose arguments are NULL."""
     if not kernel.measure.arguments:
         return pa.array([0], kernel.result_kind)
-    if "array" in (kernel.measure.kind, kernel.measure.inner and kernel.measure.inner.kind):  # NULL is a value to it
+    # NULL is a value for ARRAY_AGG.
+    if "array" in (kernel.measure.kind, kernel.measure.inner and kernel.measure.inner.kind):
         return pa.nulls(1, kernel.result_kind)
-    unseen = [
-        pa.nulls(1, arrow_type(look.type_info)) for look in kernel.measure.arguments if look.type_info is not None
+    absent = [
+        pa.nulls(1, arrow_type(argument.type_info))
+        for argument in kernel.measure.arguments
+        if argument.type_info is not None
     ]
     at = np.zeros(1, dtype=np.int64)
-    return kernel.results(kernel.combine(kernel.lift(unseen, at), Groups(at, 1)))
+    return kernel.results(kernel.combine(kernel.lift(absent, at), Groups(at, 1)))

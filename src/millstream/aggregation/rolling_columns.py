@@ -1,15 +1,15 @@
-"""Running sums, minima and maxima of a whole batch at once, in columns.
+"""Running sums, minima and maxima of a whole batch, vectorised.
 
-The records of a batch are brought together by key (one stable sort of small numbers); the running results of each
-key's run are one cumulative operation; then everything goes back to the records' order. What a key had before the
-batch stands in front of its run. A record is taken from where it lies, before or in the batch, by an index:
+The records of a batch are grouped by key (one stable sort of small numbers); one cumulative operation computes the
+running results of each key's run; the results are then put back into record order. A key's previous result precedes its
+run. A record is addressed by one index, before or in the batch:
 
-    0 … keys - 1            what the key had before        keys + i        record i of the batch
+    0 … keys - 1            previous result of the key       keys + i        record i of the batch
 
-so that `min_by` is nothing but the index of the winner so far, and the fields that `sum` keeps are the index of the
-key's first record. What the results mean is told in `rolling_records`, which does the same a record at a time.
+so `min_by` is the index of the winner so far, and the fields that `sum` preserves come from the index of the key's
+first record. `rolling_records` defines the results, and computes them a record at a time.
 
-Everything here is a pure function. It refuses nothing: nulls and types are checked before.
+All functions are pure and check nothing: nulls and types are checked by the caller.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from millstream.state.keys.key_columns import Bools, plain_view, plain_view_type
 __all__ = ["Rolled", "accumulate", "overflowing", "roll", "rolls_in_columns"]
 
 _NARROW_CODES_MAX = 1 << 16
-# Runs longer than this are accumulated one by one, shorter ones all in step.
+# Runs longer than this are accumulated one by one, shorter ones in lockstep.
 _RUN_IN_STEP_MAX = 64
 
 
 @dataclass(frozen=True)
 class Rolled:
-    """The running results, one per record, and what every key has now; each as one array per field."""
+    """The running results, one per record, and the new result of every key; each as one array per field."""
 
     output: list[pa.Array]
     after: list[pa.Array]
@@ -42,7 +42,7 @@ class Rolled:
 
 @dataclass(frozen=True)
 class _Runs:
-    """The records by key: `order` brings equal codes together, run k is `order[starts[k] : starts[k] + lengths[k]]`."""
+    """The records by key: `order` sorts them by code, run k is `order[starts[k] : starts[k] + lengths[k]]`."""
 
     order: Int64s
     starts: Int64s
@@ -66,10 +66,10 @@ def rolls_in_columns(kind: str, arrow: pa.DataType) -> bool:
 def roll(
     kind: str, position: int, fields: list[pa.Array], codes: Int64s, before: list[pa.Array], has_before: Bools
 ) -> Rolled:
-    """Roll a batch into what its keys had.
+    """Apply a batch to the previous results of its keys.
 
-    `fields` are the batch's columns and `codes` each record's key as a number; `before` are the same columns for the
-    keys, which count only where `has_before`. Every key has a record.
+    `fields` are the batch's columns and `codes` each record's key as a number; `before` has the same columns for the
+    keys, valid only where `has_before`. Every key has a record.
 
     >>> numbers, none = pa.array([1, 2, 3]), pa.nulls(2, pa.int64())
     >>> rolled = roll("sum", 0, [numbers], np.array([0, 1, 0]), [none], np.array([False, False]))
@@ -129,7 +129,7 @@ def _sums(values: pa.Array, before: pa.Array, has_before: Bools, runs: _Runs) ->
 
 
 def _wrapping_sums(by_key: NDArray[Any], runs: _Runs) -> NDArray[Any]:
-    """All running sums from one: differences of wrapped sums are the wrapped differences."""
+    """Running sums of all runs from one: differences of wrapped sums are the wrapped differences."""
     total = np.cumsum(by_key, dtype=np.int64)
     base = total[runs.starts] - by_key[runs.starts]
     sums: NDArray[Any] = (total - np.repeat(base, runs.lengths)).astype(by_key.dtype)
@@ -137,7 +137,7 @@ def _wrapping_sums(by_key: NDArray[Any], runs: _Runs) -> NDArray[Any]:
 
 
 def overflowing(values: pa.Array, codes: Int64s, before: pa.Array, has_before: Bools) -> Int64s:
-    """The records whose running sum is beyond the type of `values`; what follows the first of a key tells nothing.
+    """The records whose running sum exceeds the type of `values`; only the first of each key is meaningful.
 
     >>> values, none = pa.array([100, 27, 1], pa.int8()), pa.nulls(1, pa.int8())
     >>> overflowing(values, np.array([0, 0, 0]), none, np.array([False])).tolist()
@@ -151,7 +151,7 @@ def overflowing(values: pa.Array, codes: Int64s, before: pa.Array, has_before: B
         first = by_key.copy()
         first[runs.starts] += sums_before
         sums = _wrapping_sums(first, runs)
-        # A sum of two numbers has wrapped where both have the sign that it has not.
+        # A sum of two numbers has wrapped where both signs differ from its own.
         previous = np.empty_like(sums)
         previous[1:] = sums[:-1]
         previous[runs.starts] = sums_before
@@ -169,7 +169,7 @@ def _winners(both: pa.Array, codes: Int64s, has_before: Bools, runs: _Runs, *, l
     ranks = ~ranks if largest else ranks
     by_key = ranks[keys + runs.order]
     index = keys + runs.order
-    # What a new record must beat: the best so far. A first record without a predecessor beats anything.
+    # A new record must beat the best so far. A first record without a predecessor always wins.
     best = by_key.copy()
     continued = runs.starts[has_before]
     best[continued] = np.minimum(ranks[:keys][has_before], by_key[continued])
@@ -186,7 +186,7 @@ def _winners(both: pa.Array, codes: Int64s, has_before: Bools, runs: _Runs, *, l
 
 
 def order_numbers(values: pa.Array) -> Int64s:
-    """Numbers that compare as the values do: NaN last, -0.0 equal to 0.0, text by code point; undefined under nulls.
+    """Integers that sort as the values do: NaN last, -0.0 equal to 0.0, text by code point; undefined under NULLs.
 
     >>> order_numbers(pa.array([0.5, -1.0, float("nan")])).argsort().tolist()
     [1, 0, 2]
@@ -195,7 +195,7 @@ def order_numbers(values: pa.Array) -> Int64s:
     if plain_view_type(kind) is not None:
         return plain_view(values).astype(np.int64)
     if pa.types.is_floating(kind):
-        # Positive floats compare as their bits do, negative ones the other way round.
+        # Positive floats sort as their bits do, negative ones in reverse.
         wide = values.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64) + 0.0
         bits = wide.view(np.int64)
         ordered: Int64s = np.where(bits < 0, bits ^ np.int64(2**63 - 1), bits)
@@ -209,10 +209,10 @@ def order_numbers(values: pa.Array) -> Int64s:
 
 
 def accumulate(operation: np.ufunc, values: NDArray[Any], starts: Int64s, lengths: Int64s) -> NDArray[Any]:
-    """The running results of each run, exactly as if computed one after another (sums of floats depend on it).
+    """The running results of each run, exactly as if computed sequentially (sums of floats depend on it).
 
-    Short runs go all in step, one position at a time; a long run is one call. So neither a million runs of one value
-    nor one run of a million values costs a Python step per value.
+    Short runs advance in lockstep, one position at a time; a long run is one call. So neither a million runs of one
+    value nor one run of a million values needs a Python step per value.
 
     >>> accumulate(np.add, np.array([1, 2, 3, 4]), np.array([0, 3]), np.array([3, 1])).tolist()
     [1, 3, 6, 4]
@@ -225,12 +225,12 @@ def accumulate(operation: np.ufunc, values: NDArray[Any], starts: Int64s, length
     short = np.flatnonzero(~is_long & (lengths > 1))
     if not len(short):
         return results
-    # Longest first: those that still have a value at a step are then always in front.
+    # Longest first: runs that have a value at a step are then always in front.
     short = short[np.argsort(-lengths[short], kind="stable")]
     at, ends = starts[short], lengths[short]
-    going = len(short)
+    active = len(short)
     for step in range(1, int(ends[0])):
-        going = int(np.searchsorted(-ends[:going], -step, side="left"))
-        rows = at[:going] + step
+        active = int(np.searchsorted(-ends[:active], -step, side="left"))
+        rows = at[:active] + step
         results[rows] = operation(results[rows - 1], results[rows])
     return results

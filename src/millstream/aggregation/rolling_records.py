@@ -1,15 +1,15 @@
-"""Running sums, minima and maxima one record at a time: the slow, obvious way.
+"""Running sums, minima and maxima, a record at a time: the slow reference implementation.
 
-It is the reference that `rolling_columns` is held against, and what runs where there are no columns to run on:
-untyped streams, and fields of any size (BIG_INT, BIG_DEC) or of Python objects.
+It is the reference for `rolling_columns`, and runs where there are no columns: untyped streams, and fields of any size
+(BIG_INT, BIG_DEC) or of Python objects.
 
-What all of them mean:
-- `sum`, `min`, `max` keep the key's first record and replace the one field; `min_by`, `max_by` give the whole record
-  that holds the smallest or largest value, the first of equals.
-- The arithmetic is that of the declared type: BYTE to LONG wrap around as Java's do, or are refused where they are
-  strict; FLOAT is rounded to 32 bits after every addition; BIG_INT, BIG_DEC and DECIMAL are exact. Without a declared
-  type it is Python's.
-- NaN is larger than every number, as Java sorts it. None is an error: it is neither zero nor small.
+Definitions:
+
+- `sum`, `min`, `max` return the key's first record with one field replaced; `min_by`, `max_by` return the whole record
+  with the smallest or largest value, the first of equals.
+- Arithmetic follows the declared type: BYTE to LONG wrap around as in Java, or fail if strict; FLOAT is rounded to 32
+  bits after every addition; BIG_INT, BIG_DEC and DECIMAL are exact. Without a declared type it is Python's.
+- NaN is larger than every number, as in Java's order. None is an error: it is neither zero nor small.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ __all__ = [
     "INTEGER_BITS",
     "FieldReduce",
     "as_float32",
-    "comes_before",
     "mutable_copy",
     "overflow_error",
+    "sorts_before",
     "wrapped",
 ]
 
@@ -58,16 +58,16 @@ class FieldReduce:
     is_strict: bool = False
 
     def first(self, record: Any) -> Any:
-        """The record, when it can begin an aggregation."""
+        """The record, checked to be a valid first one."""
         self._field_of(record)
         return record
 
     def reduce(self, before: Any, record: Any) -> Any:
-        """`before` is the result so far."""
+        """The result after one more record; `before` is the result so far."""
         old, new = self._field_of(before), self._field_of(record)
         if self.kind == "sum":
             return self._with_field(before, self._sum(old, new))
-        is_winner = comes_before(new, old) if self.kind.startswith("min") else comes_before(old, new)
+        is_winner = sorts_before(new, old) if self.kind.startswith("min") else sorts_before(old, new)
         if self.kind.endswith("_by"):
             return record if is_winner else before
         return self._with_field(before, new) if is_winner else before
@@ -77,7 +77,8 @@ class FieldReduce:
             value = record[self.field] if _has_fields(record) else self._whole(record)
         except (TypeError, KeyError, IndexError) as error:
             raise ProgramError(
-                f"{self.kind}({self.field!r}): a record of {type(record).__name__} has no such field. Name one it has"
+                f"{self.kind}({self.field!r}): a record of {type(record).__name__} has no such field. Name one of its "
+                "fields"
             ) from error
         if value is None:
             raise ProgramError(
@@ -96,7 +97,7 @@ class FieldReduce:
             return value
         if isinstance(record, tuple):
             assert isinstance(self.field, int)
-            make = getattr(type(record), "_make", tuple)  # a named tuple stays one
+            make = getattr(type(record), "_make", tuple)  # keeps the type of named tuples
             return make((*record[: self.field], value, *record[self.field + 1 :]))
         copied = copy.copy(record)
         if isinstance(copied, Row):
@@ -115,7 +116,7 @@ class FieldReduce:
         if isinstance(old, decimal.Decimal) and isinstance(new, decimal.Decimal):
             return EXACT.add(old, new)
         if isinstance(old, str) or isinstance(new, str):
-            raise ProgramError(f"sum({self.field!r}): found text, expected numbers. Map it to a number first")
+            raise ProgramError(f"sum({self.field!r}): the value is text, expected a number. Map it to a number first")
         return old + new
 
 
@@ -126,30 +127,30 @@ def _has_fields(record: Any) -> bool:
     return isinstance(record, (tuple, list, Row, dict))
 
 
-def comes_before(left: Any, right: Any) -> bool:
-    """Whether `left` comes before `right`, NaN last."""
+def sorts_before(left: Any, right: Any) -> bool:
+    """Whether `left` sorts before `right`, NaN last."""
     if right != right:
         return bool(left == left)
     return bool(left == left) and bool(left < right)
 
 
 def wrapped(value: int, basic: BasicType) -> int:
-    """A whole number as its type holds it: what is too large wraps around, as Java's do."""
+    """An integer in the range of its type: larger values wrap around, as in Java."""
     half = 1 << (INTEGER_BITS[basic] - 1)
     return (value + half) % (2 * half) - half
 
 
 def overflow_error(subject: str, basic: BasicType) -> ProgramError:
-    """That a strict sum does not fit its type."""
+    """The error for a strict sum that exceeds its type."""
     wider = "BIG_INT" if basic is BasicType.LONG else "LONG or BIG_INT"
     return ProgramError(
-        f"{subject}: the sum is beyond {basic.name}, its declared type. Declare {wider}, or let it wrap around as "
+        f"{subject}: the sum exceeds {basic.name}, its declared type. Declare {wider}, or let it wrap around as "
         "Flink does (millstream.sum.overflow = wrap)"
     )
 
 
 def as_float32(value: float) -> float:
-    """The value as a FLOAT holds it; what is too large for one is infinite."""
+    """The value rounded to FLOAT; infinite if too large."""
     try:
         rounded: float = struct.unpack("f", struct.pack("f", value))[0]
     except OverflowError:
@@ -158,9 +159,9 @@ def as_float32(value: float) -> float:
 
 
 def mutable_copy(value: Any) -> Any:
-    """A copy that may be changed without changing `value`; the same object where it cannot be changed.
+    """A copy that may be changed without changing `value`; the same object if it is immutable.
 
-    A reduce function may change its first argument and return it. What was given out before must not change with it.
+    A reduce function may change its first argument and return it. Results emitted before must not change with it.
     """
     kind = type(value)
     if kind in _UNCHANGING or (kind is tuple and _UNCHANGING.issuperset(map(type, value))):

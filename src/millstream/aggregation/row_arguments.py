@@ -1,4 +1,4 @@
-"""What aggregates look at that is no column: a row of several, and whether a FILTER lets a row pass."""
+"""Aggregate arguments that are computed: a row of several columns, and the mask of a FILTER."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ __all__ = ["Passes", "RowOfArguments", "RowOfColumns"]
 
 @dataclass(frozen=True)
 class RowOfColumns:
-    """Columns of a batch as one column of rows, for COUNT(a, b): NULL where any of them is. `mask` is a column of
-    BOOLEAN: where it is not TRUE, there is no row.
+    """Columns of a batch as one column of rows, for COUNT(a, b): NULL where any column is. `mask` is a BOOLEAN column:
+    where it is not TRUE, the row is NULL.
 
     >>> batch = pa.record_batch({"a": [1, 2], "b": ["x", None]})
     >>> RowOfColumns((0, 1))(batch).to_pylist()
@@ -37,8 +37,8 @@ class RowOfColumns:
 
 @dataclass(frozen=True)
 class RowOfArguments:
-    """The arguments of an aggregate of the program's, as one column of rows; NULL only where `mask` is not TRUE.
-    Without arguments there is one column of nothing.
+    """The arguments of a user-defined aggregate, as one column of rows; NULL only where `mask` is not TRUE. Without
+    arguments it is one dummy column.
 
     >>> RowOfArguments((0,), 1)(pa.record_batch({"a": [1, None, 3], "b": [True, True, None]})).to_pylist()
     [{'f0': 1}, {'f0': None}, None]
@@ -57,7 +57,7 @@ class RowOfArguments:
 
 @dataclass(frozen=True)
 class Passes:
-    """Which rows of a batch a FILTER lets pass: those where the column `mask`, of BOOLEAN, is TRUE; all without one.
+    """Mask of the rows that pass a FILTER: those where the BOOLEAN column `mask` is TRUE; all without one.
 
     >>> Passes(0)(pa.record_batch({"a": [True, None]})).to_pylist()
     [True, False]

@@ -1,14 +1,14 @@
-"""Aggregates of rows that come and go: kernels whose accumulators can be given back what they were given.
+"""Aggregates over changelogs: kernels whose accumulators support retraction.
 
-A row that is taken away is lifted like any other and then **negated**: its accumulator, combined with that of the row,
-is that of no row. Counts and sums are numbers, which are negated by their sign (`negated`); a sum says how many values
-are in it, since a sum of none is NULL. Floating numbers are kept exactly (`aggregation.exact_kernels`). All other
-aggregates (`min`, `first`, `listagg`, distinct ones, …) keep every value with the number of times it is there
-(`SignedValues`), in the order in which values came; what they give is another kernel's result over those values.
-Rows with equal values are not told apart: a value is where its stay began, for LAST_VALUE where it came last.
+A deleted row is lifted like any other and then **negated**: combining its accumulator with that of the row yields that
+of no row. Counts and sums are negated by their sign (`negated`); a sum also counts its values, since a sum of none is
+NULL. Floating-point numbers are summed exactly (`aggregation.exact_kernels`). All other aggregates (`min`, `first`,
+`listagg`, distinct ones, …) store every value with its multiplicity (`SignedValues`), in arrival order; another kernel
+computes their results from those values. Rows with equal values are not distinguished: a value is ordered by when it
+became present, for LAST_VALUE by its last arrival.
 
-A partial continues what stands elsewhere: in it the number of times may be below zero, and where the order tells, a
-value may go and then come (`value_histories`). Neither is in what is stored.
+A partial continues a history that is stored elsewhere: its multiplicities may be negative, and where order matters, a
+value may be deleted and then inserted (`value_histories`). Neither occurs in stored accumulators.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["SignedSum", "SignedValues", "negated"]
 
 
 def negated(kernel: Kernel, parts: Parts, signs: Int64s) -> Parts:
-    """The accumulators of rows, those of rows that are taken away (sign -1) negated."""
+    """The accumulators of rows, negated for deletes (sign -1)."""
     signed_parts = getattr(kernel, "signed", None)
     if signed_parts is not None:
         return signed_parts(parts, signs)  # type: ignore[no-any-return]
@@ -42,7 +42,7 @@ def negated(kernel: Kernel, parts: Parts, signs: Int64s) -> Parts:
 
 
 class SignedSum(Kernel):
-    """The sum of whole numbers, which wraps around, and how many there are; NULL where there is none."""
+    """The sum of integers, which wraps around, and their count; NULL if there is none."""
 
     def lift(self, columns: Sequence[pa.Array], at: Int64s) -> Parts:
         values, valid = numbers_of(columns[0].cast(self.part_kinds[0]), np.int64)
@@ -60,8 +60,8 @@ class SignedSum(Kernel):
 
 
 class SignedValues(ValuesForAnother):
-    """Every value and how often it is there; results are those of another kernel over the values, each as often as it
-    is there, or once (`distinct`)."""
+    """Every value with its multiplicity; another kernel computes results from the values, repeated by their
+    multiplicities, or once (`distinct`)."""
 
     def __init__(self, measure: BoundAggregate, inner: Kernel) -> None:
         super().__init__(measure, inner)
@@ -76,7 +76,7 @@ class SignedValues(ValuesForAnother):
         return self.lists_of_single_rows([columns[0], times], self.has_value(columns), len(at))
 
     def signed(self, parts: Parts, signs: Int64s) -> Parts:
-        """The lists of single rows, those of rows that are taken away with a number below zero."""
+        """The lists of single rows, with negative multiplicities for deletes."""
         rows, lengths = flat(parts[0])
         times = rows.field(1).to_numpy() * np.repeat(signs, lengths)
         rows = pa.StructArray.from_arrays([rows.field(0), pa.array(times)], fields=list(self._row_kind))
@@ -89,8 +89,8 @@ class SignedValues(ValuesForAnother):
         at, times = self._history(rows.field(1).to_numpy(), pairs)
         return [self._lists_of(rows, codes, groups.count, at, times)]
 
-    def settled(self, parts: Parts) -> Parts:
-        """Every value once. Only of a source that is damaged, or of rows that were forgotten, is one below zero."""
+    def consolidated(self, parts: Parts) -> Parts:
+        """Every value once. A multiplicity is negative only if the source is damaged or rows have expired."""
         rows, lengths = flat(parts[0])
         times = rows.field(1).to_numpy()
         if (times > 0).all():
@@ -102,13 +102,13 @@ class SignedValues(ValuesForAnother):
         return [self._lists_of(rows, codes, len(lengths), pairs.lasts()[left], totals[left])]
 
     def _lists_of(self, rows: pa.Array, codes: Int64s, count: int, at: Int64s, times: Int64s) -> pa.Array:
-        """Lists of values, so many times each: those of the rows `at`, by group, then as they came."""
+        """Lists of values with their multiplicities: the values of the rows `at`, by group, then by arrival."""
         order = np.lexsort((at, codes[at]))
         at = at[order]
-        kept = pa.StructArray.from_arrays(
+        value_rows = pa.StructArray.from_arrays(
             [rows.field(0).take(pa.array(at)), pa.array(times[order])], fields=list(self._row_kind)
         )
-        return self._lists(kept, np.bincount(codes[at], minlength=count))
+        return self._lists(value_rows, np.bincount(codes[at], minlength=count))
 
     def results(self, parts: Parts) -> pa.Array:
         rows, lengths = flat(parts[0])

@@ -1,10 +1,10 @@
-"""Aggregates of numbers as SQL has them, in columns: decimals exactly, averages of whole numbers, variances.
+"""SQL aggregates of numbers, vectorised: exact decimals, integer averages, variances.
 
-A sum of decimals is kept as whole numbers in pieces of 32 bits (**limbs**), each in a column of 64 bits: so sums add up
-in plain numpy, never wrap, and can be subtracted for windows that slide. Behind every step the pieces are carried, so
-that each but the highest is within its 32 bits. A sum with more digits than its type has is NULL, as in Flink.
+A sum of decimals is stored as integers of 32 bits (**limbs**), each in a column of 64 bits: so sums are added in plain
+numpy, never wrap, and can be subtracted for sliding windows. After every step carries are propagated, so that each limb
+but the highest fits its 32 bits. A sum with more digits than its type is NULL, as in Flink.
 
-What the results mean is told in `sql_reference`, a row at a time.
+`sql_reference` defines the results, a row at a time.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _WORD_MAX = 1 << 62
 
 
 class DecimalSum(Kernel):
-    """The sum of decimals; NULL where there is none, or where it has too many digits."""
+    """The sum of decimals; NULL if there is none, or if it has too many digits."""
 
     def __init__(self, measure: BoundAggregate) -> None:
         super().__init__(measure)
@@ -78,7 +78,7 @@ class DecimalSum(Kernel):
             low, high = (rest[1] << _BITS) | rest[2], (top << _BITS) | rest[0]
             fits = (top >= -(1 << 31)) & (top < 1 << 31)
         largest = 10**self.result_kind.precision
-        # Most sums are far from the bound: only those whose upper word comes near it are looked at one by one.
+        # Most sums are far from the bound: only those whose upper word is near it are checked individually.
         near = largest >> 64
         for row in np.flatnonzero(fits & ((high >= near) | (high <= ~near))).tolist():
             fits[row] = abs((int(high[row]) << 64) + int(low[row].view(np.uint64))) < largest
@@ -102,7 +102,7 @@ class DecimalAverage(DecimalSum):
 
     @property
     def part_scale(self) -> int:
-        """The digits after the point of what is summed."""
+        """The scale of the summed values."""
         data_type: Any = self.measure.arguments[0].type_info
         return int(data_type.data_type.scale)
 
@@ -121,7 +121,7 @@ class DecimalAverage(DecimalSum):
 
 
 def _carried(columns: list[NDArray[Any]]) -> Parts:
-    """Limbs within their bits: what is above belongs to the next one. The count stands last."""
+    """Propagates carries between limbs. The last column is the count."""
     *limbs, counts = columns
     for at in range(len(limbs) - 1, 0, -1):
         limbs[at - 1] = limbs[at - 1] + (limbs[at] >> _BITS)
@@ -130,7 +130,7 @@ def _carried(columns: list[NDArray[Any]]) -> Parts:
 
 
 def _words(values: pa.Array) -> tuple[Int64s, Int64s]:
-    """The lower and the upper 64 bits of a column of decimals; anything under nulls."""
+    """The lower and the upper 64 bits of a column of decimals; undefined under NULLs."""
     if not len(values):
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
     words = np.frombuffer(values.buffers()[1], np.int64, 2 * len(values), 16 * values.offset).reshape(-1, 2)
@@ -145,7 +145,7 @@ def _decimals_of(low: Int64s, high: Int64s, valid: Bools, kind: pa.DataType) -> 
 
 
 class WholeAverage(Kernel):
-    """The mean of whole numbers as SQL has it: a whole number again, cut. The sum wraps around, as Flink's does."""
+    """The mean of integers in SQL: truncated to an integer. The sum wraps around, as in Flink."""
 
     def lift(self, columns: Sequence[pa.Array], at: Int64s) -> Parts:
         values, valid = numbers_of(columns[0])
@@ -163,7 +163,7 @@ class WholeAverage(Kernel):
         sums, counts = (numbers_of(part)[0] for part in parts)
         divisors = np.maximum(counts, 1)
         means = sums // divisors
-        means += (sums < 0) & (means * divisors != sums)  # `//` rounds down; a cut number is nearer to zero
+        means += (sums < 0) & (means * divisors != sums)  # `//` rounds down; truncation rounds to zero
         return column_from(means.astype(self.result_kind.to_pandas_dtype()), counts > 0, self.result_kind)
 
 
@@ -171,21 +171,21 @@ _SPREAD = np.dtype([("count", np.int64), ("mean", np.float64), ("squares", np.fl
 
 
 def _joined_spreads(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
-    """What two lots of values are together: how many, their mean, and the squares of the distances from it."""
+    """Combines two sets of values: count, mean, and squared distances from it."""
     joined = np.empty(len(left), dtype=_SPREAD)
     total = left["count"] + right["count"]
     share = right["count"] / np.maximum(total, 1)
     with np.errstate(all="ignore"):
-        away = np.where((left["count"] > 0) & (right["count"] > 0), right["mean"] - left["mean"], 0.0)
+        distance = np.where((left["count"] > 0) & (right["count"] > 0), right["mean"] - left["mean"], 0.0)
         joined["count"] = total
-        joined["mean"] = np.where(left["count"] > 0, left["mean"] + away * share, right["mean"])
-        joined["squares"] = left["squares"] + right["squares"] + away * away * left["count"] * share
+        joined["mean"] = np.where(left["count"] > 0, left["mean"] + distance * share, right["mean"])
+        joined["squares"] = left["squares"] + right["squares"] + distance * distance * left["count"] * share
     return joined
 
 
 class Variance(Kernel):
-    """VAR_POP, VAR_SAMP, STDDEV_POP and STDDEV_SAMP: the mean, and the squares of the distances from it, which lose no
-    digits where values lie close together. Of no values NULL, and so is a sample's of one."""
+    """VAR_POP, VAR_SAMP, STDDEV_POP and STDDEV_SAMP: the mean, and the squared distances from it, which lose no digits
+    where values are close together. NULL for no values; samples also for one."""
 
     def lift(self, columns: Sequence[pa.Array], at: Int64s) -> Parts:
         values, valid = numbers_of(columns[0].cast(pa.float64(), safe=False), np.float64)
@@ -197,9 +197,9 @@ class Variance(Kernel):
         total = totals_of(counts, groups)
         with np.errstate(all="ignore"):
             mean = totals_of(counts * means, groups) / np.maximum(total, 1)
-            # What an accumulator of none holds as its mean must not tell.
-            away = np.where(counts > 0, means - mean[groups.codes], 0.0)
-            spread = totals_of(squares + counts * away * away, groups)
+            # Ignore the mean of an empty accumulator.
+            distance = np.where(counts > 0, means - mean[groups.codes], 0.0)
+            spread = totals_of(squares + counts * distance * distance, groups)
         return [pa.array(total), pa.array(mean), pa.array(spread)]
 
     def ranged(self, parts: Parts) -> RangedParts:
@@ -209,8 +209,8 @@ class Variance(Kernel):
         of = block_ranges(rows, _joined_spreads, np.zeros((), dtype=_SPREAD))
 
         def ranged(starts: Int64s, stops: Int64s) -> Parts:
-            found = of(starts, stops)
-            return [pa.array(np.ascontiguousarray(found[name])) for name in _SPREAD.names or ()]
+            spreads = of(starts, stops)
+            return [pa.array(np.ascontiguousarray(spreads[name])) for name in _SPREAD.names or ()]
 
         return ranged
 
@@ -226,18 +226,18 @@ class Variance(Kernel):
 
 
 def _as_type(values: NDArray[np.float64], valid: Bools, kind: pa.DataType) -> pa.Array:
-    """Floats as a column of any numbers: cut to whole ones, rounded to decimals, NULL where these have no such."""
+    """Floats as a column of any numeric type: truncated to integers, rounded to decimals, NULL if out of range."""
     if pa.types.is_decimal(kind):
         unit, wide = decimal.Decimal((0, (1,), -kind.scale)), decimal.Context(prec=400)
         fits = valid & (np.abs(values) < 10.0 ** (kind.precision - kind.scale))
         cells = [
-            decimal.Decimal(value).quantize(unit, context=wide) if is_there else None
-            for value, is_there in zip(values.tolist(), fits.tolist(), strict=True)
+            decimal.Decimal(value).quantize(unit, context=wide) if is_valid else None
+            for value, is_valid in zip(values.tolist(), fits.tolist(), strict=True)
         ]
         return pa.array(cells, kind)
     numbers = kind.to_pandas_dtype()
     with np.errstate(all="ignore"):
         cut = np.where(valid, values, 0.0).astype(numbers)
-    if pa.types.is_integer(kind):  # as Java casts: what is too large is the largest
+    if pa.types.is_integer(kind):  # as Java casts: saturates
         cut = np.where(values >= float(np.iinfo(numbers).max), np.iinfo(numbers).max, cut)
     return column_from(cut, valid, kind)

@@ -1,7 +1,7 @@
-"""Aggregates of SQL that keep all values of a group: DISTINCT ones, LISTAGG, COLLECT and ARRAY_AGG.
+"""SQL aggregates that store all values of a group: DISTINCT ones, LISTAGG, COLLECT and ARRAY_AGG.
 
-The accumulator is a list column, as in `list_kernels`. Values are in the order of event time, then of arrival. DISTINCT
-keeps each value once and hands what is left to another kernel when the window is over.
+The accumulator is a list column, as in `list_kernels`. Values are ordered by event time, then by arrival. DISTINCT
+stores each value once; another kernel computes the result when the window ends.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ __all__ = ["Array", "DistinctValues", "JoinedTexts", "JsonTexts", "Multiset", "V
 
 
 class ValuesForAnother(Listed):
-    """Values that are kept until another kernel makes the result of them."""
+    """Values stored for another kernel, which computes the result."""
 
     def __init__(self, measure: BoundAggregate, inner: Kernel) -> None:
         super().__init__(measure)
         self._inner = inner
-        # All of them but ARRAY_AGG pass over NULL; its second column says which rows count.
-        self._keeps_nulls = inner.measure.kind == "array"
+        # Only ARRAY_AGG includes NULLs; its second column masks the rows that count.
+        self._includes_nulls = inner.measure.kind == "array"
 
     def has_value(self, columns: Sequence[pa.Array]) -> Bools | None:
-        """Which rows have a value to keep; None: all of them."""
-        if self._keeps_nulls:
+        """Mask of the rows with a value to store; None: all."""
+        if self._includes_nulls:
             return None if len(columns) < 2 else np.asarray(columns[1].fill_null(False))
         return np.asarray(columns[0].is_valid()) if columns[0].null_count else None
 
     def results_of(self, values: pa.Array, codes: Int64s, count: int) -> pa.Array:
-        """What the other kernel makes of the values of each group."""
-        # A NULL behind them for each group, so that each has a row: it counts for nothing.
-        counts = [pa.array(np.arange(len(values) + count) < len(values))] if self._keeps_nulls else []
+        """The other kernel's results for the values of each group."""
+        # Append a NULL for each group, so that each has a row; it does not count.
+        counts = [pa.array(np.arange(len(values) + count) < len(values))] if self._includes_nulls else []
         values = pa.concat_arrays([values, pa.nulls(count, values.type)])
         lifted = self._inner.lift([values, *counts], np.arange(len(values)))
         return self._inner.results(self._inner.combine(lifted, Groups(np.append(codes, np.arange(count)), count)))
@@ -62,9 +62,9 @@ class DistinctValues(ValuesForAnother):
         is_first = np.ones(len(order), dtype=np.bool_)
         is_first[1:] = sorted_places[1:] != sorted_places[:-1]
         firsts: Int64s = order[is_first]
-        if self._inner.measure.kind == "count":  # their order tells nothing, and lists in order of values merge quickly
+        if self._inner.measure.kind == "count":  # order does not matter, and lists sorted by value merge fast
             return firsts
-        # As they came: the numbers of values say what other groups have.
+        # Arrival order: value numbers depend on other groups.
         firsts.sort()
         by_group: Int64s = firsts[ascending_below(count, codes[firsts])]
         return by_group
@@ -77,7 +77,7 @@ class DistinctValues(ValuesForAnother):
 
 
 class JoinedTexts(Collected):
-    """LISTAGG: texts with something between them; NULL where there is none."""
+    """LISTAGG: texts joined by a separator; NULL if there is none."""
 
     def results(self, parts: Parts) -> pa.Array:
         rows, lengths = flat(parts[0])
@@ -87,8 +87,8 @@ class JoinedTexts(Collected):
 
 
 class JsonTexts(Collected):
-    """JSON_ARRAYAGG and JSON_OBJECTAGG. Values come as JSON already: each an array, of the value (none where NULL is
-    left out), or of key and value. Of no rows, an empty one."""
+    """JSON_ARRAYAGG and JSON_OBJECTAGG. Values arrive as JSON: each an array of the value (empty if NULLs are
+    excluded), or of key and value. The result for no rows is empty."""
 
     _ENTRY = r'^\[(?P<key>"(?:[^"\\]|\\.)*"),(?P<value>(?s:.*))\]$'
 
@@ -101,38 +101,38 @@ class JsonTexts(Collected):
         else:
             opening, closing = "[", "]"
             texts = pc.utf8_slice_codeunits(rows.field(1), 1, -1)
-        is_there = np.asarray(pc.not_equal(texts, ""))
-        counts = np.bincount(codes[is_there], minlength=len(lengths))
+        has_value = np.asarray(pc.not_equal(texts, ""))
+        counts = np.bincount(codes[has_value], minlength=len(lengths))
         offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-        lists = pa.ListArray.from_arrays(pa.array(offsets), texts.filter(pa.array(is_there)))
+        lists = pa.ListArray.from_arrays(pa.array(offsets), texts.filter(pa.array(has_value)))
         return pc.binary_join_element_wise(opening, pc.binary_join(lists, ","), closing, "")
 
     def _entries(self, texts: pa.Array, codes: Int64s) -> pa.Array:
-        """`"key":value` of each row, an empty text where there is no value. A key stands once, and is not NULL."""
+        """`"key":value` of each row, empty text if there is no value. Keys must be unique and not NULL."""
         if pc.any(pc.starts_with(texts, "[null")).as_py():
             raise ProgramError(
-                "JSON_OBJECTAGG: Key must not be NULL. Leave such rows out: FILTER (WHERE key IS NOT NULL)"
+                "JSON_OBJECTAGG: Key must not be NULL. Exclude such rows: FILTER (WHERE key IS NOT NULL)"
             )
-        found = pc.extract_regex(texts, self._ENTRY)
-        keys, values = found.flatten()
-        held = groups_of(keys)
-        pairs = (codes * max(held.count, 1) + held.codes)[np.asarray(found.is_valid())]
+        entries = pc.extract_regex(texts, self._ENTRY)
+        keys, values = entries.flatten()
+        key_groups = groups_of(keys)
+        pairs = (codes * max(key_groups.count, 1) + key_groups.codes)[np.asarray(entries.is_valid())]
         if len(np.unique(pairs)) < len(pairs):
             _, first, times = np.unique(pairs, return_index=True, return_counts=True)
-            key = keys.filter(found.is_valid())[int(first[times > 1][0])].as_py()
-            raise ProgramError(f"JSON_OBJECTAGG: Key {key} is there twice in a group. Take one value, as MAX(value)")
+            key = keys.filter(entries.is_valid())[int(first[times > 1][0])].as_py()
+            raise ProgramError(f"JSON_OBJECTAGG: Key {key} occurs twice in a group. Use one value, as in MAX(value)")
         return pc.binary_join_element_wise(keys, values, ":").fill_null("")
 
 
 class Multiset(Collected):
-    """COLLECT: every value, and how often it is there. Of none, an empty one."""
+    """COLLECT: every value with its multiplicity. Empty for no values."""
 
     def results(self, parts: Parts) -> pa.Array:
         rows, lengths = flat(parts[0])
         values = groups_of(rows.field(1))
         lists = np.repeat(np.arange(len(lengths)), lengths)
         _, first, counts = np.unique(lists * max(values.count, 1) + values.codes, return_index=True, return_counts=True)
-        # As they came, whatever other groups have: what is taken away must be as it was given.
+        # Arrival order, independent of other groups: a retraction must equal the emitted value.
         order = np.argsort(first, kind="stable")
         first, counts = first[order], counts[order]
         offsets = np.concatenate([[0], np.cumsum(np.bincount(lists[first], minlength=len(lengths)))])
@@ -141,7 +141,7 @@ class Multiset(Collected):
 
 
 class Array(Collected):
-    """ARRAY_AGG: all values, NULLs too; NULL where there is no row. A second column says which rows count."""
+    """ARRAY_AGG: all values, NULLs included; NULL for no rows. A second column masks the rows that count."""
 
     def lift(self, columns: Sequence[pa.Array], at: Int64s) -> Parts:
         has_row = None if len(columns) < 2 else np.asarray(columns[1].fill_null(False))
@@ -156,7 +156,7 @@ class Array(Collected):
         return pc.if_else(pa.array(lengths > 0), lists, pa.scalar(None, lists.type))
 
     def _sorted(self, rows: pa.Array, lengths: Int64s) -> Int64s:
-        """The rows of each list in the order of the measure; equal ones as they stand."""
+        """The rows of each list in the measure's order, stable."""
         keys: list[Int64s] = []
         for field, descending, nulls_first in reversed(self.measure.order):
             column = rows.field(field)

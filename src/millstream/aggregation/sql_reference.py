@@ -1,6 +1,6 @@
-"""What the aggregates of SQL mean, a value at a time: the slow way that the kernels are held against.
+"""SQL aggregates, a value at a time: the slow reference implementation for the kernels.
 
-`values` are those of the rows of a group that pass the FILTER, in order, None for NULL. NULLs count for nothing, but in
+`values` are those of a group's rows that pass the FILTER, in order, None for NULL. NULLs are ignored, except by
 COUNT(*) and ARRAY_AGG.
 """
 
@@ -55,7 +55,7 @@ def measured(measure: BoundAggregate, values: Sequence[Any]) -> Any:
 
 
 def _bitmap(measure: BoundAggregate, present: Sequence[Any]) -> Any:
-    """A set of numbers as its bytes, or how many they are."""
+    """A set of numbers as bitmap bytes, or its cardinality."""
     if measure.detail == "build":
         numbers = {value % 2**32 for value in present}
     else:

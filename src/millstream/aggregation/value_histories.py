@@ -1,18 +1,20 @@
-"""What is left of the histories of values that come and go, so that it can be continued.
+"""Reduces the history of inserted and deleted values of a group, so that it can be continued.
 
-A history is cut into batches, partials and epochs, anywhere; what comes of it must not show where. So what is left of
-a piece is not its net effect, unless that is all that is asked for (`net`: counts, sums, MIN and MAX). Where the order
-tells, a value that goes and comes again is at another place than one that stayed, and whether it was away depends on
-how often it was there before, which the piece does not know:
+A history is cut into batches, partials and epochs at any point, which must not affect the result. `net` reduces a piece
+to its net effect, enough for counts, sums, MIN and MAX. Where order matters, a value deleted and inserted again is
+ordered differently from one that stayed, and whether it was absent depends on its earlier multiplicity, which the piece
+does not know:
 
-    by_stay       A value is where its stay began: at the first arrival since it was away for the last time. Of a
-                  piece it is left how far the value's count falls, and how far it rises from there: going so often and
-                  then coming so often is the same to whatever was before. Where it begins to rise is its place.
-    by_arrival    A value is where it came last, as long as it is there. What is left is how often more or less it is
-                  there; and where it has come at all, that it comes at that place, though it goes as often.
+    by_stay       A value is ordered by when it became present: its first arrival since it was last absent. A
+                  piece is reduced to how far the value's count falls, and how far it rises from there: that many
+                  deletes and then that many inserts have the same effect on any earlier history. The row where
+                  it begins to rise is its place.
+    by_arrival    A value is ordered by its last arrival, while present. A piece is reduced to the change of its
+                  multiplicity; and if the value arrived at all, to an insert at that place, even if as many
+                  deletes follow.
 
-Each gives at most two rows of a value: one that goes, then one that comes. What they give of pieces of which some were
-treated before is what they give of the whole.
+Each yields at most two rows of a value: a delete, then an insert. Reducing pieces that were already reduced yields the
+same as reducing the whole.
 """
 
 from __future__ import annotations
@@ -26,13 +28,13 @@ from millstream.state.keys.hashing import Int64s
 __all__ = ["History", "by_arrival", "by_stay", "net"]
 
 History = tuple[Int64s, Int64s]
-"""Rows, at whose places values come or go; and how often each does (below zero: it goes). Of one place, what goes is
-before what comes."""
+"""Rows of the inserts and deletes, and the multiplicity of each (negative: a delete). At one row, the delete is
+first."""
 
 
 def net(times: Int64s, values: Groups) -> History:
-    """How often more or less each value is there, at its first row. `times`: how often the value of each row comes, or
-    goes; `values`: which rows have one value. A value may have no row.
+    """The change of each value's multiplicity, at its first row. `times`: the multiplicity of each row's insert or
+    delete; `values`: groups rows by value. A value may have no row.
 
     >>> [each.tolist() for each in net(np.array([1, 2, -1]), Groups(np.array([0, 1, 0]), 2))]
     [[1], [2]]
@@ -43,53 +45,53 @@ def net(times: Int64s, values: Groups) -> History:
 
 
 def by_stay(times: Int64s, values: Groups) -> History:
-    """What is left of values that are where their stay began.
+    """The history of values ordered by when they became present.
 
     >>> [each.tolist() for each in by_stay(np.array([1, -2, 1, 2]), Groups(np.array([0, 0, 0, 0]), 1))]
     [[2, 2], [-1, 3]]
     """
-    goes = np.zeros(values.count, dtype=np.bool_)
-    goes[values.codes[times < 0]] = True
-    if not goes.any():
+    has_deletes = np.zeros(values.count, dtype=np.bool_)
+    has_deletes[values.codes[times < 0]] = True
+    if not has_deletes.any():
         return net(times, values)
-    chosen = np.flatnonzero(goes[values.codes])
+    chosen = np.flatnonzero(has_deletes[values.codes])
     rows = chosen[np.argsort(values.codes[chosen], kind="stable")]
     codes, steps = values.codes[rows], times[rows]
-    sizes = values.sizes[goes]
+    sizes = values.sizes[has_deletes]
     ends = np.cumsum(sizes)
     starts = ends - sizes
     counts = np.cumsum(steps)
-    counts -= np.repeat(counts[starts] - steps[starts], sizes)  # how often each value is there more, after each row
+    counts -= np.repeat(counts[starts] - steps[starts], sizes)  # the change of each value's count after each row
     lows = np.minimum(np.minimum.reduceat(counts, starts), 0)
     rises = counts[ends - 1] - lows
-    # From the last row of the lowest count on it rises; if it never falls, from the first row on.
+    # It rises after the last row of the lowest count; if it never falls, from the first row on.
     lowest = np.full(values.count, -1, dtype=np.int64)
-    lowest[goes] = starts - 1
+    lowest[has_deletes] = starts - 1
     at_low = np.flatnonzero(counts == np.repeat(lows, sizes))
-    lowest[codes[at_low]] = at_low  # of assignments to one place the last one stays
-    turns = lowest[goes]
+    lowest[codes[at_low]] = at_low  # the last assignment to a place wins
+    turns = lowest[has_deletes]
     begins = rows[np.where(rises > 0, turns + 1, ends - 1)]
     falls = lows < 0
-    only_comes = np.flatnonzero(~goes & (values.sizes > 0))
-    at = np.concatenate([values.firsts()[only_comes], begins[falls], begins[rises > 0]])
-    return at, np.concatenate([totals_of(times, values)[only_comes], lows[falls], rises[rises > 0]])
+    only_inserts = np.flatnonzero(~has_deletes & (values.sizes > 0))
+    at = np.concatenate([values.firsts()[only_inserts], begins[falls], begins[rises > 0]])
+    return at, np.concatenate([totals_of(times, values)[only_inserts], lows[falls], rises[rises > 0]])
 
 
 def by_arrival(times: Int64s, values: Groups) -> History:
-    """What is left of values that are where they came last.
+    """The history of values ordered by their last arrival.
 
     >>> [each.tolist() for each in by_arrival(np.array([1, -2, 1, -1]), Groups(np.array([0, 0, 0, 0]), 1))]
     [[2, 2], [-2, 1]]
     """
     totals = totals_of(times, values)
-    came = np.full(values.count, -1, dtype=np.int64)
+    last_arrival = np.full(values.count, -1, dtype=np.int64)
     added = np.flatnonzero(times > 0)
-    came[values.codes[added]] = added  # of assignments to one place the last one stays
-    comes = came >= 0
-    places = np.where(comes, came, values.firsts())
-    gains = np.where(comes, np.maximum(totals, 1), 0)
+    last_arrival[values.codes[added]] = added  # the last assignment to a place wins
+    has_arrived = last_arrival >= 0
+    places = np.where(has_arrived, last_arrival, values.firsts())
+    gains = np.where(has_arrived, np.maximum(totals, 1), 0)
     losses = totals - gains
     return (
-        np.concatenate([places[losses < 0], places[comes]]),
-        np.concatenate([losses[losses < 0], gains[comes]]),
+        np.concatenate([places[losses < 0], places[has_arrived]]),
+        np.concatenate([losses[losses < 0], gains[has_arrived]]),
     )

@@ -1,3 +1,3 @@
-"""The manifest of an epoch, the protocol that commits and publishes epochs, restarts, and what may be deleted."""
+"""Manifests of epochs, the protocol that commits and publishes epochs, restarts, and retention."""
 
 from __future__ import annotations

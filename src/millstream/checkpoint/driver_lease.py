@@ -1,20 +1,21 @@
-"""`driver.json`: who runs the job. A driver writes it before it touches the store, and renews it until the job ends.
+"""`driver.json`: the driver that runs the job. A driver writes it before it accesses the store, and renews it until the
+job ends.
 
-The lease is for people. It refuses a second driver before that has done anything, and names the one that runs. What is
-right does not depend on it: two drivers that both believe to own the job meet at the next manifest, which one of them
-creates. So a lease may be lost, late, damaged or written by anybody, and costs a start some seconds at most.
+The lease protects users from mistakes: it rejects a second driver before that has done anything, and names the running
+one. Correctness does not depend on it: two drivers that both believe they own the job meet at the next manifest, which
+only one of them creates. So a lost, late, damaged or forged lease delays a start by some seconds at most.
 
-A lease is *stale*, and the next driver takes the job without being told to, when
+A lease is *stale*, and the next driver takes the job without `takes_over`, if
 
-- its process ran on this machine and has ended (`storage/process_identity.py`): known at once, also after `kill -9`;
-- it is not renewed. A driver renews every `RENEW_S`; one that has not done so for `LASTS_S` is taken for dead. The age
-  of a lease is the difference of two dates that the same store gave, and what is younger is watched by this machine's
-  stopwatch: no two clocks are ever compared. Of a process that is seen to live, only the stopwatch counts;
+- its process ran on this machine and has ended (`storage/process_identity.py`): detected at once, also after `kill -9`;
+- it is not renewed. A driver renews every `RENEW_S`; after `LASTS_S` without renewal it is considered dead. The age of
+  a lease is the difference of two dates from the same store, and a younger one is watched with this machine's
+  stopwatch: clocks of two machines are never compared. For a process known to be alive only the stopwatch counts;
 - it cannot be read, and nobody writes it again.
 
-A driver that is told to take over (`takes_over`) asks nobody. The other one reads in the lease that it has lost the
-job, and stops before its next epoch. `generation` counts those who took over: of two drivers that write at the same
-moment, the later one keeps the lease.
+A driver with `takes_over` takes the lease at once. The other driver reads in the lease that it has lost the job, and
+stops before its next epoch. `generation` counts takeovers: of two drivers that write at the same moment, the later one
+holds the lease.
 """
 
 from __future__ import annotations
@@ -44,20 +45,30 @@ from millstream.storage.process_identity import (
 from millstream.storage.shared_names import driver_name
 from millstream.storage.store import Store, shown_address
 
-__all__ = ["LASTS_S", "RENEW_S", "DriverLease", "HeldLease", "Stopwatch", "no_lease", "read_driver_lease", "take_lease"]
+__all__ = [
+    "LASTS_S",
+    "RENEW_S",
+    "DriverLease",
+    "HeldLease",
+    "Stopwatch",
+    "acquire_lease",
+    "read_driver_lease",
+    "unwritten_lease",
+]
 
 _LOG = logging.getLogger(__name__)
 
 FORMAT = 1
 RENEW_S, LASTS_S = 5.0, 15.0
-_LOOK_S, _LOOKS_AT_PROCESS = 0.5, 4
+_POLL_S, _PROCESS_POLLS = 0.5, 4
 _TRIES = 3
-_TOLD_AFTER_S, _END_S = 1.0, 3.0
+_WARN_AFTER_S, _END_S = 1.0, 3.0
 
 
 @dataclass(frozen=True)
 class DriverLease:
-    """Who runs the job. `since_ms` is by that driver's clock, for people; `renewals` makes every writing another."""
+    """The driver of a job. `since_ms` is by that driver's clock, for display; `renewals` makes every renewal
+    distinct."""
 
     id: str
     generation: int
@@ -87,7 +98,7 @@ def _moment_text(at_ms: int) -> str:
 
 
 def read_driver_lease(store: Store) -> DriverLease | StoreError | None:
-    """The lease of a store, or why it cannot be read; None: there is none."""
+    """The lease of a store, or the error of an unreadable one; None if there is none."""
     data = _bytes_of(store)
     return data if data is None or isinstance(data, StoreError) else _decoded(data, store)
 
@@ -110,21 +121,21 @@ def _decoded(data: bytes, store: Store) -> DriverLease | StoreError:
     except StoreDamagedError as error:
         return error
     except Misfit as error:
-        return StoreDamagedError(f"{where} is no whole lease of a driver: {'.'.join(error.path)}: {error}")
+        return StoreDamagedError(f"{where} is not a complete lease of a driver: {'.'.join(error.path)}: {error}")
 
 
 @dataclass(frozen=True)
 class Stopwatch:
-    """How time passes while a lease is watched."""
+    """The time source for watching a lease."""
 
     now_s: Callable[[], float] = time.monotonic
     pause: Callable[[float], None] = time.sleep
 
 
-# --- taking it ------------------------------------------------------------------------------------------------
+# --- acquiring it ---------------------------------------------------------------------------------------------
 
 
-def take_lease(
+def acquire_lease(
     store: Store,
     job: str,
     *,
@@ -132,24 +143,24 @@ def take_lease(
     renewed_in: Store | None = None,
     stopwatch: Stopwatch | None = None,
 ) -> HeldLease:
-    """Take the lease of `store` for a driver of `job` in this process; FencedError if another driver holds it.
+    """Acquires the lease of `store` for a driver of `job` in this process; FencedError if another driver holds it.
 
-    `takes_over`: take it from whoever holds it. `renewed_in`: the same store, for renewals that need not wait while it
-    is away. A store that does not let the file be written has no lease: the job runs without one.
+    `takes_over`: takes it from any holder. `renewed_in`: the same store, for renewals that do not wait while it is
+    unavailable. A store that rejects the file has no lease: the job runs without one.
     """
     lease = _lease_of(job)
     try:
-        lease, superseded = _taken(store, lease, takes_over, stopwatch or Stopwatch())
+        lease, superseded = _acquire(store, lease, takes_over, stopwatch or Stopwatch())
     except (StoreAwayError, FencedError):
         raise
     except StoreError as error:
-        _LOG.warning("the job runs without a lease, so a second driver of it would not be refused: %s", error)
-        return no_lease(store, job)
+        _LOG.warning("the job runs without a lease, so a second driver of it would not be rejected: %s", error)
+        return unwritten_lease(store, job)
     return HeldLease(renewed_in or store, lease, superseded=superseded)
 
 
-def no_lease(store: Store, job: str) -> HeldLease:
-    """For a driver that relies on manifests alone: no other one is refused."""
+def unwritten_lease(store: Store, job: str) -> HeldLease:
+    """A lease for a driver that relies on manifests alone: it rejects no other driver."""
     return HeldLease(store, _lease_of(job), is_written=False)
 
 
@@ -158,17 +169,17 @@ def _lease_of(job: str) -> DriverLease:
     return DriverLease(secrets.token_hex(8), 1, job, here.host, here.kernel, here.pid, here.started, system_ms())
 
 
-def _taken(
+def _acquire(
     store: Store, lease: DriverLease, takes_over: bool, stopwatch: Stopwatch
 ) -> tuple[DriverLease, DriverLease | StoreError | None]:
-    """The lease as it was written, and from whom it was taken though that driver may run."""
+    """The lease as written, and the superseded holder if its driver may still run."""
     for _ in range(_TRIES):
-        found = _bytes_of(store)
-        if found is None:
+        data = _bytes_of(store)
+        if data is None:
             if store.create(driver_name(), _sealed(lease)):
                 return lease, None
             continue
-        holder = found if isinstance(found, StoreError) else _decoded(found, store)
+        holder = data if isinstance(data, StoreError) else _decoded(data, store)
         superseded: DriverLease | StoreError | None = None
         if not (isinstance(holder, DriverLease) and _has_surely_ended(holder)):
             if takes_over:
@@ -177,22 +188,22 @@ def _taken(
                 raise FencedError(_running_text(store, holder))
         if isinstance(holder, DriverLease):
             lease = replace(lease, generation=holder.generation + 1)
-        _tell_of_taking(store, holder, superseded)
+        _log_acquisition(store, holder, superseded)
         store.put(driver_name(), _sealed(lease))
         return lease, superseded
-    # What is neither there nor lets itself be created is no file: a link to nowhere, say, and is replaced.
+    # An entry that neither exists nor can be created is not a file (a dangling link, say), and is replaced.
     store.put(driver_name(), _sealed(lease))
     return lease, None
 
 
 def _has_surely_ended(lease: DriverLease) -> bool:
-    # A job that ended in a process that goes on may have left its lease behind: its store was away.
+    # A job that ended in a live process may have left its lease behind if the store was unavailable.
     return has_surely_ended(lease.process) or (is_this_process(lease.process) and lease.id not in _HELD)
 
 
 def _is_renewed(store: Store, holder: DriverLease | StoreError, stopwatch: Stopwatch) -> bool:
-    """Whether somebody holds the lease: it is renewed while we watch, or its process is seen to live."""
-    # That its process has not ended was seen before.
+    """Whether a driver holds the lease: it is renewed while watched, or its process is known to be alive."""
+    # The caller has checked that the process has not ended.
     is_here = isinstance(holder, DriverLease) and is_of_this_machine(holder.process)
     age_s = _age_s(store)
     if age_s is None:
@@ -200,39 +211,39 @@ def _is_renewed(store: Store, holder: DriverLease | StoreError, stopwatch: Stopw
     if is_here and age_s < LASTS_S:
         return not _ends_soon(holder, stopwatch)
     left_s = LASTS_S if is_here else LASTS_S - age_s
-    before, began_s, is_told = _mark_of(store), stopwatch.now_s(), False
+    before, began_s, has_warned = _version_of(store), stopwatch.now_s(), False
     while (passed_s := stopwatch.now_s() - began_s) < left_s:
-        if not is_told and passed_s >= _TOLD_AFTER_S:
-            is_told = True
+        if not has_warned and passed_s >= _WARN_AFTER_S:
+            has_warned = True
             _LOG.warning(
-                "store %s: the job was run by %s. Waiting up to %d s to see whether that driver still lives",
+                "store %s: the job was run by %s. Waiting up to %d s to check whether that driver is alive",
                 store.url,
                 holder if isinstance(holder, DriverLease) else "another driver",
                 round(left_s),
             )
-        stopwatch.pause(_LOOK_S)
-        mark = _mark_of(store)
-        if mark is None:
+        stopwatch.pause(_POLL_S)
+        version = _version_of(store)
+        if version is None:
             return False  # its driver has ended
-        if mark != before:
+        if version != before:
             return True
     return False
 
 
 def _ends_soon(holder: DriverLease | StoreError, stopwatch: Stopwatch) -> bool:
-    """Whether the process is just ending: one that is killed takes a moment to die."""
+    """Whether the process is about to end: a killed process takes a moment to disappear."""
     assert isinstance(holder, DriverLease)
     if is_this_process(holder.process):
         return False
-    for _ in range(_LOOKS_AT_PROCESS):
-        stopwatch.pause(_LOOK_S / 2)
+    for _ in range(_PROCESS_POLLS):
+        stopwatch.pause(_POLL_S / 2)
         if _has_surely_ended(holder):
             return True
     return False
 
 
 def _age_s(store: Store) -> float | None:
-    """How long ago the lease was written, by the store's own clock; None: it is gone."""
+    """The age of the lease by the store's own clock; None if it was removed."""
     try:
         written_ms = store.modified_ms(driver_name())
         return max(0, store_time_ms(store, 0) - written_ms) / 1000
@@ -240,11 +251,11 @@ def _age_s(store: Store) -> float | None:
         return None
 
 
-def _mark_of(store: Store) -> tuple[object, int] | None:
-    """What changes whenever the lease is written."""
+def _version_of(store: Store) -> tuple[object, int] | None:
+    """A value that changes whenever the lease is written."""
     try:
-        found = _bytes_of(store)
-        return None if found is None else (None if isinstance(found, StoreError) else found, _written_ms(store))
+        data = _bytes_of(store)
+        return None if data is None else (None if isinstance(data, StoreError) else data, _written_ms(store))
     except StoreDamagedError:
         return None
 
@@ -257,21 +268,21 @@ def _running_text(store: Store, holder: DriverLease | StoreError) -> str:
     address = shown_address(store.url)
     if isinstance(holder, StoreError):
         return (
-            f"store {address}: another driver runs the job, of another Millstream: {holder.message} Stop it, or take "
-            "the job from it with --take-over (millstream.take-over: true)"
+            f"store {address}: a driver of another Millstream version runs the job: {holder.message} Stop it, or take "
+            "the job over with --take-over (millstream.take-over: true)"
         )
     return (
         f"job '{holder.job}' is already running in store {address}: {holder}. Stop that driver (millstream stop "
-        f"{address}), give this one another --store, or take the job over with --take-over (millstream.take-over: true)"
+        f"{address}), use another --store, or take the job over with --take-over (millstream.take-over: true)"
     )
 
 
-def _tell_of_taking(store: Store, holder: DriverLease | StoreError, superseded: object) -> None:
-    who = holder if isinstance(holder, DriverLease) else f"another driver ({holder.message})"
+def _log_acquisition(store: Store, holder: DriverLease | StoreError, superseded: object) -> None:
+    holder_text = holder if isinstance(holder, DriverLease) else f"another driver ({holder.message})"
     if superseded is not None:
-        _LOG.warning("store %s: the job is taken over from %s, which stops when it notices", store.url, who)
+        _LOG.warning("store %s: the job is taken over from %s, which stops at its next check", store.url, holder_text)
     else:
-        _LOG.info("store %s: the job was left by %s, which runs no more", store.url, who)
+        _LOG.info("store %s: the previous driver has ended: %s", store.url, holder_text)
 
 
 def _sealed(lease: DriverLease) -> bytes:
@@ -281,13 +292,13 @@ def _sealed(lease: DriverLease) -> bytes:
 # --- holding it -----------------------------------------------------------------------------------------------
 
 _HELD: set[str] = set()
-"""The leases that jobs of this process hold."""
+"""The ids of leases held by jobs of this process."""
 
 
 class HeldLease:
     """The lease of a job in this process, renewed by a thread until it is closed or lost.
 
-    `superseded`: the driver it was taken from, who may not have noticed yet. `is_written` False: the store takes none.
+    `superseded`: the previous holder, if it may still run. `is_written` False: the store rejects leases.
     """
 
     def __init__(
@@ -312,12 +323,12 @@ class HeldLease:
         """FencedError if another driver has taken the job over."""
         if self.lost_to is not None:
             raise FencedError(
-                f"job '{self._lease.job}' was taken over by {self.lost_to}. This driver has stopped; what it committed "
-                "stays"
+                f"job '{self._lease.job}' was taken over by {self.lost_to}. This driver has stopped; its committed "
+                "epochs remain"
             )
 
     def renew(self) -> None:
-        """Write the lease again, unless another driver has it now."""
+        """Renews the lease, unless another driver holds it now."""
         holder = read_driver_lease(self._store)
         if isinstance(holder, DriverLease) and holder.id != self._lease.id and _rank(holder) > _rank(self._lease):
             self.lost_to = holder
@@ -330,10 +341,10 @@ class HeldLease:
         while self.lost_to is None and not self._closed.wait(RENEW_S):
             try:
                 self.renew()
-            except Exception as error:  # a store that is away is the driver's to report
+            except Exception as error:  # the driver itself reports an unavailable store
                 _LOG.debug("the lease was not renewed: %s", error)
         if self.lost_to is None:
-            with suppress(Exception):  # what is left ends by itself
+            with suppress(Exception):  # an unreleased lease becomes stale
                 self._release()
 
     def _release(self) -> None:
@@ -342,15 +353,15 @@ class HeldLease:
             self._store.delete(driver_name())
 
     def close(self) -> None:
-        """Give the lease back; closing again changes nothing. Where the store is slow or away, nobody waits for it for
-        long: the lease ends by itself."""
-        if self._closed.is_set() or os.getpid() != self._lease.pid:  # a child that was forked holds no lease
+        """Releases the lease; idempotent. Waits only briefly for a slow or unavailable store: the lease becomes stale
+        by itself."""
+        if self._closed.is_set() or os.getpid() != self._lease.pid:  # a forked child holds no lease
             return
         self._closed.set()
         if self._thread is None:
             return
         atexit.unregister(self.close)
-        self._thread.join(_END_S)  # it may be writing just now, and removes the file after that
+        self._thread.join(_END_S)  # it may be writing now, and removes the file afterwards
         _HELD.discard(self._lease.id)
 
 

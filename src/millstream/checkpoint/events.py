@@ -1,17 +1,17 @@
-"""The vocabulary of the epoch protocol: what can happen (events), and what the driver is told to do (actions).
+"""The vocabulary of the epoch protocol: events that can happen, and actions for the driver.
 
 Every action but the last ones is answered by an event:
 
-    Publish           → Published, PublishFailed, PublishFenced    runs beside everything else
+    Publish           → Published, PublishFailed, PublishFenced    runs concurrently with everything else
     PlanInput         → InputPlanned, EpochFailed, CommitsAwaited
     WaitForInput      → Woken, EpochFailed
     RunEpoch          → EpochDone, EpochFailed
-    Commit            → Committed, CommitLost, CommitUnknown; EpochFailed when there is no manifest to write
-                      → Committed, CommitLost, CommitFailed    beside the next epochs, where they run ahead
-    AbandonCommit     → what its Commit is answered with, soon
-    InspectCommit     → CommitFound, CommitAbsent, CommitUnknown
-    Restart           → Started, EpochFailed               wait, read the newest manifest, forget everything else
-    Finish, Suspend, Cancel, Fail, StopFenced              the last: nothing follows
+    Commit            → Committed, CommitLost, CommitUnknown; EpochFailed if no manifest can be made
+                      → Committed, CommitLost, CommitFailed    concurrently with the next epochs, if they run ahead
+    AbandonCommit     → the answer of its Commit, soon
+    InspectCommit     → CommitExists, CommitAbsent, CommitUnknown
+    Restart           → Started, EpochFailed               waits, discards the state, reads the newest manifest
+    Finish, Suspend, Cancel, Fail, StopFenced              terminal
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ __all__ = [
     "CancelRequested",
     "Commit",
     "CommitAbsent",
+    "CommitExists",
     "CommitFailed",
-    "CommitFound",
     "CommitLost",
     "CommitUnknown",
     "CommitsAwaited",
@@ -53,8 +53,8 @@ __all__ = [
     "Started",
     "StopFenced",
     "StopRequested",
-    "StoreAway",
-    "StoreBack",
+    "StoreAvailable",
+    "StoreUnavailable",
     "Suspend",
     "WaitForInput",
     "Woken",
@@ -62,13 +62,13 @@ __all__ = [
 
 
 Excuse: TypeAlias = Literal["away", "lost", "full"] | None
-"""Why a failure of a job that runs ahead is not the job's: the store is away, or files of acknowledged epochs are lost,
-with the machine that was to bring them to the store."""
+"""Why a failure of a job that runs ahead is not caused by the job: the store is unavailable, files of acknowledged
+epochs are lost with the machine that was to upload them, or the disk is full."""
 
 
 @dataclass(frozen=True)
 class ManifestSummary:
-    """What the protocol needs to know of a manifest."""
+    """The protocol's view of a manifest."""
 
     epoch: int
     published_through: int
@@ -84,8 +84,8 @@ class ManifestSummary:
 
 @dataclass(frozen=True)
 class Started:
-    """The driver has read the newest manifest (None in an empty store) and knows nothing else, but for the newest epoch
-    that has a receipt of publishing (0: none has)."""
+    """The driver has read the newest manifest (None in an empty store), and knows the newest epoch with a receipt of
+    publishing (0: none); nothing else."""
 
     newest: ManifestSummary | None
     receipted: int = 0
@@ -93,8 +93,8 @@ class Started:
 
 @dataclass(frozen=True)
 class InputPlanned:
-    """The sources were asked. `has_input`: there is a range to read or a timer due. `exhausted`: after this
-    range, nothing will ever come. `drains`: nothing is to be read any more, on request."""
+    """The sources were queried. `has_input`: there is a range to read or a timer due. `exhausted`: this is the last
+    input. `drains`: nothing more is read, on request."""
 
     has_input: bool
     exhausted: bool
@@ -103,15 +103,15 @@ class InputPlanned:
 
 @dataclass(frozen=True)
 class CommitsAwaited:
-    """What is to be planned next (another parallelism) needs every acknowledged epoch to be committed first."""
+    """The next plan (another parallelism) requires that every acknowledged epoch is committed first."""
 
 
 @dataclass(frozen=True)
 class EpochDone:
     """Every task of the running epoch has acknowledged; its output is staged and durable.
 
-    Where epochs run ahead it may lie on the machines' own disks, on its way to the store: `bytes` of it, acknowledged
-    at `at_ms`. `joins`: it may be committed as one with the epoch before, if that is not being committed yet."""
+    Where epochs run ahead it may be on the machines' own disks, about to be uploaded: `bytes` of it, acknowledged at
+    `at_ms`. `joins`: it may be committed together with the previous epoch, if that commit has not begun."""
 
     bytes: int = 0
     at_ms: int = 0
@@ -121,8 +121,8 @@ class EpochDone:
 @dataclass(frozen=True)
 class EpochFailed:
     """Planning, waiting, running, making the manifest or starting failed at `at_ms`; `draw` is a random number in
-    [0, 1). `tolerable`: it may pass as a failed checkpoint; a failure of the user's code may not. `excuse`: what it is
-    to be put down to, if not to the job."""
+    [0, 1). `tolerable`: it may count as a failed checkpoint; a failure of user code may not. `excuse`: the external
+    cause, if any."""
 
     reason: str
     retryable: bool
@@ -134,7 +134,7 @@ class EpochFailed:
 
 @dataclass(frozen=True)
 class Committed:
-    """This driver's manifest stands."""
+    """This driver's manifest is stored."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class CommitLost:
 
 @dataclass(frozen=True)
 class CommitUnknown:
-    """The store failed: the manifest may be there or not."""
+    """The store failed: the manifest may exist or not."""
 
     reason: str
     at_ms: int
@@ -152,15 +152,15 @@ class CommitUnknown:
 
 
 @dataclass(frozen=True)
-class CommitFound:
-    """A manifest stands under that epoch. `mine`: it is, byte for byte, the one this driver tried to write."""
+class CommitExists:
+    """A manifest of that epoch exists. `is_own`: it is, byte for byte, the one this driver tried to write."""
 
-    mine: bool
+    is_own: bool
 
 
 @dataclass(frozen=True)
 class CommitAbsent:
-    """No manifest stands under that epoch. `retryable`: the store may take it another time; it did not refuse it."""
+    """No manifest of that epoch exists. `retryable`: the store may accept it later; it did not reject it."""
 
     at_ms: int
     draw: float = 0.5
@@ -170,8 +170,8 @@ class CommitAbsent:
 
 @dataclass(frozen=True)
 class CommitFailed:
-    """A commit beside running epochs is given up, and not tried again. Whether its manifest stands is not known, if it
-    was being written; the next start finds out."""
+    """A concurrent commit failed and is not retried. Whether its manifest exists is unknown if it was being written;
+    the next start determines that."""
 
     reason: str
     at_ms: int
@@ -181,25 +181,25 @@ class CommitFailed:
 
 
 @dataclass(frozen=True)
-class StoreAway:
-    """The store does not answer. The commit at hand goes on trying."""
+class StoreUnavailable:
+    """The store does not answer. The current commit keeps retrying."""
 
 
 @dataclass(frozen=True)
-class StoreBack:
+class StoreAvailable:
     """The store answers again."""
 
 
 @dataclass(frozen=True)
 class Published:
-    """Every sink has published what the manifest of `epoch` lists."""
+    """Every sink has published the output listed in the manifest of `epoch`."""
 
     epoch: int
 
 
 @dataclass(frozen=True)
 class PublishFailed:
-    """A sink failed; part of `epoch` may be published. `retryable`: it may succeed another time, as damage does not."""
+    """A sink failed; part of `epoch` may be published. `retryable`: another try may succeed; damage is permanent."""
 
     epoch: int
     reason: str
@@ -211,7 +211,7 @@ class PublishFailed:
 
 @dataclass(frozen=True)
 class PublishFenced:
-    """`epoch` was not published, or not all of it: another driver has committed the epoch `newer` since."""
+    """`epoch` was not published completely: another driver has committed the epoch `newer`."""
 
     epoch: int
     newer: int
@@ -219,15 +219,15 @@ class PublishFenced:
 
 @dataclass(frozen=True)
 class StopRequested:
-    """Finish the running epoch, publish it, record the stop, and end; the job can be resumed. `drain`: read nothing
-    more, end event time so that what is pending comes out, and finish for good."""
+    """Finish the running epoch, publish it, record the stop, and end; the job can be resumed. `drain`: read no more
+    input, end event time so that pending results are emitted, and finish permanently."""
 
     drain: bool = False
 
 
 @dataclass(frozen=True)
 class CancelRequested:
-    """End now. What is committed stays committed; the next start publishes it."""
+    """End now. Committed epochs remain; the next start publishes them."""
 
 
 @dataclass(frozen=True)
@@ -244,11 +244,11 @@ Event: TypeAlias = (
     | Committed
     | CommitLost
     | CommitUnknown
-    | CommitFound
+    | CommitExists
     | CommitAbsent
     | CommitFailed
-    | StoreAway
-    | StoreBack
+    | StoreUnavailable
+    | StoreAvailable
     | Published
     | PublishFailed
     | PublishFenced
@@ -263,7 +263,7 @@ Event: TypeAlias = (
 
 @dataclass(frozen=True)
 class Publish:
-    """Wait `delay_ms`, then have every sink publish what the manifest of `epoch` lists. Must be repeatable."""
+    """Wait `delay_ms`, then publish the output listed in the manifest of `epoch`, in every sink. Must be repeatable."""
 
     epoch: int
     delay_ms: int = 0
@@ -271,7 +271,7 @@ class Publish:
 
 @dataclass(frozen=True)
 class PlanInput:
-    """Ask every source how far it can be read in `epoch`. `drains`: not at all, the job is to end."""
+    """Query every source for how far it can be read in `epoch`. `drains`: read nothing, the job is to end."""
 
     epoch: int
     drains: bool = False
@@ -279,22 +279,23 @@ class PlanInput:
 
 @dataclass(frozen=True)
 class WaitForInput:
-    """Nothing to do until a source has more or a timer is due."""
+    """Idle until a source has more input or a timer is due."""
 
 
 @dataclass(frozen=True)
 class RunEpoch:
     """Run the planned ranges as `epoch`. `final`: end with the maximum watermark, nothing will follow."""
 
+    """Run the planned ranges as `epoch`. `final`: end with the maximum watermark; this is the last epoch."""
     epoch: int
     final: bool
 
 
 @dataclass(frozen=True)
 class Commit:
-    """Create the manifest of `epoch` if nobody has. A closing one (FINISHED, SUSPENDED) repeats its parent's
-    positions and carries no output. `steps`: so many acknowledged epochs become this one, the oldest; every file that
-    they name must be in the store first."""
+    """Create the manifest of `epoch` if it does not exist. A closing one (FINISHED, SUSPENDED) repeats its parent's
+    positions and has no output. `steps`: number of acknowledged epochs to combine in it, oldest first; every file they
+    name must be in the store first."""
 
     epoch: int
     published_through: int
@@ -304,20 +305,20 @@ class Commit:
 
 @dataclass(frozen=True)
 class AbandonCommit:
-    """Wait no longer for what the commit at hand waits for: the job fails."""
+    """Stop waiting in the current commit: the job fails."""
 
 
 @dataclass(frozen=True)
 class InspectCommit:
-    """Find out who, if anybody, has written the manifest of `epoch` (`ManifestLog.find`)."""
+    """Determine who, if anybody, has written the manifest of `epoch` (`ManifestLog.find`)."""
 
     epoch: int
 
 
 @dataclass(frozen=True)
 class Restart:
-    """Wait `delay_ms`, forget everything, begin another run, and read the newest manifest. `tolerated`: the failure is
-    one that the job tolerates, and does not count as a restart."""
+    """Wait `delay_ms`, discard all state, begin another run, and read the newest manifest. `tolerated`: the job
+    tolerates the failure, and it does not count as a restart."""
 
     delay_ms: int
     reason: str
@@ -336,12 +337,12 @@ class Suspend:
 
 @dataclass(frozen=True)
 class Cancel:
-    """Abort what is running and end."""
+    """Abort running work and end."""
 
 
 @dataclass(frozen=True)
 class Fail:
-    """Abort what is running and report."""
+    """Abort running work and report."""
 
     reason: str
 

@@ -1,13 +1,13 @@
-"""Splits that were read to their end, in files of their own: what cannot change need not stand in every manifest.
+"""Moves the names of finished splits to files of their own, so that they need not be repeated in every manifest.
 
-A manifest lists the position of every split that its epoch or the ones shortly before it finished, so that an epoch
-can be replayed. When that list has grown long (`LISTED_MAX`), the names of those that were finished *before* the next
-epoch go into a file, once, and the manifests from then on name the file. A job that has read a million files has a
-thousand such files at most, and small manifests.
+A manifest lists the position of every split finished in its epoch or shortly before, so that an epoch can be replayed.
+When that list has grown to `LISTED_MAX`, the names of splits finished *before* the next epoch are written to a file
+once, and later manifests name the file. A job that has read a million files has a thousand such files at most, and
+small manifests.
 
-A file is written before the manifest that names it, under a name that is never used again. A file that no manifest
-names was written for an epoch that never happened; it is swept like a segment. The manifest also has its checksum: if
-the file were exchanged for another, the job would read its input twice, or not at all.
+A file is written before the manifest that names it, under a name that is never reused. A file that no manifest names
+belongs to an epoch that never happened; it is swept like a segment. The manifest also has its checksum: if the file
+were exchanged for another, the job would read input twice, or not at all.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LISTED_MAX = 1_000
 
 
 class FinishedSplits:
-    """The finished splits of one job's sources, as far as they stand in files. Each file is read once."""
+    """The finished splits of one job's sources that are listed in files. Each file is read once."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -37,7 +37,7 @@ class FinishedSplits:
         self._names: dict[str, tuple[tuple[SplitFile, ...], frozenset[str]]] = {}
 
     def names(self, manifest: Manifest | None) -> Mapping[str, frozenset[str]]:
-        """By the uid of their source."""
+        """The names by the uid of their source."""
         if manifest is None:
             return {}
         return {uid: self._of_source(uid, files) for uid, files in manifest.finished.items()}
@@ -55,9 +55,9 @@ class FinishedSplits:
         return self._files[file]
 
     def filed(self, newest: Manifest, epoch: int, listed: Collection[str] = ()) -> dict[str, SplitFile]:
-        """Write down what is finished, for `epoch` to name; by source, where it is worth a file.
+        """Writes lists of finished splits for the manifest of `epoch`; by source, where there are enough of them.
 
-        `listed`: sources whose positions all stay in the manifest, because they remove input by what these say.
+        `listed`: sources whose positions all stay in the manifest, because they remove input according to them.
         """
         filed: dict[str, SplitFile] = {}
         for uid, positions in newest.sources.items():
@@ -76,10 +76,10 @@ class FinishedSplits:
 
 
 def names_in(file: SplitFile, data: bytes) -> frozenset[str]:
-    """The splits that a file lists; StoreDamagedError unless it is the file that the manifest means."""
+    """The splits listed in a file; StoreDamagedError if its checksum differs from the manifest's."""
     if hashlib.sha256(data).hexdigest() != file.sha256:
         raise StoreDamagedError(
-            f"{file.file}, a list of input that was read to its end, is not what its manifest says it is. Nothing was "
+            f"{file.file}, a list of finished input, does not match its checksum in the manifest. Nothing was "
             "overwritten; restore the file from a copy, or input would be read twice."
         )
     names: Iterable[str] = unseal(data, "finished-splits", FORMAT, file.file)["splits"]

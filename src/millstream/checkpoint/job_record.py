@@ -1,13 +1,13 @@
-"""`job.json`: which job a store belongs to. Written once, by the first driver that comes; only a job that removes its
-epochs gives it another id.
+"""`job.json`: the job that a store belongs to. The first driver writes it once; its id changes only when the job
+removes its epochs.
 
-A store holds one job. Two jobs in one store would take each other's manifests for their own, so the second is refused
-before it reads or writes anything else. A job that was started from a snapshot of another one shares files with it:
-its record names the stores they lie in (`bases`, nearest first) and the snapshot it begins with. Such a record has
-format 2, so that a Millstream that knows nothing of it does not look for the files in vain.
+A store holds one job. Two jobs in one store would confuse each other's manifests, so the second is rejected before it
+reads or writes anything else. A job that was started from a snapshot of another one shares files with it: its record
+names the stores of these files (`bases`, nearest first) and the initial snapshot. That record has format 2, so that
+an older Millstream does not search for the files in vain.
 
-A fork has a name of its own, but its program may still call itself by the name it had: it is accepted under both, and
-the job is called by the fork's.
+A fork has a name of its own, but its program may still use the original name: both are accepted, and the job is
+reported under the fork's.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _OF_FORMAT_2 = ("bases", "begins", "program", "past_ids", "is_dropped")
 
 @dataclass(frozen=True)
 class JobRecord:
-    """The owner of a store. `begins`: the snapshot it starts from, while it has no epoch of its own. `program`: what
-    its program calls itself, where that is not `job`. `past_ids`: what the job was called when it wrote some of the
-    epochs that are there. `is_dropped`: the job was removed, and what is left is for forks and savepoints of it."""
+    """The owner of a store. `begins`: the snapshot it starts from, while it has no epoch of its own. `program`: the
+    name its program uses, if that is not `job`. `past_ids`: ids under which the job wrote some of the existing epochs.
+    `is_dropped`: the job was removed; the remaining files are for its forks and savepoints."""
 
     job: str
     job_id: str
@@ -47,18 +47,18 @@ class JobRecord:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names under which a program may come: no program has that of a job that was dropped."""
+        """The names that a program may use; none for a dropped job."""
         if self.is_dropped:
             return ("",)
         return (self.job, self.program) if self.program else (self.job,)
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """All that the job was called by."""
+        """The current id of the job and its past ones."""
         return (self.job_id, *self.past_ids)
 
     def is_still(self, job_id: str) -> bool:
-        """Whether the job that was once called so is here, and was not dropped."""
+        """Whether the store still holds the job with this (perhaps past) id, and it was not dropped."""
         return not self.is_dropped and job_id in self.ids
 
 
@@ -72,9 +72,9 @@ def claim(
     begins: str = "",
     program: str = "",
 ) -> JobRecord:
-    """Make `store` this job's, or find that it already is; StoreError when it is another job's.
+    """Claims `store` for this job, or returns the existing record; StoreError if another job owns it.
 
-    The rest is used only when the store is new; the record that stands there wins.
+    The remaining arguments apply only to a new store; an existing record takes precedence.
 
     >>> from millstream.storage import open_store
     >>> store = open_store("memory://doctest-claim")
@@ -85,7 +85,7 @@ def claim(
     >>> claim(store, "orders", job_id="j3", now_ms=7)
     Traceback (most recent call last):
     millstream.errors.StoreError: Store memory://doctest-claim belongs to job 'clicks', not to 'orders'. \
-Give another --store, or name the job 'clicks' to go on with it.
+Use another --store, or name the job 'clicks' to continue it.
     """
     record = JobRecord(job, job_id, now_ms, bases, begins, program)
     if not store.exists(job_name()):
@@ -97,32 +97,32 @@ Give another --store, or name the job 'clicks' to go on with it.
         raise StoreError(f"Store {store.url}: {job_name()} vanished while it was read. Start the job again.")
     if owner.is_dropped:
         raise StoreError(
-            f"Store {store.url} is what is left of job {owner.job!r}, which was dropped: its forks or savepoints need "
-            "it. Give another --store."
+            f"Store {store.url} holds the remains of job {owner.job!r}, which was dropped: its forks or savepoints "
+            "need them. Use another --store."
         )
     if job not in owner.names:
         either = " or ".join(map(repr, owner.names))
         raise StoreError(
             f"Store {store.url} belongs to job {owner.job!r}, not to {job!r}. "
-            f"Give another --store, or name the job {either} to go on with it."
+            f"Use another --store, or name the job {either} to continue it."
         )
     return owner
 
 
 def _check_unclaimed(store: Store) -> None:
-    """A store with epochs and no record is damaged, or a savepoint: neither is a place to begin a job in."""
+    """Rejects a store with epochs but without a record: it is damaged, or a savepoint."""
     if any(epoch_of_manifest(name) is not None for name in store.list(MANIFESTS)):
         # A driver that has just claimed the store may have committed since we looked.
         if store.exists(job_name()):
             return
         raise StoreDamagedError(
-            f"Store {store.url} has epochs, and no {job_name()} that says whose they are. Restore it from a copy, or, "
-            "to start from a savepoint, give another --store, and --from with this one."
+            f"Store {store.url} has epochs, but no {job_name()} that names their job. Restore it from a copy, or, "
+            "to start from a savepoint, use another --store, and --from with this one."
         )
 
 
 def check_owner(store: Store, record: JobRecord, job_id: str, epoch: int) -> None:
-    """Refuse a store whose newest epoch is another job's than its record says; StoreDamagedError says so.
+    """Rejects a store whose newest epoch belongs to another job than its record says (StoreDamagedError).
 
     >>> from millstream.storage import open_store
     >>> store, record = open_store("memory://doctest-owner"), JobRecord("clicks", "j1", 5)
@@ -130,38 +130,38 @@ def check_owner(store: Store, record: JobRecord, job_id: str, epoch: int) -> Non
     >>> check_owner(store, record, "j2", epoch=7)
     Traceback (most recent call last):
     millstream.errors.StoreDamagedError: Store memory://doctest-owner: job.json is of job 'clicks' with id j1, and \
-epoch 7 was committed by a job with id j2. Was a file copied from another store? Put the right one back.
+epoch 7 was committed by a job with id j2. Was a file copied from another store? Restore the right one.
     """
     if job_id not in (record.job_id, *record.past_ids):
         raise StoreDamagedError(
             f"Store {store.url}: {job_name()} is of job {record.job!r} with id {record.job_id}, and epoch {epoch} was "
-            f"committed by a job with id {job_id}. Was a file copied from another store? Put the right one back."
+            f"committed by a job with id {job_id}. Was a file copied from another store? Restore the right one."
         )
 
 
 def read(store: Store) -> JobRecord | None:
-    """The owner of `store`, or None when no job has claimed it; StoreDamagedError when that cannot be told."""
+    """The owner of `store`, or None if no job has claimed it; StoreDamagedError if that is unknown."""
     if not store.exists(job_name()):
         return None
-    # Its writer may have died between giving the name and syncing it.
+    # Its writer may have died between naming the file and syncing it.
     store.settle(job_name())
     return _decode(store.get(job_name()), f"{job_name()} of store {store.url}")
 
 
 def renew(store: Store, job_id: str) -> None:
-    """Give whoever goes on in `store` another id: its epochs are about to be removed, and their numbers come again.
+    """Changes the job's id before its epochs are removed, since their numbers will be reused.
 
-    What was published is known by the job's id and the epoch's number (`CommitId`), and such a name is used once.
+    Published output is identified by job id and epoch number (`CommitId`), and each pair is used once.
     """
     record = read(store)
     if record is not None:
-        # Epochs that are held stay, and were committed under the id that the job had.
+        # Held epochs remain, and were committed under the previous id.
         past_ids = (*record.past_ids, record.job_id)[-_PAST_IDS_MAX:]
         store.put(job_name(), _encode(replace(record, job_id=job_id, past_ids=past_ids)))
 
 
 def mark_dropped(store: Store) -> None:
-    """Let no job go on in `store` any more."""
+    """Marks the job as dropped: no job may continue in `store`."""
     record = read(store)
     if record is not None:
         store.put(job_name(), _encode(replace(record, is_dropped=True)))
@@ -181,8 +181,8 @@ def _checksum(document: Mapping[str, Any]) -> str:
 def _decode(data: bytes, name: str) -> JobRecord:
     try:
         document: dict[str, Any] = json.loads(data)
-        checksum = document.pop("checksum", None)  # records of the first Millstreams have none
-        is_whole = checksum is None or checksum == _checksum(document)
+        checksum = document.pop("checksum", None)  # records of the first versions have none
+        is_intact = checksum is None or checksum == _checksum(document)
         kind = document.pop("format")
         version = int(kind.removeprefix(_KIND))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -192,7 +192,7 @@ def _decode(data: bytes, name: str) -> JobRecord:
             f"{name} has format {version}, this Millstream reads up to {FORMAT}: it was written by a newer "
             f"Millstream. Upgrade Millstream, then start the job again."
         )
-    if not is_whole:
+    if not is_intact:
         raise _damaged(name, ValueError("its checksum does not match its content"))
     try:
         return JobRecord(
@@ -211,6 +211,6 @@ def _decode(data: bytes, name: str) -> JobRecord:
 
 def _damaged(name: str, error: Exception) -> StoreDamagedError:
     return StoreDamagedError(
-        f"{name} is damaged: it does not say which job the store belongs to ({type(error).__name__}: {error}). "
+        f"{name} is damaged: the job of the store is unknown ({type(error).__name__}: {error}). "
         f"Nothing was overwritten; restore the file from a copy."
     )

@@ -1,17 +1,17 @@
-"""Leases keep an epoch for a while: a reader that holds a version does not lose it under its feet.
+"""Leases retain an epoch for a limited time, so that it is not removed while a reader uses it.
 
-A lease is a small file that names an epoch. Its holder renews it in time by writing it again, and removes it when done.
-If the holder dies, the lease ends after `DURATION_MS`, and its file is swept away. As with pins, the lease is written
-before the manifest is looked for, so a reader either finds its epoch whole or is told that it is gone (`removals`).
+A lease is a small file that names an epoch. Its holder renews it by writing it again, and removes it when done. If the
+holder dies, the lease expires after `DURATION_MS`, and its file is swept. As with pins, the lease is written before the
+manifest is read, so a reader either has its complete epoch or an error that it was removed (`removals`).
 
-`held_epochs` says which epochs pins and leases hold. A pin holds its epoch until it is removed; a lease holds its epoch
-as long as it is renewed in time. The age of a lease is the difference of two dates that the same store gave: that of
-the lease, and that of a file written just now. So the clocks of two machines are never compared; `ends_ms` is the end
-by the holder's own clock, and is there for people.
+`held_epochs` determines the epochs held by pins and leases. A pin holds its epoch until it is removed; a lease while it
+is renewed in time. The age of a lease is the difference of two dates from the same store: that of the lease, and that
+of a file written just now. So clocks of two machines are never compared; `ends_ms` is the expiry by the holder's own
+clock, for display.
 
-A file that cannot be read must not cost anybody an epoch, and must not stop collection for ever either. It holds what
-it might be about: the epoch in its name, or, if the name has none, every epoch that was there when it was written. It
-does not hold later epochs, and an unreadable lease that is not renewed ends like any other.
+An unreadable file must neither cost an epoch nor stop collection permanently. It holds the epoch in its name, or, if
+the name has none, every epoch that existed when it was written. It does not hold later epochs, and an unreadable lease
+that is not renewed expires like any other.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ __all__ = [
 
 FORMAT = 1
 DURATION_MS = 60_000
-"""How long a lease lasts unless it is written again. A holder does so at half of that."""
+"""Duration of a lease unless it is renewed. A holder renews it at half of that."""
 
 
 class EpochGoneError(StoreError):
-    """The epoch was collected before it could be held. Its manifest may be there for a moment still."""
+    """The epoch was collected before it could be held. Its manifest may still exist for a moment."""
 
 
 def system_ms() -> int:
@@ -58,7 +58,7 @@ def system_ms() -> int:
 
 @dataclass(frozen=True)
 class Lease:
-    """Somebody reads `epoch` until `ends_ms` at least."""
+    """A reader uses `epoch` at least until `ends_ms`."""
 
     id: str
     epoch: int
@@ -66,9 +66,9 @@ class Lease:
 
 
 def read_leases(store: Store) -> Iterator[tuple[str, Lease | StoreError]]:
-    """Every lease's file, with the lease, or why it cannot be read; one that its holder removes meanwhile is left out.
+    """Every lease file with its lease, or the error of an unreadable one. Files removed concurrently are skipped.
 
-    The epoch that an unreadable one is of may still be told by its name.
+    An unreadable lease may still have its epoch in its name.
     """
     return read_sealed(store, filter(is_lease, store.list(LEASES)), _decoded)
 
@@ -77,12 +77,12 @@ def _decoded(data: bytes, where: str) -> Lease:
     fields = unseal(data, "lease", FORMAT, where)
     id, epoch, ends_ms = fields.get("id"), fields.get("epoch"), fields.get("ends_ms")
     if not isinstance(id, str) or type(epoch) is not int or type(ends_ms) is not int:
-        raise StoreDamagedError(f"{where} is no whole lease: it names no epoch. Remove it.")
+        raise StoreDamagedError(f"{where} is not a complete lease: it names no epoch. Remove it.")
     return Lease(id, epoch, ends_ms)
 
 
 class LeasedEpoch:
-    """An epoch that stays as it is while this is open; close it, or use it in a `with` block.
+    """Retains an epoch while this is open; close it, or use it in a `with` block.
 
     >>> from millstream.storage import open_store
     >>> LeasedEpoch(open_store("memory://doctest-lease"), 3, now_ms=lambda: 0)
@@ -97,7 +97,7 @@ class LeasedEpoch:
         try:
             manifest = held_manifest(store, epoch)
         except BaseException:
-            with suppress(StoreError):  # then it ends by itself
+            with suppress(StoreError):  # then it expires
                 self.close()
             raise
         if manifest is None:
@@ -109,14 +109,14 @@ class LeasedEpoch:
         self._store.put(lease_name(self._lease.id), seal("lease", FORMAT, asdict(self._lease)))
 
     def renew(self) -> None:
-        """Hold on for another duration, if half of the last one is over, or the clock was set back."""
+        """Extends the lease if half of it has passed, or the clock was set back."""
         now_ms = self._now_ms()
         if not DURATION_MS // 2 <= self._lease.ends_ms - now_ms <= DURATION_MS:
             self._lease = replace(self._lease, ends_ms=now_ms + DURATION_MS)
             self._write()
 
     def close(self) -> None:
-        """Let the epoch go."""
+        """Releases the epoch."""
         self._store.delete(lease_name(self._lease.id))
 
     def __enter__(self) -> LeasedEpoch:
@@ -126,29 +126,29 @@ class LeasedEpoch:
         self.close()
 
 
-# --- what is held -------------------------------------------------------------------------------------------------
+# --- held epochs --------------------------------------------------------------------------------------------------
 
-Tell = Callable[[str, str], None]
+Warn = Callable[[str, str], None]
 _SWEPT_FORMAT = 1
 
 
-def held_epochs(store: Store, epochs: Collection[int], tell: Tell, written_ms: dict[int, int]) -> set[int]:
-    """Of `epochs`, those that somebody holds. `tell` hears of every file that cannot be read, by its name and why.
+def held_epochs(store: Store, epochs: Collection[int], warn: Warn, written_ms: dict[int, int]) -> set[int]:
+    """The held ones of `epochs`. `warn` is called for every unreadable file, with its name and the problem.
 
-    Leases that have ended are removed. `written_ms` keeps, from one call to the next, when manifests were written: the
-    second call is about some that have just been removed.
+    Expired leases are removed. `written_ms` caches the dates of manifests between calls: the second call is about
+    manifests that have just been removed.
     """
     held: set[int] = set()
     for name, pin in read_pins(store):
         if isinstance(pin, Pin):
             held.add(pin.epoch)
         else:
-            tell(name, f"{pin.message} Until it is removed, every epoch stays that it may be of.")
-            held |= _there_when_written(store, name, epochs, written_ms)
-    return (held | _leased_epochs(store, epochs, tell, written_ms)) & set(epochs)
+            warn(name, f"{pin.message} Until it is removed, it retains every epoch that it may refer to.")
+            held |= _epochs_when_written(store, name, epochs, written_ms)
+    return (held | _leased_epochs(store, epochs, warn, written_ms)) & set(epochs)
 
 
-def _leased_epochs(store: Store, epochs: Collection[int], tell: Tell, written_ms: dict[int, int]) -> set[int]:
+def _leased_epochs(store: Store, epochs: Collection[int], warn: Warn, written_ms: dict[int, int]) -> set[int]:
     leases = list(read_leases(store))
     if not leases:
         return set()
@@ -157,7 +157,7 @@ def _leased_epochs(store: Store, epochs: Collection[int], tell: Tell, written_ms
     try:
         now_ms = store_time_ms(store, max(epochs, default=0))
     except StoreFullError:
-        now_ms = 0  # what time it is cannot be told: no lease has ended
+        now_ms = 0  # the store's time is unknown: no lease has expired
     for name, lease in leases:
         try:
             age_ms = now_ms - store.modified_ms(name)
@@ -170,19 +170,19 @@ def _leased_epochs(store: Store, epochs: Collection[int], tell: Tell, written_ms
             held.add(epoch)
         else:
             assert isinstance(lease, StoreError)
-            tell(name, f"{lease.message} It counts as a reader's for {DURATION_MS // 1000} s.")
-            held |= _there_when_written(store, name, epochs, written_ms)
+            warn(name, f"{lease.message} It counts as a reader's for {DURATION_MS // 1000} s.")
+            held |= _epochs_when_written(store, name, epochs, written_ms)
     store.delete_many(ended)
     return held
 
 
 def store_time_ms(store: Store, epoch: int) -> int:
-    """What time it is by the store's own clock. `epoch`: the newest, for people who read the file."""
+    """The time by the store's own clock. `epoch`: the newest, written to the file for display."""
     store.put(swept_name(), seal("swept", _SWEPT_FORMAT, {"epoch": epoch}))
     return store.modified_ms(swept_name())
 
 
-def _there_when_written(store: Store, name: str, epochs: Collection[int], written_ms: dict[int, int]) -> set[int]:
+def _epochs_when_written(store: Store, name: str, epochs: Collection[int], written_ms: dict[int, int]) -> set[int]:
     """The epochs whose manifests are not newer than the file `name`."""
     try:
         limit_ms = store.modified_ms(name)
@@ -190,7 +190,7 @@ def _there_when_written(store: Store, name: str, epochs: Collection[int], writte
             if epoch not in written_ms:
                 written_ms[epoch] = store.modified_ms(manifest_name(epoch))
     except StoreDamagedError:
-        return set(epochs)  # something was removed just now; whoever looks next knows more
-    # By the newest of them: a manifest that was put back is dated anew.
+        return set(epochs)  # a file was removed just now; the next call has consistent dates
+    # Up to the newest of them: a restored manifest has a new date.
     newest = max((epoch for epoch in epochs if written_ms[epoch] <= limit_ms), default=0)
     return {epoch for epoch in epochs if epoch <= newest}

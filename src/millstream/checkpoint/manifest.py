@@ -1,7 +1,7 @@
-"""A manifest names all that one epoch is made of. Once written it never changes.
+"""A manifest names everything that makes up one epoch. Once written it never changes.
 
-Writing the manifest, atomically and under a name that only one writer can take, *is* the commit of its epoch: what no
-manifest names never happened. It is a small JSON file, meant to be read by people as well:
+Writing the manifest, atomically and under a name that only one writer can create, *is* the commit of its epoch: without
+a manifest an epoch never happened. It is a small JSON file, also readable by people:
 
     {
      "format": "millstream-manifest-1",
@@ -11,14 +11,15 @@ manifest names never happened. It is a small JSON file, meant to be read by peop
      "checksum": "<sha-256 of every byte above this line>"
     }
 
-The checksum covers bytes, not values, so that any flipped bit is found; a large manifest is packed (`manifest_bytes`).
-`Manifest` checks its own invariants, hence on every write and again on every read:
+The checksum covers bytes, not values, so that any flipped bit is detected; a large manifest is packed
+(`manifest_bytes`). `Manifest` checks its own invariants, hence on every write and again on every read:
 
 - epochs count from 1 and a manifest follows an older one (`parent < epoch`; 0 is the empty beginning);
-- an epoch is never listed as published by a manifest that still carries output for it;
-- a closing manifest (FINISHED, SUSPENDED) carries no output.
+- an epoch is never listed as published by a manifest that still has output for it;
+- a closing manifest (FINISHED, SUSPENDED) has no output.
 
-This module refuses to repair: a damaged file is named, with the newest epoch that is still whole, and left as it is.
+This module does not repair: the error for a damaged file names it and the newest intact epoch, and the file is left
+unchanged.
 """
 
 from __future__ import annotations
@@ -52,12 +53,12 @@ __all__ = [
 ]
 
 FORMAT = PACKED
-"""The newest format that is read. Format 2 has `finished`; a manifest without any is still written in format 1, which
-older programs read. A large one of either is packed, which is format 3 (`manifest_bytes`)."""
+"""The newest readable format. Format 2 has `finished`; a manifest without it is still written in format 1, for older
+programs. A large manifest of either format is packed, which is format 3 (`manifest_bytes`)."""
 
 Status = Literal["RUNNING", "DRAINED", "FINISHED", "SUSPENDED"]
-"""RUNNING: more may follow. DRAINED: all input is in, its last output may be unpublished.
-FINISHED: drained and published. SUSPENDED: stopped on request, published, to be resumed."""
+"""RUNNING: more may follow. DRAINED: all input is read, the last output may be unpublished.
+FINISHED: drained and published. SUSPENDED: stopped on request, published, resumable."""
 
 _HEADER_FIELDS = ("job", "epoch")
 
@@ -78,7 +79,7 @@ class SplitPosition:
 
 @dataclass(frozen=True)
 class SplitFile:
-    """A file that lists splits which were read to their end before the manifest's epoch (`finished_splits`)."""
+    """A file that lists splits finished before the manifest's epoch (`finished_splits`)."""
 
     file: str
     splits: int
@@ -87,7 +88,7 @@ class SplitFile:
 
 @dataclass(frozen=True)
 class Staged:
-    """What one subtask of a sink's writer handed over to be published; small, the data itself lies in files."""
+    """The staged output of one subtask of a sink's writer; small, the data itself is in files."""
 
     subtask: int
     payload: JSON
@@ -98,8 +99,8 @@ class Staged:
 
 @dataclass(frozen=True)
 class Manifest:
-    """All of one epoch: where its sources stand, its state, its output, and what is known to be published. `run` names
-    the driver's run that committed it. Many fields: they are those of the file.
+    """Everything of one epoch: source positions, state, output, and the newest published epoch. `run` names the
+    driver's run that committed it. Many fields: they are those of the file.
 
     >>> first = Manifest(job="clicks", job_id="j1", epoch=1, parent=0, created_ms=0, run="a1",
     ...                  sources={"in": {"0": SplitPosition(offset=10)}})
@@ -137,19 +138,19 @@ class Manifest:
             raise ValueError(f"manifest of epoch {self.epoch} of job {self.job!r}: {wrong}")
 
     def operator_name(self, uid: str) -> str:
-        """How the operator of this uid is called; its uid where the program has none such."""
+        """The name of the operator with this uid; the uid itself if the program has none."""
         operator = program_of(self).get(uid)
         return uid if operator is None else operator.name
 
     def derived(self, make: Callable[[Manifest], T]) -> T:
-        """What `make` makes of the states or the program. They never change, so it is made once and kept here."""
+        """A cached result of `make`, computed from the states or the program, which never change."""
         results: dict[Any, Any] = self.__dict__.setdefault("_derived", {})
         if make not in results:
             results[make] = make(self)
         return results[make]  # type: ignore[no-any-return]
 
     def with_counters(self, counters: Mapping[str, JSON]) -> Manifest:
-        """The same manifest with these counters. The rest is plain and whole already, and is not gone through again."""
+        """A copy with these counters. The other fields are already validated, and are not checked again."""
         changed = copy(self)
         object.__setattr__(changed, "counters", plain(counters, "'counters' of the manifest"))
         changed.__dict__["_derived"] = dict(self.__dict__.get("_derived", {}))
@@ -158,13 +159,13 @@ class Manifest:
 
 _FIELDS = tuple(Manifest.__dataclass_fields__)
 _KEYS = {name: name for name in _FIELDS} | {"run": "attempt"}
-"""How fields are called in the file. The first Millstreams called a run of the driver an attempt."""
+"""The names of fields in the file. Format 1 calls a run of the driver an attempt."""
 _OPTIONAL = ("finished", "meanings")
-"""Left out where there are none. Older programs pass over `meanings`: they go on without judging them, as they did."""
+"""Omitted if empty. Older programs ignore `meanings` and continue without checking them."""
 
 
 def encode(manifest: Manifest) -> bytes:
-    """The manifest as the bytes of its file."""
+    """Encodes the manifest as the bytes of its file."""
     document: dict[str, Any] = {"format": f"millstream-manifest-{2 if manifest.finished else 1}"}
     values = {
         _KEYS[name]: getattr(manifest, name) for name in _FIELDS if name not in _OPTIONAL or getattr(manifest, name)
@@ -182,19 +183,21 @@ def encode(manifest: Manifest) -> bytes:
 
 
 def decode(data: bytes, name: str) -> Manifest:
-    """The manifest in `data`; StoreDamagedError naming the file and what is wrong with it."""
+    """Decodes the manifest in `data`; StoreDamagedError names the file and the problem."""
     fields = fields_of(data, name)
     try:
         return _from_document(fields)
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError, ProgramError) as error:
-        # The checksum held, so these are the bytes that were written: a program wrote nonsense, or forged it.
+        # The checksum matches, so the bytes are as written: the writer was faulty, or the file is forged.
         raise damaged(name, f"its content breaks the format ({type(error).__name__}: {error})") from error
 
 
 def _from_document(document: dict[str, Any]) -> Manifest:
     document = {**{name: {} for name in _OPTIONAL}, **document}
     values = {name: document[_KEYS[name]] for name in _FIELDS}
-    values["finished"] = {uid: tuple(SplitFile(**one) for one in files) for uid, files in document["finished"].items()}
+    values["finished"] = {
+        uid: tuple(SplitFile(**entry) for entry in files) for uid, files in document["finished"].items()
+    }
     for name in ("epoch", "parent", "created_ms", "published_through"):
         if type(values[name]) is not int:
             raise TypeError(f"{name} is {values[name]!r}, expected a whole number")
@@ -229,9 +232,9 @@ def _broken_invariant(manifest: Manifest) -> str | None:
 
 
 class ManifestOwner(Enum):
-    """Who wrote the manifest that stands under an epoch's name."""
+    """The writer of the existing manifest of an epoch."""
 
-    MINE = "mine"
+    OWN = "own"
     OTHER = "other"
     ABSENT = "absent"
 
@@ -240,7 +243,7 @@ _READS_MAX = 10
 
 
 class ManifestLog:
-    """The committed epochs of the job whose store this is.
+    """The committed epochs of the job that owns the store.
 
     >>> from millstream.storage import open_store
     >>> log = ManifestLog(open_store("memory://doctest-manifest-log"))
@@ -253,27 +256,27 @@ class ManifestLog:
         self._store = store
 
     def epochs(self) -> list[int]:
-        """The epochs whose manifests are there, oldest first."""
-        found = (epoch_of_manifest(name) for name in self._store.list(MANIFESTS))
-        return sorted(epoch for epoch in found if epoch is not None)
+        """The epochs that have manifests, oldest first."""
+        epochs = (epoch_of_manifest(name) for name in self._store.list(MANIFESTS))
+        return sorted(epoch for epoch in epochs if epoch is not None)
 
     def epochs_from(self, epoch: int) -> list[int]:
-        """The same, from this epoch on. It costs what it returns, however many others there are."""
+        """The epochs from this one on. The cost is proportional to the result, however many others exist."""
         if epoch <= 1:
             return self.epochs()
-        found = map(epoch_of_manifest, self._store.list_after(MANIFESTS, manifest_name(epoch - 1)))
-        return [found_epoch for found_epoch in found if found_epoch is not None]
+        epochs = map(epoch_of_manifest, self._store.list_after(MANIFESTS, manifest_name(epoch - 1)))
+        return [existing for existing in epochs if existing is not None]
 
     def has(self, epoch: int) -> bool:
-        """Whether the manifest of `epoch` is there."""
+        """Whether the manifest of `epoch` exists."""
         return epoch > 0 and self._store.exists(manifest_name(epoch))
 
     def read(self, epoch: int) -> Manifest:
-        """The manifest of `epoch`; StoreDamagedError when it is absent, damaged, or says it is another epoch's."""
+        """The manifest of `epoch`; StoreDamagedError if it is absent, damaged, or of another epoch."""
         return self._decoded(epoch, self._store.get(manifest_name(epoch)))
 
-    def read_if_there(self, epoch: int) -> Manifest | None:
-        """The manifest of `epoch`, or None when it is not there. A collector may take it away, and put it back, now."""
+    def read_if_present(self, epoch: int) -> Manifest | None:
+        """The manifest of `epoch`, or None if it does not exist. A collector may remove and restore it concurrently."""
         name = manifest_name(epoch)
         for _ in range(_READS_MAX):
             if not self._store.exists(name):
@@ -281,7 +284,7 @@ class ManifestLog:
             try:
                 data = self._store.get(name)
             except StoreDamagedError:
-                continue  # it was there a moment ago
+                continue  # it existed a moment ago
             return self._decoded(epoch, data)
         return self.read(epoch)
 
@@ -295,66 +298,66 @@ class ManifestLog:
         return manifest
 
     def newest(self, known: int = 0) -> Manifest | None:
-        """The newest manifest, made durable before it is believed; None in a store without any. `known`: an epoch that
-        was there, so that only this and newer ones are listed.
+        """The newest manifest, synced before it is used; None in a store without any. `known`: an epoch that existed,
+        so that only this and newer ones are listed.
 
-        A damaged newest manifest is an error that names the newest whole one: going back to it would publish again
-        what the damaged one already published, so that is for a person to decide.
+        A damaged newest manifest is an error that names the newest intact one. Falling back to that one would publish
+        the damaged epoch's output again, so the user has to decide.
         """
         epochs = self.epochs_from(known)
         while epochs:
             name = manifest_name(epochs[-1])
             try:
-                # Its writer may have died between giving the name and syncing it.
+                # Its writer may have died between naming the file and syncing it.
                 self._store.settle(name)
                 return self.read(epochs[-1])
             except StoreError as error:
-                # A running driver may have committed and trimmed past it since we looked: then there is a newer one.
-                looked, epochs = epochs, self.epochs_from(known)
-                if epochs[-1:] > looked[-1:] and not self._store.exists(name):
+                # A running driver may have committed newer epochs and removed this one since the listing.
+                listed, epochs = epochs, self.epochs_from(known)
+                if epochs[-1:] > listed[-1:] and not self._store.exists(name):
                     continue
                 if isinstance(error, StoreDamagedError):
-                    raise StoreDamagedError(f"{error.message} {self._whole_before(looked[-1])}") from error
+                    raise StoreDamagedError(f"{error.message} {self._newest_intact_before(listed[-1])}") from error
                 raise
         return None
 
     def commit(self, manifest: Manifest) -> bool:
-        """Commit `manifest` if its epoch is still free; False when another driver has taken the job over.
+        """Commits `manifest` if its epoch is still free; False if another driver has taken the job over.
 
-        1. Take the name. A service that lost its answer on the way may report "exists already" about our own write,
-           so a lost race is settled by the bytes that stand there: ours, to the last one, means that we won.
-        2. Look for a newer manifest. A driver that slept while another one committed *and trimmed* this epoch finds
-           its name free again; only the newer manifests tell it so. Where the one before is gone, all may have been
-           removed with the job.
+        1. Create the file. A service whose answer was lost may report "exists already" for our own write, so a lost
+           race is decided by the stored bytes: identical bytes mean that this driver won.
+        2. Check for a newer manifest. A driver that slept while another one committed *and removed* this epoch can
+           create its name again; only the newer manifests show that. If the parent does not exist either, the whole
+           job may have been removed.
         """
         name, data = manifest_name(manifest.epoch), encode(manifest)
         if self._store.create(name, data):
-            return not self._is_passed(manifest)
+            return not self._is_superseded(manifest)
         owner = self.find(manifest)
         if owner is ManifestOwner.ABSENT:
-            # Nobody has the epoch: whoever takes that for a lost race stops a job that nobody else runs.
-            raise StoreAwayError(f"store {self._store.url}: {name!r} is said to exist, and is not there. Ask again.")
-        return owner is ManifestOwner.MINE
+            # Nobody has the epoch: treating that as a lost race would stop the only driver of the job.
+            raise StoreAwayError(f"store {self._store.url}: {name!r} was reported to exist, but does not. Try again.")
+        return owner is ManifestOwner.OWN
 
     def find(self, manifest: Manifest) -> ManifestOwner:
-        """After a commit whose outcome is unknown: is it there, and does this driver still own the job?"""
+        """Determines the owner of the epoch after a commit with an unknown outcome."""
         name = manifest_name(manifest.epoch)
-        if self._is_passed(manifest):
+        if self._is_superseded(manifest):
             return ManifestOwner.OTHER
         if not self._store.exists(name):
             return ManifestOwner.ABSENT
         self._store.settle(name)
-        return ManifestOwner.MINE if self._store.get(name) == encode(manifest) else ManifestOwner.OTHER
+        return ManifestOwner.OWN if self._store.get(name) == encode(manifest) else ManifestOwner.OTHER
 
-    def _is_passed(self, manifest: Manifest) -> bool:
+    def _is_superseded(self, manifest: Manifest) -> bool:
         epochs = self.epochs_from(manifest.parent)
         if epochs[-1:] > [manifest.epoch] or manifest.parent in epochs:
             return epochs[-1:] > [manifest.epoch]
         return self._is_removed(manifest)
 
     def _is_removed(self, manifest: Manifest) -> bool:
-        """Whether the job's epochs were removed while this driver slept: the job has another id since. What it wrote
-        into the emptied store names files that are gone, and is taken back."""
+        """Whether the job's epochs were removed while this driver slept, which changes the job's id. A manifest written
+        to the emptied store names missing files, and is deleted."""
         record = read_job_record(self._store)
         if record is None or record.job_id == manifest.job_id:
             return False
@@ -363,7 +366,7 @@ class ManifestLog:
             self._store.delete(name)
         return True
 
-    def _whole_before(self, damaged: int) -> str:
+    def _newest_intact_before(self, damaged: int) -> str:
         for epoch in reversed(self.epochs()):
             if epoch >= damaged:
                 continue
@@ -371,5 +374,5 @@ class ManifestLog:
                 self.read(epoch)
             except StoreDamagedError:
                 continue
-            return f"The newest epoch that is still whole is {epoch}."
-        return "No older epoch is whole."
+            return f"The newest intact epoch is {epoch}."
+        return "No older epoch is intact."

@@ -1,17 +1,17 @@
 """The bytes of a manifest's file: its fields as JSON, sealed by a checksum; a large one is packed.
 
-A small manifest is text, for people too. One of many subtasks would be megabytes of it in every epoch, most of them the
-same names over and over, so it is written as
+A small manifest is text, readable by people. With many subtasks it would be megabytes in every epoch, mostly repeated
+names, so it is written as
 
     {"format": "millstream-manifest-3", "bytes": 1003717,
     <the fields as JSON, a line each, in gzip>,
      "checksum": "<sha-256 of every byte above>"
     }
 
-`tail -n +2 FILE | zcat` shows it. Decision 0021 has the figures, and why manifests do not share parts instead.
+`tail -n +2 FILE | zcat` shows it. Decision 0021 has the figures, and the reason why manifests do not share parts.
 
-Invariants: equal fields are equal bytes; a flipped, missing or additional byte is found, whatever it hits; no more is
-unpacked than the file says, nor more than `_UNPACKED_BYTES_MAX`.
+Invariants: equal fields are equal bytes; a flipped, missing or additional byte is detected anywhere; decompression
+stops at the declared size, and at `_UNPACKED_BYTES_MAX`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from millstream.errors import StoreDamagedError
 __all__ = ["PACKED", "damaged", "fields_of", "from_text", "to_bytes", "to_text"]
 
 PACKED = 3
-"""The newest format: the packed one. Inside stands a document of format 1 or 2."""
+"""The newest format: the packed one. It contains a document of format 1 or 2."""
 
 _PACKED_FROM_CHARACTERS = 1 << 16
 _UNPACKED_BYTES_MAX = 1 << 30
@@ -42,7 +42,7 @@ _IN_BASE64 = "base64:"
 
 
 def to_bytes(fields: Mapping[str, Any]) -> bytes:
-    """The fields, in this order, as the bytes of a file. `format` is the first of them.
+    """Encodes the fields, in this order. `format` is the first of them.
 
     >>> print(to_bytes({"format": "millstream-manifest-1", "job": "clicks"}).decode()[:67], "…")
     {
@@ -60,7 +60,7 @@ def to_bytes(fields: Mapping[str, Any]) -> bytes:
 
 
 def fields_of(data: bytes, name: str) -> dict[str, Any]:
-    """The fields in the bytes of a file; StoreDamagedError naming the file and what is wrong with it."""
+    """Decodes the fields of a file; StoreDamagedError names the file and the problem."""
     head = _HEAD.match(data)
     if head is None:
         content = "empty" if not data.strip(b"\0") else "not a manifest from its first line on"
@@ -82,7 +82,7 @@ def fields_of(data: bytes, name: str) -> dict[str, Any]:
 
 
 def to_text(data: bytes) -> str:
-    r"""The bytes of a file as text, to stand in a JSON document; a packed one is no text by itself.
+    r"""The bytes of a file as text, to embed in a JSON document; packed ones as base64.
 
     >>> to_text(b'{"format": 1}'), to_text(b"\x1f\x8b"), from_text(to_text(b"\x1f\x8b"))
     ('{"format": 1}', 'base64:H4s=', b'\x1f\x8b')
@@ -91,7 +91,7 @@ def to_text(data: bytes) -> str:
 
 
 def from_text(text: str) -> bytes:
-    """What `to_text` was given; of a text that it did not make, bytes of which a checksum tells."""
+    """Reverses `to_text`. Other texts give bytes that fail their checksum."""
     if not text.startswith(_IN_BASE64):
         return text.encode(errors="surrogatepass")
     try:
@@ -101,7 +101,7 @@ def from_text(text: str) -> bytes:
 
 
 def damaged(name: str, problem: str) -> StoreDamagedError:
-    """The error of a file that is not what was written."""
+    """The error for a file that differs from the written bytes."""
     return StoreDamagedError(f"{name} is damaged: {problem}. Nothing was overwritten; restore the file from a copy.")
 
 
@@ -115,7 +115,7 @@ def _unpacked(data: bytes) -> bytes:
     unpacking = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
     document = unpacking.decompress(data[head.end() : -_SEAL_BYTES], length + 1)
     if len(document) != length or not unpacking.eof or unpacking.unused_data:
-        raise ValueError(f"it does not unpack to the {length} bytes that its first line says")
+        raise ValueError(f"it does not unpack to the {length} bytes stated in its first line")
     return document
 
 
@@ -133,7 +133,7 @@ def _is_sealed(data: bytes) -> bool:
 
 
 def _sorted(value: Any) -> Any:
-    """`value` with the keys of every dict in order, so that equal manifests are equal bytes."""
+    """`value` with the keys of every dict sorted, so that equal manifests are equal bytes."""
     if isinstance(value, Mapping):
         return {key: _sorted(value[key]) for key in sorted(value)}
     if isinstance(value, (list, tuple)):

@@ -1,19 +1,19 @@
-"""What the state of an operator means, and what becomes of it when the program is another one. Pure.
+"""The meaning of an operator's state, and the fate of that state under a changed program. Pure.
 
-State is found by uid. The uid of an operator of SQL is the shape of its plan, without columns and expressions: `SUM(a)`
-that becomes `SUM(b)` finds the sums of `a`. So whoever makes such an operator says with it what it keeps, as text in
-terms of tables (`Meaning`); a manifest keeps that by uid, and every start is held against it. Fates:
+State is matched by uid. The uid of a SQL operator derives from the shape of its plan, without columns and expressions:
+if `SUM(a)` becomes `SUM(b)`, the new operator matches the sums of `a`. So the planner describes each operator's state
+as text in terms of tables (`Meaning`); a manifest stores the meanings by uid, and every start compares them. Fates:
 
-    kept      the same uid and the same meaning, or nobody said what it means
-    extended  kept, and more is wanted: an aggregate or a column that was added begins empty, and fills as rows come;
-              an aggregate of rows that are taken away, too, is NULL in groups that are there until they have gone
-    new       begins without state, because nothing had that uid
-    dropped   nothing of the new program has the uid of this state
-    lost      the same uid with another meaning: going on would be wrong. So is what stands behind such an operator: it
-              would be told of rows as if for the first time
+    kept      the same uid and the same meaning, or no recorded meaning
+    extended  kept, and more is required: an added aggregate or column begins empty and is filled by new rows; an
+              aggregate over retracting input is NULL in existing groups until these are removed
+    new       begins without state: no state has that uid
+    dropped   no operator of the new program has the uid of this state
+    lost      the same uid with another meaning: resuming would be wrong. The same holds for operators downstream of it:
+              they would receive known rows as if they were new
 
-An operator whose input takes rows away cannot begin empty behind state that goes on: it would be told that rows go that
-it never saw (`OperatorFate.is_stuck`).
+An operator with retracting input cannot begin empty downstream of resumed state: it would receive retractions of rows
+that it never saw (`OperatorFate.is_stuck`).
 """
 
 from __future__ import annotations
@@ -41,19 +41,20 @@ __all__ = [
 ]
 
 FORM = 1
-"""How meanings are written. Texts of other forms cannot be compared: then state is taken as it is, and that is said."""
+"""The form of meanings. Other forms cannot be compared: then state is accepted as it is, with a note."""
 
 
 LAST_ROWS = "last rows"
-"""What an operator is that makes upserts whole. A deletion tells it the key alone: it must have seen what is there."""
+"""`what` of an operator that normalises upserts. A delete carries only the key, so it must have seen the row."""
 
 
 @dataclass(frozen=True)
 class Meaning:
-    """What an operator keeps: `what` it is, `of` which rows, `by` which keys, and the columns or aggregates it `keeps`.
+    """The state of an operator: `what` it is, `of` which rows, `by` which keys, and the columns or aggregates it
+    `keeps`.
 
-    `names`: of rows that are stored by the names of their columns; else what is kept stands in order. `grows`: what may
-    be added. `takes_back`: rows of its input are taken away, too.
+    `names`: for rows stored by column names; otherwise columns are stored in order. `grows`: the additions allowed.
+    `takes_back`: its input has retractions. The field names are stored in manifests.
     """
 
     what: str
@@ -68,7 +69,7 @@ class Meaning:
 
 @dataclass(frozen=True)
 class StatefulOperator:
-    """An operator of a program: `inputs` are the uids of those with state or positions that it reads from."""
+    """An operator of a program. `inputs`: uids of upstream operators with state or positions."""
 
     uid: str
     name: str
@@ -78,7 +79,7 @@ class StatefulOperator:
 
 @dataclass(frozen=True)
 class OperatorFate:
-    """One operator: what becomes of its state, and why. `is_stuck`: it cannot begin as it would have to."""
+    """The fate of one operator's state, and the reason. `is_stuck`: it cannot begin as it would have to."""
 
     fate: str
     uid: str
@@ -88,7 +89,7 @@ class OperatorFate:
 
     @property
     def line(self) -> str:
-        """For people."""
+        """The fate in one line, for display."""
         return f"{self.fate:<9} {self.name} (uid {self.uid}){f': {self.note}' if self.note else ''}"
 
 
@@ -98,102 +99,105 @@ def fates_text(fates: Iterable[OperatorFate]) -> str:
 
 
 def fates(
-    meanings: Mapping[str, Meaning], keeping: Mapping[str, str], operators: Sequence[StatefulOperator]
+    meanings: Mapping[str, Meaning], stateful: Mapping[str, str], operators: Sequence[StatefulOperator]
 ) -> tuple[OperatorFate, ...]:
-    """What becomes of state under a program. `meanings`: what it meant, as far as somebody said so; `keeping`: names by
-    uid of the operators that keep something. `operators` stand behind those that they read from."""
-    found: dict[str, OperatorFate] = {}
-    behind: dict[str, str] = {}  # by uid: the lost operator that one stands behind, or is
+    """The fates of existing state under a program. `meanings`: the recorded meanings by uid; `stateful`: names by uid
+    of the operators with existing state. `operators` are in topological order."""
+    by_uid: dict[str, OperatorFate] = {}
+    lost_upstream: dict[str, str] = {}  # by uid: the lost operator upstream, or the operator itself
     for operator in operators:
-        inputs = [found[uid] for uid in operator.inputs]
-        lost = next((behind[uid] for uid in operator.inputs if uid in behind), None)
-        fate = _fate(operator, meanings, keeping, lost)
-        goes_on = [each.name for each in inputs if each.fate in ("kept", "extended")]
+        inputs = [by_uid[uid] for uid in operator.inputs]
+        lost = next((lost_upstream[uid] for uid in operator.inputs if uid in lost_upstream), None)
+        fate = _fate(operator, meanings, stateful, lost)
+        resumed = [each.name for each in inputs if each.fate in ("kept", "extended")]
         meaning = operator.meaning
         needs_past = meaning is not None and (meaning.takes_back or meaning.what == LAST_ROWS)
-        if fate.fate in ("new", "lost") and needs_past and goes_on:
-            fate = _stuck(fate, goes_on[0])
-        found[operator.uid] = fate
+        if fate.fate in ("new", "lost") and needs_past and resumed:
+            fate = _stuck(fate, resumed[0])
+        by_uid[operator.uid] = fate
         if lost is not None or fate.fate == "lost":
-            behind[operator.uid] = lost or operator.name
-    gone = [uid for uid in keeping if uid not in found]
-    dropped = [OperatorFate("dropped", uid, keeping[uid], "nothing has its uid any more") for uid in gone]
-    return (*found.values(), *dropped)
+            lost_upstream[operator.uid] = lost or operator.name
+    unmatched = [uid for uid in stateful if uid not in by_uid]
+    dropped = [OperatorFate("dropped", uid, stateful[uid], "no operator has its uid any more") for uid in unmatched]
+    return (*by_uid.values(), *dropped)
 
 
 def _fate(
-    operator: StatefulOperator, meanings: Mapping[str, Meaning], keeping: Collection[str], lost: str | None
+    operator: StatefulOperator, meanings: Mapping[str, Meaning], stateful: Collection[str], lost: str | None
 ) -> OperatorFate:
-    """`lost`: the operator with lost state that it stands behind."""
-    uid, name, now = operator.uid, operator.name, operator.meaning
-    was = meanings.get(uid)
-    if uid not in keeping and was is None:
+    """`lost`: the upstream operator with lost state."""
+    uid, name, new = operator.uid, operator.name, operator.meaning
+    old = meanings.get(uid)
+    if uid not in stateful and old is None:
         return OperatorFate("new", uid, name, "begins empty")
-    if now is None or was is None:  # of a program, which knows what it does, or of an older Millstream
+    if new is None or old is None:  # an operator of the user's program, or of an older Millstream
         return OperatorFate("kept", uid, name)
-    fate, note = judged(was, now)
+    fate, note = compare_meanings(old, new)
     if fate != "lost" and lost is not None:
-        fate, note = "lost", f"it stands behind {lost}, whose state is lost"
+        fate, note = "lost", f"it is downstream of {lost}, whose state is lost"
     return OperatorFate(fate, uid, name, note)
 
 
-def _stuck(fate: OperatorFate, goes_on: str) -> OperatorFate:
-    why = f"it cannot begin empty behind {goes_on}, which goes on and takes rows away that it never saw"
-    return replace(fate, note=why if fate.fate == "new" else f"{fate.note}; {why}", is_stuck=True)
+def _stuck(fate: OperatorFate, resumed: str) -> OperatorFate:
+    reason = f"it cannot begin empty downstream of {resumed}, which resumes and retracts rows that it never saw"
+    return replace(fate, note=reason if fate.fate == "new" else f"{fate.note}; {reason}", is_stuck=True)
 
 
 # --- two meanings -----------------------------------------------------------------------------------------------------
 
 
-def judged(was: Meaning, now: Meaning) -> tuple[str, str]:
-    """The fate of what meant `was` and would mean `now`, and a sentence about it.
+def compare_meanings(old: Meaning, new: Meaning) -> tuple[str, str]:
+    """The fate of state with meaning `old` for an operator of meaning `new`, and a note.
 
     >>> before, after = Meaning("groups", "orders", ("SUM(a)",)), Meaning("groups", "orders", ("SUM(b)",))
-    >>> judged(before, after)
-    ('lost', 'it kept SUM(a), and would keep SUM(b)')
+    >>> compare_meanings(before, after)
+    ('lost', 'it stored SUM(a), and would store SUM(b)')
     """
-    if was.form != now.form:
-        return "kept", f"what it means was written in form {was.form}, and is not compared with form {now.form}"
-    for word, old, new in (
-        ("is", was.what, now.what),
-        ("was made of", was.of, now.of),
-        ("was kept by", _listed(was.by), _listed(now.by)),
+    if old.form != new.form:
+        return "kept", f"its meaning was written in form {old.form}, and is not compared with form {new.form}"
+    if old.what != new.what:
+        return "lost", f"it was {old.what}, and would be {new.what}"
+    for relation, before, after in (
+        ("was computed from", old.of, new.of),
+        ("was keyed by", _listed(old.by), _listed(new.by)),
     ):
-        if old != new:
-            return "lost", f"it was {old}, and would be {new}" if word == "is" else f"it {word} {old}, not of {new}"
-    if was.takes_back != now.takes_back:
-        before, after = ("grew", "takes rows away") if now.takes_back else ("took rows away", "only grows")
+        if before != after:
+            return "lost", f"it {relation} {before}, not {after}"
+    if old.takes_back != new.takes_back:
+        before, after = (
+            ("was append-only", "has retractions") if new.takes_back else ("had retractions", "is append-only")
+        )
         return "lost", f"its input {before}, and now {after}"
-    return _columns(was, now) if was.names or now.names else _in_order(was, now)
+    return _columns(old, new) if old.names or new.names else _in_order(old, new)
 
 
-def _in_order(was: Meaning, now: Meaning) -> tuple[str, str]:
-    if was.keeps == now.keeps:
+def _in_order(old: Meaning, new: Meaning) -> tuple[str, str]:
+    if old.keeps == new.keeps:
         return "kept", ""
-    if now.grows == "behind" and now.keeps[: len(was.keeps)] == was.keeps:
-        added = ", ".join(now.keeps[len(was.keeps) :])
-        if now.takes_back:
-            why = "since rows of them may go that it never saw; COUNT(*) is known"
-            return "extended", f"{added}: NULL in groups that are there, until they have gone, {why}"
+    if new.grows == "behind" and new.keeps[: len(old.keeps)] == old.keeps:
+        added = ", ".join(new.keeps[len(old.keeps) :])
+        if new.takes_back:
+            reason = "since rows that it never saw may be retracted; COUNT(*) is known"
+            return "extended", f"{added}: NULL in existing groups until they are removed, {reason}"
         return "extended", f"{added} of rows from now on"
-    return "lost", f"it kept {_listed(was.keeps)}, and would keep {_listed(now.keeps)}"
+    return "lost", f"it stored {_listed(old.keeps)}, and would store {_listed(new.keeps)}"
 
 
-def _columns(was: Meaning, now: Meaning) -> tuple[str, str]:
-    """Rows are stored by the names of columns: their order is of no account."""
-    old, new = (dict(zip(each.names, each.keeps, strict=True)) for each in (was, now))
-    other = [name for name in old if name in new and old[name] != new[name]]
-    if other:
-        return "lost", f"column '{other[0]}' is {new[other[0]]}, and was {old[other[0]]}"
-    added, gone = [name for name in new if name not in old], [name for name in old if name not in new]
-    if not added and not gone:
+def _columns(old_meaning: Meaning, new_meaning: Meaning) -> tuple[str, str]:
+    """Compares rows that are stored by column names: their order does not matter."""
+    old, new = (dict(zip(each.names, each.keeps, strict=True)) for each in (old_meaning, new_meaning))
+    changed = [name for name in old if name in new and old[name] != new[name]]
+    if changed:
+        return "lost", f"column '{changed[0]}' is {new[changed[0]]}, and was {old[changed[0]]}"
+    added, removed = [name for name in new if name not in old], [name for name in old if name not in new]
+    if not added and not removed:
         return "kept", ""
-    if now.grows != "by name":
-        what = [f"without {_listed(added)}"] if added else []
-        what += [f"with {_listed(gone)}"] if gone else []
-        return "lost", f"its rows were saved {' and '.join(what)}"
+    if new_meaning.grows != "by name":
+        differences = [f"without {_listed(added)}"] if added else []
+        differences += [f"with {_listed(removed)}"] if removed else []
+        return "lost", f"its rows were saved {' and '.join(differences)}"
     notes = [f"{', '.join(added)} is NULL until a row changes"] if added else []
-    notes += [f"{', '.join(gone)} is left out"] if gone else []
+    notes += [f"{', '.join(removed)} is omitted"] if removed else []
     return "extended", "; ".join(notes)
 
 
@@ -201,31 +205,32 @@ def _listed(texts: Sequence[str]) -> str:
     return ", ".join(texts) or "nothing"
 
 
-# --- in a manifest ----------------------------------------------------------------------------------------------------
+# --- stored in a manifest ---------------------------------------------------------------------------------------------
 
 
 def meanings_to_json(meanings: Mapping[str, Meaning]) -> dict[str, Any]:
-    """Meanings by uid as a manifest keeps them."""
+    """Meanings by uid as stored in a manifest."""
     return {uid: to_json(meaning) for uid, meaning in meanings.items()}
 
 
 def meanings_of(manifest: Manifest) -> Mapping[str, Meaning]:
-    """What the operators of a manifest keep, by uid; those of a newer form are known by that alone."""
+    """The meanings recorded in a manifest, by uid; a newer form is retained without its content."""
     return manifest.derived(_read)
 
 
 def _read(manifest: Manifest) -> Mapping[str, Meaning]:
-    found = {}
+    meanings = {}
     for uid, written in manifest.meanings.items():
         form = written.get("form") if isinstance(written, dict) else None
         if isinstance(form, int) and form > FORM:
-            found[uid] = Meaning("", "", form=form)
+            meanings[uid] = Meaning("", "", form=form)
             continue
         try:
-            found[uid] = from_json(Meaning, None, written)
+            meanings[uid] = from_json(Meaning, None, written)
         except Misfit as misfit:
             raise StoreDamagedError(
-                f"the manifest of epoch {manifest.epoch} tells what operator '{uid}' keeps as {written!r}, expected "
-                f"{misfit.expected}. Was it written by another Millstream? Use that one, or restore it from a copy."
+                f"the manifest of epoch {manifest.epoch} describes the state of operator '{uid}' as {written!r}, "
+                f"expected {misfit.expected}. Was it written by another Millstream? Use that one, or restore it from a "
+                "copy."
             ) from misfit
-    return found
+    return meanings

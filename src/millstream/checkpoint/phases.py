@@ -1,6 +1,6 @@
 """The phases of a driver, and every move between them.
 
-    NEW ──Started──► RECOVERING ─┐                     (no backlog: straight on)
+    NEW ──Started──► RECOVERING ─┐                     (no backlog: directly)
                                  ▼
             WAITING ◄────────► PLANNING ──► RUNNING ──► HOLDING ──► COMMITTING ⇄ INSPECTING
                                  ▲              (N done, N-1 not yet published)   │
@@ -11,16 +11,16 @@
     any failure ──► FAILING (a publish is still in flight) ──► RESTARTING ──Started──► as from NEW
                                                           └──► FAILED
 
-where epochs run ahead, commits and publishes take turns beside the phases, and COMMITTING is never entered:
+where epochs run ahead, commits and publishes alternate concurrently with the phases, and COMMITTING is never entered:
 
-            WAITING ◄────────► PLANNING ──► RUNNING ──EpochDone──► PLANNING (acknowledged: as far as the bounds allow)
+            WAITING ◄────────► PLANNING ──► RUNNING ──EpochDone──► PLANNING (acknowledged: within the bounds)
                                    ▲                     ├───────► HOLDING  (no further) ──Committed──► PLANNING
                                    └─────────────────────┘         SETTLING (last input, or stopping) ──► CLOSING
-      beside:   ──► Commit of all that is acknowledged ──Committed──► Publish ──Published──► Commit … ──►
+    concurrent:   ──► Commit of everything acknowledged ──Committed──► Publish ──Published──► Commit … ──►
 
     another driver's manifest ──► FENCED                any phase ──CancelRequested──► CANCELED
 
-`MOVES` is the first picture as data: phase → event → the phases it may lead to. The protocol refuses every other move.
+`MOVES` is the first diagram as data: phase → event → the phases it may lead to. The protocol rejects every other move.
 `AHEAD_MOVES` are those of a driver whose epochs run ahead.
 """
 
@@ -36,29 +36,29 @@ __all__ = ["AHEAD_MOVES", "MOVES", "Phase"]
 
 
 class Phase(Enum):
-    """Where the driver is."""
+    """The state of the driver."""
 
     NEW = "nothing is known yet"
-    RECOVERING = "publishing again what may not have been published"
-    PLANNING = "asking the sources"
+    RECOVERING = "publishing again epochs that may be unpublished"
+    PLANNING = "querying the sources for input"
     WAITING = "no input and no timer due"
-    RUNNING = "the epoch's tasks are at work"
-    HOLDING = "the epoch is done, the one before it is not published yet, or too much is ahead"
+    RUNNING = "the epoch's tasks are running"
+    HOLDING = "the epoch is done; the previous one is not published yet, or the limit on epochs ahead is reached"
     COMMITTING = "writing the epoch's manifest"
-    INSPECTING = "the store failed while writing: looking whether the manifest stands"
-    SETTLING = "nothing more to run, waiting for the last epochs to be committed and published"
+    INSPECTING = "the store failed during a write: checking whether the manifest exists"
+    SETTLING = "all epochs have run; waiting for the last ones to be committed and published"
     CLOSING = "writing the closing manifest"
-    FAILING = "failed, waiting for what is in flight to end"
+    FAILING = "failed, waiting for work in flight to end"
     RESTARTING = "pausing before reading the newest manifest again"
     FINISHED = "all input processed, all output published"
     SUSPENDED = "stopped on request, can be resumed"
     CANCELED = "aborted on request"
-    FAILED = "failed, and the restart strategy gave up"
+    FAILED = "failed, and the restart strategy ended the job"
     FENCED = "another driver owns the job"
 
     @property
     def is_last(self) -> bool:
-        """Whether the driver ends here.
+        """Whether the phase is terminal.
 
         >>> Phase.FENCED.is_last, Phase.RUNNING.is_last
         (True, False)
@@ -75,8 +75,8 @@ _FAILED = {Phase.FAILING, *_ENDED}
 _Moves = Mapping[type[Any], set[Phase]]
 
 
-def _beside(phase: Phase, published: set[Phase] | None = None) -> _Moves:
-    """The moves of a phase beside which a publish may be in flight."""
+def _with_publish(phase: Phase, published: set[Phase] | None = None) -> _Moves:
+    """The moves of a phase during which a publish may be in flight."""
     return {
         e.Published: published or {phase},
         e.PublishFailed: {phase, Phase.FAILED},
@@ -90,7 +90,7 @@ def _anywhere(phase: Phase) -> _Moves:
 
 _OWN: Mapping[Phase, _Moves] = {
     Phase.NEW: {e.Started: _STARTED, e.EpochFailed: _ENDED},
-    Phase.RECOVERING: _beside(Phase.RECOVERING, _STARTED),
+    Phase.RECOVERING: _with_publish(Phase.RECOVERING, _STARTED),
     Phase.PLANNING: {
         e.InputPlanned: {
             Phase.RUNNING,
@@ -101,20 +101,20 @@ _OWN: Mapping[Phase, _Moves] = {
             Phase.SUSPENDED,
         },
         e.EpochFailed: _FAILED,
-        **_beside(Phase.PLANNING),
+        **_with_publish(Phase.PLANNING),
     },
     Phase.WAITING: {
         e.Woken: {Phase.PLANNING},
         e.StopRequested: {Phase.PLANNING, Phase.SETTLING, Phase.CLOSING, Phase.SUSPENDED},
         e.EpochFailed: _FAILED,
-        **_beside(Phase.WAITING),
+        **_with_publish(Phase.WAITING),
     },
     Phase.RUNNING: {
         e.EpochDone: {Phase.HOLDING, Phase.COMMITTING},
         e.EpochFailed: _FAILED,
-        **_beside(Phase.RUNNING),
+        **_with_publish(Phase.RUNNING),
     },
-    Phase.HOLDING: _beside(Phase.HOLDING, {Phase.COMMITTING}),
+    Phase.HOLDING: _with_publish(Phase.HOLDING, {Phase.COMMITTING}),
     Phase.COMMITTING: {
         e.EpochFailed: _ENDED,
         e.Committed: {Phase.PLANNING, Phase.SETTLING},
@@ -122,11 +122,11 @@ _OWN: Mapping[Phase, _Moves] = {
         e.CommitUnknown: {Phase.INSPECTING},
     },
     Phase.INSPECTING: {
-        e.CommitFound: {Phase.PLANNING, Phase.SETTLING, Phase.FINISHED, Phase.SUSPENDED, Phase.FENCED},
+        e.CommitExists: {Phase.PLANNING, Phase.SETTLING, Phase.FINISHED, Phase.SUSPENDED, Phase.FENCED},
         e.CommitAbsent: _ENDED,
         e.CommitUnknown: _ENDED,
     },
-    Phase.SETTLING: _beside(Phase.SETTLING, {Phase.CLOSING}),
+    Phase.SETTLING: _with_publish(Phase.SETTLING, {Phase.CLOSING}),
     Phase.CLOSING: {
         e.Committed: {Phase.FINISHED, Phase.SUSPENDED},
         e.CommitLost: {Phase.FENCED},
@@ -144,8 +144,8 @@ MOVES: Mapping[Phase, _Moves] = {phase: {} if phase.is_last else {**_anywhere(ph
 _NEXT = {Phase.PLANNING, Phase.HOLDING, Phase.SETTLING, Phase.CLOSING, Phase.SUSPENDED}
 
 
-def _ahead(phase: Phase, committed: set[Phase] | None = None, failed: set[Phase] | None = None) -> _Moves:
-    """The moves of a phase beside which a commit may be in flight."""
+def _with_commit(phase: Phase, committed: set[Phase] | None = None, failed: set[Phase] | None = None) -> _Moves:
+    """The moves of a phase during which a commit may be in flight."""
     return {e.Committed: committed or {phase}, e.CommitLost: {Phase.FENCED}, e.CommitFailed: failed or _ENDED}
 
 
@@ -153,25 +153,25 @@ _AHEAD: Mapping[Phase, _Moves] = {
     Phase.PLANNING: {
         e.InputPlanned: {Phase.RUNNING, Phase.WAITING, *_NEXT},
         e.CommitsAwaited: _NEXT,
-        **_ahead(Phase.PLANNING, failed={Phase.FAILING}),
+        **_with_commit(Phase.PLANNING, failed={Phase.FAILING}),
     },
     Phase.WAITING: {
         e.Woken: {Phase.PLANNING, Phase.HOLDING},
         e.StopRequested: _NEXT,
-        **_ahead(Phase.WAITING),
+        **_with_commit(Phase.WAITING),
     },
     Phase.RUNNING: {
         e.EpochDone: {Phase.HOLDING, Phase.PLANNING, Phase.SETTLING},
-        **_ahead(Phase.RUNNING, failed={Phase.FAILING}),
+        **_with_commit(Phase.RUNNING, failed={Phase.FAILING}),
     },
     Phase.HOLDING: {
         e.Published: {Phase.HOLDING},
-        e.StoreAway: {Phase.HOLDING, Phase.PLANNING, Phase.SETTLING},
-        **_ahead(Phase.HOLDING, {Phase.PLANNING, Phase.HOLDING, Phase.SETTLING}),
+        e.StoreUnavailable: {Phase.HOLDING, Phase.PLANNING, Phase.SETTLING},
+        **_with_commit(Phase.HOLDING, {Phase.PLANNING, Phase.HOLDING, Phase.SETTLING}),
     },
-    Phase.SETTLING: {e.Published: {Phase.CLOSING, Phase.SETTLING}, **_ahead(Phase.SETTLING)},
+    Phase.SETTLING: {e.Published: {Phase.CLOSING, Phase.SETTLING}, **_with_commit(Phase.SETTLING)},
     Phase.INSPECTING: {
-        e.CommitFound: {Phase.FINISHED, Phase.SUSPENDED, Phase.FENCED},
+        e.CommitExists: {Phase.FINISHED, Phase.SUSPENDED, Phase.FENCED},
         e.CommitUnknown: {Phase.RESTARTING},
     },
     Phase.FAILING: {
@@ -184,7 +184,7 @@ _AHEAD: Mapping[Phase, _Moves] = {
 AHEAD_MOVES: Mapping[Phase, _Moves] = {
     phase: {}
     if phase.is_last
-    else {e.StoreAway: {phase}, e.StoreBack: {phase}, **MOVES[phase], **_AHEAD.get(phase, {})}
+    else {e.StoreUnavailable: {phase}, e.StoreAvailable: {phase}, **MOVES[phase], **_AHEAD.get(phase, {})}
     for phase in Phase
     if phase is not Phase.COMMITTING
 }

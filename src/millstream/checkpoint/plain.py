@@ -1,8 +1,8 @@
-"""Plain JSON values: what a manifest may carry, in one canonical form.
+"""Plain JSON values: the canonical form of values in a manifest.
 
-A value handed to a manifest must read back equal to itself, or a job would behave differently after a restart than
-before it. So values are normalised when they enter (a tuple becomes the list JSON will make of it) and anything JSON
-would change or lose is refused there: bytes, NaN, numbers as keys, objects.
+A value in a manifest must read back equal to itself, or a job would behave differently after a restart. So values are
+normalised on entry (a tuple becomes a list, as in JSON), and values that JSON would change or lose are rejected: bytes,
+NaN, numbers as keys, objects.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ __all__ = ["JSON", "plain"]
 JSON = Union[None, bool, int, float, str, list["JSON"], dict[str, "JSON"]]  # noqa: UP007 - recursive, needs strings
 
 
-_AS_THEY_ARE = frozenset((str, int, bool, type(None)))
+_UNCHANGED = frozenset((str, int, bool, type(None)))
 _STRINGS = frozenset((str,))
 
 
 def plain(value: object, subject: str) -> JSON:
-    """`value` as plain JSON, equal to what a reader of the file will get; ProgramError naming `subject` otherwise.
+    """`value` as plain JSON, equal to its decoded form; ProgramError naming `subject` otherwise.
 
     >>> plain({"range": (1, 2)}, "offset")
     {'range': [1, 2]}
     >>> plain(b"x", "offset of split '0'")
     Traceback (most recent call last):
-    millstream.errors.ProgramError: offset of split '0' holds a value of type bytes, which JSON cannot keep. \
-Give None, bool, int, float, str, or lists and dicts of these.
+    millstream.errors.ProgramError: offset of split '0' holds a value of type bytes, which JSON cannot represent. \
+Use None, bool, int, float, str, or lists and dicts of these.
     """
     kind = type(value)
-    if kind in _AS_THEY_ARE:
+    if kind in _UNCHANGED:
         return value  # type: ignore[return-value]
     if kind is dict and _STRINGS.issuperset(map(type, value)):  # type: ignore[call-overload]
-        # Nearly all there is, in a manifest of very many values: it is not asked what else it might be.
+        # A fast path for the most frequent case in a large manifest.
         return {
-            key: item if type(item) in _AS_THEY_ARE else plain(item, subject)
+            key: item if type(item) in _UNCHANGED else plain(item, subject)
             for key, item in value.items()  # type: ignore[attr-defined]
         }
     if isinstance(value, str):
@@ -61,6 +61,6 @@ Give None, bool, int, float, str, or lists and dicts of these.
 
 def _refusal(subject: str, content: str) -> ProgramError:
     return ProgramError(
-        f"{subject} holds {content}, which JSON cannot keep. "
-        f"Give None, bool, int, float, str, or lists and dicts of these."
+        f"{subject} holds {content}, which JSON cannot represent. "
+        f"Use None, bool, int, float, str, or lists and dicts of these."
     )

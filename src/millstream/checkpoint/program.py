@@ -1,7 +1,7 @@
-"""The operators of a program as a manifest names them: what a later program is held against.
+"""The operators of a program as recorded in a manifest, for comparison with a later program.
 
-A manifest keeps under `program`, by uid, how each operator was called and how wide it ran. Those that only left state
-behind are not among them.
+A manifest records under `program`, by uid, the name and parallelism of each operator. Operators of which only state
+remains are not included.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ __all__ = ["ProgramOperator", "program_of", "program_to_json"]
 
 @dataclass(frozen=True)
 class ProgramOperator:
-    """An operator: its name, its subtasks and its key groups. `uid` says where its uid is from: "derived" from its
-    place in the program, or (None) given to it by the user."""
+    """An operator: its name, its parallelism and its key groups. `uid` is the origin of its uid: "derived" from its
+    place in the program, or (None) set by the user."""
 
     name: str
     parallelism: Annotated[int | None, ALWAYS] = None
@@ -31,12 +31,12 @@ class ProgramOperator:
 
 
 def program_to_json(operators: Mapping[str, ProgramOperator]) -> dict[str, Any]:
-    """The operators as a manifest keeps them."""
+    """The operators as stored in a manifest."""
     return {uid: to_json(operator) for uid, operator in operators.items()}
 
 
 def program_of(manifest: Manifest | None) -> Mapping[str, ProgramOperator]:
-    """The operators that a manifest names, by uid; of None, none. They are read once, whoever asks.
+    """The operators recorded in a manifest, by uid; none for None. The result is cached in the manifest.
 
     >>> from millstream.checkpoint.manifest import Manifest
     >>> program = program_to_json({"c1": ProgramOperator("count", 2, 128)})
@@ -53,7 +53,7 @@ def _read(manifest: Manifest) -> Mapping[str, ProgramOperator]:
             operators[uid] = from_json(ProgramOperator, None, written)
         except Misfit as misfit:
             raise StoreDamagedError(
-                f"the manifest of epoch {manifest.epoch} tells of operator '{uid}' as {written!r}, expected "
+                f"the manifest of epoch {manifest.epoch} describes operator '{uid}' as {written!r}, expected "
                 f"{misfit.expected}. Was it written by another Millstream? Use that one, or restore it from a copy."
             ) from misfit
     return operators

@@ -1,4 +1,4 @@
-"""All that the epoch protocol remembers, as one frozen value; and the error of a move that cannot be."""
+"""The state of the epoch protocol, as one frozen value; and the error of an illegal move."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ __all__ = ["Decision", "IllegalMoveError", "ProtocolState"]
 
 @dataclass(frozen=True)
 class ProtocolState:
-    """All that the protocol remembers between two events.
+    """The entire state of the protocol between two events.
 
-    Many fields: the protocol is a pure function, so all it knows is here, and a model can walk through every state.
+    Many fields: the protocol is a pure function, so all its state is here, and a model can visit every state.
     """
 
     policy: RestartPolicy
     phase: Phase = Phase.NEW
     committed: int = 0
-    """The newest epoch whose manifest stands; 0 before the first."""
+    """The newest epoch whose manifest is stored; 0 before the first."""
     status: Status = "RUNNING"
-    """What that manifest says about the job."""
+    """The job's status in that manifest."""
     published: int = 0
     """Every epoch up to here is published."""
     publishing: int | None = None
@@ -38,38 +38,38 @@ class ProtocolState:
     """The commit whose outcome is awaited."""
     bounds: AheadBounds = NOT_AHEAD
     acknowledged: tuple[Acknowledged, ...] = ()
-    """What ran ahead: acknowledged and not committed, oldest first. Those of `commit` are the first of them."""
-    away: bool = False
+    """Epochs that ran ahead: acknowledged and not committed, oldest first. Those of `commit` are the first of them."""
+    unavailable: bool = False
     """The store does not answer."""
     catching_up: bool = False
-    """Nothing is planned until all that was acknowledged is committed."""
+    """No epoch is planned until all acknowledged epochs are committed."""
     cautious: bool = False
-    """What ran ahead was lost once: until something is committed, nothing runs ahead."""
+    """Epochs that ran ahead were lost: until the next commit, nothing runs ahead."""
     verdict: e.Restart | e.Fail | None = None
-    """In FAILING: what happens once the commit or publish in flight and the running epoch have ended."""
+    """In FAILING: the decision to execute once the commit or publish in flight and the running epoch have ended."""
     working: bool = False
-    """In FAILING: an epoch is still being planned or run; what comes of it counts no more."""
+    """In FAILING: an epoch is still being planned or run; its result is discarded."""
     stopping: bool = False
     draining: bool = False
-    """A stop was asked for that ends event time first."""
+    """A stop was requested that ends event time first."""
     failures: tuple[int, ...] = ()
     tolerance: Tolerance = NO_TOLERANCE
     tolerated: int = 0
-    """How many failures in a row have been put up with since the last commit."""
+    """Consecutive tolerated failures since the last commit."""
     excused: int = 0
-    """How many losses in a row have been excused since the last commit."""
+    """Consecutive excused losses since the last commit."""
     cut_off: int = 0
-    """How often since the last commit tasks have missed a store that the driver had read."""
+    """Failures of tasks, since the last commit, to reach a store that the driver had read."""
     history: tuple[tuple[Phase, Event], ...] = ()
 
     @property
     def running(self) -> int:
-        """The epoch being planned or run: the one behind all that was acknowledged, as it would be committed now."""
+        """The epoch being planned or run: the number after all acknowledged epochs, as they would be committed now."""
         return self.committed + bool(self.sealed) + _groups(self.acknowledged[self.sealed :]) + 1
 
     @property
     def sealed(self) -> int:
-        """How many of the acknowledged epochs are in the commit in flight."""
+        """The number of acknowledged epochs in the commit in flight."""
         return self.commit.steps if self.commit is not None and self.acknowledged else 0
 
     @property
@@ -79,27 +79,27 @@ class ProtocolState:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the last input is in, committed or only acknowledged."""
+        """Whether the last input is committed or acknowledged."""
         return self.status == "DRAINED" or any(epoch.final for epoch in self.acknowledged)
 
 
 def _groups(acknowledged: tuple[Acknowledged, ...]) -> int:
-    """How many commits these epochs become."""
+    """The number of commits that these epochs will be combined into."""
     return sum(1 for number, epoch in enumerate(acknowledged) if not (number and epoch.joins))
 
 
 Decision = tuple[ProtocolState, tuple[Action, ...]]
-"""The state after an event, and what to do."""
+"""The state after an event, and the actions."""
 
 
 class IllegalMoveError(MillstreamError):
-    """The driver reported something that cannot happen in this phase; a fault in Millstream, with its history."""
+    """The driver reported an event that is illegal in this phase; a fault in Millstream, with its history."""
 
-    def __init__(self, state: ProtocolState, event: Event, why: str = "cannot happen") -> None:
+    def __init__(self, state: ProtocolState, event: Event, problem: str = "cannot happen") -> None:
         history = (*state.history, (state.phase, event))
         steps = "\n".join(f"  {phase.name:<10} {step}" for phase, step in history)
         super().__init__(
-            f"Epoch protocol: {type(event).__name__} {why} in phase {state.phase.name} "
+            f"Epoch protocol: {type(event).__name__} {problem} in phase {state.phase.name} "
             f"(committed {state.committed}, published {state.published}). "
             f"This is a fault in Millstream; nothing was committed by it. Report it with these steps:\n{steps}"
         )

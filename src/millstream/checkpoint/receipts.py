@@ -1,12 +1,12 @@
-"""Receipts of publishing: the newest epoch whose output is visible, said at once and not only by the next manifest.
+"""Receipts of publishing: record the newest published epoch at once, before the next manifest does.
 
-A manifest tells of the epochs before it that they are published. Of the newest one nobody could tell, for as long as
-the job has nothing to do: a start would publish it once more, which is harmless, unless somebody has taken the
-published files away by then. So when an epoch is published, a small file says so, named by the epoch. It also says
-whose epoch it was: a receipt for an epoch that the store does not have tells that its newest manifests are lost.
+A manifest records that earlier epochs are published, but not its own. While the job is idle, that would be unknown for
+the newest epoch: a start would publish it once more, which is harmless unless a consumer has removed the published
+files since. So when an epoch is published, a small file named after the epoch records it. It also identifies the
+manifest: a receipt for an epoch that the store does not have shows that the newest manifests are lost.
 
-An epoch without output needs no receipt, and one that cannot be written or read is none: publishing is then repeated.
-Old receipts are swept away with the epochs (`jobs/epochs/sweeper.py`).
+An epoch without output needs no receipt, and one that cannot be written or read is ignored: publishing is repeated. Old
+receipts are swept with the epochs (`jobs/epochs/sweeper.py`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Receipt:
-    """`epoch` of the job `job_id` is published, as the manifest that `run` committed lists it."""
+    """`epoch` of the job `job_id` is published, as listed in the manifest that `run` committed."""
 
     job_id: str
     epoch: int
@@ -36,7 +36,7 @@ class Receipt:
 
 
 def write_receipt(store: Store, manifest: Manifest) -> None:
-    """Say that an epoch is published; nothing is written for one without output."""
+    """Records that an epoch is published; writes nothing for an epoch without output."""
     if any(manifest.staged.values()):
         receipt = Receipt(manifest.job_id, manifest.epoch, manifest.run)
         fields = {"job_id": receipt.job_id, "epoch": receipt.epoch, "attempt": receipt.run}
@@ -44,7 +44,7 @@ def write_receipt(store: Store, manifest: Manifest) -> None:
 
 
 def newest_receipt(store: Store, job_id: str) -> Receipt | None:
-    """The receipt of the newest epoch of the job that has one; what cannot be read is left out, with a word."""
+    """The receipt of the job's newest epoch that has one; unreadable receipts are logged and skipped."""
     epochs = sorted((epoch_of_receipt(name) or 0 for name in store.list(RECEIPTS)), reverse=True)
     receipts = (_read(store, epoch) for epoch in filter(None, epochs))
     return next((receipt for receipt in receipts if receipt is not None and receipt.job_id == job_id), None)
@@ -68,15 +68,15 @@ def _decoded(data: bytes, where: str) -> Receipt:
     fields = unseal(data, "receipt", FORMAT, where)
     job_id, epoch, run = fields.get("job_id"), fields.get("epoch"), fields.get("attempt")
     if not isinstance(job_id, str) or type(epoch) is not int or not isinstance(run, str):
-        raise StoreDamagedError(f"{where} is no whole receipt: it names no epoch. Remove it.")
+        raise StoreDamagedError(f"{where} is not a complete receipt: it names no epoch. Remove it.")
     return Receipt(job_id, epoch, run)
 
 
 def known_published(store: Store, newest: Manifest | None, job_id: str) -> int:
-    """The newest epoch known to be published, by the newest manifest of the job or by a receipt.
+    """The newest epoch known to be published, by the job's newest manifest or by a receipt.
 
-    StoreDamagedError when a receipt is of an epoch that is not there: manifests are missing, and going on with an older
-    one would publish again what is published.
+    StoreDamagedError if a receipt names an epoch that does not exist: manifests are missing, and resuming from an older
+    one would publish again.
 
     >>> from millstream.storage import open_store
     >>> known_published(open_store("memory://doctest-receipts"), None, "j1")
@@ -86,20 +86,20 @@ def known_published(store: Store, newest: Manifest | None, job_id: str) -> int:
     last = 0 if newest is None else newest.epoch
     if receipt is None:
         return 0 if newest is None else last if _has_receipt(store, newest) else newest.published_through
-    # Looked for after the receipt was read: a job that runs may have gone on since `newest` was read.
+    # Checked after the receipt was read: a running job may have committed since `newest` was read.
     if receipt.epoch > last and not ManifestLog(store).epochs_from(receipt.epoch):
-        there = f"the newest one there is of epoch {last}" if last else "there is none at all"
+        newest_text = f"the newest existing one is of epoch {last}" if last else "there is none at all"
         raise StoreDamagedError(
             f"store {store.url}: {manifest_name(receipt.epoch)} is missing. Epoch {receipt.epoch} was committed and "
-            f"published, and {there}. Nothing was changed; restore it from a copy, or begin in another store with "
-            "--from and an epoch that is whole."
+            f"published, and {newest_text}. Nothing was changed; restore it from a copy, or start in another store "
+            "with --from and an intact epoch."
         )
     return 0 if newest is None else max(newest.published_through, min(receipt.epoch, last))
 
 
 def _has_receipt(store: Store, manifest: Manifest) -> bool:
-    """Whether this very manifest has one. A job that removed its epochs has another id since; one that was held stays,
-    with its receipt, and both have the id of before."""
+    """Whether this very manifest has a receipt. A job that removed its epochs has a new id since; a held epoch remains
+    with its receipt, and both have the previous id."""
     name = receipt_name(manifest.epoch)
     receipt = _read(store, manifest.epoch) if store.exists(name) else None
     return receipt == Receipt(manifest.job_id, manifest.epoch, manifest.run)

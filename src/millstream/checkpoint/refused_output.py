@@ -1,15 +1,15 @@
-"""Rows of committed epochs that a sink's target refuses: two small files in the store, each written by one side only.
+"""Rows of committed epochs that a sink's target rejects: two small files in the store, each with one writer.
 
-    refused/{sink}/{epoch}.json          the driver: which rows, and why; later, where they were written
-    refused/{sink}/{epoch}.aside.json    somebody who runs `millstream refused --set-aside`: where they may be written
+    refused/{sink}/{epoch}.json          the driver: the rows, and why; later, the files they were written to
+    refused/{sink}/{epoch}.aside.json    `millstream refused --set-aside`: the folder they may be written to
 
-An epoch whose rows are refused stays unpublished until the target takes them, or until there is a permission. With a
-permission the driver lists the rows, publishes the epoch without them, and writes them to the folder that was named: in
-this order, and each step is harmless when repeated. Until they are written there the permission may name another
-folder: one that is full or gone would hold the job up for good. A list without a permission is only told: the driver
-removes it before it tries again, for by then some of the rows may have been taken.
+An epoch with rejected rows stays unpublished until the target accepts them, or until there is a permission. With a
+permission the driver lists the rows, publishes the epoch without them, and writes them to the named folder: in this
+order, and each step can be repeated. Until they are written, the permission may name another folder: a full or missing
+one would block the job permanently. A list without a permission is only informative: the driver removes it before it
+tries again, since by then the target may have accepted some of the rows.
 
-The list of an epoch that was published stays: it is the journal of what never reached a target. So many are kept.
+The list of a published epoch remains as a journal of the rows that never reached a target, up to a number of lists.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from millstream.storage.store import Store
 
 __all__ = [
     "FORMAT",
-    "KEPT_LISTS",
+    "LISTS_MAX",
     "ListedRow",
     "RefusedList",
     "allow_setting_aside",
@@ -39,13 +39,13 @@ __all__ = [
 ]
 
 FORMAT = 1
-KEPT_LISTS = 1_000
-"""So many lists of epochs that were published are kept, the newest of each sink."""
+LISTS_MAX = 1_000
+"""Lists of published epochs retained per sink, newest first."""
 
 
 @dataclass(frozen=True)
 class ListedRow:
-    """A refused row by its place (`connectors/refused_rows.py`), the reason, and the beginning of the row as JSON."""
+    """A rejected row by its place (`connectors/refused_rows.py`), the reason, and the beginning of the row as JSON."""
 
     item: int
     row: int
@@ -55,7 +55,7 @@ class ListedRow:
 
 @dataclass(frozen=True)
 class RefusedList:
-    """What the target of `sink` refuses of `epoch`. `folder`, `files`: where the rows were written; "": not yet."""
+    """Rows of `epoch` that the target of `sink` rejects. `folder`, `files`: where they were written; "": not yet."""
 
     job_id: str
     sink: str
@@ -74,7 +74,7 @@ class RefusedList:
 
 
 def write_refused(store: Store, refused: RefusedList) -> None:
-    """Write the list of an epoch, in the place of one that was there."""
+    """Writes the list of an epoch, replacing an existing one."""
     store.put(refused_name(refused.sink, refused.epoch), seal("refused", FORMAT, asdict(refused)))
 
 
@@ -85,28 +85,28 @@ def read_refused(store: Store, sink: str, epoch: int) -> RefusedList | None:
 
 
 def remove_refused(store: Store, sink: str, epoch: int) -> None:
-    """Remove the list of an epoch."""
+    """Removes the list of an epoch."""
     store.delete(refused_name(sink, epoch))
 
 
 def drop_old_lists(store: Store, job_id: str, sink: str) -> None:
-    """Keep the newest lists of epochs that were published without these rows. Only older ones are read."""
+    """Removes lists of epochs published without these rows, except the newest. Only the older ones are read."""
     folder = refused_name(sink, 0).rpartition("/")[0]
     names = sorted(name for name in store.list(REFUSED) if is_refused(name) and name.startswith(f"{folder}/"))
-    for _, refused in read_sealed(store, names[:-KEPT_LISTS], _decoded):
+    for _, refused in read_sealed(store, names[:-LISTS_MAX], _decoded):
         if isinstance(refused, RefusedList) and refused.job_id == job_id and refused.is_set_aside:
             store.delete_many([set_aside_name(sink, refused.epoch), refused_name(sink, refused.epoch)])
 
 
 def refused_lists(store: Store, job_id: str) -> Iterator[tuple[str, RefusedList | StoreError]]:
-    """The lists of a job, by sink and epoch, or why one cannot be read."""
+    """The lists of a job, by sink and epoch, or the error of an unreadable one."""
     for name, refused in read_sealed(store, sorted(filter(is_refused, store.list(REFUSED))), _decoded):
         if isinstance(refused, StoreError) or refused.job_id == job_id:
             yield name, refused
 
 
 def allow_setting_aside(store: Store, refused: RefusedList, folder: str) -> bool:
-    """Say that the rows of this epoch may be written to `folder`; False if that stands there already. Replaces a
+    """Permits writing the rows of this epoch to `folder`; False if that permission exists already. Replaces a
     permission that names another folder, is another job's, or is damaged."""
     with suppress(StoreDamagedError):
         if allowed_folder(store, refused.job_id, refused.sink, refused.epoch) == folder:
@@ -117,7 +117,7 @@ def allow_setting_aside(store: Store, refused: RefusedList, folder: str) -> bool
 
 
 def allowed_folder(store: Store, job_id: str, sink: str, epoch: int) -> str | None:
-    """Where the rows of this epoch may be written; None: nobody has said that they may be set aside."""
+    """The folder for the rows of this epoch; None: there is no permission to set them aside."""
     name = set_aside_name(sink, epoch)
     if not store.exists(name):
         return None
@@ -125,10 +125,8 @@ def allowed_folder(store: Store, job_id: str, sink: str, epoch: int) -> str | No
     fields = unseal(store.get(name), "set-aside", FORMAT, where)
     folder = fields.get("folder")
     if not isinstance(folder, str) or not folder:
-        raise StoreDamagedError(
-            f"{where} names no folder. Give the permission again: `millstream refused --set-aside`."
-        )
-    # A store may be begun anew: its epochs then have the same numbers.
+        raise StoreDamagedError(f"{where} names no folder. Repeat the permission: `millstream refused --set-aside`.")
+    # A store may be reused from the beginning: its epochs then have the same numbers.
     return folder if (fields.get("job_id"), fields.get("sink"), fields.get("epoch")) == (job_id, sink, epoch) else None
 
 
@@ -138,4 +136,4 @@ def _decoded(data: bytes, where: str) -> RefusedList:
         rows = tuple(ListedRow(**row) for row in fields.pop("rows"))
         return RefusedList(rows=rows, files=tuple(fields.pop("files")), **fields)
     except (KeyError, TypeError) as error:
-        raise StoreDamagedError(f"{where} is no whole list of refused rows ({error}). Remove it.") from error
+        raise StoreDamagedError(f"{where} is not a complete list of refused rows ({error}). Remove it.") from error

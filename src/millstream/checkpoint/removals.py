@@ -1,22 +1,23 @@
-"""Removals: how manifests go although pins and leases are set beside it, without a lock, and whoever dies meanwhile.
+"""Removal of manifests, concurrently with new pins and leases, without a lock, and safe if any participant dies.
 
-A sweeper that wants to remove the manifests of a run of epochs
+To remove the manifests of a run of epochs, a sweeper
 
-1. *announces* it: an empty file whose name says which epochs;
-2. looks for pins and leases. If somebody holds one of the epochs it decides against the removal, else for it;
-3. *decides*: creates the decision, empty for the removal. Only the first decision counts. It counts only if the
-   announcement still stands then;
+1. *announces* it: an empty file whose name has the epochs;
+2. checks pins and leases. If one of the epochs is held it decides against the removal, else for it;
+3. *decides*: creates the decision file, empty for the removal. Only the first decision counts, and only if the
+   announcement still exists then;
 4. removes the manifests, then announcement and decision, in this order.
 
-Who wants to hold an epoch writes the pin or lease, looks for removals of the epoch, and reads the manifest, in this
-order (`held_manifest`). A removal that nobody has decided yet he decides himself: against it. So either the sweeper
-sees the pin, or its owner sees the announcement, and of two decisions one counts. A manifest that somebody holds is
-never removed, not even for a moment, and one that was removed never comes back: a sweeper that slept may go on.
+To hold an epoch, a client writes the pin or lease, checks for announced removals of the epoch, and reads the manifest,
+in this order (`held_manifest`). It decides an undecided removal itself: against it. So either the sweeper sees the pin,
+or the pin's owner sees the announcement, and one of two decisions counts. A held manifest is never removed, not even
+for a moment, and a removed one never reappears: a sweeper that slept may continue.
 
-Where a sweeper died, another one brings to its end what is decided, and decides against all else (`settle_removals`).
-Nothing here needs room on a disk but for names: the disk may be full.
+If a sweeper died, another one completes decided removals, and decides against all others (`settle_removals`). This
+protocol creates only empty or tiny files: the disk may be full.
 
-Older Millstreams removed manifests first, looked for pins, and put manifests back. `put_back` reads what they left.
+Older versions removed manifests first, then checked for pins, and restored manifests. `restore_set_aside` reads the
+files they left.
 """
 
 from __future__ import annotations
@@ -42,28 +43,28 @@ from millstream.storage.names import (
 )
 from millstream.storage.store import Store
 
-__all__ = ["held_manifest", "manifests_aside", "put_back", "remove_runs", "settle_removals"]
+__all__ = ["held_manifest", "remove_runs", "restore_set_aside", "set_aside_manifests", "settle_removals"]
 
 _LOG = logging.getLogger(__name__)
 _FOR, _AGAINST = b"", b"against\n"
 
-Tell = Callable[[str, str], None]
+Warn = Callable[[str, str], None]
 
 
 def held_manifest(store: Store, epoch: int) -> Manifest | None:
-    """The manifest of an epoch that the caller has just pinned or leased; None if it is gone, or is going."""
+    """The manifest of an epoch that the caller has just pinned or leased; None if it is removed or being removed."""
     for removal in _announced(store):
         if removal.first <= epoch <= removal.last and _decide(store, removal, _AGAINST) == _FOR:
             return None
-    return ManifestLog(store).read_if_there(epoch)
+    return ManifestLog(store).read_if_present(epoch)
 
 
 def remove_runs(
     store: Store, runs: Sequence[Sequence[int]], held_epochs: Callable[[Collection[int]], Set[int]]
 ) -> set[int]:
-    """Remove the manifests of these runs of epochs; a run holds all epochs that are there between its first and last.
-    `held_epochs` says which of some epochs are held now. A run of which any is held stays as it is, to be tried again.
-    Returns the epochs that were removed."""
+    """Removes the manifests of these runs of epochs; a run holds all existing epochs between its first and last.
+    `held_epochs` returns the currently held ones of some epochs. A run with a held epoch is left for another try.
+    Returns the removed epochs."""
     removals = {RemovalName(run[0], run[-1], secrets.token_hex(8)): run for run in runs if run}
     if not removals:
         return set()
@@ -71,18 +72,18 @@ def remove_runs(
         store.put(removal_name(removal), b"")
     held = held_epochs({epoch for run in runs for epoch in run})
     decided = [r for r, run in removals.items() if held.isdisjoint(run) and _decide(store, r, _FOR) == _FOR]
-    # Another sweeper may have settled ours meanwhile, and somebody may have pinned an epoch since.
-    standing = set(_announced(store))
-    counting = [removal for removal in decided if removal in standing]
-    removed = {epoch for removal in counting for epoch in removals[removal]}
+    # Another sweeper may have settled these removals, and a client may have pinned an epoch since.
+    announced = set(_announced(store))
+    effective = [removal for removal in decided if removal in announced]
+    removed = {epoch for removal in effective for epoch in removals[removal]}
     store.delete_many([manifest_name(epoch) for epoch in sorted(removed)])
-    # Nobody but its owner decides for a removal: one that is given up needs no decision.
-    _forget(store, removals)
+    # Only its owner decides for a removal: an abandoned one needs no decision.
+    _delete_files(store, removals)
     return removed
 
 
 def settle_removals(store: Store) -> None:
-    """Bring to an end what sweepers have left that died, and stop those that are about to remove something."""
+    """Completes the removals of sweepers that died, and cancels undecided ones."""
     names = [name for name in map(parse_removal, store.list_after(MANIFESTS, REMOVALS)) if name is not None]
     if not names:
         return
@@ -91,13 +92,13 @@ def settle_removals(store: Store) -> None:
         try:
             is_decided = _decide(store, removal, _AGAINST) == _FOR
         except StoreAwayError:
-            # No room for a word: it stays announced, which costs nobody anything.
+            # No space for a decision: the removal stays announced, which is harmless.
             settled = [name for name in settled if name != removal]
             continue
         if is_decided:
-            going = [epoch for epoch in log.epochs() if removal.first <= epoch <= removal.last]
-            store.delete_many([manifest_name(epoch) for epoch in going])
-    _forget(store, dict.fromkeys(settled))
+            remaining = [epoch for epoch in log.epochs() if removal.first <= epoch <= removal.last]
+            store.delete_many([manifest_name(epoch) for epoch in remaining])
+    _delete_files(store, dict.fromkeys(settled))
 
 
 def _announced(store: Store) -> list[RemovalName]:
@@ -106,18 +107,18 @@ def _announced(store: Store) -> list[RemovalName]:
 
 
 def _decide(store: Store, removal: RemovalName, decision: bytes) -> bytes:
-    """The decision that counts: this one, or the one that was there before."""
+    """Creates the decision; returns the one that counts, which may be an earlier one."""
     name = removal_name(replace(removal, is_decision=True))
     for _ in range(_TRIES):
         if store.create(name, decision):
             return decision
-        with suppress(StoreDamagedError):  # the sweeper has just come to its end
+        with suppress(StoreDamagedError):  # the sweeper has just finished
             return _AGAINST if store.get(name) else _FOR
-    raise StoreAwayError(f"store {store.url}: {name!r} is there and is not, by turns. Ask again.")
+    raise StoreAwayError(f"store {store.url}: {name!r} appears and disappears. Try again.")
 
 
-def _forget(store: Store, removals: Collection[RemovalName]) -> None:
-    # First the announcements: a decision without one counts for nothing.
+def _delete_files(store: Store, removals: Collection[RemovalName]) -> None:
+    # First the announcements: a decision without one has no effect.
     store.delete_many([removal_name(removal) for removal in removals])
     store.delete_many([removal_name(replace(removal, is_decision=True)) for removal in removals])
 
@@ -125,37 +126,37 @@ def _forget(store: Store, removals: Collection[RemovalName]) -> None:
 _TRIES = 20
 
 
-# --- what older Millstreams have left -----------------------------------------------------------------------------
+# --- files of older versions --------------------------------------------------------------------------------------
 
 
-def put_back(store: Store, tell: Tell, epochs: Collection[int] | None = None) -> bool:
-    """Put back what a sweeper of an older Millstream had set aside when it died: all of it, or only these `epochs`.
-    Returns whether there was anything."""
+def restore_set_aside(store: Store, warn: Warn, epochs: Collection[int] | None = None) -> bool:
+    """Restores manifests that a sweeper of an older version had set aside when it died: all, or only these `epochs`.
+    Returns whether there was a file of them."""
     if not store.exists(leaving_name()):
         return False
-    for manifest in manifests_aside(store, tell):
-        is_wanted = epochs is None or manifest.epoch in epochs
-        if is_wanted and not store.exists(manifest_name(manifest.epoch)):
+    for manifest in set_aside_manifests(store, warn):
+        is_requested = epochs is None or manifest.epoch in epochs
+        if is_requested and not store.exists(manifest_name(manifest.epoch)):
             store.create(manifest_name(manifest.epoch), encode(manifest))
     if epochs is None:
         store.delete(leaving_name())
     return True
 
 
-def manifests_aside(store: Store, tell: Tell) -> list[Manifest]:
-    """The manifests in the file aside. Each has a checksum of its own: what is whole of a damaged file counts."""
-    whole: list[Manifest] = []
+def set_aside_manifests(store: Store, warn: Warn) -> list[Manifest]:
+    """The intact manifests in the file of set-aside ones. Each has a checksum of its own."""
+    intact: list[Manifest] = []
     if not store.exists(leaving_name()):
-        return whole
+        return intact
     try:
         texts = json.loads(store.get(leaving_name()))["manifests"]
         for epoch, text in texts.items():
             try:
-                whole.append(decode(from_text(text), f"epoch {epoch} in {leaving_name()}"))
+                intact.append(decode(from_text(text), f"epoch {epoch} in {leaving_name()}"))
             except StoreDamagedError as error:
-                tell(leaving_name(), error.message)
+                warn(leaving_name(), error.message)
     except StoreAwayError:
         raise
     except (StoreError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        tell(leaving_name(), f"{leaving_name()} of store {store.url} is damaged ({error})")
-    return whole
+        warn(leaving_name(), f"{leaving_name()} of store {store.url} is damaged ({error})")
+    return intact

@@ -1,7 +1,7 @@
-"""Whether a job that failed is started again, and after how long: pure decisions from plain numbers.
+"""Restart policies: whether and when a failed job is started again, as pure functions of plain numbers.
 
-A policy sees the times of the earlier failures of this run, the time of the one that just happened, and one random
-draw (only jitter uses it). It keeps nothing between calls, so the same history always gives the same answer.
+A policy receives the times of earlier failures of this run, the time of the current one, and one random draw (used only
+for jitter). It has no state, so the same history always gives the same answer.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from millstream.errors import ConfigurationError
 __all__ = [
     "NO_TOLERANCE",
     "ExponentialDelay",
+    "FailJob",
     "FailureRate",
     "FixedDelay",
-    "GiveUp",
     "NoRestart",
     "RestartAfter",
     "RestartPolicy",
@@ -32,7 +32,7 @@ class RestartAfter:
 
 
 @dataclass(frozen=True)
-class GiveUp:
+class FailJob:
     """Do not start again; `reason` completes the sentence 'the job failed and was not restarted: …'."""
 
     reason: str
@@ -40,9 +40,9 @@ class GiveUp:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How many failed epochs in a row are run again, each after a pause, before a failure counts as one of the job.
+    """How many consecutive failed epochs are run again, each after a pause, before a failure counts as one of the job.
 
-    A policy is asked only about the failure that exceeds it; a committed epoch, or a restart, begins the count anew.
+    The policy decides only on the failure that exceeds it; a committed epoch, or a restart, resets the count.
     """
 
     failures_max: int = 0
@@ -55,7 +55,7 @@ NO_TOLERANCE = Tolerance()
 class RestartPolicy(Protocol):
     """Decides after a failure."""
 
-    def on_failure(self, history: tuple[int, ...], now_ms: int, draw: float = 0.5) -> RestartAfter | GiveUp:
+    def on_failure(self, history: tuple[int, ...], now_ms: int, draw: float = 0.5) -> RestartAfter | FailJob:
         """`history`: times of the earlier failures, oldest first. `draw`: a random number in [0, 1)."""
 
 
@@ -64,11 +64,11 @@ class NoRestart:
     """Every failure is final.
 
     >>> NoRestart().on_failure((), 0)
-    GiveUp(reason='the restart strategy is none')
+    FailJob(reason='the restart strategy is none')
     """
 
-    def on_failure(self, history: tuple[int, ...], now_ms: int, draw: float = 0.5) -> RestartAfter | GiveUp:
-        return GiveUp("the restart strategy is none")
+    def on_failure(self, history: tuple[int, ...], now_ms: int, draw: float = 0.5) -> RestartAfter | FailJob:
+        return FailJob("the restart strategy is none")
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class FixedDelay:
     >>> FixedDelay(attempts=1, delay_ms=200).on_failure((), 0)
     RestartAfter(delay_ms=200)
     >>> FixedDelay(attempts=1, delay_ms=200).on_failure((0,), 900)
-    GiveUp(reason='all 1 restarts are used up')
+    FailJob(reason='all 1 restarts are used up')
     """
 
     attempts: int
@@ -87,21 +87,21 @@ class FixedDelay:
     def __post_init__(self) -> None:
         _not_negative("fixed-delay", attempts=self.attempts, delay_ms=self.delay_ms)
 
-    def on_failure(self, history: tuple[int, ...], now_ms: int, draw: float = 0.5) -> RestartAfter | GiveUp:
+    def on_failure(self, history: tuple[int, ...], now_ms: int, draw: float = 0.5) -> RestartAfter | FailJob:
         if len(history) >= self.attempts:
-            return GiveUp(f"all {self.attempts} restarts are used up")
+            return FailJob(f"all {self.attempts} restarts are used up")
         return RestartAfter(self.delay_ms)
 
 
 @dataclass(frozen=True)
 class FailureRate:
-    """Restarts as long as at most `failures_max` failures fall into any stretch of `interval_ms`.
+    """Restarts as long as at most `failures_max` failures fall into any interval of `interval_ms`.
 
     >>> policy = FailureRate(failures_max=2, interval_ms=1000, delay_ms=10)
     >>> policy.on_failure((0,), 500)
     RestartAfter(delay_ms=10)
     >>> policy.on_failure((0, 500), 900)
-    GiveUp(reason='3 failures within 1000 ms, at most 2 are allowed')
+    FailJob(reason='3 failures within 1000 ms, at most 2 are allowed')
     """
 
     failures_max: int
@@ -113,19 +113,19 @@ class FailureRate:
         if self.interval_ms < 1:
             raise ConfigurationError(f"Restart strategy failure-rate: interval_ms is {self.interval_ms}, expected > 0.")
 
-    def on_failure(self, history: tuple[int, ...], now_ms: int, draw: float = 0.5) -> RestartAfter | GiveUp:
+    def on_failure(self, history: tuple[int, ...], now_ms: int, draw: float = 0.5) -> RestartAfter | FailJob:
         recent = 1 + sum(1 for at_ms in history if now_ms - at_ms <= self.interval_ms)
         if recent > self.failures_max:
-            return GiveUp(f"{recent} failures within {self.interval_ms} ms, at most {self.failures_max} are allowed")
+            return FailJob(f"{recent} failures within {self.interval_ms} ms, at most {self.failures_max} are allowed")
         return RestartAfter(self.delay_ms)
 
 
 @dataclass(frozen=True)
 class ExponentialDelay:
-    """Pauses that grow by `multiplier` up to `delay_max_ms`, and start afresh after a calm stretch.
+    """Pauses that grow by `multiplier` up to `delay_max_ms`, and restart from the initial value after a calm period.
 
-    The stretch is measured from the moment the job was started again: failure time plus the pause it was given.
-    Jitter spreads the pauses of many jobs that failed together; the growth itself is computed without it.
+    The period is measured from the restart: the failure time plus the pause. Jitter spreads the pauses of many jobs
+    that failed together; the growth itself is computed without it.
 
     >>> policy = ExponentialDelay(initial_delay_ms=100, delay_max_ms=1000, multiplier=2.0, calm_ms=60_000)
     >>> [policy.on_failure(tuple(range(n)), n).delay_ms for n in range(5)]
@@ -154,7 +154,7 @@ class ExponentialDelay:
             )
         _not_negative("exponential-delay", calm_ms=self.calm_ms, attempts_before_calm=self.attempts_before_calm or 0)
 
-    def on_failure(self, history: tuple[int, ...], now_ms: int, draw: float = 0.5) -> RestartAfter | GiveUp:
+    def on_failure(self, history: tuple[int, ...], now_ms: int, draw: float = 0.5) -> RestartAfter | FailJob:
         pause, in_a_row, previous_ms = float(self.initial_delay_ms), 0, None
         for at_ms in (*history, now_ms):
             if previous_ms is None or at_ms - (previous_ms + pause) >= self.calm_ms:
@@ -163,7 +163,7 @@ class ExponentialDelay:
                 pause, in_a_row = min(pause * self.multiplier, float(self.delay_max_ms)), in_a_row + 1
             previous_ms = at_ms
         if self.attempts_before_calm is not None and in_a_row > self.attempts_before_calm:
-            return GiveUp(f"{in_a_row} failures without a calm stretch, at most {self.attempts_before_calm} allowed")
+            return FailJob(f"{in_a_row} failures without a calm period, at most {self.attempts_before_calm} allowed")
         return RestartAfter(round(pause * (1.0 + self.jitter * (2.0 * draw - 1.0))))
 
 

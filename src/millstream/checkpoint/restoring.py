@@ -1,11 +1,10 @@
-"""Starting from a snapshot: one manifest that says what the snapshot's says, and an ordinary start after it. Pure.
+"""Starting from a snapshot: a manifest with the snapshot's content, followed by an ordinary start. Pure.
 
-In the job's own store that is going back: the next epoch has the positions and states of an old one, and the epochs in
-between stay as they were, until retention takes them. In a new store it is a fork, or a restore elsewhere: the first
-manifest there carries on the count of epochs. Either way nothing is copied: states are named, not moved.
+In the job's own store that is a rollback: the next epoch has the positions and states of an old one, and the epochs in
+between remain until retention removes them. In a new store it is a fork, or a restore elsewhere: its first manifest
+continues the epoch numbers. In both cases nothing is copied: states are referred to by name.
 
-Output that was published after the restored epoch is not undone. What each sink can do about it is for the sink to say
-(`Sink.after_restore`).
+Output published after the restored epoch is not undone. Each sink reports its own remedy (`Sink.after_restore`).
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ def restored_manifest(
     parent: int,
     published_through: int | None = None,
 ) -> Manifest:
-    """The manifest with which a job goes on from `snapshot` as epoch `epoch`, after `parent` (0 in a new store).
+    """The manifest with which a job resumes from `snapshot` as epoch `epoch`, after `parent` (0 in a new store).
 
-    `published_through`: of the epochs before it; None when all are known to be published.
+    `published_through`: of the epochs before it; None if all are known to be published.
     """
     return replace(
         snapshot,
@@ -50,8 +49,8 @@ def restored_manifest(
 
 @dataclass(frozen=True)
 class Match:
-    """How the operators of a program meet what a snapshot keeps, by uid. Names are those of the program, or of the
-    snapshot where the program has none."""
+    """The match between the operators of a program and the state of a snapshot, by uid. Names are those of the program,
+    or of the snapshot if the program has none."""
 
     matched: Mapping[str, str]
     new: Mapping[str, str]
@@ -59,40 +58,40 @@ class Match:
 
     @property
     def is_change(self) -> bool:
-        """Whether the program is not the one of the snapshot."""
+        """Whether the program differs from the snapshot's."""
         return bool(self.new or self.dropped)
 
     def text(self, snapshot: str) -> str:
-        """The difference, for people, before anything runs."""
-        go_on = "1 operator goes on" if len(self.matched) == 1 else f"{len(self.matched)} operators go on"
-        lines = [f"starting from {snapshot}: {go_on}"]
+        """The differences, for display before the start."""
+        resumed = "1 operator resumes" if len(self.matched) == 1 else f"{len(self.matched)} operators resume"
+        lines = [f"starting from {snapshot}: {resumed}"]
         lines += [f"  new      {name} (uid {uid}): begins without state" for uid, name in self.new.items()]
-        lines += [f"  dropped  {name} (uid {uid}): its state is left behind" for uid, name in self.dropped.items()]
+        lines += [f"  dropped  {name} (uid {uid}): its state is discarded" for uid, name in self.dropped.items()]
         return "\n".join(lines)
 
 
-def match_program(snapshot: Manifest, program: Mapping[str, str], keeping: Collection[str]) -> Match:
-    """Hold a program (names by uid) against a snapshot. `keeping`: the operators that keep something in it, besides the
+def match_program(snapshot: Manifest, program: Mapping[str, str], stateful: Collection[str]) -> Match:
+    """Matches a program (names by uid) with a snapshot. `stateful`: the operators with state in it, besides the
     positions of sources."""
-    was = program_of(snapshot)
+    recorded = program_of(snapshot)
     return Match(
-        matched={uid: name for uid, name in program.items() if uid in was},
-        new={uid: name for uid, name in program.items() if uid not in was},
-        dropped={uid: snapshot.operator_name(uid) for uid in sorted({*keeping, *snapshot.sources} - set(program))},
+        matched={uid: name for uid, name in program.items() if uid in recorded},
+        new={uid: name for uid, name in program.items() if uid not in recorded},
+        dropped={uid: snapshot.operator_name(uid) for uid in sorted({*stateful, *snapshot.sources} - set(program))},
     )
 
 
-def derived_uids(snapshot: Manifest, keeping: Collection[str]) -> dict[str, str]:
-    """Names by uid of the operators that keep state (`keeping`) under a uid that nobody gave them.
+def derived_uids(snapshot: Manifest, stateful: Collection[str]) -> dict[str, str]:
+    """Names by uid of the operators with state (`stateful`) whose uid is derived, not set by the user.
 
-    Such a uid follows from what stands before the operator in the program, and is another one when that changes.
+    A derived uid depends on the program upstream of the operator, and changes with it.
     """
     operators = program_of(snapshot)
-    return {uid: operators[uid].name for uid in keeping if uid in operators and operators[uid].uid == "derived"}
+    return {uid: operators[uid].name for uid in stateful if uid in operators and operators[uid].uid == "derived"}
 
 
 def without_states(snapshot: Manifest, dropped: Collection[str]) -> Manifest:
-    """The snapshot without what these operators kept."""
+    """The snapshot without the state of these operators."""
     return replace(
         snapshot,
         sources={uid: splits for uid, splits in snapshot.sources.items() if uid not in dropped},

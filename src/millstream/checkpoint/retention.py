@@ -1,16 +1,16 @@
-"""What may be deleted from a job's store: a pure decision over names and numbers.
+"""Decides which files of a job's store may be deleted. Pure: works on names and numbers.
 
-Every epoch leaves a manifest, segments of state and staged output; attempts that lost leave segments and output too.
-The rule for all of them is that a file goes only when no start of the job and no reader, from any epoch that is kept,
-could ask for it:
+Every epoch leaves a manifest, segments of state and staged output; lost attempts leave segments and output too. A file
+is deleted only if no start of the job and no reader, from any retained epoch, could request it:
 
-- an epoch is kept while it is among the newest `keep_last`, not known to be published, one of those that `every_ms`
-  picks within `for_ms`, or named by a pin or a lease;
-- a segment, or a list of finished splits, goes when its epoch is older than the newest and no kept manifest names it;
-- a staged file goes when, besides, its epoch is published.
+- an epoch is retained while it is among the newest `keep_last`, not known to be published, selected by `every_ms`
+  within `for_ms`, or named by a pin or a lease;
+- a segment, or a list of finished splits, is deleted when its epoch is older than the newest and no retained manifest
+  names it;
+- a staged file is deleted when, in addition, its epoch is published.
 
-Nothing at or after the newest epoch is ever touched: its tasks may be writing. Files this module does not know
-(not named by `storage/names.py`) are not its business and stay.
+Files at or after the newest epoch are never deleted: its tasks may be writing. Unknown files (not named by
+`storage/names.py`) are left alone.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ __all__ = [
     "RetentionPolicy",
     "epoch_of_file",
     "files_to_delete",
-    "kept_epochs",
     "named_files",
+    "retained_epochs",
     "runs_of",
     "written_by",
 ]
@@ -34,7 +34,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class RetentionPolicy:
-    """How much of its past a job keeps: the newest epochs, and the first of every interval for some time."""
+    """How much of its past a job retains: the newest epochs, and the first of every interval for some time."""
 
     keep_last: int = 10
     every_ms: int | None = None
@@ -42,10 +42,10 @@ class RetentionPolicy:
 
     def __post_init__(self) -> None:
         if self.keep_last < 1:
-            raise ValueError(f"keep_last is {self.keep_last}: the newest manifest always stays, so give 1 or more")
+            raise ValueError(f"keep_last is {self.keep_last}: the newest manifest is always retained, so use 1 or more")
 
 
-def kept_epochs(
+def retained_epochs(
     created_ms: Mapping[int, int],
     policy: RetentionPolicy,
     *,
@@ -53,27 +53,29 @@ def kept_epochs(
     now_ms: int,
     held: Collection[int] = frozenset(),
 ) -> set[int]:
-    """The epochs whose manifests stay, of those that were created at these times. `held`: named by pins and leases.
+    """The epochs whose manifests are retained, given their creation times. `held`: named by pins and leases.
 
-    >>> sorted(kept_epochs({1: 0, 2: 5, 3: 9, 4: 12}, RetentionPolicy(keep_last=1), published_through=2, now_ms=20))
+    >>> policy = RetentionPolicy(keep_last=1)
+    >>> sorted(retained_epochs({1: 0, 2: 5, 3: 9, 4: 12}, policy, published_through=2, now_ms=20))
     [3, 4]
     >>> hourly = RetentionPolicy(keep_last=1, every_ms=10, for_ms=100)
-    >>> sorted(kept_epochs({1: 0, 2: 5, 3: 9, 4: 12, 5: 30, 6: 31}, hourly, published_through=6, now_ms=32))
+    >>> sorted(retained_epochs({1: 0, 2: 5, 3: 9, 4: 12, 5: 30, 6: 31}, hourly, published_through=6, now_ms=32))
     [1, 4, 5, 6]
     """
     epochs = sorted(created_ms)
-    kept = {*epochs[-policy.keep_last :], *(epoch for epoch in epochs if epoch > published_through or epoch in held)}
+    required = (epoch for epoch in epochs if epoch > published_through or epoch in held)
+    retained = {*epochs[-policy.keep_last :], *required}
     if policy.every_ms:
         picked: dict[int, int] = {}
         for epoch in epochs:
             if policy.for_ms is None or created_ms[epoch] >= now_ms - policy.for_ms:
                 picked.setdefault(created_ms[epoch] // policy.every_ms, epoch)
-        kept |= set(picked.values())
-    return kept
+        retained |= set(picked.values())
+    return retained
 
 
 def runs_of(epochs: Iterable[int], chosen: Collection[int]) -> list[list[int]]:
-    """The chosen epochs, in runs: between two of a run there is none, of all `epochs`, that was not chosen.
+    """The chosen epochs, in runs: no epoch between two members of a run, of all `epochs`, is not chosen.
 
     >>> runs_of([1, 2, 5, 6, 9], {1, 2, 6, 9})
     [[1, 2], [6, 9]]
@@ -88,8 +90,8 @@ def runs_of(epochs: Iterable[int], chosen: Collection[int]) -> list[list[int]]:
 
 
 def named_files(manifest: Manifest) -> frozenset[str]:
-    """Every segment and staged file that a manifest mentions, wherever in a state or a sink's payload it stands, and
-    its lists of finished splits."""
+    """Every segment and staged file that a manifest names, anywhere in a state or a sink's payload, and its lists of
+    finished splits."""
     places: list[JSON] = [dict(manifest.states), *(p.payload for parts in manifest.staged.values() for p in parts)]
     texts = (text for place in places for text in _texts(place))
     lists = (list_file.file for files in manifest.finished.values() for list_file in files)
@@ -97,7 +99,7 @@ def named_files(manifest: Manifest) -> frozenset[str]:
 
 
 def files_to_delete(files: Iterable[str], named: Collection[str], *, newest: int, published_through: int) -> list[str]:
-    """The segments, staged files and lists that nobody will ask for again. `named`: by the manifests that are kept.
+    """The segments, staged files and lists that may be deleted. `named`: the files named by retained manifests.
 
     >>> files_to_delete(["segments/op/s/000000000001-00000-a.arrow"], (), newest=2, published_through=1)
     ['segments/op/s/000000000001-00000-a.arrow']
@@ -106,13 +108,13 @@ def files_to_delete(files: Iterable[str], named: Collection[str], *, newest: int
 
 
 def epoch_of_file(name: str) -> int:
-    """The epoch that wrote a segment, a staged file or a list of finished splits; 0 for any other."""
+    """The epoch that wrote a segment, a staged file or a list of finished splits; 0 for other files."""
     parsed = parse_segment(name) or parse_staged(name)
     return parsed.epoch if parsed is not None else epoch_of_finished(name) or 0
 
 
 def written_by(name: str, runs: Collection[str]) -> bool:
-    """Whether a task of one of these runs of a driver wrote the segment or staged file.
+    """Whether a task of one of these driver runs wrote the segment or staged file.
 
     >>> written_by("segments/op/s/000000000001-00000-a1t0n7.arrow", {"a1"})
     True

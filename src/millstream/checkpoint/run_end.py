@@ -1,8 +1,8 @@
-"""`ended.json`: how the job's last run ended, in the words of the driver that ran it.
+"""`ended.json`: how the job's last run ended, as written by its driver.
 
-A manifest says how far a job came, and not that it failed: a failure commits nothing. So a driver leaves a note when it
-ends, and the next one removes it when it begins to run. A job that nobody runs and that has no note was interrupted:
-its process was killed, or ended beside it. The note decides nothing; one that cannot be read is none.
+A manifest shows the progress of a job, but not that it failed: a failure commits nothing. So a driver writes a note
+when it ends, and the next one removes it when it begins to run. A job without a driver and without a note was
+interrupted: its process was killed or ended otherwise. The note affects no decision; an unreadable one is ignored.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from millstream.storage.json_records import Misfit, from_json, to_json
 from millstream.storage.shared_names import ended_name
 from millstream.storage.store import Store
 
-__all__ = ["RunEnd", "note_run_end", "read_run_end", "remove_run_end"]
+__all__ = ["RunEnd", "read_run_end", "remove_run_end", "write_run_end"]
 
 FORMAT = 1
 _REASON_MAX = 2_000
@@ -23,8 +23,8 @@ _REASON_MAX = 2_000
 
 @dataclass(frozen=True)
 class RunEnd:
-    """The end of a run. `status`: FINISHED, SUSPENDED, CANCELED or FAILED. `epoch`: the newest that was committed.
-    `log`: where the run's log is, on `host`."""
+    """The end of a run. `status`: FINISHED, SUSPENDED, CANCELED or FAILED. `epoch`: the newest committed one. `log`:
+    the path of the run's log on `host`."""
 
     run: str
     status: str
@@ -36,24 +36,24 @@ class RunEnd:
     log: str = ""
 
 
-def note_run_end(store: Store, end: RunEnd) -> None:
-    """Leave the note."""
+def write_run_end(store: Store, end: RunEnd) -> None:
+    """Writes the note."""
     fields = to_json(end)
     store.put(ended_name(), seal("run-end", FORMAT, {**fields, "reason": end.reason[:_REASON_MAX]}))
 
 
 def remove_run_end(store: Store) -> None:
-    """The job runs again."""
+    """Removes the note: the job runs again."""
     if store.exists(ended_name()):
         store.delete(ended_name())
 
 
 def read_run_end(store: Store) -> RunEnd | None:
-    """How the last run ended; None where no driver has said so.
+    """How the last run ended; None if there is no note.
 
     >>> from millstream.storage import open_store
     >>> store = open_store("memory://doctest-run-end")
-    >>> note_run_end(store, RunEnd("a1", "FAILED", 7, 0, "db1", 42, "no memory"))
+    >>> write_run_end(store, RunEnd("a1", "FAILED", 7, 0, "db1", 42, "no memory"))
     >>> read_run_end(store)
     RunEnd(run='a1', status='FAILED', epoch=7, ended_ms=0, host='db1', pid=42, reason='no memory', log='')
     >>> remove_run_end(store)

@@ -1,12 +1,12 @@
-"""Savepoints: an epoch of a job that people keep.
+"""Savepoints: epochs of a job that a user retains.
 
-*By reference* it is a pin in the job's own store (`pins.py`): there at once, sharing every file. *Self-contained* it is
-a folder that can be copied anywhere: a store of its own with the one manifest and every file it names, under the same
-relative names, and `savepoint.json`, which lists each with its length and checksum. The list is written last, and a
-folder without it is no savepoint: half a copy is never taken for a whole one.
+A savepoint *by reference* is a pin in the job's own store (`pins.py`): immediate, and sharing every file. A
+*self-contained* one is a folder that can be copied anywhere: a store of its own with the one manifest and every file it
+names, under the same relative names, and `savepoint.json`, which lists each with its length and checksum. The list is
+written last, and a folder without it is not a savepoint: an incomplete copy is never mistaken for a complete one.
 
-An epoch can be saved once it is published. What it has staged is the business of the job that committed it; whoever
-starts from the savepoint must not publish it again, and must not miss it either.
+An epoch can be saved once it is published. Its staged output belongs to the job that committed it; a job that starts
+from the savepoint must neither publish it again nor miss it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from millstream.checkpoint.job_record import read as read_job_record
 from millstream.checkpoint.manifest import JSON, Manifest, ManifestLog, encode
 from millstream.checkpoint.pins import pins_of
 from millstream.checkpoint.receipts import known_published
-from millstream.checkpoint.removals import put_back
+from millstream.checkpoint.removals import restore_set_aside
 from millstream.checkpoint.retention import named_files
 from millstream.checkpoint.sealed import seal as sealed
 from millstream.checkpoint.sealed import unseal
@@ -42,8 +42,8 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class StoredSnapshot:
-    """A committed epoch that somebody named. `store` holds all that its manifest names; `is_savepoint`: it is in a
-    folder of its own, whose manifest has no output; `parts` are then the names of the files that it published, by sink.
+    """A named committed epoch. `store` holds every file that its manifest names. `is_savepoint`: it is in a folder of
+    its own, whose manifest has no output; `parts` are then the names of its published files, by sink.
     """
 
     name: str
@@ -53,13 +53,13 @@ class StoredSnapshot:
     parts: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def published(self, sink: str) -> tuple[JSON, ...]:
-        """What this very epoch has published of a sink; of a savepoint's folder, the names of files alone."""
+        """The output of a sink that this very epoch published; for a savepoint's folder, only file names."""
         payloads: list[JSON] = [{"part": name} for name in self.parts.get(sink, ())]
         return (*payloads, *(staged.payload for staged in self.manifest.staged.get(sink, ())))
 
 
 def open_job_store(url: str, *, read_only: bool = False) -> Store:
-    """The store of a job, on top of those it was forked from. `read_only`: nothing will be written to any of them."""
+    """The store of a job, layered on those it was forked from. `read_only`: none of them is written to."""
 
     def open_at(address: str) -> Store:
         store = open_store(address)
@@ -67,54 +67,54 @@ def open_job_store(url: str, *, read_only: bool = False) -> Store:
 
     store = open_at(url)
     if not read_only and store.exists(leaving_name()):
-        # A savepoint is there also where nobody starts the job again, whose sweeper would put its epoch back.
+        # A pinned epoch must be available even if no sweeper of a restarted job restores it.
         pinned = {pin.epoch for pin in pins_of(store)}
-        put_back(store, lambda name, problem: _LOG.warning("%s", problem), pinned)
+        restore_set_aside(store, lambda name, problem: _LOG.warning("%s", problem), pinned)
     record = read_job_record(store)
     bases = () if record is None else tuple(map(open_at, record.bases))
     return layered_store(store, bases)
 
 
 def find_snapshot(name: SnapshotName) -> StoredSnapshot:
-    """The snapshot people mean; StoreError saying what there is when there is none."""
+    """The snapshot of this name; StoreError with the existing ones if it does not exist."""
     store = open_job_store(name.store)
     if store.exists(savepoint_name()):
         return _savepoint(name, store)
     if not store.exists(job_name()):
-        half = store.list("manifests")
-        what = "is a savepoint that was not copied whole" if half else "holds neither a job nor a savepoint"
-        raise StoreError(f"{name.store} {what}. Give a job's store, STORE@EPOCH, or a savepoint's folder.")
+        manifests = store.list("manifests")
+        problem = "is an incomplete copy of a savepoint" if manifests else "holds neither a job nor a savepoint"
+        raise StoreError(f"{name.store} {problem}. Use a job's store, STORE@EPOCH, or a savepoint's folder.")
     log = ManifestLog(store)
     if isinstance(name.at, str):
         pins = {pin.name: pin.epoch for pin in pins_of(store)}
         if name.at not in pins:
-            have = ", ".join(sorted(pins)) or "none"
-            raise StoreError(f"{name.store} has no savepoint '{name.at}'; it has {have}.")
+            existing = ", ".join(sorted(pins)) or "none"
+            raise StoreError(f"{name.store} has no savepoint '{name.at}'; it has {existing}.")
         return StoredSnapshot(str(name), store, log.read(pins[name.at]))
     epochs = log.epochs()
     if not epochs:
         raise StoreError(f"{name.store} has no epoch yet: the job has committed nothing. Start it first.")
     if name.at is None:
         return StoredSnapshot(str(name), store, _newest_published(store, log, epochs))
-    manifest = log.read_if_there(name.at)
+    manifest = log.read_if_present(name.at)
     if manifest is None:
         raise StoreError(
-            f"{name.store} has no epoch {name.at}; it retains {epoch_ranges(log.epochs())}. Keep more of the past with "
+            f"{name.store} has no epoch {name.at}; it retains {epoch_ranges(log.epochs())}. Retain more epochs with "
             "millstream.retention.epochs, or save an epoch with `millstream savepoint`."
         )
     return StoredSnapshot(str(name), store, manifest)
 
 
 def _newest_published(store: Store, log: ManifestLog, epochs: list[int]) -> Manifest:
-    """The newest epoch known to be published; where none is, the newest."""
+    """The newest epoch known to be published; the newest epoch if there is none."""
     newest = log.newest()
     assert newest is not None  # there are epochs, and the newest is never removed
     published = known_published(store, newest, newest.job_id)
-    return (log.read_if_there(published) if published in epochs else None) or newest
+    return (log.read_if_present(published) if published in epochs else None) or newest
 
 
 def _savepoint(name: SnapshotName, store: Store) -> StoredSnapshot:
-    """A savepoint's folder, with every file that its list names (what is in them is checked on use)."""
+    """A savepoint's folder, after checking that every listed file exists (contents are checked on use)."""
     where = f"{savepoint_name()} of {name.store}"
     listed = unseal(store.get(savepoint_name()), "savepoint", FORMAT, where)
     if name.at not in (None, listed["epoch"]):
@@ -122,16 +122,16 @@ def _savepoint(name: SnapshotName, store: Store) -> StoredSnapshot:
     missing = [file for file in listed["files"] if not store.exists(file)]
     if missing:
         raise StoreDamagedError(
-            f"savepoint {name.store} was not copied whole: {len(missing)} of {len(listed['files'])} files are missing, "
-            f"the first is {missing[0]}. Copy it again."
+            f"savepoint {name.store} is an incomplete copy: {len(missing)} of {len(listed['files'])} files are "
+            f"missing, the first is {missing[0]}. Copy it again."
         )
     manifest = ManifestLog(store).read(listed["epoch"])
     return StoredSnapshot(str(name), store, manifest, is_savepoint=True, parts=listed.get("parts", {}))
 
 
 def seal(store: Store, manifest: Manifest, parts: Mapping[str, Sequence[str]] | None = None) -> None:
-    """Make a folder that already holds all files of `manifest` a savepoint: write the manifest, then the list. `parts`:
-    the names of files that its epoch published, by sink."""
+    """Completes a folder with all files of `manifest` as a savepoint: writes the manifest, then the list. `parts`: the
+    names of the files that its epoch published, by sink."""
     store.put(manifest_name(manifest.epoch), encode(manifest))
     names = [manifest_name(manifest.epoch), *sorted(named_files(manifest))]
     files = {name: _facts(store.get(name)) for name in names}
@@ -139,13 +139,15 @@ def seal(store: Store, manifest: Manifest, parts: Mapping[str, Sequence[str]] | 
     store.put(savepoint_name(), sealed("savepoint", FORMAT, {**fields, "parts": parts} if parts else fields))
 
 
-def copy_savepoint(snapshot: StoredSnapshot, target: Store, note: Callable[[int, int], None] | None = None) -> None:
-    """Write a self-contained savepoint into an empty folder; `note` is told (files copied, files in all).
+def copy_savepoint(
+    snapshot: StoredSnapshot, target: Store, on_progress: Callable[[int, int], None] | None = None
+) -> None:
+    """Writes a self-contained savepoint to an empty folder; calls `on_progress` with (files copied, files in all).
 
-    If it fails, what was copied is removed, and in any case there is no list: nobody takes it for whole.
+    If it fails, the copied files are removed; in any case there is no list, so the folder is not a savepoint.
     """
     if target.list(""):
-        raise StoreError(f"{target.url} is not empty. A savepoint needs a folder of its own: give another --to.")
+        raise StoreError(f"{target.url} is not empty. A savepoint needs a folder of its own: use another --to.")
     manifest = replace(snapshot.manifest, staged={}, published_through=snapshot.manifest.epoch)
     names = sorted(named_files(manifest))
     copied: list[str] = []
@@ -153,12 +155,12 @@ def copy_savepoint(snapshot: StoredSnapshot, target: Store, note: Callable[[int,
         for name in names:
             copied.append(name)
             target.put(name, snapshot.store.get(name))
-            if note is not None:
-                note(len(copied), len(names))
+            if on_progress is not None:
+                on_progress(len(copied), len(names))
         seal(target, manifest, _published_parts(snapshot))
     except BaseException:
         for name in (*copied, manifest_name(manifest.epoch)):
-            _forget(target, name)
+            _remove_copy(target, name)
         raise
 
 
@@ -172,8 +174,8 @@ def _published_parts(snapshot: StoredSnapshot) -> dict[str, list[str]]:
     }
 
 
-def _forget(store: Store, name: str) -> None:
-    with suppress(StoreError):  # without its list the folder is no savepoint; the first error is the one to tell
+def _remove_copy(store: Store, name: str) -> None:
+    with suppress(StoreError):  # without its list the folder is not a savepoint; the first error is the relevant one
         store.delete(name)
 
 
@@ -182,7 +184,7 @@ def _facts(data: bytes) -> dict[str, Any]:
 
 
 def epoch_ranges(epochs: Sequence[int]) -> str:
-    """Epochs as people write them; of very many ranges the first and the last.
+    """Epoch numbers as ranges; of very many ranges the first and the last.
 
     >>> epoch_ranges([1, 2, 3, 7, 9, 10])
     '1-3, 7, 9-10'

@@ -1,4 +1,4 @@
-"""Small JSON files of one kind each, with a version and a checksum: pins, leases, savepoints, requests to a driver.
+"""Small JSON files with a kind, a version and a checksum: pins, leases, savepoints, requests to a driver.
 
     {
      "format": "millstream-pin-1",
@@ -6,7 +6,7 @@
      "checksum": "<sha-256 of the document without this line, keys sorted>"
     }
 
-What cannot be read is an error that names the file and what to do; it is never taken for absent.
+An unreadable file is an error that names the file and the next step; it is never treated as absent.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 def seal(kind: str, version: int, fields: Mapping[str, Any]) -> bytes:
-    """A document as the bytes of its file.
+    """Encodes a document.
 
     >>> unseal(seal("pin", 1, {"epoch": 7}), "pin", 1, "pins/a.json")
     {'epoch': 7}
@@ -35,7 +35,7 @@ def seal(kind: str, version: int, fields: Mapping[str, Any]) -> bytes:
 
 
 def unseal(data: bytes, kind: str, version: int, name: str) -> dict[str, Any]:
-    """The fields of the document in `data`; `version` is the newest that can be read."""
+    """Decodes the fields of the document in `data`; `version` is the newest readable one."""
     try:
         document: dict[str, Any] = json.loads(data)
         format_ = document["format"]
@@ -58,7 +58,7 @@ def unseal(data: bytes, kind: str, version: int, name: str) -> dict[str, Any]:
 
 
 def unseal_any(data: bytes, kind: str, version: int, name: str) -> dict[str, Any]:
-    """As `unseal`, of a kind that the first Millstreams wrote without version and checksum: such a one is read too.
+    """Like `unseal`, for a kind that the first versions wrote without version and checksum: those files are read too.
 
     >>> [unseal_any(data, "mark", 1, "a") for data in (seal("mark", 1, {"through": 7}), b'{"through": 6}')]
     [{'through': 7}, {'through': 6}]
@@ -69,20 +69,20 @@ def unseal_any(data: bytes, kind: str, version: int, name: str) -> dict[str, Any
         raise _damaged(name, kind, str(error)) from error
     if not isinstance(document, dict):
         raise _damaged(name, kind, f"it is a {type(document).__name__}")
-    # One that has either has lost the other.
+    # A document with only one of the two is damaged.
     return unseal(data, kind, version, name) if "format" in document or "checksum" in document else document
 
 
 def read_sealed(
     store: Store, names: Iterable[str], decoded: Callable[[bytes, str], T]
 ) -> Iterator[tuple[str, T | StoreError]]:
-    """Each of these files, decoded, or why it cannot be read: it is damaged, or nobody else may read it. One that is
-    removed meanwhile is left out."""
+    """Decodes each of these files, or yields the error of an unreadable one (damaged, or not permitted). Concurrently
+    removed files are skipped."""
     for name in names:
         try:
             data = store.get(name)
         except StoreDamagedError:
-            continue  # it was there a moment ago: somebody has removed it
+            continue  # removed since it was listed
         except StoreAwayError:
             raise
         except StoreError as error:
@@ -98,7 +98,7 @@ def _checksum(document: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
-def _damaged(name: str, kind: str, what: str) -> StoreDamagedError:
+def _damaged(name: str, kind: str, problem: str) -> StoreDamagedError:
     return StoreDamagedError(
-        f"{name} is no whole {kind}: {what}. Nothing was overwritten; restore the file from a copy."
+        f"{name} is not a complete {kind}: {problem}. Nothing was overwritten; restore the file from a copy."
     )

@@ -1,9 +1,9 @@
-"""How people name a snapshot: the store of a job and an epoch, or the folder of a savepoint.
+"""Names of snapshots on the command line: the store of a job and an epoch, or the folder of a savepoint.
 
-jobs/clicks            the newest epoch that is published
+jobs/clicks            the newest published epoch
 jobs/clicks@1200       epoch 1200
 jobs/clicks@before     the savepoint (or fork) of that name in the job's store
-backups/clicks-sp      a folder that was written by `millstream savepoint --to`
+backups/clicks-sp      a folder written by `millstream savepoint --to`
 s3://bucket/clicks@7
 """
 
@@ -32,11 +32,11 @@ class SnapshotName:
 
 
 def parse_snapshot_name(text: str) -> SnapshotName:
-    """What `text` names.
+    """Parses the name of a snapshot.
 
     >>> parse_snapshot_name("s3://bucket/clicks@7")
     SnapshotName(store='s3://bucket/clicks', at=7)
-    >>> parse_snapshot_name("jobs/a@²").at  # a digit, and no number
+    >>> parse_snapshot_name("jobs/a@²").at  # a digit, but not a number
     '²'
     >>> parse_snapshot_name("s3://user@bucket/clicks"), parse_snapshot_name("jobs/a@before upgrade")
     (SnapshotName(store='s3://user@bucket/clicks', at=None), SnapshotName(store='jobs/a', at='before upgrade'))
@@ -44,25 +44,25 @@ def parse_snapshot_name(text: str) -> SnapshotName:
     match = _NAME.fullmatch(text.strip())
     if match is None or (match["at"] is not None and match["at"].isdecimal() and int(match["at"]) < 1):
         raise ConfigurationError(
-            f"{text!r} names no snapshot. Give a job's store, STORE@EPOCH, STORE@SAVEPOINT or a savepoint's folder"
+            f"{text!r} names no snapshot. Use a job's store, STORE@EPOCH, STORE@SAVEPOINT or a savepoint's folder"
         )
     at = match["at"]
     return SnapshotName(match["store"], int(at) if at is not None and at.isdecimal() else at)
 
 
 def check_savepoint_name(name: str) -> None:
-    """Refuse a name for a savepoint that could not be said as STORE@NAME, or that is no name of one folder.
+    """Rejects a name of a savepoint that cannot be written as STORE@NAME, or cannot name one folder.
 
     >>> check_savepoint_name("before upgrade")
     >>> check_savepoint_name("../elsewhere")
     Traceback (most recent call last):
-    millstream.errors.ConfigurationError: '../elsewhere' is no name for a savepoint: it has a '/'. Give a short name \
+    millstream.errors.ConfigurationError: '../elsewhere' cannot name a savepoint: it has a '/'. Use a short name \
 without '/', '@' and '\\', such as 'before-upgrade'
     """
     problem = _problem_of(name)
     if problem is not None:
         raise ConfigurationError(
-            f"{name!r} is no name for a savepoint: {problem}. Give a short name without '/', '@' and '\\', such as "
+            f"{name!r} cannot name a savepoint: {problem}. Use a short name without '/', '@' and '\\', such as "
             "'before-upgrade'"
         )
 

@@ -1,7 +1,8 @@
-"""Sources that event time waits for, as a manifest names them: who looks at the store sees why no window fires.
+"""Sources that hold event time back, as recorded in a manifest: they explain why no window fires.
 
-A manifest keeps under `counters["standing"]`, by uid of a source or of what makes watermarks behind it, for how many
-epochs event time has stood there while something behind it waited. `jobs.epochs.stalled_watermarks` decides which.
+A manifest stores under `counters["standing"]`, by uid of a source or of a watermark operator after it, the number of
+epochs for which its event time has not advanced while operators downstream waited.
+`jobs.epochs.stalled_watermarks` computes it.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ COUNTER = "standing"
 """The name among the counters of a manifest."""
 
 StallReason = Literal["never", "silent", "idle", "stuck"]
-"""never: no strategy makes watermarks. silent: no record has come yet. idle: none has come for long, from some input at
-least. stuck: records come, and the watermark does not follow."""
+"""never: no strategy generates watermarks. silent: no record has arrived yet. idle: none has arrived for long, at least
+from one input. stuck: records arrive, but the watermark does not advance."""
 
 
 @dataclass(frozen=True)
 class StalledWatermark:
-    """Event time has stood for `epochs` epochs with input, since `since_ms`. `splits`: some of those that hold it.
-    `is_long`: long enough to be reported."""
+    """Event time has not advanced for `epochs` epochs with input, since `since_ms`. `splits`: some of the splits that
+    hold it back. `is_long`: long enough to be reported."""
 
     reason: StallReason
     epochs: int
@@ -38,21 +39,21 @@ class StalledWatermark:
 
 
 def stalled_to_json(stalled: Mapping[str, StalledWatermark]) -> dict[str, Any]:
-    """The counters that tell of it; none where event time moves."""
+    """The counters that record stalled event time; empty if there is none."""
     return {COUNTER: {uid: to_json(time) for uid, time in stalled.items()}} if stalled else {}
 
 
 def stalled_watermarks_of(manifest: Manifest | None) -> Mapping[str, StalledWatermark]:
-    """Where event time stands, by uid; of None, nowhere."""
+    """The stalled event times recorded in a manifest, by uid; none for None."""
     written: Any = {} if manifest is None else manifest.counters.get(COUNTER, {})
     try:
         return {uid: from_json(StalledWatermark, None, time) for uid, time in written.items()}
-    except (Misfit, AttributeError):  # of another Millstream; nothing depends on it
+    except (Misfit, AttributeError):  # of another version; it is only informative
         return {}
 
 
 def awaited_names(manifest: Manifest) -> tuple[str, ...]:
-    """The operators that event time has waited for so long that it is reported.
+    """The names of operators whose event time has stalled long enough to be reported.
 
     >>> from millstream.checkpoint.manifest import Manifest
     >>> stalled = {"in": StalledWatermark("never", 3, 0, is_long=True), "clicks": StalledWatermark("idle", 1, 0)}

@@ -1,8 +1,8 @@
-"""What is whole in a store: a report per epoch, from problems that were found in single files. Pure.
+"""Verification results: a report per epoch, concluded from problems of single files. Pure.
 
-A file is named by many epochs and is looked at once. An epoch is whole when its manifest can be read and every file it
-needs is whole: segments of state, lists too large for the manifest, staged output that is not known to be published.
-Who looks at files is `state_reader.verifying`; here is what is concluded, and how it reads.
+A file is named by many epochs and is checked once. An epoch is intact if its manifest can be read and every file it
+needs is intact: segments of state, lists too large for the manifest, staged output that is not known to be published.
+`state_reader.verifying` checks the files; this module draws the conclusions and formats them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _STRAYS_SHOWN = 10
 
 @dataclass(frozen=True)
 class NamedFile:
-    """A file, or a part of the manifest itself, that an epoch needs, and what for."""
+    """A file, or a part of the manifest itself, that an epoch needs, and its purpose."""
 
     name: str
     bytes: int
@@ -40,7 +40,7 @@ class NamedFile:
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that is wrong: with which file, what, and what the file is for."""
+    """A problem: the file, the finding, and the purpose of the file."""
 
     file: str
     finding: str
@@ -52,7 +52,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class EpochReport:
-    """One epoch; whole when it has no problems."""
+    """One epoch; intact if it has no problems."""
 
     epoch: int
     files: int
@@ -61,14 +61,14 @@ class EpochReport:
 
     @property
     def is_whole(self) -> bool:
-        """Whether a job can go on from it."""
+        """Whether a job can resume from it."""
         return not self.problems
 
 
 @dataclass(frozen=True)
 class StoreReport:
-    """A store or a savepoint, its epochs oldest first, and problems that are of no epoch. `strays`: files that no
-    Millstream puts there; they change nothing, and are nobody's to remove but their owner's."""
+    """A store or a savepoint, its epochs oldest first, and problems outside epochs. `strays`: files that no Millstream
+    creates; they are harmless, and only their owner should remove them."""
 
     where: str
     epochs: tuple[EpochReport, ...]
@@ -77,16 +77,16 @@ class StoreReport:
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing at all is wrong."""
+        """Whether there is no problem at all."""
         return not self.problems and all(epoch.is_whole for epoch in self.epochs)
 
     @property
     def newest_whole(self) -> int | None:
-        """The newest epoch from which a job can go on."""
+        """The newest epoch from which a job can resume."""
         return max((epoch.epoch for epoch in self.epochs if epoch.is_whole), default=None)
 
     def text(self) -> str:
-        """For people.
+        """The report as text.
 
         >>> print(StoreReport("jobs/a", (EpochReport(7, 2, 4096), EpochReport(8, 2, 4096, (
         ...     Problem("segments/x.arrow", "it is missing", "state 'total' of 'count'"),)))).text())
@@ -116,7 +116,7 @@ class StoreReport:
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
-        """For machines."""
+        """The report as JSON."""
         return {
             "where": self.where,
             "whole": self.is_whole,
@@ -142,8 +142,8 @@ def _counted(number: int, noun: str) -> str:
 
 @dataclass(frozen=True)
 class StagedFile:
-    """A staged file as a manifest tells of it. `target`: the store it lies in, None for the job's own. `part`: the name
-    under which it is published, "" where it has none yet."""
+    """A staged file as recorded in a manifest. `target`: its store, None for the job's own. `part`: the name under
+    which it is published, "" if it has none yet."""
 
     file: str
     bytes: int | None = None
@@ -153,25 +153,25 @@ class StagedFile:
 
 
 def staged_files(manifest: Manifest, published_through: int) -> list[StagedFile]:
-    """The staged files that a start from this epoch would publish: those in the job's store, and those elsewhere of
-    which the manifest tells where."""
+    """The staged files that a start from this epoch would publish: those in the job's store, and those elsewhere whose
+    place the manifest records."""
     in_store = set(staged_needed(manifest, published_through))
     places: list[JSON] = [dict(manifest.states)]
     if manifest.epoch > published_through:
         places += [staged.payload for parts in manifest.staged.values() for staged in parts]
     files: dict[tuple[str | None, str], StagedFile] = {(None, name): StagedFile(name) for name in in_store}
     for place in places:
-        for file in _told_of(place, None, ""):
+        for file in _file_entries(place, None, ""):
             if file.target is not None or file.file in in_store:
                 files[file.target, file.file] = file
     return [files[key] for key in sorted(files, key=lambda key: (key[0] or "", key[1]))]
 
 
-def _told_of(value: JSON, target: str | None, part: str) -> Iterator[StagedFile]:
-    """Every file that stands in `value` with its length and checksum."""
+def _file_entries(value: JSON, target: str | None, part: str) -> Iterator[StagedFile]:
+    """Every file recorded in `value` with its length and checksum."""
     if isinstance(value, list):
         for item in value:
-            yield from _told_of(item, target, part)
+            yield from _file_entries(item, target, part)
     elif isinstance(value, dict):
         place, name = value.get("target", target), value.get("part", part)
         target, part = (place if isinstance(place, str) else target), (name if isinstance(name, str) else part)
@@ -179,12 +179,12 @@ def _told_of(value: JSON, target: str | None, part: str) -> Iterator[StagedFile]
         if isinstance(file, str) and isinstance(length, int) and isinstance(checksum, int):
             yield StagedFile(file, length, checksum, target, part)
         for item in value.values():
-            yield from _told_of(item, target, part)
+            yield from _file_entries(item, target, part)
 
 
 def staged_needed(manifest: Manifest, published_through: int) -> list[str]:
-    """The staged files that a start from this epoch would ask for: all that its sinks hold back, and what it has staged
-    itself if that is not known to be published."""
+    """The staged files that a start from this epoch would need: all that its sinks withhold, and its own staged output
+    if that is not known to be published."""
     pending = {name for name in named_files(_without_output(manifest)) if parse_staged(name) is not None}
     if manifest.epoch > published_through:
         pending |= {name for name in named_files(manifest) if parse_staged(name) is not None}
@@ -196,7 +196,7 @@ def _without_output(manifest: Manifest) -> Manifest:
 
 
 def epoch_report(epoch: int, files: Iterable[tuple[NamedFile, Iterable[str]]]) -> EpochReport:
-    """The report of an epoch that needs these files, each with what was found wrong with it."""
+    """The report of an epoch that needs these files, each with its problems."""
     needed: dict[str, NamedFile] = {}
     all_problems: dict[Problem, None] = {}  # a file may be named several times, for ranges of key groups
     for file, problems in files:

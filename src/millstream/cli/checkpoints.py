@@ -1,7 +1,7 @@
-"""`millstream checkpoints`: the epochs a job retains, what they cost, and one of them in detail.
+"""`millstream checkpoints`: the epochs a job retains, their cost, and one of them in detail.
 
-Everything is read from manifests; the job may run meanwhile or not. An epoch that is collected while we look is left
-out: it is not retained any more.
+Everything is read from manifests; the job may be running or not. An epoch that is removed while the command reads is
+omitted: it is no longer retained.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def show_checkpoints(
     screen: TextIO | None = None,
     now_ms: int | None = None,
 ) -> int:
-    """Print the history of a job, or one `epoch` of it (also asked for as JOB@EPOCH); returns the exit code."""
+    """Print the history of a job, or one `epoch` of it (also as JOB@EPOCH); returns the exit code."""
     screen = screen or sys.stdout
     now_ms = system_ms() if now_ms is None else now_ms
     try:
@@ -62,17 +62,17 @@ def show_checkpoints(
 
 def _log(store: Store, job: str) -> ManifestLog:
     if not store.exists(job_name()) and not store.list("manifests"):
-        raise StoreError(f"{job} holds no job. Give the store of one; `millstream list` shows where they are")
+        raise StoreError(f"{job} holds no job. Use the store of one; `millstream list` shows where they are")
     return ManifestLog(store)
 
 
 def _manifests(log: ManifestLog) -> Iterator[Manifest]:
-    manifests = (log.read_if_there(epoch) for epoch in log.epochs())
-    return (manifest for manifest in manifests if manifest is not None)  # a running job may have collected some by now
+    manifests = (log.read_if_present(epoch) for epoch in log.epochs())
+    return (manifest for manifest in manifests if manifest is not None)  # a running job may have removed some
 
 
 def _noting_newest(manifests: Iterator[Manifest], newest: list[Manifest]) -> Iterator[Manifest]:
-    """The manifests, of which only the newest is kept."""
+    """The manifests; stores only the newest in `newest`."""
     for manifest in manifests:
         if not newest or manifest.epoch > newest[0].epoch:
             newest[:] = [manifest]
@@ -80,14 +80,14 @@ def _noting_newest(manifests: Iterator[Manifest], newest: list[Manifest]) -> Ite
 
 
 def _metrics(manifest: Manifest) -> dict[str, Any]:
-    """What the program's functions have counted until then, by operator."""
+    """The counts of the program's functions until then, by operator."""
     counters: Any = manifest.counters
     names = {uid: manifest.operator_name(uid) for uid in counters.get("operators", {})}
     return metrics_by_operator(counters.get("metrics", {}), names)
 
 
 def _manifest_of(log: ManifestLog, epoch: int, job: str) -> Manifest:
-    manifest = log.read_if_there(epoch) if epoch > 0 else None
+    manifest = log.read_if_present(epoch) if epoch > 0 else None
     if manifest is not None:
         return manifest
     retained = log.epochs()
@@ -254,14 +254,14 @@ def _requests(statistics: Mapping[str, Any]) -> str:
 
 
 def _stays(entry: EpochEntry) -> str:
-    """On a cluster: how many tasks found what they had left."""
+    """On a cluster: how many tasks ran in the same process as before."""
     return "" if entry.tasks is None else f"; {entry.tasks_stayed} of {entry.tasks} tasks stayed where they were"
 
 
 def _stage_cells(number: int, stage: Mapping[str, Any]) -> tuple[str, ...]:
-    took, alignment = stage["took_us"], stage["alignment_us"]
-    times = (_time(took[which] / 1000) for which in _SPREAD)
-    return (str(number), str(stage["tasks"]), *times, f"task {took['slowest']}", _time(alignment["max"] / 1000))
+    elapsed, alignment = stage["took_us"], stage["alignment_us"]
+    times = (_time(elapsed[which] / 1000) for which in _SPREAD)
+    return (str(number), str(stage["tasks"]), *times, f"task {elapsed['slowest']}", _time(alignment["max"] / 1000))
 
 
 def _operator_rows(manifest: Manifest, uid: str, figures: Mapping[str, Any], now_ms: int) -> Iterator[tuple[str, ...]]:

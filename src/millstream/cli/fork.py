@@ -1,7 +1,8 @@
 """`millstream fork`: a second job from a point of a first one, in a store of its own.
 
-The store is only made ready (`jobs/snapshots/forking.py`): the first `millstream run` there begins at that point, with
-the original's program or another one. Nothing is copied, and the original is left alone; it keeps what the fork reads.
+The command only prepares the store (`jobs/snapshots/forking.py`): the first `millstream run` there begins at that
+point, with the original's program or another one. Nothing is copied, and the original is unaffected; it retains the
+files that the fork reads.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ __all__ = ["fork_job"]
 
 
 def fork_job(snapshot: str, root: str | None, name: str, place: str | None) -> int:
-    """Make a store ready for the fork; returns the exit code."""
+    """Prepare a store for the fork; returns the exit code."""
     try:
         original = find_snapshot(find_snapshot_name(snapshot, root))
         where = place or str(Path(root or DEFAULT_ROOT, _folder_of(name)))
@@ -44,7 +45,7 @@ def fork_job(snapshot: str, root: str | None, name: str, place: str | None) -> i
 def _make(original: StoredSnapshot, name: str, where: str) -> None:
     store = open_store(where)
     if ManifestLog(store).epochs():
-        raise StoreError(f"{where} already has epochs of a job. Give the fork another --store")
+        raise StoreError(f"{where} already has epochs of a job. Use another --store for the fork")
     store.check_writable()
     record = read_job_record(original.store)
     program = original.manifest.job if record is None else record.program or record.job

@@ -1,4 +1,4 @@
-"""How `--help` shows options: a flag is a flag, and takes no `<bool>`."""
+"""Shows flags in `--help` without a type: a flag takes no `<bool>`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class FlagCommand(TyperCommand):
 
 
 class FlagGroup(TyperGroup):
-    """A group of commands, likewise."""
+    """A group of commands whose flags are shown without a type."""
 
     def get_params(self, ctx: Any) -> Any:
         return _without_types(super().get_params(ctx))
@@ -32,7 +32,7 @@ def _without_types(parameters: Any) -> Any:
 
 
 def show_flags_as_flags(app: typer.Typer) -> None:
-    """Let the help of all commands of `app` show them so; called when all are added."""
+    """Show the flags of all commands of `app` without a type; called when all are added."""
     app.info.cls = FlagGroup
     for command in app.registered_commands:
         if command.cls in (None, TyperCommand):

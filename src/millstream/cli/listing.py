@@ -1,4 +1,4 @@
-"""`millstream list`: the jobs under a folder (`state_reader.stored_jobs`) and their snapshots, on the screen."""
+"""`millstream list`: prints the jobs under a folder (`state_reader.stored_jobs`) and their snapshots."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def list_jobs(
     screen: TextIO | None = None,
     now_ms: int | None = None,
 ) -> int:
-    """Print the jobs under `root`, with what can be started from if asked; returns the exit code."""
+    """Print the jobs under `root`, with their snapshots if requested; returns the exit code."""
     screen = screen or sys.stdout
     now_ms = system_ms() if now_ms is None else now_ms
     try:
@@ -56,7 +56,7 @@ def list_jobs(
     return 0
 
 
-# --- what can be started from ---------------------------------------------------------------------------------
+# --- snapshots ------------------------------------------------------------------------------------------------
 
 
 def _snapshots_json(job: ListedJob) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def snapshots_text(job: ListedJob, now_ms: int) -> str:
     return "\n".join(lines)
 
 
-# --- how it looks ---------------------------------------------------------------------------------------------
+# --- layout ---------------------------------------------------------------------------------------------------
 
 _HEADINGS = ("job", "id", "status", "epoch", "records", "last epoch", "store")
 
@@ -94,7 +94,7 @@ def _cells(job: ListedJob, now_ms: int) -> tuple[str, ...]:
     last = "-" if job.last_epoch_ms is None else f"{span_text(max(0, now_ms - job.last_epoch_ms))} ago"
     status = f"{job.status}: {first_line(job.problem)}" if job.problem else job.status
     if job.status == "RUNNING" and job.is_alive is None:
-        status = "RUNNING when last heard of"
+        status = "RUNNING when last seen"
     if job.time_awaits and job.status == "RUNNING":
         status += f", event time waits for {', '.join(map(repr, job.time_awaits))}"
     return (job.name, job.id[:8], status, count_text(job.epoch), count_text(job.records), last, job.store)

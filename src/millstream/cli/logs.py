@@ -1,9 +1,9 @@
-"""`millstream logs`: what the runs of a job have logged, from `STORE/logs/`.
+"""`millstream logs`: prints the logs of a job's runs, from `STORE/logs/`.
 
-The log of a run whose store is no folder stands on its driver's machine until the job ends, and is copied into the
-store then. While such a job runs, its log is shown on that machine alone; elsewhere it is said which one that is.
+The log of a run whose store is no folder is on its driver's machine until the job ends, and is copied into the store
+then. While the job runs, its log is shown on that machine only; elsewhere the command names that machine.
 
-Logs are read line by line: they may be larger than the memory. What is no file among them is passed over.
+Logs are read line by line: they may be larger than the memory. Entries that are no files are skipped.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def show_logs(
         if not logs:
             raise StoreError(f"{job} has no log yet: no driver has run the job")
         reader = _Reader(store, errors_only=errors)
-        found = (line for log in (logs if all_runs else logs[-1:]) for line in reader.lines_of(log))
-        for line in found if lines is None else deque(found, max(0, lines)):
+        shown = (line for log in (logs if all_runs else logs[-1:]) for line in reader.lines_of(log))
+        for line in shown if lines is None else deque(shown, max(0, lines)):
             print(line, file=screen)
         if follows:
             for line in reader.new_lines():
@@ -84,8 +84,8 @@ def _logs(store: Store) -> list[Log]:
             logs += _logs_here(store, lease.pid, {Path(name).stem for name in names})
         else:
             print(
-                f"millstream: the job runs as {lease}. Its log is there, in the folder for temporary files, and comes "
-                "into the store when the job ends",
+                f"millstream: the job runs as {lease}. Its log is there, in the folder for temporary files, and is "
+                "copied into the store when the job ends",
                 file=sys.stderr,
             )
     return logs
@@ -105,7 +105,7 @@ def _written_ms(store: Store, name: str) -> int:
 
 def _logs_here(store: Store, pid: int, stored: set[str]) -> list[Log]:
     """The logs of `store` that a process of this machine writes; it may run other jobs, too. `stored`: the runs whose
-    logs are in the store by now."""
+    logs are in the store already."""
     places = []
     for place in Path(tempfile.gettempdir()).glob(f"millstream-*-{pid}-*.log"):
         if not _is_file(place) or place.name.split("-")[1] in stored:
@@ -116,13 +116,13 @@ def _logs_here(store: Store, pid: int, stored: set[str]) -> list[Log]:
             if first.endswith(f", store {store.url}"):
                 places.append((place.stat().st_mtime, place))
         except OSError:
-            continue  # removed since, or somebody else's
+            continue  # removed since, or another user's
     return [place for _, place in sorted(places)]
 
 
 class _Reader:
-    """Reads logs; what is appended to the last one can be read afterwards. `errors_only`: of a log, the failures with
-    their tracebacks, and how the job ended."""
+    """Reads logs; lines appended to the last one can be read afterwards. `errors_only`: only the failures with their
+    tracebacks, and how the job ended."""
 
     def __init__(self, store: Store, *, errors_only: bool) -> None:
         self._store, self._errors_only, self._is_failure = store, errors_only, False
@@ -142,7 +142,7 @@ class _Reader:
             yield from self._shown(data)
 
     def new_lines(self) -> Iterator[str]:
-        """What is appended from now on, until the run has ended."""
+        """The lines appended from now on, until the run has ended."""
         if self._file is None or self._place is None:
             return
         while True:

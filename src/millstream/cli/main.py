@@ -1,7 +1,7 @@
 """The `millstream` command and its subcommands.
 
-This module only says what can be typed. What a command does is imported when it is called, so that `--help` answers
-at once: neither PySpark nor PyArrow is loaded for it.
+This module only declares the command line. A command's code is imported when it is called, so that `--help` answers at
+once: neither PySpark nor PyArrow is loaded for it.
 
 Exit codes: 0 done, 1 the job or program failed, 2 the command line is wrong, 130 aborted by Ctrl-C.
 """
@@ -31,15 +31,15 @@ app = typer.Typer(
 )
 
 
-def _print_versions(is_asked: bool) -> None:
-    if is_asked:
+def _print_versions(is_set: bool) -> None:
+    if is_set:
         version()
         raise typer.Exit
 
 
 @app.callback()
 def millstream(
-    is_version_asked: Annotated[
+    prints_version: Annotated[
         bool,
         typer.Option(
             "--version", callback=_print_versions, is_eager=True, help="Print the versions, as `version` does."
@@ -55,7 +55,7 @@ def run(
     arguments: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="ARGS", help="The program's own arguments; behind `--` where an option has one of our names."
+            metavar="ARGS", help="The program's own arguments; after `--` if an option has one of our names."
         ),
     ] = None,
     pyflink: Annotated[bool, typer.Option("--pyflink", help="Serve its `pyflink` imports: run it unmodified.")] = False,
@@ -64,7 +64,7 @@ def run(
     ] = None,
     define: Annotated[
         list[str] | None,
-        typer.Option("-D", metavar="KEY=VALUE", help="A setting; it wins over the program's own. Repeatable."),
+        typer.Option("-D", metavar="KEY=VALUE", help="A setting; it overrides the program's own. Repeatable."),
     ] = None,
     master: Annotated[
         str | None,
@@ -72,7 +72,7 @@ def run(
     ] = None,
     store: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="Where the job keeps its epochs; resumes the job that is there."),
+        typer.Option(metavar="URL", help="The job's store; resumes the job that is there."),
     ] = None,
     resume: Annotated[
         str | None,
@@ -81,17 +81,15 @@ def run(
             "-s",
             metavar="SNAPSHOT",
             help="Start from a job's store (where it ended), STORE@EPOCH, STORE@SAVEPOINT or a savepoint's folder; in "
-            "the job's own store unless --store is given.",
+            "the job's own store unless --store is set.",
         ),
     ] = None,
     drops: Annotated[
         bool,
-        typer.Option(
-            "--allow-non-restored-state", "-n", help="Leave state behind that the program has no operator for."
-        ),
+        typer.Option("--allow-non-restored-state", "-n", help="Drop state for which the program has no operator."),
     ] = False,
     takes_over: Annotated[
-        bool, typer.Option("--take-over", help="Take the job from a driver that runs it, which then stops.")
+        bool, typer.Option("--take-over", help="Take the job over from the driver that runs it, which then stops.")
     ] = False,
     plain: Annotated[bool, typer.Option("--plain", help="Lines instead of the live console.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show Millstream's own traceback of an error.")] = False,
@@ -123,15 +121,15 @@ def sql(
     ] = None,
     first_files: Annotated[
         list[Path] | None,
-        typer.Option("-i", "--init", metavar="FILE", help="Statements to begin with: tables, settings. Repeatable."),
+        typer.Option("-i", "--init", metavar="FILE", help="Statements to run first: tables, settings. Repeatable."),
     ] = None,
     statements: Annotated[
         list[str] | None, typer.Option("-e", "--execute", metavar="SQL", help="Run these statements. Repeatable.")
     ] = None,
     define: Annotated[
-        list[str] | None, typer.Option("-D", metavar="KEY=VALUE", help="A setting, as SET does. Repeatable.")
+        list[str] | None, typer.Option("-D", metavar="KEY=VALUE", help="A setting, like SET. Repeatable.")
     ] = None,
-    store: Annotated[str | None, typer.Option(metavar="URL", help="Where jobs keep their epochs.")] = None,
+    store: Annotated[str | None, typer.Option(metavar="URL", help="The folder of the jobs' stores.")] = None,
     batch: Annotated[bool, typer.Option("--batch", help="Bounded tables, read to their end at once.")] = False,
     detach: Annotated[
         bool, typer.Option("--detach", help="INSERTs run in processes of their own, which outlive this one.")
@@ -159,10 +157,10 @@ def pack(
     ),
     requirements: Annotated[
         Path | None,
-        typer.Option("-r", "--requirement", metavar="FILE", help="What this asks for. [default: what is installed]"),
+        typer.Option("-r", "--requirement", metavar="FILE", help="Its packages. [default: the installed ones]"),
     ] = None,
     with_python: Annotated[
-        bool, typer.Option("--with-python", help="The interpreter, too; refused where it cannot be moved.")
+        bool, typer.Option("--with-python", help="The interpreter, too; refused if it cannot be moved.")
     ] = False,
 ) -> None:
     """Pack an environment for the executors of a cluster: packages with native code that they lack."""
@@ -182,7 +180,7 @@ def list_(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="For machines: one JSON object per line.")] = False,
 ) -> None:
-    """List jobs and how far they are. FAILED: its last run failed. INTERRUPTED: it was killed, and did not end."""
+    """List jobs and their progress. FAILED: its last run failed. INTERRUPTED: it was killed, and did not end."""
     from millstream.cli.listing import list_jobs
 
     raise typer.Exit(list_jobs(root, as_json=as_json, snapshots=snapshots))
@@ -191,20 +189,20 @@ def list_(
 @app.command()
 def remove(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="JOB", help="Their stores, names or ids. Several may be given.")
+        list[str] | None, typer.Argument(metavar="JOB", help="Their stores, names or ids; one or more.")
     ] = None,
     unnamed: Annotated[
-        bool, typer.Option("--unnamed", help="All that runs without --store have left below ./.millstream.")
+        bool, typer.Option("--unnamed", help="All stores of runs without --store below ./.millstream.")
     ] = False,
     root: Annotated[
         str | None, typer.Option(metavar="ROOT", help="The folder of stores. [default: ./.millstream]")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Remove stores of jobs that nobody runs: epochs, state and logs. What they published stays."""
+    """Remove stores of jobs that are not running: epochs, state and logs. Published output stays."""
     from millstream.cli.removal import remove_stores
 
-    raise typer.Exit(remove_stores(tuple(names or ()), root, unnamed=unnamed, asks=not yes))
+    raise typer.Exit(remove_stores(tuple(names or ()), root, unnamed=unnamed, confirms=not yes))
 
 
 app.add_typer(state_app, name="state")
@@ -217,7 +215,7 @@ def verify(
     path: Annotated[str, typer.Argument(metavar="PATH", help="A job's store, STORE@EPOCH, or a savepoint's folder.")],
     as_json: Annotated[bool, typer.Option("--json", help="For machines: one JSON object per line.")] = False,
 ) -> None:
-    """Check everything that manifests name, and say which epochs are whole. Exit code 1 when something is damaged."""
+    """Check all files that manifests name, and list the intact epochs. Exit code 1 if a file is damaged."""
     from millstream.cli.verify import verify_store
 
     raise typer.Exit(verify_store(path, as_json=as_json))
@@ -228,9 +226,9 @@ def sweep(
     job: Annotated[str, typer.Argument(metavar="STORE", help="The job's store, name or id.")],
     keep: Annotated[
         int | None,
-        typer.Option("--keep", metavar="N", min=1, help="Remove epochs, too, but for the newest N and those in use."),
+        typer.Option("--keep", metavar="N", min=1, help="Remove epochs, too, except the newest N and those in use."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be removed.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="For machines: one JSON object per line.")] = False,
     root: Annotated[
         str | None, typer.Option(metavar="DIR", help="The folder of stores to find it in, if not ./.millstream.")
@@ -249,7 +247,7 @@ def checkpoints(
     last: Annotated[int | None, typer.Option("-n", metavar="N", help="Only the newest N.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For machines: one JSON object per line.")] = False,
 ) -> None:
-    """Show the epochs a job retains: how long they took, what they read and wrote, and a summary."""
+    """Show the epochs a job retains: their durations, input and output, and a summary."""
     from millstream.cli.checkpoints import show_checkpoints
 
     raise typer.Exit(show_checkpoints(job, epoch=epoch, last=last, as_json=as_json))
@@ -259,7 +257,7 @@ def checkpoints(
 def logs(
     job: Annotated[str, typer.Argument(metavar="JOB", help="The job's store, name or id.")],
     lines: Annotated[int | None, typer.Option("-n", metavar="N", help="Only the last N lines.")] = None,
-    follows: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is written.")] = False,
+    follows: Annotated[bool, typer.Option("--follow", "-f", help="Continue with new lines.")] = False,
     all_runs: Annotated[bool, typer.Option("--all", help="The logs of all runs, the oldest first.")] = False,
     errors: Annotated[bool, typer.Option("--errors", help="Only failures, with their tracebacks, and ends.")] = False,
     root: Annotated[
@@ -277,21 +275,21 @@ def refused(
     job: Annotated[str, typer.Argument(metavar="JOB", help="The job's store, name or id.")],
     set_aside: Annotated[
         str | None,
-        typer.Option(metavar="FOLDER", help="Go on without the rows that hold the job up; have them written here."),
+        typer.Option(metavar="FOLDER", help="Continue without the rows that block the job; write them here."),
     ] = None,
-    sink: Annotated[str | None, typer.Option(metavar="UID", help="Those of this sink only, by uid or name.")] = None,
-    epoch: Annotated[int | None, typer.Option("--epoch", metavar="E", help="Those of this epoch only.")] = None,
+    sink: Annotated[str | None, typer.Option(metavar="UID", help="Only rows of this sink, by uid or name.")] = None,
+    epoch: Annotated[int | None, typer.Option("--epoch", metavar="E", help="Only rows of this epoch.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For machines: all rows, one JSON object per line.")] = False,
     root: Annotated[
         str | None, typer.Option(metavar="DIR", help="The folder of stores to find it in, if not ./.millstream.")
     ] = None,
 ) -> None:
-    """Show the rows of committed epochs that a sink's target refuses, and say that they may be set aside."""
+    """Show the rows of committed epochs that a sink's target refuses, and permit setting them aside."""
     from millstream.cli.refused import set_refused_aside, show_refused
 
     if set_aside is not None:
         if as_json:
-            raise typer.BadParameter("--json shows rows, and goes without --set-aside")
+            raise typer.BadParameter("--json shows rows, and excludes --set-aside")
         raise typer.Exit(set_refused_aside(job, root, set_aside, sink=sink, epoch=epoch))
     raise typer.Exit(show_refused(job, root, sink=sink, epoch=epoch, as_json=as_json))
 
@@ -299,22 +297,22 @@ def refused(
 @app.command(cls=ProgramCommand)
 def replay(
     snapshot: Annotated[str, typer.Argument(metavar="JOB@EPOCH", help="The job's store, name or id, and an epoch.")],
-    script: Annotated[Path, typer.Argument(metavar="JOB.PY", help="The job's program, as it was then.")],
+    script: Annotated[Path, typer.Argument(metavar="JOB.PY", help="The program that ran the epoch.")],
     operator: Annotated[str, typer.Option("--operator", "-o", metavar="UID", help="The operator's uid, or its name.")],
     arguments: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="ARGS", help="The program's own arguments; behind `--` where an option has one of our names."
+            metavar="ARGS", help="The program's own arguments; after `--` if an option has one of our names."
         ),
     ] = None,
     debugger: Annotated[bool, typer.Option("--pdb", help="Enter the debugger where user code raises.")] = False,
-    alone: Annotated[bool, typer.Option("--alone", help="Do not run what is behind the operator.")] = False,
-    differences_max: Annotated[int, typer.Option("-n", metavar="N", min=1, help="Show so many differences.")] = 20,
+    only_operator: Annotated[bool, typer.Option("--alone", help="Do not run the operator's downstream.")] = False,
+    differences_max: Annotated[int, typer.Option("-n", metavar="N", min=1, help="How many differences to show.")] = 20,
     pyflink: Annotated[bool, typer.Option("--pyflink", help="Serve its `pyflink` imports.")] = False,
     define: Annotated[list[str] | None, typer.Option("-D", metavar="KEY=VALUE", help="A setting. Repeatable.")] = None,
     debug: Annotated[bool, typer.Option("--debug", help="Show Millstream's own traceback of an error.")] = False,
 ) -> None:
-    """Run an operator's part of a committed epoch again, here, and compare. Nothing of the job is touched."""
+    """Run an operator's part of a committed epoch again, here, and compare. The job is not changed."""
     from millstream.cli.replay import ReplayRequest, replay_epoch
 
     request = ReplayRequest(
@@ -324,7 +322,7 @@ def replay(
         arguments=tuple(arguments or ()),
         pyflink=pyflink,
         definitions=tuple(define or ()),
-        downstream=not alone,
+        downstream=not only_operator,
         differences_max=differences_max,
         debugger=debugger,
         debug=debug,

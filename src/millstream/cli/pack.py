@@ -1,6 +1,6 @@
-"""`millstream pack`: an environment as one archive for the executors of a cluster, and the words that use it.
+"""`millstream pack`: packs an environment into one archive for the executors of a cluster, and prints how to use it.
 
-The environment is the one that runs the command, or what a requirements file asks for, installed for the purpose.
+The environment is the one that runs the command, or the packages of a requirements file, installed for the purpose.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ENDINGS = (".tar.gz", ".tgz")
 
 
 def pack_environment(output: Path, requirements: Path | None, *, with_python: bool) -> int:
-    """Write the archive and say how it is used; returns the exit code."""
+    """Write the archive and print how to use it; returns the exit code."""
     try:
         if not output.name.endswith(_ENDINGS):
             raise ConfigurationError(f"-o {output}: found {output.name!r}, expected a name that ends with .tar.gz")
@@ -54,12 +54,12 @@ def _pack(output: Path, requirements: Path | None, folder: Path, *, with_python:
     print(f"packed {len(versions)} packages into {output} ({bytes_text(output.stat().st_size)})", file=sys.stderr)
     if linked:
         print(
-            f"left out, because they are links to their sources: {', '.join(linked)}. What a program imports of them "
-            "is sent with it",
+            f"left out, because they are links to their sources: {', '.join(linked)}. Modules that a program "
+            "imports from them are sent with it",
             file=sys.stderr,
         )
     print(
-        "Use it so:\n"
+        "Use it as follows:\n"
         "  millstream run --master spark://HOST:PORT \\\n"
         f"    -D spark.archives={output}#environment -D spark.pyspark.python=./environment/bin/python job.py",
         file=sys.stderr,

@@ -1,10 +1,11 @@
-"""Whose is what is typed behind a program: `millstream run job.py --store jobs/a --output out` has one option of each.
+"""Assigns the words after a program to the command or the program: `millstream run job.py --store jobs/a --output out`
+has one option of each.
 
-Behind the program's file, an option that the command knows is the command's, written as its help writes it
-(`--store x`, `--store=x`, `-p 4`, `-Dkey=value`). Everything else is the program's, in its order. What stands behind
-`--` is the program's whatever it looks like: that is how a program gets an option that has one of our names.
+After the program's file, an option that the command knows is the command's, written as in its help (`--store x`,
+`--store=x`, `-p 4`, `-Dkey=value`). Everything else is the program's, in its order. Words after `--` are always the
+program's: that is how a program gets an option that has one of our names.
 
-Before the program's file nothing is the program's: an unknown option there is refused, as everywhere.
+Before the program's file nothing is the program's: an unknown option there is rejected, as everywhere.
 """
 
 from __future__ import annotations
@@ -33,56 +34,56 @@ class ProgramCommand(FlagCommand):
                 takes_value |= dict.fromkeys(parameter.opts, not getattr(parameter, "is_flag", False))
         words = arranged(args, takes_value, named)
         typed = args[: args.index("--")] if "--" in args else args
-        handed_over = [word for word in words[words.index("--") :] if word in typed] if "--" in words else []
-        for option, ours in misspelt(handed_over, list(takes_value)).items():
-            typer.echo(f"millstream: {option} is handed to the program. Did you mean {ours}, which is ours?", err=True)
+        passed_on = [word for word in words[words.index("--") :] if word in typed] if "--" in words else []
+        for option, known in misspelt(passed_on, list(takes_value)).items():
+            typer.echo(f"millstream: {option} is passed to the program. Did you mean our option {known}?", err=True)
         return super().parse_args(ctx, words)
 
 
 def arranged(arguments: Sequence[str], takes_value: Mapping[str, bool], named: int = 1) -> list[str]:
-    """The same arguments, the command's first, then the `named` ones, and the program's own behind `--`.
+    """The same arguments, the command's first, then the `named` ones, and the program's own after `--`.
 
     >>> arranged(["job.py", "--output", "x", "-p", "4"], {"-p": True})
     ['-p', '4', 'job.py', '--', '--output', 'x']
     """
-    ours: list[str] = []
+    own: list[str] = []
     names: list[str] = []
-    theirs: list[str] = []
+    passed: list[str] = []
     waiting = list(arguments)
     while waiting:
         word = waiting.pop(0)
         if word == "--":
-            theirs += waiting
+            passed += waiting
             break
         if _is_known(word, takes_value):
-            ours.append(word)
+            own.append(word)
             if takes_value.get(word) and waiting:
-                ours.append(waiting.pop(0))
+                own.append(waiting.pop(0))
         elif len(names) < named:
-            (ours if word.startswith("-") and word != "-" else names).append(word)
+            (own if word.startswith("-") and word != "-" else names).append(word)
         else:
-            theirs.append(word)
-    return [*ours, *names, *(["--", *theirs] if theirs else [])]
+            passed.append(word)
+    return [*own, *names, *(["--", *passed] if passed else [])]
 
 
 def _is_known(word: str, takes_value: Mapping[str, bool]) -> bool:
-    """Whether the command has this option, alone or with its value in the same word."""
+    """Whether the command has this option, either separate or with its value in the same word."""
     if word in takes_value:
         return True
     if word.startswith("--"):
         name, equals, _ = word.partition("=")
         return bool(equals) and takes_value.get(name, False)
-    # A short option with its value: `-input` is no `-i`, so the value must look like one.
+    # A short option with its value: `-input` is not `-i`, so the value must look like one.
     value = word[2:]
     return takes_value.get(word[:2], False) and (value.isdecimal() or "=" in value)
 
 
 def misspelt(arguments: Sequence[str], names: Sequence[str]) -> dict[str, str]:
-    """Options for the program that are all but one of ours, with ours: they are handed over, and it is said.
+    """Options for the program that resemble own, with own: they are passed on, with a warning.
 
     >>> misspelt(["--paralelism", "4", "--output", "x"], ["--parallelism", "--plain"])
     {'--paralelism': '--parallelism'}
     """
     options = [word.partition("=")[0] for word in arguments if word.startswith("--")]
     near = {option: nearest(option, names, likeness=0.85) for option in options}
-    return {option: ours for option, ours in near.items() if ours is not None and ours != option}
+    return {option: own for option, own in near.items() if own is not None and own != option}

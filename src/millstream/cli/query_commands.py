@@ -1,4 +1,4 @@
-"""`millstream query-server`: what can be typed, and nothing else."""
+"""`millstream query-server`: the declaration of its command line."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ __all__ = ["add_query_commands"]
 
 
 def add_query_commands(app: typer.Typer) -> None:
-    """Add them to `millstream`."""
+    """Add the commands to `millstream`."""
     app.command("query-server")(query_server)
 
 
 def query_server(
     job: Annotated[str, typer.Option("--job", metavar="JOB", help="The job's store, name or id.")],
     listen: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Where to answer HTTP; this machine only unless told.")
+        str, typer.Option(metavar="HOST:PORT", help="The HTTP address; by default only this machine.")
     ] = "127.0.0.1:8787",
     flight_port: Annotated[
-        int | None, typer.Option(metavar="PORT", min=0, max=65535, help="Answer Arrow Flight there too; 0 for any.")
+        int | None, typer.Option(metavar="PORT", min=0, max=65535, help="The port of Arrow Flight; 0 for any.")
     ] = None,
     key_groups: Annotated[
         str | None, typer.Option(metavar="FIRST-LAST", help="Hold these key groups only: 0-63.")
     ] = None,
     tokens: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Who may read which states: a JSON file of bearer tokens.")
+        Path | None, typer.Option(metavar="FILE", help="The access rights: a JSON file of bearer tokens.")
     ] = None,
     certificate: Annotated[Path | None, typer.Option(metavar="PEM", help="TLS: the certificate.")] = None,
     private_key: Annotated[Path | None, typer.Option(metavar="PEM", help="TLS: its private key.")] = None,
     advertise: Annotated[
-        str | None, typer.Option(metavar="HOST", help="The host that clients are told, if not that of --listen.")
+        str | None, typer.Option(metavar="HOST", help="The host in addresses for clients, if not that of --listen.")
     ] = None,
     allow_anonymous: Annotated[
         bool, typer.Option("--allow-anonymous", help="Answer other machines without tokens.")
@@ -41,25 +41,25 @@ def query_server(
         bool, typer.Option("--allow-undeclared", help="Also states that the program did not make queryable.")
     ] = False,
     allow_origin: Annotated[
-        list[str] | None, typer.Option(metavar="ORIGIN", help="Web pages from there may ask. Repeatable.")
+        list[str] | None, typer.Option(metavar="ORIGIN", help="Web pages from there may send requests. Repeatable.")
     ] = None,
     allow_host: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Requests may name this host, too, as who they are for. Repeatable."),
+        typer.Option(metavar="NAME", help="Requests may name this host, too. Repeatable."),
     ] = None,
     trusted_proxy: Annotated[
         list[str] | None,
-        typer.Option(metavar="ADDRESS", help="A proxy whose X-Forwarded-For is believed. Repeatable."),
+        typer.Option(metavar="ADDRESS", help="A proxy whose X-Forwarded-For is trusted. Repeatable."),
     ] = None,
     requests_per_s: Annotated[
-        float | None, typer.Option(metavar="N", min=0.001, help="So many requests a second from one address.")
+        float | None, typer.Option(metavar="N", min=0.001, help="The maximal requests a second from one address.")
     ] = None,
     page: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="One HTML file, answered at /: a dashboard."),
+        typer.Option(metavar="FILE", help="One HTML file, served at /: a dashboard."),
     ] = None,
     cache_folder: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Keep files of a remote store there, not in memory.")
+        Path | None, typer.Option(metavar="DIR", help="Cache files of a remote store there, not in memory.")
     ] = None,
     no_register: Annotated[
         bool, typer.Option("--no-register", help="Do not register in the store; clients must know the address.")
@@ -72,7 +72,7 @@ def query_server(
         str | None, typer.Option(metavar="DIR", help="The folder of stores to find it in, if not ./.millstream.")
     ] = None,
 ) -> None:
-    """Answer questions about a job's state, by committed epochs, over HTTP and Arrow Flight, until interrupted."""
+    """Answer queries of a job's state, by committed epochs, over HTTP and Arrow Flight, until interrupted."""
     from millstream.cli.query_server import ServerCommand, serve_queries
     from millstream.query.server_request import ServerRequest
 

@@ -1,4 +1,4 @@
-"""`millstream query-server`: answer questions about a job's state until interrupted. What can be typed is in `main`."""
+"""`millstream query-server`: answers queries of a job's state until interrupted. `main` declares its command line."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 __all__ = ["ServerCommand", "serve_queries"]
 
-_LOOK_S = 1.0
+_POLL_S = 1.0
 _TURN_S = 0.0002
 
 
 @dataclass(frozen=True)
 class ServerCommand:
-    """What was typed: which job, what kind of server, and where files of a remote store are kept."""
+    """The parsed command line: the job, the kind of server, and where files of a remote store are cached."""
 
     job: str
     request: ServerRequest
@@ -47,9 +47,9 @@ def serve_queries(command: ServerCommand, screen: TextIO | None = None) -> int:
             print(f"answering at {server.url}, described at {server.url}/openapi.json", file=screen, flush=True)
             if server.flight_url is not None:
                 print(f"Arrow Flight at {server.flight_url}", file=screen, flush=True)
-            while not stopped.wait(_LOOK_S):
+            while not stopped.wait(_POLL_S):
                 if not server.is_answering:
-                    raise PlatformError("the query server ended by itself. Its log says why; start it again.")
+                    raise PlatformError("the query server ended unexpectedly. Its log has the reason; start it again.")
     except MillstreamError as error:
         return refuse(error)
     return 0
@@ -74,8 +74,8 @@ def _server(command: ServerCommand) -> QueryServer:
 
 @contextmanager
 def _swift() -> Iterator[None]:
-    """Within it, no answer waits for long for something else in this process: threads take short turns, and the garbage
-    collector leaves alone what was there from the start, which would take it tens of milliseconds."""
+    """Inside, no answer waits long for other work in this process: threads have short time slices, and the garbage
+    collector skips the objects that existed before, which would cost it tens of milliseconds."""
     turn_s = sys.getswitchinterval()
     sys.setswitchinterval(_TURN_S)
     gc.freeze()
@@ -88,7 +88,7 @@ def _swift() -> Iterator[None]:
 
 @contextmanager
 def _stopping(stopped: threading.Event) -> Iterator[None]:
-    """Within it, SIGINT and SIGTERM ask for an orderly end."""
+    """Inside, SIGINT and SIGTERM request an orderly end."""
     numbers = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
     before = {number: signal.signal(number, lambda *_: stopped.set()) for number in numbers}
     try:

@@ -1,4 +1,4 @@
-"""How a command says that it cannot be done: a line on standard error, and an exit code (listed in `cli/main.py`)."""
+"""Reports that a command failed: a line on standard error, and an exit code (listed in `cli/main.py`)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ __all__ = ["refuse"]
 
 
 def refuse(error: MillstreamError, code: int = 2) -> int:
-    """Print why; returns the exit code."""
+    """Print the error; returns the exit code."""
     show_error(error, sys.stderr)
     return code

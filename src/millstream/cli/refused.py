@@ -1,8 +1,8 @@
-"""`millstream refused`: rows of committed epochs that a target refuses, and the permission to go on without them.
+"""`millstream refused`: rows of committed epochs that a target refuses, and the permission to continue without them.
 
-Nothing is published from here, and no row is moved: the command reads the lists that the job's driver has made, and
-writes one small file for each epoch that may go on, all at once or not at all. The driver does the rest when it
-publishes the epoch: at once if it still tries, else at the next start of the job.
+The command publishes nothing and moves no row: it reads the lists that the job's driver has made, and writes one small
+file for each epoch that may continue, all at once or not at all. The driver does the rest when it publishes the epoch:
+at once if it still retries, otherwise at the next start of the job.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def show_refused(
     as_json: bool = False,
     screen: TextIO | None = None,
 ) -> int:
-    """Print what is refused and what was set aside; returns the exit code."""
+    """Print the refused rows and those set aside; returns the exit code."""
     screen = screen or sys.stdout
     try:
         store = open_store_of_job(job, root)
@@ -70,14 +70,14 @@ def show_refused(
 def set_refused_aside(
     job: str, root: str | None, folder: str, *, sink: str | None = None, epoch: int | None = None
 ) -> int:
-    """Say that the rows that hold the job up may be written to `folder`; returns the exit code."""
+    """Permit writing the rows that block the job to `folder`; returns the exit code."""
     try:
         refuse_credentials(folder, "--set-aside")
         target = open_store(absolute(folder))
         store = open_store_of_job(job, root)
         waiting = [each for each in _lists(store, sink, epoch) if not each.is_set_aside]
         if not waiting:
-            raise StoreError(f"{job} has no refused rows that wait. `millstream refused {job}` shows those of the past")
+            raise StoreError(f"{job} has no refused rows that wait. `millstream refused {job}` shows earlier ones")
         target.check_writable()
         for each in waiting:
             if allow_setting_aside(store, each, target.url):
@@ -87,7 +87,7 @@ def set_refused_aside(
             print(f"epoch {each.epoch}, sink '{each.operator}': {_count(each)} {where}", file=sys.stderr)
     except MillstreamError as error:
         return refuse(error)
-    print("The job does so when it publishes the epoch. If it has ended, start it again", file=sys.stderr)
+    print("The job writes them when it publishes the epoch. If it has ended, start it again", file=sys.stderr)
     return 0
 
 
@@ -97,7 +97,7 @@ def _lists(store: Store, sink: str | None, epoch: int | None) -> Sequence[Refuse
     lists = []
     for _, refused in refused_lists(store, record.job_id):
         if isinstance(refused, StoreDamagedError):
-            print(f"millstream: {refused.message}", file=sys.stderr)  # it holds up no other epoch
+            print(f"millstream: {refused.message}", file=sys.stderr)  # it blocks no other epoch
             continue
         if isinstance(refused, StoreError):
             raise refused
@@ -113,7 +113,7 @@ def _state(store: Store, refused: RefusedList) -> str:
     folder = allowed_folder(store, refused.job_id, refused.sink, refused.epoch) or refused.folder
     if folder:
         return f"{count} refused, to be written to {short_address(folder)} when the job publishes the epoch"
-    return f"{count} refused, and the epoch is not published. Mend the target, or go on: --set-aside FOLDER"
+    return f"{count} refused, and the epoch is not published. Repair the target, or skip them: --set-aside FOLDER"
 
 
 def _count(refused: RefusedList) -> str:

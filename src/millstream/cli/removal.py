@@ -1,8 +1,8 @@
-"""`millstream remove`: the stores of jobs that nobody needs any more, such as those of runs that were given none.
+"""`millstream remove`: removes the stores of jobs that are no longer needed, such as those of runs without `--store`.
 
-Only a folder that holds a job's store is removed, and nothing else that may lie beside it. A job that runs is not
-touched, nor one whose files a fork still uses. Everything is checked before anything is removed; a person is shown what
-goes, and asked. A store that is not a folder is left to the tools of its object store.
+Only a folder that holds a job's store is removed, and nothing else next to it. A running job is not touched, nor one
+whose files a fork still uses. Everything is checked before anything is removed; the command lists the stores, and
+needs confirmation. A store that is not a folder is left to the tools of its object store.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from millstream.storage.store import open_store
 
 __all__ = ["is_unnamed", "remove_stores"]
 
-# As a launch names the folder of a job that was given no store (`jobs/launch/launch.py`).
+# The form in which a launch names the folder of a job without a store (`jobs/launch/launch.py`).
 _UNNAMED = re.compile(r"[a-z0-9-]+-\d{8}-\d{6}-[0-9a-f]{4}")
 
 
@@ -35,16 +35,16 @@ def remove_stores(
     root: str | None,
     *,
     unnamed: bool,
-    asks: bool,
+    confirms: bool,
     screen: TextIO | None = None,
     answer: Callable[[], str] = input,
 ) -> int:
-    """Remove the stores of these jobs, or of all that were given none; returns the exit code."""
+    """Remove the stores of these jobs, or of all runs without `--store`; returns the exit code."""
     screen = screen or sys.stderr
     try:
         stores = _chosen(names, root, unnamed=unnamed)
         if not stores:
-            print(f"no unnamed stores below {root or DEFAULT_ROOT} that nobody runs", file=screen)
+            print(f"no unnamed stores below {root or DEFAULT_ROOT} of jobs that are not running", file=screen)
             return 0
         for job in stores:
             _check(job)
@@ -52,7 +52,7 @@ def remove_stores(
         return refuse(error)
     for job in stores:
         print(f"{job.store}  {job.name}, {job.status}, {bytes_text(_size_bytes(Path(job.store)))}", file=screen)
-    if asks and not _agrees(len(stores), screen, answer):
+    if confirms and not _agrees(len(stores), screen, answer):
         print("nothing was removed", file=screen)
         return 1
     for job in stores:
@@ -62,7 +62,7 @@ def remove_stores(
 
 
 def is_unnamed(store: str) -> bool:
-    """Whether a store was named by a run that was given none.
+    """Whether a store was named by a run without `--store`.
 
     >>> is_unnamed(".millstream/word-count-20261116-085410-4896"), is_unnamed(".millstream/clicks")
     (True, False)
@@ -74,7 +74,7 @@ def _chosen(names: tuple[str, ...], root: str | None, *, unnamed: bool) -> list[
     if bool(names) == unnamed:
         raise StoreError(
             f"remove: found {'both jobs and --unnamed' if unnamed else 'no job'}, expected one of the two: the jobs "
-            "whose stores go, or --unnamed for all that runs without --store have left. `millstream list` shows them"
+            "whose stores to remove, or --unnamed for all of runs without --store. `millstream list` shows them"
         )
     if unnamed:
         return [job for job in stored_jobs(root) if is_unnamed(job.store) and not job.is_alive]
@@ -86,7 +86,7 @@ def _chosen(names: tuple[str, ...], root: str | None, *, unnamed: bool) -> list[
 
 
 def _check(job: ListedJob) -> None:
-    """Refuse a store that somebody needs."""
+    """Reject a store that is in use."""
     if job.is_alive:
         raise StoreError(f"{job.store}: job '{job.name}' runs. Stop it first: millstream stop {job.store}")
     if job.status == DAMAGED:
@@ -94,14 +94,14 @@ def _check(job: ListedJob) -> None:
     forks = [pin for pin in pins_of(ReadOnlyStore(open_store(job.store))) if pin.reason == "fork"]
     if forks:
         raise StoreError(
-            f"{job.store}: the fork in {forks[0].by} uses its files. Remove the fork first, then let go of its epoch: "
+            f"{job.store}: the fork in {forks[0].by} uses its files. Remove the fork first, then release its epoch: "
             f"millstream savepoint {job.store} --dispose {forks[0].name}"
         )
 
 
 def _agrees(count: int, screen: TextIO, answer: Callable[[], str]) -> bool:
-    what = "this store" if count == 1 else f"these {count} stores"
-    print(f"Remove {what} for good? [y/N] ", end="", file=screen, flush=True)
+    subject = "this store" if count == 1 else f"these {count} stores"
+    print(f"Remove {subject} permanently? [y/N] ", end="", file=screen, flush=True)
     try:
         return answer().strip().lower() in ("y", "yes")
     except EOFError:

@@ -1,15 +1,15 @@
-"""`millstream replay`: an operator's part of a committed epoch, run again in this process and compared.
+"""`millstream replay`: runs an operator's part of a committed epoch again in this process and compares the result.
 
-The program runs as `millstream run` would run it, up to the point where it starts its job. That job is taken over
-(`datastream.environment.launch_defaults`): its graph is replayed, and the program ends there, as if it had called
-`sys.exit()`. Exit code 0: the same as was committed; 1: not the same, or the program failed; 2: the command line is
-wrong.
+The program runs as `millstream run` would run it, up to the point where it starts its job. The command intercepts that
+job (`datastream.environment.launch_defaults`): its graph is replayed, and the program ends there, as if it had called
+`sys.exit()`. Exit code 0: the result equals the committed one; 1: it differs, or the program failed; 2: the command
+line is wrong.
 """
 
 from __future__ import annotations
 
 import bdb
-import pdb  # noqa: T100 (entering it is what --pdb asks for)
+import pdb  # noqa: T100 (the purpose of --pdb)
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +28,7 @@ __all__ = ["ReplayRequest", "replay_epoch"]
 
 @dataclass(frozen=True)
 class ReplayRequest:
-    """What was typed after `millstream replay`."""
+    """The parsed command line of `millstream replay`."""
 
     snapshot: str
     operator: str
@@ -43,18 +43,18 @@ class ReplayRequest:
 
 
 class _Replayed(SystemExit):
-    """The program has given what was wanted of it."""
+    """Ends the program after the replay."""
 
 
 def replay_epoch(request: ReplayRequest) -> int:
-    """Replay it; returns the exit code."""
+    """Run the replay; returns the exit code."""
     from millstream.cli.job_argument import find_snapshot_name
     from millstream.datastream.environment.launch_defaults import with_job_receiver
     from millstream.jobs.replay.replay import past_epoch, replay
 
     try:
         snapshot = str(find_snapshot_name(request.snapshot))
-        past_epoch(snapshot).close()  # what is wrong with it is said before the program runs
+        past_epoch(snapshot).close()  # its errors are reported before the program runs
     except MillstreamError as error:
         return refuse(error, WRONG_COMMAND)
 
@@ -70,7 +70,7 @@ def replay_epoch(request: ReplayRequest) -> int:
             )
         except JobFailedError as error:
             raised = _raised(error)
-            if isinstance(raised, bdb.BdbQuit):  # somebody left the debugger at a breakpoint
+            if isinstance(raised, bdb.BdbQuit):  # the user left the debugger at a breakpoint
                 raise KeyboardInterrupt from None
             if request.debugger:
                 print(error.report, file=sys.stderr)
@@ -99,7 +99,7 @@ def replay_epoch(request: ReplayRequest) -> int:
 
 
 def _raised(error: JobFailedError) -> BaseException:
-    """What the user's code raised."""
+    """The exception of the user's code."""
     raised: BaseException = error
     while raised.__cause__ is not None:
         raised = raised.__cause__

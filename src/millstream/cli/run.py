@@ -1,9 +1,9 @@
-"""`millstream run`: a program run as `python job.py` would run it, with settings from the command line.
+"""`millstream run`: runs a program as `python job.py` would run it, with settings from the command line.
 
-In order: everything typed is checked (exit code 2 when it is wrong), the settings are put in force for environments
-that the program makes, PyFlink's name is served if asked for, and the program runs as `__main__`. What it raises is
-shown in the user's terms: an error of ours is its message, a failed job its report, anything else the program's own
-traceback without the frames of whoever started it.
+In order: the command line is checked (exit code 2 if it is wrong), the settings are applied to environments that the
+program makes, PyFlink's name is served if requested, and the program runs as `__main__`. Its exceptions are shown in
+the user's terms: an error of ours as its message, a failed job as its report, any other as the program's own traceback
+without the frames of the launcher.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _DROPS = "execution.state-recovery.ignore-unclaimed-state"
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What was typed after `millstream run`."""
+    """The parsed command line of `millstream run`."""
 
     script: Path
     arguments: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ class RunRequest:
 
 @dataclass(frozen=True)
 class Start:
-    """Where `--from` starts: the snapshot (None: wherever the store's job is), and the store it belongs to (None: a
+    """The start of `--from`: the snapshot (None: wherever the store's job is), and the store it belongs to (None: a
     savepoint, which belongs to no job)."""
 
     snapshot: str | None
@@ -65,7 +65,7 @@ class Start:
 
 
 def run_program(request: RunRequest) -> int:
-    """Run it; returns the exit code."""
+    """Run the program; returns the exit code."""
     try:
         check_script(request.script)
         start = None if request.resume is None else start_of(request.resume)
@@ -74,30 +74,30 @@ def run_program(request: RunRequest) -> int:
         return _refused(error, request.debug)
     from millstream.datastream.environment.launch_defaults import with_launch_defaults
 
-    is_console_said = request.plain or _CONSOLE in dict(map(definition, request.definitions))
-    with with_launch_defaults(settings, () if is_console_said else (_CONSOLE,)), _as_main(request):
+    sets_console = request.plain or _CONSOLE in dict(map(definition, request.definitions))
+    with with_launch_defaults(settings, () if sets_console else (_CONSOLE,)), _as_main(request):
         return _exit_code_of(request)
 
 
-# --- what was typed -------------------------------------------------------------------------------------------
+# --- the command line -----------------------------------------------------------------------------------------
 
 
 def check_script(script: Path) -> None:
-    """The program must be a file that can be read."""
+    """Raises ProgramError unless the program is a readable file."""
     if script.is_dir():
-        raise ProgramError(f"{script} is a folder. Give the program's file: millstream run {script / 'job.py'}")
+        raise ProgramError(f"{script} is a folder. Use the program's file: millstream run {script / 'job.py'}")
     if not script.exists():
         near = sorted(path.name for path in script.parent.glob("*.py"))[:5] if script.parent.is_dir() else []
         there = f"; there are {', '.join(near)}" if near else ""
-        raise ProgramError(f"there is no program {script}{there}. Give the path of a Python file")
+        raise ProgramError(f"there is no program {script}{there}. Use the path of a Python file")
     if not os.access(script, os.R_OK):
         raise ProgramError(f"{script} cannot be read by this user. Change its permissions")
 
 
 def settings_of(request: RunRequest, start: Start | None = None, *, console_is_terminal: bool) -> dict[str, str]:
-    """The settings that the options stand for, all keys checked. `-D` loses to the option that means the same.
+    """The settings of the options, all keys checked. An option overrides `-D` with the same key.
 
-    Without `--store`, a snapshot of a job is started in that job's own store: it goes on, or back.
+    Without `--store`, a snapshot of a job is started in that job's own store: it continues, or goes back.
 
     >>> settings_of(RunRequest(Path("job.py"), parallelism=4, store="jobs/a"), console_is_terminal=True)
     {'parallelism.default': '4', 'millstream.store': 'jobs/a', 'millstream.console': 'rich'}
@@ -126,7 +126,7 @@ def settings_of(request: RunRequest, start: Start | None = None, *, console_is_t
 
 
 def definition(text: str) -> tuple[str, str]:
-    """The key and the value of a setting that is given by -D."""
+    """The key and the value of a -D setting."""
     from millstream.common.options import check_key
 
     key, equals, value = text.partition("=")
@@ -137,7 +137,7 @@ def definition(text: str) -> tuple[str, str]:
 
 
 def start_of(text: str) -> Start:
-    """What `--from` names; it must be there. A job that has no epoch yet starts where it would anyway."""
+    """The start of `--from`, which must exist. A job without an epoch starts where it would anyway."""
     from millstream.checkpoint.job_record import read
     from millstream.checkpoint.manifest import ManifestLog
     from millstream.checkpoint.savepoints import find_snapshot
@@ -162,7 +162,7 @@ def start_of(text: str) -> Start:
 
 @contextmanager
 def _as_main(request: RunRequest) -> Iterator[None]:
-    """This process as `python job.py args…` would find it, in its workers too; put back afterwards."""
+    """Sets up this process as `python job.py args…` would, in its workers too; restored afterwards."""
     folder = str(request.script.resolve().parent)
     arguments_before, path_before = sys.argv, list(sys.path)
     changes = {"PYTHONPATH": os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))}
@@ -217,7 +217,7 @@ def _refused(error: MillstreamError, debug: bool) -> int:
 
 
 def _show_failure(error: JobFailedError, debug: bool, screen: TextIO) -> None:
-    """The user's traceback, record and operator come first; then, in one line, what failed and where."""
+    """The user's traceback, record and operator come first; then a line with the failure and its place."""
     if debug and error.report:
         print(error.report, end="\n\n", file=screen)
     _show_error(error, debug, screen)
@@ -231,23 +231,23 @@ def _show_error(error: MillstreamError, debug: bool, screen: TextIO) -> None:
 
 
 def _show_traceback(error: Exception, request: RunRequest, screen: TextIO) -> None:
-    """A traceback as plain Python shows it, with the name that was perhaps meant: it starts in the program, not in
+    """A traceback as plain Python shows it, with suggestions for misspelt names: it starts in the program, not in
     `runpy`, and ends there."""
     is_cut = False
     if not request.debug:
         error = error.with_traceback(_from_the_program(error.__traceback__, str(request.script)))
         frames = [*_frames(error.__traceback__)]
-        own = [number for number, frame in enumerate(frames, 1) if not _is_ours(frame)]
+        own = [number for number, frame in enumerate(frames, 1) if not _is_engine_frame(frame)]
         is_cut = bool(own) and own[-1] < len(frames)
         error = error.with_traceback(_chained(frames[: own[-1]]) if own else None)
     sys.__excepthook__(type(error), error, error.__traceback__)
     show_known_names(error, screen)
     if is_cut:
-        print("(Lines of Millstream's own are left out: millstream run --debug shows them.)", file=screen)
+        print("(Lines of Millstream's own are omitted: millstream run --debug shows them.)", file=screen)
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == "pyflink":
         print(
-            f"millstream: to run a program of PyFlink's as it is: millstream run --pyflink {request.script}. Or "
-            "import from millstream what it imports from pyflink",
+            f"millstream: to run a PyFlink program unmodified: millstream run --pyflink {request.script}. Or "
+            "replace its imports from pyflink by millstream",
             file=screen,
         )
 
@@ -258,12 +258,12 @@ def _frames(trace: TracebackType | None) -> Iterator[TracebackType]:
         trace = trace.tb_next
 
 
-def _is_ours(trace: TracebackType) -> bool:
+def _is_engine_frame(trace: TracebackType) -> bool:
     return trace.tb_frame.f_code.co_filename.startswith(PACKAGE_FOLDER)
 
 
 def _chained(frames: list[TracebackType]) -> TracebackType | None:
-    """A traceback of these frames alone."""
+    """A traceback of these frames only."""
     trace: TracebackType | None = None
     for frame in reversed(frames):
         trace = TracebackType(trace, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
@@ -276,5 +276,5 @@ def _from_the_program(trace: TracebackType | None, script: str) -> TracebackType
         frame = frame.tb_next
     if frame is not None:
         return frame
-    # A SyntaxError: the program never began, and the frames that tried to compile it say nothing.
+    # A SyntaxError: the program never began, and the frames that tried to compile it are not useful.
     return None

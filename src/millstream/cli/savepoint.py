@@ -1,7 +1,7 @@
-"""`millstream savepoint`: keep an epoch of a job, running or not.
+"""`millstream savepoint`: saves an epoch of a job, running or not.
 
-It is done from here, through the job's store (`jobs/snapshots/saving.py`); a running job is asked only which epoch is
-its newest, once that is published. Standard output has one line, what `--from` takes; everything else goes to standard
+The command works on the job's store (`jobs/snapshots/saving.py`); it queries a running job only for its newest epoch,
+once that is published. Standard output has one line, the argument of `--from`; everything else is printed to standard
 error.
 """
 
@@ -27,7 +27,7 @@ from millstream.storage.store import Store, open_store
 
 __all__ = ["dispose_savepoint", "save", "take_savepoint"]
 
-_TAKEN_WITHIN_S = 3.0
+_ACCEPTED_WITHIN_S = 3.0
 _PUBLISHED_WITHIN_S = 60.0
 
 
@@ -46,7 +46,7 @@ def take_savepoint(job: str, root: str | None, to: str | None, name: str | None)
 
 
 def dispose_savepoint(job: str, root: str | None, name: str) -> int:
-    """Let a savepoint by reference go: its epoch is then collected like any other; returns the exit code."""
+    """Remove a savepoint by reference: its epoch is then subject to retention again; returns the exit code."""
     try:
         store = open_store_of_job(job, root)
         pin = next((pin for pin in pins_of(store) if pin.name == name), None)
@@ -58,12 +58,12 @@ def dispose_savepoint(job: str, root: str | None, name: str) -> int:
         unpin(store, name)
     except MillstreamError as error:
         return refuse(error)
-    print(f"'{name}' is gone; its epoch is kept no longer than others", file=sys.stderr)
+    print(f"'{name}' is removed; its epoch is retained no longer than others", file=sys.stderr)
     return 0
 
 
 def save(store: Store, to: str | None, name: str | None) -> None:
-    """Save the newest published epoch of the job in `store`, and say how to start from it."""
+    """Save the newest published epoch of the job in `store`, and print how to start from it."""
     if to is not None:
         check_folder(to)
     snapshot = save_newest(store, lambda: published_epoch(store), system_ms, to=to, name=name, note=_progress())
@@ -80,21 +80,21 @@ def save(store: Store, to: str | None, name: str | None) -> None:
 
 
 def published_epoch(store: Store) -> int:
-    """The newest epoch that is known to be published; a running job is asked, for it knows more than its store: what
-    its tasks have acknowledged may be on its way there, and is waited for."""
+    """The newest epoch that is known to be published. Queries a running job, which knows more than its store: epochs
+    that its tasks have acknowledged may be on their way there, and are waited for."""
     newest = ManifestLog(store).newest()
     is_published = newest is None or known_published(store, newest, newest.job_id) == newest.epoch
     if newest is None or (is_published and (newest.status != "RUNNING" or isinstance(store, LocalStore))):
         return epoch_to_save(store)
     try:
         mailbox = Mailbox(store)
-        return int(mailbox.send("published", {}, system_ms(), _TAKEN_WITHIN_S, _PUBLISHED_WITHIN_S, "savepoint"))
+        return int(mailbox.send("published", {}, system_ms(), _ACCEPTED_WITHIN_S, _PUBLISHED_WITHIN_S, "savepoint"))
     except UnansweredError:
         epoch = epoch_to_save(store)
         if not is_published:
             print(
                 "millstream: no driver answered, so the job is not running or is only starting, and "
-                f"epoch {newest.epoch} is not known to be published: taking epoch {epoch}",
+                f"epoch {newest.epoch} is not known to be published: saving epoch {epoch}",
                 file=sys.stderr,
             )
         return epoch
@@ -105,12 +105,12 @@ def _is_in_use(pin: Pin) -> bool:
 
 
 def _progress() -> Callable[[int, int], None] | None:
-    """Tells how far a copy is, in a terminal."""
+    """Shows the progress of a copy, in a terminal."""
     if not sys.stderr.isatty():
         return None
     return lambda done, of: print(f"\r{done} of {of} files", end="\n" if done == of else "", file=sys.stderr)
 
 
 def absolute(place: str) -> str:
-    """A folder as it is meant here, from anywhere."""
+    """A folder as an absolute path."""
     return place if "://" in place else str(Path(place).absolute())

@@ -1,4 +1,4 @@
-"""`millstream savepoint`, `stop`, `cancel`, `rescale`, `fork`: what can be typed, and nothing else."""
+"""`millstream savepoint`, `stop`, `cancel`, `rescale`, `fork`: the declarations of their command lines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Timeout = Annotated[float, typer.Option(metavar="SECONDS", help="How long to wai
 
 
 def add_snapshot_commands(app: typer.Typer) -> None:
-    """Add them to `millstream`."""
+    """Add the commands to `millstream`."""
     for command in (savepoint, stop, cancel, rescale, fork):
         app.command()(command)
 
@@ -27,20 +27,20 @@ def savepoint(
     job: Job,
     to: Annotated[
         str | None,
-        typer.Option(metavar="DIR", help="Copy everything into a folder of its own in DIR; else by reference."),
+        typer.Option(metavar="DIR", help="Copy everything into a new folder in DIR; default: by reference."),
     ] = None,
-    name: Annotated[str | None, typer.Option(metavar="NAME", help="What to call it, if not by a new name.")] = None,
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="Its name; default: a new one.")] = None,
     dispose: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Instead: let the savepoint NAME of this job go.")
+        str | None, typer.Option(metavar="NAME", help="Remove the savepoint NAME of this job instead.")
     ] = None,
     root: Root = None,
 ) -> None:
-    """Keep the newest epoch of a job, running or not. Prints what `run --from` takes."""
+    """Save the newest epoch of a job, running or not. Prints the argument of `run --from`."""
     from millstream.cli.savepoint import absolute, dispose_savepoint, take_savepoint
 
     if dispose is not None:
         if to is not None or name is not None:
-            raise typer.BadParameter("--dispose goes alone: it takes no savepoint")
+            raise typer.BadParameter("--dispose excludes other options: it takes no savepoint")
         raise typer.Exit(dispose_savepoint(job, root, dispose))
     raise typer.Exit(take_savepoint(job, root, None if to is None else absolute(to), name))
 
@@ -48,14 +48,14 @@ def savepoint(
 def stop(
     job: Job,
     drain: Annotated[
-        bool, typer.Option("--drain", help="End event time first: windows give what they have, the job is finished.")
+        bool, typer.Option("--drain", help="End event time first: windows emit their results, the job is finished.")
     ] = False,
-    saves: Annotated[bool, typer.Option("--savepoint", help="Keep its last epoch, by reference.")] = False,
-    to: Annotated[str | None, typer.Option(metavar="DIR", help="Keep its last epoch in a folder in DIR.")] = None,
+    saves: Annotated[bool, typer.Option("--savepoint", help="Save its last epoch, by reference.")] = False,
+    to: Annotated[str | None, typer.Option(metavar="DIR", help="Save its last epoch in a folder in DIR.")] = None,
     timeout: Timeout = 120.0,
     root: Root = None,
 ) -> None:
-    """Stop a running job after the epoch it is at; it resumes from its store."""
+    """Stop a running job after its current epoch; it resumes from its store."""
     from millstream.cli.control import stop_job
     from millstream.cli.savepoint import absolute
 
@@ -64,10 +64,10 @@ def stop(
 
 
 def cancel(job: Job, timeout: Timeout = 60.0, root: Root = None) -> None:
-    """End a running job now. The epoch it is at is dropped; what is committed stays."""
-    from millstream.cli.control import ask_job
+    """End a running job now. Its current epoch is dropped; committed epochs stay."""
+    from millstream.cli.control import send_request
 
-    raise typer.Exit(ask_job(job, root, "cancel", {}, timeout))
+    raise typer.Exit(send_request(job, root, "cancel", {}, timeout))
 
 
 def rescale(
@@ -76,23 +76,23 @@ def rescale(
     timeout: Timeout = 60.0,
     root: Root = None,
 ) -> None:
-    """Let a running job go on at another parallelism with its next epoch. No state is moved."""
-    from millstream.cli.control import ask_job
+    """Let a running job continue at another parallelism with its next epoch. No state is moved."""
+    from millstream.cli.control import send_request
 
-    raise typer.Exit(ask_job(job, root, "rescale", {"parallelism": parallelism}, timeout))
+    raise typer.Exit(send_request(job, root, "rescale", {"parallelism": parallelism}, timeout))
 
 
 def fork(
     snapshot: Annotated[
         str, typer.Argument(metavar="JOB[@EPOCH]", help="Where it begins: an epoch or savepoint of a job.")
     ],
-    name: Annotated[str, typer.Option("--as", metavar="NAME", help="What the fork is called.")],
+    name: Annotated[str, typer.Option("--as", metavar="NAME", help="The name of the fork.")],
     store: Annotated[
-        str | None, typer.Option(metavar="URL", help="Where the fork keeps its epochs, if not in .millstream/NAME.")
+        str | None, typer.Option(metavar="URL", help="The store of the fork, if not .millstream/NAME.")
     ] = None,
     root: Root = None,
 ) -> None:
-    """Make ready a second job that begins at a point of a first one, sharing its files. Prints its store."""
+    """Prepare a second job that begins at a point of a first one, sharing its files. Prints its store."""
     from millstream.cli.fork import fork_job
 
     raise typer.Exit(fork_job(snapshot, root, name, store))

@@ -1,7 +1,7 @@
-"""`millstream state`: a job's state on the screen. Everything it knows it asks `millstream.state_reader`.
+"""`millstream state`: prints a job's state, read by `millstream.state_reader`.
 
-Tables in a terminal, aligned text in a pipe, one JSON object per line or CSV for machines. Exit code 2 when what was
-asked for is not there, 1 when it is damaged.
+Tables in a terminal, aligned text in a pipe, one JSON object per line or CSV for machines. Exit code 2 if the requested
+state does not exist, 1 if it is damaged.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _CELL_CHARACTERS_MAX = 120
 
 
 class _NotShown:
-    """What stands in the place of a pickle, which is not opened to be shown."""
+    """The placeholder of a pickle, which is not unpickled for display."""
 
     def __init__(self, data: bytes) -> None:
         self._bytes = len(data)
@@ -63,7 +63,7 @@ def _catalog(name: str, as_json: bool, read_only: bool, screen: TextIO, now_ms: 
         ago = span_text(max(0, now_ms - manifest.created_ms))
         print(f"job '{manifest.job}', epoch {manifest.epoch}, {manifest.status}, committed {ago} ago", file=screen)
         if not states:
-            print("it keeps no state", file=screen)
+            print("it has no state", file=screen)
             return
         headings = ["operator", "uid", "state", "kind", "key", "value", "rows", "size", "files"]
         cells = [
@@ -104,7 +104,7 @@ def show_rows(
             rows = snapshot.read(operator, state, unpickle=_NotShown)
             if key is not None:
                 if "key" not in rows.schema.names:
-                    raise ProgramError(f"state '{state}' of '{operator}' has no keys. Leave --key out.")
+                    raise ProgramError(f"state '{state}' of '{operator}' has no keys. Remove --key.")
                 typed = key_from_text(rows.schema.field("key"), key)
                 rows = snapshot.read(operator, state, key=typed, unpickle=_NotShown)
             _print_rows(rows, limit, as_json, as_csv, screen or sys.stdout)
@@ -123,7 +123,7 @@ def show_difference(
     read_only: bool = False,
     screen: TextIO | None = None,
 ) -> int:
-    """Print what changed; returns the exit code."""
+    """Print the differences; returns the exit code."""
 
     def show() -> None:
         out = screen or sys.stdout
@@ -156,12 +156,12 @@ _CHANGES = ("added", "removed", "changed")
 
 
 def _counted(old: Snapshot, new: Snapshot, operator: str | None) -> Iterator[dict[str, Any]]:
-    """How many rows changed, for every state that either snapshot has."""
+    """The number of changed rows, for every state that either snapshot has."""
     infos = {(info.uid, info.name): info for snapshot in (old, new) for info in snapshot.states()}
     if operator is not None:
         infos = {place: info for place, info in infos.items() if operator in (info.uid, info.operator)}
         if not infos:
-            new.states(operator)  # says which operators there are
+            new.states(operator)  # raises with the existing operators
     for uid, name in sorted(infos):
         counts = old.diff(new, uid, name).counts()
         yield {"operator": infos[uid, name].operator, "uid": uid, "state": name, **counts}
@@ -204,7 +204,7 @@ def _cut(text: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it: what it has no form for becomes text, bytes become hexadecimal."""
+    """The JSON form of a value: values without one become text, bytes become hexadecimal."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, dict):
@@ -215,14 +215,14 @@ def _plain(value: Any) -> Any:
 
 
 def key_from_text(field: pa.Field, text: str) -> Any:
-    """The key that somebody typed, by the type of the key column.
+    """The typed key of a command-line argument, by the type of the key column.
 
     >>> key_from_text(pa.field("key", pa.int64()), "7"), key_from_text(pa.field("key", pa.string()), "7")
     (7, '7')
     """
     t, kind = pa.types, field.type
     try:
-        if decoder_of(field) is not None:  # of several kinds: what is no Python literal is a text
+        if decoder_of(field) is not None:  # of several kinds: anything but a Python literal is a text
             try:
                 return ast.literal_eval(text)
             except (ValueError, SyntaxError):

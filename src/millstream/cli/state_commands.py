@@ -1,4 +1,5 @@
-"""`millstream state ls|show|diff`: what can be typed. What it does is in `cli.state`, imported when it is called."""
+"""`millstream state ls|show|diff`: the declarations of their command lines. `cli.state` is imported when one is
+called."""
 
 from __future__ import annotations
 
@@ -8,14 +9,14 @@ import typer
 
 __all__ = ["state_app"]
 
-state_app = typer.Typer(no_args_is_help=True, help="Look into the state of a job, at any retained epoch.")
+state_app = typer.Typer(no_args_is_help=True, help="Read the state of a job, at any retained epoch.")
 
 Snapshot = Annotated[
     str, typer.Argument(metavar="STORE[@EPOCH]", help="A job's store (its newest epoch), an epoch, or a savepoint.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="For machines: one JSON object per line.")]
 ReadOnly = Annotated[
-    bool, typer.Option("--read-only", help="Write nothing, no lease either: the job may collect the epoch meanwhile.")
+    bool, typer.Option("--read-only", help="Write nothing, not even a lease: the job may then remove the epoch.")
 ]
 
 
@@ -31,10 +32,11 @@ def list_states(snapshot: Snapshot, as_json: Json = False, read_only: ReadOnly =
 def show(
     snapshot: Snapshot,
     operator: Annotated[str, typer.Argument(help="Its uid or its name.")],
-    state: Annotated[str, typer.Argument(help="The state's name; 'event timers' and the like are states too.")],
+    state: Annotated[str, typer.Argument(help="The state's name; 'event timers' and similar are states too.")],
     key: Annotated[str | None, typer.Option(metavar="K", help="Only this key.")] = None,
     limit: Annotated[
-        int | None, typer.Option(metavar="N", help="At most so many rows; 0: all. [default: 100, for machines all]")
+        int | None,
+        typer.Option(metavar="N", help="The maximal number of rows; 0: all. [default: 100, for machines all]"),
     ] = None,
     as_json: Json = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="For spreadsheets.")] = False,
@@ -56,12 +58,13 @@ def diff(
     operator: Annotated[str | None, typer.Argument(help="Only this operator (uid or name).")] = None,
     state: Annotated[str | None, typer.Argument(help="This state: print its rows.")] = None,
     limit: Annotated[
-        int | None, typer.Option(metavar="N", help="At most so many rows; 0: all. [default: 100, for machines all]")
+        int | None,
+        typer.Option(metavar="N", help="The maximal number of rows; 0: all. [default: 100, for machines all]"),
     ] = None,
     as_json: Json = False,
     read_only: ReadOnly = False,
 ) -> None:
-    """Print what changed between two snapshots: counts per state, or the rows of one."""
+    """Print the differences between two snapshots: counts per state, or the rows of one."""
     from millstream.cli.state import show_difference
 
     code = show_difference(before, after, operator, state, limit=limit, as_json=as_json, read_only=read_only)

@@ -1,8 +1,8 @@
-"""`millstream sweep`: make room in a store, also where its disk is full and the job cannot start.
+"""`millstream sweep`: makes room in a store, also if its disk is full and the job cannot start.
 
-What nobody needs goes: files that no epoch names, what sweepers that died have left, and, if asked, old epochs. What
-pins, leases and unpublished epochs hold stays. A job that runs goes on beside it. What would go is found by a trial on
-the store's real files; `--dry-run` ends there.
+It removes files that no epoch names, files left by sweepers that died, and, if requested, old epochs. Files held by
+pins, leases and unpublished epochs stay. A running job continues. A trial on the store's real files determines the
+files to remove; `--dry-run` ends there.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ALL_EPOCHS = 1 << 40
 
 @dataclass(frozen=True)
 class _Swept:
-    """What was removed, or would be; `retained`: the epochs that are left."""
+    """The removed files, or those that would be; `retained`: the number of retained epochs."""
 
     epochs: int
     files: int
@@ -50,7 +50,7 @@ class _Swept:
 def sweep_store(
     job: str, root: str | None, keep: int | None, *, dry_run: bool, as_json: bool, screen: TextIO | None = None
 ) -> int:
-    """Sweep the store of a job; returns the exit code. `keep`: so many of the newest epochs stay; None: all."""
+    """Sweep the store of a job; returns the exit code. `keep`: the number of newest epochs that stay; None: all."""
     screen = screen or sys.stdout
     try:
         url = find_store(job, root)
@@ -67,7 +67,7 @@ def sweep_store(
 def _sweep(url: str, policy: RetentionPolicy, *, dry_run: bool) -> _Swept:
     store = open_job_store(url, read_only=dry_run)
     if not store.exists(job_name()):
-        raise StoreError(f"{url} holds no job. Give the store of one; `millstream list` shows where they are")
+        raise StoreError(f"{url} holds no job. Use the store of one; `millstream list` shows where they are")
     plain_store = open_store(url)
     before = set(store.list(""))
     trial = TrialStore(MemoryStore(f"sweep-{secrets.token_hex(8)}"), store)
@@ -99,12 +99,12 @@ def _epochs(names: Iterable[str]) -> int:
 
 def _text(swept: _Swept, place: str, keep: int | None, *, dry_run: bool) -> str:
     verb = "would remove" if dry_run else "removed"
-    what = f"{_counted(swept.files, 'file')} and {_counted(swept.epochs, 'epoch')}, {bytes_text(swept.bytes)}"
-    text = f"{place}: {verb} {what}; {_counted(swept.retained, 'epoch')} retained"
+    amount = f"{_counted(swept.files, 'file')} and {_counted(swept.epochs, 'epoch')}, {bytes_text(swept.bytes)}"
+    text = f"{place}: {verb} {amount}; {_counted(swept.retained, 'epoch')} retained"
     if keep is None and swept.retained > 1:
         text += (
-            ".\nEpochs go by the job's own retention while it runs. To remove them now, but for the newest N and what "
-            "savepoints, forks and readers hold: --keep N"
+            ".\nThe job's own retention removes epochs while it runs. To remove them now, except the newest N and "
+            "those that savepoints, forks and readers hold: --keep N"
         )
     return text
 

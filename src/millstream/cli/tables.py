@@ -1,7 +1,7 @@
-"""Tables on the screen: coloured ones in a terminal, aligned text in a pipe, the same cells in both.
+"""Prints tables: coloured ones in a terminal, aligned text in a pipe, the same cells in both.
 
-A row of a table is a row of the terminal: nothing wraps. Where a table is too wide, its texts (names, addresses) are
-cut with `…`, then columns are left out, the least important first, and a line says which. A pipe gets all of it.
+A row of a table is a row of the terminal: nothing wraps. If a table is too wide, its texts (names, addresses) are cut
+with `…`, then columns are omitted, the least important first, and a line names them. A pipe gets everything.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Style = str | Callable[[str], str]
 
 
 def aligned_text(headings: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[str] = ()) -> str:
-    """A table as lines of text; columns whose headings are in `right` are aligned there.
+    """A table as lines of text; columns whose headings are in `right` are right-aligned.
 
     >>> print(aligned_text(["state", "rows"], [["total", "7"], ["seen", "1,200"]], right=["rows"]))
     state   rows
@@ -51,8 +51,8 @@ def aligned_text(headings: Sequence[str], rows: Sequence[Sequence[str]], right: 
 def fitted_widths(
     widths: Mapping[str, int], columns: int, texts: Collection[str] = (), optional: Sequence[str] = ()
 ) -> dict[str, int]:
-    """The columns that are shown in so many columns of a terminal, with their widths. `texts` may be cut, the longest
-    first; `optional` may be left out, the first of them first.
+    """The columns shown in `columns` columns of a terminal, with their widths. `texts` may be cut, the longest first;
+    `optional` may be omitted, the first of them first.
 
     >>> fitted_widths({"job": 6, "rows": 5, "store": 40}, 80, texts=["store"])
     {'job': 6, 'rows': 5, 'store': 40}
@@ -70,7 +70,7 @@ def fitted_widths(
             if longest is None or shown[longest] <= _TEXT_MIN:
                 break
             others = max((width for name, width in shown.items() if name in texts and name != longest), default=0)
-            # Down to the next longest one, so that both are cut alike.
+            # Down to the next longest one, so that both are cut equally.
             shown[longest] = max(_TEXT_MIN, shown[longest] - too_wide, min(others, shown[longest] - 1))
         if too_wide <= 0:
             return shown
@@ -91,8 +91,8 @@ def print_table(
     optional: Sequence[str] = (),
     styles: Mapping[str, Style] | None = None,
 ) -> None:
-    """Print a table. In a terminal, `styles` colours columns by their headings, and `texts` and `optional` say what is
-    cut and what left out where it is narrow (`fitted_widths`)."""
+    """Print a table. In a terminal, `styles` colours columns by their headings, and `texts` and `optional` are cut or
+    omitted if it is narrow (`fitted_widths`)."""
     if not screen.isatty():
         print(aligned_text(headings, rows, right), file=screen)
         return
@@ -105,7 +105,7 @@ def print_table(
         heading: max(Text(cell).cell_len for cell in (heading, *(row[number] for row in rows)))
         for number, heading in enumerate(headings)
     }
-    # The last column of a terminal stays free: some go on in the next row after it.
+    # The last column of a terminal stays free: some continue in the next row after it.
     shown = fitted_widths(widths, console.width - 1, texts, optional)
 
     def line(cells: Sequence[str], style: Callable[[str, str], str]) -> Text:
@@ -131,7 +131,8 @@ def print_table(
 
 
 def _one_line(cell: str) -> str:
-    """A cell without line breaks, tabs and what else would move the cursor: names are the user's, or a foreign store's.
+    """A cell without line breaks, tabs and other characters that move the cursor: names are the user's, or a foreign
+    store's.
 
     >>> _one_line("clicks\\n\\x1b[2Jof\\tday 1")
     'clicks  [2Jof day 1'

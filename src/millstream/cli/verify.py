@@ -1,4 +1,4 @@
-"""`millstream verify`: what is whole in a store, on the screen. Exit code 1 when anything is damaged."""
+"""`millstream verify`: prints which epochs of a store are intact. Exit code 1 if a file is damaged."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def verify_store(name: str, *, as_json: bool, screen: TextIO | None = None) -> i
 
 
 def _watched(name: str) -> StoreReport:
-    """Verify, and show in the terminal which file is being looked at: a large store takes a while."""
+    """Verify, and show the current file in the terminal: a large store takes a while."""
     from rich.console import Console
     from rich.markup import escape
 

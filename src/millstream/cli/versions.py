@@ -1,4 +1,4 @@
-"""Which Millstream, PySpark and Python these are, read from their metadata: nothing is imported to find out."""
+"""The versions of Millstream, PySpark and Python, read from their metadata without importing them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["versions"]
 
 
 def versions() -> str:
-    """One line per thing that matters in a bug report.
+    """One line per version that matters in a bug report.
 
     >>> versions().splitlines()[0].split()[0]
     'millstream'

@@ -1,7 +1,8 @@
 """PyFlink's `common` package: types, rows, time, configuration, schemas. Plain Python, no JVM.
 
-Everything a program imports from `pyflink.common` is importable from here under the same name. Beyond PyFlink there is
-what a program needs to write its own event time: `TimestampAssigner`, `WatermarkGenerator`, `WatermarkOutput`.
+Everything a program imports from `pyflink.common` is importable from here under the same name. Beyond PyFlink there are
+the classes that a program needs to define its own event time: `TimestampAssigner`, `WatermarkGenerator`,
+`WatermarkOutput`.
 """
 
 from __future__ import annotations

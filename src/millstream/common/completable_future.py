@@ -1,7 +1,7 @@
 """PyFlink's future, over Python's own.
 
-It wraps a `concurrent.futures.Future`; `py_class`, where given, is applied to the value when it is asked for.
-Waiting is the only thing it does: nothing runs because a future was made.
+It wraps a `concurrent.futures.Future`; `py_class`, if set, is applied to the value when it is read. It only waits:
+creating a future runs nothing.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ __all__ = ["CompletableFuture"]
 
 
 class CompletableFuture:
-    """A value that will be there later.
+    """A value that will be available later.
 
     >>> CompletableFuture.of(3).result()
     3
     """
 
     def __init__(self, j_completable_future: Future[Any], py_class: Callable[[Any], Any] | None = None) -> None:
-        # PyFlink hands a Java future here; ours is Python's, which has the same four questions.
+        # PyFlink passes a Java future here; ours is Python's, which has the same four methods.
         if not isinstance(j_completable_future, Future):
             raise ProgramError(
                 f"CompletableFuture got {j_completable_future!r}, expected a concurrent.futures.Future. "
-                "Use CompletableFuture.of(value) for a value that is already there."
+                "Use CompletableFuture.of(value) for a value that exists already."
             )
         self._future = j_completable_future
         self._convert = py_class
@@ -41,7 +41,7 @@ class CompletableFuture:
         return CompletableFuture(future)
 
     def cancel(self) -> bool:
-        """Tries to cancel; False where it is too late."""
+        """Tries to cancel; False if it is too late."""
         return self._future.cancel()
 
     def cancelled(self) -> bool:
@@ -49,7 +49,7 @@ class CompletableFuture:
         return self._future.cancelled()
 
     def done(self) -> bool:
-        """Whether the value, or the failure, is there."""
+        """Whether the value, or the failure, is available."""
         return self._future.done()
 
     def result(self) -> Any:
@@ -58,7 +58,7 @@ class CompletableFuture:
         return value if self._convert is None else self._convert(value)
 
     def exception(self) -> BaseException | None:
-        """Waits, and gives the failure if there is one."""
+        """Waits, and returns the failure if there is one."""
         return self._future.exception()
 
     def __str__(self) -> str:

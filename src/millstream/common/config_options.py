@@ -75,7 +75,7 @@ class ConfigOptions:
             return builder
 
     class TypedConfigOptionBuilder(Generic[T]):
-        """Has a key and a type and needs to know about a default."""
+        """Has a key and a type and needs a default, or none."""
 
         _option: ConfigOption[T]
 
@@ -87,7 +87,7 @@ class ConfigOptions:
             return ConfigOption._of(self._option.key, self._option.type_name, self._option.parse, value)
 
         def no_default_value(self) -> ConfigOption[T]:
-            """The option, without a default: None stands for a missing setting."""
+            """The option, without a default: a missing setting is None."""
             return self._option
 
 

@@ -1,8 +1,7 @@
-"""Configuration: a bag of settings by key, all kept as text, as in a file or on a command line.
+"""Configuration: settings by key, all stored as text, as in a file or on a command line.
 
-Typed getters parse, typed setters write, as Flink writes: `true`, `1.0E10`, `[a, b]`. A bag takes any key; whether it
-means anything is asked where a job is made (`options.check_key`), so that a misspelt key is an error there and never
-here.
+Typed getters parse, typed setters write, as Flink writes: `true`, `1.0E10`, `[a, b]`. A configuration accepts any key;
+keys are checked where a job is made (`options.check_key`), so a misspelt key is an error there and never here.
 """
 
 from __future__ import annotations
@@ -131,7 +130,7 @@ class Configuration:
             raise _unreadable(key, text, "bytes, as set_bytearray writes them (base64)") from None
 
     def set_bytearray(self, key: str, value: bytearray) -> Configuration:
-        """Sets bytes; kept as base64 text."""
+        """Sets bytes; stored as base64 text."""
         return self._set(key, base64.b64encode(_checked(key, value, bytes)).decode(), bytearray(value))
 
     def get(self, option: ConfigOption[Any]) -> Any:
@@ -149,11 +148,11 @@ class Configuration:
         return set(self._settings)
 
     def add_all_to_dict(self, target_dict: dict[str, Any]) -> None:
-        """Adds all settings to the dict, each as the value it was given: a number as a number."""
+        """Adds all settings to the dict, each as the value it was set to: a number as a number."""
         target_dict.update(self._values)
 
     def add_all(self, other: Configuration, prefix: str | None = None) -> Configuration:
-        """Takes over all settings of another; with `prefix`, under longer keys."""
+        """Copies all settings of another; with `prefix`, under longer keys."""
         for key, value in Configuration(other)._settings.items():
             self._set(f"{prefix or ''}{key}", value, other._values[key])
         return self
@@ -174,7 +173,7 @@ class Configuration:
     def _set(self, key: str, value: str, typed_value: Any = None) -> Configuration:
         if not isinstance(key, str) or not key or not isinstance(value, str):
             raise ConfigurationError(
-                f"setting {key!r} is given {value!r} ({type(value).__name__}), expected a key and a text. "
+                f"setting {key!r} is set to {value!r} ({type(value).__name__}), expected a key and a text. "
                 "Use the setter of the value's type, such as set_integer."
             )
         self._settings[key] = value
@@ -217,7 +216,7 @@ def _checked(key: str, value: Any, kind: type) -> Any:
     if not fits[kind]:
         setter, expected = _SETTERS[kind]
         raise ConfigurationError(
-            f"{setter}: setting {key!r} is given {value!r} ({type(value).__name__}), expected {expected}. A text is "
+            f"{setter}: setting {key!r} is set to {value!r} ({type(value).__name__}), expected {expected}. A text is "
             "set by set_string"
         )
     return value

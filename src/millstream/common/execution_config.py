@@ -1,8 +1,8 @@
 """ExecutionConfig: PyFlink's getters and setters over a Configuration.
 
-The configuration is the only place where a setting lives, so a setter here, a `-D key=value` and a Configuration
-given by the program cannot disagree. Settings that steer Flink's JVM (Kryo, Avro, object reuse, closure cleaning)
-are kept and returned by their getters, and have no effect here.
+The configuration is the only place of a setting, so a setter here, a `-D key=value` and a Configuration passed by the
+program cannot disagree. Settings for Flink's JVM (Kryo, Avro, object reuse, closure cleaning) are stored and returned
+by their getters, and have no effect here.
 """
 
 from __future__ import annotations
@@ -73,12 +73,12 @@ class ExecutionConfig:
         return self
 
     def enable_closure_cleaner(self) -> ExecutionConfig:
-        """Kept; without effect here (functions are pickled by value)."""
+        """Stored; without effect here (functions are pickled by value)."""
         self._configuration.set_string(_CLEANER, "RECURSIVE")
         return self
 
     def disable_closure_cleaner(self) -> ExecutionConfig:
-        """Kept; without effect here."""
+        """Stored; without effect here."""
         self._configuration.set_string(_CLEANER, "NONE")
         return self
 
@@ -87,7 +87,7 @@ class ExecutionConfig:
         return self._configuration.get_string(_CLEANER, "RECURSIVE") != "NONE"
 
     def set_auto_watermark_interval(self, interval: int) -> ExecutionConfig:
-        """Kept; here watermarks move on at the end of every epoch."""
+        """Stored; here watermarks advance at the end of every epoch."""
         return self._length(_WATERMARKS, interval)
 
     def get_auto_watermark_interval(self) -> int:
@@ -95,7 +95,7 @@ class ExecutionConfig:
         return self._length_ms(_WATERMARKS, 200)
 
     def set_latency_tracking_interval(self, interval: int) -> ExecutionConfig:
-        """Kept; without effect here."""
+        """Stored; without effect here."""
         return self._length(_LATENCY, interval)
 
     def get_latency_tracking_interval(self) -> int:
@@ -107,7 +107,7 @@ class ExecutionConfig:
         return self._configuration.get_integer(_PARALLELISM, self.PARALLELISM_DEFAULT)
 
     def set_parallelism(self, parallelism: int) -> ExecutionConfig:
-        """How many subtasks an operator has unless it says otherwise; -1 forgets the setting."""
+        """The number of subtasks of operators without their own; -1 removes the setting."""
         return self._count(_PARALLELISM, parallelism, 32768)
 
     def get_max_parallelism(self) -> int:
@@ -123,7 +123,7 @@ class ExecutionConfig:
         return self._length_ms(_CANCEL_INTERVAL, 30_000)
 
     def set_task_cancellation_interval(self, interval: int) -> ExecutionConfig:
-        """Kept; Spark cancels tasks here."""
+        """Stored; Spark cancels tasks here."""
         return self._length(_CANCEL_INTERVAL, interval)
 
     def get_task_cancellation_timeout(self) -> int:
@@ -131,67 +131,67 @@ class ExecutionConfig:
         return self._length_ms(_CANCEL_TIMEOUT, 180_000)
 
     def set_task_cancellation_timeout(self, timeout: int) -> ExecutionConfig:
-        """Kept; Spark cancels tasks here."""
+        """Stored; Spark cancels tasks here."""
         return self._length(_CANCEL_TIMEOUT, timeout)
 
     def enable_force_kryo(self) -> ExecutionConfig:
-        """Kept; without effect here."""
+        """Stored; without effect here."""
         return self._flag(_KRYO, True)
 
     def disable_force_kryo(self) -> ExecutionConfig:
-        """Kept; without effect here."""
+        """Stored; without effect here."""
         return self._flag(_KRYO, False)
 
     def is_force_kryo_enabled(self) -> bool:
-        """What was set."""
+        """The stored setting."""
         return self._configuration.get_boolean(_KRYO, False)
 
     def enable_generic_types(self) -> ExecutionConfig:
-        """Kept; untyped streams are always allowed here, and the plan shows which they are."""
+        """Stored; untyped streams are always allowed here, and the plan shows them."""
         return self._flag(_GENERIC_TYPES, True)
 
     def disable_generic_types(self) -> ExecutionConfig:
-        """Kept; untyped streams are always allowed here, and the plan shows which they are."""
+        """Stored; untyped streams are always allowed here, and the plan shows them."""
         return self._flag(_GENERIC_TYPES, False)
 
     def has_generic_types_disabled(self) -> bool:
-        """What was set."""
+        """The stored setting."""
         return not self._configuration.get_boolean(_GENERIC_TYPES, True)
 
     def enable_auto_generated_uids(self) -> ExecutionConfig:
-        """Kept; an operator without a uid always gets one here."""
+        """Stored; an operator without a uid always gets one here."""
         return self._flag(_UIDS, True)
 
     def disable_auto_generated_uids(self) -> ExecutionConfig:
-        """Kept; an operator without a uid always gets one here."""
+        """Stored; an operator without a uid always gets one here."""
         return self._flag(_UIDS, False)
 
     def has_auto_generated_uids_enabled(self) -> bool:
-        """What was set."""
+        """The stored setting."""
         return self._configuration.get_boolean(_UIDS, True)
 
     def enable_force_avro(self) -> ExecutionConfig:
-        """Kept; without effect here."""
+        """Stored; without effect here."""
         return self._flag(_AVRO, True)
 
     def disable_force_avro(self) -> ExecutionConfig:
-        """Kept; without effect here."""
+        """Stored; without effect here."""
         return self._flag(_AVRO, False)
 
     def is_force_avro_enabled(self) -> bool:
-        """What was set."""
+        """The stored setting."""
         return self._configuration.get_boolean(_AVRO, False)
 
     def enable_object_reuse(self) -> ExecutionConfig:
-        """Kept; chained operators always hand the same objects on here."""
+        """Stored; chained operators always pass on the same objects here."""
         return self._flag(_REUSE, True)
 
     def disable_object_reuse(self) -> ExecutionConfig:
-        """Kept; without effect here."""
+        """Stored; without effect here."""
         return self._flag(_REUSE, False)
 
     def is_object_reuse_enabled(self) -> bool:
-        """What was set."""
+        """The stored setting."""
         return self._configuration.get_boolean(_REUSE, False)
 
     def get_global_job_parameters(self) -> dict[str, str]:
@@ -231,11 +231,11 @@ class ExecutionConfig:
         return []
 
     def is_use_snapshot_compression(self) -> bool:
-        """What was set."""
+        """The stored setting."""
         return self._configuration.get_boolean(_COMPRESSION, False)
 
     def set_use_snapshot_compression(self, use_snapshot_compression: bool) -> ExecutionConfig:
-        """Kept; segments choose their own compression here."""
+        """Stored; segments choose their own compression here."""
         return self._flag(_COMPRESSION, bool(use_snapshot_compression))
 
     def __eq__(self, other: object) -> bool:

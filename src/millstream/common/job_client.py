@@ -1,8 +1,8 @@
-"""JobClient: a program's hand on a running job.
+"""JobClient: a program's handle to a running job.
 
-It knows nothing of how jobs run: everything goes through `JobControl`, a few small methods that the job itself
-offers. PyFlink answers in futures, so this does too; those that wait for the job do their waiting in a thread of
-their own, which never keeps the process alive.
+It does not depend on how jobs run: everything uses `JobControl`, a few small methods that the job itself provides.
+PyFlink answers in futures, so this does too; futures that wait for the job do so in a thread of their own, which never
+keeps the process alive.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ __all__ = ["JobClient", "JobControl"]
 
 
 class JobControl(Protocol):
-    """What a running job offers."""
+    """The methods of a running job."""
 
     @property
     def job_id(self) -> JobID:
         """Its id."""
 
     def status(self) -> JobStatus:
-        """Where it stands."""
+        """Its status."""
 
     def cancel(self) -> None:
-        """Ends it without waiting for the epoch under way."""
+        """Ends it without waiting for the running epoch."""
 
     def stop(self, drain: bool) -> None:
-        """Ends it after the epoch under way; with `drain`, as if the input had ended."""
+        """Ends it after the running epoch; with `drain`, as if the input had ended."""
 
     def savepoint(self, directory: str | None) -> str:
-        """Saves its newest epoch; returns what to start from it with."""
+        """Saves its newest epoch; returns the name to start from it with."""
 
     def rescale(self, parallelism: int) -> None:
-        """Goes on at another parallelism."""
+        """Continues at another parallelism."""
 
     def result(self) -> JobExecutionResult:
         """Waits for its end; raises if it failed."""
@@ -52,13 +52,13 @@ class JobControl(Protocol):
 
 
 class JobClient:
-    """Watches and steers one job; what `env.execute_async()` returns."""
+    """Watches and controls one job; the result of `env.execute_async()`."""
 
     def __init__(self, j_job_client: JobControl) -> None:
-        # PyFlink hands a Java client here; ours is the job's own control.
+        # PyFlink passes a Java client here; ours is the job's own control.
         if not hasattr(j_job_client, "status"):
             raise NotAvailableError(
-                f"JobClient got {j_job_client!r}, expected a running job. Use what env.execute_async() returns."
+                f"JobClient got {j_job_client!r}, expected a running job. Use the result of env.execute_async()."
             )
         self._control = j_job_client
 
@@ -67,20 +67,20 @@ class JobClient:
         return self._control.job_id
 
     def get_job_status(self) -> CompletableFuture:
-        """Where the job stands, as a future of JobStatus."""
+        """The job's status, as a future of JobStatus."""
         return CompletableFuture.of(self._control.status())
 
     def cancel(self) -> CompletableFuture:
-        """Ends the job now; what was committed stays."""
+        """Ends the job now; committed epochs stay."""
         return _later(self._control.cancel, "cancel")
 
     def stop_with_savepoint(
         self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
     ) -> CompletableFuture:
-        """Ends the job after its running epoch and saves that; a future of what to start again from.
+        """Ends the job after its running epoch and saves that; a future of the name to start from it with.
 
-        With `advance_to_end_of_event_time` event time ends first, so that windows and timers give what they have; do so
-        when the job is not to go on.
+        With `advance_to_end_of_event_time` event time ends first, so that windows and timers emit their results; use it
+        if the job will not be continued.
         """
 
         def stop() -> str:
@@ -91,15 +91,15 @@ class JobClient:
         return _later(stop, "stop")
 
     def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture:
-        """Saves the newest epoch beside the running job; a future of what to start from it with.
+        """Saves the newest epoch while the job runs; a future of the name to start from it with.
 
-        With a folder, the savepoint is one of its own in it, to be copied anywhere; without, and if no default is set,
-        it stays in the job's store, which then keeps that epoch.
+        With a folder, the savepoint is a new folder in it, to be copied anywhere; without, and without a configured
+        default, it stays in the job's store, which then retains that epoch.
         """
         return _later(lambda: self._control.savepoint(savepoint_directory), "savepoint")
 
     def rescale(self, parallelism: int) -> None:
-        """Lets the job go on at another parallelism from its next epoch on, without a restart (beyond PyFlink)."""
+        """Lets the job continue at another parallelism from its next epoch on, without a restart (beyond PyFlink)."""
         self._control.rescale(parallelism)
 
     def get_accumulators(self) -> CompletableFuture:

@@ -1,4 +1,4 @@
-"""What a job that ran to its end leaves behind: its id, how long it took, its accumulators."""
+"""The result of a job that ran to its end: its id, its run time, its accumulators."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class JobExecutionResult:
         accumulators: Mapping[str, Any] | None = None,
     ) -> None:
         refuse_java(
-            j_job_execution_result, "JobExecutionResult(j_job_execution_result)", "use what env.execute() returns"
+            j_job_execution_result, "JobExecutionResult(j_job_execution_result)", "use the result of env.execute()"
         )
         self._job_id = job_id
         self._net_runtime_ms = net_runtime_ms
@@ -39,7 +39,7 @@ class JobExecutionResult:
     def get_job_id(self) -> JobID:
         """The job's id."""
         if self._job_id is None:
-            raise ProgramError("this JobExecutionResult was made without a job. Use what env.execute() returns.")
+            raise ProgramError("this JobExecutionResult was made without a job. Use the result of env.execute().")
         return self._job_id
 
     def get_net_runtime(self) -> int:

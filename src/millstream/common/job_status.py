@@ -23,7 +23,7 @@ __all__ = ["JobStatus"]
 
 
 class JobStatus(Enum):
-    """Where a job stands.
+    """The status of a job.
 
     >>> JobStatus.FINISHED.is_globally_terminal_state(), JobStatus.SUSPENDED.is_globally_terminal_state()
     (True, False)
@@ -41,11 +41,11 @@ class JobStatus(Enum):
     RECONCILING = 9
 
     def is_globally_terminal_state(self) -> bool:
-        """Whether the job is over for good: nothing resumes it."""
+        """Whether the job has ended permanently: nothing resumes it."""
         return self in (JobStatus.FAILED, JobStatus.CANCELED, JobStatus.FINISHED)
 
     def is_terminal_state(self) -> bool:
-        """Whether this driver is done with the job; a suspended job may go on elsewhere."""
+        """Whether this driver has ended the job; a suspended job may continue elsewhere."""
         return self is JobStatus.SUSPENDED or self.is_globally_terminal_state()
 
 

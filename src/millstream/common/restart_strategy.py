@@ -1,7 +1,6 @@
-"""Restart strategies: plain data that says whether a failed job starts again, and when.
+"""Restart strategies: plain data that determine whether a failed job starts again, and when.
 
-The decision itself is made elsewhere (`checkpoint`), from these numbers. Attributes ending in `_ms` are what it
-reads; the getters are PyFlink's.
+`checkpoint` makes the decision from these numbers. It reads the attributes ending in `_ms`; the getters are PyFlink's.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ __all__ = ["RestartStrategies", "RestartStrategyConfiguration"]
 
 
 class RestartStrategyConfiguration:
-    """What to do after a failure; made by `RestartStrategies`."""
+    """The reaction to a failure; made by `RestartStrategies`."""
 
     def __init__(self, j_restart_strategy_configuration: Any = None) -> None:
         refuse_java(j_restart_strategy_configuration, f"{type(self).__name__}", "use RestartStrategies")
@@ -45,7 +44,7 @@ def _at_least(low: int, name: str, number: int) -> int:
 
 
 def _length_ms(name: str, length: int | DurationLike) -> int:
-    """PyFlink takes milliseconds here; durations are taken as well."""
+    """PyFlink accepts milliseconds here; durations are accepted as well."""
     return _at_least(0, name, length if isinstance(length, int) else duration_ms(length))
 
 
@@ -63,14 +62,14 @@ class RestartStrategies:
 
     @staticmethod
     def fall_back_restart() -> RestartStrategyConfiguration:
-        """Whatever the configuration says."""
+        """The strategy in the configuration."""
         return RestartStrategies.FallbackRestartStrategyConfiguration()
 
     @staticmethod
     def fixed_delay_restart(
         restart_attempts: int, delay_between_attempts: int | DurationLike
     ) -> RestartStrategyConfiguration:
-        """So many attempts, each after the same pause (milliseconds, or a duration)."""
+        """A number of attempts, each after the same pause (milliseconds, or a duration)."""
         return RestartStrategies.FixedDelayRestartStrategyConfiguration(restart_attempts, delay_between_attempts)
 
     @staticmethod
@@ -88,7 +87,8 @@ class RestartStrategies:
         reset_backoff_threshold: int | DurationLike,
         jitter_factor: float,
     ) -> RestartStrategyConfiguration:
-        """Pauses that grow with each failure, up to a longest, and start again small after a quiet stretch."""
+        """Pauses that grow with each failure, up to a maximum, and restart from the initial one after a quiet
+        period."""
         return RestartStrategies.ExponentialDelayRestartStrategyConfiguration(
             initial_backoff, max_backoff, backoff_multiplier, reset_backoff_threshold, jitter_factor
         )
@@ -103,13 +103,13 @@ class RestartStrategies:
             return "Restart deactivated."
 
     class FallbackRestartStrategyConfiguration(RestartStrategyConfiguration):
-        """Whatever the configuration says."""
+        """The strategy in the configuration."""
 
         def __init__(self, j_restart_strategy: Any = None) -> None:
             super().__init__(j_restart_strategy)
 
     class FixedDelayRestartStrategyConfiguration(RestartStrategyConfiguration):
-        """So many attempts, each after the same pause."""
+        """A number of attempts, each after the same pause."""
 
         def __init__(
             self,
@@ -184,7 +184,7 @@ class RestartStrategies:
             self.jitter_factor = float(jitter_factor)
             if self.initial_backoff_ms < 1 or self.max_backoff_ms < self.initial_backoff_ms:
                 raise ConfigurationError(
-                    f"backoff of a restart strategy goes from {self.initial_backoff_ms} to {self.max_backoff_ms} ms, "
+                    f"backoff of a restart strategy is {self.initial_backoff_ms} to {self.max_backoff_ms} ms, "
                     "expected a positive pause that grows. Raise max_backoff or lower initial_backoff."
                 )
             if self.backoff_multiplier < 1 or not 0 <= self.jitter_factor <= 1:

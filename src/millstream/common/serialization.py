@@ -1,8 +1,8 @@
-"""Schemas and encoders: how values become bytes at the edge of a job, and come back.
+"""Schemas and encoders: convert values to bytes at the edge of a job, and back.
 
 PyFlink's schemas are handles on Java objects. Here they are ordinary Python: `serialize`, `deserialize` and
-`produced_type` do the work, and a program may subclass and override them. A schema holds settings only, so it
-can be sent to tasks; it never holds an open file or connection.
+`produced_type` do the work, and a program may subclass and override them. A schema holds settings only, so it can be
+sent to tasks; it never holds an open file or connection.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ class SerializationSchema:
         refuse_java(j_serialization_schema, "SerializationSchema", "subclass it and override serialize(value)")
 
     def serialize(self, value: Any) -> bytes:
-        """The value's bytes; for subclasses to say."""
+        """The value's bytes; subclasses implement it."""
         raise ProgramError(
             f"{type(self).__name__} does not say how to write. Override serialize(self, value) -> bytes."
         )
 
     def column_encoder(self, input_type: TypeInformation | None) -> MessageEncoder | None:
-        """What writes rows of `input_type` in columns; None (the default): `serialize` is called for each."""
+        """The encoder of rows of `input_type` in columns; None (the default): `serialize` is called for each."""
         return None
 
 
@@ -62,26 +62,26 @@ class DeserializationSchema:
     """Turns bytes into a value."""
 
     dead_letter_tag: Any = None
-    """Where messages go that cannot be read; None: the first of them stops the job."""
+    """The side output of unreadable messages; None: the first of them stops the job."""
 
     def __init__(self, j_deserialization_schema: Any = None) -> None:
         refuse_java(j_deserialization_schema, "DeserializationSchema", "subclass it and override deserialize(message)")
 
     def deserialize(self, message: bytes) -> Any:
-        """The value of the bytes; None leaves the message out. For subclasses to say."""
+        """The value of the bytes; None skips the message. Subclasses implement it."""
         raise ProgramError(f"{type(self).__name__} does not say how to read. Override deserialize(self, message).")
 
     def produced_type(self) -> TypeInformation:
-        """The type of the values; untyped unless a subclass says more."""
+        """The type of the values; untyped unless a subclass overrides it."""
         return Types.PICKLED_BYTE_ARRAY()
 
     @property
     def leaves_out_bad_messages(self) -> bool:
-        """Whether messages that cannot be read are left out without a word, because the program said so."""
+        """Whether unreadable messages are skipped silently, because the program requested it."""
         return False
 
     def with_dead_letters(self, tag: Any) -> Self:
-        """This schema, with messages that cannot be read sent to a side output of the source (beyond PyFlink).
+        """This schema, with unreadable messages sent to a side output of the source (beyond PyFlink).
 
         `stream.get_side_output(tag)` is then a stream of rows (place, reason, key, value), in which `value` holds the
         message's bytes.
@@ -95,7 +95,7 @@ class DeserializationSchema:
         return schema
 
     def column_decoder(self) -> MessageDecoder | None:
-        """What reads messages in columns; None (the default): `deserialize` is called for each."""
+        """The decoder of messages in columns; None (the default): `deserialize` is called for each."""
         return None
 
 
@@ -131,7 +131,7 @@ class SimpleStringSchema(SerializationSchema, DeserializationSchema):
         return value.encode(self._charset)
 
     def deserialize(self, message: bytes) -> str:
-        # Java's String replaces what it cannot read rather than fail, and so do PyFlink programs expect.
+        # Java's String replaces unreadable bytes rather than fail, and PyFlink programs expect that.
         return message.decode(self._charset, errors="replace")
 
     def produced_type(self) -> TypeInformation:
@@ -139,7 +139,7 @@ class SimpleStringSchema(SerializationSchema, DeserializationSchema):
 
 
 class ByteArraySchema(SerializationSchema, DeserializationSchema):
-    """Bytes as they are.
+    """Bytes, unchanged.
 
     >>> ByteArraySchema().serialize(b"ab")
     b'ab'
@@ -164,7 +164,7 @@ class ByteArraySchema(SerializationSchema, DeserializationSchema):
 
 
 class RowFieldExtractorSchema(SerializationSchema):
-    """Writes one field of a row, given by position: a key for Kafka, say. Bytes stay bytes, other values are text.
+    """Writes one field of a row, by position: for example a key for Kafka. Bytes stay bytes, other values are text.
 
     >>> RowFieldExtractorSchema(0).serialize(Row("user-1", 7))
     b'user-1'
@@ -203,12 +203,12 @@ class Encoder:
 
     @staticmethod
     def simple_string_encoder(charset_name: str = "UTF-8") -> Encoder:
-        """Each value's text on a line of its own. In a file sink it follows the declared type of the stream, as Flink's
-        does: `(hi,1)` for a TUPLE, `+I[a, null]` for a ROW. A value without a type has Python's text."""
+        """Each value's text on a line of its own. In a file sink it follows the declared type of the stream, as in
+        Flink: `(hi,1)` for a TUPLE, `+I[a, null]` for a ROW. A value without a type has Python's text."""
         return _SimpleStringEncoder(charset_name)
 
     def encode(self, value: Any) -> bytes:
-        """The record's bytes, with what separates it from the next; for subclasses to say."""
+        """The record's bytes, with the separator from the next; subclasses implement it."""
         raise ProgramError(f"{type(self).__name__} does not say how to write. Override encode(self, value) -> bytes.")
 
 

@@ -1,4 +1,4 @@
-"""TypeSerializer: PyFlink's contract for writing values of a user's own kind to bytes."""
+"""TypeSerializer: PyFlink's contract for writing values of a user's own type to bytes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Durations and instants, exact to the nanosecond and free of any clock.
 
-`Duration` is a length of time, `Instant` a point on the UTC time line, `Time` Flink's older length in
-milliseconds. Whatever takes a Duration also takes a `datetime.timedelta` or a `Time`: `duration_ms` and
-`as_duration` are the one place where they meet. Nothing here reads the time of day.
+`Duration` is a length of time, `Instant` a point on the UTC time line, `Time` Flink's older length in milliseconds.
+Parameters for a Duration also accept a `datetime.timedelta` or a `Time`: only `duration_ms` and `as_duration` convert
+them. Nothing here reads the time of day.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class Instant:
 
     @staticmethod
     def of_epoch_milli(epoch_milli: int) -> Instant:
-        """The instant so many milliseconds after 1970."""
+        """The instant `epoch_milli` milliseconds after 1970."""
         seconds, millis = divmod(epoch_milli, 1000)
         return Instant(seconds, millis * _NANOS_PER_MILLI)
 
@@ -228,7 +228,7 @@ class Time:
 
 
 DurationLike: TypeAlias = Duration | Time | timedelta
-"""Whatever is taken where a length of time is wanted."""
+"""The types accepted as a length of time."""
 
 
 def as_duration(length: DurationLike) -> Duration:
@@ -252,7 +252,7 @@ def as_duration(length: DurationLike) -> Duration:
 _DAY_MS = 86_400_000
 
 LENGTH_MAX_MS = 2**60
-"""The longest length of time that anything is told: an event time and some of them added still fit 64 bits."""
+"""The longest accepted length of time: an event time and several of them added still fit 64 bits."""
 
 
 def duration_ms(length: DurationLike) -> int:
@@ -269,7 +269,7 @@ def duration_ms(length: DurationLike) -> int:
 
 
 def waiting_s(length_s: float) -> float:
-    """So long a thread can be told to wait. What is meant as "never" (Java's longest time, for one) is a century.
+    """The seconds a thread can wait. A time that means "never" (such as Java's longest) becomes a century.
 
     >>> waiting_s(0.5), waiting_s((2**63 - 1) / 1000)
     (0.5, 3155760000.0)

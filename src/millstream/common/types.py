@@ -1,14 +1,14 @@
-"""Row and RowKind: the one composite value users meet everywhere.
+"""Row and RowKind: the composite value of the whole API.
 
-A row is an ordered list of values, optionally with field names, and a change kind. Names are kept as one
-tuple shared by all the rows of a batch, and values stay the tuple they were read as until somebody assigns
-to them: building rows in bulk is the hot path of every typed stream (`rows_from_columns`).
+A row is an ordered list of values, optionally with field names, and a change kind. Names are stored as one tuple shared
+by all the rows of a batch, and values stay the tuple they were read as until they are assigned to: building rows in
+bulk is the hot path of every typed stream (`rows_from_columns`).
 
-Equality looks at names, kind and values; fields that have names may stand in another order. A row refuses attributes
-it has no field for, so a typo is an AttributeError and never a silent new field.
+Equality compares names, kind and values; named fields may be in another order. A row rejects attributes without a
+field, so a typo is an AttributeError and never a silent new field.
 
-Rows that `TableResult.collect()` gives have no names in PyFlink. Here their fields can be reached by name, and the
-names are *quiet* (`QuietNames`): such a row is printed and compared as one without names.
+Rows of `TableResult.collect()` have no names in PyFlink. Here their fields can be accessed by name, and the names are
+*quiet* (`QuietNames`): the row is printed and compared as one without names.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["QuietNames", "Row", "RowKind"]
 
 
 class RowKind(Enum):
-    """What a row means in a changelog.
+    """The kind of a row in a changelog.
 
     >>> RowKind.DELETE.value, str(RowKind.DELETE)
     (3, '-D')
@@ -49,7 +49,7 @@ _INSERT = RowKind.INSERT
 
 
 class QuietNames(tuple[str, ...]):
-    """Names of fields that are there to be asked for, and are no part of what the row is.
+    """Names of fields that allow access, and are not part of the row's value.
 
     >>> row = Row(1)
     >>> row.set_field_names(QuietNames(["id"]))
@@ -61,7 +61,7 @@ class QuietNames(tuple[str, ...]):
 
 
 class NoFieldError(ValueError, KeyError):
-    """A row has no field of that name. PyFlink says so with a ValueError, a dict would with a KeyError: it is both."""
+    """A row has no field of that name. PyFlink raises a ValueError, a dict would raise a KeyError: this is both."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -91,7 +91,7 @@ class Row:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if args and kwargs:
             raise ValueError(
-                f"Row got {len(args)} positional and {len(kwargs)} named values. Give all by position or all by name."
+                f"Row got {len(args)} positional and {len(kwargs)} named values. Pass all by position or all by name."
             )
         self._row_kind = _INSERT
         if kwargs:
@@ -125,7 +125,7 @@ class Row:
         self._fields = field_names if type(field_names) is QuietNames else tuple(field_names)
 
     def get_fields_by_names(self, names: Sequence[str]) -> list[Any]:
-        """The values in the order of `names`; of a row without names, all values as they stand.
+        """The values in the order of `names`; of a row without names, all values in order.
 
         >>> Row(a=1, b=2).get_fields_by_names(["b", "a"])
         [2, 1]
@@ -155,7 +155,7 @@ class Row:
         return _row(tuple(self._values), args, self._row_kind)
 
     def _position(self, name: str) -> int:
-        """Where the field stands, or -1. Linear: rows are narrow, and hot code goes by position or by column."""
+        """The position of the field, or -1. Linear: rows are narrow, and hot code uses positions or columns."""
         fields = self._fields
         if fields is not None and name in fields:
             position = fields.index(name)
@@ -216,8 +216,8 @@ class Row:
         return self.as_dict() == other.as_dict()
 
     def __hash__(self) -> int:
-        # By the order of the fields, as in PyFlink: rows that are equal in another order are two keys of a dict, as
-        # they are in a stored map, which gives every key back as it was put in.
+        # By the order of the fields, as in PyFlink: rows that are equal in another order are two keys of a dict, as in
+        # a stored map, which returns every key unchanged.
         values = tuple(self._values)
         return hash(values) if self._has_no_names() else hash((self._fields, values))
 
@@ -244,7 +244,7 @@ def _row(fields: tuple[str, ...] | None, values: Sequence[Any], row_kind: RowKin
 def rows_from_columns(columns: Sequence[Sequence[Any]], names: Sequence[str], count: int | None = None) -> list[Row]:
     """Rows from equally long columns, as fast as Python builds objects.
 
-    `count` is needed only where there are no columns to count by.
+    `count` is needed only if there are no columns to count by.
 
     >>> rows_from_columns([["a", "b"], [1, 2]], ["name", "age"])
     [Row(name='a', age=1), Row(name='b', age=2)]

@@ -1,8 +1,8 @@
-"""Where PyFlink keeps its wrapper of Java objects. Here there is none to wrap, and this says so.
+"""PyFlink's place for its wrapper of Java objects. There is none here, and its use raises an error about it.
 
-PyFlink's constructors take Java objects (`j_...`). Those parameters keep their place, so that signatures are
-the same, but only None may be passed: `refuse_java` is how they all check. Whether a program's function takes the
-arguments it will be given is told here too.
+PyFlink's constructors take Java objects (`j_...`). Those parameters remain, so that signatures are the same, but only
+None may be passed: all check it with `refuse_java`. This module also checks whether a program's function accepts the
+arguments it will receive.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ def refuse_java(java_object: Any, what: str, instead: str) -> None:
 
 
 def arguments_misfit(call: Any, expected: Sequence[str]) -> str | None:
-    """Why a callable cannot be called with these arguments; None where it can, or where it does not say.
+    """Why a callable cannot be called with these arguments; None if it can, or if that is unknown.
 
     >>> arguments_misfit(lambda value: value, ["value", "ctx"])
     'takes (value), expected 2 arguments: (value, ctx)'
     """
     try:
         signature = inspect.signature(call)
-    except (TypeError, ValueError):  # some callables of Python's own do not say
+    except (TypeError, ValueError):  # some built-in callables have no signature
         return None
     try:
         signature.bind(*expected)

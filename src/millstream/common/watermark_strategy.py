@@ -1,8 +1,8 @@
-"""Watermark strategies: plain data that says how event time is read from records.
+"""Watermark strategies: plain data that define how event time is read from records.
 
-A strategy is immutable; every `with_...` gives a new one, as its name says. What the runtime reads from it:
-`timestamp_assigner` (None: keep the timestamps records have), `kind`, `max_out_of_orderness_ms` (None: no watermarks
-of that sort), `generator_factory`, `idle_timeout_ms` and `alignment`. Nothing here looks at a clock or at records.
+A strategy is immutable; every `with_...` returns a new one. The runtime reads `timestamp_assigner` (None: keep the
+records' timestamps), `kind`, `max_out_of_orderness_ms` (None: no watermarks of that kind), `generator_factory`,
+`idle_timeout_ms` and `alignment`. Nothing here reads a clock or records.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class TimestampAssigner(ABC):
 
     @abstractmethod
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        """Milliseconds since 1970 of this record; `record_timestamp` is what it had before."""
+        """Milliseconds since 1970 of this record; `record_timestamp` is its previous timestamp."""
 
 
 class _CallableAssigner(TimestampAssigner):
@@ -58,7 +58,7 @@ class _CallableAssigner(TimestampAssigner):
 class FieldTimestamps(TimestampAssigner):
     """The event time is a field of the record: milliseconds since 1970, or a datetime (without a zone: UTC).
 
-    Of a typed stream the field is a column, and the times of a whole batch are taken without calling anything.
+    Of a typed stream the field is a column, and the times of a whole batch are read without calling anything.
 
     >>> FieldTimestamps(1).extract_timestamp(("click", 1_700_000_000_000), 0)
     1700000000000
@@ -73,10 +73,10 @@ class FieldTimestamps(TimestampAssigner):
         except (TypeError, KeyError, IndexError, ValueError) as error:
             raise ProgramError(
                 f"with_timestamp_assigner({self.field!r}): the record {value!r} ({type(value).__name__}) has no such "
-                "field. Give a function of (value, timestamp), or map the records to rows or tuples first"
+                "field. Pass a function of (value, timestamp), or map the records to rows or tuples first"
             ) from error
         if not isinstance(moment, datetime.datetime):
-            return moment  # type: ignore[no-any-return] # anything but an int is refused by the caller
+            return moment  # type: ignore[no-any-return] # the caller rejects anything but an int
         in_utc = moment if moment.tzinfo is not None else moment.replace(tzinfo=datetime.UTC)
         return (in_utc - _EPOCH) // _MILLISECOND
 
@@ -101,15 +101,15 @@ class WatermarkKind(Enum):
 
 
 class WatermarkOutput(ABC):
-    """Where a `WatermarkGenerator` says how far event time has come."""
+    """Receives the progress of event time from a `WatermarkGenerator`."""
 
     @abstractmethod
     def emit_watermark(self, timestamp_ms: int) -> None:
-        """No record at or before `timestamp_ms` is expected any more. A smaller one than before changes nothing."""
+        """No record at or before `timestamp_ms` is expected any more. A smaller one than before has no effect."""
 
     @abstractmethod
     def mark_idle(self) -> None:
-        """This input holds nobody back until it emits a watermark or is marked active."""
+        """This input does not hold the others back until it emits a watermark or is marked active."""
 
     @abstractmethod
     def mark_active(self) -> None:
@@ -139,14 +139,15 @@ class WatermarkGenerator(ABC):
 
     @abstractmethod
     def on_periodic_emit(self, output: WatermarkOutput) -> None:
-        """Called at the end of every epoch in which the split was read (of every epoch, in mid-stream)."""
+        """Called at the end of every epoch in which the split was read (of every epoch, in the middle of the
+        stream)."""
 
     def snapshot(self) -> Any:
-        """What to remember, as a JSON value."""
+        """The state to store, as a JSON value."""
         return dict(getattr(self, "__dict__", {}))
 
     def restore(self, state: Any) -> None:
-        """Take up what `snapshot` gave."""
+        """Restore the result of `snapshot`."""
         vars(self).update(state)
 
 
@@ -189,17 +190,17 @@ class WatermarkStrategy:
 
     @property
     def generator_factory(self) -> Callable[[], WatermarkGenerator] | None:
-        """What makes the program's own generators; None for the built-in kinds."""
+        """The factory of the program's own generators; None for the built-in kinds."""
         return self._generator_factory
 
     @property
     def max_out_of_orderness_ms(self) -> int | None:
-        """How late a record may be; 0 for monotonous timestamps, None where there are no watermarks."""
+        """How late a record may be; 0 for monotonous timestamps, None without watermarks."""
         return self._max_out_of_orderness_ms
 
     @property
     def timestamp_assigner(self) -> TimestampAssigner | None:
-        """What reads timestamps from records; None keeps those they have."""
+        """The assigner of timestamps; None keeps the existing ones."""
         return self._timestamp_assigner
 
     @property
@@ -209,14 +210,14 @@ class WatermarkStrategy:
 
     @property
     def alignment(self) -> WatermarkAlignment | None:
-        """The group this source keeps pace with, and how closely; None: it runs free."""
+        """The alignment group of this source, and its maximal drift; None: it is not aligned."""
         return self._alignment
 
     def with_timestamp_assigner(
         self, timestamp_assigner: TimestampAssigner | Callable[[Any, int], int] | int | str
     ) -> WatermarkStrategy:
-        """The same strategy, reading timestamps so. A function of (value, timestamp) will do too, and so will the
-        position or name of a field, which is the quickest: a column of times needs no call per record."""
+        """The strategy with this timestamp assigner. A function of (value, timestamp) is accepted too, and so is the
+        position or name of a field, which is the fastest: a column of times needs no call per record."""
         if isinstance(timestamp_assigner, str | int) and not isinstance(timestamp_assigner, bool):
             return self._changed(_timestamp_assigner=FieldTimestamps(timestamp_assigner))
         if isinstance(timestamp_assigner, type):
@@ -228,7 +229,7 @@ class WatermarkStrategy:
         if not hasattr(timestamp_assigner, "extract_timestamp"):
             if not callable(timestamp_assigner):
                 raise ProgramError(
-                    f"with_timestamp_assigner: found {timestamp_assigner!r}, expected a TimestampAssigner. Give an "
+                    f"with_timestamp_assigner: found {timestamp_assigner!r}, expected a TimestampAssigner. Pass an "
                     "object with extract_timestamp(value, record_timestamp), or the name of a field"
                 )
             timestamp_assigner = _CallableAssigner(timestamp_assigner)
@@ -237,7 +238,7 @@ class WatermarkStrategy:
         return self._changed(_timestamp_assigner=timestamp_assigner)
 
     def with_idleness(self, idle_timeout: DurationLike) -> WatermarkStrategy:
-        """The same strategy; an input without records for so long no longer holds watermarks back."""
+        """The strategy with an idle timeout: an input without records for so long no longer holds watermarks back."""
         return self._changed(_idle_timeout_ms=_positive_ms(idle_timeout, "idle_timeout"))
 
     def with_watermark_alignment(
@@ -246,9 +247,9 @@ class WatermarkStrategy:
         max_allowed_watermark_drift: DurationLike,
         update_interval: DurationLike | None = None,
     ) -> WatermarkStrategy:
-        """The same strategy; a split that is ahead of the slowest of its group by more than the drift waits.
+        """The strategy with alignment: a split that is ahead of the slowest of its group by more than the drift waits.
 
-        It is looked at before every epoch, whatever the `update_interval`; as in Flink, it acts at sources only.
+        Checked before every epoch, whatever the `update_interval`; as in Flink, it affects sources only.
         """
         alignment = WatermarkAlignment(
             watermark_group,
@@ -259,15 +260,15 @@ class WatermarkStrategy:
 
     @staticmethod
     def for_monotonous_timestamps() -> WatermarkStrategy:
-        """For timestamps that never go back within one input split."""
+        """For timestamps that never decrease within one input split."""
         return WatermarkStrategy()._changed(_kind=WatermarkKind.MONOTONOUS, _max_out_of_orderness_ms=0)
 
     @staticmethod
     def for_bounded_out_of_orderness(max_out_of_orderness: DurationLike) -> WatermarkStrategy:
-        """For records that come at most so much later than others with a higher timestamp."""
+        """For records that arrive at most this much later than others with a higher timestamp."""
         delay_ms = duration_ms(max_out_of_orderness)
         if delay_ms < 0:
-            raise ProgramError(f"max_out_of_orderness is {delay_ms} ms, expected 0 or more. Give a positive Duration.")
+            raise ProgramError(f"max_out_of_orderness is {delay_ms} ms, expected 0 or more. Pass a positive Duration.")
         return WatermarkStrategy()._changed(_kind=WatermarkKind.BOUNDED, _max_out_of_orderness_ms=delay_ms)
 
     @staticmethod
@@ -275,8 +276,8 @@ class WatermarkStrategy:
         """Watermarks by the program's own rule: `factory()`, often the class itself, makes a generator per input."""
         if isinstance(factory, WatermarkGenerator) or not callable(factory):
             raise ProgramError(
-                f"for_generator got {factory!r}, expected what makes a WatermarkGenerator, because every split has its "
-                "own. Give the class, or a function without arguments."
+                f"for_generator got {factory!r}, expected a factory of WatermarkGenerators, because splits have their "
+                "own. Pass the class, or a function without arguments."
             )
         return WatermarkStrategy()._changed(_kind=WatermarkKind.CUSTOM, _generator_factory=factory)
 
@@ -305,7 +306,7 @@ class WatermarkStrategy:
 
 
 def _check_takes_two(assigner: TimestampAssigner) -> None:
-    """Refuse an assigner that cannot be called with a value and the timestamp it has."""
+    """Rejects an assigner that cannot be called with a value and its timestamp."""
     call = assigner._function if isinstance(assigner, _CallableAssigner) else assigner.extract_timestamp
     misfit = arguments_misfit(call, ["value", "record_timestamp"])
     if misfit is not None:
@@ -315,7 +316,7 @@ def _check_takes_two(assigner: TimestampAssigner) -> None:
 def _positive_ms(length: DurationLike, name: str) -> int:
     length_ms = duration_ms(length)
     if length_ms <= 0:
-        raise ProgramError(f"{name} is {length_ms} ms, expected more than 0. Give a positive {Duration.__name__}.")
+        raise ProgramError(f"{name} is {length_ms} ms, expected more than 0. Pass a positive {Duration.__name__}.")
     return length_ms
 
 

@@ -1,1 +1,1 @@
-"""From the logical graph to stages, and from stages to Spark."""
+"""Compiles the logical graph to stages."""

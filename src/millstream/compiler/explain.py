@@ -1,6 +1,6 @@
-"""The plan for people and tools: as text, stable, so that tests can hold it, and as Flink's JSON.
+"""Prints the physical plan: as text, stable enough for tests, and as Flink's JSON.
 
-The text has stages, exchanges, types and uids. The JSON has the shape Flink's plan visualiser reads: nodes with
+The text has stages, exchanges, types and uids. The JSON has the format of Flink's plan visualiser: nodes with
 predecessors and ship strategies.
 """
 
@@ -47,7 +47,7 @@ def explain(graph: Graph) -> str:
 
 
 def explain_plan(plan: Plan) -> str:
-    """One paragraph per stage, one line per operator, indented by its place in the chain."""
+    """One paragraph per stage, one line per operator, indented by its position in the chain."""
     stages = "1 stage" if len(plan.stages) == 1 else f"{len(plan.stages)} stages"
     lines = [f"job '{plan.job_name}': {stages}, max parallelism {plan.max_parallelism}"]
     for stage in plan.stages:
@@ -60,7 +60,7 @@ def _stage(plan: Plan, stage: Stage) -> list[str]:
 
 
 def _chain(plan: Plan, stage: Stage, chain: Sequence[int]) -> list[str]:
-    """The operators of a chain as a tree, each below the one it takes records from."""
+    """The operators of a chain as a tree, each below the one that it reads from."""
     by_id = {node.id: node for node in stage.operators}
     above = {id: next((c.source for c in plan.into(id) if c.local and c.source in chain), None) for id in chain}
     lines: list[str] = []
@@ -94,9 +94,9 @@ def _operator(node: Node) -> str:
     if isinstance(node.operation, AsyncCalls):
         text += _calls(node.operation)
     if isinstance(node.operation, LoopTail):
-        return text + "  keeps what goes back to the head of its loop"
+        return text + "  stores the records fed back to the head of its loop"
     if isinstance(node.operation, LoopHead):
-        text += f"  takes back what reaches uid={node.operation.tail}"
+        text += f"  reads the records fed back by uid={node.operation.tail}"
     text += _keyed(node)
     if isinstance(node.operation, (Process, Read)) and node.operation.tags:
         text += "  side outputs " + ", ".join(tag for tag, _ in node.operation.tags)
@@ -106,14 +106,14 @@ def _operator(node: Node) -> str:
 
 
 def _calls(operation: AsyncCalls) -> str:
-    """How an asynchronous function is called."""
-    order = "in order" if operation.ordered else "as they come"
+    """The call settings of an asynchronous function."""
+    order = "in order" if operation.ordered else "unordered"
     retry = type(operation.retry).__name__
     return f"  calls up to {operation.capacity} at once, {operation.timeout_ms} ms each, {order}, {retry}"
 
 
 def _keyed(node: Node) -> str:
-    """What an operator keeps per key, and whether as columns."""
+    """The state of an operator per key, and whether it is stored as columns."""
     operation = node.operation
     if isinstance(operation, Rolling):
         return f"  keeps per key: {operation.kind} of field {operation.position}, in columns"
@@ -129,9 +129,11 @@ def _keyed(node: Node) -> str:
     if isinstance(operation, WindowJoin):
         return f"  keeps per key: records of both sides, joined in columns, for {operation.windows.describe()}"
     if isinstance(operation, PartialAggregate):
-        return f"  adds up by key and pane of {operation.windows.pane_ms} ms: {_measured(operation)}, in columns"
+        return f"  adds up by key and pane of {operation.windows.pane_ms} ms: {_aggregate_kinds(operation)}, in columns"
     if isinstance(operation, PaneAggregate):
-        return f"  keeps per key and pane: {_measured(operation)}, in columns, for {operation.windows.describe()}"
+        return (
+            f"  keeps per key and pane: {_aggregate_kinds(operation)}, in columns, for {operation.windows.describe()}"
+        )
     shared = ""
     if isinstance(operation, (BroadcastProcess, KeyedBroadcastProcess)):
         shared = "  broadcasts: " + ", ".join(state.get_name() for state in operation.states)
@@ -141,18 +143,18 @@ def _keyed(node: Node) -> str:
 
 
 def _interval(operation: IntervalJoin) -> str:
-    """How long records wait for others, and whether these meet in columns alone."""
+    """The interval of an interval join, and whether pairs are built in columns alone."""
     how = "" if operation.fields is None else ", joined in columns"
     between = f"{operation.lower_ms} ms to {operation.upper_ms} ms"
-    return f"  keeps per key: records that meet when right is {between} after left{how}"
+    return f"  keeps per key: records that match when right is {between} after left{how}"
 
 
-def _measured(operation: PartialAggregate | PaneAggregate) -> str:
-    return ", ".join(measure.kind for measure in operation.measures)
+def _aggregate_kinds(operation: PartialAggregate | PaneAggregate) -> str:
+    return ", ".join(aggregate.kind for aggregate in operation.measures)
 
 
 def _contents(operation: Window) -> str:
-    """What a window holds, and what is not the assigner's own way with it."""
+    """The contents of a window, and settings that differ from the assigner's defaults."""
     if operation.evictor is not None:
         contents = f"its records, evicted by {type(operation.evictor).__name__}"
     elif operation.reduce is not None:
@@ -166,7 +168,7 @@ def _contents(operation: Window) -> str:
 
 
 def _layout(node: Node) -> str:
-    """How records leave the operator: Arrow columns, or pickled Python values."""
+    """The format of the operator's output: Arrow columns, or pickled Python values."""
     if node.output_type is None or not is_typed(node.output_type):
         return "pickled values"
     schema = stream_schema(node.output_type)
@@ -175,7 +177,7 @@ def _layout(node: Node) -> str:
 
 
 def plan_json(graph: Graph) -> str:
-    """What `StreamExecutionEnvironment.get_execution_plan()` returns."""
+    """The result of `StreamExecutionEnvironment.get_execution_plan()`."""
     plan = compile_graph(graph)
     nodes = sorted(plan.nodes(), key=lambda node: node.id)
     return json.dumps({"nodes": [_node(node) for node in nodes]}, indent=2)

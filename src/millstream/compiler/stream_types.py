@@ -1,4 +1,4 @@
-"""The types of streams in a graph, as passes need them."""
+"""The types of streams in a graph, for passes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["edge_type", "typed_input"]
 
 
 def edge_type(graph: Graph, edge: Edge) -> TypeInformation | None:
-    """The declared type of the records of an edge, which may be a side output; None where there is none."""
+    """The declared type of an edge's records, possibly of a side output; None if undeclared."""
     source = graph.node(edge.source)
     if edge.tag is None:
         return source.output_type
@@ -19,7 +19,7 @@ def edge_type(graph: Graph, edge: Edge) -> TypeInformation | None:
 
 
 def typed_input(graph: Graph, node: Node, number: int = 1) -> TypeInformation | None:
-    """The type of the records that come into a node on this input; None where they are no columns. All edges of one
-    input have one type."""
+    """The type of a node's input records on this input; None if they are not columns. All edges of one input have the
+    same type."""
     type_info = edge_type(graph, next(edge for edge in node.inputs if edge.input == number))
     return type_info if is_typed(type_info) else None

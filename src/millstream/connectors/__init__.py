@@ -1,6 +1,6 @@
-"""What brings records in and takes them out: the contracts, and one module or folder per system.
+"""Connectors: the contracts of sources and sinks, and one module or package per external system.
 
-`contracts` says what a source and a sink promise. Everything else in this package is one of the two.
+`contracts` defines the promises of a source and of a sink. Everything else in this package implements one of them.
 """
 
 from __future__ import annotations

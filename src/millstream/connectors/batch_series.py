@@ -1,15 +1,15 @@
-"""The series of batches that an input in a job's store is made of: its own, and those it goes on from.
+"""The series of stored input batches: an input's own, and the inherited ones before it.
 
-Whoever stores batches numbers them, and starts at 0 where it has no past: a job that was forked, or restored into
-another store, would use the numbers of the job it came from again. So numbers are counted within a **series**, whose
-token is drawn when an input is first stored in a job's store, and is part of every name. A job on top of another one
-inherits that one's batches as they stand at its first start, and goes on counting from there.
+Batches are numbered by their writer, starting at 0: a job that was forked, or restored into
+another store, would reuse the numbers of its original job. So numbers are counted within a **series**, whose
+token is drawn at random when an input is first stored in a job's store, and is part of every name. A job based on
+another one inherits that one's batches as of its first start, and continues counting from there.
 
     input/{name}/series.json    {"series": "3f9a2c", "inherits": [{"store": "jobs/a", "series": "…", "through": 7}]}
 
-An input that was stored before there were series has the token "" and no such file. This file, the lists of batches
-and the note on removed ones are sealed (`checkpoint/sealed.py`): one changed digit would drop rows or give them twice,
-and nobody could notice. Those of the first Millstreams are not sealed, and are read as they are.
+An input stored before series existed has the token "" and no such file. This file, the lists of batches
+and the record of removed ones are sealed (`checkpoint/sealed.py`): one changed digit would silently drop or duplicate
+rows. The first versions wrote unsealed files, which are read without a check.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class InheritedBatches:
 
 @dataclass(frozen=True)
 class BatchSeries:
-    """The batches of one input: those it inherits, oldest first, and its own, which are counted on from there."""
+    """The batches of one input: inherited ones, oldest first, and its own, which continue their numbers."""
 
     series: str
     inherits: tuple[InheritedBatches, ...] = ()
@@ -76,12 +76,12 @@ class BatchSeries:
 
     @property
     def tokens(self) -> frozenset[str]:
-        """Every series whose batches it may name."""
+        """Every series of its batches."""
         return frozenset((self.series, *(past.series for past in self.inherits)))
 
 
 def input_folder(name: str) -> str:
-    """Everything that a store holds of the input `name`."""
+    """The folder of the input `name` in a store."""
     return f"{INPUT}/{safe(name)}"
 
 
@@ -95,12 +95,12 @@ def batch_label(series: str, number: int) -> str:
 
 
 def batch_folder(name: str, series: str, number: int) -> str:
-    """Where the files of a batch are."""
+    """The folder of a batch."""
     return f"{input_folder(name)}/batch-{batch_label(series, number)}"
 
 
 def scratch_folder(name: str, series: str, scratch: str) -> str:
-    """A folder for whoever writes the batches of a series.
+    """A folder for the writer of the batches of a series.
 
     >>> scratch_folder("in", "3f9a", "checkpoint"), scratch_folder("in", "", "checkpoint")
     ('input/in/checkpoint-3f9a', 'input/in/checkpoint')
@@ -109,17 +109,17 @@ def scratch_folder(name: str, series: str, scratch: str) -> str:
 
 
 def marker_name(name: str, series: str, number: int) -> str:
-    """The list of a batch's files, which is there when the batch is complete."""
+    """The list of a batch's files, which exists once the batch is complete."""
     return f"{input_folder(name)}/markers/{batch_label(series, number)}.json"
 
 
 def split_name(series: str, number: int, at: int) -> str:
-    """The split of the file at this place of a batch's list."""
+    """The split of the file at this position of a batch's list."""
     return f"{batch_label(series, number)}-{at:05d}"
 
 
 def batch_of_split(split: str) -> tuple[str, int] | None:
-    """The series and number of the batch whose split this is; None for any other name.
+    """The series and number of the batch of a split; None for any other name.
 
     >>> batch_of_split("3f9a-000000000007-00001"), batch_of_split("000000000007-00001"), batch_of_split("even")
     (('3f9a', 7), ('', 7), None)
@@ -129,17 +129,17 @@ def batch_of_split(split: str) -> tuple[str, int] | None:
 
 
 def save_sealed(store: Store, name: str, fields: Mapping[str, Any]) -> None:
-    """Write one of the small files of an input: its series, the list of a batch, or what was removed."""
+    """Write one of the small files of an input: its series, the list of a batch, or the record of removals."""
     store.put(name, seal(_kind(name), _FORMAT, fields))
 
 
 def read_sealed(store: Store, name: str) -> dict[str, Any]:
-    """What `save_sealed` wrote; StoreDamagedError when it is not that any more."""
+    """Read a file of `save_sealed`; StoreDamagedError if it has changed."""
     return unseal_any(store.get(name), _kind(name), _FORMAT, f"Store {store.url}: {name!r}")
 
 
 def is_sealed(name: str) -> bool:
-    """Whether a file of a store has the name of such a file.
+    """Whether a file of a store is named like a file of `save_sealed`.
 
     >>> is_sealed("input/in/markers/3f9a-000000000007.json"), is_sealed("input/in/checkpoint-3f9a/any.json")
     (True, False)
@@ -153,13 +153,13 @@ def _kind(name: str) -> str:
 
 
 def marked_batches(store: Store, name: str, series: str) -> list[int]:
-    """The numbers of the complete batches of a series that `store` itself holds."""
+    """The numbers of the complete batches of a series in `store` itself."""
     parts = [_MARKER.fullmatch(file.rpartition("/")[2]) for file in store.list(f"{input_folder(name)}/markers")]
     return sorted(int(part.group(2)) for part in parts if part is not None and (part.group(1) or "") == series)
 
 
 def series_of(store: Store, name: str) -> BatchSeries | None:
-    """The series of the input `name` in `store` itself; None when the store has nothing of it."""
+    """The series of the input `name` in `store` itself; None if it has none."""
     folder = input_folder(name)
     file = f"{folder}/{_SERIES}"
     if not store.exists(file):
@@ -171,13 +171,13 @@ def series_of(store: Store, name: str) -> BatchSeries | None:
         return BatchSeries(str(document["series"]), inherits)
     except (KeyError, TypeError) as error:
         raise StoreDamagedError(
-            f"Store {store.url}: {file!r}, which says whose stored input it is, is not readable ({error}). "
+            f"Store {store.url}: {file!r}, the series of a stored input, is not readable ({error}). "
             f"Restore it from a copy."
         ) from error
 
 
 def new_series(store: Store, name: str) -> BatchSeries:
-    """The series with which an input begins in `store`: on top of that of the nearest store below that has it."""
+    """The series for a new input in `store`: based on that of the nearest base store that has it."""
     token = secrets.token_hex(6)
     for base in store.bases if isinstance(store, LayeredStore) else ():
         past = series_of(base, name)
@@ -190,29 +190,29 @@ def new_series(store: Store, name: str) -> BatchSeries:
 
 
 def save_series(store: Store, name: str, series: BatchSeries) -> None:
-    """From now on the input has this series. What it needs must be there before. FencedError if it has another one:
-    what that driver stores is the job's, and nobody would find it again under the series of this one."""
+    """Store the series of the input, after everything it depends on. FencedError if the input has another one:
+    that driver's batches belong to the job, and would be unreachable under this series."""
     file = f"{input_folder(name)}/{_SERIES}"
     if not store.create(file, seal(_kind(file), _FORMAT, asdict(series))):
         raise FencedError(
-            f"Store {store.url}: another driver has begun this job at the same time, and stores the input {name!r}. "
+            f"Store {store.url}: another driver has started this job at the same time, and stores the input {name!r}. "
             "This one has stopped"
         )
 
 
 def consumed_through(store: Store, name: str) -> int:
-    """The number of the last batch that was removed after it was read; -1 while there is none."""
+    """The number of the last batch that was removed after it was read; -1 if there is none."""
     file = f"{input_folder(name)}/{_CONSUMED}"
     if not store.exists(file):
         return -1
     through = read_sealed(store, file).get("through")
     if type(through) is not int:
         raise StoreDamagedError(
-            f"Store {store.url}: {file!r} does not say which stored input was removed. Restore it from a copy."
+            f"Store {store.url}: {file!r} is not a record of removed input. Restore it from a copy."
         )
     return through
 
 
 def save_consumed(store: Store, name: str, through: int) -> None:
-    """The batches up to this number are about to be removed."""
+    """Record that the batches up to this number are about to be removed."""
     save_sealed(store, f"{input_folder(name)}/{_CONSUMED}", {"through": through})

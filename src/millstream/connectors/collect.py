@@ -1,8 +1,9 @@
-"""A sink that hands the job's output to the program that started the job.
+"""A sink that delivers the job's output to the program that started the job.
 
 Tasks stage the records; the driver, in the same process as the program, delivers each committed epoch into a queue
-found by its id. An epoch published again after a restart in this process is delivered once: the queue remembers how
-far each committer got. Another process has another, empty registry; this sink does not reach across processes.
+identified by its id. An epoch published again after a restart in this process is delivered once: the queue remembers
+the newest epoch of each committer. Another process has its own, empty registry; this sink does not work across
+processes.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ __all__ = ["CollectQueue", "CollectSink", "drop_queue", "open_queue"]
 
 
 class CollectQueue:
-    """Records of committed epochs, in order, waiting for their reader.
+    """Records of committed epochs, in order, until they are read.
 
     `capacity_records` makes `deliver` wait while that many records are unread, so that a slow reader slows the job;
     None (the default) never waits, for readers that come only after the job has ended.
@@ -37,7 +38,7 @@ class CollectQueue:
     def __init__(self, capacity_records: int | None = None) -> None:
         self._capacity_records = capacity_records
         self._values: list[Any] = []
-        self._epochs: dict[str, int] = {}  # the newest of each committer
+        self._epochs: dict[str, int] = {}  # the newest epoch of each committer
         self._is_closed = False
         self._condition = threading.Condition()
 
@@ -55,7 +56,7 @@ class CollectQueue:
             self._condition.notify_all()
 
     def take(self, timeout_s: float | None = None) -> list[Any]:
-        """All records that are there; waits for the first one. Empty when the time is over or the queue is closed."""
+        """All available records; waits for the first one. Empty after the timeout, or if the queue is closed."""
         with self._condition:
             self._condition.wait_for(lambda: self._is_closed or bool(self._values), timeout_s)
             values, self._values = self._values, []
@@ -63,7 +64,7 @@ class CollectQueue:
             return values
 
     def close(self) -> None:
-        """The reader is gone: drop later records, and end every wait."""
+        """The reader has stopped: drop later records, and end every wait."""
         with self._condition:
             self._is_closed = True
             self._condition.notify_all()
@@ -74,7 +75,7 @@ _QUEUES_LOCK = threading.Lock()
 
 
 def open_queue(id: str, capacity_records: int | None = None) -> CollectQueue:
-    """The queue of this process with that id, made if it is not there."""
+    """The queue of this process with that id, created if necessary."""
     with _QUEUES_LOCK:
         if id not in _QUEUES:
             _QUEUES[id] = CollectQueue(capacity_records)
@@ -82,7 +83,7 @@ def open_queue(id: str, capacity_records: int | None = None) -> CollectQueue:
 
 
 def drop_queue(id: str) -> None:
-    """Close the queue and forget it."""
+    """Close and remove the queue."""
     with _QUEUES_LOCK:
         queue = _QUEUES.pop(id, None)
     if queue is not None:
@@ -107,7 +108,10 @@ class CollectSink(Sink):
         open_queue(self.id).deliver(commit, values)
 
     def after_restore(self, pending: Json, point: RestorePoint) -> tuple[Json, str]:
-        return pending, "this program collects what comes after that epoch; what others collected before is theirs"
+        return (
+            pending,
+            "this program collects the output after that epoch; output collected before by others stays with them",
+        )
 
     def staged_records(self, staged: Json, store: Store) -> Sequence[Any]:
         return read_staged_values(staged, store, self.type_info)

@@ -1,12 +1,12 @@
-"""Checks that sources and sinks return what their contract says, at the moment they return it.
+"""Checks the return values of sources and sinks against their contract when they are returned.
 
-A source or sink is the user's own class, and Python lets it return anything: nothing at all, where a `return` was
-forgotten; a list of names, where splits were expected; an offset that JSON cannot hold. If such a value were used as it
-is, the job would fail later and elsewhere or, worse, work until its first restart. So the engine calls sources and
-sinks through these functions only. Each returns the method's answer, or raises an error that says which method of
-which class returned what, what was expected, and where the method stands.
+A source or sink is the user's own class, and Python lets it return anything: None, where a `return` is
+missing; a list of names, where splits were expected; an offset that JSON cannot hold. Used unchecked, it
+would make the job fail later and elsewhere or, worse, work until its first restart. So the engine calls sources and
+sinks through these functions only. Each returns the method's result, or raises an error that names the class, the
+method, the value returned, the value expected, and the line where the method is defined.
 
-Offsets of plain numbers and texts, as nearly all are, cost one look at their type.
+Offsets that are plain numbers or texts, the usual case, cost one type check.
 """
 
 from __future__ import annotations
@@ -42,10 +42,11 @@ __all__ = [
     "backlog_of",
     "check_commit",
     "due_ms_of",
-    "ends_early",
     "is_complete",
     "is_finished",
+    "item_error",
     "listed_splits",
+    "may_end_early",
     "new_writer",
     "offset_at_end",
     "opened_sink",
@@ -58,7 +59,6 @@ __all__ = [
     "restored_pending",
     "source_watermark",
     "staged_items",
-    "wrong_item",
 ]
 
 _PLAIN = (int, str)
@@ -69,7 +69,7 @@ _SHOWN_CHARACTERS_MAX = 120
 
 
 def opened_source(source: Source, store: Store, session: Any, *, again: bool = False) -> Source:
-    """The source, ready for the job; `again`: only to read what it has read before."""
+    """The source, ready for the job; `again`: only to read earlier ranges again."""
     if source.bounded and type(source).finished is Source.finished:
         raise ProgramError(
             f"{type(source).__name__} is bounded and never says where a split ends, so the job could not end. Override "
@@ -78,7 +78,7 @@ def opened_source(source: Source, store: Store, session: Any, *, again: bool = F
         )
     method = "reopened" if again else "opened"
     answer = getattr(source, method)(store, session)
-    if answer is None:  # nothing had to be made ready
+    if answer is None:  # nothing needed preparation
         return source
     if not isinstance(answer, Source):
         raise _contract_error(source, method, answer, "the source that is to be used (None: this one)")
@@ -86,16 +86,16 @@ def opened_source(source: Source, store: Store, session: Any, *, again: bool = F
 
 
 def removes_input(source: Source) -> bool:
-    """Whether the source removes what it has stored. Then it is given every position, and forgets splits by itself."""
+    """Whether the source removes stored input. Then it receives every position, and drops splits itself."""
     return type(source).released is not Source.released
 
 
 def listed_splits(source: Source, context: SourceContext, known_count: int = 0) -> Sequence[Split]:
-    """All splits the source knows now, in its order; any collection or generator of them will do. The first
+    """All splits the source knows now, in its order; any collection or generator is accepted. The first
     `known_count` were checked before."""
     answer: Any = source.splits(context)
     if isinstance(answer, SplitsOnDemand):
-        return answer  # our own sources', and perhaps a million: looking at all would make them all
+        return answer  # from our own sources, perhaps a million: checking all would create them all
     if isinstance(answer, (str, bytes)) or not isinstance(answer, Iterable):
         raise _contract_error(source, "splits", answer, "a list of Split(name, start, info)")
     splits = answer if isinstance(answer, (list, tuple)) else list(answer)
@@ -109,8 +109,8 @@ def listed_splits(source: Source, context: SourceContext, known_count: int = 0) 
             )
         if split.name in names:
             raise ProgramError(
-                f"{type(source).__name__}.splits lists {split.name!r} twice. A name stands for one split, for ever: "
-                "its position is kept under it",
+                f"{type(source).__name__}.splits lists {split.name!r} twice. A name identifies one split permanently: "
+                "its position is stored under it",
                 at=_line_of(source, "splits"),
             )
         names.add(split.name)
@@ -129,21 +129,21 @@ def reach_of(source: Source, split: Split, offset: Offset, budget: int, context:
         return stop
     subject = f"of split {split.name!r} from {offset!r} returned"
     if stop is None and offset is not None:
-        expected = "how far to read: an offset, or the one it was given when nothing is there now"
+        expected = "how far to read: an offset, or the offset passed to it when no records are available"
         raise _contract_error(source, "reach", stop, expected, subject)
     if type(stop) is int and type(offset) is int:
-        raise _contract_error(source, "reach", stop, "an offset that is not before the one it was given", subject)
+        raise _contract_error(source, "reach", stop, "an offset that is not before the one passed to it", subject)
     _check_json(source, "reach", stop, subject, exact=True)
     return stop
 
 
-def ends_early(source: Source) -> bool:
-    """Whether a range may be read in part only. Then an epoch that reads it is never known to be the last."""
+def may_end_early(source: Source) -> bool:
+    """Whether a range may be read partially. Then an epoch that reads it is never known to be the last."""
     return type(source).read_within is not Source.read_within
 
 
 def backlog_of(source: Source, split: Split, offset: Offset, context: SourceContext) -> int | None:
-    """About how many records stand behind `offset`, if the source can tell."""
+    """Approximate number of records after `offset`, if the source knows it."""
     answer = source.backlog(split, offset, context)
     if answer is None or (type(answer) is int and answer >= 0):
         return answer
@@ -151,7 +151,7 @@ def backlog_of(source: Source, split: Split, offset: Offset, context: SourceCont
 
 
 def outlook_of(source: Source, split: Split, offset: Offset, column: int) -> Outlook | None:
-    """What the source knows of the records behind `offset`, whose time is in `column`."""
+    """Count and earliest time of the records after `offset`, whose time is in `column`."""
     answer = source.outlook(split, offset, column)
     if answer is None or (
         isinstance(answer, Outlook)
@@ -180,8 +180,8 @@ def is_complete(source: Source, context: SourceContext) -> bool:
 def read_items(
     source: Source, split: Split, start: Offset, stop: Offset, bytes_max: int | None = None
 ) -> Iterator[Any]:
-    """An iterator over what `read` yields; with a bound of bytes, over what `read_within` yields."""
-    bounded = bytes_max is not None and ends_early(source)
+    """An iterator over the items of `read`; with a byte limit, of `read_within`."""
+    bounded = bytes_max is not None and may_end_early(source)
     answer: Any = source.read_within(split, start, stop, bytes_max or 1) if bounded else source.read(split, start, stop)
     method = "read_within" if bounded else "read"
     if isinstance(answer, (str, bytes, dict)) or not isinstance(answer, Iterable):
@@ -189,7 +189,7 @@ def read_items(
     return iter(answer)
 
 
-def wrong_item(source: Source, item: Any) -> ProgramError:
+def item_error(source: Source, item: Any) -> ProgramError:
     """The error for an item that is neither a list nor a batch."""
     hint = ""
     if isinstance(item, pa.Table):
@@ -200,12 +200,12 @@ def wrong_item(source: Source, item: Any) -> ProgramError:
 
 
 def offset_at_end(source: Source, split: Split, start: Offset, stop: Offset, answer: Offset | None) -> Offset:
-    """Where the range really ended: what `read` returned, or `stop` when it returned nothing."""
+    """Where the range actually ended: the offset that `read` returned, or `stop` when it returned None."""
     if answer is None:
         return stop
     if type(answer) is int and type(start) is int and answer < start:
         subject = f"of split {split.name!r} from {start!r} returned"
-        raise _contract_error(source, "read", answer, "the offset it came to, which is not before that", subject)
+        raise _contract_error(source, "read", answer, "the offset reached, which is not before the start", subject)
     if type(answer) not in _PLAIN:
         _check_json(source, "read", answer, f"of split {split.name!r} returned", exact=True)
     return answer
@@ -225,7 +225,7 @@ def source_watermark(source: Source, split: Split, offset: Offset) -> int | None
 def opened_sink(sink: Sink, session: Any) -> Sink:
     """The sink, ready for the driver."""
     answer = sink.opened(session)
-    if answer is None:  # nothing had to be made ready
+    if answer is None:  # nothing needed preparation
         answer = sink
     if not isinstance(answer, Sink):
         raise _contract_error(sink, "opened", answer, "the sink that is to be used (None: this one)")
@@ -236,13 +236,13 @@ def opened_sink(sink: Sink, session: Any) -> Sink:
 
 
 def check_commit(sink: Sink, parameters: str) -> None:
-    """`commit` must take these parameters. A wrong call would fail after the epoch is committed, and for ever."""
+    """Checks that `commit` accepts these parameters. A wrong call would fail after the epoch is committed, forever."""
     try:
         signature(sink.commit).bind(*parameters.split(", "))
     except TypeError as error:
         raise ProgramError(
             f"{type(sink).__name__}.commit{signature(sink.commit)} cannot be called with ({parameters}): {error}. "
-            "Give it these parameters",
+            "Define it with these parameters",
             at=_line_of(sink, "commit"),
         ) from error
 
@@ -256,12 +256,12 @@ def new_writer(sink: Sink, context: WriterContext) -> SinkWriter:
 
 
 def staged_items(writer: SinkWriter) -> list[Json]:
-    """What a writer staged, as the manifest can hold it."""
+    """The entries that a writer staged, checked to be JSON."""
     answer: Any = writer.stage()
     owner = writer.stateful()  # of a two-phase sink, the sink itself
     if isinstance(answer, (str, bytes, dict)) or not isinstance(answer, Iterable):
         raise _contract_error(
-            owner, "stage", answer, "a list of what commit needs, as JSON (empty when there is nothing)"
+            owner, "stage", answer, "a list of the JSON values that commit needs (empty when there is nothing)"
         )
     items = list(answer)
     for item in items:
@@ -277,20 +277,20 @@ def planned_commit(
     final: bool,
     watermark_ms: int = MIN_WATERMARK,
 ) -> CommitPlan:
-    """What this epoch publishes, and what waits. `watermark_ms`: where event time stands at the sink."""
+    """The entries this epoch publishes, and the deferred ones. `watermark_ms`: the watermark at the sink."""
     plan: Any = sink.plan_timed_commit(staged, pending, now_ms, final, watermark_ms)
     if not isinstance(plan, CommitPlan) or not isinstance(plan.publish, (tuple, list)):
-        raise _contract_error(sink, "plan_commit", plan, "CommitPlan((what is published, …), what waits)")
-    _check_json(sink, "plan_commit", list(plan.publish), "returned, to be published,")
-    _check_json(sink, "plan_commit", plan.pending, "returned, to wait,")
+        raise _contract_error(sink, "plan_commit", plan, "CommitPlan((published entries, …), pending)")
+    _check_json(sink, "plan_commit", list(plan.publish), "returned as publish")
+    _check_json(sink, "plan_commit", plan.pending, "returned as pending")
     if final and plan.pending is not None:
-        expected = "nothing that waits when final is True: no epoch follows, and it would never be published"
-        raise _contract_error(sink, "plan_commit", plan.pending, expected, "returned, to wait,")
+        expected = "pending=None when final is True: no epoch follows, and it would never be published"
+        raise _contract_error(sink, "plan_commit", plan.pending, expected, "returned as pending")
     return plan
 
 
 def due_ms_of(sink: Sink, pending: Json) -> int | None:
-    """When the sink wants an epoch for what is pending."""
+    """When the sink needs an epoch for its pending entries."""
     answer = sink.due_ms(pending)
     if answer is None or type(answer) is int:
         return answer
@@ -298,10 +298,10 @@ def due_ms_of(sink: Sink, pending: Json) -> int | None:
 
 
 def restored_pending(sink: Sink, pending: Json, point: RestorePoint) -> tuple[Json, str]:
-    """What is still to be published when the job goes on from `point`, and a sentence for the user."""
+    """The entries still to be published when the job continues from `point`, and a sentence for the user."""
     answer: Any = sink.after_restore(pending, point)
     if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], str)):
-        expected = "(what of `pending` is still to be published, a sentence for the user)"
+        expected = "(the entries of `pending` still to be published, a sentence for the user)"
         raise _contract_error(sink, "after_restore", answer, expected)
     _check_json(sink, "after_restore", answer[0])
     return answer
@@ -319,31 +319,31 @@ def _truth(source: Source, method: str, answer: Any) -> bool:
 
 
 def _check_json(owner: Any, method: str, value: Any, subject: str = "returned", *, exact: bool = False) -> None:
-    """Refuse what JSON cannot hold and give back unchanged; `exact`: tuples too, because the engine compares it."""
+    """Reject values that JSON cannot hold and return unchanged; `exact`: tuples too, because the engine compares it."""
     try:
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError) as error:
-        expected = f"what JSON can hold: None, bool, int, float, str, and lists and dicts of these ({error})"
+        expected = f"a JSON value: None, bool, int, float, str, and lists and dicts of these ({error})"
         raise _contract_error(owner, method, value, expected, subject) from error
     change = _change(value, exact)
     if change:
-        expected = f"what JSON gives back as it was ({change}): it would be another thing after a restart"
+        expected = f"a value that JSON returns unchanged ({change}): it would differ after a restart"
         raise _contract_error(owner, method, value, expected, subject)
 
 
 def _change(value: Any, exact: bool) -> str:
-    """How JSON would change something in `value`; "" where it changes nothing.
+    """How JSON would change some part of `value`; "" if it would not.
 
     >>> _change({"a": [1, {2: 3}]}, False), _change([(1, 2)], False), _change([(1, 2)], True)
-    ('of the key 2 it makes a text', '', 'of the tuple (1, 2) it makes a list')
+    ('it turns the key 2 into a text', '', 'it turns the tuple (1, 2) into a list')
     """
     if isinstance(value, dict):
         for key in value:
             if not isinstance(key, str):
-                return f"of the key {key!r} it makes a text"
+                return f"it turns the key {key!r} into a text"
         return next(filter(None, (_change(item, exact) for item in value.values())), "")
     if isinstance(value, tuple) and exact:
-        return f"of the tuple {_short_repr(value)} it makes a list"
+        return f"it turns the tuple {_short_repr(value)} into a list"
     if isinstance(value, (list, tuple)):
         return next(filter(None, (_change(item, exact) for item in value)), "")
     return ""
@@ -364,6 +364,6 @@ def _short_repr(value: Any) -> str:
 
 
 def _line_of(owner: Any, method: str) -> str | None:
-    """Where the method is defined, for a class whose source was a file."""
+    """Where the method is defined, for a class that was read from a file."""
     code = getattr(getattr(type(owner), method, None), "__code__", None)
     return None if code is None else f"{os.path.basename(code.co_filename)}:{code.co_firstlineno}"

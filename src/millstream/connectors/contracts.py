@@ -1,18 +1,18 @@
-"""What a source and a sink promise, so that an epoch can be repeated and its output appears once.
+"""The contracts of sources and sinks: an epoch can be repeated, and its output appears once.
 
-A **source** is a set of splits; a split is a log that can be read again. On the driver it says how far a
+A **source** is a set of splits; a split is a log that can be read again. On the driver the source reports how far a
 split can be read now; in a task it reads a range. An offset is any JSON value the source understands.
-The manifest keeps, per split, the offset up to which records are part of the job's state: reading the same
-range again must give the same records, in the same order. A source that cannot promise this says so
-(`replayable = False`) and the job warns that a crash may lose or repeat its records.
+The manifest stores, per split, the offset up to which records are part of the job's state: reading the same
+range again must return the same records, in the same order. A source that cannot promise this declares it
+(`replayable = False`), and the job warns that a crash may lose or repeat records.
 
-A **sink** has a writer, which runs in a task and *stages* records where nobody sees them, and a committer,
-which runs on the driver after the manifest is written and *publishes* what the manifest lists. Publishing
-the same again must change nothing: after a crash it is repeated. What is published has a name that is never given
-to anything else (`CommitId`); an epoch's number alone is no such name, for every job counts from its own beginning,
-and one that was restored elsewhere or forked counts on beside the one it came from.
+A **sink** has a writer, which runs in a task and *stages* records where no reader sees them, and a committer,
+which runs on the driver after the manifest is written and *publishes* the entries that the manifest lists. Publishing
+the same entries again must change nothing: after a crash it is repeated. Published output has a name that is never
+reused (`CommitId`). An epoch number alone is not unique: every job counts from 1, and a job that was restored
+elsewhere or forked continues the count of its origin while the origin continues too.
 
-Sources and sinks travel to tasks by pickle, so they hold settings, not open connections.
+Sources and sinks are pickled and sent to tasks, so they hold settings, not open connections.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 Json = Any
-"""A value that JSON can hold: it is written into the manifest as it is."""
+"""A JSON value, written into the manifest unchanged."""
 Offset = Json
 Guarantee = str
 """'exactly-once' or 'at-least-once'; shown in the plan."""
@@ -58,7 +58,7 @@ Guarantee = str
 
 @dataclass(frozen=True)
 class Split:
-    """One log of a source. `name` is stable for ever; reading begins at `start`; `info` is what the reader needs."""
+    """One log of a source. `name` is stable forever; reading begins at `start`; `info` is the reader's extra data."""
 
     name: str
     start: Offset = 0
@@ -67,11 +67,11 @@ class Split:
 
 @dataclass(frozen=True)
 class SourceContext:
-    """What a source may use on the driver. `now_ms` is the clock of its machine, which may be set back;
-    `run_started_ms` when this driver took over.
+    """The driver's clock and limits, as a source may use them. `now_ms` is the clock of its machine, which may be set
+    back; `run_started_ms` is the time at which this driver took over.
 
-    `record_bytes_max`: what the records of an epoch may have on average, so that it stays within its bytes. A source
-    that knows how large its records are reaches no further than that.
+    `record_bytes_max`: average record size up to which the epoch stays within its byte limit. A source
+    that knows the size of its records limits `reach` by it.
     """
 
     now_ms: int
@@ -86,14 +86,14 @@ Read = Generator[Any | pa.RecordBatch, None, Offset | None]
 
 @dataclass(frozen=True)
 class Outlook:
-    """What is left of a split: so many records, none of which is earlier than `earliest_ms`."""
+    """The rest of a split: its number of records, and a lower bound of their times."""
 
     records: int
     earliest_ms: int
 
 
 class Source(ABC):
-    """A replayable input. Subclass it to bring your own.
+    """A replayable input. Subclass it to implement your own.
 
     On the driver, each epoch: `splits` (new ones may appear, none may vanish before it is finished), then
     `reach` for each split not yet at its end. In a task: `read`.
@@ -104,18 +104,19 @@ class Source(ABC):
     type_info: TypeInformation | None = None
     """The type of the records, or None when they are plain Python values."""
     carries_timestamps: bool = False
-    """True when `read` yields batches whose records bring their timestamps along."""
+    """True when `read` yields batches that carry their timestamps."""
     single: bool = False
-    """True when the source has one split for ever, so that it runs at parallelism 1 (as Flink's collection source)."""
+    """True when the source always has exactly one split, so that it runs at parallelism 1 (as Flink's collection
+    source)."""
     dead_letter_tag: Any = None
-    """The OutputTag of messages that cannot be read; then `read` yields them as `DeadLetters` (see `messages`), and the
-    stream's `get_side_output(tag)` gives them. A source that decodes messages takes it from its schema."""
+    """The OutputTag of unreadable messages; `read` then yields them as `DeadLetters` (see `messages`), and the
+    stream's `get_side_output(tag)` returns them. A source that decodes messages takes the tag from its schema."""
     sequential: bool = False
-    """True when its splits come to an end and may be read one after the other, in the order of a list that only ever
-    grows at its end. Then it may have any number of them: an epoch asks about the first unfinished ones only."""
+    """True when its splits end and may be read one after the other, in list order, and new splits are only appended.
+    Their number is then unlimited: an epoch queries the first unfinished splits only."""
     keeps_starts: bool = False
-    """True when where a split begins is decided once, by what the world was like then ("at the newest record"). Its
-    start is then part of the manifest from the first epoch on that knows it, also if nothing was read of it."""
+    """True when the start of a split is decided once, from the state of the external system ("at the newest record").
+    The manifest then stores the start from the first epoch that lists the split, even if nothing was read."""
 
     @abstractmethod
     def splits(self, context: SourceContext) -> Sequence[Split]:
@@ -123,13 +124,14 @@ class Source(ABC):
 
     @abstractmethod
     def reach(self, split: Split, offset: Offset, budget: int, context: SourceContext) -> Offset:
-        """How far the next epoch may read `split`: about `budget` records from `offset`; `offset` itself: nothing now.
+        """How far the next epoch may read `split`: about `budget` records from `offset`; `offset` itself if none.
 
-        Must change nothing: it may be called again for the same epoch, with the rest of other splits' budgets.
+        Must have no side effects: it may be called again for the same epoch, with budget left by other splits.
         """
 
     def finished(self, split: Split, offset: Offset) -> bool:
-        """Whether the split ends at `offset`, for ever. A bounded source must say True some day; default: never."""
+        """Whether the split ends at `offset` permanently. A bounded source must return True eventually; default:
+        never."""
         return False
 
     def complete(self, context: SourceContext) -> bool:
@@ -140,27 +142,27 @@ class Source(ABC):
     def read(self, split: Split, start: Offset, stop: Offset) -> Read:
         """Yield the records from `start` to `stop` (lists of values, or Arrow record batches of the source's type).
 
-        Runs in a task. May return (as the generator's value) the offset really reached, when that is not `stop`.
+        Runs in a task. May return (as the generator's value) the offset actually reached, if it differs from `stop`.
         A yielded `list` is a list of records; a `RecordBatch` has the layout of `stream_schema(type_info)`; a `Batch`
-        is taken as it is, with its timestamps.
+        is passed on unchanged, with its timestamps.
         """
 
     def read_within(self, split: Split, start: Offset, stop: Offset, bytes_max: int) -> Read:
-        """As `read`, but end once the records have about `bytes_max` bytes, and return how far that was.
+        """As `read`, but stops once the records have about `bytes_max` bytes, and returns the offset reached.
 
-        Records are no measure of memory. Override it where a range of records may be of any size, as that of a log; the
-        rest of the range is read by the next epoch. At least one record is read.
+        Override it for records of unbounded size, as in a log: a number of records does not bound memory. The
+        next epoch reads the rest of the range. Reads at least one record.
         """
         return self.read(split, start, stop)
 
     def backlog(self, split: Split, offset: Offset, context: SourceContext) -> int | None:
-        """About how many records stand behind `offset` now; None (the default): it cannot tell. Called on the driver,
-        once per split and epoch: use what `reach` has learnt."""
+        """Approximate number of records after `offset`; None (the default): unknown. Called on the driver,
+        once per split and epoch: reuse the values that `reach` fetched."""
         return None
 
     def outlook(self, split: Split, offset: Offset, column: int) -> Outlook | None:
-        """What is known, without reading them, of the records behind `offset`; None (the default): nothing. `column` is
-        the one of its rows that is their time. Called on the driver, for every unfinished split and epoch."""
+        """Count and earliest time of the records after `offset`, without reading them; None (the default): unknown.
+        `column` is the time column of the rows. Called on the driver, for every unfinished split and epoch."""
         return None
 
     def watermark(self, split: Split, offset: Offset) -> int | None:
@@ -172,24 +174,25 @@ class Source(ABC):
         return self
 
     def reopened(self, store: Store, session: Any) -> Source:
-        """This source, only to read again what it has read before, for a replay: nothing may be received or moved on.
+        """This source, opened only to read earlier ranges again, for a replay: it must not receive or acknowledge
+        input.
 
-        What is written to `store` does not reach the job. Default: as `opened`. A source that keeps nothing of what it
-        has read says so with an error.
+        Writes to `store` do not reach the job. Default: as `opened`. A source that does not retain its input
+        raises an error.
         """
         return self.opened(store, session)
 
     def committed(self, positions: dict[str, Offset]) -> None:
-        """The job goes on from `positions`: a manifest that holds them was written, or was found at the start.
+        """The job continues from `positions`: a manifest with them was written, or was read at the start.
 
-        Remove nothing for it: the job may go back to an older epoch, and others may start from one. An error raised at
-        the start stops a job that the source cannot go on with.
+        Remove no input here: the job may return to an older epoch, and others may start from one. An error raised at
+        the start stops a job that the source cannot continue.
         """
 
-    def released(self, kept_positions: Sequence[dict[str, Offset]]) -> None:
-        """What lies before all `kept_positions`, those of every epoch that is kept, is never read again.
+    def released(self, retained_positions: Sequence[dict[str, Offset]]) -> None:
+        """Input before all `retained_positions`, the positions of every retained epoch, is never read again.
 
-        Called now and then, perhaps beside everything else, for sources that remove what they have stored.
+        Called now and then, possibly concurrently with any other method, for sources that remove stored input.
         """
 
     def close(self) -> None:
@@ -202,9 +205,9 @@ class Source(ABC):
 
 @dataclass(frozen=True)
 class WriterContext:
-    """What a sink's writer knows of its task. `nonce` is unique per task attempt, which may have several sinks; `uid`
-    is the sink's, and `job` unique for the job's store. Put the first two into every staged name, and all of them into
-    one that other jobs could have too."""
+    """The task of a sink's writer. `nonce` is unique per task attempt, which may have several sinks; `uid`
+    is the sink's, and `job` is unique for the job's store. Put the first two into every staged name, and all three into
+    a name that other jobs could also use."""
 
     uid: str
     epoch: int
@@ -216,32 +219,32 @@ class WriterContext:
     input_type: TypeInformation | None
     job: str
     dead_letters: str | None = None
-    """Where rows go that the target refuses. A writer lets them pass then: they are set aside at publishing."""
+    """Folder for rows that the target refuses. The writer then accepts such rows; publishing sets them aside."""
 
 
 class SinkWriter(ABC):
-    """Stages the records of one epoch in one task. It may be lost at any moment and is then simply forgotten."""
+    """Stages the records of one epoch in one task. It may be lost at any moment; then its records are discarded."""
 
     @abstractmethod
     def write(self, batch: Batch) -> None:
-        """Take a batch. Nothing may become visible."""
+        """Write a batch. Nothing may become visible."""
 
     @abstractmethod
     def stage(self) -> Sequence[Json]:
-        """The epoch ends: make everything durable and return what the committer needs to publish it (JSON, small)."""
+        """End the epoch: make all output durable and return the entries for the committer (JSON, small)."""
 
     def stateful(self) -> Any:
-        """The object whose `initialize_state` and `snapshot_state` keep operator state, if it has them. Before `write`,
-        it is given what this subtask kept; after `stage`, it is asked what to keep."""
+        """The object with `initialize_state` and `snapshot_state`, if the sink has operator state. The engine passes it
+        this subtask's stored state before `write`, and snapshots it after `stage`."""
         return self
 
     def abort(self) -> None:
-        """The task failed. Remove what was written, if that is easy; leftovers are collected later."""
+        """The task failed. Remove staged output if that is easy; leftovers are collected later."""
 
 
 @dataclass(frozen=True)
 class CommitId:
-    """The name of what one commit publishes. Nothing else is ever called so: not after going back, nor elsewhere.
+    """The name of one commit's output. It is never reused: not after a restore, nor by another job.
 
     `job` is the job's id, new for every store and every fork; `sink` is the sink's uid; `epoch` only grows within a
     job. `part` counts the staged values of an epoch where each is committed by itself.
@@ -258,18 +261,18 @@ class CommitId:
 
     @property
     def committer(self) -> str:
-        """The job and sink that commit. Their epochs only grow, so an output need remember only the newest."""
+        """The job and sink that commit. Their epochs only grow, so a target only needs to remember the newest."""
         part = "" if self.part is None else f".{self.part}"
         return f"{self.job}.{safe(self.sink)}{part}"
 
     def __str__(self) -> str:
-        """One text, fit to be a primary key or the name of a file; those of one committer sort by their epochs."""
+        """One text, usable as a primary key or a file name; the names of one committer sort by epoch."""
         return f"{self.committer}.{self.epoch:012d}"
 
 
 @dataclass(frozen=True)
 class CommitPlan:
-    """What an epoch publishes of a sink, and what the sink keeps back for a later one. Both go into the manifest."""
+    """The entries that an epoch publishes for a sink, and the ones it defers. The manifest stores both."""
 
     publish: tuple[Json, ...]
     pending: Json = None
@@ -277,10 +280,11 @@ class CommitPlan:
 
 @dataclass(frozen=True)
 class RestorePoint:
-    """Where a job goes on from: `epoch` of `past_job`. That is the job itself or, if it is `forked`, another job that
-    may go on beside it. `job` and `store` are those of the job that goes on; `uid` is the sink's. `published`: what the
-    commit of that very epoch published of this sink. By the numbers that writers were given it may seem to be later:
-    an epoch that ran ahead may have been committed as one with the epoch before it, under that one's number."""
+    """The epoch from which a job continues: `epoch` of `past_job`. That is the job itself or, if it is `forked`,
+    another job that may continue too. `job` and `store` are those of the continuing job; `uid` is the sink's.
+    `published`: the entries that this epoch's commit published for this sink. Epoch numbers passed to writers may be
+    greater: an epoch that ran ahead may have been committed together with the epoch before it, under the lower
+    number."""
 
     epoch: int
     uid: str
@@ -298,20 +302,21 @@ class Sink(ABC):
     """An output. Subclass it, or use `millstream.connectors.TwoPhaseSink` for the usual shape."""
 
     guarantee: Guarantee = "exactly-once"
-    tells_refused_rows = False
-    """Whether `commit` raises `RefusedRowsError` (`refused_rows.py`) for rows that the target does not take."""
+    reports_refused_rows = False
+    """Whether `commit` raises `RefusedRowsError` (`refused_rows.py`) for rows that the target refuses."""
     dead_letters: str | None = None
-    """The folder for rows that the target refuses; None: such a row stops the job."""
+    """The folder for rows that the target refuses; None: a refused row stops the job."""
 
     def with_dead_letters(self, folder: str) -> Self:
-        """This sink, but rows that its target refuses are written to files in `folder`, and the job goes on.
+        """This sink, with rows that its target refuses written to files in `folder` while the job continues.
 
-        `{commit}.jsonl` has a line for each row, with the reason; `{commit}-0.arrow` the same rows with their types.
+        `{commit}.jsonl` has a line for each row, with the reason; `{commit}-0.arrow` has the same rows with their
+        types.
         """
-        if not self.tells_refused_rows:
+        if not self.reports_refused_rows:
             raise ProgramError(
-                f"with_dead_letters: {type(self).__name__} cannot tell which rows its target refuses. Leave them out "
-                "before the sink"
+                f"with_dead_letters: {type(self).__name__} cannot identify the rows its target refuses. Filter them "
+                f"out before the sink"
             )
         sink = copy(self)
         sink.dead_letters = open_store(folder).url  # absolute: the driver may have another working directory
@@ -322,43 +327,43 @@ class Sink(ABC):
         """A writer for one task attempt of one epoch. Called in the task."""
 
     def plan_commit(self, staged: Sequence[Json], pending: Json, now_ms: int, final: bool) -> CommitPlan:
-        """Decide, before the manifest is written, what this epoch publishes. Pure. Default: everything staged.
+        """Decide, before the manifest is written, which entries this epoch publishes. Pure. Default: all staged ones.
 
-        `pending` is what the previous manifest kept back (None at first); `final` means that no epoch follows, so
-        nothing may be kept.
+        `pending` holds the entries that the previous manifest deferred (None at first); `final` means that no epoch
+        follows, so nothing may be deferred.
         """
         return CommitPlan(tuple(staged))
 
     def plan_timed_commit(
         self, staged: Sequence[Json], pending: Json, now_ms: int, final: bool, watermark_ms: int
     ) -> CommitPlan:
-        """As `plan_commit`, for a sink that goes by event time: `watermark_ms` is where that stands at this sink after
+        """As `plan_commit`, for a sink that uses event time: `watermark_ms` is the watermark at this sink after
         the epoch (`records/watermarks`). Default: as `plan_commit`."""
         return self.plan_commit(staged, pending, now_ms, final)
 
     def merges(self, staged: Sequence[Json]) -> bool:
-        """Whether all of this, staged by several epochs, the oldest first, may be published by one commit. Pure.
+        """Whether one commit may publish these entries, staged by several epochs, oldest first. Pure.
 
-        Default: yes, for a commit publishes what is staged in its order. A sink that publishes staged values side by
-        side, where their order matters, says no; then each epoch is committed by itself."""
+        Default: yes, because a commit publishes staged entries in order. A sink that publishes entries concurrently
+        although their order matters returns False; then each epoch is committed separately."""
         return True
 
     def due_ms(self, pending: Json) -> int | None:
-        """When an epoch is wanted although no record comes, because of what is `pending`. Default: never."""
+        """When to run an epoch without input because of `pending` entries. Default: never."""
         return None
 
     @abstractmethod
     def commit(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
-        """Publish what the manifest of `commit.epoch` lists, on the driver, epoch after epoch.
+        """Publish the entries that the manifest of `commit.epoch` lists, on the driver, in epoch order.
 
-        Harmless when repeated, also after half of it. Recognise what was done by `commit`, never by the epoch's number
-        alone: another job that writes to the same place has epochs of the same numbers.
+        Must be idempotent, also after a partial run. Recognise finished work by `commit`, never by the epoch number
+        alone: another job that writes to the same target has epochs with the same numbers.
         """
 
     def staged_records(self, staged: Json, store: Store) -> Sequence[Any] | None:
-        """The records in what a writer staged, for a replay to compare. Default: None, it cannot tell.
+        """The records of a staged entry, for a replay to compare. Default: None, the sink cannot read them.
 
-        A sink that can tell stages in the job's store and nowhere else: a replay runs its writer, on top of the store.
+        A sink that can must stage in the job's store only: a replay runs its writer on a layer over the store.
         """
         return None
 
@@ -367,11 +372,11 @@ class Sink(ABC):
         return self
 
     def after_restore(self, pending: Json, point: RestorePoint) -> tuple[Json, str]:
-        """The job goes on from an epoch that had this `pending`: what of it is still to be published, and a sentence
-        for the user on the output of later epochs, which is published already and comes again ("": nothing to say).
+        """The entries of `pending` still to be published when the job continues from an earlier epoch, and a sentence
+        for the user about output of later epochs, which is already published and will be repeated ("": none).
 
-        Called before the job starts, again if that fails, and never on a sink that was opened."""
-        return pending, "what it published after that epoch stays, and comes again in commits of its own"
+        Called before the job starts, again if that fails, and never on an opened sink."""
+        return pending, "output published after that epoch remains, and is repeated in new commits"
 
     def close(self) -> None:
         """The driver is done with this sink."""

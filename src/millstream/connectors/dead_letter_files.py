@@ -1,9 +1,9 @@
-"""Rows that a target refused, as files for people and programs: written once per commit, whatever happens in between.
+"""Writes refused rows to files for people and programs: once per commit, also after crashes.
 
     {folder}/{commit}.jsonl       a line of JSON for each row: job, sink, epoch, place, reason, and the row
     {folder}/{commit}-0.arrow     the same rows in the same order, with their types (one file for each schema)
 
-The name of a commit is never given to anything else, and what is written under it follows from the store alone. So
+The name of a commit is never reused, and the content under it follows from the store alone. So
 writing it again, after a crash, changes nothing.
 """
 
@@ -25,7 +25,7 @@ __all__ = ["write_dead_letters"]
 def write_dead_letters(
     folder: str, commit: CommitId, publish: Sequence[Json], rows: Sequence[RefusedRow], store: Store
 ) -> list[str]:
-    """Write these rows of what was to be published; the names of the files."""
+    """Write these rows of the published items; returns the names of the files."""
     target = with_patience(open_store(folder))
     lines: list[str] = []
     tables: dict[str, list[pa.RecordBatch]] = {}

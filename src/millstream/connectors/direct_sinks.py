@@ -1,10 +1,10 @@
-"""Sinks that stage nothing but a count: they are done with a record when they have seen it.
+"""Sinks that process records directly and stage only a count.
 
-`ForeachSink` calls the user's function with every record, in the task, while the epoch runs. What the function does is
-visible at once and nothing can take it back: an epoch that is run again calls it again with the same records. That is
-at-least-once, and the plan says so. For exactly-once, write a `TwoPhaseSink`.
+`ForeachSink` calls the user's function with every record, in the task, while the epoch runs. The function's effects are
+visible at once and cannot be undone: a repeated epoch calls it again with the same records. That is
+at-least-once, which the plan shows. For exactly-once, write a `TwoPhaseSink`.
 
-`DiscardingSink` throws records away. It never asks a batch for its other form, so what a benchmark measures with it is
+`DiscardingSink` drops records. It never converts a batch to its other form, so that a benchmark with it measures
 the engine, not the sink.
 """
 
@@ -37,11 +37,11 @@ class ForeachSink(Sink):
         if isinstance(function, type) or not (callable(function) or callable(getattr(function, "invoke", None))):
             raise ProgramError(
                 f"ForeachSink: {function!r} can neither be called nor has a method invoke(value). "
-                f"Give a function of one value, or such an object."
+                f"Pass a function of one value, or such an object."
             )
         if callable(getattr(function, "snapshot_state", None)) or callable(getattr(function, "initialize_state", None)):
             raise ProgramError(
-                f"ForeachSink: {type(function).__name__} has methods for operator state, which is kept exactly once "
+                f"ForeachSink: {type(function).__name__} has methods for operator state, which is stored exactly once "
                 f"and needs a sink that commits. Derive it from TwoPhaseSink."
             )
         self.function = function
@@ -50,10 +50,10 @@ class ForeachSink(Sink):
         return _CallingWriter(self.function, context)
 
     def commit(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
-        """Nothing is left to publish: the function saw every record already."""
+        """Nothing to publish: the function has already processed every record."""
 
     def after_restore(self, pending: Json, point: RestorePoint) -> tuple[Json, str]:
-        return pending, "the function is called again with the records that came after that epoch"
+        return pending, "the function is called again with the records after that epoch"
 
     def describe(self) -> str:
         name = getattr(self.function, "__name__", type(self.function).__name__)
@@ -73,7 +73,7 @@ class _CallingWriter(SinkWriter):
         call = self._call
         values = batch.values()
         remaining = iter(values)
-        for value in remaining:  # so named, the record that a failure was about is found
+        for value in remaining:  # the name by which the failing record is located
             call(value)
         self._records += batch.length
 
@@ -90,13 +90,13 @@ class _CallingWriter(SinkWriter):
 
 
 class DiscardingSink(Sink):
-    """Takes every record and keeps none; each task stages only its count."""
+    """Drops every record; each task stages only its count."""
 
     def writer(self, context: WriterContext) -> SinkWriter:
         return _CountingWriter()
 
     def commit(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
-        """Nothing is published, so there is nothing to repeat."""
+        """Nothing to publish."""
 
     def after_restore(self, pending: Json, point: RestorePoint) -> tuple[Json, str]:
         return pending, ""

@@ -1,11 +1,11 @@
-"""Columns as other systems write them, into our layout and back.
+"""Converts columns between other systems' types and ours.
 
 Our columns hold every value of their type without loss: an INSTANT is seconds and nanoseconds, a BIG_DEC its text, a
-BIG_INT its bytes. Parquet, Spark and their friends have narrower types for these, and people expect to find them in
-files: a timestamp in UTC of microseconds, DECIMAL(38, 18), DECIMAL(38, 0). Everything else is the same on both sides.
+BIG_INT its bytes. Parquet, Spark and similar systems have narrower types for these, which users expect in
+files: a timestamp in UTC with microseconds, DECIMAL(38, 18), DECIMAL(38, 0). All other types are equal on both sides.
 
-Inward nothing is lost; a value that the declared type cannot hold is an error. Outward an INSTANT loses what is
-below a microsecond, and a number too large for its decimal is an error.
+Inward conversion is lossless; a value outside the declared type is an error. Outward an INSTANT is truncated to
+microseconds, and a number too large for its decimal is an error.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 def inward(batch: pa.RecordBatch, type_info: TypeInformation, subject: str) -> pa.RecordBatch:
-    """A batch from outside, its columns in the order of the type, in the stream's layout. `subject` is for errors.
+    """Converts an external batch, with columns in the order of the type, to the stream's layout. `subject` is for
+    errors.
 
     Dictionaries of just the type's values stay dictionaries."""
     schema = stream_schema(type_info)
@@ -63,7 +64,7 @@ def inward(batch: pa.RecordBatch, type_info: TypeInformation, subject: str) -> p
 
 
 def outward(batch: pa.RecordBatch, type_info: TypeInformation) -> pa.RecordBatch:
-    """A batch of the stream as other systems expect it."""
+    """Converts a batch of the stream to the types of other systems."""
     schema = foreign_schema(type_info)
     columns = [
         column if column.type.equals(field.type) else _outward_column(column, field_type, field)
@@ -73,7 +74,7 @@ def outward(batch: pa.RecordBatch, type_info: TypeInformation) -> pa.RecordBatch
 
 
 def foreign_schema(type_info: TypeInformation) -> pa.Schema:
-    """The schema that other systems see of a stream of this type.
+    """The schema of a stream of this type in other systems.
 
     >>> foreign_schema(Types.ROW_NAMED(["at", "n"], [Types.INSTANT(), Types.INT()])).types
     [TimestampType(timestamp[us, tz=UTC]), DataType(int32)]
@@ -103,7 +104,7 @@ def _foreign_type(type_info: TypeInformation) -> pa.DataType:
         return pa.map_(_foreign_type(plain.key_type), _foreign_type(plain.value_type))
     arrow = arrow_type(plain)
     if arrow is None:
-        raise ProgramError("Pickled values mean nothing to other systems. Declare the type of the records.")
+        raise ProgramError("Other systems cannot read pickled values. Declare the type of the records.")
     return arrow
 
 
@@ -133,7 +134,7 @@ def _inward_column(column: pa.Array, type_info: TypeInformation, subject: str) -
         if _foreign_type(type_info).equals(target):
             return column.cast(target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        # Through Python values instead, one of which will be named.
+        # Convert through Python values instead, so that the error names the failing one.
         pass
     convert = _from_foreign(type_info)
     try:
@@ -147,7 +148,7 @@ def _instants(column: pa.Array) -> pa.Array:
     per_second = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}[column.type.unit]
     ticks = column.cast(pa.int64())
     down = pc.divide(ticks, per_second)
-    # Arrow's division drops the fraction towards zero; before 1970 that is one second too late.
+    # Arrow's division truncates towards zero; before 1970 that is one second too late.
     early = pc.less(ticks, pc.multiply(down, per_second))
     seconds = pc.subtract(down, pc.cast(early, pa.int64()))
     nanos = pc.multiply(pc.subtract(ticks, pc.multiply(seconds, per_second)), 1_000_000_000 // per_second)
@@ -178,7 +179,7 @@ Convert = Callable[[Any], Any]
 
 
 def _from_foreign(type_info: TypeInformation) -> Convert:
-    """What makes our Python value of the one Arrow gives for a foreign column."""
+    """The converter from Arrow's Python value of a foreign column to ours."""
     return _walker(
         type_info,
         {
@@ -193,7 +194,7 @@ def _from_foreign(type_info: TypeInformation) -> Convert:
 
 
 def _to_foreign(type_info: TypeInformation) -> Convert:
-    """What makes of our Python value the one Arrow takes for a foreign column."""
+    """The converter from our Python value to Arrow's of a foreign column."""
     return _walker(
         type_info,
         {
@@ -214,7 +215,7 @@ def _instant(moment: dt.datetime) -> Instant:
 def _walker(
     type_info: TypeInformation, leaves: dict[BasicType, Convert], structure: Callable[[dict[str, Convert], Any], Any]
 ) -> Convert:
-    """A converter for nested values: `leaves` for single values, `structure` for rows; lists and maps are walked."""
+    """A converter for nested values: `leaves` for single values, `structure` for rows; recurses into lists and maps."""
     plain = plain_type(type_info)
     inner: Convert
     if isinstance(plain, BasicTypeInfo):

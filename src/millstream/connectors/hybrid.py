@@ -1,12 +1,12 @@
-"""Several sources as one, read one after the other: files of the past, then the topic in which it goes on.
+"""Reads several sources one after the other as one: for example files of the past, then the topic with newer records.
 
-Each source is a *stage*. A stage is over when all its splits are read to their ends, which the positions of the last
-manifest say, and nothing else: there is no mark of the switch that could disagree with them. Then the next stage lists
-its splits, and decides only now where they begin. So a job that dies at the switch, or goes back before it, switches
-again, in the same place of its input.
+Each source is a *stage*. A stage is finished when all its splits are read to their ends, according to the positions of
+the last manifest: there is no separate mark of the switch that could contradict them. Then the next stage lists
+its splits, and decides only now where they start. So a job that crashes at the switch, or returns to an epoch before
+it, switches again, at the same position of its input.
 
-A split is called after its stage (`0/…`), so that stages may have splits of the same names. Those of a stage that is
-over stay listed until a split of a later one has a position: a job that starts again must not take an old stage for one
+A split is named after its stage (`0/…`), so that stages may have splits of the same names. Splits of a finished stage
+stay listed until a split of a later one has a position: otherwise a restarted job could take a finished stage for one
 that was never read.
 """
 
@@ -25,11 +25,11 @@ from millstream.storage.store import Store
 __all__ = ["HybridSource"]
 
 SPLITS_AT_ONCE = 256
-"""So many unfinished splits of a sequential stage are read side by side, or as many as it has subtasks."""
+"""The number of unfinished splits of a sequential stage that are read concurrently, unless it has more subtasks."""
 
 
 class HybridSource(Source):
-    """The records of `stages`, one source after the other. All but the last must come to an end.
+    """The records of `stages`, one source after the other. All except the last must be bounded.
 
     >>> from millstream.connectors.program_sources import NumberSequenceSource
     >>> HybridSource([NumberSequenceSource(1, 3), NumberSequenceSource(4, 6)]).describe()
@@ -40,24 +40,23 @@ class HybridSource(Source):
 
     def __init__(self, stages: Sequence[Source]) -> None:
         if not stages:
-            raise ProgramError("HybridSource has no source. Give it at least one.")
+            raise ProgramError("HybridSource has no source. Pass at least one.")
         for number, source in enumerate(stages[:-1]):
             if not source.bounded:
                 raise ProgramError(
-                    f"HybridSource: source {number} ({source.describe()}) never ends, so those after it would never be "
+                    f"HybridSource: source {number} ({source.describe()}) is unbounded, so later ones would never be "
                     "read. Make it bounded, or put it last."
                 )
         types = {str(source.type_info): source for source in stages}
         if len(types) > 1:
             raise ProgramError(
-                f"HybridSource: its sources give different records: {' and '.join(types)}. Give them one type, for "
-                "example by the same row type in their formats."
+                f"HybridSource: its sources have different record types: {' and '.join(types)}. Use one type, for "
+                "example the same row type in their formats."
             )
         tags = {str(source.dead_letter_tag): source.dead_letter_tag for source in stages if source.dead_letter_tag}
         if len(tags) > 1:
             raise ProgramError(
-                f"HybridSource: its sources send what cannot be read to different tags: {' and '.join(tags)}. Give "
-                "them one."
+                f"HybridSource: its sources have different tags for unreadable messages: {' and '.join(tags)}. Use one."
             )
         self.dead_letter_tag = next(iter(tags.values()), None)
         self.stages = tuple(stages)
@@ -94,13 +93,13 @@ class HybridSource(Source):
         while self._current + 1 < len(self.stages) and self._is_over(self._current, splits, context):
             self._current += 1
             splits = [*splits, *self._listed(self._current, context)]
-        begun = self._begun(splits, context)
+        begun = self._active(splits, context)
         self._lists_all = len(begun) == len(splits)
         return begun
 
-    def _begun(self, splits: list[Split], context: SourceContext) -> list[Split]:
-        """Those that are to be listed by now: of a stage that may be read one split after the other (`sequential`) the
-        first unfinished ones and what was ever begun. So thousands of files do not all get a share of every epoch."""
+    def _active(self, splits: list[Split], context: SourceContext) -> list[Split]:
+        """The splits to list now: of a `sequential` stage the first unfinished ones and all that were started. So
+        thousands of files do not all receive a share of every epoch."""
         source = self.stages[self._current]
         if not source.sequential:
             return splits
@@ -138,10 +137,10 @@ class HybridSource(Source):
             if of_stage:
                 source.committed(of_stage)
 
-    def released(self, kept_positions: Sequence[dict[str, Offset]]) -> None:
-        # That it is overridden has the engine keep all positions in the manifest, by which stages are told to be over.
+    def released(self, retained_positions: Sequence[dict[str, Offset]]) -> None:
+        # Overriding this makes the engine store all positions in the manifest, which show the finished stages.
         for number, source in enumerate(self.stages):
-            of_stage = [_positions_of(number, positions) for positions in kept_positions]
+            of_stage = [_positions_of(number, positions) for positions in retained_positions]
             if all(of_stage):
                 source.released(of_stage)
 
@@ -180,7 +179,7 @@ def _stage_of(name: str) -> int:
 
 
 def _within(split: Split) -> Split:
-    """The split as its own source knows it."""
+    """The split under its own source's name."""
     return replace(split, name=split.name.partition("/")[2])
 
 

@@ -1,7 +1,7 @@
 """A sink that prints each record on a line, as PyFlink does: the text follows the type of the stream (`records/text`).
 
-The lines are made in the task and shown by the driver once their epoch is committed: nothing is printed that a retry
-or a crash would take back. A terminal cannot be asked what it has already shown, so an epoch whose printing was cut
+Tasks format the lines and the driver prints them once their epoch is committed: no line is printed that a retry
+or a crash would undo. A terminal cannot report what it has already shown, so an epoch whose printing was interrupted
 by a crash is printed again: at least once.
 """
 
@@ -21,7 +21,7 @@ __all__ = ["PrintSink", "print_prefix", "showable"]
 
 
 def print_prefix(identifier: str | None, subtask: int, parallelism: int) -> str:
-    """What stands before a printed value.
+    """The prefix of a printed value.
 
     >>> print_prefix(None, 1, 4), print_prefix("id", 1, 4), print_prefix("id", 0, 1), print_prefix(None, 0, 1)
     ('2> ', 'id:2> ', 'id> ', '')
@@ -32,8 +32,8 @@ def print_prefix(identifier: str | None, subtask: int, parallelism: int) -> str:
 
 
 def showable(text: str, stream: TextIO) -> str:
-    """The text, with what the stream's encoding does not have written as Python escapes it: a terminal that cannot
-    show a letter is no reason to fail.
+    """The text, with characters missing in the stream's encoding replaced by Python escapes, so that printing never
+    fails.
 
     >>> import io
     >>> showable("grün", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
@@ -54,7 +54,7 @@ class PrintSink(Sink):
         self._output: Callable[[str], Any] | None = None
 
     def printing_to(self, output: Callable[[str], Any]) -> PrintSink:
-        """This sink with its text handed to `output` on the driver, in whole lines, instead of the standard stream."""
+        """This sink, which passes its text to `output` on the driver, in whole lines, instead of printing."""
         sink = PrintSink(self.identifier, self.to_stderr)
         sink._output = output
         return sink
@@ -73,13 +73,13 @@ class PrintSink(Sink):
         if self._output is not None:
             self._output(text)
             return
-        # Looked up now: the stream may have been redirected since the sink was made.
+        # Looked up on each commit: the stream may have been redirected since the sink was created.
         stream = sys.stderr if self.to_stderr else sys.stdout
         stream.write(showable(text, stream))
         stream.flush()
 
     def after_restore(self, pending: Json, point: RestorePoint) -> tuple[Json, str]:
-        return pending, "what was printed after that epoch is printed again"
+        return pending, "output printed after that epoch is printed again"
 
     def staged_records(self, staged: Json, store: Store) -> Sequence[Any]:
         return read_staged(staged, store).decode("utf-8", "surrogatepass").splitlines()

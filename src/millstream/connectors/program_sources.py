@@ -1,20 +1,20 @@
-"""Sources whose records come from the program itself: values that it holds, a function of an index, numbers of a range.
+"""Sources whose records come from the program: its values, a function of an index, numbers of a range.
 
-`CollectionSource`: one split, whose offset is the index of the next value. The values travel to the tasks inside the
-plan, so this is for tests and small inputs; the order of the list is kept. A plan is pickled more than once (to see
-whether it can travel, and to send it): the values are pickled the first time, and never changed. It refuses nothing:
-checking the values against their type is the stream's own business, where the error can name the value.
+`CollectionSource`: one split, whose offset is the index of the next value. The values are sent to the tasks inside the
+plan, so this is for tests and small inputs; the order of the list is preserved. A plan is pickled more than once (to
+check that it can be, and to send it): the values are pickled the first time, and never change. It does not validate:
+the stream checks the values against their type, where the error can name the value.
 
-`DataGeneratorSource`: index i lives in split i mod k, so the splits advance side by side and the stream grows in the
+`DataGeneratorSource`: index i belongs to split i mod k, so the splits advance together and the stream grows in the
 order of its indexes. The function must be pure: a replayed epoch calls it again with the same indexes. The rate is for
-the source as a whole. It is counted from the moment this driver took over and from the offsets it found then: a job
-that was down for an hour does not hurry to make up for it.
+the whole source. It is counted from the time and the offsets at which this driver took over: a job
+that was down for an hour does not catch up.
 
-`ColumnGeneratorSource`: the same of a function of many indexes at once, which gives columns.
+`ColumnGeneratorSource`: the same for a function of many indexes at once, which returns columns.
 
-`NumberSequenceSource`: the range, both ends included, is cut into equal, contiguous splits. How many is a function of
-the range alone: a job resumed at another parallelism meets the same splits. Numbers are made as Arrow columns, never
-one by one.
+`NumberSequenceSource`: the range, both ends included, is divided into equal, contiguous splits. Their number is a
+function of the range alone: a job resumed at another parallelism has the same splits. Numbers are generated as Arrow
+columns, never one by one.
 """
 
 from __future__ import annotations
@@ -91,15 +91,15 @@ _SPLITS_OF_FUNCTION = 16
 
 
 class NumberedSource(Source):
-    """Records with the numbers 0, 1, 2, …; `count` of them, or without end. What a record is, subclasses say; an offset
-    here is how many records of a split were read."""
+    """Records with the numbers 0, 1, 2, …; `count` of them, or unbounded. Subclasses define the records; an offset
+    is the number of records read of a split."""
 
     def __init__(self, count: int | None, rate_per_second: float | None, splits: int = _SPLITS_OF_FUNCTION) -> None:
         _check_numbers(count, rate_per_second, splits)
         self.count = count
         self.rate_per_second = rate_per_second
         self.bounded = count is not None
-        # A function of the arguments alone, so that a resumed job meets the same splits.
+        # A function of the arguments alone, so that a resumed job has the same splits.
         self.split_count = splits if count is None else min(splits, max(count, 1))
         self._splits = tuple(Split(f"{i:05d}", 0, i) for i in range(self.split_count))
         self._run_started_ms: int | None = None
@@ -121,7 +121,7 @@ class NumberedSource(Source):
         return self.count is not None and bool(offset >= self._members(split.info, self.count))
 
     def _numbers(self, split: Split, start: int, stop: int) -> Iterator[range]:
-        """The numbers of the records start to stop of a split, some at a time."""
+        """The numbers of the records start to stop of a split, in pieces."""
         step, first = self.split_count, split.info
         for at in range(start, stop, _BATCH_RECORDS_MAX):
             yield range(first + at * step, first + min(stop, at + _BATCH_RECORDS_MAX) * step, step)
@@ -132,17 +132,17 @@ class NumberedSource(Source):
         return f"generator {size}{rate}"
 
     def _members(self, split: int, total: int) -> int:
-        """How many of the numbers 0 … total-1 live in this split."""
+        """The count of numbers 0 … total-1 that belong to this split."""
         return (total + self.split_count - 1 - split) // self.split_count
 
     def _rate_limit(self, split: Split, offset: int, context: SourceContext) -> int:
-        """How far the rate lets this split be by now."""
+        """The rate limit of this split by now."""
         assert self.rate_per_second is not None
         if self._run_started_ms != context.run_started_ms:
             self._run_started_ms = context.run_started_ms
             self._run_offsets = {}
             self._rated_ms = self._last_ms = context.run_started_ms
-        # A clock that is set back takes nothing away: the time until then has passed.
+        # A clock that is set back does not reduce the limit.
         self._rated_ms -= max(0, self._last_ms - context.now_ms)
         self._last_ms = context.now_ms
         began_at = self._run_offsets.setdefault(split.name, offset)
@@ -151,7 +151,7 @@ class NumberedSource(Source):
 
 
 class _FunctionSource(NumberedSource):
-    """What a function makes of the records' numbers."""
+    """Computes records by a function of their numbers."""
 
     def __init__(
         self,
@@ -168,7 +168,7 @@ class _FunctionSource(NumberedSource):
 
 
 class DataGeneratorSource(_FunctionSource):
-    """Records `generator_function(0), generator_function(1), …`; `count` of them, or without end.
+    """Records `generator_function(0), generator_function(1), …`; `count` of them, or unbounded.
 
     >>> source = DataGeneratorSource(lambda index: index * index, count=5, splits=2)
     >>> context = SourceContext(now_ms=0, run_started_ms=0, parallelism=2)
@@ -184,7 +184,7 @@ class DataGeneratorSource(_FunctionSource):
 
 
 class ColumnGeneratorSource(_FunctionSource):
-    """Records by their numbers, many at once: the function gets an array of numbers and gives as many rows.
+    """Records by their numbers, many at once: the function takes an array of numbers and returns as many rows.
 
     >>> source = ColumnGeneratorSource(lambda at: pa.record_batch({"value": at * at}), count=5, splits=2)
     >>> [batch["value"].to_pylist() for batch in source.read(Split("00001", 0, 1), 0, 2)]
@@ -200,22 +200,20 @@ class ColumnGeneratorSource(_FunctionSource):
 def _check_function(function: object) -> None:
     if not callable(function):
         raise ProgramError(
-            f"DataGeneratorSource: the generator function is {function!r}. Give a callable that takes an index."
+            f"DataGeneratorSource: the generator function is {function!r}. Pass a callable that takes an index."
         )
 
 
 def _check_numbers(count: int | None, rate_per_second: float | None, splits: int) -> None:
     if count is not None and not (isinstance(count, Integral) and count >= 0):
-        raise ProgramError(
-            f"DataGeneratorSource: count is {count!r}. Give 0 or more, or None for a stream without end."
-        )
+        raise ProgramError(f"DataGeneratorSource: count is {count!r}. Use 0 or more, or None for an unbounded stream.")
     if rate_per_second is not None and not (isinstance(rate_per_second, Real) and rate_per_second > 0):
-        raise ProgramError(f"DataGeneratorSource: rate_per_second is {rate_per_second!r}. Give more than 0, or None.")
+        raise ProgramError(f"DataGeneratorSource: rate_per_second is {rate_per_second!r}. Use more than 0, or None.")
     if not (isinstance(splits, Integral) and splits >= 1):
-        raise ProgramError(f"DataGeneratorSource: splits is {splits!r}. Give at least 1.")
+        raise ProgramError(f"DataGeneratorSource: splits is {splits!r}. Use at least 1.")
 
 
-# Enough for every usual parallelism to share evenly; a long range gets more, for clusters with more cores than that.
+# Enough for the usual parallelisms to share evenly; a long range has more, for larger clusters.
 _SPLITS_USUAL = 32
 _SPLITS_MAX = 256
 _SPLIT_RECORDS_LONG = 1_000_000
@@ -223,7 +221,7 @@ _LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
 
 
 def split_count(count: int) -> int:
-    """How many splits a range of `count` numbers has.
+    """The number of splits of a range of `count` numbers.
 
     >>> split_count(0), split_count(5), split_count(10_000_000), split_count(10**12)
     (0, 5, 32, 256)
@@ -246,15 +244,15 @@ class NumberSequenceSource(Source):
     def __init__(self, start: int, end: int) -> None:
         for name, value in (("start", start), ("end", end)):
             if not isinstance(value, int) or isinstance(value, bool) or not _LONG_MIN <= value <= _LONG_MAX:
-                raise ProgramError(f"NumberSequenceSource: {name} is {value!r}. Give a whole number of 64 bits.")
+                raise ProgramError(f"NumberSequenceSource: {name} is {value!r}. Use a 64-bit whole number.")
         if start > end:
-            raise ProgramError(f"NumberSequenceSource: start {start} is above end {end}. Give start <= end.")
+            raise ProgramError(f"NumberSequenceSource: start {start} is above end {end}. Use start <= end.")
         self.start = start
         self.end = end
         self.type_info = Types.LONG()
         count = end - start + 1
         cuts = split_count(count)
-        # The offset of a split is the next number itself, its info the first number that is not in it.
+        # The offset of a split is the next number itself, its info the first number after it.
         bounds = [start + count * i // cuts for i in range(cuts + 1)]
         self._splits = tuple(Split(f"{i:05d}", bounds[i], bounds[i + 1]) for i in range(cuts))
 
@@ -269,7 +267,7 @@ class NumberSequenceSource(Source):
 
     def read(self, split: Split, start: Offset, stop: Offset) -> Read:
         for at in range(start, stop, _BATCH_RECORDS_MAX):
-            # The last number of a batch is computed inclusively: one past the largest LONG is no LONG.
+            # The last number of a batch is computed inclusively: one past the largest LONG would overflow.
             count = min(stop - at, _BATCH_RECORDS_MAX)
             numbers = np.arange(count, dtype=np.int64) + np.int64(at)
             yield pa.RecordBatch.from_arrays([pa.array(numbers)], names=["value"])

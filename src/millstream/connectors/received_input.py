@@ -1,25 +1,26 @@
-"""Input that arrives on the driver and cannot be asked for again: it is written to the job's store and read there.
+"""Input that arrives on the driver and cannot be requested again: it is written to the job's store and read from there.
 
-A thread on the driver takes what comes, in order, and writes it to the store in **chunks**. What is stored has a number
-for ever and is processed exactly once; the job reads ranges of numbers. What becomes of a record that had arrived and
-was not stored when the driver died is up to who sent it: a socket forgets it, a queue that was not told gives it again.
+A thread on the driver receives records in order and writes them to the store in **chunks**. A stored record has a
+permanent number and is processed exactly once; the job reads ranges of numbers. Records that had arrived
+but were not stored when the driver crashed depend on the sender: a socket loses them, a queue without an
+acknowledgement delivers them again.
 
     {folder}/{first number}-{count}      a chunk: the records numbered first … first + count - 1
 
-A job that was forked, or restored elsewhere, finds the records before its own in the store of the job it came from. The
-newest chunk is never removed, so its name says where the numbering goes on.
+A job that was forked, or restored elsewhere, reads the earlier records in the store of its original job. The
+newest chunk is never removed, so its name defines where the numbering continues.
 
-    {folder}/receiver                    the name of the receiver that began last
+    {folder}/receiver                    the name of the latest receiver
 
-Two drivers of one job may receive at the same time, until the commit of one of them fails. Both would give the same
-numbers to other records. So a receiver first puts its name there, and then looks how far the numbers have come. One
-that has stored a chunk looks, before it tells the sender so, whether it is still the last: if not, it stops, and its
-chunk counts if the other has seen it. Where that has not, it began with the same number. So one that was replaced, with
-its last chunk, and one that begins, with its first, look for a chunk that has some of its numbers, and take their own
-back if there is one: one of the two always sees the other.
+Two drivers of one job may receive at the same time, until a commit of one of them fails. Both would assign the same
+numbers to different records. So a receiver first writes its name to this file, and then reads how far the numbers have
+come. After storing a chunk, and before acknowledging it, a receiver checks that it is still the latest: if not, it
+stops, and its chunk counts if the other has seen it. Otherwise both used the same numbers. So a replaced receiver, with
+its last chunk, and a new one, with its first, look for a chunk with overlapping numbers, and remove their own
+if there is one: at least one of the two always sees the other.
 
-While the job's store is away nothing can be stored: the receiver waits, and with it who sends. A receiver that failed
-in another way is told of once. If the job is run again after that, another one takes its place.
+While the job's store is unavailable nothing can be stored: the receiver waits, and with it the sender. Any other
+failure of a receiver is raised once. If the job runs again after that, another receiver replaces it.
 """
 
 from __future__ import annotations
@@ -48,19 +49,19 @@ __all__ = ["ReceivedSource", "Receiver", "newest_chunks"]
 
 _LOG = logging.getLogger(__name__)
 _CHUNK = re.compile(r"\d{18,}-\d+")
-_AWAY_PAUSE_S = 1.0
+_STORE_PAUSE_S = 1.0
 _UNREAD_MAX = 2_000_000
-"""So many records wait in the store at most: a job that falls behind lets its sender wait, not its disk fill up."""
+"""Maximum number of unread records in the store: a slow job makes its sender wait instead of filling its disk."""
 
 
 class Receiver(threading.Thread):
-    """Stores records as they come. `stored` counts those that the job may read.
+    """Stores records as they arrive. `stored` counts those that the job may read.
 
-    It begins when the job has said where it goes on: no record gets a number that another one had.
+    It starts after the job has reported its position: no record receives a number that was used before.
     """
 
-    kept_chunks = 1
-    """So many of the newest stay when they are read: the name of the last says where the numbering goes on."""
+    retained_chunks = 1
+    """How many of the newest chunks stay after they were read: the name of the last one continues the numbering."""
 
     def __init__(self, name: str, store: Store, bases: tuple[Store, ...], folder: str) -> None:
         super().__init__(name=f"millstream-{name}", daemon=True)
@@ -76,53 +77,53 @@ class Receiver(threading.Thread):
 
     @abstractmethod
     def receive(self) -> None:
-        """Take what comes and `keep` it, until the input ends or `stop_requested` is set."""
+        """Receive records and call `keep`, until the input ends or `stop_requested` is set."""
 
     @abstractmethod
     def disconnect(self) -> None:
-        """Let the connection go. Called once, at the end, also when nothing was received."""
+        """Close the connection. Called once, at the end, also if nothing was received."""
 
     def keep(self, data: bytes, count: int) -> None:
-        """Make `count` records durable, as one chunk, and let the job read them, however long the store is away.
-        FencedError if another receiver has begun since: the sender must not be told that it has these."""
+        """Make `count` records durable, as one chunk, and let the job read them; waits for an unavailable store.
+        FencedError if another receiver has started since: the records must not be acknowledged."""
         is_repeated = False
         while True:
             try:
-                self._keep(data, count, is_repeated)
+                self._append(data, count, is_repeated)
                 return
             except StoreAwayError as error:
                 if not is_repeated:
                     _LOG.warning("nothing is received until the store answers: %s", error.message)
                 is_repeated = True
-                if self.stop_requested.wait(_AWAY_PAUSE_S):
+                if self.stop_requested.wait(_STORE_PAUSE_S):
                     raise
 
-    def _keep(self, data: bytes, count: int, is_repeated: bool) -> None:
+    def _append(self, data: bytes, count: int, is_repeated: bool) -> None:
         name, end = f"{self._folder}/{self.stored:018d}-{count}", self.stored + count
-        # What went unanswered may have been done: then the same bytes stand there.
+        # A write without a response may have succeeded: then the same bytes are stored there.
         is_created = self._store.create(name, data) or (is_repeated and self._store.get(name) == data)
         is_last = self._store.get(self._owner_name) == self._name_bytes
-        if is_created and (self._is_new or not is_last) and self._is_taken(name, end):
+        if is_created and (self._is_new or not is_last) and self._overlaps(name, end):
             self._store.delete(name)
             is_created = False
         if not is_created or not is_last:
             raise FencedError(
                 f"Store {self._store.url}: the same input is received by another driver of the job, or by another "
                 f"source of its program, so no more is received here from record {self.stored} on. Nothing is lost. "
-                "Leave one of them, and start it again if it has stopped too"
+                "Stop one of them, and restart the other if it has stopped too"
             )
         self.stored, self._is_new = end, False
 
-    def _is_taken(self, name: str, end: int) -> bool:
-        """Whether another chunk has some of the numbers of this one."""
+    def _overlaps(self, name: str, end: int) -> bool:
+        """Whether another chunk has overlapping numbers."""
         spans = (_span(other) for other in _chunks(self._store, self._folder) if other != name)
         return any(first < end and first + length > self.stored for first, length in spans)
 
-    def take_place_of(self, other: Receiver) -> None:
-        """Go on where another one has failed."""
-        self.go_on_from(other._read_to)
+    def replace(self, other: Receiver) -> None:
+        """Continue after another receiver that has failed."""
+        self.resume_from(other._read_to)
 
-    def go_on_from(self, position: int) -> None:
+    def resume_from(self, position: int) -> None:
         """The job has read the records before `position`, perhaps from another store."""
         self._read_to = position
         if self.ident is None:
@@ -130,20 +131,20 @@ class Receiver(threading.Thread):
 
     @property
     def has_room(self) -> bool:
-        """Whether the job keeps up. A receiver that can let its sender wait does so while it does not."""
+        """Whether the job keeps up. If not, a receiver that can make its sender wait does so."""
         return self.stored - self._read_to < _UNREAD_MAX
 
-    def begin(self) -> None:
+    def start_receiving(self) -> None:
         if self.ident is None:
             self._store.put(self._owner_name, self._name_bytes)
-            # Looked for once more: what another one has stored until now counts.
+            # Listed once more: chunks that another receiver has stored until now count.
             ends = (sum(_span(name)) for name in _chunks(self._store, self._folder))
             self.stored = max(self.stored, *ends, 0)
             self.take_over()
             self.start()
 
     def take_over(self) -> None:
-        """From now on this one receives: look what is stored, if that matters."""
+        """Called when this receiver has become the latest one: read the stored chunks, if that matters."""
 
     def run(self) -> None:
         try:
@@ -162,24 +163,26 @@ class Receiver(threading.Thread):
             self.join(timeout=10)
 
     def raise_failure(self, subject: str) -> None:
-        """If it has failed, say so; from then on it `has_failed`."""
+        """Raise the failure, if there is one; after that `has_failed` is set."""
         self.has_failed = self._failure is not None
         if isinstance(self._failure, MillstreamError):
             raise self._failure
         if self._failure is not None:
-            raise JobFailedError(f"{subject}: it could not be received or stored: {self._failure}.") from self._failure
+            raise JobFailedError(
+                f"{subject}: the input could not be received or stored: {self._failure}."
+            ) from self._failure
 
-    def forget(self, offset: int) -> None:
-        """Remove the chunks before `offset`, but for the newest `kept_chunks`."""
-        for name in _chunks(self._store, self._folder)[: -self.kept_chunks]:
+    def remove_before(self, offset: int) -> None:
+        """Remove the chunks before `offset`, except for the newest `retained_chunks`."""
+        for name in _chunks(self._store, self._folder)[: -self.retained_chunks]:
             if sum(_span(name)) <= offset:
                 self._store.delete(name)
 
 
 class ReceivedSource(Source):
-    """A source of one split, whose records a `Receiver` stores. Subclasses say how they arrive and how they are stored.
+    """A source of one split, whose records a `Receiver` stores. Subclasses define how they arrive and their format.
 
-    `subject` names it in errors; `split_name` is the split's for ever.
+    `subject` names it in errors; `split_name` is the split's permanent name.
     """
 
     replayable = False
@@ -198,19 +201,19 @@ class ReceivedSource(Source):
     @property
     @abstractmethod
     def subject(self) -> str:
-        """What sends the records, for people."""
+        """The sender of the records, for display."""
 
     @abstractmethod
     def copied(self) -> ReceivedSource:
-        """A source of the same settings, to be opened."""
+        """A copy with the same settings, to be opened."""
 
     @abstractmethod
     def connected(self, store: Store, bases: tuple[Store, ...], folder: str) -> Receiver:
-        """A receiver that is connected, and stores into `folder`."""
+        """A connected receiver, which stores into `folder`."""
 
     @abstractmethod
     def records_of(self, data: bytes, count: int) -> list[Any]:
-        """The records of a chunk; raises ValueError when it is not what was stored."""
+        """The records of a chunk; raises ValueError if it is damaged."""
 
     def opened(self, store: Store, session: Any) -> Source:
         source = self.copied()
@@ -222,18 +225,19 @@ class ReceivedSource(Source):
 
     def reopened(self, store: Store, session: Any) -> Source:
         raise NotAvailableError(
-            f"{type(self).__name__}: what {self.subject} sent is kept only while an epoch needs it to go on, so an "
-            "epoch that read it cannot be replayed. Run the job with millstream.record on: then its input is kept with "
-            "its epochs"
+            f"{type(self).__name__}: input from {self.subject} is stored only while an epoch needs it to continue, "
+            f"so an "
+            "epoch that read it cannot be replayed. Run the job with millstream.record on: then its input is stored "
+            "with its epochs"
         )
 
     def splits(self, context: SourceContext) -> Sequence[Split]:
         if self._receiver is not None:
             if self._receiver.has_failed and self._receives_into is not None:
                 receiver = self.connected(*self._receives_into, self._folder)
-                receiver.take_place_of(self._receiver)
+                receiver.replace(self._receiver)
                 self._receiver = receiver
-            self._receiver.begin()
+            self._receiver.start_receiving()
         return (Split(self.split_name, 0, {"stores": self._stores, "folder": self._folder}),)
 
     def reach(self, split: Split, offset: Offset, budget: int, context: SourceContext) -> Offset:
@@ -242,7 +246,7 @@ class ReceivedSource(Source):
         return max(offset, min(offset + budget, self._receiver.stored))
 
     def _check_receiver(self) -> None:
-        """Input that ended because of a failure has not come to its end."""
+        """Input that ended because of a failure is not complete."""
         if self._receiver is not None:
             self._receiver.raise_failure(f"{type(self).__name__}, {self.subject}")
 
@@ -261,8 +265,8 @@ class ReceivedSource(Source):
             matching_chunks = [chunk for chunk in chunks if chunk[2] <= start < chunk[2] + chunk[3]]
             if not matching_chunks:
                 raise StoreDamagedError(
-                    f"{type(self).__name__}: record {start} from {self.subject} is not in {stores[0].url} any more, "
-                    "nor in one that the job began with. Restore the files from a copy, or start from a newer epoch."
+                    f"{type(self).__name__}: record {start} from {self.subject} is no longer in {stores[0].url}, "
+                    "nor in a store that the job started from. Restore the files from a copy, or use a newer epoch."
                 )
             store, name, first, count = matching_chunks[0]
             records = self._records(store, name, count)[start - first : min(count, stop - first)]
@@ -271,7 +275,8 @@ class ReceivedSource(Source):
         return stop
 
     def items_of(self, records: list[Any], first: int) -> Iterable[Any]:
-        """What `read` yields for some records, of which the first has the number `first`. Default: the list itself."""
+        """The items that `read` yields for some records, the first with the number `first`. Default: the list
+        itself."""
         return (records,)
 
     def _records(self, store: Store, name: str, count: int) -> list[Any]:
@@ -284,12 +289,12 @@ class ReceivedSource(Source):
 
     def committed(self, positions: dict[str, Offset]) -> None:
         if self._receiver is not None:
-            self._receiver.go_on_from(positions.get(self.split_name, 0))
+            self._receiver.resume_from(positions.get(self.split_name, 0))
 
-    def released(self, kept_positions: Sequence[dict[str, Offset]]) -> None:
+    def released(self, retained_positions: Sequence[dict[str, Offset]]) -> None:
         if self._receiver is not None:
-            offsets = (positions.get(self.split_name, 0) for positions in kept_positions)
-            self._receiver.forget(min(offsets, default=0))
+            offsets = (positions.get(self.split_name, 0) for positions in retained_positions)
+            self._receiver.remove_before(min(offsets, default=0))
 
     def close(self) -> None:
         if self._receiver is not None:
@@ -298,7 +303,7 @@ class ReceivedSource(Source):
 
 def newest_chunks(stores: Sequence[Store], folder: str, records_min: int) -> Iterator[tuple[bytes, int]]:
     """The newest chunks of the first store that has any, newest first, until they hold `records_min` records: the bytes
-    and the number of records of each."""
+    and the record count of each."""
     holder = next((store for store in stores if _chunks(store, folder)), None)
     for name in reversed(_chunks(holder, folder)) if holder is not None else ():
         if records_min <= 0:
@@ -309,11 +314,11 @@ def newest_chunks(stores: Sequence[Store], folder: str, records_min: int) -> Ite
 
 
 def _chunks(store: Store, folder: str) -> list[str]:
-    """The chunks that a store holds, in their order, without stray files."""
+    """The chunks in a store, in order, without unrelated files."""
     return [name for name in store.list(folder) if _CHUNK.fullmatch(name.rpartition("/")[2])]
 
 
 def _span(name: str) -> tuple[int, int]:
-    """The number of the first record of a chunk, and how many it holds."""
+    """The number of the first record of a chunk, and its record count."""
     first, _, count = name.rpartition("/")[2].partition("-")
     return int(first), int(count)

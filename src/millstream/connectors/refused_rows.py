@@ -1,12 +1,12 @@
-"""Rows of a committed epoch that a target refuses: how a sink says which they are, and how it publishes without them.
+"""Rows of a committed epoch that a target refuses: how a sink reports them, and how it publishes without them.
 
-A row is named by its place: the number of the item among those that the manifest lists for the sink, and the number of
-the row among the columns that are staged there. A sink that can tell raises `RefusedRowsError` with these places. What
-the driver then sets aside stands in the item itself, when it is given to `commit` again:
+A row is identified by its place: the index of the item among the manifest's items for the sink, and the index of
+the row in the columns staged there. A sink that can identify rows raises `RefusedRowsError` with these places. The
+driver records the rows it sets aside in the item itself, before it calls `commit` again:
 
     {"form": 1, "records": 3, "chunks": […], "refused": [0, 2]}
 
-Whoever reads staged columns leaves these rows out, and counts the others as before: a name that is made of a row's
+Readers of staged columns skip these rows, and number the others as before: a name derived from a row's
 number stays the name of that row.
 """
 
@@ -31,8 +31,8 @@ __all__ = [
     "REFUSED",
     "RefusedRow",
     "RefusedRowsError",
+    "accepted_rows",
     "json_line",
-    "kept_rows",
     "printable",
     "rows_at",
     "shown_row",
@@ -40,14 +40,14 @@ __all__ = [
 ]
 
 REFUSED = "refused"
-"""The key in a staged item under which the rows stand that are left out of it."""
+"""The key in a staged item for the rows to skip."""
 
 _SHOWN_CHARACTERS = 300
 
 
 @dataclass(frozen=True)
 class RefusedRow:
-    """Row `row` of the `item`-th thing to be published, why it is refused, and what it is, in short."""
+    """Row `row` of the `item`-th published item, the reason, and a short text of the row."""
 
     item: int
     row: int
@@ -56,34 +56,34 @@ class RefusedRow:
 
 
 class RefusedRowsError(ConnectorError, ProgramError):
-    """A target refuses these rows, and not the others: asking again does not help. Nothing after them is published.
+    """A target refuses these rows, but not the others: a retry does not help. Nothing after them is published.
 
-    `goes_on_behind`: rows before them are published already, and rows that were left out before stay so."""
+    `continues_after`: rows before them are already published, and rows skipped before stay skipped."""
 
-    def __init__(self, message: str, rows: Sequence[RefusedRow], *, goes_on_behind: bool = False) -> None:
+    def __init__(self, message: str, rows: Sequence[RefusedRow], *, continues_after: bool = False) -> None:
         super().__init__(message)
-        self.rows, self.goes_on_behind = tuple(rows), goes_on_behind
+        self.rows, self.continues_after = tuple(rows), continues_after
 
 
 def without_rows(publish: Sequence[Json], rows: Iterable[RefusedRow]) -> list[Json]:
-    """What is to be published, with a note in each item which of its rows are left out.
+    """The items to publish, with the rows to skip noted in each item.
 
     >>> without_rows([{"records": 1}, {"records": 2}], [RefusedRow(1, 0, "too long")])
     [{'records': 1}, {'records': 2, 'refused': [0]}]
     """
-    left_out: dict[int, set[int]] = defaultdict(set)
+    skipped_rows: dict[int, set[int]] = defaultdict(set)
     for row in rows:
-        left_out[row.item].add(row.row)
+        skipped_rows[row.item].add(row.row)
     return [
-        {**item, REFUSED: sorted(left_out[number])} if number in left_out else item
+        {**item, REFUSED: sorted(skipped_rows[number])} if number in skipped_rows else item
         for number, item in enumerate(publish)
     ]
 
 
-def kept_rows(
+def accepted_rows(
     staged: Mapping[str, Any], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.int64]]]:
-    """The staged columns without the rows that are left out, and the number of each row."""
+    """The staged columns without the skipped rows, and the number of each row."""
     refused, first = staged.get(REFUSED), 0
     for batch in batches:
         numbers = np.arange(first, first + batch.num_rows, dtype=np.int64)
@@ -95,24 +95,24 @@ def kept_rows(
 
 
 def rows_at(batches: Iterable[pa.RecordBatch], rows: Sequence[int]) -> Iterator[pa.RecordBatch]:
-    """These rows alone, by their numbers, in order."""
+    """Only these rows, by their numbers, in order."""
     first, wanted = 0, np.array(sorted(rows), dtype=np.int64)
     for batch in batches:
-        here = wanted[(wanted >= first) & (wanted < first + batch.num_rows)] - first
-        if len(here):
-            yield batch.take(pa.array(here))
+        positions = wanted[(wanted >= first) & (wanted < first + batch.num_rows)] - first
+        if len(positions):
+            yield batch.take(pa.array(positions))
         first += batch.num_rows
 
 
 def shown_row(batch: pa.RecordBatch, row: int) -> str:
-    """A row as people are shown it: the beginning of its JSON."""
+    """A row for display: the start of its JSON."""
     [value] = batch.slice(row, 1).to_pylist()
     text = json_line(value)
     return printable(text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…")
 
 
 def printable(text: str) -> str:
-    r"""A stranger's text on one line, without what a terminal or a log would obey.
+    r"""An external text on one line, without control characters for terminals or logs.
 
     >>> printable("a\x1b[2J\n\u202eb ä")
     'a\\x1b[2J\\n\\u202eb ä'
@@ -123,7 +123,7 @@ def printable(text: str) -> str:
 
 
 def json_line(value: Any) -> str:
-    r"""Any value of a column as one line of JSON: bytes as text where they are UTF-8, what JSON does not know as text.
+    r"""Any value of a column as one line of JSON: bytes as text where they are UTF-8, other non-JSON values as text.
 
     >>> json_line({"a": b"x", "b": b"\xff", "c": float("nan"), "d": [1, None]})
     '{"a": "x", "b": "base64:/w==", "c": "nan", "d": [1, null]}'

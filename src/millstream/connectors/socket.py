@@ -1,9 +1,9 @@
-"""Lines from a TCP socket, for play.
+"""Lines from a TCP socket, for experiments.
 
-A socket cannot be asked again. A thread on the driver therefore writes the lines that arrive to the job's store, and
-the job reads them there (`received_input`): what is stored is processed exactly once. What the peer sends while the job
-is down, and what had arrived but was not stored when it died, is lost without a trace. This source says so: it is not
-replayable.
+A socket cannot be read again. A thread on the driver therefore writes arriving lines to the job's store, and
+the job reads them there (`received_input`): a stored line is processed exactly once. Lines sent while the job
+is down, and lines that had arrived but were not stored at a crash, are lost silently. The source therefore
+declares itself not replayable.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class SocketSource(ReceivedSource):
 
     def __init__(self, host: str, port: int, charset: str = "UTF-8") -> None:
         if not 0 < port < 65_536:
-            raise ProgramError(f"SocketSource: port is {port}. Give a number from 1 to 65535.")
+            raise ProgramError(f"SocketSource: port is {port}. Use a number from 1 to 65535.")
         super().__init__(f"{INPUT}/socket-{safe(host)}-{port}")
         self.host = host
         self.port = port
@@ -64,7 +64,7 @@ class SocketSource(ReceivedSource):
     def records_of(self, data: bytes, count: int) -> list[str]:
         lines = data.decode("utf-8", "surrogatepass").split("\n")
         if len(lines) != count:
-            raise ValueError(f"it has {len(lines)} lines, and {count} were received")
+            raise ValueError(f"it has {len(lines)} lines, but {count} were received")
         return lines
 
     def describe(self) -> str:

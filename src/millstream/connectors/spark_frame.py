@@ -1,19 +1,19 @@
 """A source over any Spark DataFrame, static or streaming. Its rows enter through the job's store.
 
-A DataFrame need not give the same rows when it is computed again, and a stream moves on; what is in the store does
-neither. So Spark writes rows to the store first, and the job reads them there, as often as it must.
+A DataFrame need not return the same rows when it is computed again, and a stream advances; stored rows do
+neither. So Spark writes rows to the store first, and the job reads them there, as often as necessary.
 
-Static: the DataFrame is computed once, at the first start of the job; a restarted job reads what was stored.
-Streaming: a query of Spark, with its own checkpoint in the same store, offers numbered batches; a batch is stored
-once although Spark offers it again after a crash, so each row enters the job exactly once. The query waits while too
-many batches are unread, and batches that every kept epoch has read are removed.
+Static: the DataFrame is computed once, at the first start of the job; a restarted job reads the stored rows.
+Streaming: a Spark query, with its own checkpoint in the same store, provides numbered batches; a batch is stored
+once although Spark provides it again after a crash, so each row enters the job exactly once. The query waits while too
+many batches are unread, and batches that every retained epoch has read are removed.
 
-A job that was forked, or restored into another store, reads the batches that the job it came from has stored, where
-they are, and goes on with a query of its own after the last of them. That query must begin with the row
-after the last inherited batch, and the query of the original must not notice. So the original's checkpoint is copied as
-it was at that batch (`inherit_checkpoint`): the logs of offsets and commits up to it, all that the sources and
-operators of the query keep, and another id, for Spark refuses two queries of one id. What Spark has written there since
-belongs to later batches, which are found by number, so it does no harm.
+A job that was forked, or restored into another store, reads the batches stored by its original job, where
+they are, and continues with its own query after the last of them. That query must start with the row
+after the last inherited batch, without affecting the query of the original. So the original's checkpoint is copied as
+of that batch (`inherit_checkpoint`): the logs of offsets and commits up to it, all state of the query's sources and
+operators, and another id, because Spark refuses two queries with one id. Files that Spark has written there since
+belong to later batches, which are addressed by number, so they do no harm.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ _TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
 class SparkFrameSource(Source):
     """The rows of `df` as records of a ROW type.
 
-    `name` is the input's place in the store: stable from run to run, and another for each DataFrame of a job.
-    `trigger` is for a streaming DataFrame, as in Spark; `{"availableNow": True}` reads what is there and ends.
+    `name` is the input's folder in the store: stable across runs, and unique for each DataFrame of a job.
+    `trigger` is for a streaming DataFrame, as in Spark; `{"availableNow": True}` reads the available rows and ends.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class SparkFrameSource(Source):
         self.unread_batches_max = max(1, unread_batches_max)
         if self.trigger and not self.streaming:
             raise ProgramError(
-                f"from_spark: trigger {self.trigger} is for streaming, and this DataFrame is static. Leave it out."
+                f"from_spark: trigger {self.trigger} is for streaming, but this DataFrame is static. Remove it."
             )
         ends = bool(self.trigger.get("availableNow") or self.trigger.get("once"))
         self.bounded = ends or not self.streaming
@@ -78,7 +78,7 @@ class SparkFrameSource(Source):
         self._has_ended = not self.streaming
 
     def __getstate__(self) -> dict[str, Any]:
-        # A task reads stored files; everything that holds Spark stays on the driver.
+        # A task reads stored files; all references to Spark stay on the driver.
         return {**self.__dict__, "_df": None, "_batches": None, "_query": None, "_claim": None}
 
     def opened(self, store: Store, session: Any) -> Source:
@@ -103,16 +103,16 @@ class SparkFrameSource(Source):
     def reopened(self, store: Store, session: Any) -> Source:
         if self.streaming:
             raise NotAvailableError(
-                f"from_spark: what the streaming DataFrame {self.name!r} gave is kept only while an epoch needs it to "
-                "go on, so an epoch that read it cannot be replayed. Run the job with millstream.record on: then its "
-                "input is kept with its epochs"
+                f"from_spark: input of the streaming DataFrame {self.name!r} is stored only while an epoch needs it to "
+                "continue, so an epoch that read it cannot be replayed. Run the job with millstream.record on: then "
+                "its input is stored with its epochs"
             )
         return self.opened(store, session)
 
     def splits(self, context: SourceContext) -> Sequence[Split]:
         assert self._batches is not None, "the source is not opened"
         if self._query is not None:
-            # Asked before the batches are listed: a query that has ended adds none afterwards.
+            # Checked before the batches are listed: a query that has ended adds none afterwards.
             self._has_ended = not self._query.isActive
             self._raise_failure()
         return self._batches.splits()
@@ -133,9 +133,9 @@ class SparkFrameSource(Source):
         if self._batches is not None:
             self._batches.committed(positions)
 
-    def released(self, kept_positions: Sequence[dict[str, Offset]]) -> None:
+    def released(self, retained_positions: Sequence[dict[str, Offset]]) -> None:
         if self._batches is not None and self.streaming:
-            self._batches.released(kept_positions)
+            self._batches.released(retained_positions)
 
     def close(self) -> None:
         if self._batches is not None:
@@ -175,23 +175,23 @@ class SparkFrameSource(Source):
         if failure is not None:
             raise JobFailedError(
                 f"The Spark streaming query that feeds DataFrame {self.name!r} failed: {_first_line(str(failure))}. "
-                f"What it had stored is kept; correct the query and start the job again.",
+                f"Its stored batches are retained; correct the query and start the job again.",
                 report=str(failure),
             )
 
 
 def _checked_type(type_info: TypeInformation, df: DataFrame) -> TypeInformation:
-    """The declared type; refused if the DataFrame does not have its columns."""
+    """The declared type; rejected if the DataFrame lacks its columns."""
     if not isinstance(type_info, RowTypeInfo):
         raise ProgramError(f"A DataFrame has rows, not {type_info}. Declare Types.ROW_NAMED([…], […]), or no type.")
     missing = [name for name in type_info.get_field_names() if name not in df.columns]
     if missing:
-        raise ProgramError(f"The DataFrame has the columns {df.columns}, and not {missing}. Correct the declared type.")
+        raise ProgramError(f"The DataFrame has the columns {df.columns}, but not {missing}. Correct the declared type.")
     return type_info
 
 
 def _write(df: DataFrame, names: list[str], url: str) -> None:
-    """Write the rows as Parquet; what an earlier, unfinished attempt left there is replaced."""
+    """Write the rows as Parquet; replaces files of an earlier, unfinished attempt."""
     selection = df.select(*[f"`{name.replace('`', '``')}`" for name in names])
     with _micros(df.sparkSession):
         selection.write.mode("overwrite").parquet(url)
@@ -199,7 +199,7 @@ def _write(df: DataFrame, names: list[str], url: str) -> None:
 
 @contextmanager
 def _micros(session: Any) -> Iterator[None]:
-    """Timestamps as whole microseconds in UTC: Spark's default for Parquet is a form that only Spark reads well."""
+    """Writes timestamps as whole microseconds in UTC: few readers besides Spark support its default for Parquet."""
     previous = session.conf.get(_TIMESTAMPS, None)
     session.conf.set(_TIMESTAMPS, "TIMESTAMP_MICROS")
     try:
@@ -220,12 +220,13 @@ _CLAIMS_LOCK = threading.Lock()
 
 
 def _claim_name(store_url: str, name: str) -> tuple[str, str]:
-    """Take the name for this source: two DataFrames under one name would read each other's rows."""
+    """Claim the name for this source: two DataFrames under one name would read each other's rows."""
     claim = (store_url, name)
     with _CLAIMS_LOCK:
         if claim in _CLAIMS:
             raise ProgramError(
-                f"Two DataFrames of this job are called {name!r}. Give each its own name: SparkFrameSource(df, name=…)."
+                f"Two DataFrames of this job have the name {name!r}. Give each its own name: SparkFrameSource(df, "
+                f"name=…)."
             )
         _CLAIMS.add(claim)
     return claim
@@ -242,15 +243,15 @@ _LOGGED = re.compile(r"(?:offsets|commits)/(\d+)")
 
 
 def inherit_checkpoint(name: str, past: InheritedBatches, store: Store, folder: str) -> None:
-    """Put the checkpoint of the query that stored the batches of `past` into `folder` of `store`, as of the last."""
+    """Copy the checkpoint of the query that stored the batches of `past`, as of the last, to `folder` of `store`."""
     if past.through < 0:
-        return  # it has stored nothing: the new query begins where any would
+        return  # it has stored nothing: the new query has the default start
     base, past_folder = open_store(past.store), scratch_folder(name, past.series, CHECKPOINT)
     files = {file.removeprefix(f"{past_folder}/"): file for file in base.list(past_folder)}
     if f"offsets/{past.through}" not in files:
         raise StoreError(
-            f"Store {past.store}: Spark's checkpoint of DataFrame {name!r} does not say where batch {past.through} "
-            f"ended (offsets/{past.through} is missing), so no other job can go on after it. "
+            f"Store {past.store}: Spark's checkpoint of DataFrame {name!r} does not have the end of batch "
+            f"{past.through} (offsets/{past.through} is missing), so no other job can continue after it. "
             f"Start the job there once, then fork it again."
         )
     for file, past_name in files.items():

@@ -1,15 +1,15 @@
-"""What Spark and a job's store say to each other: addresses, types, and a sink that hands output to Spark.
+"""Interface between Spark and a job's store: addresses, types, and a sink that passes output to Spark.
 
-Spark opens files by its own means, so a store that only this process can see is refused. Types are read off a Spark
+Spark opens files itself, so a store visible to this process only is rejected. Types are derived from a Spark
 schema by their names.
 
-`SparkWriterSink` hands an epoch's output, as a Spark DataFrame, to any batch writer that Spark has. Tasks stage Parquet
+`SparkWriterSink` passes an epoch's output, as a Spark DataFrame, to any batch writer of Spark. Tasks stage Parquet
 in the job's store; on commit the driver reads the epoch's files as one DataFrame and calls the user's function with it
 and the name of the commit (`CommitId`). After a crash the function may be called again for the same commit, with the
-same rows: a function that replaces what it wrote under that name, or skips one it has seen, makes the output
-exactly-once (`idempotent=True` says that it does, and the plan shows it).
+same rows: a function that overwrites its output under that name, or skips a known one, makes the output
+exactly-once (`idempotent=True` declares this, and the plan shows it).
 
-This module needs no import of Spark: the session is given, and does the reading.
+This module does not import Spark: it uses the session passed to it.
 """
 
 from __future__ import annotations
@@ -53,24 +53,24 @@ _SIMPLE = {
 
 
 def spark_url(store: Store, name: str) -> str:
-    """Where Spark finds the file or folder `name` of the store."""
+    """The address in Spark of the file or folder `name` of the store."""
     path = store.local_path(name)
     if path is not None:
-        # Not `as_uri`: Hadoop takes a path as it is written and would not undo its %XX.
+        # Not `as_uri`: Hadoop uses a path as written and would not decode %XX.
         return f"file://{path.as_posix()}"
     if store.url.startswith("memory://"):
         raise StoreError(
             f"Store {store.url} is in this process's memory, where Spark cannot read or write. "
-            f"Give the job a folder or an object store."
+            f"Use a folder or an object store for the job."
         )
-    # Hadoop's name for the same service.
+    # Hadoop's scheme for the same service.
     return f"{store.url.rstrip('/')}/{name}".replace("s3://", "s3a://", 1)
 
 
 def type_of_spark_schema(schema: Any) -> TypeInformation:
     """The ROW type of a Spark StructType.
 
-    TIMESTAMP is a moment and becomes INSTANT; TIMESTAMP_NTZ is a reading of a clock and becomes SQL_TIMESTAMP.
+    TIMESTAMP is an instant and becomes INSTANT; TIMESTAMP_NTZ is a local time and becomes SQL_TIMESTAMP.
     """
     return _row(schema, "")
 
@@ -102,7 +102,7 @@ def _type(data_type: Any, path: str) -> TypeInformation:
 
 
 class SparkWriterSink(Sink):
-    """Calls `write(dataframe, commit)` once an epoch is committed; epochs without output are left out.
+    """Calls `write(dataframe, commit)` once an epoch is committed; skips epochs without output.
 
     >>> from millstream.common.typeinfo import Types
     >>> sink = SparkWriterSink(lambda df, commit: df.write.mode("overwrite").parquet(f"out/{commit}"), Types.LONG())
@@ -114,9 +114,9 @@ class SparkWriterSink(Sink):
         self, write: Callable[[Any, CommitId], None], type_info: TypeInformation, idempotent: bool = False
     ) -> None:
         if not callable(write):
-            raise ProgramError(f"SparkWriterSink: {write!r} cannot be called. Give a function of (DataFrame, commit).")
+            raise ProgramError(f"SparkWriterSink: {write!r} is not callable. Pass a function of (DataFrame, commit).")
         if not is_typed(type_info):
-            raise ProgramError("A Spark DataFrame needs columns, and this stream is untyped. Declare its output_type.")
+            raise ProgramError("A Spark DataFrame needs columns, but this stream is untyped. Declare its output_type.")
         foreign_schema(type_info)
         self.write = write
         self.type_info = type_info
@@ -129,7 +129,7 @@ class SparkWriterSink(Sink):
         return sink
 
     def __getstate__(self) -> dict[str, Any]:
-        # The function and the session belong to the driver: a user's function may hold what no task could load.
+        # The function and the session stay on the driver: a user's function may hold objects that no task can load.
         return {**self.__dict__, "write": None, "_session": None}
 
     def writer(self, context: WriterContext) -> SinkWriter:
@@ -139,14 +139,14 @@ class SparkWriterSink(Sink):
         if not publish:
             return
         for payload in publish:
-            # Told here, before Spark tells it in its own words.
+            # Reported here, with a clearer message than Spark's.
             if not store.exists(payload["file"]):
                 raise StoreDamagedError(
                     f"Store {store.url} has no file {payload['file']!r}, output of epoch {commit.epoch} that was not "
-                    f"yet handed to the Spark writer. Put it back; nothing of the epoch was written."
+                    f"yet passed to the Spark writer. Put it back; no output of the epoch was written."
                 )
         paths = [spark_url(store, payload["file"]) for payload in publish]
-        # The names of staged files are not partition columns, whatever characters the sink's uid has.
+        # The names of staged files are not partition columns, whatever characters the sink's uid contains.
         reader = self._session.read.option("recursiveFileLookup", "true")
         self.write(reader.parquet(*paths), commit)
 
@@ -166,7 +166,7 @@ class _ParquetWriter(SinkWriter):
         columns = batch.columns()
         if len(columns.schema) != len(foreign_schema(self._type_info)):
             raise ProgramError(
-                "A Spark writer takes new rows only, and this batch holds updates or deletions. "
+                "A Spark writer accepts inserts only, but this batch holds updates or deletions. "
                 "Filter the rows by their kind before the sink."
             )
         self._batches.append(outward(columns, self._type_info))

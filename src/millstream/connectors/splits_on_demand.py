@@ -1,10 +1,10 @@
-"""The splits of a list that may be very long, each made when it is asked for.
+"""A long list of splits, each created when it is accessed.
 
-A source of a million files plans a few hundred of them at a time. This sequence makes the splits of a thing (a file)
-when their turn comes, keeps those made last, and forgets the others: a number in an array is all that stays of a thing
-that was planned. Planning a thing again gives the same splits, so nobody can tell.
+A source of a million files plans a few hundred of them at a time. This sequence creates the splits of an item (a file)
+on access, caches the latest ones, and drops the others: only a number in an array remains of an item
+that was planned. Planning an item again returns the same splits, so dropping them has no visible effect.
 
-The length counts a thing that was not planned yet as one split. It only ever grows, and so does the list, at its end.
+The length counts an item that was not planned yet as one split. It only ever grows, and the list is append-only.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _RECENT_MAX = 2_048
 
 
 class SplitsOnDemand(Sequence[Split], Generic[_Thing]):
-    """The splits of `things`, which may grow at its end. `plan` gives those of one: at least one, always the same.
+    """The splits of `things`, which is append-only. `plan` returns those of one: at least one, always the same.
 
     >>> splits = SplitsOnDemand(["ab", "c"], lambda word: [Split(letter) for letter in word])
     >>> len(splits), splits[1].name, len(splits), [split.name for split in splits]
@@ -34,7 +34,7 @@ class SplitsOnDemand(Sequence[Split], Generic[_Thing]):
     def __init__(self, things: Sequence[_Thing], plan: Callable[[_Thing], Sequence[Split]]) -> None:
         self._things = things
         self._plan = plan
-        self._starts = array("q")  # of each thing that was planned: the number of its first split
+        self._starts = array("q")  # for each planned thing: the number of its first split
         self._count = 0
         self._recent: OrderedDict[int, Sequence[Split]] = OrderedDict()
 

@@ -1,9 +1,9 @@
-"""What a writer has for its committer, as Arrow columns in chunks: memory stays bounded, and each chunk has a checksum.
+"""Stages a writer's output as Arrow columns in chunks: memory stays bounded, and each chunk has a checksum.
 
-A sink that makes messages, commands or requests of its records does so in the task, where the records are, and stages
-only these: to publish them it needs neither the type of the stream nor to unpickle anything.
+A sink that converts its records to messages, commands or requests does so in the task, where the records are, and
+stages only the result: publishing it needs neither the type of the stream nor unpickling.
 
-The form of what is staged (JSON, in the manifest):
+The format of a staged item (JSON, in the manifest):
 
     {"form": 1, "records": 3, "chunks": [payloads of `staging`]}
 """
@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millstream.connectors.contracts import Json, WriterContext
-from millstream.connectors.refused_rows import kept_rows
+from millstream.connectors.refused_rows import accepted_rows
 from millstream.connectors.staging import decode_columns, encode_columns, read_staged, stage_bytes
 from millstream.errors import StoreDamagedError
 from millstream.storage.store import Store
@@ -25,13 +25,13 @@ from millstream.storage.store import Store
 __all__ = ["StagedColumns", "all_staged_columns", "read_numbered_columns", "read_staged_columns"]
 
 FORM = 1
-"""The version of what is staged."""
+"""The format version of staged items."""
 
 _CHUNK_BYTES_MAX = 32 * 1024 * 1024
 
 
 class StagedColumns:
-    """Gathers the columns of one writer, in order; a chunk goes to the store as soon as it is large."""
+    """Buffers the columns of one writer, in order; writes a chunk to the store as soon as it is large."""
 
     def __init__(self, context: WriterContext) -> None:
         self._context = context
@@ -50,7 +50,7 @@ class StagedColumns:
             self._stage_chunk()
 
     def stage(self) -> Sequence[Json]:
-        """What `SinkWriter.stage` returns: one item, or none when nothing came."""
+        """The result of `SinkWriter.stage`: one item, or none without output."""
         if not self._records:
             return ()
         self._stage_chunk()
@@ -66,17 +66,17 @@ class StagedColumns:
 
 
 def read_staged_columns(staged: Json, store: Store) -> Iterator[pa.RecordBatch]:
-    """What a writer staged and is to be published, in order, a chunk at a time in memory."""
+    """A writer's staged output without skipped rows, in order, with one chunk in memory at a time."""
     return (columns for columns, _ in read_numbered_columns(staged, store))
 
 
 def read_numbered_columns(staged: Json, store: Store) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.int64]]]:
-    """The same, with the number of each row among all that was staged."""
-    return kept_rows(staged, _all_columns(staged, store))
+    """As `read_staged_columns`, with the number of each row among all staged ones."""
+    return accepted_rows(staged, _all_columns(staged, store))
 
 
 def all_staged_columns(staged: Json, store: Store) -> Iterator[pa.RecordBatch]:
-    """All that was staged, also what is left out; in this form, or in that of `StagedBatches`."""
+    """All staged rows, including skipped ones; in this format, or in that of `StagedBatches`."""
     if staged.get("form") != "arrow":
         return _all_columns(staged, store)
     return iter(decode_columns(read_staged(staged, store)))
@@ -85,8 +85,8 @@ def all_staged_columns(staged: Json, store: Store) -> Iterator[pa.RecordBatch]:
 def _all_columns(staged: Json, store: Store) -> Iterator[pa.RecordBatch]:
     if staged.get("form") != FORM:
         raise StoreDamagedError(
-            f"Store {store.url}: output is staged in form {staged.get('form')!r}, and this version reads form {FORM}. "
-            "Publish it with the version that staged it."
+            f"Store {store.url}: output is staged in format {staged.get('form')!r}, and this version reads format "
+            f"{FORM}. Publish it with the version that staged it."
         )
     for payload in staged["chunks"]:
         yield from decode_columns(read_staged(payload, store))

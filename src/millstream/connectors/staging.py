@@ -1,10 +1,10 @@
-"""Where a writer's output waits until its manifest is written.
+"""Stages a writer's output until its manifest is written.
 
-What is small rides inside the manifest itself: a file would cost more than it holds. What is larger becomes one file
-in the job's store, named by its task attempt, so that a losing attempt never touches the winner's. A payload carries
-length and checksum, and reading it back verifies both: output is never published damaged.
+Small output is stored inside the manifest: a file would cost more. Larger output becomes one file
+in the job's store, named by its task attempt, so that a losing attempt never overwrites the winner's. A payload has
+length and checksum, and reading it verifies both: damaged output is never published.
 
-The form of a payload (JSON, in the manifest):
+The format of a payload (JSON, in the manifest):
 
     {"inline": "<base64>", "bytes": 12, "crc32": 305419896, "records": 3}
     {"file": "staged/print/…", "bytes": 1200000, "crc32": 305419896, "records": 50000}
@@ -32,7 +32,7 @@ from millstream.storage.store import Store
 __all__ = ["INLINE_BYTES_MAX", "StagedBatches", "read_staged", "read_staged_values", "stage_bytes"]
 
 INLINE_BYTES_MAX = 32 * 1024
-"""The most that one task puts into the manifest of one epoch."""
+"""The most that one task stores in the manifest of one epoch."""
 
 
 def stage_bytes(context: WriterContext, data: bytes, records: int, part: int = 0, suffix: str = "") -> Json:
@@ -60,13 +60,13 @@ def read_staged(payload: Json, store: Store) -> bytes:
         raise StoreDamagedError(
             f"Store {store.url}: {subject} has {len(data)} bytes with checksum {zlib.crc32(data)}, "
             f"expected {payload['bytes']} bytes with checksum {payload['crc32']}. "
-            f"It was cut or changed after it was written; nothing of it was published. Restore it from a copy."
+            f"It was truncated or changed after it was written; none of it was published. Restore it from a copy."
         )
     return data
 
 
 class StagedBatches:
-    """Records gathered for one payload: Arrow IPC when the stream is typed, one pickle when it is not."""
+    """Records collected for one payload: Arrow IPC if the stream is typed, else one pickle."""
 
     def __init__(self) -> None:
         self.records = 0
@@ -90,7 +90,7 @@ class StagedBatches:
 
 
 def encode_columns(batches: list[pa.RecordBatch]) -> bytes:
-    """Record batches as IPC streams, one per run of equal schemas (a batch with row kinds has a column more)."""
+    """Record batches as IPC streams, one per run of equal schemas (a batch with row kinds has one more column)."""
     sink = pa.BufferOutputStream()
     at = 0
     while at < len(batches):

@@ -1,10 +1,10 @@
 """Input that is written to the job's store before it is read, batch by batch, so that it can be read again.
 
 A batch is a folder of Parquet files and, once it is complete, a marker that lists them; a folder without its marker
-does not exist. Batches are numbered by whoever writes them, within a series that no other job has (`batch_series`), and
-the same number is stored once however often it is offered. A batch that every kept epoch has read to its end may be
-removed. The number of the last removed batch is written down before, so that a batch offered once more after a crash is
-still known, and a job that would go on before it is refused.
+is ignored. The writer numbers batches, within a series that no other job has (`batch_series`), and
+a number is stored once however often it is offered. A batch that every retained epoch has read to its end may be
+removed. The number of the last removed batch is recorded first, so that a batch offered again after a crash is
+recognised, and a job that would continue before it is rejected.
 
     input/{name}/series.json
     input/{name}/batch-3f9a2c1b7d40-000000000000/…parquet
@@ -55,13 +55,13 @@ _BATCH_RECORDS_MAX = 65_536
 class _StoredFile:
     file: str
     rows: int
-    bytes: int | None = None  # batches of the first Millstreams tell neither
+    bytes: int | None = None  # missing in batches of the first versions
     crc32: int | None = None
 
 
 @dataclass(frozen=True)
 class _Batch:
-    """A complete batch, and the store that holds it."""
+    """A complete batch, and its store."""
 
     series: str
     number: int
@@ -69,7 +69,7 @@ class _Batch:
     files: tuple[_StoredFile, ...]
 
     def ends(self) -> dict[str, int]:
-        """The splits that have rows, each with the number of its rows."""
+        """The non-empty splits, each with its number of rows."""
         return {split_name(self.series, self.number, at): f.rows for at, f in enumerate(self.files) if f.rows}
 
     def is_read(self, positions: Mapping[str, Offset]) -> bool:
@@ -79,7 +79,7 @@ class _Batch:
 class StoredBatches:
     """The batches of one input in a job's store. Written by one thread, read by another, released by a third.
 
-    `series` is new where the input is first opened in the store; `begin` then says that all it needs is there.
+    `series` is new where the input is first opened in the store; `begin` then stores it once it is complete.
     """
 
     def __init__(self, store: Store, name: str, type_info: TypeInformation) -> None:
@@ -93,11 +93,11 @@ class StoredBatches:
         self.series = new_series(store, name) if stored_series is None else stored_series
         self._consumed_through = consumed_through(store, name)
         self._is_checked = False
-        self._batches: dict[int, _Batch] = {}  # numbers go on from series to series: each names one batch
+        self._batches: dict[int, _Batch] = {}  # numbers continue from series to series, so they are unique
         for past in self.series.inherits:
             self._load(open_store(past.store), past.series, past.through)
         self._load(store, self.series.series, None)
-        # What a driver before this one stored may have been read already; its reader need not say so again.
+        # Batches stored by an earlier driver may have been read already; its reader need not report it again.
         self._earlier_numbers = frozenset(self._batches)
 
     def _load(self, store: Store, series: str, through: int | None) -> None:
@@ -108,26 +108,26 @@ class StoredBatches:
                 self._batches[number] = _Batch(series, number, store.url, files)
 
     def begin(self) -> None:
-        """All that a new series needs is there: from now on the store has it."""
+        """Store a new series, after everything it depends on."""
         if self.is_new:
             save_series(self._store, self._name, self.series)
             self.is_new = False
 
     def folder(self, number: int) -> str:
-        """Where the files of a batch are to be written."""
+        """The folder for the files of a batch."""
         return batch_folder(self._name, self.series.series, number)
 
     def scratch(self, name: str) -> str:
-        """A folder beside the batches for whoever writes them; of this series alone."""
+        """A folder of this series for the writer, next to the batches."""
         return scratch_folder(self._name, self.series.series, name)
 
     def has(self, number: int) -> bool:
-        """Whether this batch is stored already, or was stored and read to its end."""
+        """Whether this batch is stored, or was stored and read to its end."""
         with self._condition:
             return number <= max(self._consumed_through, self.series.inherited_through) or number in self._batches
 
     def add(self, number: int) -> None:
-        """The files of the batch are written: make them durable, list them, and let the job see them."""
+        """Add a batch whose files are written: make them durable, list them, and make them visible to the job."""
         files = []
         for name in self._store.list(self.folder(number)):
             if name.endswith(".parquet") and not name.rpartition("/")[2].startswith((".", "_")):
@@ -142,7 +142,7 @@ class StoredBatches:
 
     def splits(self) -> list[Split]:
         """A split for each file that is not empty; its offset is the row number."""
-        self._check_once({})  # nothing was said to be committed: the job begins
+        self._check_once({})  # no commit was reported: the job starts
         with self._condition:
             return [
                 Split(split_name(batch.series, number, at), 0, {"store": batch.store, "file": f.file, "end": f.rows})
@@ -152,7 +152,7 @@ class StoredBatches:
             ]
 
     def committed(self, positions: Mapping[str, Offset]) -> None:
-        """A manifest holds these positions: batches read to their end make room for others."""
+        """A manifest has these positions: batches read to their end make room for others."""
         self._check_once(positions)
         with self._condition:
             self._finished_numbers |= {number for number, batch in self._batches.items() if batch.is_read(positions)}
@@ -164,44 +164,44 @@ class StoredBatches:
             self._is_checked = True
 
     def _check(self, positions: Mapping[str, Offset]) -> None:
-        """Refuse to go on from `positions` if a batch that comes after them was removed, or is not in this store."""
+        """Reject `positions` if a later batch was removed, or is not in this store."""
         batches = [batch for split in positions if (batch := batch_of_split(split)) is not None]
         foreign = sorted({series for series, _ in batches} - self.series.tokens)
         if foreign:
             raise StoreError(
                 f"Store {self._store.url}: the job has read stored batches of DataFrame {self._name!r} (series "
-                f"{foreign[0]!r}) that neither this store nor one that the job began with has: rows would be missing, "
-                f"or come twice. A savepoint in a folder of its own does not hold the input of a DataFrame: start from "
-                f"STORE@EPOCH of the job itself. Or begin that input anew: give its source another uid."
+                f"{foreign[0]!r}) that are neither in this store nor in one that the job started from: rows would be "
+                f"missing or repeated. A savepoint in its own folder does not include the input of a DataFrame: start "
+                f"from STORE@EPOCH of the job itself. Or start that input again: give its source another uid."
             )
         newest = max((number for _, number in batches), default=-1)
-        # An input from before there were series does not keep the batch that tells.
+        # An input from before series existed does not retain the last batch, which would show this.
         if self.series.series and newest < self._consumed_through:
             raise StoreError(
                 f"Store {self._store.url}: batches {newest + 1} to {self._consumed_through} of DataFrame "
-                f"{self._name!r} are removed, because no epoch that was kept needed them, and the job is to go on "
-                f"before them. Start from a newer epoch, or begin that input anew: give its source another uid."
+                f"{self._name!r} are removed, because no retained epoch needed them, but the job would continue "
+                f"before them. Start from a newer epoch, or start that input again: give its source another uid."
             )
 
-    def released(self, kept_positions: Sequence[Mapping[str, Offset]]) -> None:
-        """Remove what was read to its end in every epoch that is kept; `kept_positions` are those of these epochs.
+    def released(self, retained_positions: Sequence[Mapping[str, Offset]]) -> None:
+        """Remove batches read to their end in every retained epoch, which have the positions `retained_positions`.
 
-        The newest such batch that has rows stays: by its splits every later manifest tells how far it had read.
+        The newest such batch that has rows stays: its splits in later manifests show how far they had read.
         """
         with self._condition:
             through = begin = max(self._consumed_through, self.series.inherited_through)
             number = through + 1
             while number in self._batches and all(
-                self._batches[number].is_read(positions) for positions in kept_positions
+                self._batches[number].is_read(positions) for positions in retained_positions
             ):
                 if self._batches[number].ends():
                     through = number - 1
                 number += 1
-        if kept_positions and through > begin:
-            self._forget(through)
+        if retained_positions and through > begin:
+            self._remove_through(through)
 
     def wait_for_room(self, unread_max: int) -> None:
-        """Wait while `unread_max` batches are stored and not yet read. Raises when the input was closed meanwhile."""
+        """Wait while `unread_max` batches are stored and not yet read. Raises if the input was closed since."""
         with self._condition:
             self._condition.wait_for(lambda: self._is_closed or self._unread() < unread_max)
             if self._is_closed:
@@ -211,13 +211,13 @@ class StoredBatches:
         return len(self._batches.keys() - self._finished_numbers - self._earlier_numbers)
 
     def close(self) -> None:
-        """The reader is gone: end the wait of the writer."""
+        """The reader has stopped: end the wait of the writer."""
         with self._condition:
             self._is_closed = True
             self._condition.notify_all()
 
-    def _forget(self, through: int) -> None:
-        # First say that these are done, then remove them: a batch offered again in between must not be stored again.
+    def _remove_through(self, through: int) -> None:
+        # First record their removal, then remove them: a batch offered again in between must not be stored again.
         save_consumed(self._store, self._name, through)
         with self._condition:
             self._consumed_through = through
@@ -242,7 +242,7 @@ class StoredBatches:
             ) from error
         if type_text != self._type_text:
             raise ProgramError(
-                f"The DataFrame has the type {self._type_text}, and this job has stored input of type {type_text} "
+                f"The DataFrame has the type {self._type_text}, but this job has stored input of type {type_text} "
                 f"from it. Give the job a new store, or the DataFrame its former columns."
             )
         return files
@@ -256,7 +256,7 @@ def read_stored(split: Split, start: Offset, stop: Offset, type_info: TypeInform
     store = with_patience(open_store(split.info["store"]))
     with _open_parquet(store, name) as file:
         if file.metadata.num_rows != split.info["end"]:
-            problem = f"it has {file.metadata.num_rows} rows, and {split.info['end']} were stored"
+            problem = f"it has {file.metadata.num_rows} rows, but {split.info['end']} were stored"
             raise _damage_error(store, name, ValueError(problem))
         for group, begin, end in row_ranges(file.metadata, start, stop):
             try:
@@ -280,7 +280,7 @@ def _open_parquet(store: Store, name: str) -> pq.ParquetFile:
 
 def _damage_error(store: Store, name: str, error: Exception) -> StoreError:
     if is_transient(error):
-        return StoreAwayError(f"Store {store.url}: stored input {name!r} cannot be read just now ({error}).")
+        return StoreAwayError(f"Store {store.url}: stored input {name!r} cannot be read now ({error}).")
     return StoreDamagedError(
         f"Store {store.url}: stored input {name!r} is missing or damaged ({error}). Restore it from a copy."
     )

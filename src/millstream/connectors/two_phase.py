@@ -1,11 +1,11 @@
-"""The shape most users give a sink of their own: write in the task, stage, commit on the driver.
+"""Base class for user-defined sinks: write and stage in the task, commit on the driver.
 
-A subclass is one plain object with five methods. The engine gives every task attempt of every epoch a copy of it, so
-what `open`, `write` and `stage` keep on `self` belongs to that attempt alone; the copy on the driver sees only what
-`stage` returned. What `stage` returns goes into the manifest (JSON, small: put large things where they belong and
-return their name). `commit` is called after the manifest is written, and again after a crash: it must be harmless
-when repeated. The commit's own name is the way to make it so (`CommitId`): it is never given to anything else, also
-when the job is restored elsewhere, forked, or begun again.
+A subclass is one plain object with five methods. The engine passes every task attempt of every epoch a copy of it, so
+fields that `open`, `write` and `stage` set on `self` belong to that attempt alone; the copy on the driver sees only
+the values that `stage` returned. They go into the manifest (JSON, small: store large data elsewhere and
+return its name). `commit` is called after the manifest is written, and again after a crash: it must be idempotent.
+Use the commit's own name for that (`CommitId`): it is never reused, not even
+when the job is restored elsewhere, forked, or started anew.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ P = TypeVar("P")
 
 
 class TwoPhaseSink(Sink):
-    """A sink of your own.
+    """A user-defined sink.
 
     >>> class Ledger(TwoPhaseSink):
     ...     pages = {}
@@ -46,7 +46,7 @@ class TwoPhaseSink(Sink):
     'exactly-once'
 
     `commit_in = "tasks"` runs `commit(commit, [one staged value])` for each staged value in a Spark task instead of
-    on the driver, each under a name of its own; use it when publishing is heavy work.
+    on the driver, each under its own name; use it when publishing is expensive.
     """
 
     commit_in: Literal["driver", "tasks"] = "driver"
@@ -56,25 +56,25 @@ class TwoPhaseSink(Sink):
 
     @abstractmethod
     def write(self, values: list[Any]) -> None:
-        """Take records. Nothing may become visible yet."""
+        """Write records. Nothing may become visible yet."""
 
     @abstractmethod
     def stage(self) -> Json | None:
-        """The epoch ends: make everything durable and return what `commit` needs, or None when there is nothing."""
+        """End the epoch: make all output durable and return the value that `commit` needs, or None if there is none."""
 
     def abort(self) -> None:
-        """The task failed: remove what was written, if that is easy."""
+        """The task failed: remove staged output if that is easy."""
 
     @abstractmethod
     def commit(self, commit: CommitId, staged: Sequence[Json]) -> None:  # type: ignore[override]
-        """Publish what the tasks staged in `commit.epoch`. Must be harmless when repeated."""
+        """Publish the values that the tasks staged in `commit.epoch`. Must be idempotent."""
 
     def writer(self, context: WriterContext) -> SinkWriter:
-        # A worker process keeps the unpickled plan; a copy keeps one attempt's fields out of the next one's.
+        # A worker process caches the unpickled plan; a copy isolates the fields of one attempt from the next.
         return _TwoPhaseWriter(copy.copy(self), context)
 
     def opened(self, session: Any) -> Sink:
-        """The engine's view of this sink: the same writer, and a `commit` that needs no store."""
+        """Wraps this sink for the engine: the same writer, and a `commit` that needs no store."""
         if self.commit_in not in ("driver", "tasks"):
             raise ProgramError(f"{type(self).__name__}.commit_in is {self.commit_in!r}. Set it to 'driver' or 'tasks'.")
         check_commit(self, "commit, staged")
@@ -85,7 +85,7 @@ class _TwoPhaseWriter(SinkWriter):
     def __init__(self, sink: TwoPhaseSink, context: WriterContext) -> None:
         self._sink = sink
         self._opening_context: WriterContext | None = context
-        # A sink with operator state is given it before it is opened.
+        # A sink with operator state receives it before it is opened.
         if not callable(getattr(sink, "initialize_state", None)):
             self._open()
 
@@ -113,7 +113,7 @@ class _TwoPhaseWriter(SinkWriter):
 
 
 class _TwoPhaseCommitter(Sink):
-    """A two-phase sink as the driver knows it. Whatever a sink may decide, it is the user's that decides."""
+    """A two-phase sink on the driver. Delegates every decision to the user's sink."""
 
     def __init__(self, sink: TwoPhaseSink, session: Any) -> None:
         self._sink = sink
@@ -147,7 +147,7 @@ class _TwoPhaseCommitter(Sink):
         if self._sink.commit_in == "driver":
             self._sink.commit(commit, list(publish))
             return
-        # Each has a name of its own: who remembers names must not take the second for the first.
+        # Each part has its own name: a target that remembers names must not take the second for the first.
         parts = [(replace(commit, part=part), staged) for part, staged in enumerate(publish)]
         commit_in_tasks(self._session, partial(_commit_part, self._sink), parts)
 
@@ -159,7 +159,7 @@ class _TwoPhaseCommitter(Sink):
 
 
 def _commit_part(sink: TwoPhaseSink, part: tuple[CommitId, Json]) -> None:
-    """In a task: publish what one writer staged."""
+    """In a task: publish the output staged by one writer."""
     commit, staged = part
     sink.commit(commit, [staged])
 
@@ -168,28 +168,28 @@ def _commit_part(sink: TwoPhaseSink, part: tuple[CommitId, Json]) -> None:
 
 
 def commit_in_tasks(session: Any, publish: Callable[[P], None], parts: Sequence[P]) -> None:
-    """Call `publish` with each part, each in a task of its own; raises what went wrong with one of them.
+    """Call `publish` with each part, each in its own task; raise the first failure.
 
-    A sink that publishes so has kept the session that `opened` was given. A run without Spark has none: there the parts
-    are published here, one after another. A task may run twice, also beside its other attempt, so `publish` must be
-    harmless when repeated, as every commit.
+    The calling sink keeps the session passed to `opened`. A run without Spark has none: the parts are then
+    published here, one after another. A task may run twice, even concurrently with its other attempt, so `publish`
+    must be idempotent, as every commit.
     """
     if session is None:
         for part in parts:
             publish(part)
         return
     rows = session.sparkContext.parallelize(parts, len(parts))
-    # Pickled as the plan is: Spark's own copy of cloudpickle does not know which modules the user registered.
+    # Pickled as the plan is: Spark's own copy of cloudpickle does not have the modules that the user registered.
     failures = rows.mapPartitions(partial(_publish_rows, cloudpickle.dumps(publish))).collect()
     for kind, message in failures:
         raise _error_of(kind, message)
 
 
 def _publish_rows(pickled_publish: bytes, parts: Iterator[P]) -> Iterator[tuple[str, str]]:
-    """In a task: publish the parts, and say what went wrong: the kind of the error, and its words.
+    """In a task: publish the parts, and yield each failure: the kind of the error, and its message.
 
-    What goes wrong in the world or in the settings is told as data. Raised, Spark would try the task again at once and
-    wrap the sentence in a page of its own. Any other error is somebody's bug, and is raised with its traceback.
+    External failures and wrong settings are returned as data. If they were raised, Spark would retry the task at once
+    and wrap the message in a page of its own. Any other error is a bug, and is raised with its traceback.
     """
     publish: Callable[[P], None] = pickle.loads(pickled_publish)
     for part in parts:
@@ -202,7 +202,7 @@ def _publish_rows(pickled_publish: bytes, parts: Iterator[P]) -> Iterator[tuple[
 
 
 def _error_of(kind: str, message: str) -> Exception:
-    """The error that a task told of.
+    """Rebuilds the error that a task reported.
 
     >>> _error_of("ConnectionError", "no answer"), _error_of("StoreAwayError", "no disk")
     (ConnectionError('no answer'), StoreAwayError('no disk'))

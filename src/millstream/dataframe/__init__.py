@@ -1,11 +1,11 @@
-"""PyFlink's DataFrame API: tables as people know them from pandas, over the Table API.
+"""PyFlink's DataFrame API: tables with the interface of pandas, on the Table API.
 
     >>> import millstream.dataframe as mf
     >>> bids = mf.from_dict({"auction": [1, 1, 2], "price": [5, 7, 3]})
     >>> bids.group_by("auction").agg(mf.col("price").sum.alias("total"))
     DataFrame(auction: BIGINT, total: BIGINT)
 
-A data frame is lazy and never changes; `collect`, `to_pandas` and `write_generic` run it.
+A data frame is lazy and immutable; `collect`, `to_pandas` and `write_generic` run it.
 """
 
 from __future__ import annotations

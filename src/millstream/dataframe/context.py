@@ -1,4 +1,4 @@
-"""The table environment that data frames are made in: one for the process, the program's or one of its own."""
+"""The table environment of data frames: one per process, set by the program or created by default."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _environment: TableEnvironment | None = None
 
 
 def set_table_environment(t_env: TableEnvironment) -> None:
-    """Make data frames in this environment from now on; those that are there stay in theirs."""
+    """Creates data frames in this environment from now on; existing ones stay in theirs."""
     global _environment
     if not isinstance(t_env, TableEnvironment):
         raise refuse(f"set_table_environment: found {t_env!r} ({type(t_env).__name__}), expected a TableEnvironment")
@@ -20,12 +20,12 @@ def set_table_environment(t_env: TableEnvironment) -> None:
 
 
 def get_table_environment() -> TableEnvironment | None:
-    """The environment of data frames; None if there is none yet."""
+    """The environment of data frames; None if none is set or created."""
     return _environment
 
 
 def get_or_create_table_environment() -> TableEnvironment:
-    """The environment of data frames; where there is none, one of bounded input is made."""
+    """The environment of data frames; by default, one in batch mode is created."""
     if _environment is None:
         set_table_environment(TableEnvironment.create(EnvironmentSettings.in_batch_mode()))
     assert _environment is not None

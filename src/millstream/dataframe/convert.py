@@ -1,6 +1,6 @@
-"""Data frames of what a program has: tables, pandas, Arrow, records, columns, ranges of numbers.
+"""Creates data frames from tables, pandas, Arrow, records, columns, and ranges of numbers.
 
-A schema is a list of names, as PyFlink's, or names with their types: `{"id": DataType.int64()}`. With names alone the
+A schema is a list of names, as in PyFlink, or names with their types: `{"id": DataType.int64()}`. With names alone the
 types are inferred, or those of Arrow.
 """
 
@@ -33,14 +33,14 @@ _RANGE_ROWS_MAX = 10_000_000
 
 
 def from_table(table: Table) -> DataFrame:
-    """The data frame of a table."""
+    """A data frame of a table."""
     if not isinstance(table, Table):
         raise refuse_type(f"from_table: found {table!r}, expected a Table")
     return DataFrame(table)
 
 
 def from_pandas(pdf: pd.DataFrame, schema: Columns = None, watermark: Watermark = None) -> DataFrame:
-    """The rows of a DataFrame of pandas. Names in a schema rename its columns, in their order."""
+    """The rows of a pandas DataFrame. Names in a schema rename its columns in order."""
     if not hasattr(pdf, "itertuples"):
         raise refuse_type(f"from_pandas: found {pdf!r} ({type(pdf).__name__}), expected a pandas DataFrame")
     import pyarrow as pa
@@ -51,7 +51,7 @@ def from_pandas(pdf: pd.DataFrame, schema: Columns = None, watermark: Watermark 
 
 
 def from_arrow(table: pa.Table, schema: Columns = None, watermark: Watermark = None) -> DataFrame:
-    """The rows of a table or record batch of Arrow, whose types are kept unless a schema says others."""
+    """The rows of an Arrow table or record batch, with its types unless a schema has others."""
     if not hasattr(table, "to_pylist") or not hasattr(table, "schema"):
         raise refuse_type(f"from_arrow: found {type(table).__name__}, expected a pyarrow.Table or RecordBatch")
     import pyarrow as pa
@@ -64,7 +64,7 @@ def _of_arrow(method: str, table: pa.Table, schema: Columns, watermark: Watermar
 
     if isinstance(schema, Mapping):
         types = row_type(method, schema)
-        table = table.select(_known(types, table.column_names, method))
+        table = table.select(_check_present(types, table.column_names, method))
     else:
         names = table.column_names if schema is None else _checked_names(method, schema)
         if len(names) != table.num_columns:
@@ -79,28 +79,28 @@ def _of_arrow(method: str, table: pa.Table, schema: Columns, watermark: Watermar
 
 
 def from_records(data: Sequence[Any], schema: Columns = None, watermark: Watermark = None) -> DataFrame:
-    """Records: dicts, named tuples, or sequences of values, which need a schema for their names.
+    """Records: dicts, named tuples, or sequences of values, which need a schema for the names.
 
-    With a schema, other fields of dicts and named tuples are left out; without one, all records have the fields of the
-    first. Where the schema has types, a field that a record has not is NULL.
+    With a schema, other fields of dicts and named tuples are ignored; without one, all records must have the fields of
+    the first. If the schema has types, missing fields are NULL.
     """
     if isinstance(data, (*_TEXTS, Mapping)) or not isinstance(data, Sequence):
         raise refuse_type(f"from_records: found {data!r}, expected records: [{{'id': 1}}, {{'id': 2}}]")
     typed = isinstance(schema, Mapping)
     types = row_type("from_records", schema) if typed else None
     if not data and types is None:
-        raise refuse("from_records: found no records and no types, expected one of both to tell the columns")
+        raise refuse("from_records: found no records and no types, expected one of them to determine the columns")
     names = list(types.names) if types is not None else _checked_names("from_records", schema, data)
     fields = [_values(record, data[0], names, has_schema=schema is not None, fills=typed) for record in data]
     return _of_rows("from_records", fields, names if types is None else types, watermark)
 
 
 def _values(record: Any, first: Any, names: Sequence[str], has_schema: bool, fills: bool) -> tuple[Any, ...]:
-    """The fields of a record in the order of names."""
+    """The fields of a record, in the order of names."""
     if isinstance(record, _TEXTS) or not isinstance(record, Mapping | Sequence):
         raise refuse_type(f"from_records: found {record!r}, expected a dict, a named tuple or a sequence of values")
     if isinstance(record, Mapping) != isinstance(first, Mapping):
-        raise refuse_type(f"from_records: found {record!r} beside {first!r}, expected records of one kind")
+        raise refuse_type(f"from_records: found {record!r} next to {first!r}, expected records of one kind")
     named = record._asdict() if hasattr(record, "_asdict") and hasattr(first, "_asdict") else record
     if not isinstance(named, Mapping):
         if len(record) != len(names):
@@ -114,7 +114,7 @@ def _values(record: Any, first: Any, names: Sequence[str], has_schema: bool, fil
 
 
 def from_dict(data: Mapping[str, Sequence[Any]], schema: Columns = None, watermark: Watermark = None) -> DataFrame:
-    """Columns: names with their values, all of one length. A schema chooses columns, and their order."""
+    """Columns: names with their values, all of one length. A schema selects and orders columns."""
     if not isinstance(data, Mapping):
         raise refuse_type(f"from_dict: found {data!r}, expected columns: {{'id': [1, 2]}}")
     if not data:
@@ -127,13 +127,13 @@ def from_dict(data: Mapping[str, Sequence[Any]], schema: Columns = None, waterma
         raise refuse(f"from_dict: found columns of different lengths: {lengths}")
     types = row_type("from_dict", schema) if isinstance(schema, Mapping) else None
     names = _checked_names("from_dict", list(data) if schema is None else list(schema) if types else schema)
-    _known(names, data, "from_dict")
+    _check_present(names, data, "from_dict")
     rows = list(zip(*(data[name] for name in names), strict=True))
     return _of_rows("from_dict", rows, names if types is None else types, watermark)
 
 
 def _checked_names(method: str, schema: Any, records: Sequence[Any] = ()) -> list[str]:
-    """The names of a schema; without one, those of the first record."""
+    """The names of a schema, or of the first record without one."""
     first: Any = records[0] if records else None
     if schema is None:
         if isinstance(first, Mapping):
@@ -148,33 +148,35 @@ def _checked_names(method: str, schema: Any, records: Sequence[Any] = ()) -> lis
             "{'id': DataType.int64()}"
         )
     if not schema or not all(schema):
-        raise refuse(f"{method}: found {schema!r} as the schema, expected at least one name, and none that is empty")
+        raise refuse(f"{method}: found {schema!r} as the schema, expected at least one name, and no empty ones")
     if len(set(schema)) < len(schema):
         raise refuse(f"{method}: found {schema!r} as the schema, expected each name once")
     return schema
 
 
-def _known(names: RowType | Sequence[str], present: Any, method: str) -> list[str]:
-    """The names of a schema, all of which are there."""
-    wanted = list(names.names if isinstance(names, RowType) else names)
-    if missing := [name for name in wanted if name not in present]:
-        raise refuse(f"{method}: the schema has the column {missing[0]!r}; the data has {', '.join(present)}")
-    return wanted
+def _check_present(names: RowType | Sequence[str], present: Any, method: str) -> list[str]:
+    """The names of a schema, all of which must be present in the data."""
+    columns = list(names.names if isinstance(names, RowType) else names)
+    if missing := [name for name in columns if name not in present]:
+        raise refuse(
+            f"{method}: the schema has the column {missing[0]!r}; the data has the columns {', '.join(present)}"
+        )
+    return columns
 
 
 def range(start_or_end: int, end: int | None = None, step: int = 1) -> DataFrame:
-    """Numbers in the column `id`, as Python's range has them."""
+    """Numbers in the column `id`, as Python's range."""
     start, stop = (0, start_or_end) if end is None else (start_or_end, end)
     for number in (start, stop, step):
         if not hasattr(number, "__index__"):
-            raise refuse_type(f"range: found {number!r}, expected whole numbers")
+            raise refuse_type(f"range: found {number!r}, expected integers")
     if step == 0:
-        raise refuse("range: found a step of 0, expected one that goes somewhere")
+        raise refuse("range: found a step of 0, expected another")
     count = max(0, (stop - start + step - (1 if step > 0 else -1)) // step)
     if count > _RANGE_ROWS_MAX:
         raise refuse(
-            f"range: found {count:,} numbers, expected at most {_RANGE_ROWS_MAX:,}: the program holds them all. Let "
-            "them be made by read_generic('datagen', …) with 'fields.id.kind' = 'sequence'"
+            f"range: found {count:,} numbers, expected at most {_RANGE_ROWS_MAX:,}: the program holds them in memory. "
+            "Generate them with read_generic('datagen', …) with 'fields.id.kind' = 'sequence'"
         )
     numbers = [(number,) for number in builtins.range(start, stop, step)]
     return _of_rows("range", numbers, RowType.of(["id"], [BigIntType(False)]), None)

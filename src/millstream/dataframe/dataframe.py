@@ -1,4 +1,4 @@
-"""A data frame: a table under pandas' names. Its methods give others; `collect`, `to_pandas`, `write_generic` run."""
+"""Data frames: tables with pandas' names. Methods return new frames; `collect`, `to_pandas`, `write_generic` run."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ __all__ = ["DataFrame", "GroupedDataFrame", "col", "lit"]
 
 
 def col(name: str) -> Expression[Any]:
-    """A column by its name."""
+    """A column by name."""
     return expressions.col(name)
 
 
 def lit(value: Any, data_type: DataType | None = None) -> Expression[Any]:
-    """A constant; its type is that of the value unless it is given."""
+    """A constant, of the value's type unless another is specified."""
     if data_type is None:
         return expressions.lit(value)
     if not isinstance(data_type, DataType):
@@ -39,8 +39,8 @@ def lit(value: Any, data_type: DataType | None = None) -> Expression[Any]:
 
 
 def _columns(method: str, columns: tuple[Any, ...], named: dict[str, Any] | None = None) -> list[Expression[Any]]:
-    """Names and expressions as expressions, lists of them one by one, then those that keywords name; there is one."""
-    several = [each for given in columns for each in (given if isinstance(given, list | tuple) else [given])]
+    """Names and expressions as expressions, with lists flattened, then the keyword columns; at least one."""
+    several = [each for item in columns for each in (item if isinstance(item, list | tuple) else [item])]
     chosen = [_column(method, each) for each in several]
     chosen += [_expression(method, each).alias(name) for name, each in (named or {}).items()]
     if not chosen:
@@ -61,9 +61,9 @@ def _expression(method: str, value: Any, expected: str = "an expression") -> Exp
 
 
 class DataFrame:
-    """Rows with named columns, which are computed when something asks for them.
+    """Rows with named columns, computed on demand.
 
-    `frame["id"]` is a column, `frame[["id", "name"]]` a frame of columns, `frame[frame["id"] > 3]` one of rows.
+    `frame["id"]` is a column, `frame[["id", "name"]]` a frame of columns, `frame[frame["id"] > 3]` a frame of rows.
     """
 
     def __init__(self, table: Table) -> None:
@@ -72,8 +72,8 @@ class DataFrame:
         self._table = table
 
     def filter(self, *predicates: Predicate, **constraints: Any) -> DataFrame:
-        """The rows for which all predicates are true: expressions, texts of SQL, or functions of this frame that give
-        an expression. Keywords say what columns must equal: `filter(status="new")`; None asks for NULL."""
+        """The rows that satisfy all predicates: expressions, SQL texts, or functions from this frame to an expression.
+        Keywords compare columns for equality: `filter(status="new")`; None selects NULL."""
         if not predicates and not constraints:
             raise refuse("filter: found no columns, expected a predicate, as col('id') > 3, or id=3")
         table = self._table
@@ -87,23 +87,25 @@ class DataFrame:
     def _condition(self, predicate: Any) -> Expression[Any]:
         if isinstance(predicate, str):
             return expressions.call_sql(predicate)
-        return self._computed("filter", predicate, "an expression, a text of SQL, or a function that gives one")
+        return self._resolve_argument(
+            "filter", predicate, "an expression, an SQL text, or a function that returns an expression"
+        )
 
-    def _computed(self, method: str, value: Any, expected: str) -> Expression[Any]:
-        """An expression, or what a function makes of this frame."""
+    def _resolve_argument(self, method: str, value: Any, expected: str) -> Expression[Any]:
+        """An expression, or the result of a function of this frame."""
         if callable(value) and not isinstance(value, type | Expression):
             value = value(self)
         return _expression(method, value, expected)
 
     def with_column(self, name: str, expr: Expression[Any] | Callable[[DataFrame], Expression[Any]]) -> DataFrame:
-        """One column more, of an expression or of a function of this frame; one of this name is replaced."""
+        """Adds or replaces a column, computed by an expression or by a function of this frame."""
         if not isinstance(name, str):
             raise refuse_type(f"with_column: found {name!r} as the column's name, expected text")
-        computed = self._computed("with_column", expr, "an expression, or a function that gives one")
+        computed = self._resolve_argument("with_column", expr, "an expression, or a function that returns one")
         return DataFrame(self._table.add_or_replace_columns(computed.alias(name)))
 
     def select(self, *columns: Column | Sequence[Column], **projections: Expression[Any]) -> DataFrame:
-        """These columns, by name or computed, alone or in lists, then those that keywords name."""
+        """Selects columns by name or expression, also in lists, then the keyword columns."""
         return DataFrame(self._table.select(*_columns("select", columns, projections)))
 
     @overload
@@ -113,7 +115,7 @@ class DataFrame:
     def __getitem__(self, key: list[Any] | tuple[Any, ...] | Expression[Any]) -> DataFrame: ...
 
     def __getitem__(self, key: Any) -> Any:
-        """A column by its name; a frame of a list of columns; the rows for which an expression is true."""
+        """A column by name, a frame by a list of columns, or the rows that satisfy an expression."""
         if isinstance(key, str):
             return expressions.col(key)
         if isinstance(key, Expression):
@@ -122,10 +124,10 @@ class DataFrame:
             return self.select(*key)
         raise refuse_type(f"frame[…]: found {key!r}, expected a name, a list of columns or a condition")
 
-    __iter__ = None  # Python would count through the columns otherwise, without end
+    __iter__ = None  # otherwise Python would call __getitem__ with 0, 1, … endlessly
 
     def group_by(self, *columns: Column | Sequence[Column]) -> GroupedDataFrame:
-        """The rows by the values of columns, to be aggregated."""
+        """Groups the rows by columns, for aggregation."""
         return GroupedDataFrame(self, _columns("group_by", columns))
 
     def agg(self, *aggs: Expression[Any], **named_aggs: Expression[Any]) -> DataFrame:
@@ -133,24 +135,24 @@ class DataFrame:
         return DataFrame(self._table.select(*_aggregates(aggs, named_aggs)))
 
     def collect(self) -> list[Row]:
-        """All rows. It runs the program; what has no end is never through."""
+        """Runs the program and returns all rows; it does not return for unbounded input."""
         with self._table.execute().collect() as rows:
             return list(rows)
 
     def to_table(self) -> Table:
-        """The table behind it."""
+        """The underlying table."""
         return self._table
 
     def to_pandas(self) -> pd.DataFrame:
-        """All rows as a DataFrame of pandas."""
+        """Runs the program and returns all rows as a pandas DataFrame."""
         return self._table.to_pandas()
 
     def write_generic(self, connector: str, *, options: dict[str, str] | None = None) -> TableResult:
-        """Write the rows by a connector of SQL, and wait until they are written:
+        """Writes the rows by an SQL connector, and waits until they are written:
         `write_generic('filesystem', options={'path': …, 'format': 'csv'})`."""
         schema = self._table.get_schema()
         columns = Schema.new_builder().from_fields(schema.get_field_names(), schema.get_field_data_types()).build()
-        result = self._table.execute_insert(described(connector, columns, options))
+        result = self._table.execute_insert(table_descriptor(connector, columns, options))
         result.wait()
         return result
 
@@ -161,25 +163,25 @@ class DataFrame:
 
 
 class GroupedDataFrame:
-    """Rows by the values of some columns."""
+    """Rows grouped by columns."""
 
     def __init__(self, dataframe: DataFrame, grouping_keys: list[Expression[Any]]) -> None:
         self._dataframe = dataframe
         self._grouping_keys = list(grouping_keys)
 
     def agg(self, *aggs: Expression[Any], **named_aggs: Expression[Any]) -> DataFrame:
-        """The columns that group, and these aggregates of each group: `agg(total=col('price').sum)`."""
+        """The grouping columns and the aggregates of each group: `agg(total=col('price').sum)`."""
         grouped = self._dataframe.to_table().group_by(*self._grouping_keys)
         return DataFrame(grouped.select(*self._grouping_keys, *_aggregates(aggs, named_aggs)))
 
 
 def _aggregates(aggs: tuple[Any, ...], named_aggs: dict[str, Any]) -> list[Expression[Any]]:
-    """Aggregates, then those that keywords name."""
+    """Aggregates, then the keyword aggregates."""
     return _columns("agg", tuple(_expression("agg", each) for each in aggs), named_aggs)
 
 
-def described(connector: str, schema: Schema, options: dict[str, str] | None) -> TableDescriptor:
-    """A table of a connector with options."""
+def table_descriptor(connector: str, schema: Schema, options: dict[str, str] | None) -> TableDescriptor:
+    """The descriptor of a connector's table with options."""
     builder = TableDescriptor.for_connector(connector).schema(schema)
     for key, value in (options or {}).items():
         builder = builder.option(key, value)

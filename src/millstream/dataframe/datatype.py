@@ -1,4 +1,4 @@
-"""The types of data frames, by the names that Arrow and pandas users know; each is one type of SQL."""
+"""The types of data frames, with names as in Arrow and pandas; each corresponds to one SQL type."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class DataType:
         self.table_data_type = table_data_type
 
     def not_null(self) -> DataType:
-        """The same type, without NULL."""
+        """The same type, NOT NULL."""
         return DataType(self.table_data_type.not_null())
 
     def nullable(self) -> DataType:
-        """The same type, with NULL."""
+        """The same type, nullable."""
         return DataType(self.table_data_type.nullable())
 
     @classmethod
@@ -123,7 +123,7 @@ class DataType:
 
 
 def row_type(method: str, fields: Any) -> nested_types.RowType:
-    """The row type of a schema that is written as a dict of names and types."""
+    """The row type of a schema written as a dict of names and types."""
     if not isinstance(fields, dict) or not fields:
         raise refuse(f"{method}: found {fields!r} as the schema, expected names and types: {{'id': DataType.int64()}}")
     for name, each in fields.items():

@@ -1,11 +1,11 @@
-"""Data frames of what connectors of SQL read."""
+"""Data frames read by SQL connectors."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from millstream.dataframe.context import get_or_create_table_environment
-from millstream.dataframe.dataframe import DataFrame, described
+from millstream.dataframe.dataframe import DataFrame, table_descriptor
 from millstream.dataframe.datatype import DataType, row_type
 from millstream.table.schema import Schema
 
@@ -20,9 +20,9 @@ def read_generic(
     computed_columns: Mapping[str, str] | None = None,
     watermark: tuple[str, str] | None = None,
 ) -> DataFrame:
-    """The rows of a table of any connector: `read_generic('datagen', schema={'id': DataType.int64()})`.
+    """The rows of a connector's table: `read_generic('datagen', schema={'id': DataType.int64()})`.
 
-    It needs a schema. `computed_columns` are names with expressions of SQL; `watermark` is a column and the
+    The schema is required. `computed_columns` maps names to SQL expressions; `watermark` is a column and the
     expression of its watermark.
     """
     types = row_type("read_generic", schema)
@@ -32,4 +32,4 @@ def read_generic(
     if watermark is not None:
         builder = builder.watermark(*watermark)
     environment = get_or_create_table_environment()
-    return DataFrame(environment.from_descriptor(described(connector, builder.build(), options)))
+    return DataFrame(environment.from_descriptor(table_descriptor(connector, builder.build(), options)))

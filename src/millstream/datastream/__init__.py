@@ -1,7 +1,7 @@
-"""The DataStream API: what programs import, under PyFlink's names.
+"""The DataStream API: the names that programs import, as in PyFlink.
 
 Importing it is light: no PySpark, no Java. A program builds a graph of frozen nodes with these classes; `execute`
-hands it to the engine.
+passes it to the engine.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Asynchronous calls per record: many requests to a slow service at once, without a thread for each.
+"""Asynchronous calls per record: many concurrent requests to a slow service, without a thread for each.
 
 Arguments are checked here, at the user's line; `runtime/operators/async_calls.py` makes the calls.
-docs/datastream/async.md says what is promised about order, failures and time-outs.
+docs/datastream/async.md describes the guarantees about order, failures and time-outs.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ __all__ = ["AsyncDataStream"]
 
 
 class AsyncDataStream:
-    """Entry points for asynchronous operators. `timeout` is for one record with all its retries; `capacity` is how many
-    calls of a subtask may be under way at once.
+    """Entry points for asynchronous operators. `timeout` is for one record with all its retries; `capacity` is the
+    maximum number of concurrent calls of a subtask.
 
     >>> from millstream.common import Types
     >>> from millstream.datastream import StreamExecutionEnvironment
     >>> class Price(AsyncFunction):
     ...     async def async_invoke(self, value: str) -> list[int]:
-    ...         return [len(value)]  # of what a service answers
+    ...         return [len(value)]  # the answer of a service
     >>> names = StreamExecutionEnvironment().from_collection(["tea", "bread"], Types.STRING())
     >>> prices = AsyncDataStream.ordered_wait(names, Price(), Time.seconds(5), 100, Types.INT())
     >>> print(prices.get_name(), prices.get_type())
@@ -49,7 +49,7 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """Results in the order they come; none crosses a watermark."""
+        """Results in order of completion; none crosses a watermark."""
         retry = AsyncRetryStrategy.no_restart()
         return _calls("unordered_wait", False, data_stream, async_function, timeout, retry, capacity, output_type)
 
@@ -62,7 +62,7 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """The same, trying again as the strategy says."""
+        """The same, with retries by the strategy."""
         name, retry = "unordered_wait_with_retry", async_retry_strategy
         return _calls(name, False, data_stream, async_function, timeout, retry, capacity, output_type)
 
@@ -87,7 +87,7 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """The same, trying again as the strategy says."""
+        """The same, with retries by the strategy."""
         name, retry = "ordered_wait_with_retry", async_retry_strategy
         return _calls(name, True, data_stream, async_function, timeout, retry, capacity, output_type)
 
@@ -108,7 +108,7 @@ def _calls(
     if not inspect.iscoroutinefunction(function.async_invoke):
         raise refuse(
             f"{method}: async_invoke() of {type(function).__name__} is not asynchronous. Write it with async def, and "
-            "await what it waits for"
+            "await its asynchronous calls"
         )
     if not isinstance(retry, AsyncRetryStrategy):
         raise refuse(

@@ -1,6 +1,6 @@
-"""Ready-made answers to "does this call for another try?".
+"""Built-in retry predicates.
 
-`exception_type_predicate` is curried by the program: `lambda e: exception_type_predicate(e, TimeoutError)`.
+The program curries `exception_type_predicate`: `lambda e: exception_type_predicate(e, TimeoutError)`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ __all__ = ["empty_result_predicate", "exception_type_predicate", "has_exception_
 
 
 def empty_result_predicate(result: list[Any] | None) -> bool:
-    """Try again when nothing came back.
+    """Retries if the result is empty.
 
     >>> empty_result_predicate([]), empty_result_predicate([1])
     (True, False)
@@ -20,12 +20,12 @@ def empty_result_predicate(result: list[Any] | None) -> bool:
 
 
 def has_exception_predicate(error: Exception | None) -> bool:
-    """Try again on any error."""
+    """Retries on any error."""
     return error is not None
 
 
 def exception_type_predicate(error: Exception, expected_error_type: type[Exception]) -> bool:
-    """Try again on errors of this type.
+    """Retries on errors of this type.
 
     >>> exception_type_predicate(KeyError("k"), LookupError)
     True

@@ -1,4 +1,4 @@
-"""How often, and after what time, an asynchronous call is tried again. Pure settings; nothing waits here."""
+"""Retry strategies of asynchronous calls: the number of attempts and the delays. Pure settings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ExceptionPredicate = Callable[[Exception], bool]
 
 
 class RetryPredicate(AsyncRetryPredicate[OUT], Generic[OUT]):
-    """The two questions, as given."""
+    """Holds the two predicates."""
 
     def __init__(
         self, result_predicate: ResultPredicate | None, exception_predicate: ExceptionPredicate | None
@@ -39,7 +39,7 @@ class RetryPredicate(AsyncRetryPredicate[OUT], Generic[OUT]):
 
 
 class NoRetryStrategy(AsyncRetryStrategy[OUT], Generic[OUT]):
-    """Never again."""
+    """No retries."""
 
     def can_retry(self, current_attempts: int) -> bool:
         return False
@@ -55,7 +55,7 @@ NO_RETRY_STRATEGY: NoRetryStrategy[Any] = NoRetryStrategy()
 
 
 class FixedDelayRetryStrategy(AsyncRetryStrategy[OUT], Generic[OUT]):
-    """At most `max_attempts` further tries, each after the same time."""
+    """At most `max_attempts` retries, each after the same delay."""
 
     def __init__(
         self,
@@ -79,9 +79,9 @@ class FixedDelayRetryStrategy(AsyncRetryStrategy[OUT], Generic[OUT]):
 
 
 class ExponentialBackoffDelayRetryStrategy(AsyncRetryStrategy[OUT], Generic[OUT]):
-    """At most `max_attempts` further tries, the time before each `multiplier` times the one before, up to a limit.
+    """At most `max_attempts` retries; each delay is `multiplier` times the previous one, up to a limit.
 
-    The time is a function of the attempt's number alone, so a strategy can be shared by many calls.
+    The delay is a function of the attempt's number alone, so a strategy can be shared by many calls.
 
     >>> strategy = ExponentialBackoffDelayRetryStrategy(5, 100, 500, 2.0)
     >>> [strategy.get_backoff_time_millis(attempt) for attempt in (1, 2, 3, 4)]

@@ -1,9 +1,9 @@
-"""Checkpoint settings: getters and setters over the environment's configuration, and nothing else.
+"""Checkpoint settings: getters and setters over the environment's configuration.
 
-Every epoch of Millstream is a checkpoint: its manifest, once written, is the point the job resumes from. So the
-interval sets how long an epoch may take; pause, timeout and tolerable failures are those of epochs. Flink's other
-settings (alignment, concurrency, at-least-once) are kept and returned by their getters, but have no effect here, which
-is said once. Modes and values are checked as Flink checks them.
+Every epoch of Millstream is a checkpoint: its manifest, once written, is the point from which the job resumes. So the
+interval bounds the duration of an epoch; pause, timeout and tolerable failures are those of epochs. Flink's other
+settings (alignment, concurrency, at-least-once) are stored and returned by their getters, but have no effect here,
+which is logged once. Modes and values are checked as in Flink.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from millstream.datastream.externalized_checkpoint_retention import Externalized
 from millstream.datastream.streams.argument_checks import checked_count, refuse
 from millstream.datastream.streams.stream_edges import no_java_object
 from millstream.errors import ConfigurationError
-from millstream.graph.notices import say_once
+from millstream.graph.notices import log_once
 from millstream.pyflink_names import add_pyflink_names
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     Choice = TypeVar("Choice", bound=Enum)
 
-__all__ = ["CheckpointConfig", "say_what_has_no_effect"]
+__all__ = ["CheckpointConfig", "log_settings_without_effect"]
 
 _PREFIX = "execution.checkpointing."
 _INTERVAL = _PREFIX + "interval"
@@ -43,27 +43,27 @@ _UNALIGNED = _PREFIX + "unaligned.enabled"
 _UNALIGNED_FORCED = _PREFIX + "unaligned.forced"
 _ALIGNED_TIMEOUT = _PREFIX + "aligned-checkpoint-timeout"
 _WHY_NOT = {
-    _MODE: "what runs is exactly-once, which costs no more here",
-    _CONCURRENT: "epochs follow one another, and only publishing runs beside the next",
-    _UNALIGNED: "barriers travel behind an epoch's data, so there is no alignment to skip",
-    _UNALIGNED_FORCED: "barriers travel behind an epoch's data, so there is no alignment to skip",
-    _ALIGNED_TIMEOUT: "barriers travel behind an epoch's data, so there is no alignment to time",
+    _MODE: "execution is exactly-once, which costs no more here",
+    _CONCURRENT: "epochs follow one another, and only publishing is concurrent with the next",
+    _UNALIGNED: "barriers follow an epoch's data, so there is no alignment to skip",
+    _UNALIGNED_FORCED: "barriers follow an epoch's data, so there is no alignment to skip",
+    _ALIGNED_TIMEOUT: "barriers follow an epoch's data, so there is no alignment to time",
 }
 
 
-def say_what_has_no_effect(configuration: Configuration) -> None:
-    """Say once, of every checkpoint setting that was changed but has no effect here, that it has none."""
+def log_settings_without_effect(configuration: Configuration) -> None:
+    """Logs once, for every changed checkpoint setting without effect, that it has none."""
     for key, text in configuration.to_dict().items():
         option = KNOWN.get(key)
         if option is None or option.effect or not key.startswith(_PREFIX):
             continue
         if _differs(option, text):
             notice = f"{key} has no effect here: {_WHY_NOT[key]}" if key in _WHY_NOT else f"{key}: {option.doc}"
-            say_once(key, notice)
+            log_once(key, notice)
 
 
 def _differs(option: Option, text: str) -> bool:
-    """Whether a setting is not its default. A text that cannot be read counts as changed: nothing else reads it."""
+    """Whether a setting differs from its default. An invalid text counts as changed: nothing else reads it."""
     try:
         value = option.parse(text.upper().replace("-", "_") if option.key == _MODE else text)
     except ConfigurationError:
@@ -72,7 +72,7 @@ def _differs(option: Option, text: str) -> bool:
 
 
 class CheckpointConfig:
-    """How often the job commits, how long that may take, and Flink's other checkpoint settings as data.
+    """How often the job commits, the time limit of an epoch, and Flink's other checkpoint settings as data.
 
     >>> config = CheckpointConfig()
     >>> config.is_checkpointing_enabled(), config.get_checkpoint_timeout()
@@ -90,7 +90,7 @@ class CheckpointConfig:
         return self
 
     def _with_notices(self) -> Self:
-        say_what_has_no_effect(self._configuration)
+        log_settings_without_effect(self._configuration)
         return self
 
     def _choice(self, key: str, kind: type[Choice], default: Choice) -> Choice:
@@ -101,7 +101,7 @@ class CheckpointConfig:
         return kind[name]
 
     def is_checkpointing_enabled(self) -> bool:
-        """Whether an interval was set. Millstream commits every epoch either way."""
+        """Whether an interval was set. Millstream commits every epoch in any case."""
         return self.get_checkpoint_interval() > 0
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
@@ -109,27 +109,27 @@ class CheckpointConfig:
         return self._choice(_MODE, CheckpointingMode, CheckpointingMode.EXACTLY_ONCE)
 
     def set_checkpointing_mode(self, checkpointing_mode: CheckpointingMode) -> Self:
-        """Either mode is accepted; what runs is exactly-once, and with at-least-once that is said."""
+        """Sets the mode. Execution is always exactly-once; for at-least-once that is logged."""
         if not isinstance(checkpointing_mode, CheckpointingMode):
             raise refuse(f"set_checkpointing_mode: found {checkpointing_mode!r}, expected a CheckpointingMode")
         self._configuration.set_string(_MODE, checkpointing_mode.name)
         return self._with_notices()
 
     def get_checkpoint_interval(self) -> int:
-        """In ms; -1 when none was set."""
+        """In ms; -1 if none was set."""
         return duration_ms(self._configuration, _INTERVAL, -1)
 
     def set_checkpoint_interval(self, checkpoint_interval: int) -> Self:
-        """Commit at least every so many ms, as far as the size of epochs can be fitted to it."""
+        """Sets the maximum interval between commits, which bounds the size of epochs."""
         return self._set_ms("set_checkpoint_interval", _INTERVAL, checkpoint_interval, least=1)
 
     def get_checkpoint_timeout(self) -> int:
-        """In ms; ten minutes unless set, as in Flink. Only one that was set is kept to: an epoch is the work itself,
-        not only the saving of it."""
+        """In ms; ten minutes unless set, as in Flink. It applies only if it was set: an epoch is the work itself, not
+        only the writing of a checkpoint."""
         return duration_ms(self._configuration, _TIMEOUT, 600_000)
 
     def set_checkpoint_timeout(self, checkpoint_timeout: int) -> Self:
-        """An epoch that runs longer than so many ms is cancelled and counts as failed."""
+        """Sets the time limit of an epoch in ms, after which it is cancelled and counts as failed."""
         return self._set_ms("set_checkpoint_timeout", _TIMEOUT, checkpoint_timeout, least=1)
 
     def get_min_pause_between_checkpoints(self) -> int:
@@ -137,7 +137,7 @@ class CheckpointConfig:
         return duration_ms(self._configuration, _MIN_PAUSE, 0)
 
     def set_min_pause_between_checkpoints(self, min_pause_between_checkpoints: int) -> Self:
-        """Wait at least so many ms after an epoch was committed before the next one begins."""
+        """Sets the minimum pause between the commit of an epoch and the beginning of the next, in ms."""
         method = "set_min_pause_between_checkpoints"
         return self._set_ms(method, _MIN_PAUSE, min_pause_between_checkpoints, least=0)
 
@@ -146,7 +146,7 @@ class CheckpointConfig:
         return self._configuration.get_integer(_CONCURRENT, 1)
 
     def set_max_concurrent_checkpoints(self, max_concurrent_checkpoints: int) -> Self:
-        """Kept as data."""
+        """Stored without effect."""
         maximum = checked_count("set_max_concurrent_checkpoints", max_concurrent_checkpoints)
         self._configuration.set_integer(_CONCURRENT, maximum)
         return self._with_notices()
@@ -156,15 +156,15 @@ class CheckpointConfig:
         return self.get_tolerable_checkpoint_failure_number() == 0
 
     def set_fail_on_checkpointing_errors(self, fail_on_checkpointing_errors: bool) -> Self:
-        """The old way to tolerate no failed checkpoint, or any number of them."""
+        """Tolerates no failed checkpoint, or any number of them (the older form)."""
         return self.set_tolerable_checkpoint_failure_number(0 if fail_on_checkpointing_errors else 2**31 - 1)
 
     def get_tolerable_checkpoint_failure_number(self) -> int:
-        """How many epochs may fail in a row, and are run again, before it counts as a failure of the job."""
+        """The number of consecutive epochs that may fail and run again before the job counts as failed."""
         return self._configuration.get_integer(_TOLERABLE, 0)
 
     def set_tolerable_checkpoint_failure_number(self, tolerable_checkpoint_failure_number: int) -> Self:
-        """Beyond it the restart strategy decides. Failures of your own functions are never tolerated."""
+        """Beyond this number the restart strategy decides. Failures of your own functions are never tolerated."""
         method = "set_tolerable_checkpoint_failure_number"
         self._configuration.set_integer(_TOLERABLE, checked_count(method, tolerable_checkpoint_failure_number, least=0))
         return self
@@ -190,7 +190,7 @@ class CheckpointConfig:
         return self._configuration.get_boolean(_UNALIGNED, False)
 
     def enable_unaligned_checkpoints(self, enabled: bool = True) -> Self:
-        """Kept as data: barriers travel behind an epoch's data, so there is no alignment to skip."""
+        """Stored without effect: barriers follow an epoch's data, so there is no alignment to skip."""
         self._configuration.set_boolean(_UNALIGNED, bool(enabled))
         return self._with_notices()
 

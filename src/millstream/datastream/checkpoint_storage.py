@@ -10,7 +10,7 @@ from typing import Any
 from millstream.datastream.streams.argument_checks import checked_count, checked_text
 from millstream.datastream.streams.stream_edges import no_java_object
 from millstream.errors import NotAvailableError
-from millstream.graph.notices import say_once
+from millstream.graph.notices import log_once
 from millstream.pyflink_names import add_pyflink_names
 
 __all__ = ["CheckpointStorage", "CustomCheckpointStorage", "FileSystemCheckpointStorage", "JobManagerCheckpointStorage"]
@@ -21,7 +21,7 @@ class CheckpointStorage:
 
     def __init__(self, j_checkpoint_storage: Any = None) -> None:
         no_java_object(self, j_checkpoint_storage)
-        say_once(
+        log_once(
             "checkpoint storage", "checkpoint storages have no effect here: set the job's store with env.set_store(url)"
         )
 
@@ -49,7 +49,7 @@ class JobManagerCheckpointStorage(CheckpointStorage):
         return self._max_state_size
 
     def get_savepoint_path(self) -> str | None:
-        """None: where savepoints go is said when one is taken."""
+        """None: the location of a savepoint is set when it is taken."""
         return None
 
 
@@ -81,7 +81,7 @@ class FileSystemCheckpointStorage(CheckpointStorage):
         return self._checkpoint_path
 
     def get_savepoint_path(self) -> str | None:
-        """None: where savepoints go is said when one is taken."""
+        """None: the location of a savepoint is set when it is taken."""
         return None
 
     def get_min_file_size_threshold(self) -> int:

@@ -1,4 +1,4 @@
-"""How often a record may count after a failure."""
+"""The processing guarantee after a failure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["CheckpointingMode"]
 
 
 class CheckpointingMode(Enum):
-    """EXACTLY_ONCE: every record counts once. AT_LEAST_ONCE is accepted, and gets exactly-once all the same."""
+    """EXACTLY_ONCE: every record counts once. AT_LEAST_ONCE is accepted, and also runs exactly-once."""
 
     EXACTLY_ONCE = 0
     AT_LEAST_ONCE = 1

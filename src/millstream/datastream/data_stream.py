@@ -1,4 +1,4 @@
-"""All stream classes under the module path PyFlink programs import them from. Each lives in a module of its own."""
+"""All stream classes under the module path PyFlink programs import them from. Each is in a module of its own."""
 
 from __future__ import annotations
 
@@ -27,6 +27,6 @@ __all__ = [
 ]
 
 WINDOW_STATE_NAME = "window-contents"
-"""What Flink calls the state of a window's records."""
+"""Flink's name of the state of a window's records."""
 
 add_pyflink_names(globals())

@@ -1,4 +1,4 @@
-"""Whether a job runs for ever or once."""
+"""The execution mode of a job: continuous or batch."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ __all__ = ["RuntimeExecutionMode"]
 
 
 class RuntimeExecutionMode(Enum):
-    """STREAMING tells results as they come. BATCH reads bounded input in epochs too, so that it need not fit into
-    memory, but event time stands still until the input has ended: aggregations and windows give their final results
-    once, and nothing is late. AUTOMATIC chooses BATCH when every source is bounded."""
+    """STREAMING emits results continuously. BATCH reads bounded input in epochs too, so that it need not fit into
+    memory, but event time does not advance until the input has ended: aggregations and windows emit their final results
+    once, and nothing is late. AUTOMATIC selects BATCH if every source is bounded."""
 
     STREAMING = 0
     BATCH = 1

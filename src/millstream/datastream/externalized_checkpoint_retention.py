@@ -1,4 +1,4 @@
-"""What becomes of a job's checkpoints when it is cancelled."""
+"""Retention of a job's checkpoints after cancellation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["ExternalizedCheckpointRetention"]
 
 
 class ExternalizedCheckpointRetention(Enum):
-    """Here the store always keeps the last epoch; the setting is kept as data."""
+    """The store always retains the last epoch; the setting is stored without effect."""
 
     DELETE_ON_CANCELLATION = 0
     RETAIN_ON_CANCELLATION = 1

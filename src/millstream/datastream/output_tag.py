@@ -1,4 +1,4 @@
-"""Names a side output: a second stream that leaves a process function beside its main one."""
+"""Names a side output: a second output stream of a process function."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["OutputTag"]
 
 
 class OutputTag(SideTag):
-    """A side output's name and type. Two tags are the same when both are equal.
+    """A side output's name and type. Two tags are equal if both are equal.
 
     >>> OutputTag("late") == OutputTag("late"), OutputTag("late") == OutputTag("early")
     (True, False)
@@ -24,14 +24,12 @@ class OutputTag(SideTag):
 
     def __init__(self, tag_id: str, type_info: TypeInformation | list[TypeInformation] | None = None) -> None:
         if not isinstance(tag_id, str) or not tag_id:
-            raise TypeMismatchError(
-                f"OutputTag: its id is {tag_id!r}; give it a name, a string with text", at=str(here())
-            )
+            raise TypeMismatchError(f"OutputTag: its id is {tag_id!r}; use a name, a string with text", at=str(here()))
         if isinstance(type_info, list):
             type_info = Types.ROW(type_info)
         elif type_info is not None and not isinstance(type_info, TypeInformation):
             raise TypeMismatchError(
-                f"OutputTag {tag_id!r}: its type is {type_info!r}; give one of Types, such as Types.STRING()",
+                f"OutputTag {tag_id!r}: its type is {type_info!r}; use one of Types, such as Types.STRING()",
                 at=str(here()),
             )
         self.tag_id = tag_id

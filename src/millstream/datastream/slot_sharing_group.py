@@ -1,7 +1,7 @@
-"""Slot sharing groups and memory sizes: data that PyFlink programs build and hand over.
+"""Slot sharing groups and memory sizes: data that PyFlink programs construct and pass.
 
-Where tasks run and what memory they get is Spark's affair (`spark.executor.*`), so a group's resources are kept and
-shown, not enforced.
+Spark determines placement and memory of tasks (`spark.executor.*`), so a group's resources are stored and displayed,
+not enforced.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class MemorySize:
 
 
 class SlotSharingGroup:
-    """A named group of operators and the resources asked for it.
+    """A named group of operators and its requested resources.
 
     >>> group = SlotSharingGroup.builder("heavy").set_cpu_cores(2.0).set_task_heap_memory_mb(512).build()
     >>> group.get_name(), group.get_cpu_cores(), group.get_task_heap_memory().get_mebi_bytes()

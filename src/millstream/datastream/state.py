@@ -1,8 +1,8 @@
-"""State of a key: what functions see of it, and the descriptors that name it.
+"""Keyed state: the interfaces that functions use, and the descriptors that name states.
 
-The state classes are interfaces: the task brings the objects. A descriptor is data: a name, a type, how long a value
-lives, and how values saved as another type are read. Two descriptors of one name in one operator mean the same state.
-How long values live is described in `states.ttl`, serialisers and changes of type in `states.evolution`.
+The state classes are interfaces; the task implements them. A descriptor is data: a name, a type, a time to live, and
+the conversion of values saved as another type. Two descriptors of the same name in one operator mean the same state.
+The time to live is in `states.ttl`, serialisers and changes of type in `states.evolution`.
 """
 
 from __future__ import annotations
@@ -51,32 +51,32 @@ OUT = TypeVar("OUT")
 
 
 class OperatorStateStore(ABC):
-    """Where state that belongs to an operator, not to a key, is found.
+    """Access to the state of an operator, not of a key.
 
-    Lists (beyond PyFlink) and maps belong to a subtask; a `CheckpointedFunction` asks for them. When the parallelism
-    changes, the items of a list state are dealt out evenly; of a union list state everybody gets everything, at every
-    restore; of a broadcast state everybody gets one of the copies.
+    Lists (beyond PyFlink) and maps belong to a subtask; a `CheckpointedFunction` gets them here. When the parallelism
+    changes, the items of a list state are redistributed evenly; of a union list state every subtask receives all items,
+    at every restore; of a broadcast state every subtask receives one of the copies.
     """
 
     @abstractmethod
     def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
-        """A list of this subtask: after a restore, its share of what all subtasks saved."""
+        """A list of this subtask: after a restore, its share of the items saved by all subtasks."""
 
     @abstractmethod
     def get_union_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
-        """A list of this subtask that starts with what all subtasks saved. Save only this subtask's items in turn."""
+        """A list of this subtask that starts with the items of all subtasks. Save only this subtask's items in turn."""
 
     @abstractmethod
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
-        """A map that every subtask has a copy of. The function keeps them equal: all get and do the same."""
+        """A map with a copy in every subtask. The function keeps the copies equal: all receive and do the same."""
 
 
 class State(ABC):
-    """What every kind of state can do."""
+    """Base of all kinds of state."""
 
     @abstractmethod
     def clear(self) -> None:
-        """Forget the value of the current key."""
+        """Removes the value of the current key."""
 
 
 class ValueState(State, Generic[T]):
@@ -84,31 +84,31 @@ class ValueState(State, Generic[T]):
 
     @abstractmethod
     def value(self) -> T | None:
-        """The value; None when there is none."""
+        """The value; None if there is none."""
 
     @abstractmethod
     def update(self, value: T) -> None:
-        """Replace it."""
+        """Replaces the value."""
 
 
 class AppendingState(State, Generic[IN, OUT]):
-    """State that takes one kind of value and gives another."""
+    """State that accepts one type of value and returns another."""
 
     @abstractmethod
     def get(self) -> OUT | None:
-        """What was made of everything added."""
+        """The result of all added values."""
 
     @abstractmethod
     def add(self, value: IN) -> None:
-        """Take one more."""
+        """Adds a value."""
 
 
 class MergingState(AppendingState[IN, OUT]):
-    """State of which two can become one, as merging windows need."""
+    """State that can be merged with another, as merging windows require."""
 
 
 class ReducingState(MergingState[T, T]):
-    """One value per key, combined with what is added to it."""
+    """One value per key, combined with the values added to it."""
 
 
 class AggregatingState(MergingState[IN, OUT]):
@@ -120,11 +120,11 @@ class ListState(MergingState[T, Iterable[T]]):
 
     @abstractmethod
     def update(self, values: list[T]) -> None:
-        """Replace the list."""
+        """Replaces the list."""
 
     @abstractmethod
     def add_all(self, values: list[T]) -> None:
-        """Append all of them."""
+        """Appends all of them."""
 
     def __iter__(self) -> Any:
         return iter(self.get() or ())
@@ -135,19 +135,19 @@ class MapState(State, Generic[K, V]):
 
     @abstractmethod
     def get(self, key: K) -> V | None:
-        """The value under `key`; None when there is none."""
+        """The value under `key`; None if there is none."""
 
     @abstractmethod
     def put(self, key: K, value: V) -> None:
-        """Set the value under `key`."""
+        """Sets the value under `key`."""
 
     @abstractmethod
     def put_all(self, dict_value: dict[K, V]) -> None:
-        """Set all of them."""
+        """Sets all of them."""
 
     @abstractmethod
     def remove(self, key: K) -> None:
-        """Forget `key`."""
+        """Removes `key`."""
 
     @abstractmethod
     def contains(self, key: K) -> bool:
@@ -167,7 +167,7 @@ class MapState(State, Generic[K, V]):
 
     @abstractmethod
     def is_empty(self) -> bool:
-        """Whether there is nothing in it."""
+        """Whether the map is empty."""
 
     def __getitem__(self, key: K) -> V | None:
         return self.get(key)
@@ -190,7 +190,7 @@ class ReadOnlyBroadcastState(State, Generic[K, V]):
 
     @abstractmethod
     def get(self, key: K) -> V | None:
-        """The value under `key`; None when there is none."""
+        """The value under `key`; None if there is none."""
 
     @abstractmethod
     def contains(self, key: K) -> bool:
@@ -210,7 +210,7 @@ class ReadOnlyBroadcastState(State, Generic[K, V]):
 
     @abstractmethod
     def is_empty(self) -> bool:
-        """Whether there is nothing in it."""
+        """Whether the map is empty."""
 
     def __contains__(self, key: K) -> bool:
         return self.contains(key)
@@ -224,15 +224,15 @@ class BroadcastState(ReadOnlyBroadcastState[K, V]):
 
     @abstractmethod
     def put(self, key: K, value: V) -> None:
-        """Set the value under `key`."""
+        """Sets the value under `key`."""
 
     @abstractmethod
     def put_all(self, dict_value: dict[K, V]) -> None:
-        """Set all of them."""
+        """Sets all of them."""
 
     @abstractmethod
     def remove(self, key: K) -> None:
-        """Forget `key`."""
+        """Removes `key`."""
 
 
 class StateDescriptor(QueryableDescriptor, ABC):
@@ -256,11 +256,11 @@ class StateDescriptor(QueryableDescriptor, ABC):
         self._evolution = checked_evolution(self.name, upgrade=upgrade, serializer=serializer)
 
     def get_name(self) -> str:
-        """The name under which the state is kept."""
+        """The name under which the state is stored."""
         return self.name
 
     def enable_time_to_live(self, ttl_config: StateTtlConfig) -> None:
-        """Let values expire."""
+        """Sets the time to live of values."""
         if not isinstance(ttl_config, StateTtlConfig):
             raise refuse(
                 f"enable_time_to_live of '{self.name}': found {ttl_config!r}, expected a StateTtlConfig, such as "
@@ -275,12 +275,12 @@ class StateDescriptor(QueryableDescriptor, ABC):
         defaults: Mapping[str, Any] | None = None,
         upgrade: Upgrade | None = None,
     ) -> Self:
-        """Say how values that were saved as another type are read as this one (beyond PyFlink).
+        """Declares how values that were saved as another type are converted to this one (beyond PyFlink).
 
-        Fields that were added, removed, moved or widened need nothing. `renames` tells which old field a new one is,
-        `defaults` what a new field is in old values (else None); a field within a field goes by its path,
-        `"address.street"`. `upgrade` is a function from an old value to a new one, for changes that nothing else can
-        make; or a mapping from old types to functions, where there were several. Returns the descriptor.
+        Fields that were added, removed, moved or widened need no declaration. `renames` maps old field names to new
+        ones, `defaults` new fields to their value in old rows (else None); a nested field is named by its path,
+        `"address.street"`. `upgrade` is a function from an old value to a new one, for other changes; or a mapping from
+        old types to functions, if there were several. Returns the descriptor.
 
         >>> visit = Types.ROW_NAMED(["page", "seconds"], [Types.STRING(), Types.LONG()])
         >>> descriptor = ValueStateDescriptor("visit", visit).evolve(renames={"url": "page"}, defaults={"seconds": 0})
@@ -368,12 +368,12 @@ class ReducingStateDescriptor(StateDescriptor):
         self._reduce_function = function if isinstance(function, ReduceFunction) else ReduceFunctionWrapper(function)
 
     def get_reduce_function(self) -> ReduceFunction | ReduceFunctionWrapper:
-        """The function, whatever the program gave, as an object with `reduce`."""
+        """The reduce function as an object with `reduce`."""
         return self._reduce_function
 
 
 class AggregatingStateDescriptor(StateDescriptor):
-    """Names an `AggregatingState`, how it folds, and the type of its accumulator, which is what `upgrade` is for."""
+    """Names an `AggregatingState`, its function, and the type of its accumulator, to which `upgrade` applies."""
 
     def __init__(
         self,

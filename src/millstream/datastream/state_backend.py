@@ -1,7 +1,7 @@
 """Flink's state backends, accepted as settings.
 
-Millstream has one way to keep state, memory-mapped columnar segments, which serves state that fits in memory and
-state that does not. Choosing a backend changes nothing and is said once; its settings are kept and given back.
+Millstream has one kind of state storage, memory-mapped columnar segments, for state that fits in memory and state that
+does not. Choosing a backend has no effect, which is logged once; its settings are stored and returned.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from millstream.datastream.streams.argument_checks import checked_count, checked_text, refuse
 from millstream.datastream.streams.stream_edges import no_java_object
 from millstream.errors import NotAvailableError
-from millstream.graph.notices import say_once
+from millstream.graph.notices import log_once
 from millstream.pyflink_names import add_pyflink_names
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class StateBackend:
 
     def __init__(self, j_state_backend: Any = None) -> None:
         no_java_object(self, j_state_backend)
-        say_once("state backend", "state backends have no effect here: state is kept in mapped columnar segments")
+        log_once("state backend", "state backends have no effect here: state is stored in mapped columnar segments")
 
 
 class HashMapStateBackend(StateBackend):
@@ -88,7 +88,7 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         return self._predefined
 
     def set_options(self, options_factory_class_name: str) -> None:
-        """Kept as data: there is no RocksDB and no JVM to load the class."""
+        """Stored without effect: there is no RocksDB and no JVM to load the class."""
         self._options_factory = checked_text("set_options", options_factory_class_name)
 
     def get_options(self) -> str | None:
@@ -106,7 +106,7 @@ class CustomStateBackend(StateBackend):
 
     def __init__(self, j_custom_state_backend: Any = None) -> None:
         raise NotAvailableError(
-            "CustomStateBackend: it wraps a Java class and Millstream has no Flink JVM. Leave it out: none is needed"
+            "CustomStateBackend: it wraps a Java class and Millstream has no Flink JVM. Omit it: none is needed"
         )
 
 

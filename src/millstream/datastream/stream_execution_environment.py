@@ -1,8 +1,8 @@
-"""`StreamExecutionEnvironment`: where a program begins. It collects the graph and runs it.
+"""`StreamExecutionEnvironment`: the beginning of a program. It collects the graph and runs it.
 
-An environment holds one configuration and one graph under construction. `execute` freezes the graph, hands it to
-`millstream.jobs` with the settings, and leaves the environment ready for the next job. Importing this module does
-not import PySpark: that happens when a job starts or a DataFrame is handed over.
+An environment has one configuration and one graph under construction. `execute` freezes the graph, passes it to
+`millstream.jobs` with the settings, and is then ready for the next job. Importing this module does not import PySpark:
+that happens when a job starts or a DataFrame is passed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from millstream.datastream.environment.launch_defaults import job_receiver
 from millstream.datastream.environment.settings import EnvironmentSettings
 from millstream.datastream.functions.source_and_sink import JavaFunctionWrapper
 from millstream.datastream.streams.argument_checks import at_users_line, checked_output_type, checked_text, refuse
-from millstream.datastream.streams.missing_names import AnswersForMissingNames
+from millstream.datastream.streams.missing_names import MissingNameHints
 from millstream.datastream.streams.stream import DataStream
 from millstream.datastream.streams.stream_edges import no_java_object
 from millstream.errors import TypeMismatchError
@@ -54,7 +54,7 @@ _DEFAULT_JOB_NAME = "Millstream Job"
 _ITERATOR_VALUES_MAX = 1_000_000
 
 
-class StreamExecutionEnvironment(AnswersForMissingNames, EnvironmentSettings, EnvironmentDependencies):
+class StreamExecutionEnvironment(MissingNameHints, EnvironmentSettings, EnvironmentDependencies):
     """The beginning of a program.
 
     >>> env = StreamExecutionEnvironment.get_execution_environment()
@@ -62,8 +62,8 @@ class StreamExecutionEnvironment(AnswersForMissingNames, EnvironmentSettings, En
     >>> sink = stream.print()
     """
 
-    _elsewhere = (
-        (frozenset({"from_elements"}), "Give a list: env.from_collection([...])"),
+    _hints = (
+        (frozenset({"from_elements"}), "Pass a list: env.from_collection([...])"),
         (
             frozenset({"read_text_file", "read_file"}),
             "Use env.from_source(source, ...) with FileSource.for_record_stream_format(format, path).build()",
@@ -97,13 +97,13 @@ class StreamExecutionEnvironment(AnswersForMissingNames, EnvironmentSettings, En
 
     @staticmethod
     def get_execution_environment(configuration: Configuration | None = None) -> StreamExecutionEnvironment:
-        """A new environment. What the command line sets wins over `configuration`."""
+        """A new environment. Command-line settings take precedence over `configuration`."""
         return StreamExecutionEnvironment(configuration=configuration)
 
-    # --- where records come from ------------------------------------------------------------------------
+    # --- sources ----------------------------------------------------------------------------------------
 
     def from_collection(self, collection: Iterable[Any], type_info: TypeInformation | None = None) -> DataStream:
-        """The values of a list or any other finite iterable, in order. They are checked against the type now."""
+        """The values of a list or any other finite iterable, in order. They are checked against the type at once."""
         if isinstance(collection, str | bytes | Mapping):
             parts = "keys" if isinstance(collection, Mapping) else "letters" if isinstance(collection, str) else "bytes"
             raise refuse(
@@ -113,7 +113,7 @@ class StreamExecutionEnvironment(AnswersForMissingNames, EnvironmentSettings, En
         try:
             is_endless_perhaps = not hasattr(collection, "__len__")
             values = list(islice(collection, _ITERATOR_VALUES_MAX + 1) if is_endless_perhaps else collection)
-        except TypeMismatchError:  # of what makes the values, in its own words
+        except TypeMismatchError:  # raised by the user's iterator
             raise
         except TypeError as error:
             raise refuse(f"from_collection: found {collection!r}, expected a list or another iterable") from error
@@ -160,8 +160,8 @@ class StreamExecutionEnvironment(AnswersForMissingNames, EnvironmentSettings, En
     ) -> DataStream:
         """The rows of any Spark DataFrame, static or streaming, as typed rows (beyond PyFlink).
 
-        A streaming one runs for ever; `trigger={"availableNow": True}` takes what is there and ends. The job then
-        runs in the DataFrame's session.
+        A streaming one runs indefinitely; `trigger={"availableNow": True}` reads the existing rows and ends. The job
+        then runs in the DataFrame's session.
         """
         from millstream.connectors.spark_frame import SparkFrameSource
 
@@ -174,14 +174,14 @@ class StreamExecutionEnvironment(AnswersForMissingNames, EnvironmentSettings, En
         return self._read(source, None, checked_text("from_spark, source_name", source_name))
 
     def _next_place(self) -> int:
-        """Where in the program the next operator stands: the same in every run, and another for each. Stores know
-        inputs by this number, which counts both halves of windows that are split."""
+        """The position of the next operator in the program: stable across runs, and unique. Stores identify inputs by
+        this number, which counts both halves of split windows."""
         from millstream.compiler.passes.split_windows import split_windows
 
         return len(split_windows(Graph("", tuple(self._builder.nodes.values()), 1, 1)).nodes) + 1
 
     def create_input(self, input_format: InputFormat, type_info: TypeInformation | None = None) -> DataStream:
-        """Read what an `AvroInputFormat` describes; for other formats `from_source(FileSource…)` reads files."""
+        """Reads the input of an `AvroInputFormat`; for other formats use `from_source(FileSource…)`."""
         source = getattr(input_format, "file_source", None)
         if source is None:
             raise refuse(f"create_input: found {input_format!r}, expected an AvroInputFormat. FileSource reads others")
@@ -201,7 +201,7 @@ class StreamExecutionEnvironment(AnswersForMissingNames, EnvironmentSettings, En
     # --- running ----------------------------------------------------------------------------------------
 
     def use_spark_session(self, session: SparkSession) -> StreamExecutionEnvironment:
-        """Run the jobs of this environment in your Spark session (beyond PyFlink). Its settings are checked first."""
+        """Runs the jobs of this environment in your Spark session (beyond PyFlink). Its settings are checked first."""
         if self._session is not None and self._session is not session:
             raise refuse(
                 "use_spark_session: this environment already uses another Spark session. Use one for all of it"
@@ -210,29 +210,29 @@ class StreamExecutionEnvironment(AnswersForMissingNames, EnvironmentSettings, En
         return self
 
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
-        """Run the job and wait for its end. A streaming job over unbounded input ends only when it is stopped."""
+        """Runs the job and waits for its end. A streaming job over unbounded input ends only when it is stopped."""
         from millstream.jobs.console.foreground import run_in_foreground
 
         return run_in_foreground(partial(self._launch, job_name), self._configuration.to_dict())
 
     def execute_async(self, job_name: str | None = None) -> JobClient:
-        """Start the job and return at once; the client asks for its status, its result, and stops it."""
+        """Starts the job and returns at once; the client provides its status and result, and can stop it."""
         return JobClient(self._start(job_name))
 
     def explain(self, job_name: str | None = None) -> str:
-        """The plan as text: stages, operators, how records travel and in which form (beyond PyFlink). Runs nothing."""
+        """The plan as text: stages, operators, partitioning and record formats (beyond PyFlink). Runs nothing."""
         from millstream.compiler.explain import explain
 
         return explain(self._graph(job_name))
 
     def get_execution_plan(self) -> str:
-        """The plan as JSON in the shape Flink's plan has. Runs nothing."""
+        """The plan as JSON in Flink's format. Runs nothing."""
         from millstream.compiler.explain import plan_json
 
         return plan_json(self._graph(None))
 
     def close(self) -> None:
-        """Forget the graph under construction and remove what was cached. Jobs that run go on."""
+        """Discards the graph under construction and removes caches. Running jobs continue."""
         self._builder.take()
         self._caches.close()
 
@@ -256,17 +256,17 @@ class StreamExecutionEnvironment(AnswersForMissingNames, EnvironmentSettings, En
             return self._configuration.get_string(_NAME, _DEFAULT_JOB_NAME) or _DEFAULT_JOB_NAME
         name = checked_text("job name", job_name)
         if fixed is not None and fixed != name:
-            self._settings.lose(_NAME, name)
+            self._settings.warn_of_override(_NAME, name)
         return fixed or name
 
     def _start(self, job_name: str | None) -> Job:
-        """Start the job without waiting for its end; on a terminal the user sees what is waited for meanwhile."""
+        """Starts the job without waiting for its end; shows progress on a terminal."""
         from millstream.jobs.console.foreground import start_in_sight
 
         return start_in_sight(partial(self._launch, job_name), self._configuration.to_dict())
 
     def _launch(self, job_name: str | None, before_spark: Callable[[], None] = lambda: None) -> Job:
-        """Start the job. The builder is emptied even when that fails: the next job must not contain this one."""
+        """Starts the job. The builder is emptied even if that fails: the next job must not contain this one."""
         from millstream.jobs.launch.launch import launch
 
         try:
@@ -290,11 +290,11 @@ def _engine_source(method: str, source: Any) -> contracts.Source:
 
 
 def _typed_source(source: contracts.Source, type_info: TypeInformation | None) -> contracts.Source:
-    """The source with the type the program declares, where the source itself has none."""
+    """The source with the program's declared type, if the source itself has none."""
     if type_info is None or type_info == source.type_info:
         return source
     if source.type_info is not None:
-        raise refuse(f"the source gives {source.type_info} and type_info= says {type_info}. Leave type_info= out")
+        raise refuse(f"the source emits {source.type_info} and type_info= is {type_info}. Omit type_info=")
     typed = copy.copy(source)
     typed.type_info = type_info
     return typed

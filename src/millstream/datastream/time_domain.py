@@ -1,4 +1,4 @@
-"""The two clocks a timer can follow."""
+"""The time domain of a timer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["TimeDomain"]
 
 
 class TimeDomain(Enum):
-    """Whether a timer fires by the watermark or by the clock."""
+    """Whether a timer is in event time or in processing time."""
 
     EVENT_TIME = 0
     PROCESSING_TIME = 1

@@ -1,7 +1,7 @@
-"""The clock and the timers a process function may use.
+"""The clock and the timers of a process function.
 
-Processing time is fixed for an epoch, so that an epoch run again gives the same answer. The task makes the concrete
-service; timers need a key, and setting one elsewhere is refused.
+Processing time is fixed for an epoch, so that a repeated epoch gives the same result. The task implements the service;
+timers need a key, and setting one elsewhere is rejected.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ __all__ = ["TimerService"]
 
 
 class TimerService(ABC):
-    """Tells the time, and sets and deletes timers of the current key. All times are in ms since 1970."""
+    """Returns the time, and sets and deletes timers of the current key. All times are in ms since 1970."""
 
     @abstractmethod
     def current_processing_time(self) -> int:
@@ -24,16 +24,16 @@ class TimerService(ABC):
 
     @abstractmethod
     def register_processing_time_timer(self, timestamp: int) -> None:
-        """Call `on_timer` when the clock has reached `timestamp`."""
+        """Requests a call of `on_timer` when the clock reaches `timestamp`."""
 
     @abstractmethod
     def register_event_time_timer(self, timestamp: int) -> None:
-        """Call `on_timer` when the watermark has reached `timestamp`."""
+        """Requests a call of `on_timer` when the watermark reaches `timestamp`."""
 
     @abstractmethod
     def delete_processing_time_timer(self, timestamp: int) -> None:
-        """Forget that timer; nothing happens when there is none."""
+        """Deletes that timer, if it exists."""
 
     @abstractmethod
     def delete_event_time_timer(self, timestamp: int) -> None:
-        """Forget that timer; nothing happens when there is none."""
+        """Deletes that timer, if it exists."""

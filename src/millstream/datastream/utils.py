@@ -1,4 +1,4 @@
-"""PyFlink's odds and ends around its JVM: an interface that is still useful, and functions that have no object here."""
+"""PyFlink's utilities around its JVM: an interface that is still useful, and functions without an equivalent here."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 
 
 class ResultTypeQueryable(ABC):
-    """Something that knows the type of what it produces."""
+    """An object that knows the type of its output."""
 
     @abstractmethod
     def get_produced_type(self) -> TypeInformation:

@@ -157,7 +157,7 @@ class RowField:
     def __init__(self, name: str, data_type: DataType, description: str | None = None) -> None:
         if not isinstance(data_type, DataType):
             raise TypeMismatchError(
-                f"field {name!r} of a row: got {data_type!r}, expected a data type such as DataTypes.BIGINT()"
+                f"field {name!r} of a row: found {data_type!r}, expected a data type such as DataTypes.BIGINT()"
             )
         self.name = name
         self.data_type = data_type
@@ -189,8 +189,8 @@ def _row_field(field: Any) -> RowField:
     if isinstance(field, tuple) and len(field) in (2, 3) and isinstance(field[0], str):
         if isinstance(field[1], DataType):
             return RowField(*field)
-        raise TypeMismatchError(f"the field {field[0]!r} of a row: got {field[1]!r}, expected a data type")
-    raise TypeMismatchError(f"a field of a row: got {field!r}, expected DataTypes.FIELD(name, type)")
+        raise TypeMismatchError(f"the field {field[0]!r} of a row: found {field[1]!r}, expected a data type")
+    raise TypeMismatchError(f"a field of a row: found {field!r}, expected DataTypes.FIELD(name, type)")
 
 
 class RowType(DataType):

@@ -1,1 +1,1 @@
-"""The logical plan: what the user wrote, as frozen data."""
+"""The logical plan: the user's program as frozen data."""

@@ -1,4 +1,4 @@
-"""Collects the nodes of a program while it runs, and makes the frozen graph of each job of them."""
+"""Collects the nodes of a program while it runs, and makes the frozen graph of each job."""
 
 from __future__ import annotations
 
@@ -10,46 +10,45 @@ from millstream.graph.nodes import Graph, LoopHead, LoopTail, Node, Operation
 __all__ = ["GraphBuilder", "abandon", "never_run"]
 
 
-_LAST: list[GraphBuilder] = []  # the builder of the environment that was made last
+_LAST: list[GraphBuilder] = []  # the builder of the newest environment
 
 
 def never_run() -> Node | None:
-    """The end of a program that was built by the last environment, where nobody made a job or a plan of it: `execute`
-    was forgotten."""
-    nodes = [node for builder in _LAST if not builder._is_looked_at for node in builder.nodes.values()]
+    """The last node of the newest environment's program, if it never made a job or a plan: `execute` is missing."""
+    nodes = [node for builder in _LAST if not builder._was_used for node in builder.nodes.values()]
     return next(reversed(nodes), None)
 
 
 def abandon() -> None:
-    """The program has failed before its job was made: that is what it ends with."""
+    """Suppresses `never_run`: the program has failed before its job was made, and reports that instead."""
     for builder in _LAST:
-        builder._is_looked_at = True
+        builder._was_used = True
 
 
 @dataclass
 class GraphBuilder:
     """Collects nodes while the user's program runs. `amend` replaces a node's attributes (`name`, `uid`, …).
 
-    A job is made of the nodes added since the last job was taken, and of all they read from: an environment
+    A job consists of the nodes added since the last job was taken, and of all nodes upstream of them: an environment
     can be used again after `execute`, and a stream of the first job can feed the second.
     """
 
     nodes: dict[int, Node] = field(default_factory=dict)
     _fresh: set[int] = field(default_factory=set)
-    _is_looked_at: bool = False  # a job was made of it, or a plan
+    _was_used: bool = False  # a job or a plan was made of it
 
     def __post_init__(self) -> None:
         _LAST[:] = [self]
 
     def add(self, operation: Operation, name: str, **attributes: Any) -> Node:
-        """Add a node and return it. Its id is its place in the order of calls, which makes plans stable."""
+        """Adds a node and returns it. Its id is its position in the order of calls, which makes plans stable."""
         node = Node(len(self.nodes) + 1, operation, name, **attributes)
         self.nodes[node.id] = node
         self._fresh.add(node.id)
         return node
 
     def amend(self, id: int, **changes: Any) -> Node:
-        """Replace attributes of node `id`; unknown names are a TypeError of the dataclass."""
+        """Replaces attributes of node `id`; unknown names are a TypeError of the dataclass."""
         self.nodes[id] = replace(self.nodes[id], **changes)
         return self.nodes[id]
 
@@ -58,8 +57,8 @@ class GraphBuilder:
         return any(self.nodes[id].uid == uid for id in self._fresh)
 
     def graph(self, job_name: str, parallelism: int, max_parallelism: int, chaining: bool = True) -> Graph:
-        """The frozen graph of what was added since `take`, with all it reads from, numbered from 1."""
-        self._is_looked_at = True
+        """The frozen graph of the nodes added since `take`, with all nodes upstream of them, numbered from 1."""
+        self._was_used = True
         reached: set[int] = set()
         pending = sorted(self._fresh)
         tails = {n.operation.loop: n.id for n in self.nodes.values() if isinstance(n.operation, LoopTail)}
@@ -82,14 +81,14 @@ class GraphBuilder:
         )
         return Graph(job_name, nodes, parallelism, max_parallelism, chaining)
 
-    def beside(self) -> GraphBuilder:
-        """A builder of another job, which may read from what is here and adds nothing to it."""
+    def separate_job(self) -> GraphBuilder:
+        """A builder of another job, which may read from existing nodes and adds none here."""
         last = list(_LAST)
         builder = GraphBuilder(dict(self.nodes))
         _LAST[:] = last
-        self._is_looked_at = True
+        self._was_used = True
         return builder
 
     def take(self) -> None:
-        """The nodes so far belong to a job that was started; the next job begins with what is added from now on."""
+        """Assigns the nodes so far to a started job; the next job begins with the nodes added from now on."""
         self._fresh.clear()

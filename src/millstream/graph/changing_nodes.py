@@ -1,4 +1,4 @@
-"""What is asked of rows that change, where a table begins and where it ends, as operations of the graph.
+"""Operations over changing rows, and those at the beginning and end of a table's query.
 
 Column 0 of the input is the key, the others are `row_type`. Operations are frozen data; `runtime.tables` runs them.
 """
@@ -34,8 +34,8 @@ _NUMBER = BigIntType(False)
 
 @dataclass(frozen=True)
 class NormaliseRows(Operation):
-    """The last row of each key, in full: -U as it was, +U as it is. `rowtime` is the column of event time. `ttl_ms`:
-    how long a row is kept that nobody touches."""
+    """Normalises upserts to full changes: -U with the previous row of a key, +U with the new one. `rowtime` is the
+    column of event time. `ttl_ms`: rows expire after this time without access."""
 
     row_type: RowType
     rowtime: int | None = None
@@ -44,16 +44,16 @@ class NormaliseRows(Operation):
 
 @dataclass(frozen=True)
 class ChangesAsRows(Operation):
-    """Changes as rows that are only added, with the code of their kind behind their columns. `codes`: one for each
-    kind, in their order; kinds without one are left out."""
+    """Converts changes to inserts with the code of the change's kind as an additional column. `codes`: one for each
+    kind, in their order; changes of kinds without a code are dropped."""
 
     codes: tuple[str | None, ...]
 
 
 @dataclass(frozen=True)
 class RowsAsChanges(Operation):
-    """Rows as changes of the kind that the code in column `op` says; with `skips`, rows with another code are left
-    out."""
+    """Converts rows to changes of the kind given by the code in column `op`. With `skips`, rows with other codes are
+    dropped."""
 
     op: int
     kinds: tuple[tuple[str, RowKind], ...]
@@ -62,8 +62,8 @@ class RowsAsChanges(Operation):
 
 @dataclass(frozen=True)
 class MaterialiseRows(Operation):
-    """For each key of a sink one change in an epoch: its row, or its deletion. `is_stored`: several rows of the query
-    may have one key, and are kept; the one that came last stands for all."""
+    """Emits at most one change per key of a sink and epoch: its row, or its delete. `is_stored`: several rows of the
+    query may have one key, and are stored; the last one to arrive is emitted."""
 
     row_type: RowType
     is_stored: bool = False
@@ -72,8 +72,9 @@ class MaterialiseRows(Operation):
 
 @dataclass(frozen=True)
 class LookupJoin(Operation):
-    """Every row with the rows that a table has for its key now: `lookup`, asked for the values of `keys` in its columns
-    `key_columns`. `condition` is over the columns of both. `keeps_all`: rows that find nothing stay, with NULLs."""
+    """Joins every row with the current rows of a table for its key: `lookup` receives the values of `keys` for its
+    columns `key_columns`. `condition` is over the columns of both. `keeps_all`: unmatched rows are emitted with
+    NULLs."""
 
     lookup: Any  # a `TableLookup` of the connectors
     keys: tuple[RowExpression, ...]
@@ -85,20 +86,20 @@ class LookupJoin(Operation):
 
     @property
     def function(self) -> tuple[Any, ...]:
-        """What travels to tasks and may hold code of the program's."""
+        """User code that is sent to tasks."""
         return (self.lookup, *self.keys, self.condition)
 
     @property
     def pair_type(self) -> TableRowType:
-        """The type of a pair, as the condition sees it."""
+        """The type of a joined row, as the condition sees it."""
         types = (*self.input_types, *self.lookup.row_type.types)
         return TableRowType(RowType.of([f"f{number}" for number in range(len(types))], types, nullable=False))
 
 
 @dataclass(frozen=True)
 class ChangingLookupJoin(LookupJoin):
-    """The same of rows that go again: what was found for a row is kept, and goes with it. Column 0 of the input is a
-    key of its rows, the others are `row_type`. `ttl_ms`: how long it is kept."""
+    """A lookup join over changing rows: the lookup result of a row is stored, and retracted with it. Column 0 of the
+    input is a key of its rows, the others are `row_type`. `ttl_ms`: the result expires after this time."""
 
     row_type: RowType = _NO_COLUMNS
     number_type: DataType = _NUMBER
@@ -107,4 +108,4 @@ class ChangingLookupJoin(LookupJoin):
 
 @dataclass(frozen=True)
 class LatestRows(Operation):
-    """Rows without those that say what was before an update: a sink puts the row after it in their place."""
+    """Drops update-before rows: a sink replaces a row by the row after the update."""

@@ -1,13 +1,13 @@
-"""How an error of ours is shown: the user's traceback, record and operator first, then one sentence with the line.
+"""Displays Millstream's errors: the user's traceback, record and operator first, then one sentence with the line.
 
-`millstream run`, plain `python job.py` and a failing test show the same. Python prints an error nobody caught with
-every frame that led to it; those of ours say nothing to the user, whose line is in the sentence. So
-`show_uncaught_errors` puts a hook in place that shows our errors as the command line does, and leaves all others, and
-a hook of somebody else's, alone. Where a test runner shows the error, the report comes first as well: it is the error's
-cause (`FailureInTask`).
+`millstream run`, plain `python job.py` and a failing test show the same. Python prints an uncaught error with every
+frame that led to it; the engine's frames mean nothing to the user, whose line is in the sentence. So
+`show_uncaught_errors` installs a hook that displays Millstream's errors as the command line does; it leaves other
+errors, and an existing hook, alone. A test runner also shows the report first: it is the error's cause
+(`FailureInTask`).
 
-An error of the lower layers, which know nothing of programs, has no line: then the traceback says which line of the
-program led to it.
+An error of the lower layers, which have no notion of programs, has no line: then the traceback provides the line of the
+program.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ __all__ = ["aborted", "show_aborted", "show_error", "show_known_names", "show_un
 
 
 def show_error(error: MillstreamError, screen: TextIO, *, has_program: bool = True) -> None:
-    """The report of a failed job, if there is one, and the error in one sentence; with the line of the program that led
-    to it, unless there is none (`has_program`)."""
+    """Prints the report of a failed job, if there is one, and the error in one sentence; with the line of the program
+    that led to it, unless there is no program (`has_program`)."""
     if isinstance(error, JobFailedError) and error.report:
         print(error.report, end="\n\n", file=screen)
     line = None if error.at or not has_program else _line_of(error)
@@ -37,7 +37,7 @@ def show_error(error: MillstreamError, screen: TextIO, *, has_program: bool = Tr
     print(f"millstream: {text}", end="\n" if line is None else f" ({line})\n", file=screen)
 
 
-# Neither the program's nor ours: Python itself, what starts programs, and packages.
+# Neither the program's nor Millstream's: Python itself, launchers, and packages.
 _ELSEWHERE = (
     "<",
     PACKAGE_FOLDER,
@@ -46,24 +46,24 @@ _ELSEWHERE = (
 
 
 def _line_of(error: MillstreamError) -> Site | None:
-    """The last line of the program on the way to the error; None where no program is on the way."""
+    """The last line of the program in the error's traceback; None if there is none."""
     frames = traceback.extract_tb(error.__traceback__)
     program = [frame for frame in frames if not frame.filename.startswith(_ELSEWHERE)]
     return Site(program[-1].filename, program[-1].lineno or 0) if program else None
 
 
 class _Notice(str):
-    """What is said of a Ctrl-C that was met by us, and not by a line of the program."""
+    """The notice for a Ctrl-C handled by the engine, not by a line of the program."""
 
 
 def aborted(notice: str) -> KeyboardInterrupt:
-    """Ctrl-C has ended what the program waited for: shown in one line, without the frames that waited. Of the very kind
-    that Python raises, and no other: it ends a process whose shell is to know why."""
+    """A KeyboardInterrupt with a notice, shown in one line without the frames of the wait. It is exactly Python's
+    class, so that the process ends with the status that its shell expects."""
     return KeyboardInterrupt(_Notice(notice))
 
 
 def show_aborted(error: KeyboardInterrupt, screen: TextIO) -> None:
-    """The line."""
+    """Prints the notice."""
     print(f"millstream: {_notice_of(error) or 'aborted'}", file=screen)
 
 
@@ -72,7 +72,7 @@ def _notice_of(error: KeyboardInterrupt) -> str | None:
 
 
 def show_known_names(error: BaseException, screen: TextIO) -> None:
-    """Of an attribute that one of our classes does not have, as `Types.INTEGER`: those it has."""
+    """Prints the attributes of one of our classes after an AttributeError, as for `Types.INTEGER`."""
     kind = error.obj if isinstance(error, AttributeError) else None
     if isinstance(kind, type) and kind.__module__.startswith("millstream."):
         names = ", ".join(name for name in dir(kind) if not name.startswith("_"))
@@ -80,25 +80,25 @@ def show_known_names(error: BaseException, screen: TextIO) -> None:
 
 
 def show_uncaught_errors() -> None:
-    """From now on, show our errors that nobody catches as the command line shows them."""
+    """Installs the hook: from now on, uncaught errors are displayed as on the command line."""
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = _show_uncaught
-        # Now: when Python is about to end, nobody knows any more which file it was given.
+        # Read now: at exit, `__main__` may have lost its file name.
         atexit.register(_at_exit, getattr(sys.modules.get("__main__"), "__file__", None))
 
 
 def show_what_never_ran(screen: TextIO) -> None:
-    """Say that a program was built and nothing of it ran: the commonest mistake of a first program."""
+    """Reports that a program was built but not run: the most frequent mistake in a first program."""
     node = never_run()
     if node is not None:
         print(
-            f"millstream: the program ended without env.execute(): nothing of it ran. Call it at the end ({node.site})",
+            f"millstream: the program ended without env.execute(): nothing was run. Call it at the end ({node.site})",
             file=screen,
         )
 
 
 def _at_exit(script: str | None) -> None:
-    """The same for a program that Python runs by itself, if it came to its end: not for one that a test runner or a
+    """The same for a program that Python runs directly and that ended normally: not for one that a test runner or a
     shell imports."""
     node = never_run()
     is_program = node is not None and script is not None and basename(script) == basename(node.site.file)
@@ -106,7 +106,7 @@ def _at_exit(script: str | None) -> None:
         show_what_never_ran(sys.stderr)
 
 
-_FAILED: list[type[BaseException]] = []  # what ended the process
+_FAILED: list[type[BaseException]] = []  # errors that ended the process
 
 
 def _show_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

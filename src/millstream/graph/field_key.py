@@ -1,7 +1,7 @@
-"""Key selectors that the engine knows: a field of the record, by position or by name, and one key for all records.
+"""Key selectors known to the engine: a field of the record, by position or by name, and one key for all records.
 
-A field of a typed stream is a column, so the key of a whole batch is taken without calling anything per record
-(`runtime.exchange.routing`); called like any selector, it gives the same key for one record.
+A field of a typed stream is a column, so the keys of a batch are extracted without a call per record
+(`runtime.exchange.routing`); called like any selector, it returns the same key for one record.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["FieldKey", "OneKey"]
 
 @dataclass(frozen=True)
 class FieldKey:
-    """The key is `record[field]`; `column` is where it stands in a typed stream, None in an untyped one.
+    """The key is `record[field]`; `column` is its position in a typed stream, None in an untyped one.
 
     >>> FieldKey(1)(("a", 7))
     7
@@ -36,4 +36,4 @@ class FieldKey:
 
 
 class OneKey:
-    """What a selector that gives every record the same key is to the engine: records need not be looked at."""
+    """Marks a selector that returns the same key for every record: records need not be inspected."""

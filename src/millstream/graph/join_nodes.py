@@ -1,7 +1,7 @@
-"""Joins of tables that go by time, as operations of the graph: what they give is never taken back.
+"""Time-bounded joins of tables, as operations of the graph: their results are never retracted.
 
-Rows of both tables are only ever added. When a row can have no more partners is known from event time, or from the
-clock; then it goes, and where rows without a partner are told, it is told.
+Both inputs are append-only. Event time, or the clock, determines when a row can have no more matches; then it expires,
+and is emitted if unmatched rows are part of the result.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ __all__ = ["IntervalPairs", "StampRows", "TemporalPairs", "WindowPairs"]
 
 @dataclass(frozen=True)
 class IntervalPairs(TableJoin):
-    """Pairs of rows whose times lie no further apart than this: right minus left is `lower_ms` to `upper_ms`.
+    """Pairs of rows whose time difference, right minus left, is between `lower_ms` and `upper_ms`.
 
-    `times` are the columns of the rows' times; None: the time of the clock when they come. Results have the time of
-    their left row, or of the right one where there is none; with RIGHT it is the right one's."""
+    `times` are the columns of the rows' times; None: the clock at arrival. A result has the time of its left row, or of
+    the right one if there is none; with RIGHT it is the right row's."""
 
     times: tuple[int, int] | None = None
     lower_ms: int = 0
@@ -28,19 +28,19 @@ class IntervalPairs(TableJoin):
 
 @dataclass(frozen=True)
 class WindowPairs(TableJoin):
-    """Pairs of rows that are in one window, given when it is over. The times of rows are those of their windows."""
+    """Pairs of rows in one window, emitted when it ends. The times of rows are those of their windows."""
 
 
 @dataclass(frozen=True)
 class TemporalPairs(TableJoin):
-    """Every left row with the right row that was there at its time. `times` are the columns of the rows' times: from
-    its own time on a right row is the one of its key, until the next one comes or it is taken away."""
+    """Every left row with the right row that was valid at its time. `times` are the columns of the rows' times: a right
+    row is valid for its key from its own time until the next one arrives or it is deleted."""
 
     times: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True)
 class StampRows(Operation):
-    """The same rows, with a column of theirs as their time."""
+    """The same rows, with one of their columns as their timestamps."""
 
     column: int

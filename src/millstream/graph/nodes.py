@@ -1,9 +1,8 @@
-"""The logical graph: what the user wrote, as frozen data. No Spark, no execution.
+"""The logical graph: the user's program as frozen data. No Spark, no execution.
 
-A **node** is one operation of the program with a name, a type and a place in the user's file. An **edge**
-leads into a node and says how records travel along it (its *partitioning*). Union is several edges into one
-node; `rebalance`, `key_by` and the like are properties of an edge; so the graph holds only things that do
-something to records.
+A **node** is one operation of the program with a name, a type and a place in the user's file. An **edge** leads into a
+node and defines how records travel along it (its *partitioning*). Union is several edges into one node; `rebalance`,
+`key_by` and the like are properties of an edge; so nodes are only operations that process records.
 
 The graph is built while the program runs (`graph.builder`), and never changed afterwards.
 """
@@ -65,7 +64,7 @@ __all__ = [
 
 
 class Partitioning(Enum):
-    """How the records of an edge find the subtask that takes them."""
+    """How the records of an edge are assigned to subtasks."""
 
     UNSPECIFIED = "unspecified"  # forward where parallelism is equal, else rebalance: decided by a pass
     FORWARD = "forward"  # stays in its task
@@ -80,8 +79,8 @@ class Partitioning(Enum):
 
 @dataclass(frozen=True)
 class Edge:
-    """Records flowing from node `source` into the node that lists this edge. `tag` names a side output of it; `input`
-    is 2 for the second stream of a connection. `site`: the line that gave the key selector or the partitioner."""
+    """Records flowing from node `source` into the node that lists this edge. `tag` names one of its side outputs;
+    `input` is 2 for the second of two connected streams. `site`: the line of the key selector or partitioner."""
 
     source: int
     partitioning: Partitioning = Partitioning.UNSPECIFIED
@@ -95,8 +94,8 @@ class Edge:
 
 @dataclass(frozen=True)
 class Operation:
-    """What a node does with records. Those of this module say what a program asked for. How that is done best is the
-    compiler's to decide: it puts operations of `plan.operations` in their place."""
+    """The operation of a node. Those of this module describe the program. The compiler replaces them by operations of
+    `plan.operations` where these are faster."""
 
 
 @dataclass(frozen=True)
@@ -124,19 +123,19 @@ class Filter(Operation):
 @dataclass(frozen=True)
 class Process(Operation):
     function: Any  # a ProcessFunction
-    tags: tuple[tuple[str, TypeInformation | None], ...] = ()  # side outputs that somebody reads, with their types
+    tags: tuple[tuple[str, TypeInformation | None], ...] = ()  # side outputs with readers, and their types
 
 
 @dataclass(frozen=True)
 class KeyedProcess(Process):
-    """A `KeyedProcessFunction`; `time_domains` is what its timers are told: (event time, processing time)."""
+    """A `KeyedProcessFunction`; `time_domains`: the values for its timers (event time, processing time)."""
 
     time_domains: tuple[Any, Any] = (None, None)
 
 
 @dataclass(frozen=True)
 class CoMap(Map):
-    """A `CoMapFunction` over two connected streams; the edges say which of them records come from."""
+    """A `CoMapFunction` over two connected streams; the edges have the input numbers."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +150,7 @@ class CoProcess(Process):
 
 @dataclass(frozen=True)
 class KeyedCoMap(CoMap):
-    """The same where both streams are keyed: the function may hold state of the key; so are the next two."""
+    """A `CoMapFunction` over two keyed streams, which may have keyed state; likewise the next two."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +165,7 @@ class KeyedCoProcess(KeyedProcess):
 
 @dataclass(frozen=True)
 class BroadcastProcess(Process):
-    """A `BroadcastProcessFunction`: its second input is broadcast, and writes the `states` the first one reads."""
+    """A `BroadcastProcessFunction`: its second input is broadcast, and writes the `states` that the first one reads."""
 
     states: tuple[Any, ...] = ()  # MapStateDescriptors
 
@@ -182,8 +181,8 @@ PairFields = tuple[tuple[int, ...], tuple[int, ...]]
 
 @dataclass(frozen=True)
 class ReadyAggregates:
-    """Aggregates whose meaning the engine knows. A result is a row of the key (`has_key`), the start and the end of the
-    window (`has_bounds`) and the measures. `row_type` None: one of these has no type with columns."""
+    """Aggregates with known semantics. A result is a row of the key (`has_key`), the start and the end of the window
+    (`has_bounds`) and the aggregates. `row_type` None: one of these has no columnar type."""
 
     measures: tuple[BoundAggregate, ...]
     has_key: bool
@@ -193,27 +192,27 @@ class ReadyAggregates:
 
 @dataclass(frozen=True)
 class Window(Process):
-    """Records of a key by window. `function` gets a window's contents when it fires; what they are follows from
-    `reduce` or `aggregate` (one value, kept up to date) or neither (all records, as with an evictor)."""
+    """Records of a key by window. `function` receives a window's contents when it fires. With `reduce` or `aggregate`
+    the contents are one value, updated per record; otherwise all records, as with an evictor."""
 
     assigner: Any = None
     trigger: Any = None
-    has_own_trigger: bool = False  # whether the program gave the trigger; else it is the assigner's
+    has_own_trigger: bool = False  # whether the program set the trigger; else it is the assigner's
     evictor: Any = None
     reduce: Any = None  # a function of two records
     aggregate: Any = None  # an AggregateFunction
     contents_type: TypeInformation | None = None  # of a record, or of the accumulator
     allowed_lateness_ms: int = 0
-    late_tag: Any = None  # records that come too late go to this side output; None: they are dropped and counted
-    ready: ReadyAggregates | None = None  # what `aggregate` and `function` come to, where the engine knows
+    late_tag: Any = None  # the side output for late records; None: they are dropped and counted
+    ready: ReadyAggregates | None = None  # the equivalent of `aggregate` and `function`, if they are known
 
 
 @dataclass(frozen=True)
 class CoGroupWindow(Window):
-    """Records of two keyed streams by window: windows hold rows (is_one, one, two), and `function` splits them."""
+    """Records of two keyed streams by window: windows hold rows (is_one, one, two), which `function` splits."""
 
     late_tags: tuple[Any, Any] = (None, None)  # of each side, as `late_tag`
-    fields: PairFields | None = None  # what `function` comes to, where it gives chosen fields of every pair
+    fields: PairFields | None = None  # the equivalent of `function`, if it selects fields of every pair
 
 
 @dataclass(frozen=True)
@@ -224,14 +223,14 @@ class IntervalJoin(Process):
     types: tuple[TypeInformation | None, TypeInformation | None] = (None, None)  # of the two streams
     lower_ms: int = 0
     upper_ms: int = 0
-    late_tags: tuple[Any, Any] = (None, None)  # where late records of each side go; None: dropped and counted
+    late_tags: tuple[Any, Any] = (None, None)  # the side outputs for late records of each side; None: dropped, counted
     is_plain: bool = False
     fields: PairFields | None = None
 
 
 @dataclass(frozen=True)
 class KeyedMap(Map):
-    """A `MapFunction` that may hold state of its key; so are the next two."""
+    """A `MapFunction` that may have keyed state; likewise the next two."""
 
 
 @dataclass(frozen=True)
@@ -256,7 +255,7 @@ class RollingField(Operation):
     """A running sum, minimum or maximum of one field per key."""
 
     kind: str  # sum, min, max, min_by, max_by
-    field: int | str  # in a typed stream its position, in an untyped one as the program named it
+    field: int | str  # in a typed stream its position, in an untyped one as written in the program
     is_strict: bool = False  # a sum that does not fit its type is an error
 
 
@@ -283,9 +282,9 @@ class AsyncCalls(Operation):
     """An `AsyncFunction`, called for up to `capacity` records of a subtask at once."""
 
     function: Any
-    timeout_ms: int  # for one record, retries and the waiting between them included
+    timeout_ms: int  # for one record, including retries and the pauses between them
     capacity: int
-    ordered: bool  # whether results keep the order of their records
+    ordered: bool  # whether results have the order of their records
     retry: Any  # an AsyncRetryStrategy
 
 
@@ -296,25 +295,25 @@ class AssignTimestamps(Operation):
 
 @dataclass(frozen=True)
 class LoopHead(Operation):
-    """Where a loop begins: gives out its input, and what came back through the tail of the same `loop`. The edges of a
-    graph all point backwards; what joins the two ends is the tail's state, which the head reads in the next round."""
+    """The beginning of a loop: emits its input, and records returned by the tail of the same `loop`. All edges of a
+    graph point backwards; the ends are connected by the tail's state, which the head reads in the next round."""
 
     loop: int  # the same number in both ends, and in no other loop of the program
-    rounds_max: int | None  # how often an epoch goes round, at most; None: as configured
-    tail: str | None = None  # the uid of the other end; a pass finds it
+    rounds_max: int | None  # maximum rounds per epoch; None: as configured
+    tail: str | None = None  # the uid of the other end; set by a pass
 
 
 @dataclass(frozen=True)
 class LoopTail(Operation):
-    """Where a loop closes: records that arrive here are kept for the head."""
+    """The end of a loop: stores arriving records for the head."""
 
     loop: int
 
 
 @dataclass(frozen=True)
 class Cache(Operation):
-    """A stream that is kept for later jobs. The environment says for each job where its records can be read (`source`)
-    or, while they cannot, where they are to be kept (`sink`). `node` is its id in the builder."""
+    """A stream that is cached for later jobs. The environment sets for each job either `source`, which reads its cached
+    records, or `sink`, which writes them. `node` is its id in the builder."""
 
     node: int
     source: Source | None = None
@@ -330,8 +329,8 @@ class Write(Operation):
 class Node:
     """One operation. `parallelism` None means the environment's; `uid` None means derived by a pass.
 
-    `output_type` None means untyped: records travel as pickled values. Many fields: they are what a program can say of
-    any operator, one call each.
+    `output_type` None means untyped: records travel as pickled values. Many fields: they are the properties that a
+    program can set for any operator, one call each.
     """
 
     id: int
@@ -348,8 +347,8 @@ class Node:
     starts_chain: bool = False
     chaining_disabled: bool = False
     slot_sharing_group: str | None = None
-    queryable: str | None = None  # the name under which its windows, or what it keeps, can be asked for
-    meaning: Meaning | None = None  # of an operator of SQL: what its state is of
+    queryable: str | None = None  # the name under which its windows or its state can be queried
+    meaning: Meaning | None = None  # of a SQL operator: the meaning of its state
     site: Site = UNKNOWN_SITE
 
 
@@ -362,7 +361,7 @@ class Graph:
     parallelism: int
     max_parallelism: int
     chaining: bool = True
-    refuses_overflow: bool = False  # ready sums that do not fit their type are errors
+    refuses_overflow: bool = False  # a sum of known aggregates that exceeds its type is an error
 
     def node(self, id: int) -> Node:
         """The node with this id."""

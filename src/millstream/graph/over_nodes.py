@@ -1,8 +1,8 @@
-"""OVER as operations of the graph: what is computed of the rows around each row, and which rows those are.
+"""OVER as operations of the graph: functions of the rows around each row.
 
-Column 0 of the input is the partition's key, the others are the row. What is given is the row, then one column for each
-call. By time (`OverTime`) rows of a table that only grows are given once, when their time has come. By any order
-(`OverOrder`) the rows of a partition are kept, and what changes of their results is given.
+Column 0 of the input is the partition's key, the others are the row. The output is the row, then one column for each
+call. By time (`OverTime`) the input is append-only, and each row is emitted once, when its time has been reached. By
+any order (`OverOrder`) the rows of a partition are stored, and changes of their results are emitted.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ __all__ = ["Frame", "OverColumn", "OverOrder", "OverTime"]
 
 @dataclass(frozen=True)
 class Frame:
-    """Which rows around a row: from `preceding` before it to `following` behind it; below zero it is the other way.
-    None: all. `unit` is ROWS, or RANGE: then bounds are in the unit of the column that rows are ordered by, and rows
-    that are equal in the order are in the same frames."""
+    """The rows around a row: from `preceding` before it to `following` after it; negative values reverse the direction.
+    None: unbounded. `unit` is ROWS, or RANGE: then bounds are in the unit of the order column, and rows that are equal
+    in the order are in the same frames."""
 
     unit: str = "RANGE"
     preceding: float | None = None
@@ -31,21 +31,22 @@ class Frame:
 
 @dataclass(frozen=True)
 class OverColumn:
-    """One call: an aggregate of the frame (`measure`), or a `function` of the row's place and its neighbours, over
-    `arguments`, which are columns of the row."""
+    """One call: an aggregate of the frame (`measure`), or a `function` of the row's position and its neighbours. Its
+    `arguments` are columns of the row."""
 
     function: str
     frame: Frame = Frame()
     measure: BoundAggregate | None = None
     arguments: tuple[int, ...] = ()
     reach: int = 0
-    """Of LAG: how many rows back it looks."""
+    """Of LAG: how many rows back it reads."""
 
 
 @dataclass(frozen=True)
 class OverTime(Operation):
     """Calls over rows in the order of their time, up to each row. `is_event_time`: rows wait until the watermark passes
-    them; else they come in the order they arrive. `ttl_ms`: how long a partition is kept that nobody touches."""
+    them; otherwise they are processed in order of arrival. `ttl_ms`: partitions expire after this time without
+    access."""
 
     row_type: RowType
     columns: tuple[OverColumn, ...]
@@ -54,14 +55,14 @@ class OverTime(Operation):
 
     @property
     def function(self) -> tuple[Any, ...]:
-        """What travels to tasks and may hold code of the program's."""
+        """User code that is sent to tasks."""
         return _functions(self.columns)
 
 
 @dataclass(frozen=True)
 class OverOrder(Operation):
-    """Calls over rows in any order. `is_changing`: rows of the input are taken away, too. `rowtime`: the column that is
-    the time of rows in BATCH, where all rows are given when the input has ended."""
+    """Calls over rows in any order. `is_changing`: the input has retractions. `rowtime`: the time column of rows in
+    BATCH, where all rows are emitted at the end of the input."""
 
     row_type: RowType
     columns: tuple[OverColumn, ...]
@@ -72,7 +73,7 @@ class OverOrder(Operation):
 
     @property
     def function(self) -> tuple[Any, ...]:
-        """What travels to tasks and may hold code of the program's."""
+        """User code that is sent to tasks."""
         return _functions(self.columns)
 
 

@@ -1,7 +1,7 @@
-"""Where in the user's program a call was made, so that an error can point at it.
+"""The place in the user's program where a call was made, for errors.
 
-A site is found by walking up the stack to the first frame that is not Millstream's own. It is captured when
-the call is made, because when the plan is checked or a task fails that stack is long gone.
+A site is the first frame up the stack that is not Millstream's own. It is captured when the call is made, because that
+stack no longer exists when the plan is checked or a task fails.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 T = TypeVar("T")
 
 PACKAGE_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-"""Where Millstream's own modules lie: what a frame or a module is told by."""
+"""The folder of Millstream's own modules; identifies their frames."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Site:
 
     @property
     def code(self) -> str:
-        """The line itself, as far as its file can still be read."""
+        """The text of the line, if its file can still be read."""
         return linecache.getline(self.file, self.line).strip()
 
 
@@ -56,23 +56,23 @@ UNKNOWN_SITE = Site("<unknown>", 0)
 
 @dataclass(frozen=True)
 class StatementSite(Site):
-    """A statement that was typed. `line` is its number: people see no other."""
+    """A statement entered interactively. `line` is its number, which is all that is shown."""
 
     def __str__(self) -> str:
         return f"{self.file} {self.line}"
 
 
 def at_site(site: Site, call: Callable[[], T]) -> T:
-    """What `call` returns; for what it calls the user's line is `site`, which is no line of Python: a statement.
+    """Calls `call` with `site`, which is a statement and not a line of Python, as the user's line for all its calls.
 
-    >>> at_site(Site("views.sql", 7), lambda: "nothing was asked")
-    'nothing was asked'
+    >>> at_site(Site("views.sql", 7), lambda: "done")
+    'done'
     """
     return call()
 
 
 def here() -> Site:
-    """The nearest caller outside Millstream, or the site that was named before one was reached.
+    """The nearest caller outside Millstream, or the site of an `at_site` in between.
 
     >>> here().line > 0
     True
@@ -83,25 +83,25 @@ def here() -> Site:
             site: Site = frame.f_locals["site"]
             return site
         file = frame.f_code.co_filename
-        if not file.startswith((PACKAGE_FOLDER, "<frozen")) and not _is_made_for_us(frame):
+        if not file.startswith((PACKAGE_FOLDER, "<frozen")) and not _is_generated(frame):
             return Site(file, frame.f_lineno)
         frame = frame.f_back  # type: ignore[assignment]
     return UNKNOWN_SITE
 
 
-def _is_made_for_us(frame: FrameType) -> bool:
-    """Whether it runs what was made at run time for one of our modules, as the __init__ of a dataclass is."""
+def _is_generated(frame: FrameType) -> bool:
+    """Whether it runs code generated at run time for a Millstream module, such as a dataclass's __init__."""
     name = str(frame.f_globals.get("__name__"))
     return frame.f_code.co_filename == "<string>" and name.partition(".")[0] == __name__.partition(".")[0]
 
 
 def refuse(message: str, kind: type[ProgramError] = ProgramError) -> ProgramError:
-    """A ProgramError, or a more special one, at the user's line."""
+    """A ProgramError, or a subclass of it, at the user's line."""
     return kind(in_plain_words(message), at=str(here()))
 
 
 def refuse_type(message: str) -> TypeMismatchError:
-    """The same of an argument that is not of a type that the call takes: a TypeError too, as PyFlink's."""
+    """A TypeMismatchError at the user's line: also a TypeError, as PyFlink raises."""
     return TypeMismatchError(in_plain_words(message), at=str(here()))
 
 
@@ -110,7 +110,7 @@ def _a_kind(match: re.Match[str]) -> str:
     return f"{'an' if name[0] in 'AEIOaeio' else 'a'} {name}"
 
 
-# What Python says of objects that do not say it themselves, and what a person would.
+# Python's default representations of objects, and their readable form.
 _PLAIN_WORDS = (
     (re.compile(r"<function (?:\S*\.)?<lambda> at 0x[0-9a-f]+>(?: \(function\))?"), "a lambda"),
     (re.compile(r"<(?:bound method|function) (\S+)(?: of .*?)? at 0x[0-9a-f]+>(?: \(\w+\))?>?"), r"the function \1"),
@@ -120,7 +120,7 @@ _PLAIN_WORDS = (
 
 
 def in_plain_words(message: str) -> str:
-    """A message without addresses in memory and names of our modules.
+    """A message without memory addresses and names of our modules.
 
     >>> in_plain_words(f"found {here} ({type(here).__name__}) and {Site}, expected a Site")
     'found the function here and the class Site, expected a Site'

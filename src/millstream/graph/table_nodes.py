@@ -1,8 +1,8 @@
-"""What a query asks of rows of tables, as operations of the graph. The planner's lowering makes them of relations.
+"""Operations of queries over rows of tables. The planner's lowering makes them from relations.
 
-Rows travel as columns of a `TableRowType`, and their event time beside them: the rowtime attribute of a table always
-equals the timestamps of its batches, so that windows need no column. Expressions are over the columns of the input, by
-position. Operations are frozen data; `runtime.tables` runs them.
+Rows travel as columns of a `TableRowType`, with event time in the batch: the rowtime attribute of a table always equals
+the timestamps of its batches, so that windows need no column. Expressions refer to columns of the input by position.
+Operations are frozen data; `runtime.tables` runs them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class TableSession:
-    """What functions may know of the session that made the query."""
+    """The session of a query, as functions see it."""
 
     zone: str = "UTC"
     catalog: str = "default_catalog"
@@ -56,8 +56,8 @@ class TableSession:
 
 @dataclass(frozen=True)
 class Calc(Operation):
-    """The rows that meet the condition, as the expressions make them. `input_types` are those of the columns that the
-    expressions name."""
+    """Filters rows by the condition and projects them to the expressions. `input_types` are those of the columns that
+    the expressions use."""
 
     expressions: tuple[RowExpression, ...]
     condition: RowExpression | None
@@ -66,16 +66,16 @@ class Calc(Operation):
 
     @property
     def function(self) -> tuple[Any, ...]:
-        """What travels to tasks and may hold code of the program's."""
+        """User code that is sent to tasks."""
         return (*self.expressions, self.condition)
 
 
 @dataclass(frozen=True)
 class WindowRows(Operation):
-    """A window TVF by itself: every row once for each window it is in, then window_start, window_end, window_time.
+    """A window TVF by itself: every row once for each of its windows, then window_start, window_end, window_time.
 
-    `time` is the column the windows go by; where it is the rowtime, so are the timestamps, and behind this they are
-    those of window_time."""
+    `time` is the column that determines the windows. If it is the rowtime, it equals the timestamps, and the output's
+    timestamps are those of window_time."""
 
     windows: PaneWindows
     time: int
@@ -84,8 +84,8 @@ class WindowRows(Operation):
 
 @dataclass(frozen=True)
 class Correlate(Operation):
-    """Every row with each row that a table function gives for it; `keeps_all`: rows with none stay, with NULLs.
-    Results that do not meet `condition`, over the columns of the row and its result, count as none."""
+    """Every row with each result row of a table function; `keeps_all`: rows without results are emitted with NULLs.
+    Results that do not satisfy `condition`, over the columns of the row and its result, are ignored."""
 
     function: Any
     arguments: tuple[RowExpression, ...]
@@ -98,8 +98,8 @@ class Correlate(Operation):
 
 @dataclass(frozen=True)
 class UnnestRows(Operation):
-    """Every row with each element of a collection in it: the fields of a row, key and value of a map, else itself.
-    `condition` is as for Correlate."""
+    """Every row with each element of a collection in it: the fields of a row, key and value of a map, else the element
+    itself. `condition` is as for Correlate."""
 
     collection: RowExpression
     input_types: tuple[DataType, ...]
@@ -111,7 +111,7 @@ class UnnestRows(Operation):
 
 @dataclass(frozen=True)
 class LimitRows(Operation):
-    """The first `count` rows (None: all) behind `offset` ones, as they come."""
+    """The first `count` rows (None: all) after `offset` ones, in order of arrival."""
 
     count: int | None
     offset: int = 0
@@ -119,9 +119,9 @@ class LimitRows(Operation):
 
 @dataclass(frozen=True)
 class StreamRows(Operation):
-    """Records of a stream as rows of a table: the fields of a row or tuple by name or position, else the record itself
-    as the one column. Column `rowtime` is not in the record: it is its timestamp. `only_grows`: rows of other kinds
-    than INSERT are refused."""
+    """Converts records of a stream to rows of a table: the fields of a row or tuple by name or position, else the
+    record itself as the only column. Column `rowtime` is not in the record: it is its timestamp. `only_grows`: changes
+    other than INSERT are rejected."""
 
     row_type: RowType
     rowtime: int | None = None
@@ -130,7 +130,7 @@ class StreamRows(Operation):
 
 @dataclass(frozen=True)
 class EnforceRows(Operation):
-    """What a sink demands of rows: columns that are NOT NULL have a value, texts and bytes fit their length.
+    """Enforces a sink's constraints: NOT NULL columns have a value, texts and bytes fit their length.
 
     `nulls` is "error" or "drop"; `lengths` "ignore", "trim_pad" or "error", as Flink's options say."""
 
@@ -140,7 +140,7 @@ class EnforceRows(Operation):
 
 @dataclass(frozen=True)
 class WindowColumn:
-    """A column of what a window aggregation gives: a key, a bound of the window, or a measure.
+    """An output column of a window aggregation: a key, a bound of the window, or an aggregate.
 
     `kind` is key, start, end, time, proctime or measure; `number` counts keys and measures."""
 
@@ -150,10 +150,10 @@ class WindowColumn:
 
 @dataclass(frozen=True)
 class WindowAggregate(Operation):
-    """Aggregates of rows by key columns and window. `keys` are columns of the input, none: one group for all.
+    """Aggregates of rows by key columns and window. `keys` are columns of the input; empty: one group for all.
 
-    `key_type` is that of the one key column, or of a row of all. `zone`: whose clocks the windows follow.
-    `is_attached`: rows are results of these windows already, each in the one window whose last moment is its timestamp.
+    `key_type` is that of the one key column, or of a row of all. `zone`: the time zone of the windows. `is_attached`:
+    rows are results of these windows already, each in the one window whose last instant is its timestamp.
     """
 
     keys: tuple[int, ...]
@@ -167,8 +167,8 @@ class WindowAggregate(Operation):
 
 @dataclass(frozen=True)
 class SessionAggregate(Operation):
-    """Aggregates of rows by key columns and session: rows of a key that lie no further apart than `gap_ms`. Keys,
-    columns and zone are as in WindowAggregate."""
+    """Aggregates of rows by key columns and session: rows of a key at most `gap_ms` apart. Keys, columns and zone are
+    as in WindowAggregate."""
 
     keys: tuple[int, ...]
     key_type: TypeInformation
@@ -181,11 +181,11 @@ class SessionAggregate(Operation):
 
 @dataclass(frozen=True)
 class GroupAggregate(Operation):
-    """Aggregates of all rows so far, by key columns of the input (none: one group for all). What it gives are changes:
-    the keys and measures of a group as they were, and as they are.
+    """Unbounded aggregation by key columns of the input (none: one group for all). Its output is a changelog of keys
+    and aggregates per group.
 
-    `key_type` is as in WindowAggregate. `is_signed`: rows of the input are taken away, too; the last measure then
-    counts rows, and is no column of what is given. `ttl_ms`: how long a group is kept that nobody touches."""
+    `key_type` is as in WindowAggregate. `is_signed`: the input has retractions; the last aggregate is then the row
+    count, which is not an output column. `ttl_ms`: groups expire after this time without access."""
 
     keys: tuple[int, ...]
     key_type: TypeInformation
@@ -196,8 +196,8 @@ class GroupAggregate(Operation):
 
 @dataclass(frozen=True)
 class Expiry:
-    """When no later row can meet a row: once event time has come to `moment`, a time over the row's columns, moved by
-    `offset_ms`. A row whose moment is NULL meets nothing."""
+    """Expires rows that no later row can match: when event time has reached `moment`, a time over the row's columns,
+    plus `offset_ms`. A row whose moment is NULL matches nothing."""
 
     moment: RowExpression
     offset_ms: int = 0
@@ -205,10 +205,11 @@ class Expiry:
 
 @dataclass(frozen=True)
 class TableJoin(Operation):
-    """Pairs of rows of two tables with one key, for which `condition` holds, over the columns of both. Column 0 of each
-    input is its key, the others are `rows`; what is given are those of both sides, or of the left one (SEMI, ANTI).
+    """Pairs of rows of two tables with the same key that satisfy `condition`, over the columns of both. Column 0 of
+    each input is its key, the others are `rows`; the output is the columns of both sides, or of the left one (SEMI,
+    ANTI).
 
-    `kind` is INNER, LEFT, RIGHT, FULL, SEMI or ANTI. `changing`: of which sides rows are taken away, too."""
+    `kind` is INNER, LEFT, RIGHT, FULL, SEMI or ANTI. `changing`: the sides that have retractions."""
 
     kind: str
     rows: tuple[RowType, RowType]
@@ -218,17 +219,17 @@ class TableJoin(Operation):
 
     @property
     def function(self) -> tuple[Any, ...]:
-        """What travels to tasks and may hold code of the program's."""
+        """User code that is sent to tasks."""
         return (self.condition,)
 
 
 @dataclass(frozen=True)
 class RegularJoin(TableJoin):
-    """A join that is kept in step with both tables, which may change.
+    """An incrementally maintained join of two tables, which may change.
 
-    `ttl_ms`: how long rows of each side are kept. `expiries`: when rows of each side go that no later row can meet, at
-    the first of these moments; a side with such only grows, and the clock does not take its rows. `unique`: of which
-    sides a key never has two rows at a time."""
+    `ttl_ms`: the retention of rows of each side. `expiries`: conditions under which rows of each side expire because no
+    later row can match them, at the first of these times; a side with expiries is append-only, and has no TTL.
+    `unique`: the sides that never have two rows of one key at a time."""
 
     ttl_ms: tuple[int | None, int | None] = (None, None)
     expiries: tuple[tuple[Expiry, ...], tuple[Expiry, ...]] = ((), ())
@@ -236,13 +237,13 @@ class RegularJoin(TableJoin):
 
     @property
     def function(self) -> tuple[Any, ...]:
-        """What travels to tasks and may hold code of the program's."""
+        """User code that is sent to tasks."""
         return (self.condition, *(each.moment for side in self.expiries for each in side))
 
 
 @dataclass(frozen=True)
 class OrderKey:
-    """A column that rows are ordered by."""
+    """A column of a sort order."""
 
     column: int
     descending: bool = False
@@ -251,12 +252,12 @@ class OrderKey:
 
 @dataclass(frozen=True)
 class RankRows(Operation):
-    """Of each partition the rows `first` to `last` of an order. Column 0 of the input is the partition's key, the
-    others are `row_type`; with `has_number` the number is the last column of what is given.
+    """The rows `first` to `last` of each partition in an order. Column 0 of the input is the partition's key, the
+    others are `row_type`; with `has_number` the number is the last output column.
 
-    `kind` is ROW_NUMBER, RANK or DENSE_RANK. `latest_first`: of equal rows the one that came last stands first.
-    `is_changing`: rows of the input are taken away, too. `ttl_ms`: how long a row is kept. `rowtime`: the column of a
-    row's event time, for windows after it in BATCH."""
+    `kind` is ROW_NUMBER, RANK or DENSE_RANK. `latest_first`: of equal rows the last one to arrive comes first.
+    `is_changing`: the input has retractions. `ttl_ms`: the retention of a row. `rowtime`: the event-time column of a
+    row, for subsequent windows in BATCH."""
 
     kind: str
     row_type: RowType
@@ -272,17 +273,17 @@ class RankRows(Operation):
 
 @dataclass(frozen=True)
 class RankWindows(RankRows):
-    """RankRows whose partitions are each within one window: a window's rows are emitted once, when it is over.
+    """RankRows whose partitions are each within one window: a window's rows are emitted once, when it ends.
 
-    `end`: of windows that follow the clock, the column of their end, as clocks of `zone` show it; None where the
-    timestamp of a row is the last moment of its window."""
+    `end`: for windows in processing time, the column of their end, in local time of `zone`; None if the timestamp of a
+    row is the last instant of its window."""
 
     end: int | None = None
     zone: str = "UTC"
 
     @property
     def is_event_time(self) -> bool:
-        """Whether windows follow the watermark, not the clock."""
+        """Whether windows are in event time."""
         return self.end is None
 
 
@@ -300,7 +301,7 @@ class RowTimes(TimestampAssigner):
 class ColumnWatermarks(WatermarkStrategy):
     """WATERMARK FOR … AS …: event time and watermark of rows, as expressions over the columns of a source.
 
-    The watermark of a split is the largest value that `watermark` has had; NULL says nothing."""
+    The watermark of a split is the maximum of `watermark` so far; NULL is ignored."""
 
     def __init__(
         self,

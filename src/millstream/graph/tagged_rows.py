@@ -1,8 +1,8 @@
-"""A record of one of two streams in a window that holds records of both: which stream it is of, and what it is.
+"""A record of either stream in a window over two streams, with its stream.
 
-Windows of a join or coGroup keep such rows, one column for each side: where both streams are typed the state is columns
+Windows of a join or coGroup store such rows, one column for each side: if both streams are typed the state is columnar
 too. Assigners, triggers and evictors of these windows see them, as Flink's see its `TaggedUnion`; the user's join
-function never does. A record that is None is a record like others: only `is_one` says whose it is.
+function does not. A record may be None: only `is_one` determines its stream.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from millstream.records.batch import is_typed
 
 __all__ = ["split_by_side", "tag_records", "tagged_type"]
 
-_FIELDS = ("is_one", "one", "two")  # as stores have them
+_FIELDS = ("is_one", "one", "two")  # as stored
 _ROW = Row(*_FIELDS)
 
 
 def tag_records(values: Iterable[Any], is_first: bool) -> list[Row]:
-    """Records of the first stream (`is_first`) or of the second, as a window keeps them.
+    """Records of the first stream (`is_first`) or of the second, as a window stores them.
 
     >>> tag_records([7], is_first=True)
     [Row(is_one=True, one=7, two=None)]

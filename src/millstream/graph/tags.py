@@ -1,4 +1,4 @@
-"""The mark by which the engine knows a side output among the values a function yields."""
+"""The engine's view of a side output's tag among the values that a function yields."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["SideTag"]
 
 
 class SideTag:
-    """What `OutputTag` is to the engine: `yield tag, value` sends `value` to the side output `tag_id`."""
+    """Base class of `OutputTag`: `yield tag, value` emits `value` to the side output `tag_id`."""
 
     tag_id: str
-    type_info: TypeInformation | None  # of the values, where it was declared
+    type_info: TypeInformation | None  # of the values, if declared

@@ -1,5 +1,4 @@
-"""Which column is the time of a table's rows, as its WATERMARK says it: what may be known of event time without running
-an expression. Pure."""
+"""Determines the time column of a table's rows from its WATERMARK, without evaluating an expression. Pure."""
 
 from __future__ import annotations
 
@@ -10,8 +9,8 @@ __all__ = ["time_column"]
 
 
 def time_column(rowtime: RowExpression, watermark: RowExpression) -> int | None:
-    """The column that is the time of rows, if their watermark is that time or a fixed while from it: the latest row has
-    the largest watermark then, and the others need not be looked at. None: it may be any of them."""
+    """The time column of rows, if their watermark is that column or at a fixed distance from it: then the latest row
+    has the largest watermark, and the others need not be evaluated. None if any row may have it."""
     if not isinstance(rowtime, Column) or not isinstance(rowtime.type, TimestampType | LocalZonedTimestampType):
         return None
     if watermark == rowtime:

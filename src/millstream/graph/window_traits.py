@@ -1,11 +1,11 @@
-"""What the engine may know of assigners, triggers and functions of windows without calling them.
+"""Traits of window assigners, triggers and functions that the engine uses without calling them.
 
-A program describes its windows by objects that are called for every record. Where it is known beforehand what such an
-object would do, there are faster ways to the same results. The base classes here let it say so: they are to the engine
-what the classes of `datastream.window` are to programs.
+A program describes its windows by objects that are called for every record. If an object's behaviour is known in
+advance, the engine can compute the same results faster. The base classes here declare such behaviour; the classes of
+`datastream.window` derive from them.
 
-A class derived from one of ours may do otherwise. So only instances of just those classes that are marked with
-`as_described` are taken at their word; of all others nothing is known.
+A class that the program derives from one of those may behave differently. So traits apply only to direct instances of
+classes marked with `as_described`; nothing is assumed of others.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Described = TypeVar("Described", bound=type)
 
 
 def as_described(kind: Described) -> Described:
-    """Mark a class whose instances do what its traits say. The mark does not pass on to derived classes."""
+    """Marks a class whose instances behave as their traits declare. Derived classes do not inherit the mark."""
     kind._described = kind  # type: ignore[attr-defined]
     return kind
 
@@ -48,27 +48,27 @@ def _is_described(instance: Any) -> bool:
 
 
 class FixedTimeAssigner:
-    """An assigner whose windows are stretches of time that are known beforehand."""
+    """An assigner of windows over fixed intervals of time."""
 
-    window_type: type[Any]  # what a window is to functions: made of its start and its end
+    window_type: type[Any]  # the class of windows passed to functions, constructed from start and end
 
     @abstractmethod
     def panes(self, lateness_ms: int) -> PaneWindows:
-        """Its windows, which take late records for so long."""
+        """Its windows, which accept records late by up to this time."""
 
 
 class EndlessAssigner:
-    """An assigner whose windows end with time itself: that is the timestamp of their results, and no time of an event.
-    Derived classes are such, too."""
+    """An assigner of windows without an end: the timestamp of their results is the maximum, not an event time. Also
+    applies to derived classes."""
 
 
 class MergingAssigner:
-    """An assigner whose windows can become one. Derived classes are such, too."""
+    """An assigner whose windows can merge. Also applies to derived classes."""
 
 
 def fixed_windows(assigner: Any, lateness_ms: int) -> PaneWindows | None:
-    """The windows of an assigner as panes; None where it is one of the program's own, or its windows depend on more
-    than a record's time."""
+    """The windows of an assigner as panes; None if it is the program's own, or its windows depend on more than a
+    record's time."""
     return assigner.panes(lateness_ms) if isinstance(assigner, FixedTimeAssigner) and _is_described(assigner) else None
 
 
@@ -76,19 +76,19 @@ def fixed_windows(assigner: Any, lateness_ms: int) -> PaneWindows | None:
 
 
 class FiringRule(Enum):
-    """When a window that is still open fires."""
+    """When an open window fires."""
 
-    UNKNOWN = "unknown"  # a record alone may make it fire
-    BY_TIME = "by time"  # never for a record alone
-    AT_ITS_END = "at its end"  # and all that a record does is to set a timer for that
+    UNKNOWN = "unknown"  # a record may make it fire
+    BY_TIME = "by time"  # never because of a record
+    AT_ITS_END = "at its end"  # a record only sets a timer for the end
 
 
 class TimedTrigger:
-    """A trigger that follows a clock. `follows_event_time` matters where it fires at the end of its window."""
+    """A trigger that depends on time alone. `follows_event_time` applies if it fires at the end of its window."""
 
     fires = FiringRule.BY_TIME
     follows_event_time = False
-    wraps: Any = None  # the trigger whose firings it changes
+    wraps: Any = None  # the wrapped trigger, whose firings it changes
 
 
 def firing_rule(trigger: Any) -> FiringRule:
@@ -98,7 +98,7 @@ def firing_rule(trigger: Any) -> FiringRule:
 
 
 def is_plain_trigger(trigger: Any, is_event_time: bool) -> bool:
-    """Whether a trigger fires windows at their end, by event time or by the clock, and does nothing else."""
+    """Whether a trigger only fires windows at their end, in event time or processing time as given."""
     timed = _timed(trigger)
     if timed is None or timed is not trigger:
         return False
@@ -106,13 +106,13 @@ def is_plain_trigger(trigger: Any, is_event_time: bool) -> bool:
 
 
 def fires_at_its_end(assigner: Any, trigger: Any) -> bool:
-    """Whether windows fire when they are over, in the assigner's own time, and for no other reason but late records."""
+    """Whether windows fire only at their end, in the assigner's own time, and again for late records."""
     timed = _timed(trigger)
     return timed is not None and is_plain_trigger(timed, assigner.is_event_time())
 
 
 def _timed(trigger: Any) -> TimedTrigger | None:
-    """The trigger that says when windows fire, itself or inside another; None where that is not known."""
+    """The trigger that determines when windows fire, possibly a wrapped one; None if unknown."""
     if not isinstance(trigger, TimedTrigger) or not _is_described(trigger):
         return None
     return trigger if trigger.wraps is None else _timed(trigger.wraps)
@@ -122,10 +122,10 @@ def _timed(trigger: Any) -> TimedTrigger | None:
 
 
 class PassThrough:
-    """A window function that gives out what it gets."""
+    """A window function that emits its input unchanged."""
 
 
 def passes_through(function: Any) -> bool:
-    """Whether a window function, in the adapter that calls it, gives out the window's value as it is."""
+    """Whether a window function, in the adapter that calls it, emits the window's value unchanged."""
     inner = getattr(function, "_wrapped_function", None)
     return isinstance(inner, PassThrough) and _is_described(inner)

@@ -1,4 +1,4 @@
-"""The metrics a user function sees, under PyFlink's names. What stands behind them in a task is `registry`."""
+"""The metrics of user functions, with PyFlink's names. `registry` implements them in a task."""
 
 from __future__ import annotations
 
@@ -10,43 +10,43 @@ __all__ = ["Counter", "Distribution", "Gauge", "Meter", "Metric", "MetricGroup"]
 
 
 class MetricGroup(ABC):
-    """A scope of names. Asking twice for the same name gives the same metric."""
+    """A scope of names. The same name returns the same metric."""
 
     @abstractmethod
     def add_group(self, name: str, extra: str | None = None) -> MetricGroup:
-        """A group inside this one; with `extra`, a key and its value as two levels."""
+        """A nested group; with `extra`, a key and its value as two levels."""
 
     @abstractmethod
     def counter(self, name: str) -> Counter:
-        """A number that goes up and down."""
+        """A number that can increase and decrease."""
 
     @abstractmethod
     def gauge(self, name: str, obj: Callable[[], Any]) -> None:
-        """A value looked up, by calling `obj`, whenever metrics are reported."""
+        """A value obtained by calling `obj` whenever metrics are reported."""
 
     @abstractmethod
     def meter(self, name: str, time_span_in_seconds: int = 60) -> Meter:
-        """Events, shown as a rate over the last `time_span_in_seconds`."""
+        """Events, reported as a rate over the last `time_span_in_seconds`."""
 
     @abstractmethod
     def distribution(self, name: str) -> Distribution:
-        """Numbers, shown as their count, sum, smallest and largest."""
+        """Numbers, reported as count, sum, minimum and maximum."""
 
 
-class Metric(ABC):  # noqa: B024 - PyFlink's name for the family; the members have the methods
-    """Anything that is measured."""
+class Metric(ABC):  # noqa: B024 - PyFlink's base class; its subclasses have the methods
+    """The base class of metrics."""
 
 
 class Counter(Metric, ABC):
-    """A number that goes up and down."""
+    """A number that can increase and decrease."""
 
     @abstractmethod
     def inc(self, n: int = 1) -> None:
-        """Adds."""
+        """Adds `n`."""
 
     @abstractmethod
     def dec(self, n: int = 1) -> None:
-        """Takes away."""
+        """Subtracts `n`."""
 
     @abstractmethod
     def get_count(self) -> int:
@@ -58,7 +58,7 @@ class Meter(Metric, ABC):
 
     @abstractmethod
     def mark_event(self, value: int = 1) -> None:
-        """Notes that `value` events happened."""
+        """Records `value` events."""
 
     @abstractmethod
     def get_count(self) -> int:
@@ -66,16 +66,16 @@ class Meter(Metric, ABC):
 
 
 class Distribution(Metric, ABC):
-    """Numbers of which only the shape matters."""
+    """Numbers reported in summary."""
 
     @abstractmethod
     def update(self, value: float) -> None:
-        """Adds a number."""
+        """Records a number."""
 
 
 class Gauge(Metric, ABC):
-    """A value looked up when it is asked for."""
+    """A value obtained on demand."""
 
     @abstractmethod
     def get_value(self) -> Any:
-        """The value now."""
+        """The current value."""

@@ -1,1 +1,1 @@
-"""The physical plan: plain data below the compiler that makes it and the runtime that runs it."""
+"""The physical plan: plain data, made by the compiler and executed by the runtime."""

@@ -1,7 +1,7 @@
-"""Physical operations: what the compiler puts in the place of what a program asked for, where there is a better way.
+"""Physical operations: faster implementations that the compiler substitutes for logical operations.
 
-Each gives the results of the logical operation it stands for (`graph.nodes`): it is faster, never different. They are
-made by the passes of the compiler alone, and read by the runtime.
+Each gives the same results as the logical operation it replaces (`graph.nodes`). Only compiler passes create them; the
+runtime executes them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Rolling(Operation):
 
 @dataclass(frozen=True)
 class PartialAggregate(Operation):
-    """Ready aggregates by key and pane, before the exchange: each task sums up what it reads."""
+    """Built-in aggregates by key and pane, before the exchange: each task pre-aggregates its input."""
 
     measures: tuple[BoundAggregate, ...]
     windows: PaneWindows
@@ -51,8 +51,8 @@ class PartialAggregate(Operation):
 
 @dataclass(frozen=True)
 class PaneAggregate(Operation):
-    """Ready aggregates by window, from partials, in columns. `has_key` and `has_bounds`: what stands before them in a
-    result."""
+    """Built-in aggregates by window, from partials, in columns. `has_key` and `has_bounds`: whether results start with
+    the key and the window's bounds."""
 
     measures: tuple[BoundAggregate, ...]
     windows: PaneWindows
@@ -62,7 +62,7 @@ class PaneAggregate(Operation):
 
 @dataclass(frozen=True)
 class TablePartialAggregate(PartialAggregate):
-    """The same of rows of a table: `keys` are its columns, and times are those that clocks of `zone` show."""
+    """The same for table rows: `keys` are columns, and window bounds are local times of `zone`."""
 
     keys: tuple[int, ...] = ()
     zone: str = "UTC"
@@ -70,8 +70,8 @@ class TablePartialAggregate(PartialAggregate):
 
 @dataclass(frozen=True)
 class TablePaneAggregate(PaneAggregate):
-    """The same of rows of a table: results have these `columns`. `keys` is how many columns a key has; `attached` are
-    the windows whose bounds results have, where those of `windows` only say when they are over."""
+    """The same for table rows: results have these `columns`. `keys` is the number of key columns. `attached`: the
+    windows whose bounds results have, if those of `windows` only determine when they end."""
 
     columns: tuple[WindowColumn, ...] = ()
     keys: int = 0
@@ -81,7 +81,7 @@ class TablePaneAggregate(PaneAggregate):
 
 @dataclass(frozen=True)
 class PartialGroups(Operation):
-    """Aggregates of rows by group, before the exchange: each task sums up what it reads. See `GroupAggregate`."""
+    """Aggregates by group, before the exchange: each task pre-aggregates its input. See `GroupAggregate`."""
 
     keys: tuple[int, ...]
     measures: tuple[BoundAggregate, ...]
@@ -90,7 +90,7 @@ class PartialGroups(Operation):
 
 @dataclass(frozen=True)
 class FinalGroups(Operation):
-    """Groups in the store, from partials, and what changes of them. `keys` is how many columns a key has."""
+    """Merges partials into stored groups and emits their changes. `keys` is the number of key columns."""
 
     keys: int
     measures: tuple[BoundAggregate, ...]
@@ -100,14 +100,14 @@ class FinalGroups(Operation):
 
 @dataclass(frozen=True)
 class PartialRank(Operation):
-    """Of a table that only grows: rows that others of the same task come before are dropped before the exchange."""
+    """Top-N over an append-only table before the exchange: drops rows outside the first rows of their task."""
 
     rank: RankRows
 
 
 @dataclass(frozen=True)
 class PartialSessions(Operation):
-    """Sessions of what a task reads, before the exchange. See `SessionAggregate`."""
+    """Sessions of a task's input, before the exchange. See `SessionAggregate`."""
 
     keys: tuple[int, ...]
     measures: tuple[BoundAggregate, ...]
@@ -117,7 +117,7 @@ class PartialSessions(Operation):
 
 @dataclass(frozen=True)
 class FinalSessions(Operation):
-    """Sessions in the store, from partial ones. `keys` is how many columns a key has."""
+    """Merges partial sessions into stored ones. `keys` is the number of key columns."""
 
     keys: int
     measures: tuple[BoundAggregate, ...]
@@ -129,24 +129,23 @@ class FinalSessions(Operation):
 
 @dataclass(frozen=True)
 class FoldedWindow(Window):
-    """Windows that stand fixed in time, keep one value each and fire at their end: records are folded into them
-    together."""
+    """Fixed windows that store a single value and fire at their end: records are folded into them in batches."""
 
     panes: PaneWindows = field(kw_only=True)
-    window_type: type[Any] = field(kw_only=True)  # what a window is to functions: made of its start and its end
-    passes_through: bool = field(kw_only=True)  # whether `function` gives out the one value as it is
+    window_type: type[Any] = field(kw_only=True)  # the window class for functions, constructed from start and end
+    passes_through: bool = field(kw_only=True)  # whether `function` emits the value unchanged
 
 
 @dataclass(frozen=True)
 class WindowJoin(Process):
-    """Pairs of records of two keyed streams that are in one window, in columns: results are `fields` of both."""
+    """Pairs of records of two keyed streams in the same window, in columns: results are `fields` of both."""
 
     types: tuple[TypeInformation | None, TypeInformation | None] = field(kw_only=True)  # of the two streams
     windows: PaneWindows = field(kw_only=True)
     fields: PairFields = field(kw_only=True)
-    late_tags: tuple[Any, Any] = (None, None)  # where late records of each side go; None: dropped and counted
+    late_tags: tuple[Any, Any] = (None, None)  # side outputs for late records of each side; None: dropped
 
 
 @dataclass(frozen=True)
 class ProjectedIntervalJoin(IntervalJoin):
-    """An interval join that gives `fields` of every pair, in columns."""
+    """An interval join that emits `fields` of every pair, in columns."""

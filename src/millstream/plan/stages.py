@@ -1,14 +1,14 @@
 """The physical plan: stages of operators, and the channels between them. Frozen data, no Spark.
 
-The logical graph is cut at its exchanges into *levels*: an operator's level is the largest number of exchanges
-between it and a source. All operators of one level make one **stage**, whatever branch of the program they
-belong to; a stage is one Spark stage, and its tasks are the subtasks of all its operators. A source is at the last
-level its readers allow: what meets a stream from behind an exchange is read there. So the Spark plan of
-any program, however branched, is a straight line, no branch is computed twice, and one barrier per task closes
-the epoch for all of them.
+The logical graph is cut at its exchanges into *levels*: an operator's level is the largest number of exchanges between
+it and a source. All operators of one level form a **stage**, whatever branch of the program they belong to; a stage is
+one Spark stage, and its tasks are the subtasks of all its operators. A source is read at the last level that its
+consumers allow: a stream that joins one from after an exchange is read there. The Spark plan of any program, however
+branched, is therefore a straight line, no branch is computed twice, and one barrier per task closes the epoch for all
+branches.
 
-A **channel** is an edge of the plan. It is *local* when its ends share a stage and a subtask; else its records
-are shipped through the shuffle as blocks. A channel that spans several stages is relayed by the ones between.
+A **channel** is an edge of the plan. It is *local* if its ends share a stage and a subtask; otherwise its records are
+sent through the shuffle as blocks. Intermediate stages relay a channel that spans several stages.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Channel", "Plan", "Stage"]
 
 @dataclass(frozen=True)
 class Channel:
-    """How records get from operator `source` to operator `target` (node ids)."""
+    """The path of records from operator `source` to operator `target` (node ids)."""
 
     id: int
     source: int
@@ -30,7 +30,7 @@ class Channel:
     edge: Edge
     senders: int
     receivers: int
-    key_groups: int  # how many groups keys fall into: the receiver's maximum parallelism
+    key_groups: int  # the number of key groups: the receiver's maximum parallelism
     source_stage: int
     target_stage: int
 
@@ -63,9 +63,9 @@ class Plan:
         return tuple(node for stage in self.stages for node in stage.operators)
 
     def into(self, node: int) -> tuple[Channel, ...]:
-        """The channels that end in `node`."""
+        """The channels into `node`."""
         return tuple(channel for channel in self.channels if channel.target == node)
 
     def out_of(self, node: int) -> tuple[Channel, ...]:
-        """The channels that begin in `node`."""
+        """The channels out of `node`."""
         return tuple(channel for channel in self.channels if channel.source == node)

@@ -1,5 +1,5 @@
-"""From syntax, or calls of the Table API, to a plan of relations, and from there to the graph.
+"""Translates syntax, or calls of the Table API, to a plan of relations, and the plan to nodes of the graph.
 
-Binding gives names and types their meaning; passes are pure functions over frozen relations, one file each; lowering
-makes nodes of the graph that every program is made of.
+Binding resolves names and types; passes are pure functions over frozen relations, one file each; lowering emits the
+graph nodes that every program consists of.
 """

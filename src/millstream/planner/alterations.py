@@ -1,4 +1,4 @@
-"""ALTER: a table, view, database or catalog changed. Plans that were made before keep what they had."""
+"""ALTER of a table, view, database or catalog. Existing plans retain the previous definition."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["alter"]
 
 
 def alter(statement: Alter, session: PlannerSession) -> StatementResult:
-    """Carry out an ALTER, all of its changes or none."""
+    """Executes an ALTER, with all of its changes or none."""
     if statement.kind == "DATABASE":
         return _alter_database(statement, session)
     if statement.kind == "CATALOG":
@@ -34,7 +34,7 @@ def alter(statement: Alter, session: PlannerSession) -> StatementResult:
             return OK
         word = statement.kind.capitalize()
         hint = session.table_hint(statement.name)
-        raise problem(f"{word} {shown(path)} doesn't exist or is no {statement.kind.lower()}.{hint}", statement)
+        raise problem(f"{word} {shown(path)} doesn't exist or is not a {statement.kind.lower()}.{hint}", statement)
     changed: TableEntry | ViewEntry = entry
     for change in statement.changes:
         if change.action == "RENAME" and change.subject in ("TABLE", "VIEW"):
@@ -51,7 +51,7 @@ def alter(statement: Alter, session: PlannerSession) -> StatementResult:
 def _rename(entry: TableEntry | ViewEntry, change: Alteration, session: PlannerSession, statement: Alter) -> None:
     target = session.path_of(change.names)
     if session.store.table(target) is not None:
-        raise problem(f"{shown(target)} is there already", statement)
+        raise problem(f"{shown(target)} already exists", statement)
     session.store.drop_table(entry.path, entry.is_temporary)
     session.store.add_table(target, entry, entry.is_temporary)
 
@@ -75,7 +75,7 @@ def _alter_database(statement: Alter, session: PlannerSession) -> StatementResul
 
 
 def _alter_catalog(statement: Alter, session: PlannerSession) -> StatementResult:
-    """Options and comment of a catalog; what it is, and where its jobs lie, it stays."""
+    """Changes options and comment of a catalog; its type and the folder of its jobs are fixed."""
     catalog = session.store.catalog(statement.name[0])
     options, comment = dict(catalog.options), catalog.comment
     for change in statement.changes:
@@ -85,7 +85,7 @@ def _alter_catalog(statement: Alter, session: PlannerSession) -> StatementResult
         if "type" in change.names or dict(change.options).get("type", options.get("type")) != options.get("type"):
             raise problem("ALTER CATALOG cannot change 'type': DROP CATALOG, and CREATE CATALOG of that type", change)
         if "stores" in change.names and "stores" in options:
-            raise problem("ALTER CATALOG cannot RESET 'stores', where its jobs are: SET it to another folder", change)
+            raise problem("ALTER CATALOG cannot RESET 'stores', its jobs' folder: SET it to another folder", change)
         options = {key: value for key, value in options.items() if key not in change.names} | dict(change.options)
     catalog.options, catalog.comment = tuple(options.items()), comment
     return OK
@@ -99,10 +99,10 @@ def _altered(entry: TableEntry, change: Alteration, session: PlannerSession) -> 
     if action == "SET":
         return replace(entry, options=tuple((dict(entry.options) | dict(change.options)).items()))
     if action == "RESET":
-        kept = {key: value for key, value in entry.options if key not in change.names}
+        options = {key: value for key, value in entry.options if key not in change.names}
         if "connector" in change.names:
-            raise problem("ALTER TABLE RESET cannot take 'connector' away: a table without it cannot be read", change)
-        return replace(entry, options=tuple(kept.items()))
+            raise problem("ALTER TABLE RESET cannot remove 'connector': a table without it cannot be read", change)
+        return replace(entry, options=tuple(options.items()))
     if action == "RENAME":
         return _renamed_column(entry, change)
     if action in ("ADD", "MODIFY"):
@@ -141,7 +141,7 @@ def _renamed_column(entry: TableEntry, change: Alteration) -> TableEntry:
 
 
 def _check_unused(entry: TableEntry, name: str, change: Alteration) -> None:
-    """A column that another column or the watermark is made of stays."""
+    """Rejects a change of a column that a computed column or the watermark uses."""
     users = [each.name for each in entry.columns if each.is_computed and f"{name}" in _words(each.text)]
     if users:
         raise problem(f"The column `{name}` is referenced by computed column `{users[0]}`.", change)
@@ -153,15 +153,17 @@ def _words(text: str) -> set[str]:
     return set("".join(letter if letter.isalnum() or letter == "_" else " " for letter in text).split())
 
 
-def _refuse_partitions(entry: TableEntry, change: Alteration, instead: str) -> NotYetError:
-    """Partitions are the folders that rows make: there is no other list of them to add to, or to take from."""
+def _partition_error(entry: TableEntry, change: Alteration, instead: str) -> NotYetError:
+    """The error for partitions: they are folders created by rows, and not listed in the catalog."""
     name = ".".join(entry.path)
     if not entry.partition_keys:
         raise problem(f"Table {name} is not partitioned: it has no PARTITIONED BY", change)
     for key in (key for partition in change.partitions for key, _ in partition):
         if key not in entry.partition_keys:
             hint = near_names(key, list(entry.partition_keys))
-            raise problem(f"'{key}' is no partition column of {name}: {', '.join(entry.partition_keys)}.{hint}", change)
+            raise problem(
+                f"'{key}' is not a partition column of {name}: {', '.join(entry.partition_keys)}.{hint}", change
+            )
     return not_yet(f"ALTER TABLE {change.action} PARTITION", change, instead, LATER)
 
 
@@ -177,7 +179,7 @@ def _distributed(entry: TableEntry, change: Alteration, modifies: bool) -> Table
 
 def _added(entry: TableEntry, change: Alteration, session: PlannerSession, modifies: bool) -> TableEntry:
     if change.subject == "PARTITION":
-        raise _refuse_partitions(entry, change, "INSERT INTO it: a partition comes with its first row")
+        raise _partition_error(entry, change, "INSERT INTO it: its first row creates a partition")
     if change.subject == "DISTRIBUTION":
         return _distributed(entry, change, modifies)
     columns = list(entry.columns)
@@ -211,7 +213,7 @@ def _added(entry: TableEntry, change: Alteration, session: PlannerSession, modif
 def _placed(
     columns: list[ColumnEntry], column: ColumnEntry, position: str | None, change: Alteration
 ) -> list[ColumnEntry]:
-    """The columns with one more, or with one in the place of its old self."""
+    """Adds a column at a position, or replaces the column of the same name."""
     names = [each.name for each in columns]
     if position is None and column.name in names:
         return [column if each.name == column.name else each for each in columns]
@@ -245,10 +247,10 @@ def _dropped(entry: TableEntry, change: Alteration) -> TableEntry:
             raise problem("The base table does not define any distribution.", change)
         return replace(entry, distribution=None)
     if change.subject == "PARTITION":
-        raise _refuse_partitions(entry, change, "remove the partition's folder, while no job reads it")
+        raise _partition_error(entry, change, "remove the partition's folder, while no job reads it")
     for name in change.names:
         _checked(entry, name, change)
-    kept = replace(entry, columns=tuple(each for each in entry.columns if each.name not in change.names))
+    reduced = replace(entry, columns=tuple(each for each in entry.columns if each.name not in change.names))
     for name in change.names:
         if name in entry.primary_key:
             raise problem(f"The column `{name}` is used as the primary key.", change)
@@ -256,5 +258,5 @@ def _dropped(entry: TableEntry, change: Alteration) -> TableEntry:
             raise problem(f"The column `{name}` is used as the partition keys.", change)
         if entry.distribution is not None and name in entry.distribution.columns:
             raise problem(f"The column `{name}` is used as a distribution key.", change)
-        _check_unused(kept, name, change)
-    return kept
+        _check_unused(reduced, name, change)
+    return reduced

@@ -1,6 +1,6 @@
-"""The meaning of syntax: names found, types checked, casts put between; the result is relations and row expressions.
+"""Binds syntax: resolves names, checks types and inserts casts. The result is relations and row expressions.
 
-The doors of `planner.binding`: whoever has syntax (of SQL text, or of the Table API's calls) comes in here.
+This is the public entry to `planner.binding`, for SQL text and for calls of the Table API.
 """
 
 from __future__ import annotations

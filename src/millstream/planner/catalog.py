@@ -1,8 +1,7 @@
-"""Catalogs in memory: databases of tables, views and functions; and what is temporary, which hides what is not.
+"""Catalogs in memory: databases of tables, views and functions; temporary objects hide permanent ones.
 
-The store knows paths of three parts only; a session completes what a program wrote (`PlannerSession.path_of`). It
-refuses what is there already and what is not there, with Flink's sentences; whether that matters (IF EXISTS) is the
-statement's affair.
+The store's paths have three parts; a session completes shorter names (`PlannerSession.path_of`). It rejects duplicate
+and missing objects in Flink's words; the statement handles IF EXISTS.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ DEFAULT_DATABASE = "default_database"
 
 @dataclass
 class Database:
-    """Tables and views share names, as in Flink; functions have their own, whatever their case."""
+    """Tables and views share a namespace, as in Flink; functions have their own, which is case insensitive."""
 
     tables: dict[str, TableEntry | ViewEntry] = field(default_factory=dict)
     functions: dict[str, FunctionEntry] = field(default_factory=dict)
@@ -51,7 +50,7 @@ class Database:
 
 
 IN_MEMORY = "generic_in_memory"
-"""The type of a catalog that says none: the one that is there from the start."""
+"""The default type of catalogs, that of the initial one."""
 
 
 @dataclass
@@ -65,7 +64,7 @@ class Catalog:
 
 
 class CatalogStore:
-    """All catalogs, and everything temporary."""
+    """All catalogs, and all temporary objects."""
 
     def __init__(self) -> None:
         self.catalogs: dict[str, Catalog] = {DEFAULT_CATALOG: Catalog({DEFAULT_DATABASE: Database()})}
@@ -99,9 +98,9 @@ class CatalogStore:
         return self.catalogs[name]
 
     def drop_catalog(self, name: str) -> None:
-        """Forget a catalog and all in it."""
+        """Removes a catalog with its contents."""
         for database in self.catalog(name).databases.values():
-            refuse_kept(database.tables.values())
+            reject_materialized(database.tables.values())
         del self.catalogs[name]
 
     def create_database(self, catalog: str, name: str, options: Options = (), comment: str | None = None) -> Database:
@@ -113,23 +112,23 @@ class CatalogStore:
         return databases[name]
 
     def drop_database(self, catalog: str, name: str, cascade: bool = False) -> None:
-        """Forget a database; one with something in it only with `cascade`."""
+        """Removes a database; a non-empty one only with `cascade`."""
         database = self.database(catalog, name)
         if (database.tables or database.functions) and not cascade:
             raise ProgramError(f"Database {name} in catalog {catalog} is not empty. Drop it with CASCADE.")
-        refuse_kept(database.tables.values())
+        reject_materialized(database.tables.values())
         del self.catalogs[catalog].databases[name]
 
     # --- tables and views ---------------------------------------------------------------------------------------------
 
     def table(self, path: ObjectPath) -> TableEntry | ViewEntry | None:
-        """The table or view at a path; what is temporary comes first."""
+        """The table or view at a path; temporary ones take precedence."""
         if path in self.temporary_tables:
             return self.temporary_tables[path]
         return self.permanent_table(path)
 
     def permanent_table(self, path: ObjectPath) -> TableEntry | ViewEntry | None:
-        """The table or view at a path that is not temporary."""
+        """The permanent table or view at a path."""
         catalog, database, name = path
         if catalog not in self.catalogs or database not in self.catalogs[catalog].databases:
             return None
@@ -141,37 +140,37 @@ class CatalogStore:
         entry: TableEntry | ViewEntry,
         temporary: bool = False,
         replaces: bool = False,
-        by_keeper: bool = False,
+        by_owner: bool = False,
     ) -> TableEntry | ViewEntry:
-        """Enter a table or a view; `replaces`: what has the name goes, which must not be a materialised table unless
-        it is done `by_keeper`, who has its job."""
-        held = replace(entry, path=path, is_temporary=temporary)
+        """Adds a table or view. `replaces`: replaces an existing one, which must not be a materialised table unless
+        the caller is `by_owner`, which manages its job."""
+        stored = replace(entry, path=path, is_temporary=temporary)
         word = "view" if isinstance(entry, ViewEntry) else "table"
         if temporary:
             if path in self.temporary_tables and not replaces:
                 raise ProgramError(f"Temporary {word} {shown(path)} already exists")
-            self.temporary_tables[path] = held
-            return held
+            self.temporary_tables[path] = stored
+            return stored
         tables = self.database(path[0], path[1]).tables
         if path[2] in tables and not replaces:
             raise ProgramError(f"Could not execute CreateTable in path {shown(path)}: the {word} already exists")
-        if path[2] in tables and not by_keeper:
-            refuse_kept([tables[path[2]]])
-        tables[path[2]] = held
-        return held
+        if path[2] in tables and not by_owner:
+            reject_materialized([tables[path[2]]])
+        tables[path[2]] = stored
+        return stored
 
-    def drop_table(self, path: ObjectPath, temporary: bool = False, by_keeper: bool = False) -> None:
-        """Forget a table or a view; `by_keeper` as of `add_table`."""
+    def drop_table(self, path: ObjectPath, temporary: bool = False, by_owner: bool = False) -> None:
+        """Removes a table or view; `by_owner` as in `add_table`."""
         if temporary:
             del self.temporary_tables[path]
             return
         tables = self.database(path[0], path[1]).tables
-        if not by_keeper:
-            refuse_kept([tables[path[2]]])
+        if not by_owner:
+            reject_materialized([tables[path[2]]])
         del tables[path[2]]
 
     def tables(self, catalog: str, database: str) -> Iterator[TableEntry | ViewEntry]:
-        """All tables and views of a database that can be named, by name."""
+        """All visible tables and views of a database, by name."""
         names = dict(self.database(catalog, database).tables)
         for path, entry in self.temporary_tables.items():
             if path[:2] == (catalog, database):
@@ -190,33 +189,33 @@ class CatalogStore:
         return self.catalogs[catalog].databases[database].functions.get(name)
 
     def add_function(self, path: ObjectPath, entry: FunctionEntry, temporary: bool = False) -> FunctionEntry:
-        """Enter a function of a database."""
+        """Adds a function to a database."""
         key = (path[0], path[1], path[2].lower())
-        held = replace(entry, path=path, is_temporary=temporary)
+        stored = replace(entry, path=path, is_temporary=temporary)
         if temporary:
             if key in self.temporary_functions:
                 raise ProgramError(f"Temporary catalog function {shown(path)} already exists.")
-            self.temporary_functions[key] = held
-            return held
+            self.temporary_functions[key] = stored
+            return stored
         functions = self.database(path[0], path[1]).functions
         if key[2] in functions:
             raise ProgramError(f"Catalog function {shown(path)} already exists.")
-        functions[key[2]] = held
-        return held
+        functions[key[2]] = stored
+        return stored
 
     def add_system_function(self, name: str, entry: FunctionEntry) -> FunctionEntry:
-        """Enter a temporary function that has no database and hides built-in ones."""
-        held = replace(entry, is_temporary=True, is_system=True)
-        self.temporary_system_functions[name.lower()] = held
-        return held
+        """Adds a temporary function without a database, which hides built-in ones."""
+        stored = replace(entry, is_temporary=True, is_system=True)
+        self.temporary_system_functions[name.lower()] = stored
+        return stored
 
 
-def refuse_kept(entries: Iterable[TableEntry | ViewEntry]) -> None:
-    """ProgramError for a materialised table: a job keeps it, which would go on with nobody to name it."""
+def reject_materialized(entries: Iterable[TableEntry | ViewEntry]) -> None:
+    """Rejects the removal of a materialised table: its job would continue without a name for it."""
     for entry in entries:
         if isinstance(entry, TableEntry) and entry.definition is not None:
             name = entry.path[-1]
             raise ProgramError(
-                f"{name!r} is a materialized table, which a job keeps. Change it by ALTER MATERIALIZED TABLE {name}, "
+                f"{name!r} is a materialized table, stored by a job. Change it by ALTER MATERIALIZED TABLE {name}, "
                 f"or remove it by DROP MATERIALIZED TABLE {name}"
             )

@@ -1,7 +1,6 @@
-"""Relations at the edges of tables, beside `relations`: upserts made whole, changes as rows and back, and tables that
-are asked by key.
+"""Relations at the edges of tables: normalised upserts, conversions between changes and rows, and lookup joins.
 
-They are no different from other relations. A pass or a rule that knows nothing of them sees one input, whole.
+Passes treat them as any other relation with one input.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ __all__ = ["FromChangelog", "LookupJoin", "LookupKey", "Normalise", "ToChangelog
 
 @dataclass(frozen=True)
 class Normalise(Relation):
-    """A table of upserts as one whose rows go as they were: a row by `keys`, columns of the input, is kept, and given
-    back before the next one with its key. Flink's ChangelogNormalize."""
+    """Turns upserts into complete changes: retains the last row per key (`keys` are columns of the input) and retracts
+    it before the next row with that key. Flink's ChangelogNormalize."""
 
     input: Relation
     keys: tuple[int, ...]
@@ -26,9 +25,9 @@ class Normalise(Relation):
 
 @dataclass(frozen=True)
 class ToChangelog(Relation):
-    """The changes of the input as rows that are only added: its columns, then the code of what happened. `codes`: one
-    for each kind, in their order; kinds without one are left out. `key`: columns of the input by which upserts are
-    told, each key once in an epoch."""
+    """The input's changes as an append-only table: its columns, then a code for the row kind. `codes`: one per row
+    kind, in their order; kinds without a code are dropped. `key`: the upsert key, columns of the input; each key is
+    emitted once per epoch."""
 
     input: Relation
     codes: tuple[str | None, ...]
@@ -41,15 +40,15 @@ class ToChangelog(Relation):
 
     @property
     def text(self) -> str:
-        """What it does, for plans."""
+        """Its arguments, for plans."""
         by = f", by=[{', '.join(self.key_names)}]" if self.key else ""
         return f"op=[{self.schema.names[-1]}], codes=[{', '.join(code or 'none' for code in self.codes)}]{by}"
 
 
 @dataclass(frozen=True)
 class FromChangelog(Relation):
-    """Rows whose column `op` tells what happened, as changes: `kinds` are codes with names of kinds. `skips`: rows with
-    another code are left out."""
+    """Turns rows whose column `op` holds a change code into changes. `kinds` maps codes to row kinds. `skips`: rows
+    with another code are dropped."""
 
     input: Relation
     op: int
@@ -58,13 +57,13 @@ class FromChangelog(Relation):
 
     @property
     def text(self) -> str:
-        """What it does, for plans."""
+        """Its arguments, for plans."""
         return f"op=[{self.schema.names[self.op]}], kinds=[{', '.join(f'{code}={kind}' for code, kind in self.kinds)}]"
 
 
 @dataclass(frozen=True)
 class LookupKey:
-    """What a table is asked for: the value that `column`, one of the join's own columns of it, must have."""
+    """One column of the lookup key and its value. `column` indexes the join's columns of the table."""
 
     value: RowExpression
     column: int
@@ -72,9 +71,9 @@ class LookupKey:
 
 @dataclass(frozen=True)
 class LookupJoin(Relation):
-    """Every row of the input with the rows that `table` has for its key when it comes: FOR SYSTEM_TIME AS OF a time of
-    the clock. The schema is the input's columns, then `columns` of the table, by their places in what can be read of
-    it. Keys are over the input's columns, the rest of the condition over all. `hints`: of LOOKUP."""
+    """Joins every input row with the rows that `table` has for its key on arrival: FOR SYSTEM_TIME AS OF a processing
+    time. The schema is the input's columns, then `columns` of the table, as positions in its readable columns. Keys
+    are over the input's columns, the rest of the condition over all. `hints`: those of LOOKUP."""
 
     input: Relation
     table: TableEntry

@@ -1,4 +1,4 @@
-"""Table functions and UNNEST as parts of a plan, named as Flink names them, with the condition they are joined on."""
+"""Table functions and UNNEST in plan output, with Flink's names and their join condition."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["correlate_text", "logical_correlate_text"]
 
 
 def logical_correlate_text(relation: Correlate | Unnest) -> str:
-    """The relation as it was written."""
+    """The relation in the abstract syntax tree."""
     notation = Notation.LOGICAL
     if isinstance(relation, Unnest):
         text = expression_text(relation.collection, relation.input.schema.names, notation)
@@ -18,7 +18,7 @@ def logical_correlate_text(relation: Correlate | Unnest) -> str:
 
 
 def correlate_text(relation: Correlate | Unnest, notation: Notation) -> str:
-    """The relation as it is run."""
+    """The relation in the physical plan."""
     if isinstance(relation, Unnest):
         text = expression_text(relation.collection, relation.input.schema.names, notation)
         function = "$UNNEST_ROWS_WITH_ORDINALITY$1" if relation.with_ordinality else "$UNNEST_ROWS$1"
@@ -32,12 +32,12 @@ def correlate_text(relation: Correlate | Unnest, notation: Notation) -> str:
 
 def _invocation(relation: Correlate, notation: Notation) -> str:
     names = relation.input.schema.names
-    given = ", ".join(expression_text(each, names, notation) for each in relation.arguments)
-    return f"{getattr(relation.function, 'name', 'function')}({given})"
+    arguments = ", ".join(expression_text(each, names, notation) for each in relation.arguments)
+    return f"{getattr(relation.function, 'name', 'function')}({arguments})"
 
 
 def _joined_on(relation: Correlate | Unnest, notation: Notation) -> str:
-    """The condition that results are joined on, if there is one."""
+    """The join condition, if any."""
     if relation.condition is None:
         return ""
     return f", condition=[{expression_text(relation.condition, relation.schema.names, notation)}]"

@@ -1,4 +1,4 @@
-"""CREATE TABLE becomes a table entry: columns with types, the watermark, the key, and what LIKE brings from another."""
+"""Builds table entries from CREATE TABLE: columns with types, the watermark, the key, and the parts copied by LIKE."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ __all__ = ["check_distribution", "column_entries", "key_columns", "table_entry",
 
 
 def table_entry(statement: CreateTable, session: PlannerSession, selected: tuple[ColumnEntry, ...] = ()) -> TableEntry:
-    """The table that CREATE TABLE defines; LIKE's table first, or the columns that AS selects."""
+    """The table that CREATE TABLE defines, based on LIKE's table or the columns selected by AS."""
     inherited: TableEntry | None = None
     if statement.like is not None:
-        found = session.find_table(statement.like.table)
-        if found is None:
+        base = session.find_table(statement.like.table)
+        if base is None:
             name = ".".join(statement.like.table)
             hint = session.table_hint(statement.like.table)
             raise problem(f"Source table '{name}' of the LIKE clause not found in the catalog.{hint}", statement.like)
-        if isinstance(found, ViewEntry):
+        if isinstance(base, ViewEntry):
             raise problem("LIKE takes a table, not a view", statement.like)
-        inherited = merged(found, statement)
+        inherited = merged(base, statement)
     if selected:
         columns = _with_selected(statement.columns, selected, session)
     else:
@@ -67,7 +67,7 @@ def table_entry(statement: CreateTable, session: PlannerSession, selected: tuple
 def _with_selected(
     definitions: Sequence[ColumnDefinition], selected: tuple[ColumnEntry, ...], session: PlannerSession
 ) -> tuple[ColumnEntry, ...]:
-    """The columns of CREATE TABLE … AS: new ones first, then those of the query, of other types where they say so."""
+    """The columns of CREATE TABLE … AS: new ones first, then the query's, with the declared types if any."""
     names = {each.name for each in selected}
     types: dict[str, ColumnEntry] = {}
     for definition in definitions:
@@ -76,7 +76,7 @@ def _with_selected(
             if not types[definition.name].is_physical:
                 raise problem(
                     f"A column named '{definition.name}' already exists in the query: computed and metadata columns "
-                    "cannot take the place of its columns",
+                    "cannot replace its columns",
                     definition,
                 )
     chosen = tuple(types.get(each.name, each) for each in selected)
@@ -84,14 +84,14 @@ def _with_selected(
 
 
 def _text(expression: Expression) -> str:
-    """An expression as it was written, on one line."""
+    """An expression's text, on one line."""
     return " ".join(expression.span.text.split()) if expression.span is not None else ""
 
 
 def column_entries(
     definitions: Sequence[ColumnDefinition], before: tuple[ColumnEntry, ...], session: PlannerSession
 ) -> tuple[ColumnEntry, ...]:
-    """New columns behind those that are there. Computed ones see all that are physical or metadata."""
+    """New columns after the existing ones. Computed columns may use all physical and metadata columns."""
     plain: dict[str, ColumnEntry] = {each.name: each for each in before if not each.is_computed}
     seen = {each.name for each in before}
     for definition in definitions:
@@ -111,7 +111,7 @@ def column_entries(
 
 
 def _check_metadata_keys(plain: Mapping[str, ColumnEntry], definitions: Sequence[ColumnDefinition]) -> None:
-    """Refuse two columns of one key: of those that are written, one would be lost."""
+    """Rejects two columns with the same metadata key: one of the written values would be lost."""
     owners: dict[str, str] = {}
     for column in plain.values():
         if column.metadata is None:
@@ -150,10 +150,10 @@ def _column(
 def watermark_entry(
     definition: WatermarkDefinition, columns: tuple[ColumnEntry, ...], session: PlannerSession
 ) -> WatermarkEntry:
-    """WATERMARK FOR column AS expression, checked: both are timestamps of at most milliseconds."""
+    """WATERMARK FOR column AS expression; checks that both are timestamps of at most milliseconds."""
     names = [column.name for column in columns]
     if len(definition.column) != 1:
-        words = f"Nested field '{'.'.join(definition.column)}' cannot be a time attribute: make a computed column of it"
+        words = f"Nested field '{'.'.join(definition.column)}' cannot be a time attribute: add a computed column for it"
         raise problem(words, definition)
     name = definition.column[0]
     if name not in names:
@@ -166,8 +166,8 @@ def watermark_entry(
     column = columns[names.index(name)]
     if _is_processing_time(column):
         raise problem(
-            "A watermark can not be defined for a processing-time attribute column: the clock has no late rows. Leave "
-            f"the WATERMARK out, and use '{name}' as it is",
+            "A watermark can not be defined for a processing-time attribute column: processing time has no late rows. "
+            f"Leave the WATERMARK out, and use '{name}' directly",
             definition,
         )
     _check_time(column.type, "time field", "time field", definition)
@@ -178,7 +178,7 @@ def watermark_entry(
 
 
 def _is_processing_time(column: ColumnEntry) -> bool:
-    """Whether a column is PROCTIME()."""
+    """Whether a column is defined as PROCTIME()."""
     written = column.expression
     return isinstance(written, Call) and written.name.upper() == "PROCTIME" and not written.path
 
@@ -196,7 +196,7 @@ def _check_time(type_: object, first: str, second: str, node: Node) -> None:
 def key_columns(
     definition: KeyDefinition, columns: tuple[ColumnEntry, ...]
 ) -> tuple[tuple[ColumnEntry, ...], tuple[str, ...]]:
-    """The columns with those of a key NOT NULL, and the key."""
+    """The columns, with those of the key NOT NULL, and the key."""
     if definition.enforced:
         raise problem(
             "Flink doesn't support ENFORCED mode for PRIMARY KEY constraint. ENFORCED/NOT ENFORCED controls if the "
@@ -215,7 +215,7 @@ def key_columns(
         if not columns[names.index(name)].is_physical:
             raise problem(f"Primary key column '{name}' is not a physical column.", definition)
     if len(set(definition.columns)) != len(definition.columns):
-        raise problem("Primary key has a column twice", definition)
+        raise problem("Primary key names a column twice", definition)
     changed = tuple(_not_null(each) if each.name in definition.columns else each for each in columns)
     return changed, definition.columns
 
@@ -255,7 +255,7 @@ def _check_partitions(partitions: tuple[str, ...], columns: tuple[ColumnEntry, .
 
 
 def check_distribution(distribution: Distribution, columns: tuple[ColumnEntry, ...]) -> None:
-    """Raises for no buckets, and for buckets by a column that the table does not store."""
+    """Rejects a bucket count of zero, and bucket keys that are not physical columns."""
     if distribution.buckets == 0:
         raise problem(
             "Invalid bucket count '0'. The number of buckets for a distributed table must be at least 1.", distribution
@@ -271,7 +271,7 @@ def check_distribution(distribution: Distribution, columns: tuple[ColumnEntry, .
 
 
 def entry_schema(entry: TableEntry, session: PlannerSession) -> Schema:
-    """The columns of a table with their time attributes, as DESCRIBE shows them."""
+    """The columns of a table with their time attributes, as DESCRIBE prints them."""
     scope = Scope.of(Values(Schema(tuple(Field(each.name, each.type) for each in entry.read)), ()))
     fields = []
     for column in entry.columns:

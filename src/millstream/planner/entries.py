@@ -1,7 +1,7 @@
-"""What a catalog knows of a table, a view or a function: frozen data, without any meaning that a session gives it.
+"""Catalog entries of tables, views and functions: frozen data, independent of a session.
 
-Expressions are kept as they were written (syntax, and its text): they are bound anew by whoever reads the table, so an
-entry never holds a plan that a later statement could have made stale. Types are settled when the entry is made.
+Entries hold expressions as syntax and text. Each query binds them again, so an entry never holds a plan that a later
+statement could invalidate. Types are resolved when the entry is created.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ __all__ = [
 ]
 
 ObjectPath = tuple[str, ...]
-"""(catalog, database, name) of what a catalog holds; one part for what has no place in any: a table made inline."""
+"""(catalog, database, name) of a catalog object; a single part for objects outside catalogs, such as inline tables."""
 Options = tuple[tuple[str, str], ...]
 
 
 def shown(path: ObjectPath) -> str:
-    """A path as SQL writes it.
+    """A path in SQL syntax.
 
     >>> shown(("default_catalog", "default_database", "bid"))
     '`default_catalog`.`default_database`.`bid`'
@@ -41,7 +41,7 @@ def shown(path: ObjectPath) -> str:
 
 @dataclass(frozen=True)
 class ColumnEntry:
-    """One column: physical, computed (`expression`), or of metadata (`metadata`: its key)."""
+    """A physical, computed (`expression`) or metadata (`metadata`: its key) column."""
 
     name: str
     type: DataType
@@ -61,7 +61,7 @@ class ColumnEntry:
 
     @property
     def is_written(self) -> bool:
-        """Whether an INSERT fills it."""
+        """Whether an INSERT provides its value."""
         return self.is_physical or (self.metadata is not None and not self.is_virtual)
 
 
@@ -76,11 +76,10 @@ class WatermarkEntry:
 
 @dataclass(frozen=True)
 class TableEntry:
-    """A table: its columns in the order they were written, and what its connector is told.
+    """A table: its columns in the order of definition, and the options of its connector.
 
-    `origin` is where the rows of a table without a connector come from (a DataStream, values of the program);
-    whoever made the entry knows what it is. `path` is filled when a catalog takes the entry. Many fields: they are the
-    clauses of the statement."""
+    `origin` is the row source of a table without a connector (a DataStream, values of the program), known to the
+    entry's creator. The catalog sets `path`. The many fields correspond to the clauses of CREATE TABLE."""
 
     columns: tuple[ColumnEntry, ...]
     watermark: WatermarkEntry | None = None
@@ -100,7 +99,7 @@ class TableEntry:
         return tuple(column.name for column in self.columns)
 
     def column(self, name: str) -> ColumnEntry | None:
-        """The column of this name."""
+        """The column with this name."""
         return next((column for column in self.columns if column.name == name), None)
 
     @property
@@ -110,22 +109,22 @@ class TableEntry:
 
     @property
     def metadata(self) -> tuple[ColumnEntry, ...]:
-        """The columns that the connector knows of each row."""
+        """The metadata columns, which the connector provides for each row."""
         return tuple(column for column in self.columns if column.metadata is not None)
 
     @property
     def read(self) -> tuple[ColumnEntry, ...]:
-        """What a source of it gives: physical columns, then those of metadata. A Scan's columns are positions here."""
+        """The columns of its source: physical, then metadata columns. A Scan's columns are positions in this tuple."""
         return self.physical + self.metadata
 
     @property
     def written(self) -> tuple[ColumnEntry, ...]:
-        """What an INSERT gives, in the order of the definition: the row type of the sink."""
+        """The columns that an INSERT provides, in the order of definition: the row type of the sink."""
         return tuple(column for column in self.columns if column.is_written)
 
     @property
     def written_type(self) -> RowType:
-        """The rows that a sink of it takes."""
+        """The row type of its sink."""
         return RowType.of([each.name for each in self.written], [each.type for each in self.written], nullable=False)
 
     def option(self, name: str) -> str | None:
@@ -134,14 +133,14 @@ class TableEntry:
 
     @property
     def connector(self) -> str | None:
-        """What `'connector' = '…'` says."""
+        """The value of the option 'connector'."""
         return self.option("connector")
 
 
 @dataclass(frozen=True)
 class ViewEntry:
-    """A view. One made by SQL has its `query`, read with the catalog and database that were current (`home`); one made
-    of a Table has its `relation`."""
+    """A view. One created by SQL has a `query`, bound in the catalog and database that were current (`home`); one
+    created from a Table has a `relation`."""
 
     text: str = ""
     query: Query | None = None
@@ -151,13 +150,13 @@ class ViewEntry:
     comment: str | None = None
     path: ObjectPath = ()
     is_temporary: bool = False
-    selected: tuple[str, ...] = ()  # what the query's columns were called when the view was made
+    selected: tuple[str, ...] = ()  # the names of the query's columns when the view was created
 
 
 @dataclass(frozen=True)
 class FunctionEntry:
-    """A function of the program's. `function` is the wrapper that `udf` and its like make (None: it is loaded from
-    `class_name` when it is first used)."""
+    """A user function. `function` is the wrapper created by `udf` and similar; None: it is loaded from `class_name` on
+    first use."""
 
     name: str
     function: Any = None

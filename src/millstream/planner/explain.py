@@ -1,9 +1,9 @@
-"""EXPLAIN: a plan as Flink prints it, in three sections, and as JSON.
+"""EXPLAIN: prints a plan in Flink's sections, and as JSON.
 
-== Abstract Syntax Tree ==         what was written, bound
+== Abstract Syntax Tree ==         the bound query
 == Optimized Physical Plan ==      after all passes
-== Optimized Execution Plan ==     the same, what several use once; calls as they are read
-== Notes ==                        what runs in one task, and need not
+== Optimized Execution Plan ==     the same with shared parts once and infix calls
+== Notes ==                        operators that run in one task without need
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ from millstream.planner.traits.shipping import ship_strategy
 __all__ = ["explained", "plan_tree"]
 
 _NOT_SHOWN = {
-    "ESTIMATED_COST": "no plan is chosen by its cost here, so that none is estimated",
-    "PLAN_ADVICE": "there is no advice; what a job may keep for ever is told when it starts",
+    "ESTIMATED_COST": "the planner does not estimate costs",
+    "PLAN_ADVICE": "the planner gives no advice; warnings about unbounded state are logged when the job starts",
 }
 
 
 def explained(sinks: Sequence[Sink], session: PlannerSession, details: Sequence[str] = ()) -> str:
-    """Flink's sections of bound, not yet optimised sinks: the plan as written, optimised, and as it is run.
-    `details`: CHANGELOG_MODE, JSON_EXECUTION_PLAN, ESTIMATED_COST, PLAN_ADVICE; of the last two it says why not."""
+    """Flink's sections for bound, not yet optimised sinks: as written, optimised, and as executed. `details`:
+    CHANGELOG_MODE, JSON_EXECUTION_PLAN, ESTIMATED_COST, PLAN_ADVICE; for the last two it states that they are
+    unknown."""
     words = {detail.upper() for detail in details}
     plan = optimised(sinks, session)
     shows_changes = "CHANGELOG_MODE" in words
@@ -60,22 +61,22 @@ def explained(sinks: Sequence[Sink], session: PlannerSession, details: Sequence[
 
 
 def _note(relation: Relation) -> str | None:
-    """What is reported of a relation when the job starts."""
+    """The warning about a relation at job start."""
     return null_aware_note(relation) if ship_strategy(relation) == "GLOBAL" else None
 
 
 def _written_inputs(relation: Relation) -> Sequence[Relation]:
-    """What stands below a line as it was written: nobody writes that upserts are made whole."""
+    """The inputs of a line of the syntax tree, which does not show normalisations."""
     return [each.input if isinstance(each, Normalise) else each for each in relation.inputs]
 
 
 def _root(sink: Sink) -> Relation:
-    """What is drawn: a query alone has no sink, as in Flink, though the program collects it."""
+    """The root to print: as in Flink, a query alone has no sink, although the program collects it."""
     return sink.input if getattr(sink.target, "kind", None) == "collect" else sink
 
 
 def plan_tree(sinks: Sequence[Relation]) -> str:
-    """A plan alone, as the optimised section has it: for golden tests, and for people who write passes."""
+    """The optimised section alone, for golden tests and for authors of passes."""
     return _tree(sinks, physical_line, physical_inputs)
 
 
@@ -83,7 +84,7 @@ Inputs = Callable[[Relation], Sequence[Relation]]
 
 
 def _tree(roots: Sequence[Relation], line: Callable[[Relation], str], inputs: Inputs) -> str:
-    """Every root with what it is made of, drawn as Calcite draws it."""
+    """Draws every root with its inputs, in Calcite's style."""
     lines: list[str] = []
 
     def draw(relation: Relation, prefix: str, corner: str) -> None:
@@ -101,7 +102,7 @@ def _tree(roots: Sequence[Relation], line: Callable[[Relation], str], inputs: In
 
 
 def _shared_tree(roots: Sequence[Relation]) -> str:
-    """The same with calls infix; what several use is drawn once and then referred to."""
+    """The same with infix calls; shared relations are drawn once and referenced."""
     uses: dict[int, int] = {}
     visible: list[Relation] = []
 
@@ -136,7 +137,7 @@ def _shared_tree(roots: Sequence[Relation]) -> str:
 
 
 def _nodes(plan: Sequence[Sink]) -> dict[str, list[dict[str, object]]]:
-    """The plan as Flink's JSON: nodes with ids, what they are, and their predecessors."""
+    """The plan as Flink's JSON: nodes with ids, types and predecessors."""
     hidden = {
         id(below)
         for relation in relations_of(plan)

@@ -1,5 +1,5 @@
-"""Expressions as Flink's plans write them: `>($2, 5)` in the tree as written, `>(price, 5)` in the optimised plan, and
-`(price > 5)` in the plan as it is run."""
+"""Expressions in the notation of Flink's plans: `>($2, 5)` in the syntax tree, `>(price, 5)` in the optimised plan, and
+`(price > 5)` in the execution plan."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _INFIX = frozenset({"+", "-", "*", "/", "%", "=", "<>", "<", "<=", ">", ">=", "A
 
 
 class Notation(Enum):
-    """How calls and columns are written."""
+    """The notation of calls and columns."""
 
     LOGICAL = "columns by number, calls prefix"
     PHYSICAL = "columns by name, calls prefix"
@@ -25,7 +25,7 @@ class Notation(Enum):
 
 
 def expression_text(expression: RowExpression, names: Sequence[str], notation: Notation) -> str:
-    """An expression over columns of these names."""
+    """The text of an expression over columns with these names."""
     if isinstance(expression, Column):
         return f"${expression.index}" if notation is Notation.LOGICAL else names[expression.index]
     if isinstance(expression, Literal):

@@ -1,7 +1,7 @@
-"""Where the parts of an INSERT stand in its text: the table, a column it names, what the query gives for a column.
+"""Locates the parts of an INSERT in its text: the table, a named column, the query's value for a column.
 
-Syntax keeps names without their places, since only errors ask for them: they are looked up in the text again. What has
-no place of its own has that of the statement; the Table API has none at all.
+Syntax does not store the places of names, which only errors need: they are searched in the text again. A part without a
+place gets that of the statement; statements of the Table API have none.
 """
 
 from __future__ import annotations
@@ -15,34 +15,34 @@ __all__ = ["InsertPlaces"]
 
 
 class InsertPlaces:
-    """The places of one statement."""
+    """The places of one statement's parts."""
 
     def __init__(self, statement: Statement | None = None) -> None:
         self._insert = statement if isinstance(statement, Insert) else None
         self.whole: Span | None = None if statement is None else statement.span
 
     def table(self) -> Span | None:
-        """The name of the table."""
+        """The table's name."""
         names = self._names()
         width = 0 if self._insert is None else len(self._insert.table)
         return self._span(names[0], names[width - 1]) if width and len(names) >= width else self.whole
 
     def column(self, name: str, number: int = 1) -> Span | None:
-        """The column of this name in the list behind the table, or in PARTITION; of several the `number`th."""
+        """The `number`th occurrence of a column in the list after the table or in PARTITION."""
         width = 0 if self._insert is None else len(self._insert.table)
         places = [token for token in self._names()[width:] if token.value == name]
         return self._span(places[number - 1], places[number - 1]) if len(places) >= number else self.whole
 
     def value(self, position: int) -> Span | None:
-        """What the query gives for its column of this position; all that it gives, where there is a `*` among them."""
-        return self._given(position, position)
+        """The query's value for the column at this position; all values if `*` is among them."""
+        return self._values(position, position)
 
     def values_from(self, position: int) -> Span | None:
-        """What the query gives from this position on; all that it gives where nothing stands there."""
-        return self._given(position, None)
+        """The query's values from this position on; all values if there are none."""
+        return self._values(position, None)
 
-    def _given(self, first: int, last: int | None) -> Span | None:
-        spans = [] if self._insert is None else _given_spans(self._insert.query)
+    def _values(self, first: int, last: int | None) -> Span | None:
+        spans = [] if self._insert is None else _value_spans(self._insert.query)
         if not spans:
             return self.whole
         if first >= len(spans) or _has_star(self._insert.query if self._insert else None):
@@ -67,8 +67,8 @@ class InsertPlaces:
         return Span(self.whole.start + first.start, self.whole.start + last.stop, self.whole.source)
 
 
-def _given_spans(query: Query) -> list[Span]:
-    """What a query gives for its columns: the items of its SELECT, or the values of its only row."""
+def _value_spans(query: Query) -> list[Span]:
+    """The query's values for its columns: the items of SELECT, or the cells of its single row."""
     body = query.body
     if isinstance(body, Select):
         nodes = [item.span or item.expression.span for item in body.items]

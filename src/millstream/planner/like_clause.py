@@ -1,7 +1,7 @@
-"""CREATE TABLE … LIKE: which parts of another table are taken over, by Flink's merging strategies.
+"""CREATE TABLE … LIKE: copies parts of another table, by Flink's merging strategies.
 
-INCLUDING takes a part and fails where the new table has the same; OVERWRITING takes it and lets the new one win;
-EXCLUDING leaves it. Without a word: INCLUDING ALL, OVERWRITING OPTIONS.
+INCLUDING copies a part and fails if the new table defines it as well; OVERWRITING copies it unless the new table
+defines it; EXCLUDING omits it. The default is INCLUDING ALL, OVERWRITING OPTIONS.
 """
 
 from __future__ import annotations
@@ -18,19 +18,17 @@ _PARTS = ("CONSTRAINTS", "DISTRIBUTION", "GENERATED", "METADATA", "OPTIONS", "PA
 
 
 def _strategies(like: LikeClause) -> dict[str, str]:
-    """The strategy of each part: what is said of ALL, then what is said of the part itself."""
+    """The strategy of each part: that of ALL, overridden by the part's own."""
     chosen = dict.fromkeys(_PARTS, "INCLUDING") | {"OPTIONS": "OVERWRITING"}
-    said = [(how.upper(), what.upper()) for how, what in like.options]
-    for how, what in said:
+    clauses = [(how.upper(), what.upper()) for how, what in like.options]
+    for how, what in clauses:
         if what == "ALL":
             if how == "OVERWRITING":
-                raise problem(
-                    "OVERWRITING ALL is not there: only OPTIONS, GENERATED, METADATA, WATERMARKS can be", like
-                )
+                raise problem("OVERWRITING ALL is not supported: only OPTIONS, GENERATED, METADATA, WATERMARKS", like)
             chosen = dict.fromkeys(_PARTS, how)
             if how == "INCLUDING":
                 chosen["OPTIONS"] = "OVERWRITING"
-    for how, what in said:
+    for how, what in clauses:
         if what != "ALL":
             if what not in _PARTS:
                 raise problem(f"LIKE has no part {what}: it has {', '.join(('ALL', *_PARTS))}", like)
@@ -39,11 +37,11 @@ def _strategies(like: LikeClause) -> dict[str, str]:
 
 
 def merged(base: TableEntry, statement: CreateTable) -> TableEntry:
-    """What a new table takes over from the table it is like, before its own definitions are added."""
+    """The base of a new table: the copied parts, before its own definitions are added."""
     assert statement.like is not None
     how = _strategies(statement.like)
     own = {definition.name for definition in statement.columns}
-    columns = tuple(each for each in base.columns if _is_taken(each, how, own, statement))
+    columns = tuple(each for each in base.columns if _is_copied(each, how, own, statement))
     options = dict(base.options) if how["OPTIONS"] != "EXCLUDING" else {}
     if how["OPTIONS"] == "INCLUDING":
         for name, _ in statement.options:
@@ -81,7 +79,7 @@ def merged(base: TableEntry, statement: CreateTable) -> TableEntry:
     )
 
 
-def _is_taken(column: ColumnEntry, how: dict[str, str], new_names: set[str], statement: CreateTable) -> bool:
+def _is_copied(column: ColumnEntry, how: dict[str, str], new_names: set[str], statement: CreateTable) -> bool:
     if column.is_physical:
         return True
     part = "GENERATED" if column.is_computed else "METADATA"

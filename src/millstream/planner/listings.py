@@ -1,4 +1,4 @@
-"""SHOW and DESCRIBE: what the catalog holds, as rows with Flink's column names."""
+"""SHOW and DESCRIBE: lists catalog objects, as rows with Flink's column names."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _DESCRIBED = ("name", "type", "null", "key", "extras", "watermark")
 
 
 def show(statement: Show, session: PlannerSession) -> StatementResult | None:
-    """SHOW of what the catalog holds; None for jobs and the like."""
+    """SHOW of catalog objects; None for jobs and others."""
     lister = _LISTS.get(statement.kind)
     if lister is None:
         return None
@@ -35,7 +35,7 @@ def show(statement: Show, session: PlannerSession) -> StatementResult | None:
 
 
 def _matching(names: Iterable[str], statement: Show) -> list[str]:
-    """The names that LIKE or ILIKE takes."""
+    """The names that match LIKE or ILIKE."""
     if statement.like is None:
         return list(names)
     parts = {"%": ".*", "_": "."}
@@ -89,7 +89,9 @@ def _modules(statement: Show, session: PlannerSession) -> StatementResult:
     return _listed("module name", ["core"], statement)
 
 
-def _found(parts: tuple[str, ...], session: PlannerSession, statement: Show | Describe) -> TableEntry | ViewEntry:
+def _existing_table(
+    parts: tuple[str, ...], session: PlannerSession, statement: Show | Describe
+) -> TableEntry | ViewEntry:
     entry = session.find_table(parts)
     if entry is None:
         name = ".".join(session.path_of(parts))
@@ -100,15 +102,15 @@ def _found(parts: tuple[str, ...], session: PlannerSession, statement: Show | De
 
 
 def _columns(statement: Show, session: PlannerSession) -> StatementResult:
-    result = _described(_found(statement.name or statement.within, session, statement), session)
+    result = _described(_existing_table(statement.name or statement.within, session, statement), session)
     wanted = set(_matching([row[0] for row in result.rows], statement))
     return StatementResult(result.schema, tuple(row for row in result.rows if row[0] in wanted))
 
 
 def describe(statement: Describe, session: PlannerSession) -> StatementResult | None:
-    """DESCRIBE a table, catalog, database or function."""
+    """DESCRIBE of a table, catalog, database or function."""
     if statement.kind == "TABLE":
-        return _described(_found(statement.name, session, statement), session)
+        return _described(_existing_table(statement.name, session, statement), session)
     if statement.kind == "CATALOG":
         catalog = session.store.catalog(statement.name[0])
         kind = dict(catalog.options).get("type", IN_MEMORY)
@@ -159,7 +161,7 @@ def _extras(column: ColumnEntry) -> str | None:
 
 
 def _show_create(statement: Show, session: PlannerSession) -> StatementResult:
-    entry = _found(statement.name, session, statement)
+    entry = _existing_table(statement.name, session, statement)
     wanted = ViewEntry if statement.kind == "CREATE VIEW" else TableEntry
     if not isinstance(entry, wanted):
         word = "view" if isinstance(entry, ViewEntry) else "table"
@@ -169,7 +171,7 @@ def _show_create(statement: Show, session: PlannerSession) -> StatementResult:
 
 
 def _show_create_catalog(statement: Show, session: PlannerSession) -> StatementResult:
-    """The statement that makes a catalog."""
+    """The statement that creates a catalog."""
     catalog = session.store.catalog(statement.name[0])
     comment = f"\nCOMMENT {text_literal(catalog.comment)}" if catalog.comment else ""
     options = _options_text({"type": IN_MEMORY} | dict(catalog.options))
@@ -183,7 +185,7 @@ def _options_text(options: Mapping[str, str], *, with_secrets: bool = False) -> 
 
 
 def create_view_text(entry: ViewEntry) -> str:
-    """The statement that makes a view."""
+    """The statement that creates a view."""
     word = "TEMPORARY VIEW" if entry.is_temporary else "VIEW"
     names = ", ".join(shown((name,)) for name in entry.names)
     comment = f"\nCOMMENT {text_literal(entry.comment)}" if entry.comment else ""
@@ -191,7 +193,7 @@ def create_view_text(entry: ViewEntry) -> str:
 
 
 def create_table_text(entry: TableEntry, *, with_secrets: bool = False) -> str:
-    """The statement that makes a table. `with_secrets`: for another process that is to make it, not to be shown."""
+    """The statement that creates a table. `with_secrets`: for execution by another process, not for display."""
     lines = [f"  {_column_text(column)}" for column in entry.columns]
     if entry.watermark is not None:
         lines.append(f"  WATERMARK FOR {shown((entry.watermark.column,))} AS {entry.watermark.text}")
@@ -227,8 +229,8 @@ def _column_text(column: ColumnEntry) -> str:
 
 
 def _partitions(statement: Show, session: PlannerSession) -> StatementResult:
-    """SHOW PARTITIONS: `day=2026-11-16/hour=7`, those with the values that PARTITION names."""
-    entry = _found(statement.name, session, statement)
+    """SHOW PARTITIONS: `day=2026-11-16/hour=7`, restricted to the values in PARTITION."""
+    entry = _existing_table(statement.name, session, statement)
     name = ".".join(statement.name)
     if not isinstance(entry, TableEntry) or not entry.partition_keys:
         raise problem(f"Table {name} is not partitioned: it has no PARTITIONED BY", statement)
@@ -237,15 +239,15 @@ def _partitions(statement: Show, session: PlannerSession) -> StatementResult:
         if key not in entry.partition_keys:
             hint = did_you_mean(key, entry.partition_keys)
             raise problem(
-                f"'{key}' is no partition column of {name}: {', '.join(entry.partition_keys)}.{hint}", statement
+                f"'{key}' is not a partition column of {name}: {', '.join(entry.partition_keys)}.{hint}", statement
             )
     try:
-        found = table_factory(entry).partitions(table_definition(entry, session))
+        partitions = table_factory(entry).partitions(table_definition(entry, session))
     except NotImplementedError:
         raise problem(
-            f"partitions of '{entry.connector}' cannot be listed: those of 'filesystem' can", statement
+            f"partitions of '{entry.connector}' cannot be listed: only those of 'filesystem'", statement
         ) from None
-    chosen = [each for each in found if all(each[key] == value for key, value in wanted.items())]
+    chosen = [each for each in partitions if all(each[key] == value for key, value in wanted.items())]
     return text_rows(["partition name"], [("/".join(f"{key}={each[key]}" for key in each),) for each in chosen])
 
 
@@ -258,7 +260,7 @@ _LISTS: dict[str, Callable[[Show, PlannerSession], StatementResult]] = {
     "COLUMNS": _columns,
     "PARTITIONS": _partitions,
     "MODULES": _modules,
-    # There are none of these, and never will be: they are Java's.
+    # Always empty: these are features of Java.
     "JARS": lambda statement, session: _listed("jars", [], statement),
     "PROCEDURES": lambda statement, session: _listed("procedure name", [], statement),
     "MODELS": lambda statement, session: _listed("model name", [], statement),

@@ -1,7 +1,7 @@
-"""CREATE MATERIALIZED TABLE, and ALTER … AS: the table's entry and the plan that keeps it, without running anything.
+"""CREATE MATERIALIZED TABLE, and ALTER … AS: the table's entry and the plan that maintains it, without running it.
 
-The entry is that of a table in a job's state, with the query that makes it. FRESHNESS is how old answers may be, as
-Flink has it: the interval of epochs. All tables are refreshed continuously; REFRESH_MODE = FULL is refused.
+The entry is that of a table in a job's state, plus its query. FRESHNESS bounds the age of query results, as in Flink:
+it is the interval of epochs. All tables are refreshed continuously; REFRESH_MODE = FULL is rejected.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ __all__ = [
 ]
 
 FORK = "fork.from"
-"""The option that names the table to begin as a copy of: 'table', or 'table@epoch'."""
+"""The option that names the table to fork: 'table', or 'table@epoch'."""
 _UNITS_MS = {"SECOND": 1_000, "MINUTE": 60_000, "HOUR": 3_600_000, "DAY": 86_400_000}
 
 
 @dataclass(frozen=True)
 class MaterializedDefinition:
-    """What makes a table. `root`: the path under which its state was first kept, which a fork goes on with."""
+    """A materialised table's definition. `root`: the path of the table that its state was created for, if forked."""
 
     query: Query
     home: tuple[str, str]
@@ -63,11 +63,11 @@ def freshness_ms(freshness: Expression | None) -> int | None:
 
 
 def bind_materialized(statement: sql.CreateTable, session: PlannerSession) -> tuple[TableEntry, Sink]:
-    """The table, and what keeps it."""
+    """The table's entry, and the sink that maintains it."""
     assert statement.query is not None
     if statement.refresh_mode == "FULL":
         raise problem(
-            "REFRESH_MODE = FULL is not available: tables are kept by jobs that run, and are as fresh as their last "
+            "REFRESH_MODE = FULL is not available: running jobs maintain tables, which are as fresh as the last "
             "epoch. Leave it out",
             statement,
         )
@@ -75,17 +75,17 @@ def bind_materialized(statement: sql.CreateTable, session: PlannerSession) -> tu
     connector = dict(statement.options).get("connector", STATE_CONNECTOR)
     if connector != STATE_CONNECTOR:
         raise problem(
-            f"a materialized table is kept in the state of its job: 'connector' = '{connector}' does not go with it. "
+            f"a materialized table is stored in the state of its job: 'connector' = '{connector}' is not allowed. "
             "Leave it out, or INSERT INTO a table of that connector",
             statement,
         )
     if statement.partitioned_by:
-        raise problem("a materialized table has no partitions: it is kept by key. Leave PARTITIONED BY out", statement)
+        raise problem("a materialized table is stored by key, without partitions. Leave PARTITIONED BY out", statement)
     if statement.distribution is not None:
-        raise problem("a materialized table has no buckets: it is kept by key. Leave DISTRIBUTED out", statement)
+        raise problem("a materialized table is stored by key, without buckets. Leave DISTRIBUTED out", statement)
     relation = bind_query(statement.query, session)
-    given = tuple(ColumnEntry(field.name, field.type) for field in relation.schema.fields)
-    entry = table_entry(statement, session, given)
+    columns = tuple(ColumnEntry(field.name, field.type) for field in relation.schema.fields)
+    entry = table_entry(statement, session, columns)
     options = (("connector", STATE_CONNECTOR), *((key, value) for key, value in entry.options if key != "connector"))
     home = (session.catalog, session.database)
     definition = MaterializedDefinition(statement.query, home, statement.freshness)
@@ -94,15 +94,15 @@ def bind_materialized(statement: sql.CreateTable, session: PlannerSession) -> tu
 
 
 def altered(entry: TableEntry, query: Query, session: PlannerSession) -> tuple[TableEntry, Sink]:
-    """The table with another query. Columns that stay keep their order; new ones stand behind them."""
+    """The table with another query. Retained columns keep their order; new ones follow."""
     relation = bind_query(query, session)
     names = list(relation.schema.names)
     missing = [name for name in entry.primary_key if name not in names]
     if missing:
         hint = did_you_mean(missing[0], names)
         raise problem(
-            f"the query no longer gives '{missing[0]}', which is in the primary key of '{entry.path[-1]}'.{hint} "
-            "Select it, or DROP the table and make it anew",
+            f"the query no longer has '{missing[0]}', which is in the primary key of '{entry.path[-1]}'.{hint} "
+            "Select it, or DROP the table and create it again",
             query,
         )
     order = [name for name in entry.names if name in names] + [name for name in names if name not in entry.names]
@@ -117,31 +117,31 @@ def altered(entry: TableEntry, query: Query, session: PlannerSession) -> tuple[T
 
 
 def restated(entry: TableEntry, statement: sql.CreateTable, session: PlannerSession) -> TableEntry:
-    """A table that is there, as CREATE OR ALTER says it beside its query. What the statement does not say stays; what
-    cannot be changed, since rows are kept by it, is refused."""
-    said, _ = bind_materialized(statement, session)
-    have = dict(entry.options)
-    others = [(key, value) for key, value in said.options if key != FORK and have.get(key) != value]
+    """An existing table with the options of a CREATE OR ALTER. Unmentioned options stay; changes of those that
+    determine how rows are stored are rejected."""
+    requested, _ = bind_materialized(statement, session)
+    current = dict(entry.options)
+    others = [(key, value) for key, value in requested.options if key != FORK and current.get(key) != value]
     change = ""
-    if said.primary_key and said.primary_key != entry.primary_key:
-        change = f"PRIMARY KEY ({', '.join(said.primary_key)}), and was ({', '.join(entry.primary_key)})"
+    if requested.primary_key and requested.primary_key != entry.primary_key:
+        change = f"PRIMARY KEY ({', '.join(requested.primary_key)}) instead of ({', '.join(entry.primary_key)})"
     elif others:
         key, value = others[0]
-        change = f"'{key}' = '{value}', and was {text_literal(have[key]) if key in have else 'not set'}"
+        change = f"'{key}' = '{value}' instead of {text_literal(current[key]) if key in current else 'no value'}"
     if change:
         raise problem(
-            f"'{entry.path[-1]}' would have {change}: that is how its rows are kept, and cannot be changed. Leave it "
-            "as it was, or DROP the table and make it anew",
+            f"'{entry.path[-1]}' would get {change}, which determines how its rows are stored and cannot be changed. "
+            "Leave it unchanged, or DROP the table and create it again",
             statement,
         )
     assert isinstance(entry.definition, MaterializedDefinition)
     freshness = entry.definition.freshness if statement.freshness is None else statement.freshness
-    comment = entry.comment if said.comment is None else said.comment
+    comment = entry.comment if requested.comment is None else requested.comment
     return replace(entry, comment=comment, definition=replace(entry.definition, freshness=freshness))
 
 
 def _column(name: str, type_: DataType, entry: TableEntry) -> ColumnEntry:
-    """A column of the query. One that is new is NULL in the rows that are there."""
+    """A column of the query. A new one is NULL in existing rows."""
     before = entry.column(name)
     if name in entry.primary_key:
         type_ = type_.not_null()
@@ -151,7 +151,7 @@ def _column(name: str, type_: DataType, entry: TableEntry) -> ColumnEntry:
 
 
 def create_text(entry: TableEntry) -> str:
-    """The statement that makes the table."""
+    """The statement that creates the table."""
     definition = entry.definition
     assert isinstance(definition, MaterializedDefinition)
     key = ", ".join(shown((each,)) for each in entry.primary_key)

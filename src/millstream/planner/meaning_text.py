@@ -1,10 +1,10 @@
-"""What columns and rows of a plan are, as text in terms of tables: for people, and to be compared years later.
+"""The meaning of a plan's columns and rows as text in terms of tables, for display and for comparison years later.
 
-Two texts are equal only where the values are. Harmless differences leave no trace: names that a query gave columns, the
-order of conditions, which side of `=` something stands on, whether a filter was pushed into a source. The text is
-stored with state (`checkpoint/meanings.py`): if what this module writes changes, so must `FORM` there.
+Equal texts imply equal values. Harmless differences leave no trace: column aliases, the order of conditions, the sides
+of `=`, a filter pushed into a source. The text is stored with state (`checkpoint/meanings.py`): a change of what this
+module writes requires a new `FORM` there.
 
-Texts are bounded: of a long one the beginning is kept, and a digest of the whole.
+Texts are bounded: a long one is cut and ends with a digest of the whole.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _WORDS = frozenset({"true", "false", "null"})
 
 
 def bounded(text: str) -> str:
-    """The text, or the beginning of one that is long, and what tells it from others with the same beginning.
+    """The text itself, or a long text's beginning with a digest of the whole.
 
     >>> bounded("SUM(price)"), len(bounded("a" * 10_000))
     ('SUM(price)', 240)
@@ -62,7 +62,7 @@ def listed(texts: Iterable[str]) -> str:
 
 
 def with_conditions(rows: str, conditions: Sequence[str]) -> str:
-    """Rows of which all conditions hold, whoever checks them first.
+    """Rows that meet all conditions, wherever the plan checks them.
 
     >>> with_conditions("orders", ["b", "a", "b"])
     'orders where a and b'
@@ -71,8 +71,8 @@ def with_conditions(rows: str, conditions: Sequence[str]) -> str:
 
 
 def named(column: str, metadata: str | None = None) -> str:
-    """A column of a table, told from a literal and from what is made of columns. `metadata`: which it is, of one whose
-    name need not say so.
+    """A table's column, quoted where it could be read as a literal or an expression. `metadata`: the metadata key,
+    which the column's name may differ from.
 
     >>> named("price"), named("1"), named("at", "timestamp")
     ('price', '`1`', "at of metadata 'timestamp'")
@@ -83,8 +83,8 @@ def named(column: str, metadata: str | None = None) -> str:
 
 
 def added_columns(word: str, count: int, below: Sequence[str]) -> list[str]:
-    """Columns that come behind those `below`. What a second relation of one kind adds is told from what the first one
-    did; which of them is the first is said by what the rows are of.
+    """Columns that a relation adds after those `below`. A number distinguishes a second relation of the same kind from
+    the first; the text of the rows shows their order.
 
     >>> added_columns("element", 1, ["k", "element.0"])
     ['element 2.0']
@@ -95,18 +95,18 @@ def added_columns(word: str, count: int, below: Sequence[str]) -> list[str]:
 
 
 def typed(text: str, type_: DataType) -> str:
-    """A column that is stored: of one with parts its type tells which parts there are, the others not to be read."""
+    """A stored column; nested ones with their type, which names the fields to read."""
     has_parts = isinstance(type_, RowType) or type_.arrow.num_fields > 0
     return bounded(f"{text} {type_.nullable()}") if has_parts else text
 
 
 def scaled(text: str, type_: DataType) -> str:
-    """What an aggregate is of: sums of decimals are kept as whole numbers, which mean nothing without their scale."""
+    """An aggregate's argument. Sums of decimals are stored as integers, which need their scale."""
     return f"{text} with {type_.scale} decimals" if isinstance(type_, DecimalType) else text
 
 
 def expression_meaning(expression: RowExpression, columns: Sequence[str], zone: str) -> str:
-    """An expression over columns that mean this. `zone`: of the session, told where the value may depend on it."""
+    """An expression over columns with these meanings. `zone`: the session's, included where the value depends on it."""
     if isinstance(expression, Column):
         return columns[expression.index]
     if isinstance(expression, Literal):
@@ -136,15 +136,15 @@ def _call(call: Call, columns: Sequence[str], zone: str) -> str:
 
 
 def parts_of(expression: RowExpression, function: str) -> list[RowExpression]:
-    """What is put together by AND or OR, however it is nested."""
+    """The operands of nested ANDs or ORs, flattened."""
     if not isinstance(expression, Call) or expression.function != function:
         return [expression]
     return [part for each in expression.arguments for part in parts_of(each, function)]
 
 
 def _zoned(call: Call, zone: str) -> str:
-    """A moment that becomes something else, or comes of it, does so by the clocks of a zone; so do functions that look
-    at the session's clock."""
+    """The session's zone, for conversions between moments and local times and for functions that read the session's
+    clock."""
     moments = [_has_moment(each) for each in (call.type, *(a.type for a in call.arguments))]
     is_compared = not moments[0] and all(moments[1:])
     is_mixed = any(moments) and not all(moments) and not (is_compared and len(moments) > 2)
@@ -154,7 +154,7 @@ def _zoned(call: Call, zone: str) -> str:
 
 
 def _has_moment(type_: DataType) -> bool:
-    """Whether a value is a moment, or has some in it."""
+    """Whether a value is or contains a moment."""
     if isinstance(type_, RowType):
         return any(map(_has_moment, type_.types))
     inner = [each for each in type_.parameters if isinstance(each, DataType)]

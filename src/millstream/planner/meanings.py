@@ -1,10 +1,10 @@
-"""What each operator of a plan keeps: the `Meaning` that its state is stored with, and held against at every start.
+"""The meaning of each operator's state: a `Meaning` is stored with the state and compared at every start.
 
-A column means what it is computed of, followed down to tables through everything between; rows mean what they are from
-and what they met on the way. A rule per relation says what its columns and rows are, and one per relation with state
-what it keeps. Operators that store whole rows store them by the names of columns: there, names are part of the meaning.
+A column's meaning is its computation, expanded down to tables; the meaning of rows is their origin and the conditions
+they met. One rule per relation describes its columns and rows, another per stateful relation its state. Operators that
+store whole rows store them by column name: there, names are part of the meaning.
 
-How long state is kept (`STATE_TTL`) is none of it: that may change. Code of the program's is known by its name alone.
+The state's lifetime (`STATE_TTL`) is not part of it, because it may change. User code is identified by its name alone.
 """
 
 from __future__ import annotations
@@ -69,56 +69,56 @@ _LEFT_ONLY = (JoinKind.SEMI, JoinKind.ANTI)
 
 
 class PlanMeanings:
-    """The meanings of one plan. What was found out of a relation is kept: many read the same."""
+    """The meanings of one plan. Results are cached per relation, because several relations may read the same one."""
 
     def __init__(self, session: PlannerSession) -> None:
         self._zone, self._is_batch = session.zone, session.is_batch
-        # The relation is held, too: an id is free when its object is gone.
+        # The cache holds the relation, too: the id of a collected object may be reused.
         self._columns: dict[int, tuple[Relation, tuple[str, ...]]] = {}
         self._rows: dict[int, tuple[Relation, str]] = {}
 
     def of(self, relation: Relation) -> Meaning | None:
-        """What the operator of a relation keeps; None where it keeps nothing, or positions only."""
-        rule = _KEPT.get(type(relation))
+        """The meaning of a relation's state; None if it has none, or only positions."""
+        rule = _STATE_RULES.get(type(relation))
         return None if rule is None else rule(self, relation)
 
     def of_sink_by_key(self, sink: Sink | ToChangelog, key: Sequence[str], names: Sequence[str]) -> Meaning:
-        """What is kept before a sink by key, of rows of these columns, where several may have one key."""
+        """The meaning of the rows stored before a sink by key, where several rows may share a key."""
         target = sink.target if isinstance(sink, Sink) else None
         own = [each.name for each in target.written] if isinstance(target, TableEntry) else list(names)
         columns = dict(zip(own, self.columns(sink.input), strict=True))
         types = dict(zip(own, sink.input.schema.types, strict=True))
-        kept = tuple(typed(columns[name], types[name]) for name in names)
+        stored = tuple(typed(columns[name], types[name]) for name in names)
         return Meaning(
-            "rows of a sink", self.rows(sink.input), kept, tuple(key), tuple(names), takes_back=self.takes_back(sink)
+            "rows of a sink", self.rows(sink.input), stored, tuple(key), tuple(names), takes_back=self.takes_back(sink)
         )
 
     def columns(self, relation: Relation) -> tuple[str, ...]:
-        """What each column is."""
+        """The meaning of each column."""
         if id(relation) not in self._columns:
             columns = tuple(_columns(self, relation))
-            assert len(columns) == len(relation.schema), f"{type(relation).__name__} has columns that mean nothing"
+            assert len(columns) == len(relation.schema), f"{type(relation).__name__} has columns without a meaning"
             self._columns[id(relation)] = (relation, columns)
         return self._columns[id(relation)][1]
 
     def rows(self, relation: Relation) -> str:
-        """Which rows there are. What they met may be said in terms of their own columns."""
+        """The meaning of the rows. Conditions they met may refer to their own columns."""
         if id(relation) not in self._rows:
             self._rows[id(relation)] = (relation, _rows(self, relation))
         return self._rows[id(relation)][1]
 
-    # --- words for parts of relations ---------------------------------------------------------------------------------
+    # --- texts for parts of relations ---------------------------------------------------------------------------------
 
     def text(self, expression: RowExpression, columns: Sequence[str]) -> str:
-        """What an expression over these columns is."""
+        """The meaning of an expression over these columns."""
         return expression_meaning(expression, columns, self._zone)
 
     def conditions(self, condition: RowExpression | None, columns: Sequence[str]) -> list[str]:
-        """The parts of a condition."""
+        """The meanings of a condition's conjuncts."""
         return [] if condition is None else [self.text(part, columns) for part in parts_of(condition, "AND")]
 
     def call(self, call: AggregateCall, input_: Relation) -> str:
-        """What an aggregate of rows is."""
+        """The meaning of an aggregate."""
         columns, types = self.columns(input_), input_.schema.types
         name = call.function or getattr(call.user, "name", "function")
         inside = ", ".join(scaled(columns[at], types[at]) for at in call.arguments) or "*"
@@ -130,11 +130,11 @@ class PlanMeanings:
         )
 
     def over_call(self, over: OverCall, input_: Relation) -> str:
-        """What a call over the rows around each is."""
+        """The meaning of an OVER call."""
         return bounded(f"{self.call(over.call, input_)} {over.frame} {over.preceding} to {over.following}")
 
     def order(self, keys: Sequence[SortKey], columns: Sequence[str]) -> str:
-        """An order of rows."""
+        """The meaning of a sort order."""
         words = [
             f"{columns[key.column]}{' DESC' if key.descending else ''}{' NULLS FIRST' if key.nulls_first else ''}"
             for key in keys
@@ -142,7 +142,7 @@ class PlanMeanings:
         return listed(words)
 
     def window(self, window: WindowShape, input_: Relation) -> str:
-        """The windows of rows. Those they are in already are said by what put them there."""
+        """The meaning of a window. The relation that assigned an attached window describes it."""
         if window.attached is not None:
             return "their windows"
         lengths = [f"{each} ms" for each in (window.size_ms, window.slide_ms) if each is not None]
@@ -155,19 +155,19 @@ class PlanMeanings:
         return bounded(f"{window.kind.value} of {', '.join(lengths)} by {time}{zone}")
 
     def sides(self, join: Join) -> tuple[str, ...]:
-        """The columns of both inputs of a join, those of each side told apart."""
+        """The columns of both inputs of a join, marked by side."""
         left = tuple(bounded(f"left({text})") for text in self.columns(join.left))
         return (*left, *(bounded(f"right({text})") for text in self.columns(join.right)))
 
     def takes_back(self, relation: Relation) -> bool:
-        """Whether rows of its input are taken away, too."""
+        """Whether an input retracts or deletes rows."""
         return any(changes_of(each, is_batch=self._is_batch) != GROWS for each in relation.inputs)
 
     def stored_rows(self, relation: Relation, prefix: str = "") -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The columns of rows that are stored, by name and by meaning."""
+        """The names and the meanings of stored rows' columns."""
         names = named_row(relation.schema.names, relation.schema.types).names
-        kept = zip(self.columns(relation), relation.schema.types, strict=True)
-        return tuple(prefix + name for name in names), tuple(typed(text, type_) for text, type_ in kept)
+        stored = zip(self.columns(relation), relation.schema.types, strict=True)
+        return tuple(prefix + name for name in names), tuple(typed(text, type_) for text, type_ in stored)
 
 
 # --- columns ----------------------------------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ def _columns(plan: PlanMeanings, relation: Relation) -> Sequence[str]:
 
 
 def _added(plan: PlanMeanings, relation: Relation, below: Sequence[str], count: int) -> list[str]:
-    """The columns that a relation puts behind those of its input."""
+    """The columns that a relation adds after those of its input."""
     if isinstance(relation, Over):
         frame = f"by {listed(below[at] for at in relation.partition)} in {plan.order(relation.order, below)}"
         return [bounded(f"{plan.over_call(call, relation.input)} {frame}") for call in relation.calls]
@@ -280,14 +280,14 @@ def _unnested_rows(plan: PlanMeanings, relation: Unnest) -> str:
     return with_conditions(rows, plan.conditions(relation.condition, plan.columns(relation)))
 
 
-def _looked_up_rows(plan: PlanMeanings, relation: LookupJoin) -> str:
+def _lookup_rows(plan: PlanMeanings, relation: LookupJoin) -> str:
     below, own = plan.columns(relation.input), plan.columns(relation)
     keys = [f"{own[len(below) + key.column]} = {plan.text(key.value, below)}" for key in relation.keys]
     rows = f"({plan.rows(relation.input)}) with {relation.kind.value} {'.'.join(relation.table.path)}"
     return with_conditions(rows, [*keys, *plan.conditions(relation.condition, own)])
 
 
-def _given_rows(plan: PlanMeanings, relation: Values) -> str:
+def _constant_rows(plan: PlanMeanings, relation: Values) -> str:
     return "values " + ", ".join(f"({', '.join(plan.text(cell, ()) for cell in row)})" for row in relation.rows)
 
 
@@ -298,7 +298,7 @@ _ROWS: dict[type, Any] = {
     **dict.fromkeys(_RANKS, _first_rows),
     Correlate: _correlated_rows,
     Unnest: _unnested_rows,
-    LookupJoin: _looked_up_rows,
+    LookupJoin: _lookup_rows,
     Normalise: lambda plan, each: (
         f"last rows of ({plan.rows(each.input)}) by {listed(plan.columns(each.input)[at] for at in each.keys)}"
     ),
@@ -306,28 +306,28 @@ _ROWS: dict[type, Any] = {
     FromChangelog: lambda plan, each: f"what ({plan.rows(each.input)}) tell with {each.text}",
     Limit: lambda plan, each: f"{each.count} rows behind {each.offset} of ({plan.rows(each.input)})",
     SetOperation: lambda plan, each: " and all of ".join(f"({plan.rows(branch)})" for branch in each.branches),
-    Values: _given_rows,
+    Values: _constant_rows,
     **dict.fromkeys(_JOINS, _joined_rows),
 }
 
 
-# --- what operators keep ----------------------------------------------------------------------------------------------
+# --- state ------------------------------------------------------------------------------------------------------------
 
 
 def _groups(plan: PlanMeanings, relation: Aggregate) -> Meaning:
     below = plan.columns(relation.input)
     by = tuple(below[at] for at in relation.groups)
     sets = () if relation.sets is None else (f"sets {relation.sets}",)
-    kept = tuple(plan.call(call, relation.input) for call in relation.calls)
+    stored = tuple(plan.call(call, relation.input) for call in relation.calls)
     takes_back = plan.takes_back(relation)
-    return Meaning("groups", plan.rows(relation.input), kept, (*by, *sets), grows="behind", takes_back=takes_back)
+    return Meaning("groups", plan.rows(relation.input), stored, (*by, *sets), grows="behind", takes_back=takes_back)
 
 
 def _windows(plan: PlanMeanings, relation: WindowAggregate) -> Meaning:
     below = plan.columns(relation.input)
-    kept = tuple(plan.call(call, relation.input) for call in relation.calls)
+    stored = tuple(plan.call(call, relation.input) for call in relation.calls)
     by = tuple(below[at] for at in relation.groups)
-    return Meaning(plan.window(relation.window, relation.input), plan.rows(relation.input), kept, by)
+    return Meaning(plan.window(relation.window, relation.input), plan.rows(relation.input), stored, by)
 
 
 def _joined(plan: PlanMeanings, join: Join) -> Meaning:
@@ -335,42 +335,42 @@ def _joined(plan: PlanMeanings, join: Join) -> Meaning:
         plan.stored_rows(join.left, "left."),
         plan.stored_rows(join.right, "right."),
     )
-    kept, takes_back = (*left_texts, *right_texts), plan.takes_back(join)
+    stored, takes_back = (*left_texts, *right_texts), plan.takes_back(join)
     by = tuple(sorted(set(plan.conditions(join.condition, plan.sides(join)))))
     of = bounded(f"({plan.rows(join.left)}) and ({plan.rows(join.right)})")
-    return Meaning(_joined_word(join), of, kept, by, (*left, *right), takes_back=takes_back)
+    return Meaning(_joined_word(join), of, stored, by, (*left, *right), takes_back=takes_back)
 
 
 def _ranked(plan: PlanMeanings, relation: Rank) -> Meaning:
     below = plan.columns(relation.input)
-    names, kept = plan.stored_rows(relation.input)
+    names, stored = plan.stored_rows(relation.input)
     by = (*(below[at] for at in relation.partition), f"in {plan.order(relation.order, below)}")
     return Meaning(
-        _rank_word(relation), plan.rows(relation.input), kept, by, names, takes_back=plan.takes_back(relation)
+        _rank_word(relation), plan.rows(relation.input), stored, by, names, takes_back=plan.takes_back(relation)
     )
 
 
 def _around(plan: PlanMeanings, relation: Over) -> Meaning:
     below = plan.columns(relation.input)
-    names, kept = plan.stored_rows(relation.input)
+    names, stored = plan.stored_rows(relation.input)
     calls = tuple(plan.over_call(call, relation.input) for call in relation.calls)
     by = (*(below[at] for at in relation.partition), f"in {plan.order(relation.order, below)}")
     numbers = tuple(f"call {number}" for number in range(1, len(calls) + 1))
     takes_back = plan.takes_back(relation)
-    return Meaning("rows", plan.rows(relation.input), (*kept, *calls), by, (*names, *numbers), takes_back=takes_back)
+    return Meaning("rows", plan.rows(relation.input), (*stored, *calls), by, (*names, *numbers), takes_back=takes_back)
 
 
 def _last_rows(plan: PlanMeanings, relation: Normalise) -> Meaning:
-    names, kept = plan.stored_rows(relation.input)
+    names, stored = plan.stored_rows(relation.input)
     by = tuple(plan.columns(relation.input)[at] for at in relation.keys)
-    return Meaning(LAST_ROWS, plan.rows(relation.input), kept, by, names)
+    return Meaning(LAST_ROWS, plan.rows(relation.input), stored, by, names)
 
 
-def _found_rows(plan: PlanMeanings, relation: LookupJoin) -> Meaning | None:
+def _joined_results(plan: PlanMeanings, relation: LookupJoin) -> Meaning | None:
     if not plan.takes_back(relation):
         return None
-    names, kept = plan.stored_rows(relation)
-    return Meaning("found rows", plan.rows(relation), kept, (), names, takes_back=True)
+    names, stored = plan.stored_rows(relation)
+    return Meaning("found rows", plan.rows(relation), stored, (), names, takes_back=True)
 
 
 def _table(plan: PlanMeanings, sink: Sink) -> Meaning | None:
@@ -378,20 +378,20 @@ def _table(plan: PlanMeanings, sink: Sink) -> Meaning | None:
     if not isinstance(entry, TableEntry) or entry.connector != "state":
         return None
     columns = zip(plan.columns(sink.input), entry.written, strict=True)
-    kept = tuple(bounded(f"{text} {each.type}") for text, each in columns)
+    stored = tuple(bounded(f"{text} {each.type}") for text, each in columns)
     names = tuple(each.name for each in entry.written)
     grows: Any = "by name" if entry.primary_key else None
     of, takes_back = plan.rows(sink.input), plan.takes_back(sink)
-    return Meaning("a table", of, kept, entry.primary_key, names, grows, takes_back)
+    return Meaning("a table", of, stored, entry.primary_key, names, grows, takes_back)
 
 
-_KEPT: dict[type, Any] = {
+_STATE_RULES: dict[type, Any] = {
     Aggregate: _groups,
     WindowAggregate: _windows,
     **dict.fromkeys(_RANKS, _ranked),
     Over: _around,
     Normalise: _last_rows,
-    LookupJoin: _found_rows,
+    LookupJoin: _joined_results,
     Limit: lambda plan, each: Meaning(f"{each.count} rows behind {each.offset}", plan.rows(each.input)),
     Sink: _table,
     Scan: copied_columns,

@@ -1,4 +1,4 @@
-"""What SQL has and is not built yet, said at its place in the text."""
+"""Errors for unsupported SQL, with their place in the text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["LATER", "NO_MODELS", "not_yet", "refused_function"]
 
 
 NO_MODELS = (
-    "Millstream calls no models. Call yours in a function of the program's: @udf, with func_type='pandas' for many rows"
+    "Millstream calls no models. Call yours in a user function: @udf, with func_type='pandas' for batches of rows"
 )
 _COLLECT = "Collect the rows with an aggregate, for example (SELECT ARRAY_AGG(v) FROM t)"
 _UNBUILT = {
@@ -25,18 +25,18 @@ _OF_TABLES = ("TO_CHANGELOG", "FROM_CHANGELOG")
 
 
 def refused_function(name: str, where: Node | Span | None) -> NotYetError | NotAvailableError | None:
-    """The error of a function that Flink has and Millstream has not; None for all others."""
+    """The error for a function of Flink that Millstream lacks; None for all others."""
     if name.upper() in _UNBUILT:
         written = name.upper().replace(" QUERY", "(SELECT …)")
         sentence = f"the function {written} is not available: {_UNBUILT[name.upper()]}"
         return NotAvailableError(problem(sentence, where).message)
     if name.upper() in _OF_TABLES:
-        words = f"it takes a table, and stands in FROM: SELECT * FROM {name.upper()}(input => TABLE t)"
+        words = f"it takes a table. Write it in FROM: SELECT * FROM {name.upper()}(input => TABLE t)"
         return NotAvailableError(problem(f"the function {name.upper()} is not available here: {words}", where).message)
     return None
 
 
-def not_yet(name: str, where: Node | Span | None, instead: str = "", comes_with: str = LATER) -> NotYetError:
-    """The standard sentence, and the place under it."""
-    sentence = str(NotYetError.of(name, comes_with, instead))
+def not_yet(name: str, where: Node | Span | None, instead: str = "", version: str = LATER) -> NotYetError:
+    """The standard error for an unsupported feature, with its place."""
+    sentence = str(NotYetError.of(name, version, instead))
     return NotYetError(problem(sentence, where).message)

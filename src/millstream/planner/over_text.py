@@ -1,4 +1,4 @@
-"""OVER, first rows and hints as parts of a plan, named as Flink names them."""
+"""OVER, Top-N and hints in plan output, with Flink's names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WITHOUT_FRAMES = ("ROW_NUMBER", "RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIS
 
 
 def over_text(relation: Over) -> str:
-    """The partition, the order, the frames, and what is computed."""
+    """The partition, the order, the frames and the calls."""
     names = relation.input.schema.names
     parts = []
     if relation.partition:
@@ -29,15 +29,15 @@ def over_text(relation: Over) -> str:
 
 
 def state_hint_text(hints: StateHints) -> str:
-    """How long state is kept, where a hint says it; "" elsewhere."""
+    """The state lifetimes set by hints, or ""."""
     lengths = dict(hints).get("STATE_TTL", ())
     names = ("left", "right") if len(lengths) == 2 else ("",)
-    told = [f"{name}={length}" if name else length for name, length in zip(names, lengths, strict=False) if length]
-    return f", stateTtlHints=[[[STATE_TTL options:{{{', '.join(told)}}}]]]" if told else ""
+    lifetimes = [f"{name}={length}" if name else length for name, length in zip(names, lengths, strict=False) if length]
+    return f", stateTtlHints=[[[STATE_TTL options:{{{', '.join(lifetimes)}}}]]]" if lifetimes else ""
 
 
 def options_hint_text(options: Options) -> str:
-    """What an OPTIONS hint says, without secrets; "" where there is none."""
+    """The options of an OPTIONS hint, without secrets, or ""."""
     shown = ", ".join(f"{key}={value}" for key, value in redacted_options(dict(options)).items())
     return f", hints=[[[OPTIONS options:{{{shown}}}]]]" if options else ""
 
@@ -67,7 +67,7 @@ def _bound(distance: float | None, side: str) -> str:
 
 
 def rank_text(relation: Rank) -> str:
-    """The first rows of an order: `Rank(…)`, `WindowRank(…)`."""
+    """Top-N: `Rank(…)`, `WindowRank(…)`."""
     names = relation.input.schema.names
     grouped = ", ".join(names[column] for column in relation.partition)
     order = ", ".join(f"{names[key.column]} {'DESC' if key.descending else 'ASC'}" for key in relation.order)

@@ -1,16 +1,16 @@
-"""A compiled plan as JSON: the optimised plan of INSERTs with its uids, and the tables it names. Data, never code.
+"""A compiled plan as JSON: the optimised plan of INSERTs with its uids, and their tables. Data, never code.
 
     {"millstream plan": 2, "checksum": "sha256…", "plan": {"version": …, "nodes": […], "sinks": […]}}
 
-Nodes stand in the list before those that read them, and refer to each other by place, so that what several use is there
-once. A value that JSON has not is an object of one tag: {"$decimal": "1.5"}. A frozen class of the planner's is written
-by its name and its fields; one that equals its default is left out. Functions of the program's are written by name, and
-found again in the session that runs the plan. So are secrets: a plan has only that an option of a table is one, and
-how the rest of it reads. The session that runs the plan has to know the table, with the same other options: a plan can
-send a secret nowhere but where the session's table sends it.
+Nodes precede their consumers in the list and refer to their inputs by position, so shared nodes occur once. A value
+without a JSON type is an object with one tag: {"$decimal": "1.5"}. A frozen class of the planner is written with its
+name and the fields that differ from their defaults. User functions are written by name, and looked up in the session
+that runs the plan. So are secrets: a plan only marks a table's option as secret, and stores the non-secret rest of its
+text. The session that runs the plan must have the table with the same other options, so a plan can send a secret only
+to the target of the session's own table.
 
-Invariant: what is read equals what was written, uid by uid. A file that was changed, cut, or written by a newer form is
-refused before anything of it is used.
+Invariant: the plan read equals the plan written, uid by uid. A modified or truncated file, or one of a newer form, is
+rejected before any part of it is used.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from millstream.state.schemas.saved_sql_types import sql_type_from, written_sql_
 __all__ = ["FORM", "FunctionNamed", "NameOfFunction", "plan_from_json", "plan_to_json"]
 
 FORM = 2
-"""The form that is written. One that reads differently gets the next number. 1 had secrets in plain text."""
+"""The current form. An incompatible form gets the next number. Form 1 had secrets in plain text."""
 _FORMS_READ = (1, 2)
 _MARK = "millstream plan"
 _CLASS = re.compile(r"(planner|expressions|graph)(\.[a-z_]+)+\.[A-Za-z]+")
@@ -47,15 +47,15 @@ _LEFT_OUT = ("site", "definition", "distribution")
 _TIMES: dict[str, Any] = {"$datetime": dt.datetime, "$date": dt.date, "$time": dt.time}
 
 FunctionNamed = Callable[[str], Any]
-"""Finds the function of the program's that a name means; None: there is none."""
+"""Looks up a user function by name; None if there is none."""
 NameOfFunction = Callable[[UserFunction], str | None]
-"""Says under which name the session has a function; None: under none."""
+"""The name of a function in the session; None if it has none."""
 OptionsOfTable = Callable[[ObjectPath], Mapping[str, str] | None]
-"""Looks up the options of a table in the session; None: there is no such table."""
+"""Looks up the options of a table in the session; None if there is no such table."""
 
 
 def plan_to_json(plan: Sequence[Sink], version: str, name_of: NameOfFunction = lambda function: None) -> str:
-    """Optimised sinks as text. `version`: of the Millstream that writes."""
+    """Optimised sinks as JSON text. `version`: the Millstream version of the writer."""
     places: dict[int, int] = {}
     nodes: list[Any] = []
     for relation in relations_of(plan):
@@ -71,17 +71,17 @@ def plan_from_json(
     function_named: FunctionNamed = lambda name: None,
     options_of_table: OptionsOfTable = lambda path: None,
 ) -> tuple[Sink, ...]:
-    """The plan that `plan_to_json` wrote; ProgramError, naming `where`, for anything else."""
+    """The plan that `plan_to_json` wrote; raises ProgramError, naming `where`, for anything else."""
     body = _checked_body(text, where)
     reader = _Reader(where, function_named, options_of_table)
     try:
         for node in body["nodes"]:
             reader.nodes.append(reader.value(node))
         sinks = tuple(reader.nodes[place] for place in body["sinks"])
-    except ProgramError:  # it says what this session lacks
+    except ProgramError:  # the message names what this session lacks
         raise
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
-        raise _damaged(where, f"it tells of something that this Millstream does not know ({error})") from error
+        raise _damaged(where, f"it contains something unknown to this Millstream ({error})") from error
     if not sinks or not all(isinstance(sink, Sink) for sink in sinks):
         raise _damaged(where, "it has no sink")
     return sinks
@@ -91,19 +91,19 @@ def _checked_body(text: str, where: str) -> dict[str, Any]:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise _damaged(where, f"it is no JSON: {error}") from None
+        raise _damaged(where, f"it is not JSON: {error}") from None
     if not isinstance(document, dict) or _MARK not in document:
         hint = ", but a plan of Flink's" if _is_flinks(document) else ""
-        raise _damaged(where, f"it is no compiled plan{hint}")
+        raise _damaged(where, f"it is not a compiled plan{hint}")
     form = document[_MARK]
     if isinstance(form, int) and form > FORM:
         raise ProgramError(
             f"{where} has form {form} of compiled plans, and this Millstream reads forms up to {FORM}: it was written "
-            "by a newer one. Use that one, or compile the statement anew"
+            "by a newer version. Use that version, or compile the statement again"
         )
     body = document.get("plan")
     if form not in _FORMS_READ or not isinstance(body, dict) or document.get("checksum") != _checksum(body):
-        raise _damaged(where, "its checksum is not that of its contents: it was changed, or cut")
+        raise _damaged(where, "its checksum does not match its contents: it was modified or truncated")
     return body
 
 
@@ -116,14 +116,16 @@ def _checksum(body: Any) -> str:
 
 
 def _damaged(where: str, why: str) -> ProgramError:
-    return ProgramError(f"{where} cannot be read as a compiled plan: {why}. Compile the statement anew by COMPILE PLAN")
+    return ProgramError(
+        f"{where} cannot be read as a compiled plan: {why}. Compile the statement again by COMPILE PLAN"
+    )
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
 class _Writer:
-    """Writes values; relations as their places."""
+    """Writes values, and relations as their positions."""
 
     def __init__(self, places: dict[int, int], name_of: NameOfFunction) -> None:
         self._places, self._name_of = places, name_of
@@ -161,7 +163,7 @@ class _Writer:
         if name is None:
             raise ProgramError(
                 f"the plan calls the function '{function.name}', which has no name in the session, and code is not "
-                "stored. Enter it by CREATE FUNCTION or create_temporary_function(), and call it by that name"
+                "stored. Register it by CREATE FUNCTION or create_temporary_function(), and call it by that name"
             )
         return name
 
@@ -178,17 +180,17 @@ class _Writer:
         return written
 
     def _options(self, value: Any, options: Options) -> Any:
-        """Options of a table or of a hint, with references in the place of secrets."""
+        """Options of a table or hint, with secrets replaced by references."""
         if not any(_is_secret(name, text) for name, text in options):
             return options
         if not isinstance(value, TableEntry):
             raise ProgramError(
-                "the plan has a secret in an OPTIONS hint, and secrets are not stored. Give it in WITH (…) of the table"
+                "the plan has a secret in an OPTIONS hint, and secrets are not stored. Set it in WITH (…) of the table"
             )
         if len(value.path) < _PARTS_OF_PATH:
             raise ProgramError(
-                "the plan has a secret in the options of a table without a name, and secrets are not stored. Give the "
-                "table a name by CREATE TABLE or create_temporary_table()"
+                "the plan has a secret in the options of a table without a name, and secrets are not stored. Name "
+                "the table by CREATE TABLE or create_temporary_table()"
             )
         return tuple(
             (name, _Secret(redacted_value(name, text)) if _is_secret(name, text) else text) for name, text in options
@@ -201,17 +203,17 @@ def _is_secret(name: str, value: Any) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class _Secret:
-    """The value of a table's option, which is not stored, as it may be shown."""
+    """A table option's secret value, which is not stored, in redacted form."""
 
     shown: str
 
 
 def _plain_entry(entry: TableEntry) -> TableEntry:
-    """What connectors need of a table: computed columns and watermarks stand in the plan itself."""
+    """The parts of an entry that connectors need: computed columns and watermarks are in the plan itself."""
     if entry.origin is not None:
         raise ProgramError(
-            "a plan that reads or writes streams or values of the program cannot be stored: they are not in any file. "
-            "Use tables that CREATE TABLE defines"
+            "a plan that reads or writes streams or values of the program cannot be stored: no file contains them. "
+            "Use tables defined by CREATE TABLE"
         )
     columns = tuple(column for column in entry.columns if not column.is_computed)
     return dataclasses.replace(entry, columns=columns, watermark=None)
@@ -221,8 +223,8 @@ def _class_name(kind: type) -> str:
     name = f"{kind.__module__.removeprefix('millstream.')}.{kind.__qualname__}"
     if not _CLASS.fullmatch(name):
         raise ProgramError(
-            f"the plan holds a {kind.__qualname__}, which cannot be stored: it is of the program, not of the plan. "
-            "Use tables that CREATE TABLE defines, and functions that CREATE FUNCTION does"
+            f"the plan contains a {kind.__qualname__}, which cannot be stored: it belongs to the program. "
+            "Use tables defined by CREATE TABLE, and functions defined by CREATE FUNCTION"
         )
     return name
 
@@ -240,14 +242,14 @@ def _scalar(value: Any) -> Any:
         if isinstance(value, kind):
             return {word: value.isoformat()}
     _class_name(type(value))
-    raise ProgramError(f"the plan holds {value!r} ({type(value).__name__}), which cannot be stored")
+    raise ProgramError(f"the plan contains {value!r} ({type(value).__name__}), which cannot be stored")
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
 class _Reader:
-    """Reads values; `nodes` are the relations that were read so far."""
+    """Reads values; `nodes` are the relations read so far."""
 
     def __init__(self, where: str, function_named: FunctionNamed, options_of_table: OptionsOfTable) -> None:
         self._where, self._function_named, self._options_of_table = where, function_named, options_of_table
@@ -278,7 +280,7 @@ class _Reader:
     def _object(self, written: dict[str, Any]) -> Any:
         kind = _class_of(written["$class"])
         fields = {name: item for name, item in written.items() if name != "$class"}
-        # A secret is read nowhere else: in an expression it would become data.
+        # Secrets are read in options only: in an expression one would become data.
         options = fields.pop("options") if kind is TableEntry and "options" in fields else None
         read = {name: self.value(item) for name, item in fields.items()}
         return kind(**read) if options is None else kind(**read, options=self._options(read.get("path", ()), options))
@@ -287,48 +289,48 @@ class _Reader:
         function = self._function_named(name)
         if function is None:
             raise ProgramError(
-                f"{self._where} calls the function '{name}', which this session has not. Enter it "
+                f"{self._where} calls the function '{name}', which this session does not have. Register it "
                 "by CREATE FUNCTION or create_temporary_function() before the plan is loaded"
             )
         return function
 
     def _options(self, path: ObjectPath, written: Any) -> Options:
-        """The options of a table, with its secrets as the session has them."""
+        """The options of a table, with secrets taken from the session's table."""
         stored = dict(pair["$tuple"] for pair in written["$tuple"])
         secret = {name: value["$secret"] for name, value in stored.items() if isinstance(value, dict)}
         if not secret:
             return tuple(stored.items())
-        found = self._options_of_table(path)
-        absent = [name for name in secret if found is None or name not in found]
-        if found is None or absent:
+        session_options = self._options_of_table(path)
+        absent = [name for name in secret if session_options is None or name not in session_options]
+        if session_options is None or absent:
             raise ProgramError(
                 f"{self._where} refers to the option '{absent[0]}' of the table {shown(path)}, and secrets are not "
-                "stored in plans. This session has no such table, or it has no such option: create it by CREATE TABLE, "
-                "with the option, before the plan is executed"
+                "stored in plans. This session has no such table, or the table has no such option: create it by "
+                "CREATE TABLE, with the option, before the plan is executed"
             )
-        expected, current = {**stored, **secret}, redacted_options(found)
+        expected, current = {**stored, **secret}, redacted_options(session_options)
         changed = sorted(name for name in expected | current if expected.get(name) != current.get(name))
         if changed:
             raise ProgramError(
                 f"{self._where} needs secrets of the table {shown(path)}, which has other options in this session than "
-                f"when the plan was compiled: {', '.join(changed)}. Secrets are used only with the options they were "
-                "given with. Give the table the options it had, or compile the statement anew by COMPILE PLAN"
+                f"when the plan was compiled: {', '.join(changed)}. Secrets are used only together with the original "
+                "options. Restore the options, or compile the statement again by COMPILE PLAN"
             )
-        return tuple((name, found[name] if name in secret else value) for name, value in stored.items())
+        return tuple((name, session_options[name] if name in secret else value) for name, value in stored.items())
 
 
 def _class_of(name: str) -> Any:
-    """A frozen class or an enum of the planner's, by name; nothing else can be named."""
+    """A frozen class or enum of the planner, by name; other names are rejected."""
     if not _CLASS.fullmatch(name):
-        raise ValueError(f"{name!r} is no class of a plan")
+        raise ValueError(f"{name!r} is not a class of plans")
     module, _, word = name.rpartition(".")
     try:
         kind = getattr(importlib.import_module(f"millstream.{module}"), word)
     except (ImportError, AttributeError):
-        raise ValueError(f"{name!r} is no class of this Millstream's plans") from None
+        raise ValueError(f"{name!r} is not a class of this Millstream's plans") from None
     is_enum = isinstance(kind, type) and issubclass(kind, Enum)
     if not is_enum and not (isinstance(kind, type) and dataclasses.is_dataclass(kind)):
-        raise ValueError(f"{name!r} is no class of a plan")
+        raise ValueError(f"{name!r} is not a class of plans")
     return kind
 
 

@@ -1,7 +1,7 @@
-"""Relations as lines of a plan, named as Flink names its operators. Nothing is decided here.
+"""Relations as lines of a plan, with Flink's operator names.
 
-`logical_line` is a node of the tree as it was written, `physical_line` one of the optimised plan. A projection above a
-filter is one Calc.
+`logical_line` prints a node of the abstract syntax tree, `physical_line` one of the optimised plan, where a projection
+above a filter is one Calc.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _table(table: Any) -> tuple[str, ...]:
 
 
 def _title(end: Any) -> str:
-    """An end of the plan that no catalog knows: a DataStream, the program."""
+    """The title of a source or sink outside catalogs: a DataStream, the program."""
     return f"*{getattr(end, 'name', None) or type(end).__name__}*"
 
 
@@ -61,7 +61,7 @@ def _names(relation: Relation) -> str:
     return ", ".join(relation.schema.names)
 
 
-# --- as written -------------------------------------------------------------------------------------------------------
+# --- abstract syntax tree ---------------------------------------------------------------------------------------------
 
 
 def logical_line(relation: Relation) -> str:
@@ -99,9 +99,9 @@ def _logical_call(call: AggregateCall) -> str:
 def _logical_window(relation: WindowAssign) -> str:
     window = relation.window
     sizes = [each for each in (window.slide_ms, window.size_ms, window.offset_ms or None) if each is not None]
-    given = ", ".join([f"DESCRIPTOR(${window.time})", *(f"{size}:INTERVAL DAY TO SECOND" for size in sizes)])
+    arguments = ", ".join([f"DESCRIPTOR(${window.time})", *(f"{size}:INTERVAL DAY TO SECOND" for size in sizes)])
     fields = ", ".join(f"{each.type.nullable()} {each.name}" for each in relation.schema.fields)
-    return f"LogicalTableFunctionScan(invocation=[{window.kind.value}({given})], rowType=[RecordType({fields})])"
+    return f"LogicalTableFunctionScan(invocation=[{window.kind.value}({arguments})], rowType=[RecordType({fields})])"
 
 
 def _logical_values(relation: Values) -> str:
@@ -156,7 +156,7 @@ def _sort_keys(relation: Sort, notation: Notation) -> str:
 
 
 def physical_inputs(relation: Relation) -> tuple[Relation, ...]:
-    """What stands below a line: a filter under a projection is part of it."""
+    """The inputs of a line, which includes a filter below a projection."""
     if isinstance(relation, Project) and isinstance(relation.input, Filter):
         return relation.input.inputs
     return relation.inputs
@@ -204,7 +204,7 @@ def _scan(relation: Scan, notation: Notation) -> str:
 
 
 def _fields_of(row: DataType) -> str:
-    """The names of a row's fields, and of rows in it."""
+    """The field names of a row, with those of nested rows."""
     assert isinstance(row, RowType)
     inner = [f"{e.name}({_fields_of(e.data_type)})" if isinstance(e.data_type, RowType) else e.name for e in row.fields]
     return ", ".join(inner)
@@ -216,7 +216,7 @@ def _watermark(relation: WatermarkAssign, notation: Notation) -> str:
 
 
 def _length(milliseconds: int) -> str:
-    """A length as Flink shows it: `10 min`, `1 s`, `500 ms`."""
+    """A duration in Flink's format: `10 min`, `1 s`, `500 ms`."""
     for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000)):
         if milliseconds % size == 0 and milliseconds:
             return f"{milliseconds // size} {unit}"
@@ -283,18 +283,18 @@ def _join(relation: Join, notation: Notation) -> str:
     where = "" if relation.condition is None else expression_text(relation.condition, names, notation)
     kinds = {"INNER": "InnerJoin", "LEFT": "LeftOuterJoin", "RIGHT": "RightOuterJoin", "FULL": "FullOuterJoin"}
     kind = kinds.get(relation.kind.value, f"Left{relation.kind.value.capitalize()}Join")
-    kept = _expiries(relation, notation)
+    expiries = _expiries(relation, notation)
     hinted = state_hint_text(relation.hints)
-    return f"{name}(joinType=[{kind}], where=[{where or 'true'}], select=[{_names(relation)}]{kept}{hinted})"
+    return f"{name}(joinType=[{kind}], where=[{where or 'true'}], select=[{_names(relation)}]{expiries}{hinted})"
 
 
 def _expiries(relation: Join, notation: Notation) -> str:
-    """Until when rows are kept that nothing meets later; nothing where all are kept."""
-    told = []
+    """The expiry of rows that no later row can match; "" if all are retained."""
+    texts = []
     for word, side, expiries in zip(("left", "right"), relation.inputs, relation.expiries, strict=True):
         moments = [expression_text(each.moment, side.schema.names, notation) for each in expiries]
-        told += [f"{word}: {text} {_signed(each.offset_ms)}" for text, each in zip(moments, expiries, strict=True)]
-    return f", keptUntil=[{', '.join(told)}]" if told else ""
+        texts += [f"{word}: {text} {_signed(each.offset_ms)}" for text, each in zip(moments, expiries, strict=True)]
+    return f", retainedUntil=[{', '.join(texts)}]" if texts else ""
 
 
 def _signed(milliseconds: int) -> str:
@@ -328,7 +328,7 @@ def _sink(relation: Sink, notation: Notation) -> str:
 
 
 def _archive(table: Any) -> str:
-    """Where old rows of a table go that a job keeps."""
+    """The archive options of a table stored in the job."""
     options = dict(table.options) if isinstance(table, TableEntry) else {}
     named = [f"{key.removeprefix('archive.')}={value}" for key, value in options.items() if key.startswith("archive.")]
     return f", archive=[{', '.join(named)}]" if named else ""

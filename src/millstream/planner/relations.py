@@ -1,8 +1,8 @@
-"""The logical nodes of a query: what rows it gives, as frozen data. Both halves of SQL are made of these.
+"""The logical plan's nodes, as frozen data. SQL and the Table API both build them.
 
-A relation has a **schema**: named, typed fields, of which some are time attributes. Expressions in a node are over the
-columns of its input, by position (of a join: left, then right). Passes make new relations of old ones with `replace`;
-what a node may change, need or know (`changes`, keys, windows) is not stored in it but computed by traits.
+A relation has a **schema**: named, typed fields, some of which are time attributes. A node's expressions refer to the
+columns of its input by position (of a join: left, then right). Passes derive new relations from old ones with
+`replace`; traits compute a node's properties (`changes`, keys, windows), which it does not store.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ __all__ = [
 
 
 class TimeKind(Enum):
-    """A field that is a time attribute: of events, with watermarks, or of the clock."""
+    """The kind of a time attribute: event time with watermarks, or processing time."""
 
     ROWTIME = "ROWTIME"
     PROCTIME = "PROCTIME"
@@ -60,7 +60,7 @@ class TimeKind(Enum):
 
 @dataclass(frozen=True)
 class Field:
-    """One column of a relation. `written`: the name it was given where another column has that already."""
+    """One column of a relation. `written`: its name in the query, where `name` had to differ from another column's."""
 
     name: str
     type: DataType
@@ -75,7 +75,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Schema:
-    """The columns of a relation, in order. Names may be the same in what a join gives."""
+    """The columns of a relation, in order. A join's result may repeat names."""
 
     fields: tuple[Field, ...]
 
@@ -89,12 +89,12 @@ class Schema:
 
     @property
     def columns(self) -> tuple[RowExpression, ...]:
-        """All of them as expressions."""
+        """All columns as expressions."""
         return tuple(Column(each.type, at) for at, each in enumerate(self.fields))
 
     @property
     def row_type(self) -> RowType:
-        """The type of its rows."""
+        """The type of the relation's rows."""
         return RowType.of(self.names, self.types, nullable=False)
 
     def __len__(self) -> int:
@@ -106,8 +106,8 @@ class Schema:
 
 @dataclass(frozen=True)
 class Relation:
-    """A table, as something that is computed. `site`: where it was written, for errors and EXPLAIN; `uid`: what its
-    state is stored under, given by `name_operators` from the plan's shape."""
+    """A computed table. `site`: the user's line, for errors and EXPLAIN; `uid`: the id of its state, which
+    `name_operators` derives from the plan's shape."""
 
     schema: Schema
     site: str | None = field(default=None, compare=False, kw_only=True)
@@ -115,12 +115,12 @@ class Relation:
 
     @property
     def inputs(self) -> tuple[Relation, ...]:
-        """What it is computed of."""
-        given = (getattr(self, name, None) for name in ("input", "left", "right"))
-        return tuple(each for each in given if isinstance(each, Relation)) + tuple(getattr(self, "branches", ()))
+        """The relations it reads."""
+        direct = (getattr(self, name, None) for name in ("input", "left", "right"))
+        return tuple(each for each in direct if isinstance(each, Relation)) + tuple(getattr(self, "branches", ()))
 
     def with_inputs(self, *inputs: Relation) -> Relation:
-        """The same of other inputs, in the order of `inputs`."""
+        """A copy with other inputs, in the order of `inputs`."""
         if hasattr(self, "branches"):
             return replace(self, branches=tuple(inputs))  # type: ignore[call-arg]
         names = [name for name in ("input", "left", "right") if isinstance(getattr(self, name, None), Relation)]
@@ -130,15 +130,15 @@ class Relation:
 
 @dataclass(frozen=True)
 class Scan(Relation):
-    """A table of the catalog, or a DataStream. `table` is what the catalog knows of it; `columns` are those
-    of it that are read, by position, `filters` what it was asked to leave out; both are set by passes."""
+    """A table of the catalog, or a DataStream. `table` is its catalog entry. Passes set `columns`, the positions of
+    the columns to read, and `filters`, the conditions pushed into the source."""
 
     table: Any
     columns: tuple[int, ...] | None = None
     filters: tuple[RowExpression, ...] = ()
     options: tuple[tuple[str, str], ...] = ()  # of an OPTIONS hint
-    skips: tuple[RowExpression, ...] = ()  # what is checked above, and may tell the source what not to read
-    is_narrowed: bool = False  # rows in its columns have only the fields that somebody reads
+    skips: tuple[RowExpression, ...] = ()  # checked above the scan; the source may use them to skip files
+    is_narrowed: bool = False  # nested rows contain only the fields that the query reads
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class Filter(Relation):
 
 
 StateHints = tuple[tuple[str, tuple[str, ...]], ...]
-"""Hints by name, with a text for each input: STATE_TTL with lengths of time, "" where nothing is said."""
+"""Hints by name, with a text for each input: STATE_TTL with durations, "" for inputs without one."""
 
 
 class JoinKind(Enum):
@@ -183,8 +183,8 @@ class Join(Relation):
 
 @dataclass(frozen=True)
 class Correlate(Relation):
-    """Every row of the input with each row that a table function gives for it; LEFT keeps rows with none. `condition`,
-    over the columns of the whole, is that of a LEFT join: results that do not meet it count as none."""
+    """Joins every input row with the rows that a table function returns for it; LEFT retains rows without one.
+    `condition`, over all columns, is that of a LEFT join: results that fail it do not count."""
 
     input: Relation
     function: Any
@@ -195,7 +195,7 @@ class Correlate(Relation):
 
 @dataclass(frozen=True)
 class Unnest(Relation):
-    """Every row of the input with each element of a collection in it. `condition` is as for Correlate."""
+    """Joins every input row with each element of one of its collections. `condition` is as for Correlate."""
 
     input: Relation
     collection: RowExpression
@@ -219,16 +219,16 @@ class AggregateCall:
     options: tuple[tuple[str, Any], ...] = ()
 
 
-KEPT_ROWS = "$rows"
-"""The name of an array of rows that wait for the end of a window; their order is by fields of the row."""
+BUFFERED_ROWS = "$rows"
+"""The name of an array of rows buffered until the end of a window; its order refers to fields of the row."""
 GROUPING_FUNCTIONS = ("GROUPING", "GROUPING_ID", "GROUP_ID")
-"""What tells sets of GROUPING SETS apart. Their arguments are positions in `groups`."""
+"""Functions that identify a set of GROUPING SETS. Their arguments are positions in `groups`."""
 
 
 @dataclass(frozen=True)
 class Aggregate(Relation):
-    """Groups by columns of the input; the schema is the groups, then the calls. `sets`: of GROUPING SETS, positions in
-    `groups`."""
+    """Groups by columns of the input. The schema is the groups, then the calls. `sets`: the GROUPING SETS, as
+    positions in `groups`."""
 
     input: Relation
     groups: tuple[int, ...]
@@ -246,9 +246,9 @@ class WindowKind(Enum):
 
 @dataclass(frozen=True)
 class WindowShape:
-    """Windows in time, by column `time` of the input, which is of `time_kind`. `slide_ms` is HOP's slide or CUMULATE's
-    step. `attached`: the rows are in their windows already, whose start and end are these columns of the input (a
-    window over the result of a window); `time` is then the column of their window_time."""
+    """The windows' kind and bounds, over column `time` of the input with `time_kind`. `slide_ms` is HOP's slide or
+    CUMULATE's step. `attached`: the input's columns with the start and end of windows assigned earlier (a window over
+    a window's result); `time` is then the column of their window_time."""
 
     kind: WindowKind
     time: int
@@ -270,19 +270,19 @@ class WindowAssign(Relation):
 
 
 class WindowProperty(Enum):
-    """What a window aggregation says of its window, as a column."""
+    """A property of the window, emitted as a column of a window aggregation."""
 
     START = "start"
     END = "end"
-    TIME = "time"  # the last moment that is in it: the rowtime of what is given
+    TIME = "time"  # the last moment inside the window: the rowtime of the result
     PROCTIME = "proctime"
 
 
 @dataclass(frozen=True)
 class WindowAggregate(Relation):
-    """An aggregation in windows: one row per group and window, when the window is over. The schema is the groups, the
-    calls, then one column per property. Made of an Aggregate over a WindowAssign by `recognise_windows`, and of the
-    legacy GROUP BY TUMBLE(…) when it is bound. `sets` are as in Aggregate."""
+    """Aggregates in windows: emits one row per group and window when the window ends. The schema is the groups, the
+    calls, then one column per property. `recognise_windows` makes it of an Aggregate over a WindowAssign, the binder
+    of the legacy GROUP BY TUMBLE(…). `sets` are as in Aggregate."""
 
     input: Relation
     window: WindowShape
@@ -294,8 +294,8 @@ class WindowAggregate(Relation):
 
 @dataclass(frozen=True)
 class WatermarkAssign(Relation):
-    """The input with its rowtime: from here on, column `column` is the time of events, and `watermark` (over the
-    input's columns) says up to when all have been seen. NULL gives no watermark."""
+    """Declares column `column` as the rowtime. `watermark`, over the input's columns, is the watermark's expression;
+    NULL emits none."""
 
     input: Relation
     column: int
@@ -311,8 +311,8 @@ class SortKey:
 
 @dataclass(frozen=True)
 class OverCall:
-    """An aggregate over rows around each row. `frame`: ROWS or RANGE; bounds are rows, ms, or a distance of numbers,
-    below zero to the other side; None unbounded."""
+    """An aggregate over a frame around each row. `frame`: ROWS or RANGE. Bounds count rows, milliseconds or a numeric
+    distance; a negative bound lies on the other side, None is unbounded."""
 
     call: AggregateCall
     frame: str = "RANGE"
@@ -334,7 +334,7 @@ class Over(Relation):
 
 @dataclass(frozen=True)
 class Rank(Relation):
-    """Rows `first` to `last` of each partition, by an order; with `has_number` their number is the last column."""
+    """Rows `first` to `last` of each partition in an order; with `has_number` the row number is the last column."""
 
     input: Relation
     partition: tuple[int, ...]
@@ -348,7 +348,7 @@ class Rank(Relation):
 
 @dataclass(frozen=True)
 class SetOperation(Relation):
-    """UNION, INTERSECT or EXCEPT of two or more."""
+    """UNION, INTERSECT or EXCEPT of two or more branches."""
 
     branches: tuple[Relation, ...]
     kind: str
@@ -357,7 +357,7 @@ class SetOperation(Relation):
 
 @dataclass(frozen=True)
 class Match(Relation):
-    """MATCH_RECOGNIZE, bound."""
+    """A bound MATCH_RECOGNIZE."""
 
     input: Relation
     details: Any
@@ -378,7 +378,7 @@ class Limit(Relation):
 
 @dataclass(frozen=True)
 class AsOf(Relation):
-    """A table as it was at a time of the left side's: the right side of a temporal or lookup join."""
+    """A table as of a time of the left side: the right side of a temporal or lookup join."""
 
     input: Relation
     moment: RowExpression
@@ -386,7 +386,7 @@ class AsOf(Relation):
 
 @dataclass(frozen=True)
 class Sink(Relation):
-    """Where rows go: a table of the catalog, a DataStream, or the program (`collect`)."""
+    """The target of rows: a table of the catalog, a DataStream, or the program (`collect`)."""
 
     input: Relation
     target: Any

@@ -1,4 +1,4 @@
-"""Names of the columns of rows as Arrow and state know them: all different."""
+"""Unique names for the columns of rows, as Arrow and state require them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def named_row(names: Sequence[str], types: Sequence[DataType]) -> RowType:
     >>> named_row(["id", "id"], [IntType(), IntType()]).names
     ('id', 'id0')
     """
-    taken: set[str] = {KIND_COLUMN}
+    used: set[str] = {KIND_COLUMN}
     unique = []
     for name in names:
         candidate, number = name, 0
-        while candidate in taken:
+        while candidate in used:
             candidate, number = f"{name}{number}", number + 1
-        taken.add(candidate)
+        used.add(candidate)
         unique.append(candidate)
     return RowType.of(unique, types, nullable=False)

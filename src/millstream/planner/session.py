@@ -1,7 +1,7 @@
-"""What a statement is read with: the catalogs, where unqualified names are looked for, options, and the time zone.
+"""The context in which statements are read: catalogs, the current catalog and database, options, and the time zone.
 
-One session per TableEnvironment. It is the only thing in `planner` that changes: USE and SET change it, definitions
-change the store it holds. Plans hold none of it.
+One session per TableEnvironment. It is the only mutable object in `planner`: USE and SET change it, definitions change
+its store. Plans hold no reference to it.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ __all__ = ["PlannerSession"]
 
 @dataclass
 class PlannerSession:
-    """Where names are looked for, and how."""
+    """The context of name resolution."""
 
     store: CatalogStore = field(default_factory=CatalogStore)
     catalog: str = DEFAULT_CATALOG
     database: str = DEFAULT_DATABASE
     config: MutableMapping[str, str] = field(default_factory=dict)
     job_table: Callable[[ObjectPath], TableEntry | None] | None = None
-    """What finds a table of a job (catalog, job, table), where there are jobs to be asked."""
+    """Looks up a table of a job (catalog, job, table), if jobs can be queried."""
     job_databases: Callable[[str], list[str]] = lambda catalog: []
     """The jobs that are databases of a catalog."""
     job_tables: Callable[[str, str], list[str] | None] = lambda catalog, job: None
-    """The tables of a job of a catalog; None where there is no such job."""
+    """The tables of a job in a catalog; None if there is no such job."""
 
     @property
     def zone(self) -> str:
@@ -39,40 +39,40 @@ class PlannerSession:
 
     @property
     def is_batch(self) -> bool:
-        """Whether queries run over bounded input, to their end."""
+        """Whether queries run over bounded input, to completion."""
         return self.config.get("execution.runtime-mode", "STREAMING").upper() == "BATCH"
 
     def at(self, catalog: str, database: str) -> PlannerSession:
-        """The same with another home: for the query of a view."""
+        """A copy with another current catalog and database, for the query of a view."""
         return replace(self, catalog=catalog, database=database)
 
     def use_catalog(self, name: str) -> None:
-        """Make a catalog the current one, with its default database."""
+        """Makes a catalog current, with its default database."""
         self.database = self.store.catalog(name).default_database
         self.catalog = name
 
     def use_database(self, catalog: str, name: str) -> None:
-        """Make a database the current one."""
+        """Makes a database current."""
         if self.job_tables(catalog, name) is None:
             self.store.database(catalog, name)
         self.catalog, self.database = catalog, name
 
     def path_of(self, parts: Sequence[str]) -> ObjectPath:
-        """The full path that a name with one to three parts means."""
+        """The full path of a name with one to three parts."""
         if not 1 <= len(parts) <= 3:
             raise ProgramError(f"'{'.'.join(parts)}' has {len(parts)} parts: a path is [catalog.][database.]name")
         return ((self.catalog, self.database)[: 3 - len(parts)]) + tuple(parts)
 
     def find_table(self, parts: Sequence[str]) -> TableEntry | ViewEntry | None:
-        """The table or view a name means."""
+        """The table or view of a name."""
         if not 1 <= len(parts) <= 3:
             return None
         path = self.path_of(parts)
-        held = self.store.table(path)
-        return held if held is not None or self.job_table is None else self.job_table(path)
+        entry = self.store.table(path)
+        return entry if entry is not None or self.job_table is None else self.job_table(path)
 
     def table_hint(self, parts: Sequence[str]) -> str:
-        """The sentence that names the nearest table."""
+        """A hint that names the nearest table."""
         if len(parts) > 3:
             return " A path is [catalog.][database.]name."
         path = self.path_of(parts)
@@ -91,11 +91,11 @@ class PlannerSession:
         return f" There {'is' if len(names) == 1 else 'are'}: {', '.join(sorted(names)[:10])}." if names else ""
 
     def find_function(self, name: str, path: Sequence[str] = ()) -> FunctionEntry | None:
-        """The program's function a name means, but for temporary system ones."""
+        """The user function of a name, except temporary system functions."""
         return self.store.function(self.path_of((*path, name)))
 
     def functions(self) -> Iterator[FunctionEntry]:
-        """All functions of the program's that can be called without a path."""
+        """All user functions that can be called without a path."""
         yield from self.store.temporary_system_functions.values()
         for path, entry in self.store.temporary_functions.items():
             if path[:2] == (self.catalog, self.database):
@@ -103,5 +103,5 @@ class PlannerSession:
         yield from self.store.database(self.catalog, self.database).functions.values()
 
     def find_system_function(self, name: str) -> FunctionEntry | None:
-        """The temporary system function of a name, which comes before built-in ones."""
+        """The temporary system function of a name, which takes precedence over built-in ones."""
         return self.store.temporary_system_functions.get(name.lower())

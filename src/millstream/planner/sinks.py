@@ -1,4 +1,4 @@
-"""Rows into a table: the query's columns checked against the table's, cast where nothing is lost, in its order."""
+"""Writes a query into a table: checks its columns, casts them without loss, and orders them as the table's."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NOWHERE = InsertPlaces()
 
 
 def written_schema(entry: TableEntry) -> Schema:
-    """The columns an INSERT into a table gives, in order."""
+    """The columns that an INSERT into a table provides, in order."""
     return Schema(tuple(Field(column.name, column.type) for column in entry.written))
 
 
@@ -33,7 +33,7 @@ def into_table(
     partition: Mapping[str, RowExpression] | None = None,
     overwrite: bool = False,
 ) -> Sink:
-    """A relation into a table. `columns` are those of INSERT INTO t (…); `partition` has constants for columns."""
+    """The sink of a relation into a table. `columns`: those of INSERT INTO t (…); `partition`: constants by column."""
     fixed = dict(partition or {})
     wanted = _wanted(entry, columns, fixed, places)
     if len(wanted) != len(relation.schema):
@@ -56,16 +56,16 @@ def into_table(
             raise _mismatch(cause, relation, entry, wanted, _place(value, column, places))
         if isinstance(value.type, NullType) and not column.type.is_nullable:
             place = _place(value, column, places)
-            raise problem(f"Column '{column.name}' does not allow NULLs: the query gives NULL for it", place)
+            raise problem(f"Column '{column.name}' does not allow NULLs: the query's value for it is NULL", place)
         expressions.append(as_type(value, column.type))
-    given = project(relation, expressions, [column.name for column in entry.written])
-    return Sink(written_schema(entry), given, entry, overwrite=overwrite, partition=tuple(fixed.items()))
+    projected = project(relation, expressions, [column.name for column in entry.written])
+    return Sink(written_schema(entry), projected, entry, overwrite=overwrite, partition=tuple(fixed.items()))
 
 
 def _wanted(
     entry: TableEntry, columns: Sequence[str], fixed: Mapping[str, RowExpression], places: InsertPlaces
 ) -> list[ColumnEntry]:
-    """The columns the query gives values for, in its order."""
+    """The columns that the query provides values for, in its order."""
     known = {column.name: column for column in entry.written}
     for name in [*columns, *fixed]:
         if name not in known:
@@ -86,7 +86,7 @@ def _wanted(
 def _mismatch(
     cause: str, relation: Relation, entry: TableEntry, wanted: Sequence[ColumnEntry], place: Span | None
 ) -> Exception:
-    """Flink's sentences: what the query gives, and what the table takes."""
+    """Flink's error with the schemas of the query and the sink."""
     query = ", ".join(f"{field.name}: {field.type}" for field in relation.schema.fields)
     sink = ", ".join(f"{column.name}: {column.type}" for column in wanted)
     return problem(
@@ -97,5 +97,5 @@ def _mismatch(
 
 
 def _place(value: RowExpression, column: ColumnEntry, places: InsertPlaces) -> Span | None:
-    """Where the value of a column stands: in the query, or in PARTITION."""
+    """The place of a column's value: in the query, or in PARTITION."""
     return places.value(value.index) if isinstance(value, Column) else places.column(column.name)

@@ -1,7 +1,7 @@
-"""What a source keeps beside its position: some copy a table into the job's store, with the columns that a query reads.
+"""The meaning of a source's own state. Some sources copy a table's queried columns into the job's store.
 
-A query that reads other columns would begin another copy, and from there on the job would stand in two. So the columns
-are part of what the source's position means, and a change of them is told before anything starts.
+A query that reads other columns would start another copy next to the first. The columns are therefore part of the
+meaning of the source's position, and a change of them is reported before the job starts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["copied_columns"]
 
 
 def copied_columns(plan: Any, scan: Scan) -> Meaning | None:
-    """The columns that are copied, by `plan`'s words for them; None where nothing is."""
+    """The copied columns, with the meanings of `plan`; None if the source copies nothing."""
     entry = scan.table
     if not isinstance(entry, TableEntry) or entry.origin is not None:
         return None

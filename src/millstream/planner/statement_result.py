@@ -1,4 +1,4 @@
-"""What a statement says when it is done: rows of a schema. Flink's own result of a definition is one row, OK."""
+"""The result of a statement: rows with a schema. Flink's result of a definition is a single row, OK."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["OK", "StatementResult", "text_rows"]
 
 @dataclass(frozen=True)
 class StatementResult:
-    """Rows of a schema; `is_ok`: there is nothing to show but that it is done."""
+    """Rows with a schema; `is_ok`: the statement succeeded without other output."""
 
     schema: Schema
     rows: tuple[tuple[Any, ...], ...]
@@ -26,6 +26,6 @@ OK = StatementResult(Schema((Field("result", STRING),)), (("OK",),), is_ok=True)
 
 
 def text_rows(names: Sequence[str], rows: Sequence[Sequence[Any]], flags: Sequence[str] = ()) -> StatementResult:
-    """Rows of texts under these names; columns in `flags` are BOOLEAN."""
+    """Rows of strings under these names; columns in `flags` are BOOLEAN."""
     fields = tuple(Field(name, BooleanType() if name in flags else STRING) for name in names)
     return StatementResult(Schema(fields), tuple(tuple(row) for row in rows))

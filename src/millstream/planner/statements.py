@@ -1,7 +1,7 @@
-"""Statements that are no queries, carried out on the catalog: syntax and a session in, rows to show out.
+"""Executes statements that are not queries on the catalog: takes syntax and a session, returns rows to display.
 
-INSERT and CREATE TABLE AS give relations instead (`bind_insert`, `bind_create_as`): whoever runs the program optimises
-and lowers them. What is about jobs, jars, options or the client's own is not carried out here: `run` returns None.
+INSERT and CREATE TABLE AS return relations (`bind_insert`, `bind_create_as`), which the caller optimises and lowers.
+Statements about jobs, jars, options or the client are not executed here: `run` returns None.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = ["StatementResult", "bind_create_as", "bind_insert", "run"]
 
 
 def run(statement: sql.Statement, session: PlannerSession) -> StatementResult | None:
-    """Carry out a definition, USE, SHOW or DESCRIBE. None: it is not the catalog's affair."""
+    """Executes a definition, USE, SHOW or DESCRIBE. None: the statement does not concern the catalog."""
     act = _ACTS.get(type(statement))
     if act is None:
         return None
@@ -45,7 +45,7 @@ def run(statement: sql.Statement, session: PlannerSession) -> StatementResult | 
     except SqlError:
         raise
     except ProgramError as error:
-        # The store knows no places: the statement's is the nearest there is.
+        # The store's errors have no place: use that of the statement.
         raise problem(error.message, statement) from None
 
 
@@ -59,9 +59,9 @@ def bind_insert(statement: sql.Insert, session: PlannerSession) -> Sink:
         hint = session.table_hint(statement.table)
         raise problem(f"Cannot find table '{name}' to insert into.{hint}", places.table())
     if isinstance(entry, ViewEntry):
-        raise problem(f"'{name}' is a view: rows cannot be put into it", places.table())
+        raise problem(f"'{name}' is a view: rows cannot be written to it", places.table())
     if entry.definition is not None:
-        raise problem(f"'{name}' is a materialized table: its rows are what its query gives", places.table())
+        raise problem(f"'{name}' is a materialized table: only its query writes rows to it", places.table())
     _check_conflicts(statement, entry)
     binder = ExpressionBinder(Scope(), session, "PARTITION")
     partition = {name: binder.bind(value) for name, value in statement.partition}
@@ -69,34 +69,34 @@ def bind_insert(statement: sql.Insert, session: PlannerSession) -> Sink:
         entry = with_options(entry, dict(hinted))
     relation = bind_query(statement.query, session)
     sink = into_table(relation, entry, places, statement.columns, partition, statement.overwrite)
-    if statement.on_conflict not in ("NOTHING", "ERROR"):  # DEDUPLICATE is what sinks by key do
+    if statement.on_conflict not in ("NOTHING", "ERROR"):  # sinks by key deduplicate themselves
         return sink
     return replace(sink, input=one_row_per_key(sink.input, entry, statement))
 
 
 def _check_conflicts(statement: sql.Insert, entry: TableEntry) -> None:
-    """ON CONFLICT says something of tables with a key alone."""
+    """Rejects ON CONFLICT for tables without a key."""
     if statement.on_conflict is None:
         return
     if not entry.primary_key:
-        words = "has no PRIMARY KEY by which rows could be in conflict. Declare one, or leave ON CONFLICT out"
+        words = "has no PRIMARY KEY, so its rows cannot conflict. Declare one, or leave ON CONFLICT out"
         raise problem(f"ON CONFLICT: '{'.'.join(statement.table)}' {words}", statement)
 
 
 def with_options(entry: TableEntry, options: dict[str, str]) -> TableEntry:
-    """The same table with other options: of a hint."""
+    """The table with a hint's options."""
     return replace(entry, options=tuple((dict(entry.options) | options).items()))
 
 
 def bind_create_as(statement: sql.CreateTable, session: PlannerSession) -> Sink | None:
-    """CREATE TABLE … AS query: the table is made now, if all is right with it; what is to be run is given. None where
-    it is there already. Columns that the query does not give are NULL."""
+    """CREATE TABLE … AS query: creates the table if the statement is valid, and returns the sink to run; None if the
+    table exists already. Columns that the query does not provide are NULL."""
     assert statement.query is not None
-    if _is_there(statement, session):
+    if _exists_already(statement, session):
         return None
     relation = _named_columns(bind_query(statement.query, session), statement)
-    given = tuple(ColumnEntry(field.name, field.type) for field in relation.schema.fields)
-    entry = table_entry(statement, session, given)
+    columns = tuple(ColumnEntry(field.name, field.type) for field in relation.schema.fields)
+    entry = table_entry(statement, session, columns)
     path = session.path_of(statement.name)
     held = replace(entry, path=path, is_temporary=statement.temporary)
     sink = into_table(relation, held, InsertPlaces(statement), relation.schema.names)
@@ -110,7 +110,7 @@ def _named_columns(relation: Relation, statement: sql.CreateTable) -> Relation:
     names = relation.schema.names
     if set(statement.named_columns) != set(names):
         return renamed(relation, statement.named_columns)
-    # The names of the query in another order: its columns are wanted in that order.
+    # The query's names in another order: its columns are reordered.
     chosen = [names.index(name) for name in statement.named_columns]
     expressions = [Column(relation.schema.fields[at].type, at) for at in chosen]
     return project(relation, expressions, list(statement.named_columns))
@@ -119,17 +119,17 @@ def _named_columns(relation: Relation, statement: sql.CreateTable) -> Relation:
 # --- definitions ------------------------------------------------------------------------------------------------------
 
 
-def _is_there(statement: sql.CreateTable | sql.CreateView, session: PlannerSession) -> bool:
-    """Whether IF NOT EXISTS has nothing to do."""
+def _exists_already(statement: sql.CreateTable | sql.CreateView, session: PlannerSession) -> bool:
+    """Whether IF NOT EXISTS makes the statement a no-op."""
     path = session.path_of(statement.name)
-    found = session.store.temporary_tables.get(path) if statement.temporary else session.store.permanent_table(path)
-    return statement.if_not_exists and found is not None
+    existing = session.store.temporary_tables.get(path) if statement.temporary else session.store.permanent_table(path)
+    return statement.if_not_exists and existing is not None
 
 
 def _create_table(statement: sql.CreateTable, session: PlannerSession) -> StatementResult | None:
     if statement.query is not None:
         return None
-    if _is_there(statement, session):
+    if _exists_already(statement, session):
         return OK
     entry = table_entry(statement, session)
     session.store.add_table(session.path_of(statement.name), entry, statement.temporary, statement.or_replace)
@@ -137,7 +137,7 @@ def _create_table(statement: sql.CreateTable, session: PlannerSession) -> Statem
 
 
 def _create_view(statement: sql.CreateView, session: PlannerSession) -> StatementResult:
-    if _is_there(statement, session):
+    if _exists_already(statement, session):
         return OK
     relation = bind_query(statement.query, session)
     if statement.columns and len(statement.columns) != len(relation.schema):
@@ -179,12 +179,10 @@ def _create_catalog(statement: sql.CreateCatalog, session: PlannerSession) -> St
         return OK
     kind = dict(statement.options).get("type")
     if kind == "jobs" and "stores" not in dict(statement.options):
-        raise problem(
-            "CREATE CATALOG of 'type' = 'jobs' needs 'stores': the folder that the jobs' stores lie in", statement
-        )
+        raise problem("CREATE CATALOG of 'type' = 'jobs' needs 'stores': the folder with the jobs' stores", statement)
     if kind not in (IN_MEMORY, "jobs"):
-        found = f"'type' = '{kind}'" if kind else "no 'type'"
-        raise problem(f"CREATE CATALOG has {found}: there are 'generic_in_memory' and 'jobs'", statement)
+        actual = f"'type' = '{kind}'" if kind else "no 'type'"
+        raise problem(f"CREATE CATALOG has {actual}: there are 'generic_in_memory' and 'jobs'", statement)
     session.store.create_catalog(statement.name, statement.options, statement.comment)
     return OK
 
@@ -217,21 +215,21 @@ def _drop_table(statement: sql.Drop, session: PlannerSession) -> None:
     store, word = session.store, statement.kind.lower()
     wanted = ViewEntry if statement.kind == "VIEW" else TableEntry
     temporary = store.temporary_tables.get(path)
-    found = temporary if statement.temporary else store.permanent_table(path)
+    existing = temporary if statement.temporary else store.permanent_table(path)
     if not statement.temporary and isinstance(temporary, wanted):
         raise problem(
             f"Temporary {word} with identifier '{shown(path)}' exists. Drop it first before removing the permanent "
             f"{word}: DROP TEMPORARY {statement.kind}",
             statement,
         )
-    if not isinstance(found, wanted):
+    if not isinstance(existing, wanted):
         if statement.if_exists:
             return
         before = "Temporary " if statement.temporary else ""
         hint = session.table_hint(statement.name)
         name = f"{before}{word}" if before else word.capitalize()
-        if found is not None:
-            other = "VIEW" if isinstance(found, ViewEntry) else "TABLE"
+        if existing is not None:
+            other = "VIEW" if isinstance(existing, ViewEntry) else "TABLE"
             hint = f" '{path[-1]}' is a {other.lower()}: DROP {other}."
         raise problem(f"{name} with identifier '{'.'.join(path)}' does not exist.{hint}", statement)
     store.drop_table(path, statement.temporary)
@@ -241,20 +239,20 @@ def _drop_function(statement: sql.Drop, session: PlannerSession) -> None:
     store, name = session.store, statement.name[-1].lower()
     path = session.path_of(statement.name)
     key = (path[0], path[1], name)
-    held: dict[Any, FunctionEntry]
+    functions: dict[Any, FunctionEntry]
     at: Any
     if statement.system:
-        held, at = store.temporary_system_functions, name
+        functions, at = store.temporary_system_functions, name
     elif statement.temporary:
-        held, at = store.temporary_functions, key
+        functions, at = store.temporary_functions, key
     else:
-        held, at = store.database(path[0], path[1]).functions, name
-    if at not in held:
+        functions, at = store.database(path[0], path[1]).functions, name
+    if at not in functions:
         if statement.if_exists:
             return
-        known = [entry.name for entry in held.values()]
+        known = [entry.name for entry in functions.values()]
         raise problem(f"Function {shown(path)} does not exist.{did_you_mean(name, known)}", statement)
-    del held[at]
+    del functions[at]
 
 
 def _drop_catalog(statement: sql.Drop, session: PlannerSession) -> None:

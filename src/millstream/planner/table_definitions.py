@@ -1,4 +1,4 @@
-"""A table of the catalog as its connector sees it, and the connector's factory."""
+"""A catalog table's definition for its connector, and the connector's factory."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ def table_factory(entry: TableEntry, options: Options = ()) -> TableFactory:
 
 
 def table_definition(entry: TableEntry, session: PlannerSession, options: Options = ()) -> TableDefinition:
-    """The definition a factory takes; `options` of a hint go over those of the table. Metadata is of the connector's
-    own types, where the table's differ: rows are cast behind a source, and before a sink."""
+    """The table's definition for its factory; `options` of a hint override those of the table. Metadata columns have
+    the connector's own types if these differ: rows are cast after a source, and before a sink."""
     physical = entry.physical
-    given = dict((*entry.options, *options))
+    merged = dict((*entry.options, *options))
     factory, name = table_factory(entry, options), ".".join(entry.path)
-    own = factory.metadata_of(given)
+    own = factory.metadata_of(merged)
     metadata = tuple(_metadata_column(column, own, factory, name) for column in entry.metadata)
     return TableDefinition(
         name,
         RowType.of([each.name for each in physical], [each.type for each in physical], nullable=False),
-        given,
+        merged,
         metadata,
         entry.partition_keys,
         entry.primary_key,
@@ -56,47 +56,50 @@ def table_definition(entry: TableEntry, session: PlannerSession, options: Option
 def _metadata_column(
     column: ColumnEntry, own_types: Mapping[str, DataType], factory: TableFactory, table: str
 ) -> MetadataColumn:
-    """The column as its connector gives or takes it. Refuses what the connector does not know of its rows."""
+    """The column with the connector's type. Rejects metadata keys that the connector does not have."""
     key = column.metadata or column.name
     subject = f"Invalid metadata key '{key}' in column '{column.name}' of table '{table}'"
     if not own_types:
         raise SqlError(f"{subject}: the connector '{factory.name}' has no metadata. Remove the column")
     if key not in own_types:
         raise SqlError(f"{subject}.{did_you_mean(key, own_types)} '{factory.name}' has {', '.join(own_types)}")
-    # Types that differ in NULL only hold the same values.
+    # Types that differ only in nullability hold the same values.
     is_same = str(column.type).replace(_NOT_NULL, "") == str(own_types[key]).replace(_NOT_NULL, "")
     type_ = column.type if is_same else _with_nulls(own_types[key]).with_nullability(column.type.is_nullable)
     return MetadataColumn(column.name, key, type_, column.is_virtual)
 
 
 def _with_nulls(type_: DataType) -> DataType:
-    """A map whose values may be NULL, which a cast keeps: headers have such, whatever their type says."""
+    """A map with nullable values, which a cast preserves: headers may have NULL values, whatever their type."""
     return MapType(type_.key_type, type_.value_type.nullable()) if isinstance(type_, MapType) else type_
 
 
 def check_read_metadata(entry: TableEntry, table: TableDefinition, read: Collection[str]) -> None:
-    """Refuse columns, of those that are `read`, whose type the connector's metadata cannot become."""
-    for column, given in zip(entry.metadata, table.metadata, strict=True):
-        if column.name in read and not can_cast(given.type.nullable(), column.type.nullable()):
-            raise _wrong_type(column, given, table, "become")
+    """Rejects columns among `read` to whose type the connector's metadata cannot be cast."""
+    for column, metadata in zip(entry.metadata, table.metadata, strict=True):
+        if column.name in read and not can_cast(metadata.type.nullable(), column.type.nullable()):
+            raise _wrong_type(column, metadata, table, "become")
 
 
 def check_written_metadata(entry: TableEntry, table: TableDefinition, factory: TableFactory) -> None:
-    """Refuse metadata that INSERT would have to write where the connector only tells it, or takes another type."""
+    """Rejects metadata columns that INSERT would have to write and that the connector cannot write, or not in this
+    type."""
     written = [
-        (column, given) for column, given in zip(entry.metadata, table.metadata, strict=True) if not column.is_virtual
+        (column, metadata)
+        for column, metadata in zip(entry.metadata, table.metadata, strict=True)
+        if not column.is_virtual
     ]
     known = factory.written_metadata
-    names = [column.name for column, given in written if given.key not in known]
+    names = [column.name for column, metadata in written if metadata.key not in known]
     if names:
         what = f"only {' and '.join(known)}" if known else "none"
         raise SqlError(
             f"Table '{table.name}' declares persistable metadata columns ({', '.join(names)}), and the connector "
             f"'{factory.name}' writes {what}. If a column should not be persisted, declare it with the VIRTUAL keyword"
         )
-    for column, given in written:
-        if not can_cast(column.type.nullable(), given.type.nullable()):
-            raise _wrong_type(column, given, table, "be made of")
+    for column, metadata in written:
+        if not can_cast(column.type.nullable(), metadata.type.nullable()):
+            raise _wrong_type(column, metadata, table, "be made of")
 
 
 def _wrong_type(column: ColumnEntry, metadata: MetadataColumn, table: TableDefinition, verb: str) -> SqlError:

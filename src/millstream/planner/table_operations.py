@@ -1,8 +1,7 @@
-"""What the Table API asks of a relation, one function per method: relations and syntax in, a relation out.
+"""The Table API's methods on relations, one function each: takes relations and syntax, returns a relation.
 
-Each does what the clause of SQL of the same meaning does, by the same code. Nothing is optimised here. Columns without
-a name are called _c0, _c1 by their position, and aggregates and bounds of windows EXPR$0, EXPR$1 in the order in which
-they are written, as Flink's Table API calls them.
+Each shares the code of the equivalent SQL clause. Nothing is optimised here. Unnamed columns are called _c0, _c1 by
+position, and aggregates and window bounds EXPR$0, EXPR$1 in the order of their occurrence, as in Flink's Table API.
 """
 
 from __future__ import annotations
@@ -76,8 +75,8 @@ UNNAMED = "_c"
 
 @dataclass(frozen=True)
 class GroupWindow:
-    """The Table API's Tumble, Slide or Session: `size`, `slide` and `time` as they were written. In the selected items
-    `Call("WINDOW_START", (Name((alias,)),))` is its start; so WINDOW_END, WINDOW_ROWTIME, WINDOW_PROCTIME."""
+    """The Table API's Tumble, Slide or Session, with `size`, `slide` and `time` as syntax. In the selected items
+    `Call("WINDOW_START", (Name((alias,)),))` is its start; WINDOW_END, WINDOW_ROWTIME and WINDOW_PROCTIME likewise."""
 
     kind: WindowKind
     alias: str
@@ -86,11 +85,11 @@ class GroupWindow:
     slide: Expression | None = None
 
 
-# --- where rows come from ---------------------------------------------------------------------------------------------
+# --- sources ----------------------------------------------------------------------------------------------------------
 
 
 def scan(parts: Sequence[str], session: PlannerSession) -> Relation:
-    """The table or view of a name: `from_path`."""
+    """The table or view with a name: `from_path`."""
     entry = session.find_table(parts)
     if entry is None:
         raise SqlError(f"Table '{'.'.join(parts)}' was not found.{session.table_hint(parts)}")
@@ -100,7 +99,7 @@ def scan(parts: Sequence[str], session: PlannerSession) -> Relation:
 
 
 def scan_entry(entry: TableEntry, session: PlannerSession) -> Relation:
-    """A table that no catalog knows: of a descriptor or a DataStream."""
+    """A table outside catalogs: of a descriptor or a DataStream."""
     return scan_table(entry, session)
 
 
@@ -110,38 +109,38 @@ def values(
     types: Sequence[DataType] | None = None,
     names: Sequence[str] | None = None,
 ) -> Relation:
-    """Rows of the program: `from_elements`. Columns of `types` are cast to them."""
+    """Rows of the program: `from_elements`. Columns are cast to `types`."""
     bound = bind_values(rows, ExpressionBinder(Scope(), session, "values"), None)
     if types is None:
         return renamed_values(bound, names)
-    for given, wanted in zip(bound.schema.fields, types, strict=True):
-        if not can_cast(given.type.nullable(), wanted.nullable(), explicit=True):
-            raise ProgramError(f"values of {given.type.nullable()} cannot be cast to {wanted}")
+    for actual, wanted in zip(bound.schema.fields, types, strict=True):
+        if not can_cast(actual.type.nullable(), wanted.nullable(), explicit=True):
+            raise ProgramError(f"values of {actual.type.nullable()} cannot be cast to {wanted}")
     cast = tuple(tuple(as_type(each, type_) for each, type_ in zip(row, types, strict=True)) for row in bound.rows)
     fields = tuple(replace(field, type=type_) for field, type_ in zip(bound.schema.fields, types, strict=True))
     return renamed_values(Values(Schema(fields), cast), names)
 
 
 def renamed_values(relation: Values, names: Sequence[str] | None) -> Values:
-    """Rows of the program with the names of their columns; `f0`, `f1` where none are given."""
+    """Rows of the program with column names; `f0`, `f1` by default."""
     chosen = names or [f"f{i}" for i in range(len(relation.schema))]
     fields = tuple(replace(field, name=name) for field, name in zip(relation.schema.fields, chosen, strict=True))
     return replace(relation, schema=Schema(fields))
 
 
 def changelog(relation: Relation, function: str, arguments: Sequence[Expression], session: PlannerSession) -> Relation:
-    """`to_changelog` or `from_changelog` of a relation; arguments are named."""
+    """`to_changelog` or `from_changelog` of a relation, with named arguments."""
     table = Argument("input", TableArgument(NamedRelation(())))
     return bind_changelog(Call(function, (table, *arguments)), lambda _: relation, session)
 
 
 def query(syntax: Query, session: PlannerSession) -> Relation:
-    """A query of SQL: `sql_query`."""
+    """A SQL query: `sql_query`."""
     return bind_query(syntax, session)
 
 
 def named(parts: Sequence[str], session: PlannerSession) -> Relation:
-    """The same as `scan`, with errors as SQL has them."""
+    """The same as `scan`, with the errors of SQL."""
     return bind_source(NamedRelation(tuple(parts)), QueryContext(session))[0]
 
 
@@ -153,7 +152,7 @@ def _binder(relation: Relation, session: PlannerSession, clause: str) -> Express
 
 
 def select(relation: Relation, items: Sequence[Expression], session: PlannerSession) -> Relation:
-    """The columns asked for; `As` names them, `Star` is all. With aggregates: one row over all (`group_by` of none)."""
+    """Projects columns; `As` names one, `Star` expands to all. With aggregates: one row over all (empty `group_by`)."""
     if has_aggregates(items, session):
         return aggregate_select(relation, (), items, session)
     binder = _binder(relation, session, "select")
@@ -167,7 +166,7 @@ def select(relation: Relation, items: Sequence[Expression], session: PlannerSess
 def over_select(
     relation: Relation, windows: Sequence[NamedWindow], items: Sequence[Expression], session: PlannerSession
 ) -> Relation:
-    """The columns asked for, among them calls over windows that have these names."""
+    """Projects columns, including calls over the named windows."""
     binder = _binder(relation, session, "select")
     binder.overs = OverCalls(windows)
     expanded = expanded_items([(item, None) for item in items], binder.scope)
@@ -175,14 +174,14 @@ def over_select(
 
 
 def where(relation: Relation, condition: Expression, session: PlannerSession) -> Relation:
-    """The rows for which the condition is true."""
+    """Filters the rows by a condition."""
     return where_rows(relation, condition, _binder(relation, session, "where"), QueryContext(session))
 
 
 def add_columns(
     relation: Relation, items: Sequence[Expression], session: PlannerSession, replaces: bool = False
 ) -> Relation:
-    """All columns, then these; with `replaces` one of the same name takes its place."""
+    """All columns, then these; with `replaces`, a column of the same name is replaced."""
     binder = _binder(relation, session, "add_columns")
     binder.values = QueryValues(binder.scope, QueryContext(session))
     expressions, names = list(relation.schema.columns), list(relation.schema.names)
@@ -200,23 +199,23 @@ def add_columns(
 
 
 def drop_columns(relation: Relation, names: Sequence[Expression], session: PlannerSession) -> Relation:
-    """All columns but these."""
+    """All columns except these."""
     binder = _binder(relation, session, "drop_columns")
     dropped = set()
     for name in names:
         column = binder.bind(name)
         if not isinstance(column, Column):
-            raise ProgramError("drop_columns takes names of columns")
+            raise ProgramError("drop_columns takes column names")
         dropped.add(column.index)
-    kept = [index for index in range(len(relation.schema)) if index not in dropped]
-    if not kept:
-        raise ProgramError("drop_columns: found all columns of the table, expected at least one to be left")
+    retained = [index for index in range(len(relation.schema)) if index not in dropped]
+    if not retained:
+        raise ProgramError("drop_columns: found all columns of the table, expected at least one to remain")
     columns = relation.schema.columns
-    return project(relation, [columns[i] for i in kept], [relation.schema.names[i] for i in kept])
+    return project(relation, [columns[i] for i in retained], [relation.schema.names[i] for i in retained])
 
 
 def rename_columns(relation: Relation, items: Sequence[Expression], session: PlannerSession) -> Relation:
-    """All columns; those named by `col("a").alias("b")` have another name."""
+    """All columns; `col("a").alias("b")` renames one."""
     names = list(relation.schema.names)
     for item in items:
         if not isinstance(item, As) or not isinstance(item.operand, Name):
@@ -229,18 +228,18 @@ def rename_columns(relation: Relation, items: Sequence[Expression], session: Pla
 
 
 def with_distinct_names(method: str, relation: Relation) -> Relation:
-    """The relation, unless two of its columns have one name: which of them is meant by it could not be told."""
+    """The relation, unless two of its columns share a name, which would be ambiguous."""
     names = relation.schema.names
     twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
     if twice is None:
         return relation
     raise ProgramError(
-        f"{method}: the column name '{twice}' is ambiguous: two columns would have it. Rename one of them"
+        f"{method}: the column name '{twice}' is ambiguous: two columns would share it. Rename one of them"
     )
 
 
 def rename(relation: Relation, names: Sequence[str]) -> Relation:
-    """The first columns under other names: `Table.alias`."""
+    """Renames the first columns: `Table.alias`."""
     if len(names) > len(relation.schema):
         raise ProgramError(f"alias has {len(names)} names for {len(relation.schema)} columns")
     return with_distinct_names("alias", renamed(relation, (*names, *relation.schema.names[len(names) :])))
@@ -264,7 +263,7 @@ def window_select(
     items: Sequence[Expression],
     session: PlannerSession,
 ) -> Relation:
-    """`window(…).group_by(w, …).select(…)`; `groups` are those beside the window."""
+    """`window(…).group_by(w, …).select(…)`; `groups` are those in addition to the window."""
     grouping = Grouping(relation, Scope.of(relation), QueryContext(session), groups)
     sizes = {"SIZE": window.size} | ({"SLIDE": window.slide} if window.slide is not None else {})
     time = grouping.plain.bind(window.time)
@@ -273,7 +272,7 @@ def window_select(
 
 
 def distinct(relation: Relation) -> Relation:
-    """Every row once."""
+    """Removes duplicate rows."""
     return distinct_rows(relation)
 
 
@@ -283,10 +282,10 @@ def distinct(relation: Relation) -> Relation:
 def join(
     left: Relation, right: Relation, kind: JoinKind, condition: Expression | None, session: PlannerSession
 ) -> Relation:
-    """Two tables; their columns' names must differ."""
+    """Joins two tables, whose column names must differ."""
     both = [name for name in left.schema.names if name in right.schema.names]
     if both:
-        raise ProgramError(f"join relations with ambiguous names: {', '.join(both)}. Rename columns of one before")
+        raise ProgramError(f"join relations with ambiguous names: {', '.join(both)}. Rename columns of one first")
     scope = Scope.of(left) + Scope.of(right)
     bound = None if condition is None else bind_condition(condition, ExpressionBinder(scope, session, "join"), "join")
     return joined(left, right, kind, bound, scope)[0]
@@ -300,7 +299,7 @@ def join_table_function(
     session: PlannerSession,
     condition: Expression | None = None,
 ) -> Relation:
-    """Every row with those that a table function gives for it: `join_lateral`, `flat_map`."""
+    """Joins every row with the rows that a table function returns for it: `join_lateral`, `flat_map`."""
     made = correlate(relation, call, _binder(relation, session, "join_lateral"), names, kind, session)
     if condition is None:
         return made
@@ -309,33 +308,33 @@ def join_table_function(
 
 
 def flat_map(relation: Relation, call: Call, names: Sequence[str], session: PlannerSession) -> Relation:
-    """The rows that a table function gives for each row, alone."""
+    """Only the rows that a table function returns for each row."""
     made = join_table_function(relation, call, names, JoinKind.INNER, session)
     width = len(relation.schema)
     return project(made, made.schema.columns[width:], made.schema.names[width:])
 
 
 def unnest(relation: Relation, collection: Expression, names: Sequence[str], session: PlannerSession) -> Relation:
-    """Every row with each element of a collection, whose columns have these names."""
+    """Joins every row with each element of a collection, whose columns get these names."""
     binder = _binder(relation, session, "unnest")
     return unnest_elements(relation, Unnest(collection), binder, tuple(names), JoinKind.INNER)
 
 
 def set_operation(left: Relation, right: Relation, kind: str, all_: bool) -> Relation:
-    """UNION, INTERSECT or EXCEPT; `all_`: with duplicates."""
+    """UNION, INTERSECT or EXCEPT; `all_` retains duplicates."""
     return united(left, right, kind, all_)
 
 
-# --- order, and where rows go -----------------------------------------------------------------------------------------
+# --- order and sinks --------------------------------------------------------------------------------------------------
 
 
 def order_by(relation: Relation, items: Sequence[OrderItem], session: PlannerSession) -> Relation:
-    """The rows in an order."""
+    """Sorts the rows."""
     return sorted_by(relation, items, session)
 
 
 def limit(relation: Relation, count: int | None, offset: int = 0) -> Relation:
-    """At most so many rows: `fetch`, `limit`, `offset`."""
+    """At most `count` rows: `fetch`, `limit`, `offset`."""
     return Limit(relation.schema, relation, count, offset)
 
 
@@ -345,27 +344,27 @@ def sink(
     session: PlannerSession,
     overwrite: bool = False,
 ) -> Sink:
-    """Rows into a table of the catalog, checked and cast: `execute_insert`."""
+    """Writes rows into a catalog table, checked and cast: `execute_insert`."""
     entry = session.find_table(parts)
     if entry is None:
         raise SqlError(f"Table '{'.'.join(parts)}' was not found.{session.table_hint(parts)}")
     if isinstance(entry, ViewEntry):
-        raise SqlError(f"'{'.'.join(parts)}' is a view: rows cannot be put into it")
+        raise SqlError(f"'{'.'.join(parts)}' is a view: rows cannot be written to it")
     if entry.definition is not None:
-        raise SqlError(f"'{'.'.join(parts)}' is a materialized table: its rows are what its query gives")
+        raise SqlError(f"'{'.'.join(parts)}' is a materialized table: only its query writes rows to it")
     return into_table(relation, entry, overwrite=overwrite)
 
 
 def sink_entry(relation: Relation, entry: TableEntry, overwrite: bool = False) -> Sink:
-    """Rows into a table that no catalog knows."""
+    """Writes rows into a table outside catalogs."""
     return into_table(relation, entry, overwrite=overwrite)
 
 
 def collect(relation: Relation, target: Any) -> Sink:
-    """Rows to somewhere that is no table: a DataStream, the program. `target` is the caller's to know."""
+    """Sends rows to a target other than a table: a DataStream, the program. The caller defines `target`."""
     return Sink(relation.schema, relation, target)
 
 
 def names_of(items: Sequence[Expression]) -> list[str]:
-    """The names that the columns of a `select` will have."""
+    """The column names of a `select`."""
     return unique_names([None if isinstance(item, Star) else item_name(item, None) for item in items], UNNAMED)

@@ -1,7 +1,7 @@
-"""Joins that go by time, as relations. What they give is never taken back, and times stay times in it.
+"""Joins bounded by time, as relations. They never retract a result, and their time attributes remain time attributes.
 
-Neither names columns of its own: an interval and a window are read from the condition (`traits.intervals`), so that
-passes that move columns need to know nothing of them.
+None stores column positions of its own: `traits.intervals` reads the interval or the window from the condition, so
+passes that move columns need no special case.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ __all__ = ["IntervalJoin", "Stamp", "TemporalJoin", "WindowJoin"]
 
 @dataclass(frozen=True)
 class IntervalJoin(Join):
-    """A join of two tables that only grow, whose condition bounds how far apart the times of two rows may lie."""
+    """A join of two append-only tables whose condition bounds the distance between two rows' times."""
 
 
 @dataclass(frozen=True)
 class WindowJoin(Join):
-    """A join of rows that are in windows, whose condition says that both are in the same one."""
+    """A join of rows in windows whose condition equates their windows."""
 
 
 @dataclass(frozen=True)
 class TemporalJoin(Join):
-    """Every left row with the version of the right table that was there at its time. The condition says what is equal
-    to the right table's key, and that the version's time is at most the left one's; of such the last is meant, so that
-    no filter on the right table may go below the join."""
+    """Joins every left row with the version of the right table that was valid at its time. The condition equates the
+    right table's key and requires a version time of at most the left row's; the last such version matches, so no
+    filter on the right table may be pushed below the join."""
 
 
 @dataclass(frozen=True)
 class Stamp(Relation):
-    """The input, with column `column` as the time of its rows: one of several time attributes that a join kept."""
+    """The input with `column` as its rowtime: one of several time attributes that a join retained."""
 
     input: Relation
     column: int

@@ -1,4 +1,4 @@
-"""Types as they are written become the types they are: `DECIMAL(10, 2) NOT NULL`, `ROW<a INT>`, `TIMESTAMP_LTZ(3)`."""
+"""Resolves type syntax to types: `DECIMAL(10, 2) NOT NULL`, `ROW<a INT>`, `TIMESTAMP_LTZ(3)`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ __all__ = ["data_type"]
 
 
 def _varchar(length: int = LENGTH_MAX) -> DataType:
-    """VARCHAR alone has no bound in SQL."""
+    """VARCHAR without a length is unbounded in SQL."""
     return VarCharType(length)
 
 
@@ -72,7 +72,7 @@ _PLAIN: dict[str, Callable[[], DataType]] = {
     "BITMAP": BitmapType,
     "VARIANT": VariantType,
 }
-_SIZED: dict[str, tuple[Callable[..., DataType], int]] = {  # and how many parameters at most
+_SIZED: dict[str, tuple[Callable[..., DataType], int]] = {  # with the maximum number of parameters
     "CHAR": (CharType, 1),
     "CHARACTER": (CharType, 1),
     "VARCHAR": (_varchar, 1),
@@ -97,7 +97,7 @@ _NESTED = ("ARRAY", "MAP", "MULTISET", "ROW", "RAW", "STRUCTURED")
 
 
 def data_type(name: TypeName | DataType) -> DataType:
-    """The type that is written; one that the Table API gave is itself.
+    """The type of a type's syntax; types from the Table API are returned unchanged.
 
     >>> str(data_type(TypeName("DECIMAL", (10, 2), nullable=False)))
     'DECIMAL(10, 2) NOT NULL'
@@ -113,7 +113,7 @@ def data_type(name: TypeName | DataType) -> DataType:
 
 
 def _plain_type(written: TypeName) -> DataType:
-    """The type but for NOT NULL."""
+    """The type without NOT NULL."""
     name = written.name.upper()
     if name in _PLAIN:
         if written.arguments:

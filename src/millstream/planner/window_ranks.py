@@ -14,9 +14,9 @@ __all__ = ["WindowRank"]
 
 @dataclass(frozen=True)
 class WindowRank(Rank):
-    """Ranks rows of a table that only grows, within their windows: the partition holds start and end of the window.
-    `bounds_at`: the places of the window's start and end in `partition`; `time_kind`: the time that windows follow.
-    `latest_first`: of rows with equal times the one that came last stands first."""
+    """Ranks rows of an append-only table within their windows; the partition contains the window's start and end.
+    `bounds_at`: their positions in `partition`; `time_kind`: the windows' time. `latest_first`: of rows with equal
+    times the last to arrive ranks first."""
 
     bounds_at: tuple[int, int] = (0, 0)
     time_kind: TimeKind = TimeKind.ROWTIME

@@ -17,12 +17,12 @@ from typing import Any, NoReturn
 
 from millstream.errors import NotAvailableError
 
-__all__ = ["StandIn", "add_pyflink_names"]
+__all__ = ["Placeholder", "add_pyflink_names"]
 
 _TOP = "millstream"
 
 
-class StandIn:
+class Placeholder:
     """A name of PyFlink's bridge to the JVM. Calling it, deriving from it or asking it for anything raises
     NotAvailableError."""
 
@@ -78,11 +78,11 @@ def add_pyflink_names(namespace: dict[str, Any]) -> None:
 def _value(module: str, origin: str) -> Any:
     """What stands at `MODULE:NAME`, or the module if there is no name; a stand-in where `module` itself has it not."""
     owner, _, name = origin.partition(":")
-    stand_in = StandIn(f"pyflink.{owner}.{name}")
+    placeholder = Placeholder(f"pyflink.{owner}.{name}")
     if f"{_TOP}.{owner}" == module:
-        return stand_in
+        return placeholder
     try:
         value = import_module(f"{_TOP}.{owner}")
     except ModuleNotFoundError:  # it is about Flink's own processes
-        return stand_in
+        return placeholder
     return getattr(value, name) if name else value

@@ -7,7 +7,7 @@
     now.get("clicks-by-user", "ann")              # a value, a list, a dict; None
     now.get_many("clicks-by-user", ["ann", "bo"])
     now.windows("clicks-per-hour", "ann")         # windows that are still open, with their results so far
-    with clicks.at(time=yesterday) as then:       # any retained epoch
+    with clicks.at(time=an_hour_ago) as then:       # any retained epoch
         then.get("clicks-by-user", "ann")
     for epoch in clicks.follow():                 # each new epoch as it is committed
         print(epoch.epoch, epoch.get("clicks-by-user", "ann"))

@@ -16,7 +16,7 @@ from millstream.query.catalog import StateLocation, locations_of
 from millstream.query.epoch_view import EpochView, StateReads
 from millstream.query.keyed_reads import KeyedReads
 from millstream.query.window_reads import WindowReads
-from millstream.records.codecs import refuse_pickle
+from millstream.records.codecs import reject_pickle
 from millstream.state.schemas.schema_history import History
 from millstream.state.segments.open_segments import OpenSegments
 from millstream.state.tables.layout import TableLayout
@@ -47,7 +47,7 @@ class EpochOpener:
         self._tables = _OpenTables(store, cache_folder, maps)
         self._allow_undeclared = allow_undeclared
         self._functions = dict(functions or {})
-        self._open_pickle = unpickle or refuse_pickle
+        self._open_pickle = unpickle or reject_pickle
 
     def check_ahead(self, bytes_max: int) -> None:
         """See `JobView.check_ahead`."""

@@ -45,9 +45,10 @@ _KEEP = "Retain more epochs with millstream.retention.epochs, or save an epoch w
 class ListedFolder:
     """A local folder, as of its last listing, and whether names may have been added since.
 
-    A negative answer is certain. The folder's modification time suffices if it was long past at the listing: any later
-    change gives it another time. Otherwise its names are compared, which is still far cheaper than waking a thread that
-    lists the store. For a folder that is not on a local disk, or large, the answer is that there may be new names.
+    `has_nothing_new` is true only if that is certain. The folder's modification time suffices if it was long past at
+    the listing: any later change gives it another time. Otherwise its names are compared, which is still far cheaper
+    than waking a thread that lists the store. For a folder that is not on a local disk, or large, the answer is that
+    there may be new names.
 
     >>> ListedFolder().has_nothing_new(0)
     False
@@ -147,8 +148,8 @@ class JobView:
         self._opener.where = name
 
     def check_ahead(self, bytes_max: int) -> None:
-        """Check the new bytes of each state, up to so many, before a new epoch is used, rather than when one of their
-        keys is first read: newer epochs are available some milliseconds later, and no query waits."""
+        """Check the new bytes of each state, up to `bytes_max`, before a new epoch is used, not when one of
+        their keys is first read: newer epochs are available some milliseconds later, and no query waits."""
         self._opener.check_ahead(bytes_max)
 
     def states(self) -> list[QueryableState]:
@@ -343,7 +344,7 @@ class JobView:
         # removed in the meantime no longer belongs to the series.
         past = self._opener.past_segments()
         for epoch in self._log.epochs():
-            manifest = self._log.read_if_there(epoch) if epoch <= newest.epoch else None
+            manifest = self._log.read_if_present(epoch) if epoch <= newest.epoch else None
             if manifest is None:
                 continue
             try:

@@ -26,7 +26,7 @@ from millstream.common.types import Row
 from millstream.errors import MillstreamError
 from millstream.query.catalog import StateLocation, value_type_of
 from millstream.query.errors import KeyTypeError, StateKindError
-from millstream.records.codecs import OpenPickle, refuse_pickle
+from millstream.records.codecs import OpenPickle, reject_pickle
 from millstream.records.columns import arrow_type
 from millstream.state.keys.key_columns import KeyColumn, key_column, key_column_of_arrow
 from millstream.state.schemas.saved_types import type_from, type_of_arrow
@@ -166,7 +166,7 @@ class KeyedReads:
         location: StateLocation,
         view: TableView | None,
         result_of: Callable[[Any], Any] | None,
-        open_pickle: OpenPickle = refuse_pickle,
+        open_pickle: OpenPickle = reject_pickle,
         *,
         archived: TableView | None = None,
         removed: TableView | None = None,

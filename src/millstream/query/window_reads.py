@@ -29,7 +29,7 @@ from millstream.aggregation.pane_rows import Accumulators, PaneRows
 from millstream.common.types import Row
 from millstream.query.catalog import StateLocation
 from millstream.query.keyed_reads import KeyEncoding, stored_key_type
-from millstream.records.codecs import OpenPickle, refuse_pickle
+from millstream.records.codecs import OpenPickle, reject_pickle
 from millstream.state.keys.hashing import xxhash64_column
 from millstream.state.keys.key_columns import KeyColumn, key_groups, same
 from millstream.state.schemas.saved_types import type_from
@@ -68,7 +68,7 @@ class WindowReads:
         view: TableView | None,
         homes: TableView | None,
         result_of: Callable[[Any], Any] | None,
-        open_pickle: OpenPickle = refuse_pickle,
+        open_pickle: OpenPickle = reject_pickle,
     ) -> None:
         assert location.declared is not None
         self._open_pickle = open_pickle

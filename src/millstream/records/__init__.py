@@ -1,1 +1,1 @@
-"""Records in a task: Python values, Arrow columns, and the way between them."""
+"""Records in a task: Python values, Arrow columns, and their conversion."""

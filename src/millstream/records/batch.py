@@ -1,20 +1,20 @@
 """A batch: some records of one stream, as Python values, as Arrow columns, or as both.
 
-Operators hand batches to one another inside a task. The maker of a batch decides its form: a per-record
-function makes values, a columnar function or an exchange makes columns. The other form is made once, when it
-is first needed. A typed stream always *can* be columns; an untyped one never is.
+Operators pass batches to one another inside a task. The maker of a batch decides its form: a per-record function makes
+values, a columnar function or an exchange makes columns. The other form is made once, on first use. A typed stream
+always *can* be columns; an untyped one never is.
 
-Records are no measure of memory: what holds many of them (an epoch, a visit, a block) is bounded by bytes, and asks a
-batch for its own. Those of columns are exact; those of values without a type are told by a sample of a few values and
-of a few elements of each, which costs nothing next to the records.
+The number of records is no measure of memory: whatever holds many of them (an epoch, a visit, a block) is bounded by
+bytes, and uses a batch's own estimate. That of columns is exact; that of untyped values comes from a sample of a few
+values and a few elements of each, at negligible cost.
 
-Text that repeats may stand in columns as a dictionary, as a file had it or a function gave it (`of_coded_columns`).
-Only who asks for `coded_columns` sees that; for everybody else it is spelt out, once and when it is first needed.
+Repetitive text may be dictionary-encoded in columns, as read from a file or returned by a function
+(`of_coded_columns`). Only callers of `coded_columns` see that; for all others it is decoded, once and on first use.
 
-Invariant: values and columns, where both are there, say the same thing. A typed batch made from values is
-converted (and so checked against its type) when it is made, and its values are kept only if a round trip
-through Arrow would give them back unchanged: what a downstream function sees never depends on whether an
-exchange stood in between. Batches are made in tasks, so pickles in columns are opened; readers of a store make none.
+Invariant: values and columns, if both exist, are equivalent. A typed batch made from values is converted (and so
+checked against its type) when it is made, and its values are retained only if a round trip through Arrow would return
+them unchanged: the input of a downstream function never depends on whether it crossed an exchange. Batches are made in
+tasks, so pickles in columns are opened; readers of a store make none.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from millstream.common.typeinfo import TypeInformation
 from millstream.records.columns import arrow_type, encode_record_batch, from_record_batch
 from millstream.records.unpickling import unpickled
 
-__all__ = ["Batch", "Timestamps", "about_bytes", "alike", "is_typed", "values_bytes"]
+__all__ = ["Batch", "Timestamps", "alike", "estimated_bytes", "is_typed", "values_bytes"]
 
 _SAMPLED_VALUES = 16
 _SAMPLED_ELEMENTS = 8
@@ -40,7 +40,7 @@ _DEPTH_MAX = 4
 
 
 def values_bytes(values: Sequence[Any]) -> int:
-    """About the bytes of all `values`, by some of them, evenly spread.
+    """The estimated size of all `values`, from an even sample.
 
     >>> values_bytes([b"x" * 1000] * 100) >= 100_000
     True
@@ -48,11 +48,12 @@ def values_bytes(values: Sequence[Any]) -> int:
     if not values:
         return 0
     sample = values[:: -(-len(values) // _SAMPLED_VALUES)]
-    return sum(map(about_bytes, sample)) * len(values) // len(sample)
+    return sum(map(estimated_bytes, sample)) * len(values) // len(sample)
 
 
-def about_bytes(value: Any, depth: int = 0) -> int:
-    """About the bytes of a value with what it holds: of long collections by their first elements, to some depth."""
+def estimated_bytes(value: Any, depth: int = 0) -> int:
+    """The estimated size of a value and its contents: of long collections by their first elements, to a limited
+    depth."""
     size = sys.getsizeof(value)
     if isinstance(value, (str, bytes, bytearray, memoryview, int, float, bool, type(None))) or depth == _DEPTH_MAX:
         return size
@@ -63,7 +64,7 @@ def about_bytes(value: Any, depth: int = 0) -> int:
         sample, length = islice(value, _SAMPLED_ELEMENTS), len(value)
     elif hasattr(value, "__dict__"):
         sample, length = vars(value).values(), len(vars(value))
-    parts = [about_bytes(part, depth + 1) for part in sample] if sample is not None else []
+    parts = [estimated_bytes(part, depth + 1) for part in sample] if sample is not None else []
     return size + (sum(parts) * length // len(parts) if parts else 0)
 
 
@@ -71,12 +72,12 @@ Timestamps = npt.NDArray[np.int64]
 
 
 def is_typed(type_info: TypeInformation | None) -> bool:
-    """Whether records of this type travel as Arrow columns (else: as pickled values)."""
+    """Whether records of this type travel as Arrow columns (otherwise: as pickled values)."""
     return type_info is not None and arrow_type(type_info) is not None
 
 
 class Batch:
-    """Records of one stream, in order, with their event timestamps where they have any.
+    """Records of one stream, in order, with their event timestamps, if they have any.
 
     >>> from millstream.common.typeinfo import Types
     >>> batch = Batch.of_values([1, 2], Types.LONG())
@@ -109,21 +110,21 @@ class Batch:
         """A batch of Python values. Typed values are checked now, so that the error names their maker."""
         if type_info is None or not is_typed(type_info):
             return cls(type_info, len(values), values, None, timestamps)
-        columns, is_kept = encode_record_batch(values, type_info)
-        return cls(type_info, len(values), values if is_kept else None, columns, timestamps)
+        columns, is_lossless = encode_record_batch(values, type_info)
+        return cls(type_info, len(values), values if is_lossless else None, columns, timestamps)
 
     @classmethod
     def of_columns(
         cls, columns: pa.RecordBatch, type_info: TypeInformation, timestamps: Timestamps | None = None
     ) -> Batch:
-        """A batch of Arrow columns laid out as `stream_schema(type_info)`."""
+        """A batch of Arrow columns with the layout of `stream_schema(type_info)`."""
         return cls(type_info, columns.num_rows, None, columns, timestamps)
 
     @classmethod
     def of_coded_columns(
         cls, columns: pa.RecordBatch, type_info: TypeInformation, timestamps: Timestamps | None = None
     ) -> Batch:
-        """As `of_columns`; columns of text may be dictionaries."""
+        """Like `of_columns`; columns of text may be dictionaries."""
         is_coded = any(isinstance(each, pa.DictionaryType) for each in columns.schema.types)
         return cls(type_info, columns.num_rows, None, columns, timestamps, is_coded)
 
@@ -133,7 +134,7 @@ class Batch:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of its records: of columns exactly, of values without a type about."""
+        """The size of its records: exact for columns, estimated for untyped values."""
         if self._columns is not None:
             return int(self._columns.nbytes)
         assert self._values is not None
@@ -150,7 +151,7 @@ class Batch:
         """The records as Arrow columns; only typed batches have them."""
         assert self._columns is not None, "an untyped batch has no columns"
         if self._is_coded:
-            self._columns, self._is_coded = _spelt_out(self._columns), False
+            self._columns, self._is_coded = _decoded(self._columns), False
         return self._columns
 
     def coded_columns(self) -> pa.RecordBatch:
@@ -181,7 +182,7 @@ class Batch:
 
     @classmethod
     def concat(cls, batches: Sequence[Batch]) -> Batch:
-        """The records of batches that are `alike`, one after another."""
+        """The concatenated records of batches that are `alike`."""
         if len(batches) == 1:
             return batches[0]
         first, length = batches[0], sum(map(len, batches))
@@ -195,8 +196,8 @@ class Batch:
         return self.length
 
 
-def _spelt_out(columns: pa.RecordBatch) -> pa.RecordBatch:
-    """Dictionaries as the values they stand for."""
+def _decoded(columns: pa.RecordBatch) -> pa.RecordBatch:
+    """The columns with dictionaries decoded."""
     arrays = [
         column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column for column in columns.columns
     ]
@@ -205,7 +206,8 @@ def _spelt_out(columns: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def alike(a: Batch, b: Batch) -> bool:
-    """Whether two batches have one layout: both typed or not, the same columns, both with timestamps or without."""
+    """Whether two batches have the same layout: both typed or not, the same columns, both with or without
+    timestamps."""
     if (a.timestamps is None) != (b.timestamps is None) or a.typed != b.typed:
         return False
     return not a.typed or a.columns().schema.equals(b.columns().schema)

@@ -1,8 +1,8 @@
-"""Bitmaps: sets of whole numbers of 32 bits, as bytes in the portable form of Roaring bitmaps, which Flink writes, too.
+"""Bitmaps: sets of 32-bit integers, as bytes in the portable format of Roaring bitmaps, which Flink uses, too.
 
-The numbers of one upper half make a **container**, whose lower halves are written in the shortest of three ways: as a
-list, as runs of consecutive ones, or as 65,536 bits. Invariant: one set is one text of bytes, so that columns of them
-are compared, grouped and kept in state as any bytes are. Bytes from outside are brought to that form by `normalised`.
+The numbers of one upper half form a **container**, whose lower halves have the shortest of three encodings: a list,
+runs of consecutive numbers, or 65,536 bits. Invariant: the encoding of a set is unique, so that bitmap columns are
+compared, grouped and stored like any bytes. `normalised` converts external bytes to that form.
 
 Sets are combined container by container, so that a full bitmap of 600 kB never becomes four billion numbers in memory.
 Numbers are unsigned here; SQL's INT is the same 32 bits.
@@ -36,7 +36,7 @@ Container = tuple[int, Halves]
 
 _COOKIE = 12346
 _COOKIE_WITH_RUNS = 12347
-_WITHOUT_OFFSETS_MAX = 3  # containers, where some are runs
+_WITHOUT_OFFSETS_MAX = 3  # number of containers, if some are runs
 _LISTED_MAX = 4096
 _BITS_BYTES = 8192
 EMPTY = _COOKIE.to_bytes(4, "little") + bytes(4)
@@ -48,20 +48,20 @@ _HEAD_OF_SINGLE = _COOKIE.to_bytes(4, "little") + (1).to_bytes(4, "little")
 
 
 def containers(data: bytes) -> Iterator[Container]:
-    """The containers of a bitmap, by their upper halves; ValueError where the bytes are none."""
-    before = -1
+    """The containers of a bitmap, by their upper halves; ValueError if the bytes are invalid."""
+    previous = -1
     try:
         for key, kind, size, start in _placed(data):
-            if key <= before:
+            if key <= previous:
                 raise ValueError("its parts are not in order")
-            before = key
+            previous = key
             yield key, _halves(data, kind, size, start)
     except IndexError:
         raise ValueError("they end too early") from None
 
 
 def _placed(data: bytes) -> Iterator[tuple[int, str, int, int]]:
-    """Of each container: its upper half, its kind, how many numbers or runs it has, and where they begin."""
+    """For each container: its upper half, its kind, its number of values or runs, and its start."""
     cookie = _number(data, 0, 4)
     if cookie == _COOKIE:
         count, at, runs = _number(data, 4, 4), 8, b""
@@ -133,7 +133,7 @@ def numbers_of(data: bytes) -> Numbers:
 
 
 def cardinality(data: bytes) -> int:
-    """How many numbers a bitmap has, by what its heads say. The bytes must be a bitmap."""
+    """The cardinality of a bitmap, from its headers. The bytes must be valid."""
     total = 0
     for _, kind, size, start in _placed(data):
         total += size if kind != "runs" else size + int(_words(data, start, 2 * size)[1::2].sum(dtype=np.int64))
@@ -144,7 +144,7 @@ def cardinality(data: bytes) -> int:
 
 
 def _written(parts: Iterable[Container]) -> bytes:
-    """The bytes of containers that stand in order; empty ones are left out."""
+    """The bytes of ordered containers, without empty ones."""
     heads: list[bytes] = []
     bodies: list[bytes] = []
     runs: list[bool] = []
@@ -171,7 +171,7 @@ def _written(parts: Iterable[Container]) -> bytes:
 
 
 def _body(halves: Halves) -> tuple[bytes, bool]:
-    """Lower halves in the shortest way, and whether that is runs."""
+    """The shortest encoding of lower halves, and whether it is runs."""
     is_first = np.ones(len(halves), dtype=np.bool_)
     is_first[1:] = np.diff(halves.astype(np.int32)) != 1
     firsts = np.flatnonzero(is_first)
@@ -188,7 +188,7 @@ def _body(halves: Halves) -> tuple[bytes, bool]:
 
 
 def normalised(data: bytes) -> bytes:
-    """A bitmap of anybody's in the one form that its numbers have; ValueError where the bytes are none."""
+    """The unique form of an external bitmap; ValueError if the bytes are invalid."""
     return _written(containers(data))
 
 
@@ -196,7 +196,7 @@ def normalised(data: bytes) -> bytes:
 
 
 def bitmaps_of(codes: NDArray[np.int64], numbers: Numbers, count: int) -> pa.Array:
-    """A bitmap for each of `count` groups, of the numbers that have its code; of none, the empty one."""
+    """A bitmap for each of `count` groups, of the numbers with its code; empty for a group without numbers."""
     pairs = np.unique(codes.astype(np.uint64) << np.uint64(32) | numbers)
     uppers = pairs >> np.uint64(16)
     is_first = np.ones(len(pairs), dtype=np.bool_)
@@ -212,20 +212,20 @@ def bitmaps_of(codes: NDArray[np.int64], numbers: Numbers, count: int) -> pa.Arr
 
 
 def single_bitmaps(numbers: Numbers) -> pa.Array:
-    """A bitmap of one number for each number, all at once: they are of one length."""
-    made = np.zeros((len(numbers), _SINGLE_BYTES), dtype=np.uint8)
-    made[:, :8] = np.frombuffer(_HEAD_OF_SINGLE, np.uint8)
-    made[:, 8:10] = (numbers >> 16).astype("<u2")[:, None].view(np.uint8)
-    made[:, 12] = 16
-    made[:, 16:] = numbers.astype("<u2")[:, None].view(np.uint8)
+    """A bitmap of one number for each number, vectorised: they have the same length."""
+    data = np.zeros((len(numbers), _SINGLE_BYTES), dtype=np.uint8)
+    data[:, :8] = np.frombuffer(_HEAD_OF_SINGLE, np.uint8)
+    data[:, 8:10] = (numbers >> 16).astype("<u2")[:, None].view(np.uint8)
+    data[:, 12] = 16
+    data[:, 16:] = numbers.astype("<u2")[:, None].view(np.uint8)
     offsets = np.arange(len(numbers) + 1, dtype=np.int32) * _SINGLE_BYTES
     return pa.Array.from_buffers(
-        pa.binary(), len(numbers), [None, pa.py_buffer(offsets), pa.py_buffer(made.reshape(-1))]
+        pa.binary(), len(numbers), [None, pa.py_buffer(offsets), pa.py_buffer(data.reshape(-1))]
     )
 
 
 def united_singles(bitmaps: pa.Array, codes: NDArray[np.int64]) -> tuple[pa.Array, NDArray[np.int64]]:
-    """Bitmaps of groups with all those of one number made one for each group; no NULL among them."""
+    """Unites the single-number bitmaps of each group into one; there must be no NULL."""
     offsets = np.frombuffer(bitmaps.buffers()[1], np.int32, len(bitmaps) + 1, 4 * bitmaps.offset)
     data = np.frombuffer(bitmaps.buffers()[2] or b"", np.uint8)
     is_single = np.diff(offsets) == _SINGLE_BYTES
@@ -255,7 +255,7 @@ _NONE = np.zeros(0, np.uint16)
 
 
 def combined(operation: str, left: bytes, right: bytes) -> bytes:
-    """Two bitmaps made one: `or`, `and`, `xor`, or `andnot`: what the left has and the right has not."""
+    """Combines two bitmaps: `or`, `and`, `xor`, or `andnot` (left without right)."""
     if left == right:
         return left if operation in ("or", "and") else EMPTY
     operate = _OPERATIONS[operation]
@@ -267,7 +267,7 @@ def combined(operation: str, left: bytes, right: bytes) -> bytes:
 
     def parts() -> Iterator[Container]:
         for key, both in groupby(merged, key=lambda part: part[0]):
-            held = {side: halves for _, side, halves in both}
-            yield key, operate(held.get(0, _NONE), held.get(1, _NONE))
+            by_side = {side: halves for _, side, halves in both}
+            yield key, operate(by_side.get(0, _NONE), by_side.get(1, _NONE))
 
     return _written(parts())

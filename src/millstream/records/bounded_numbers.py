@@ -1,8 +1,8 @@
-"""Numbers from text that strangers wrote, in bounded work.
+"""Parses numbers from untrusted text, in bounded work.
 
-`1e999999999` is eleven characters, and as a whole number a gigabyte. Python's `int(Decimal)` computes it for hours, and
-Arrow's reader of decimals crashes at `1e-999999999`. So every text becomes a decimal here, and every decimal a whole
-number: digits and exponent are looked at before anything is computed. What is beyond the bounds is a ValueError.
+`1e999999999` is eleven characters, but a gigabyte as an integer. Python's `int(Decimal)` computes it for hours, and
+Arrow's decimal parser crashes at `1e-999999999`. So all text is converted to decimals here, and all decimals to
+integers: digits and exponent are checked before anything is computed. Values beyond the bounds raise ValueError.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ import re
 __all__ = ["DIGITS_MAX", "LONG_EXPONENT", "bounded_decimal", "is_whole", "whole_part"]
 
 DIGITS_MAX = 150_000
-"""So many digits, and so many places from the point; PostgreSQL's numeric has at most 147,455."""
+"""The maximum number of digits, and of places from the point; PostgreSQL's numeric has at most 147,455."""
 LONG_EXPONENT = "[0-9.][eE][+-]?[0-9]{4}"
-"""What Arrow must not be asked about: its tables of powers end before."""
+"""Numbers that must not be passed to Arrow: its tables of powers end before."""
 
-_WHOLE_DIGITS_MAX = 4_300  # Python's own bound for text of whole numbers
+_WHOLE_DIGITS_MAX = 4_300  # Python's own bound for the text of integers
 _NUMBER = re.compile(r"([+-]?[0-9.]+)(?:[eE]([+-]?)0*([0-9]+))?|[+-]?[a-zA-Z]+")
 _EXPONENT_DIGITS_MAX = 17  # of Python's decimals
 
 
 def bounded_decimal(text: str, scale: int | None = None) -> decimal.Decimal:
-    """The decimal that a text says. Raises ValueError. With `scale`, which the caller rounds to, numbers far below
+    """The decimal that a text denotes. Raises ValueError. With `scale`, to which the caller rounds, numbers far below
     its last digit are 0, and so is 0 with any exponent.
 
     >>> bounded_decimal("-1.50"), bounded_decimal("1E+3"), bounded_decimal("1e-999999999", scale=2)
@@ -38,7 +38,7 @@ the point
     match = _NUMBER.fullmatch(trimmed)
     if match is None:
         raise ValueError(f"{_shown(text)} is not a decimal number")
-    if len(match[3] or "") > _EXPONENT_DIGITS_MAX:  # as far beyond every bound as any
+    if len(match[3] or "") > _EXPONENT_DIGITS_MAX:  # beyond every bound
         trimmed = f"{match[1]}e{match[2]}{'9' * _EXPONENT_DIGITS_MAX}"
     try:
         number = decimal.Decimal(trimmed)
@@ -56,7 +56,7 @@ the point
 
 
 def whole_part(number: decimal.Decimal | float, digits_max: int = _WHOLE_DIGITS_MAX) -> int:
-    """The number without its fraction. Raises ValueError where it has more digits than that, or is not finite.
+    """The number without its fraction. Raises ValueError if it has more digits than that, or is not finite.
 
     >>> whole_part(decimal.Decimal("-1.9")), whole_part(decimal.Decimal("0e999999999"))
     (-1, 0)

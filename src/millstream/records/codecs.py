@@ -1,12 +1,11 @@
-"""How the values of one type become one Arrow array and come back.
+"""Codecs: convert the values of one type to one Arrow array and back.
 
-Each codec does a whole list at once: one look at the set of Python types in it, one call into Arrow. It only
-handles values of exactly the types it expects (and None). Anything else is a `Doubt`: the caller then goes
-value by value through `conform`, which either makes the values exact or names the one that does not fit.
+A codec converts a whole list at once: one check of the set of its Python types, one call into Arrow. It handles only
+values of exactly the expected types (and None). Anything else raises `Doubt`: the caller then converts value by value
+with `conform`, which either makes the values exact or names the one that does not fit.
 
-`encode` also says whether the values are *kept*: then reading the array back gives equal values of the same
-Python types, so the caller may go on using the objects it has. Codecs change no value silently but as
-`conform` defines.
+`encode` also returns whether it is *lossless*: reading the array back then gives equal values of the same Python types,
+so the caller may continue to use its objects. Codecs never change a value except as `conform` defines.
 """
 
 from __future__ import annotations
@@ -31,24 +30,24 @@ _REFUSALS = (pa.ArrowException, OverflowError, UnicodeError, ValueError, TypeErr
 
 
 OpenPickle: TypeAlias = Callable[[Any], Any]
-"""A function that opens a stored pickle: `records.unpickling.unpickled` in a task, `refuse_pickle` elsewhere."""
+"""A function that opens a stored pickle: `records.unpickling.unpickled` in a task, `reject_pickle` elsewhere."""
 
 
-def refuse_pickle(data: Any) -> NoReturn:
-    """The `OpenPickle` of everybody who reads a store from beside the job: it opens none."""
+def reject_pickle(data: Any) -> NoReturn:
+    """The `OpenPickle` of readers outside the job: opens none."""
     raise PickledValueError(
-        f"a value without a declared type is stored as a pickle ({len(data)} bytes). Opening it runs code that is in "
-        "it, so only the job does. Declare a type; or take the bytes, and open them yourself if you trust who can "
+        f"a value without a declared type is stored as a pickle ({len(data)} bytes). Opening it runs the code in "
+        "it, so only the job does. Declare a type; or read the bytes, and open them yourself if you trust all that can "
         "write the store"
     )
 
 
 class Doubt(Exception):
-    """The fast path met a value that it cannot judge; the slow path decides."""
+    """The fast path cannot convert a value; the slow path decides."""
 
 
 class Codec:
-    """Values of one exact Python type that Arrow converts by itself. `None` is null."""
+    """Values of one exact Python type that Arrow converts natively. `None` is null."""
 
     metadata: ClassVar[dict[str, str]] = {}
 
@@ -62,8 +61,8 @@ class Codec:
         return pa.field(name, self.arrow, metadata=self.metadata or None)
 
     def encode(self, values: list[Any]) -> tuple[pa.Array, bool]:
-        """The array, and whether the values are kept. Raises Doubt."""
-        # Counting in a list of the types takes two thirds of the time a set of them takes.
+        """The array, and whether it is lossless. Raises Doubt."""
+        # Counting in a list of types takes two thirds of the time of a set.
         kinds = list(map(type, values))
         exact = kinds.count(self._exact)
         if exact == len(values):
@@ -83,7 +82,7 @@ class Codec:
             raise Doubt from None
 
     def _full_array(self, values: list[Any]) -> pa.Array:
-        """The array of values that are all of the exact type, none of them None."""
+        """The array of values that all have the exact type, without None."""
         if self.arrow != _LONG:
             return self._array(values)
         try:
@@ -111,25 +110,26 @@ class DoubleCodec(Codec):
 
 
 class FloatCodec(Codec):
-    """Floats rounded to 32 bits, as Flink does; kept only where rounding changes nothing."""
+    """Floats rounded to 32 bits, as in Flink; lossless only if rounding changes nothing."""
 
     def __init__(self) -> None:
         super().__init__(pa.float32(), float)
 
     def encode(self, values: list[Any]) -> tuple[pa.Array, bool]:
-        exact, is_kept = DoubleCodec().encode(values)
+        exact, is_lossless = DoubleCodec().encode(values)
         wide = exact.to_numpy(zero_copy_only=False)
         with np.errstate(over="ignore", invalid="ignore"):  # a signalling NaN would warn
             narrow = wide.astype(np.float32)
         if np.any(np.isinf(narrow) & np.isfinite(wide)):
             raise Doubt
-        is_kept = is_kept and np.array_equal(narrow.astype(np.float64), wide, equal_nan=True)
+        is_lossless = is_lossless and np.array_equal(narrow.astype(np.float64), wide, equal_nan=True)
         nulls = np.asarray(exact.is_null()) if exact.null_count else None
-        return pa.array(narrow, self.arrow, mask=nulls), is_kept
+        return pa.array(narrow, self.arrow, mask=nulls), is_lossless
 
 
 class DecimalCodec(Codec):
-    """Decimals of so many digits; kept where they are written with just the digits after the point that come back."""
+    """Decimals of a fixed precision and scale; lossless if they have exactly the digits after the point that are read
+    back."""
 
     def __init__(self, precision: int, scale: int) -> None:
         super().__init__(pa.decimal128(precision, scale), decimal.Decimal)
@@ -139,7 +139,7 @@ class DecimalCodec(Codec):
         if not set(map(type, values)) <= self._allowed_types:
             raise Doubt
         exponents = [value.as_tuple().exponent for value in values if value is not None]
-        # Arrow refuses to cut digits, but for those that are very far behind the point: it makes 1E-57 a zero, and
+        # Arrow rejects excess digits, except those far behind the point: it converts 1E-57 to zero, and
         # crashes at 1E-999999999.
         if any(not isinstance(exponent, int) or exponent < self._exponent for exponent in exponents):
             raise Doubt
@@ -155,10 +155,10 @@ class CharCodec(Codec):
         super().__init__(pa.string(), str)
 
     def encode(self, values: list[Any]) -> tuple[pa.Array, bool]:
-        array, is_kept = super().encode(values)
+        array, is_lossless = super().encode(values)
         if any(value is not None and len(value) != 1 for value in values):
             raise Doubt
-        return array, is_kept
+        return array, is_lossless
 
 
 class DateCodec(Codec):
@@ -172,16 +172,16 @@ class DateCodec(Codec):
 
 
 class TimestampCodec(DateCodec):
-    """Wall-clock microseconds; values with a zone go the slow way, to become UTC."""
+    """Wall-clock microseconds; values with a zone use the slow path, to become UTC."""
 
     def __init__(self) -> None:
         Codec.__init__(self, pa.timestamp("us"), dt.datetime)
 
     def encode(self, values: list[Any]) -> tuple[pa.Array, bool]:
-        array, is_kept = super().encode(values)
+        array, is_lossless = super().encode(values)
         if any(value is not None and value.tzinfo is not None for value in values):
             raise Doubt
-        return array, is_kept
+        return array, is_lossless
 
 
 class TimeCodec(Codec):
@@ -191,10 +191,10 @@ class TimeCodec(Codec):
         super().__init__(pa.time64("us"), dt.time)
 
     def encode(self, values: list[Any]) -> tuple[pa.Array, bool]:
-        array, is_kept = super().encode(values)
+        array, is_lossless = super().encode(values)
         if any(value is not None and value.tzinfo is not None for value in values):
             raise Doubt
-        return array, is_kept
+        return array, is_lossless
 
     def decode(self, array: pa.Array) -> list[Any]:
         micros = array.cast(pa.int64()).to_pylist()
@@ -209,7 +209,7 @@ def _time_of_day(micros: int) -> dt.time:
 
 
 class EncodedCodec(Codec):
-    """Values Arrow has no lossless type for, written one by one as text or bytes and marked in the metadata."""
+    """Values for which Arrow has no lossless type, written one by one as text or bytes and marked in the metadata."""
 
     def __init__(
         self,
@@ -240,7 +240,7 @@ class EncodedCodec(Codec):
 
 
 def big_int_codec() -> Codec:
-    """Whole numbers of any size, as Java's BigInteger writes them: big-endian two's complement."""
+    """Integers of any size, encoded like Java's BigInteger: big-endian two's complement."""
     return EncodedCodec(
         "BIG_INT",
         pa.binary(),
@@ -251,17 +251,17 @@ def big_int_codec() -> Codec:
 
 
 def big_dec_codec() -> Codec:
-    """Decimals as their text, which keeps digits, exponent and sign."""
+    """Decimals as their text, which preserves digits, exponent and sign."""
     return EncodedCodec("BIG_DEC", pa.string(), decimal.Decimal, str, decimal.Decimal)
 
 
 def pickled_codec(open_pickle: OpenPickle) -> Codec:
-    """Any value as a pickle; the value kept is the object itself."""
+    """Any value as a pickle; on encoding, the object itself remains in use."""
     return EncodedCodec("PICKLED", pa.binary(), None, pickled, open_pickle)
 
 
 class InstantCodec(Codec):
-    """Seconds and nanoseconds apart: Arrow's nanosecond timestamps end in the year 2262."""
+    """Separate seconds and nanoseconds: Arrow's nanosecond timestamps end in the year 2262."""
 
     def __init__(self) -> None:
         super().__init__(pa.struct([pa.field("seconds", pa.int64()), pa.field("nanos", pa.int32())]), Instant)
@@ -289,7 +289,7 @@ def _offsets(lengths: list[int]) -> pa.Array:
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=offsets[1:])
     if offsets[-1] > np.iinfo(np.int32).max:
-        raise Doubt  # conform finds nothing wrong, and after the second attempt columns.py says what is
+        raise Doubt  # conform finds no error, and after the second attempt columns.py reports it
     return pa.array(offsets.astype(np.int32))
 
 
@@ -303,7 +303,7 @@ def _none_or_true(value: Any) -> bool | None:
 
 
 class ListCodec(Codec):
-    """Lists: all elements go through the element's codec in one call."""
+    """Lists: all elements are encoded in one call of the element's codec."""
 
     def __init__(self, element: Codec) -> None:
         super().__init__(pa.list_(element.field("item")), list)
@@ -314,10 +314,10 @@ class ListCodec(Codec):
         if not kinds <= self._allowed_types:
             raise Doubt
         lists = [value or () for value in values] if NoneType in kinds else values
-        items, is_kept = self._element.encode(list(itertools.chain.from_iterable(lists)))
+        items, is_lossless = self._element.encode(list(itertools.chain.from_iterable(lists)))
         nulls = _nulls(values) if NoneType in kinds else None
         offsets = _offsets(list(map(len, lists)))
-        return pa.ListArray.from_arrays(offsets, items, type=self.arrow, mask=nulls), is_kept
+        return pa.ListArray.from_arrays(offsets, items, type=self.arrow, mask=nulls), is_lossless
 
     def decode(self, array: pa.Array) -> list[Any]:
         start, stop, bounds = _bounds(array)
@@ -341,14 +341,14 @@ class MapCodec(Codec):
             raise Doubt
         dicts: list[dict[Any, Any]] = [value or {} for value in values] if NoneType in kinds else values
         chain = itertools.chain.from_iterable
-        keys, are_keys_kept = self._key.encode(list(chain(dicts)))
+        keys, are_keys_lossless = self._key.encode(list(chain(dicts)))
         if keys.null_count:
             raise Doubt
-        items, are_items_kept = self._item.encode(list(chain(d.values() for d in dicts)))
+        items, are_items_lossless = self._item.encode(list(chain(d.values() for d in dicts)))
         nulls = _nulls(values) if NoneType in kinds else None
         offsets = _offsets(list(map(len, dicts)))
         array = pa.MapArray.from_arrays(offsets, keys, items, type=self.arrow, mask=nulls)
-        return array, are_keys_kept and are_items_kept
+        return array, are_keys_lossless and are_items_lossless
 
     def decode(self, array: pa.Array) -> list[Any]:
         start, stop, bounds = _bounds(array)
@@ -359,7 +359,7 @@ class MapCodec(Codec):
 
 
 def _bounds(array: pa.Array) -> tuple[int, int, list[int]]:
-    """Where the array's elements start and stop in its child, and each list's bounds counted from that start."""
+    """The start and stop of the array's elements in its child, and each list's bounds relative to that start."""
     offsets = np.asarray(array.offsets)
     start, stop = int(offsets[0]), int(offsets[-1])
     return start, stop, (offsets - start).tolist()

@@ -1,8 +1,8 @@
-"""Values as the program that started a job receives them: those of `TableResult.collect` and `execute_and_collect`.
+"""Values as the program that started a job receives them: from `TableResult.collect` and `execute_and_collect`.
 
-They are PyFlink's. A FLOAT arrives as the shortest number that means it (1.23), while functions in tasks compute with
-what a FLOAT is, as PyFlink's do (1.2300000190734863). Rows of a table have quiet names: they are printed and compared
-as rows without names, at every depth.
+They are PyFlink's. A FLOAT arrives as the shortest number that denotes it (1.23), while functions in tasks get its
+exact value, as in PyFlink (1.2300000190734863). Rows of a table have quiet names: they are printed and compared like
+rows without names, at every depth.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Form = Callable[[Any], Any]
 
 
 def collected_form(type_info: TypeInformation | None) -> Form | None:
-    """What makes of a value of a type the one that the program receives; None where they are the same.
+    """The conversion of values of a type for the program; None if they stay unchanged.
 
     >>> from millstream.common.typeinfo import Types
     >>> collected_form(Types.FLOAT())(1.2300000190734863), collected_form(Types.LONG())
@@ -60,9 +60,9 @@ def collected_form(type_info: TypeInformation | None) -> Form | None:
 
 
 def _table_row(row_type: RowType) -> Form:
-    made = _row(tuple(map(_table_value, row_type.types)), QuietNames(row_type.names))
-    assert made is not None
-    return made
+    form = _row(tuple(map(_table_value, row_type.types)), QuietNames(row_type.names))
+    assert form is not None
+    return form
 
 
 def _table_value(data_type: DataType) -> Form | None:
@@ -102,7 +102,7 @@ def _tuple(forms: tuple[Form | None, ...]) -> Form | None:
 
 
 def _row(forms: tuple[Form | None, ...], names: QuietNames | None) -> Form | None:
-    """`names`: those that the row has from now on."""
+    """Converts fields; `names` replaces the row's names."""
     if names is None and not any(forms):
         return None
     changed = [(place, form) for place, form in enumerate(forms) if form is not None]

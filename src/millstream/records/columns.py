@@ -1,14 +1,14 @@
-"""Values to Arrow columns and back: the hot path of every typed stream.
+"""Converts values to Arrow columns and back: the hot path of every typed stream.
 
-A stream of type ROW has a column per field, one of TUPLE the columns f0, f1, ..., any other the one column
-`value`. Conversion runs a column at a time (`codecs`, `row_codec`); only when a column meets something unusual
-are the values taken one by one (`conform`), to make them exact or to name the one that does not fit.
+A stream of type ROW has a column per field, one of TUPLE the columns f0, f1, ..., any other the one column `value`.
+Conversion runs a column at a time (`codecs`, `row_codec`); only a column with unusual values is converted value by
+value (`conform`), to make them exact or to name the one that does not fit.
 
-Invariant: what comes back is what `conform` says of each value, in order; nothing is cut, rounded (but FLOAT)
-or guessed on the way. Untyped streams (`Types.PICKLED_BYTE_ARRAY()`) have no columns and are refused here.
+Invariant: the values read back are those that `conform` defines, in order; nothing is truncated, rounded (except FLOAT)
+or guessed. Untyped streams (`Types.PICKLED_BYTE_ARRAY()`) have no columns and are rejected here.
 
-How a block of records begins is said here too: `runtime.exchange.blocks` packs and unpacks blocks, and readers beside
-the job read stored ones, but open no pickle.
+The first bytes of a block of records are defined here, too: `runtime.exchange.blocks` packs and unpacks blocks, and
+readers outside the job read stored ones, but open no pickle.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from millstream.common.typeinfo import (
 )
 from millstream.errors import ProgramError, TypeMismatchError
 from millstream.records import codecs
-from millstream.records.codecs import Codec, Doubt, OpenPickle, refuse_pickle
+from millstream.records.codecs import Codec, Doubt, OpenPickle, reject_pickle
 from millstream.records.conformance import conform
 from millstream.records.row_codec import KIND_COLUMN, RowCodec, ValueCodec
 from millstream.records.shapes import is_byte_array, is_hashable, is_sequence, plain_type
@@ -46,13 +46,13 @@ __all__ = [
     "as_declared",
     "checked_batch",
     "encode_record_batch",
-    "filled_up",
     "from_record_batch",
     "holds_pickles",
     "keeps_values",
     "stream_schema",
     "to_record_batch",
     "typed_schema",
+    "zero_padded",
 ]
 
 _DIRECT: dict[BasicType, tuple[pa.DataType, type]] = {
@@ -66,7 +66,7 @@ _DIRECT: dict[BasicType, tuple[pa.DataType, type]] = {
 
 
 def arrow_type(type_info: TypeInformation) -> pa.DataType | None:
-    """The Arrow type of the values, or None where the stream is untyped and travels as pickles.
+    """The Arrow type of the values, or None if the stream is untyped and travels as pickles.
 
     >>> arrow_type(Types.LIST(Types.INT()))
     ListType(list<item: int32>)
@@ -75,7 +75,7 @@ def arrow_type(type_info: TypeInformation) -> pa.DataType | None:
 
 
 def stream_schema(type_info: TypeInformation) -> pa.Schema | None:
-    """The columns of a stream of this type, or None where it is untyped.
+    """The columns of a stream of this type, or None if it is untyped.
 
     >>> stream_schema(Types.TUPLE([Types.STRING(), Types.LONG()])).names
     ['f0', 'f1']
@@ -84,7 +84,7 @@ def stream_schema(type_info: TypeInformation) -> pa.Schema | None:
 
 
 def typed_schema(type_info: TypeInformation) -> pa.Schema:
-    """The columns of a stream that has some: that of an operator in columns, whose plan has seen to it."""
+    """The columns of a stream that is known to have some: that of a columnar operator, which the plan ensures."""
     schema = stream_schema(type_info)
     assert schema is not None, f"a stream of {type_info} has no columns"
     return schema
@@ -100,7 +100,7 @@ def to_record_batch(values: list[Any], type_info: TypeInformation) -> pa.RecordB
 
 
 def encode_record_batch(values: list[Any], type_info: TypeInformation) -> tuple[pa.RecordBatch, bool]:
-    """The values as columns, and whether they are kept (see `keeps_values`), in one pass.
+    """The values as columns, and whether that is lossless (see `keeps_values`), in one pass.
 
     >>> encode_record_batch([1, 2], Types.DOUBLE())[1]
     False
@@ -115,16 +115,16 @@ def encode_record_batch(values: list[Any], type_info: TypeInformation) -> tuple[
         return codec.encode_batch(exact)[0], False
     except Doubt:
         raise ProgramError(
-            f"{len(values)} values of {type_info} do not fit one Arrow batch: a column or its lists would pass 2 GiB. "
-            "Lower millstream.batch.max-records."
+            f"{len(values)} values of {type_info} do not fit one Arrow batch: a column or its lists would exceed "
+            "2 GiB. Lower millstream.batch.max-records."
         ) from None
 
 
 def from_record_batch(
-    batch: pa.RecordBatch, type_info: TypeInformation, open_pickle: OpenPickle = refuse_pickle
+    batch: pa.RecordBatch, type_info: TypeInformation, open_pickle: OpenPickle = reject_pickle
 ) -> list[Any]:
-    """The columns as Python values: Row for ROW, tuple for TUPLE, and so on. Parts without a type are pickles, which
-    `open_pickle` opens; unless it is given, nothing does.
+    """The columns as Python values: Row for ROW, tuple for TUPLE, and so on. Untyped parts are pickles, which only
+    `open_pickle` opens, if it is passed.
 
     >>> row_type = Types.ROW_NAMED(["word", "count"], [Types.STRING(), Types.LONG()])
     >>> from_record_batch(to_record_batch([("a", 1)], row_type), row_type)
@@ -134,9 +134,9 @@ def from_record_batch(
 
 
 def keeps_values(values: list[Any], type_info: TypeInformation) -> bool:
-    """Whether a round trip through columns gives equal values of the same Python types.
+    """Whether a round trip through columns returns equal values of the same Python types.
 
-    If so the caller may go on using the objects it has. Values that do not fit the type are not kept.
+    If so, the caller may continue to use its objects. False for values that do not fit the type.
 
     >>> keeps_values([1, 2], Types.LONG()), keeps_values([1, 2], Types.DOUBLE())
     (True, False)
@@ -150,26 +150,25 @@ def keeps_values(values: list[Any], type_info: TypeInformation) -> bool:
 
 
 def as_declared(values: list[Any], type_info: TypeInformation) -> list[Any]:
-    """The values as they would come back from columns; the same list where they are kept.
+    """The values as columns would return them; the same list if that is lossless.
 
     >>> as_declared([1, 2], Types.DOUBLE())
     [1.0, 2.0]
     """
     if _is_untyped(type_info):
         return values
-    batch, is_kept = encode_record_batch(values, type_info)
-    if is_kept:
+    batch, is_lossless = encode_record_batch(values, type_info)
+    if is_lossless:
         return values
-    # What has no type comes back as it is: no pickle is made of it only to be opened again.
+    # Untyped parts stay as they are: pickling them only to unpickle them would be wasted.
     if holds_pickles(type_info):
         return [conform(value, type_info) for value in values]
     return from_record_batch(batch, type_info)
 
 
 def checked_batch(batch: pa.RecordBatch, type_info: TypeInformation) -> pa.RecordBatch:
-    """The batch with exactly the stream's columns; columns of a kindred type are cast, if nothing is lost.
-
-    For batches that come from outside: a user's `map_batches`, a DataFrame, a file.
+    """The batch with exactly the stream's columns; columns of a related type are cast if that is lossless. For external
+    batches: from a user's `map_batches`, a DataFrame, a file.
 
     >>> checked_batch(pa.record_batch({"value": pa.array([1], pa.int64())}), Types.INT()).schema.field(0).type
     DataType(int32)
@@ -194,9 +193,9 @@ def _cast(batch: pa.RecordBatch, expected_schema: pa.Schema, type_info: TypeInfo
     arrays = []
     for field, column in zip(expected_schema, batch.columns, strict=True):
         try:
-            # Arrow would happily write numbers as text and read text as numbers. That is guessing.
+            # Arrow would format numbers as text and parse text as numbers. That is guessing.
             if pa.types.is_string(field.type) != _is_text(column.type):
-                raise pa.ArrowInvalid("text is never made from or into other types")
+                raise pa.ArrowInvalid("text is never converted from or to other types")
             arrays.append(column if column.type == field.type else column.cast(field.type))
         except pa.ArrowException as refusal:
             raise TypeMismatchError(
@@ -219,7 +218,7 @@ def _is_untyped(type_info: TypeInformation) -> bool:
 
 @lru_cache(maxsize=1024)
 def holds_pickles(type_info: TypeInformation) -> bool:
-    """Whether any part of the type is a pickle, however deep inside.
+    """Whether any part of the type is a pickle, at any depth.
 
     >>> holds_pickles(Types.ROW([Types.LONG(), Types.LIST(Types.PICKLED_BYTE_ARRAY())]))
     True
@@ -238,8 +237,8 @@ def holds_pickles(type_info: TypeInformation) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _codec_or_none(type_info: TypeInformation, open_pickle: OpenPickle = refuse_pickle) -> Codec | None:
-    """The codec of a type; None for the pickle and for types of other kinds, which travel as pickles."""
+def _codec_or_none(type_info: TypeInformation, open_pickle: OpenPickle = reject_pickle) -> Codec | None:
+    """The codec of a type; None for the pickle and for types of unknown kinds, which travel as pickles."""
     plain = plain_type(type_info)
     if isinstance(plain, TableValueType):
         equivalent = plain_equivalent(plain.data_type)
@@ -259,8 +258,8 @@ def _codec_or_none(type_info: TypeInformation, open_pickle: OpenPickle = refuse_
     if isinstance(plain, MapTypeInfo):
         if not is_hashable(plain.key_type):
             raise ProgramError(
-                f"{type_info} has keys that a dict cannot have. Use a ROW, a TUPLE or a single value; in SQL, CAST the "
-                "map to STRING, or take its MAP_KEYS and MAP_VALUES."
+                f"{type_info} has keys that are not hashable. Use a ROW, a TUPLE or a single value; in SQL, CAST the "
+                "map to STRING, or use its MAP_KEYS and MAP_VALUES."
             )
         return codecs.MapCodec(_codec(plain.key_type, open_pickle), _codec(plain.value_type, open_pickle))
     if isinstance(plain, DecimalTypeInfo):
@@ -273,8 +272,8 @@ def _codec_or_none(type_info: TypeInformation, open_pickle: OpenPickle = refuse_
     return temporal.get(plain)
 
 
-def _codec(type_info: TypeInformation, open_pickle: OpenPickle = refuse_pickle) -> Codec:
-    """The codec of a type inside another, where the untyped has one too: a pickle per value."""
+def _codec(type_info: TypeInformation, open_pickle: OpenPickle = reject_pickle) -> Codec:
+    """The codec of a nested type, where untyped values have one, too: a pickle per value."""
     return _codec_or_none(type_info, open_pickle) or codecs.pickled_codec(open_pickle)
 
 
@@ -304,7 +303,7 @@ def _row_codec(
 
 
 @lru_cache(maxsize=1024)
-def _stream_codec(type_info: TypeInformation, open_pickle: OpenPickle = refuse_pickle) -> RowCodec | ValueCodec:
+def _stream_codec(type_info: TypeInformation, open_pickle: OpenPickle = reject_pickle) -> RowCodec | ValueCodec:
     codec = _codec_or_none(type_info, open_pickle)
     if codec is None:
         raise ProgramError(f"a stream of {type_info} is untyped and has no columns. Declare a type, as Types.LONG().")
@@ -319,10 +318,10 @@ TIMESTAMP_COLUMN = "__timestamp"
 """The hidden column of timestamps in a block of typed records."""
 
 
-def filled_up(data: bytes) -> bytes:
-    """The data with zeros added up to a multiple of eight bytes. A pickle itself says where it ends.
+def zero_padded(data: bytes) -> bytes:
+    """The data, padded with zeros to a multiple of eight bytes. A pickle marks its own end.
 
-    >>> filled_up(b"123456789")
+    >>> zero_padded(b"123456789")
     b'123456789\\x00\\x00\\x00\\x00\\x00\\x00\\x00'
     """
     return data + bytes(-len(data) % 8)

@@ -1,12 +1,12 @@
-"""What value a declared type makes of a Python value, or why it makes none. Value by value, slow and obvious.
+"""Defines the value that a declared type makes of a Python value, or the error. Value by value: the slow reference.
 
-This is the definition that the columns of `columns.py` must agree with: for every value,
-`from_record_batch(to_record_batch([value])) == [conform(value)]`. The fast path falls back to it whenever it
-meets anything but the exact Python types it expects, and for finding out *which* value did not fit.
+The columns of `columns.py` must agree with this definition: for every value,
+`from_record_batch(to_record_batch([value])) == [conform(value)]`. The fast path falls back to it for anything but the
+exact Python types it expects, and to find out *which* value did not fit.
 
-It accepts what loses nothing (a tuple or a dict for a ROW, an int for a DOUBLE, numpy numbers, subclasses) and
-what Flink itself rounds (DOUBLE to FLOAT). It refuses to guess: no text for numbers, no bool for an int, no
-fractions cut off, no number that does not fit its width. None fits every type.
+It accepts lossless conversions (a tuple or a dict for a ROW, an int for a DOUBLE, numpy numbers, subclasses) and
+Flink's own rounding (DOUBLE to FLOAT). It never guesses: no text for numbers, no bool for an int, no truncated
+fractions, no number that exceeds its width. None fits every type.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ INT_BITS = {BasicType.BYTE: 8, BasicType.SHORT: 16, BasicType.INT: 32, BasicType
 
 
 class _MisfitError(Exception):
-    """Raised inside a value; `path` grows on the way out, innermost part last."""
+    """Raised for a nested value; callers prepend their step to `path`."""
 
     def __init__(self, value: Any, expected: str, path: str = "") -> None:
         super().__init__(expected)
@@ -59,14 +59,14 @@ class _MisfitError(Exception):
 
 
 def conform(value: Any, type_info: TypeInformation) -> Any:
-    """The value as every reader of the stream will see it.
+    """The value as every reader of the stream sees it.
 
     >>> conform(("a", 1), Types.ROW_NAMED(["word", "count"], [Types.STRING(), Types.LONG()]))
     Row(word='a', count=1)
     >>> conform(1.5, Types.INT())
     Traceback (most recent call last):
     millstream.errors.TypeMismatchError: 1.5 (float) does not fit INT: expected a whole number from -2147483648 \
-to 2147483647. Produce such a value, or declare another type.
+to 2147483647. Produce a fitting value, or declare another type.
     """
     try:
         return _conform(value, type_info, top=True)
@@ -77,14 +77,14 @@ to 2147483647. Produce such a value, or declare another type.
             problem = f"{shown} does not fit {type_info}: field {misfit.path} is {_short(misfit.value)} "
             problem += f"({type(misfit.value).__name__}),"
         raise TypeMismatchError(
-            f"{problem} expected {misfit.expected}. Produce such a value, or declare another type.",
+            f"{problem} expected {misfit.expected}. Produce a fitting value, or declare another type.",
             value=value,
             path=misfit.path,
         ) from None
 
 
 def _short(value: Any) -> str:
-    """The value's text, cut to a line; a value whose own repr fails must not hide the real error."""
+    """The value's text, cut to a line; a failing repr must not hide the real error."""
     try:
         text = repr(value)
     except Exception:
@@ -161,11 +161,11 @@ def _row(value: Any, type_info: RowTypeInfo, top: bool) -> Row:
 
 
 def _by_name(value: Row, row_names: tuple[str, ...] | None, cells: dict[str, Any], type_info: RowTypeInfo) -> list[Any]:
-    """A row's values in declared order: by name where both sides have names of their own, else by position."""
+    """A row's values in declared order: by name if both sides have names of their own, else by position."""
     names = type_info.get_field_names()
     is_quiet = type(row_names) is QuietNames
     plain = row_names is None or is_quiet or row_names == tuple(f"f{i}" for i in range(len(row_names)))
-    if plain or not type_info.has_given_names:
+    if plain or not type_info.has_own_names:
         return list(value)
     if set(cells) != set(names) or len(cells) != len(value):
         raise _MisfitError(value, f"exactly the fields {names}")
@@ -290,7 +290,7 @@ def _instant(value: Any) -> Instant:
 
 
 def _date(value: Any) -> dt.date:
-    # A datetime is a date too, by inheritance, but its time of day would be lost.
+    # A datetime is a date by inheritance, but its time of day would be lost.
     if not isinstance(value, dt.date) or isinstance(value, dt.datetime):
         raise _MisfitError(value, "a datetime.date")
     return dt.date(value.year, value.month, value.day)

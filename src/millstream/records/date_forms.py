@@ -1,7 +1,7 @@
-"""The texts of days and times that exist, as a pattern: for columns of text that are looked at before they are cast.
+"""Patterns of valid dates and times: to check columns of text before casting them.
 
-A cast of a column fails as a whole at a 30th of February, and then every value of it is read by itself. So the pattern
-knows how long months are, and which years have a leap day.
+Casting a column fails as a whole at a 30th of February, and then every value is parsed individually. So the pattern
+encodes the lengths of months, and leap years.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Values without a type become pickles: the half that writes.
+"""Pickles values without a type: the writing half.
 
-Writing a pickle runs no stored code, so every module may do it. Reading one runs whatever its writer put into it; that
-is done in `records.unpickling`, which only the job itself may import. Invariant: nothing in this module opens a pickle,
-and no other module of stored values imports `pickle` (contracts in pyproject.toml hold both).
+Writing a pickle runs no stored code, so every module may do it. Reading one runs any code that its writer put into it;
+that is done in `records.unpickling`, which only the job itself may import. Invariant: nothing in this module opens a
+pickle, and no other module of stored values imports `pickle` (contracts in pyproject.toml enforce both).
 """
 
 from __future__ import annotations
@@ -25,5 +25,5 @@ def pickled(value: Any) -> bytes:
 
 
 def pickled_each(values: Iterable[Any]) -> list[bytes]:
-    """Each of many values as a pickle of its own."""
+    """A separate pickle for each value."""
     return [pickle.dumps(value, protocol=5) for value in values]

@@ -1,8 +1,8 @@
-"""Rows and tuples as columns: transposed both ways, as a struct when nested and as a whole batch at the top.
+"""Rows and tuples as columns: transposed in both directions, as a struct when nested and as a whole batch at the top.
 
-Fields go by position. A row with names of its own, in another order than declared, is a matter for
-`conform`. Inside a batch the first columns are the fields; `__kind` follows only where some record is not a
-plain INSERT row: it holds the record's change kind, null for a record that is None.
+Fields are matched by position. A row with names in another order than declared is handled by `conform`. The first
+columns of a batch are the fields; `__kind` follows only if some record is not a plain INSERT row: it holds the record's
+change kind, null for a record that is None.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _KINDS = tuple(RowKind)
 _KIND_FIELD = pa.field(KIND_COLUMN, pa.int8())
 
 
-# So many records are transposed at once: more leave the processor's cache, and take twice the time each.
+# The number of records transposed at once: more exceed the processor's cache, and take twice the time each.
 _TRANSPOSED_MAX = 4_096
 
 
 def transposed(cells: Sequence[Sequence[Any]], width: int) -> list[list[Any]]:
-    """A list per field of records that have `width` of them each; another number is a Doubt.
+    """A list per field, of records with `width` fields each; any other width raises Doubt.
 
     >>> transposed([(1, "a"), (2, "b")], 2)
     [[1, 2], ['a', 'b']]
@@ -45,13 +45,13 @@ def transposed(cells: Sequence[Sequence[Any]], width: int) -> list[list[Any]]:
 
 
 def _spread(values: list[Any], column: list[Any]) -> list[Any]:
-    """A column for all records again, None where the record is None."""
+    """A column for all records, None where the record is None."""
     remaining = iter(column)
     return [None if value is None else next(remaining) for value in values]
 
 
 class RowCodec(Codec):
-    """Row values (or tuples and lists given for them); decodes to Row, or to tuple for a TUPLE."""
+    """Row values (or tuples and lists in their place); decodes to Row, or to tuple for a TUPLE."""
 
     def __init__(self, names: Sequence[str], fields: Sequence[Codec], *, to_tuples: bool) -> None:
         self._columns = [codec.field(name) for name, codec in zip(names, fields, strict=True)]
@@ -60,7 +60,7 @@ class RowCodec(Codec):
         self._codecs = tuple(fields)
         self._to_tuples = to_tuples
         plain = tuple(f"f{i}" for i in range(len(names)))
-        # Names by which a row may be taken by position; rows of a plain ROW are never matched by name.
+        # Names with which a row is matched by position; rows of a plain ROW are never matched by name.
         self._positional = None if self._names == plain else frozenset({None, self._names, plain})
 
     @property
@@ -69,30 +69,30 @@ class RowCodec(Codec):
         return pa.schema(self._columns)
 
     def encode(self, values: list[Any]) -> tuple[pa.Array, bool]:
-        columns, is_kept, has_none = self._columns_of(values)
+        columns, is_lossless, has_none = self._columns_of(values)
         if self._kinds(values) is not None:
-            raise Doubt  # a nested row's change kind has no place: conform names it
-        arrays, are_columns_kept = self._encode_columns(columns)
+            raise Doubt  # a nested row cannot have a change kind: conform reports it
+        arrays, are_columns_lossless = self._encode_columns(columns)
         nulls = pa.array([value is None for value in values], pa.bool_()) if has_none else None
         if not arrays:
-            return pa.array([None if value is None else {} for value in values], self.arrow), is_kept
-        return pa.StructArray.from_arrays(arrays, type=self.arrow, mask=nulls), is_kept and are_columns_kept
+            return pa.array([None if value is None else {} for value in values], self.arrow), is_lossless
+        return pa.StructArray.from_arrays(arrays, type=self.arrow, mask=nulls), is_lossless and are_columns_lossless
 
     def decode(self, array: pa.Array) -> list[Any]:
         columns = [codec.decode(array.field(i)) for i, codec in enumerate(self._codecs)]
         return with_nulls(self._records(columns, len(array)), array)
 
     def encode_batch(self, values: list[Any]) -> tuple[pa.RecordBatch, bool]:
-        """The whole stream batch, and whether the values are kept."""
-        columns, is_kept, has_none = self._columns_of(values)
-        arrays, are_columns_kept = self._encode_columns(columns)
+        """The whole stream batch, and whether it is lossless."""
+        columns, is_lossless, has_none = self._columns_of(values)
+        arrays, are_columns_lossless = self._encode_columns(columns)
         kinds = self._kinds(values)
         fields = self._columns
         if has_none or kinds is not None or not arrays:
             codes = [None if v is None else 0 for v in values] if kinds is None else kinds
             arrays.append(pa.array(codes, pa.int8()))
             fields = [*fields, _KIND_FIELD]
-        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields)), is_kept and are_columns_kept
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields)), is_lossless and are_columns_lossless
 
     def decode_batch(self, batch: pa.RecordBatch) -> list[Any]:
         """The records of a stream batch."""
@@ -112,40 +112,40 @@ class RowCodec(Codec):
         return list(zip(*columns, strict=True)) if columns else [()] * count
 
     def _columns_of(self, values: list[Any]) -> tuple[list[list[Any]], bool, bool]:
-        """A list per field; whether the records themselves are kept; whether one is None."""
-        if self._to_tuples and list(map(type, values)).count(tuple) == len(values):  # as nearly all are
+        """A list per field; whether the records themselves convert losslessly; whether one is None."""
+        if self._to_tuples and list(map(type, values)).count(tuple) == len(values):  # the common case
             return transposed(values, len(self._codecs)), True, False
         kinds = set(map(type, values))
         has_none = NoneType in kinds
         kinds.discard(NoneType)
         present = [value for value in values if value is not None] if has_none else values
-        is_kept = True
+        is_lossless = True
         cells: list[Any] = present
         if kinds == {Row} and not self._to_tuples:
             names = {row._fields for row in present}
             if self._positional is not None and not names <= self._positional:
                 raise Doubt
-            is_kept = names == {self._names}
+            is_lossless = names == {self._names}
             cells = [row._values for row in present]
         elif self._to_tuples and kinds <= {tuple}:
             pass
         elif not self._to_tuples and kinds <= {tuple, list}:
-            is_kept = not kinds
+            is_lossless = not kinds
         else:
             raise Doubt
         columns = transposed(cells, len(self._codecs))
-        return [_spread(values, column) for column in columns] if has_none else columns, is_kept, has_none
+        return [_spread(values, column) for column in columns] if has_none else columns, is_lossless, has_none
 
     def _encode_columns(self, columns: list[list[Any]]) -> tuple[list[pa.Array], bool]:
-        arrays, is_kept = [], True
+        arrays, is_lossless = [], True
         for codec, column in zip(self._codecs, columns, strict=True):
-            array, is_column_kept = codec.encode(column)
+            array, is_column_lossless = codec.encode(column)
             arrays.append(array)
-            is_kept = is_kept and is_column_kept
-        return arrays, is_kept
+            is_lossless = is_lossless and is_column_lossless
+        return arrays, is_lossless
 
     def _kinds(self, values: list[Any]) -> list[int | None] | None:
-        """The change kinds as codes, or nothing where every row is an INSERT."""
+        """The change kinds as codes, or None if every row is an INSERT."""
         if self._to_tuples:
             return None
         insert = RowKind.INSERT
@@ -162,9 +162,9 @@ class ValueCodec:
         self.schema = pa.schema([codec.field("value")])
 
     def encode_batch(self, values: list[Any]) -> tuple[pa.RecordBatch, bool]:
-        """The whole stream batch, and whether the values are kept."""
-        array, is_kept = self._codec.encode(values)
-        return pa.RecordBatch.from_arrays([array], schema=self.schema), is_kept
+        """The whole stream batch, and whether it is lossless."""
+        array, is_lossless = self._codec.encode(values)
+        return pa.RecordBatch.from_arrays([array], schema=self.schema), is_lossless
 
     def decode_batch(self, batch: pa.RecordBatch) -> list[Any]:
         """The records of a stream batch."""

@@ -1,4 +1,4 @@
-"""Questions about a type that both the slow conversion (`conformance`) and the fast one (`columns`) ask."""
+"""Properties of types, shared by the slow conversion (`conformance`) and the fast one (`columns`)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LOCAL_TIMES: dict[LocalTimeTypeInfo.TimeType, TypeInformation] = {
 
 
 def plain_type(type_info: TypeInformation) -> TypeInformation:
-    """The type without wrappers that change nothing for Python: external types, Java's local times."""
+    """The type without wrappers that do not matter in Python: external types, Java's local times."""
     while isinstance(type_info, ExternalTypeInfo):
         type_info = type_info.type_info
     return _LOCAL_TIMES[type_info.time_type] if isinstance(type_info, LocalTimeTypeInfo) else type_info

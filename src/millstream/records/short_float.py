@@ -1,4 +1,5 @@
-"""A FLOAT as the shortest number that means it: 32 bits hold 1.23 as 1.2300000190734863, which Flink writes as 1.23."""
+"""A FLOAT as the shortest number that denotes it: 32 bits hold 1.23 as 1.2300000190734863, which Flink writes as
+1.23."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ __all__ = ["short_float"]
 
 
 def short_float(value: Any) -> Any:
-    """The float whose shortest text is that of the FLOAT; None stays None.
+    """The float with the shortest text of the FLOAT; None stays None.
 
     >>> short_float(1.2300000190734863), short_float(None)
     (1.23, None)

@@ -1,12 +1,12 @@
-"""The type of a stream that is a table: its columns are those of a SQL row type, as Arrow has them.
+"""The type of a stream that is a table: its columns are those of a SQL row type, in Arrow's types.
 
-A batch of a table is a batch of columns, always. Where rows may change, a column `__kind` follows (`row_codec`); where
-it is absent, all rows are inserted. Python values are made of it only where the program wants some: rows of
-`millstream.common.Row` with PyFlink's values.
+A batch of a table always has columns. If rows may change, a column `__kind` follows (`row_codec`); without it, all rows
+are inserts. Python values are made only where the program needs them: rows of `millstream.common.Row` with PyFlink's
+values.
 
-To the engine a table is a ROW like any other, so that keys, state and exchanges need not know of SQL. What is SQL's own
-is the type of a column: a `TableValueType` has the precision, the length and the NOT NULL that `Types` cannot say. What
-value such a type makes of a Python value is told in `table_values`.
+To the engine a table is a ROW like any other, so that keys, state and exchanges are independent of SQL. Only column
+types are SQL's own: a `TableValueType` has the precision, the length and the NOT NULL that `Types` cannot express.
+`table_values` defines the conversion of Python values.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ _TIMES: dict[type[DataType], TypeInformation] = {
 
 
 def plain_equivalent(data_type: DataType) -> TypeInformation | None:
-    """The type of `Types` that has the same Python values in the same columns, NULL aside; None where there is none.
+    """The type of `Types` with the same Python values in the same columns, apart from NULL; None if there is none.
 
     >>> plain_equivalent(types.BigIntType(False)), plain_equivalent(types.TimestampType(3))
     (Types.LONG(), None)
@@ -114,7 +114,7 @@ def plain_equivalent(data_type: DataType) -> TypeInformation | None:
 
 
 def stream_type(data_type: DataType) -> TypeInformation | None:
-    """The type of `Types` for a type of the Table API's `DataTypes`, at every depth; None where there is none.
+    """The type of `Types` for a type of the Table API's `DataTypes`, at every depth; None if there is none.
 
     >>> stream_type(RowType.of(["id", "at"], [types.BigIntType(), types.TimestampType(3)]))
     Types.ROW_NAMED(['id', 'at'], [Types.LONG(), Types.SQL_TIMESTAMP()])
@@ -135,5 +135,5 @@ def stream_type(data_type: DataType) -> TypeInformation | None:
 
 
 def _inner(data_type: DataType) -> TypeInformation:
-    # A NULL within is not looked for: under a row that is NULL every field is, whatever its own type says.
+    # Nested types are nullable: under a NULL row every field is NULL, whatever its own type says.
     return TableValueType(data_type.nullable())

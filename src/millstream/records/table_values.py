@@ -1,11 +1,11 @@
-"""Values of SQL types: what Python value a column holds, and how it goes into the column and comes back.
+"""Values of SQL types: the Python value of a column, and its conversion in both directions.
 
-PyFlink's values: `decimal.Decimal`, `datetime.date`, `.time`, `.datetime`, `.timedelta`, an int of months, `Row`, list,
-dict (of a MULTISET: how often each value is there); of TIMESTAMP_LTZ a datetime in UTC, for which a datetime of any
-zone, one without (it is UTC) and an `Instant` are taken too. What is finer than a type is handled as Flink does:
-decimals round half up, times are cut. What is too large for a type is refused, and so is NULL where it is NOT NULL.
+They are PyFlink's values: `decimal.Decimal`, `datetime.date`, `.time`, `.datetime`, `.timedelta`, an int of months,
+`Row`, list, dict (for a MULTISET: multiplicities by value); for TIMESTAMP_LTZ a datetime in UTC, for which a datetime
+of any zone, one without (taken as UTC) and an `Instant` are accepted, too. Excess precision is handled as in Flink:
+decimals round half up, times are truncated. Values too large for a type are rejected, and so is NULL for NOT NULL.
 
-`conformed` says it value by value, `codec_for` does it a column at a time, and both agree.
+`conformed` defines it value by value, `codec_for` converts a column at a time, and both agree.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ __all__ = ["TableRowCodec", "UnfitValue", "codec_for", "conformed"]
 
 _EPOCH = dt.datetime(1970, 1, 1)
 _MICROS = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1}
-"""So many microseconds is what a Python value of the unit is cut to; it has none finer."""
+"""The microseconds to which a Python value of the unit is truncated; Python has nothing finer."""
 
 
 class UnfitValue(Exception):
-    """The value does not fit; the text says what would."""
+    """The value does not fit; the text describes one that would."""
 
 
 def conformed(value: Any, data_type: DataType) -> Any:
-    """The value as the column holds it, of types that `table_type.plain_equivalent` has no other for."""
+    """The value as the column stores it, for types without a `table_type.plain_equivalent`."""
     return _CONFORMING[type(data_type)](value, data_type)
 
 
@@ -50,8 +50,8 @@ def _decimal(value: Any, data_type: DataType) -> decimal.Decimal:
     if not isinstance(value, decimal.Decimal) or not value.is_finite():
         raise UnfitValue("a decimal.Decimal")
     if not value:
-        return decimal.Decimal((0, (0,), -data_type.scale))  # whatever its exponent says
-    # Enough digits for any number that may fit after rounding; what has more before the point does not.
+        return decimal.Decimal((0, (0,), -data_type.scale))  # with any exponent
+    # Enough digits for any number that fits after rounding; one with more digits before the point does not.
     wide = decimal.Context(prec=max(100, len(value.as_tuple().digits) + 50), rounding=decimal.ROUND_HALF_UP)
     if value.adjusted() <= data_type.precision - data_type.scale:
         rounded = value.quantize(decimal.Decimal(1).scaleb(-data_type.scale), context=wide)
@@ -68,7 +68,7 @@ def _time(value: Any, data_type: DataType) -> dt.time:
 
 
 def _micros(value: Any, data_type: DataType) -> int:
-    """Microseconds since 1970, cut to the type's unit."""
+    """Microseconds since 1970, truncated to the type's unit."""
     if isinstance(value, Instant):
         micros = value.seconds * 1_000_000 + value.nanos // 1_000
     elif isinstance(value, dt.datetime):
@@ -136,7 +136,7 @@ class _TimeCodec(Codec):
 
 
 class _TimestampCodec(DateCodec):
-    """Moments of any unit; those in UTC come back with that zone."""
+    """Timestamps of any unit; those in UTC are read back with that zone."""
 
     def __init__(self, data_type: DataType) -> None:
         Codec.__init__(self, data_type.arrow, dt.datetime)
@@ -144,21 +144,21 @@ class _TimestampCodec(DateCodec):
         self._cut_micros = _MICROS[data_type.arrow.unit]
 
     def encode(self, values: list[Any]) -> tuple[pa.Array, bool]:
-        array, is_kept = super().encode(values)
+        array, is_lossless = super().encode(values)
         zone, cut = (dt.UTC if self._is_zoned else None), self._cut_micros
         present = [value for value in values if value is not None]
         if any([value.tzinfo is not zone or value.microsecond % cut for value in present]):  # noqa: C419 - faster
             raise Doubt
-        return array, is_kept
+        return array, is_lossless
 
     def decode(self, array: pa.Array) -> list[Any]:
-        # Python knows no nanoseconds: they are cut, as everything finer than a microsecond is.
+        # Python has no nanoseconds: they are truncated to microseconds.
         micros = _floored(array) if self.arrow.unit == "ns" else array.cast(pa.timestamp("us", self.arrow.tz))
         moments = micros.to_numpy(zero_copy_only=False).tolist()
-        if int in set(map(type, moments)):  # what numpy gives where datetime has no such year
+        if int in set(map(type, moments)):  # numpy returns ints for years outside datetime's range
             shown = str(micros[next(at for at, moment in enumerate(moments) if type(moment) is int)].cast(pa.string()))
             raise TypeMismatchError(
-                f"the time {shown} is of a year that Python's datetime does not have: it has 1 to 9999. Filter such "
+                f"the time {shown} is of a year outside the range of Python's datetime, 1 to 9999. Filter such "
                 "rows out before, or CAST the column to STRING",
                 value=shown,
             )
@@ -168,7 +168,7 @@ class _TimestampCodec(DateCodec):
 
 
 def _floored(nanoseconds: pa.Array) -> pa.Array:
-    """Microseconds at or before the times. Arrow's cast would cut towards 1970."""
+    """Microseconds, rounded down. Arrow's cast would round towards 1970."""
     numbers = nanoseconds.view(pa.int64()).fill_null(0).to_numpy() // 1_000
     mask = np.asarray(nanoseconds.is_null()) if nanoseconds.null_count else None
     return pa.array(numbers, mask=mask).view(pa.timestamp("us", nanoseconds.type.tz))
@@ -179,10 +179,10 @@ class _IntervalCodec(Codec):
         super().__init__(data_type.arrow, dt.timedelta)
 
     def encode(self, values: list[Any]) -> tuple[pa.Array, bool]:
-        array, is_kept = super().encode(values)
+        array, is_lossless = super().encode(values)
         if any([value is not None and value.microseconds % 1_000 for value in values]):  # noqa: C419 - faster
             raise Doubt
-        return array, is_kept
+        return array, is_lossless
 
 
 class _NullCodec(Codec):
@@ -206,39 +206,39 @@ _CODECS: dict[type[DataType], Callable[[DataType], Codec]] = {
 
 
 class _PresentCodec(Codec):
-    """A codec of a column that is NOT NULL."""
+    """A codec of a NOT NULL column."""
 
     def __init__(self, inner: Codec) -> None:
         self._inner = inner
         self.arrow = inner.arrow
 
     def encode(self, values: list[Any]) -> tuple[pa.Array, bool]:
-        array, is_kept = self._inner.encode(values)
+        array, is_lossless = self._inner.encode(values)
         if array.null_count:
             raise Doubt
-        return array, is_kept
+        return array, is_lossless
 
     def decode(self, array: pa.Array) -> list[Any]:
         return self._inner.decode(array)
 
 
 class _ArrowCodec(Codec):
-    """A codec of one column with just the Arrow type of the SQL type: no marks on fields, no names but its own."""
+    """A codec of one column with exactly the Arrow type of the SQL type: no marks on fields, no other names."""
 
     def __init__(self, inner: Codec, arrow: pa.DataType) -> None:
         self._inner = inner
         self.arrow = arrow
 
     def encode(self, values: list[Any]) -> tuple[pa.Array, bool]:
-        array, is_kept = self._inner.encode(values)
-        return array if array.type == self.arrow else array.cast(self.arrow), is_kept
+        array, is_lossless = self._inner.encode(values)
+        return array if array.type == self.arrow else array.cast(self.arrow), is_lossless
 
     def decode(self, array: pa.Array) -> list[Any]:
         return self._inner.decode(array)
 
 
 class TableRowCodec(RowCodec):
-    """Rows of a table, none of which is None."""
+    """Rows of a table, which are never None."""
 
     def encode_batch(self, values: list[Any]) -> tuple[pa.RecordBatch, bool]:
         if NoneType in set(map(type, values)):
@@ -247,10 +247,10 @@ class TableRowCodec(RowCodec):
 
 
 def codec_for(data_type: DataType, equivalent: Codec | None) -> Codec:
-    """The codec of a column; `equivalent` is that of the type of `Types` that has the same values, if there is one."""
+    """The codec of a column; `equivalent` is that of the type of `Types` with the same values, if there is one."""
     codec = _CODECS[type(data_type)](data_type) if equivalent is None else equivalent
     is_same = not codec.metadata and codec.arrow.equals(data_type.arrow, check_metadata=True)
-    # A row that is a value is one column, where a row that is a record has a column for each field.
+    # A row value is one column, while a row record has a column for each field.
     if not is_same or isinstance(data_type, RowType):
         codec = _ArrowCodec(codec, data_type.arrow)
     return codec if data_type.is_nullable else _PresentCodec(codec)

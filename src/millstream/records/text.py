@@ -1,13 +1,12 @@
-"""The text of records: what `print()` shows and what a string encoder writes, as a function of the declared type.
+"""The text of records: the output of `print()` and of string encoders, as a function of the declared type.
 
-Flink prints with Java's words: `(hi,0,5)` for a TUPLE, `true`, `110.1` for a FLOAT, `1.0E10`, `{a=1}`, `[1, 2]`, and
-`+I[a, null]` for a ROW. `texts` writes these. PyFlink's `print()` is the same but for rows, which it puts together in
-Python: `+I[a,None]`; `printed_texts` does that. Values of a stream without a type have Python's text, as in PyFlink.
+Flink prints in Java's notation: `(hi,0,5)` for a TUPLE, `true`, `110.1` for a FLOAT, `1.0E10`, `{a=1}`, `[1, 2]`, and
+`+I[a, null]` for a ROW. `texts` writes these. PyFlink's `print()` is the same except for rows, which it formats in
+Python: `+I[a,None]`; `printed_texts` does that. Values of an untyped stream have Python's text, as in PyFlink.
 
-A column is written at once: the cells of all records of one field, then the records. Invariant, held by a test on
-random types and values: `texts(values, t)` is `[text(value, t) for value in values]`, with `text` from
-`text_reference`. Values are as their type makes them (`conformance`); what Java shows as an address in memory (an array
-on its own) is shown by its elements.
+A column is written at once: the cells of all records of one field, then the records. Invariant, tested on random types
+and values: `texts(values, t)` equals `[text(value, t) for value in values]`, with `text` from `text_reference`. Values
+are as their type defines (`conformance`); where Java shows a memory address (a bare array), the elements are shown.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ def texts(values: Sequence[Any], type_info: TypeInformation | None) -> list[str]
 
 
 def printed_texts(values: Sequence[Any], type_info: TypeInformation | None) -> list[str]:
-    """The text of each record as PyFlink's `print()` shows it: a row is put together of Python's texts.
+    """The text of each record in PyFlink's `print()`: a row is formatted from Python's texts.
 
     >>> printed_texts([Row("a", None, True)], Types.ROW([Types.STRING(), Types.INT(), Types.BOOLEAN()]))
     ['+I[a,None,True]']
@@ -69,7 +68,8 @@ def printed_texts(values: Sequence[Any], type_info: TypeInformation | None) -> l
     ['[1, null]']
     """
     inside = _unwrapped(type_info)
-    if isinstance(inside, RowTypeInfo) and not isinstance(inside, TableRowType):  # a table's rows are Java's in PyFlink
+    # PyFlink prints a table's rows in Java.
+    if isinstance(inside, RowTypeInfo) and not isinstance(inside, TableRowType):
         return [
             NULL if row is None else f"{KIND_TEXTS[row._row_kind._value_]}[{','.join(map(str, row._values))}]"
             for row in values
@@ -78,7 +78,7 @@ def printed_texts(values: Sequence[Any], type_info: TypeInformation | None) -> l
 
 
 def _unwrapped(type_info: TypeInformation | None) -> TypeInformation | None:
-    """The type inside Flink's wrapper for types of tables. Unlike `plain_type` it keeps Java's local times apart."""
+    """The type inside Flink's wrapper for types of tables. Unlike `plain_type` it preserves Java's local times."""
     while isinstance(type_info, ExternalTypeInfo):
         type_info = type_info.type_info
     return type_info
@@ -93,7 +93,7 @@ def _writer(declared: TypeInformation) -> Writer:
 
 
 def is_untyped(type_info: TypeInformation) -> bool:
-    """Whether values of this type are Python's alone: the pickle, and types of kinds that nobody else knows."""
+    """Whether values of this type exist only in Python: pickles, and types of unknown kinds."""
     known = (BasicTypeInfo, DecimalTypeInfo, RowTypeInfo, TupleTypeInfo, MapTypeInfo, TableValueType)
     return not (
         isinstance(type_info, known) or is_byte_array(type_info) or is_sequence(type_info) or type_info in _TEMPORAL
@@ -101,7 +101,7 @@ def is_untyped(type_info: TypeInformation) -> bool:
 
 
 def _nullable(write: Writer) -> Writer:
-    """The writer for columns in which values may be missing."""
+    """The writer for nullable columns."""
 
     def write_some(values: Sequence[Any]) -> list[str]:
         if not any([value is None for value in values]):  # noqa: C419 - a list is faster
@@ -133,7 +133,7 @@ def _present_writer(type_info: TypeInformation) -> Writer:
 
 
 def _table_value_writer(type_info: TableValueType) -> Writer:
-    """A value of a SQL type, as Java writes the value that Flink's tables make of it."""
+    """A value of a SQL type, as Java writes the corresponding value of Flink's tables."""
     equivalent = plain_equivalent(type_info.data_type)
     if equivalent is not None:
         return _plain_texts if is_untyped(equivalent) else _present_writer(equivalent)
@@ -141,7 +141,7 @@ def _table_value_writer(type_info: TableValueType) -> Writer:
 
 
 def _cell_writer(type_info: TypeInformation) -> Writer:
-    """The writer of a value inside another: there a value without a type may be missing too."""
+    """The writer of a nested value: there an untyped value may be NULL, too."""
     write = _writer(type_info)
     return write if not is_untyped(_unwrapped(type_info) or type_info) else _nullable(write)
 
@@ -252,7 +252,7 @@ def _moment_text(value: dt.datetime) -> str:
 
 
 def _fraction(nanos: int) -> str:
-    """The part of a second as java.time writes it: in thousandths, millionths or billionths."""
+    """The fraction of a second as java.time writes it: in milli-, micro- or nanoseconds."""
     if not nanos:
         return ""
     digits = f"{nanos:09}"
@@ -265,7 +265,7 @@ _DAYS_PER_400_YEARS = 146_097
 
 def _instant_text(value: Instant) -> str:
     days, seconds = divmod(value.seconds, 86_400)
-    # The calendar repeats every 400 years, so that years which Python's dates do not reach are found too.
+    # The calendar repeats every 400 years, which covers years outside the range of Python's dates.
     cycles, day = divmod(days - _DAYS_TO_2000, _DAYS_PER_400_YEARS)
     date = dt.date(2000, 1, 1) + dt.timedelta(day)
     year = date.year + 400 * cycles
@@ -290,7 +290,7 @@ _BASIC: dict[BasicType, Writer] = {
 _TimeType = LocalTimeTypeInfo.TimeType
 _TEMPORAL: dict[TypeInformation, Writer] = {
     Types.SQL_DATE(): _plain_texts,
-    Types.SQL_TIME(): _each(lambda value: value.isoformat("seconds")),  # java.sql.Time shows no part of a second
+    Types.SQL_TIME(): _each(lambda value: value.isoformat("seconds")),  # java.sql.Time shows no fraction of a second
     Types.SQL_TIMESTAMP(): _each(_timestamp_text),
     LocalTimeTypeInfo(_TimeType.LOCAL_DATE): _plain_texts,
     LocalTimeTypeInfo(_TimeType.LOCAL_TIME): _each(_local_time_text),

@@ -1,7 +1,7 @@
-"""The text of one value, slow and obvious: the definition that the columns of `text` must agree with.
+"""The text of one value: the slow reference for the columns of `text`.
 
-A number has the fewest digits, but two at least, that read back as the same number; of several such, those closest
-to it. That is Java's rule, and it is followed here by trying.
+A number has the fewest digits, but at least two, that read back as the same number; among several such, those closest
+to it. That is Java's rule, implemented here by trial.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _single(value: Any, type_info: TypeInformation) -> str:
 
 
 def _part_of_second(nanos: int) -> str:
-    """Nothing, or a point and the fewest of 3, 6 and 9 digits."""
+    """Empty, or a point and the fewest of 3, 6 and 9 digits."""
     for width in (0, 3, 6, 9):
         if nanos % 10 ** (9 - width) == 0:
             return f".{nanos // 10 ** (9 - width):0{width}}" if width else ""
@@ -113,7 +113,7 @@ def _number(value: float, rounded: Callable[[float], Any]) -> str:
 
 
 def _fewest_digits(value: float, rounded: Callable[[float], Any]) -> tuple[str, int]:
-    """The digits, and the power of ten of the first of them."""
+    """The digits, and the power of ten of the first one."""
     exact = Decimal(value)
     for count in range(2, 18):
         nearest = Context(prec=count).create_decimal(exact)

@@ -1,4 +1,4 @@
-"""A record of a window with its event time: what evictors are shown."""
+"""A record of a window with its event time, as evictors see it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["TimestampedValue"]
 
 @dataclass(frozen=True, slots=True)
 class TimestampedValue:
-    """A value and its timestamp in ms, None when it has none.
+    """A value and its timestamp in ms, or None.
 
     >>> TimestampedValue("a", 5).get_timestamp(), TimestampedValue("b", None).has_timestamp()
     (5, False)
@@ -26,10 +26,10 @@ class TimestampedValue:
         return self.value
 
     def get_timestamp(self) -> int:
-        """Its event time; an error when it has none."""
+        """Its event time; an error if it has none."""
         if self.timestamp is None:
             raise ProgramError(
-                f"the record {self.value!r} has no timestamp. Ask has_timestamp() first, or give records timestamps "
+                f"the record {self.value!r} has no timestamp. Check has_timestamp() first, or assign timestamps "
                 "with assign_timestamps_and_watermarks()"
             )
         return self.timestamp

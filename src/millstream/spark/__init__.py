@@ -1,1 +1,1 @@
-"""Where plans meet Spark: the session, the runner in the driver, the worker in a task."""
+"""Runs plans on Spark: the session, the runner in the driver, the worker in a task."""

@@ -1,7 +1,7 @@
-"""What is wrong with executors, in sentences: the executor, what was found there, what was expected, what to do.
+"""Checks reports of executors: the error messages name the executor, both values and the remedy.
 
-Python must be of the same minor version (pickles of functions hold its byte code), pyarrow of the same major one,
-PySpark and millstream the very same. All these functions are pure; `spark.cluster` asks and acts.
+Python must have the same minor version (pickled functions contain its byte code), pyarrow the same major version;
+PySpark and millstream must be identical. All functions here are pure; `spark.cluster` runs the survey.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pyarrow
 from millstream.errors import ConfigurationError, PlatformError
 from millstream.spark.executor_survey import ExecutorReport
 from millstream.spark.executors import own_place
-from millstream.spark.masters import ended_application
+from millstream.spark.masters import application_ended_error
 from millstream.spark.shipping.packages import TASK_PACKAGES
 
 __all__ = [
@@ -29,7 +29,7 @@ __all__ = [
     "check_executors",
     "check_this_executor",
     "clock_warnings",
-    "explained_survey_failure",
+    "survey_error",
 ]
 
 VERSIONS_VARIABLE = "MILLSTREAM_DRIVER_VERSIONS"
@@ -39,8 +39,8 @@ _PACK = "`millstream pack` makes an archive of an environment for executors (doc
 
 @dataclass(frozen=True)
 class DriverFacts:
-    """What executors are held against: the driver's versions, the name of the archive that our package is sent in, and
-    which interpreter executors were told to start."""
+    """Reference values for executors: the driver's versions, the name of our package's archive, and the interpreter
+    that executors start."""
 
     python: str
     pyspark: str
@@ -55,7 +55,7 @@ class DriverFacts:
     def of_this_process(
         cls, pyspark: str, millstream: str, master: str, interpreter: str, store_url: str
     ) -> DriverFacts:
-        """The facts of the process that runs the program."""
+        """The facts of the driver's process."""
         return cls(
             python=f"{sys.version_info[0]}.{sys.version_info[1]}",
             pyspark=pyspark,
@@ -68,12 +68,12 @@ class DriverFacts:
         )
 
     def encode(self) -> str:
-        """As text, for an environment variable."""
+        """The facts as JSON, for an environment variable."""
         return json.dumps(asdict(self))
 
 
 def check_executors(reports: Sequence[ExecutorReport], facts: DriverFacts) -> None:
-    """Refuse executors that differ from the driver in what matters, lack a package, or cannot use disk or store."""
+    """Rejects executors with incompatible versions, missing packages, or no access to the disk or the store."""
     for report in reports:
         for problem in _version_problems(report, facts):
             raise PlatformError(problem)
@@ -82,25 +82,25 @@ def check_executors(reports: Sequence[ExecutorReport], facts: DriverFacts) -> No
             raise PlatformError(_missing(report))
         if report.disk_refusal:
             raise PlatformError(
-                f"{report.place} cannot write to its temporary folder ({report.disk_refusal}). Make room there, or "
-                "give executors another one: spark.executorEnv.TMPDIR"
+                f"{report.place} cannot write to its temporary folder ({report.disk_refusal}). Free some space there, "
+                "or set another folder: spark.executorEnv.TMPDIR"
             )
         if report.store_refusal:
             raise ConfigurationError(
-                f"store {facts.store_url} is reached from the driver, but not from {report.place}: "
+                f"store {facts.store_url} is reachable from the driver, but not from {report.place}: "
                 f"{report.store_refusal.rstrip('.')}. {_way_to_the_store(report)}"
             )
 
 
 def _way_to_the_store(report: ExecutorReport) -> str:
-    """What to do. A service refuses what is signed with a wrong time, in words of its own."""
+    """The remedy. A service rejects requests signed with a wrong time, without naming the clock."""
     if abs(report.clock_ahead_ms) > _CLOCK_MS_MAX:
-        return f"Its clock is {_apart(report)} the driver's, and requests are signed with their time: set it right"
-    return "Give an address that every machine of the cluster can reach, and the credentials that it takes"
+        return f"Its clock is {_clock_difference(report)} the driver's, and requests are signed with it: correct it"
+    return "Use an address that every machine of the cluster can reach, and valid credentials"
 
 
 def _version_problems(report: ExecutorReport, facts: DriverFacts) -> Iterator[str]:
-    other = "or start the program with the Python that executors have"
+    other = "or start the program with the executors' Python version"
     if report.python != facts.python:
         yield (
             f"{report.place} runs Python {report.python} ({report.interpreter}), the driver {facts.python}. Set "
@@ -122,9 +122,9 @@ def _version_problems(report: ExecutorReport, facts: DriverFacts) -> Iterator[st
             f"Install the cluster's version here: pip install pyspark=={report.pyspark or '…'}"
         )
     if f"/{facts.millstream}/" not in report.millstream:
-        found = f"imports another one, from {report.millstream}" if report.millstream else "cannot import it"
+        problem = f"imports another one, from {report.millstream}" if report.millstream else "cannot import it"
         yield (
-            f"{report.place} was sent the driver's millstream, and {found}. Remove what stands before it in the "
+            f"{report.place} was sent the driver's millstream, and {problem}. Remove the entry before it in the "
             "executors' environment (PYTHONPATH)"
         )
 
@@ -145,16 +145,16 @@ def _major(version: str) -> str:
 
 
 def clock_warnings(reports: Sequence[ExecutorReport]) -> list[str]:
-    """A sentence for each executor whose clock is more than a minute away."""
+    """A warning for each executor whose clock differs by more than a minute."""
     return [
-        f"the clock of {report.place} is {_apart(report)} the driver's. Results are not touched: processing time is "
-        "the driver's. Credentials of object stores and times in logs are: set it right"
+        f"the clock of {report.place} is {_clock_difference(report)} the driver's. Results are unaffected: processing "
+        "time is the driver's. Credentials of object stores and times in logs are affected: correct it"
         for report in {report.place: report for report in reports}.values()
         if abs(report.clock_ahead_ms) > _CLOCK_MS_MAX
     ]
 
 
-def _apart(report: ExecutorReport) -> str:
+def _clock_difference(report: ExecutorReport) -> str:
     minutes = abs(report.clock_ahead_ms) // 60_000
     span = f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
     return f"{span} {'ahead of' if report.clock_ahead_ms > 0 else 'behind'}"
@@ -166,21 +166,21 @@ _NO_PROGRAM = re.compile(r'Cannot run program "([^"]+)"')
 _NO_START = re.compile(r"Error from python worker:(.*?)\n\s*(?:PYTHONPATH was:|\w[\w.]*Exception: )", re.DOTALL)
 
 
-def explained_survey_failure(text: str, facts: DriverFacts) -> PlatformError:
-    """An error of Spark's in our words: its Python did not even come to our function.
+def survey_error(text: str, facts: DriverFacts) -> PlatformError:
+    """Translates Spark's error for a survey whose function never ran.
 
     >>> facts = DriverFacts.of_this_process("4.3.0", "millstream-1", "spark://a:7077", "python3.11", "s3://jobs/a")
     >>> text = 'Lost task (10.0.0.7 executor 3): java.io.IOException: Cannot run program "python3.11": error=2'
-    >>> print(str(explained_survey_failure(text, facts))[:70])
+    >>> print(str(survey_error(text, facts))[:70])
     executor 3 on 10.0.0.7 cannot start 'python3.11'. Set spark.pyspark.py
     """
     places = _PLACE.findall(text)
     place = f"executor {places[-1][1]} on {places[-1][0]}" if places else "an executor"
     if match := _PYTHONS.search(text):
-        found = match.group(1)
+        version = match.group(1)
         return PlatformError(
-            f"{place} runs Python {found} ({facts.interpreter}), the driver {facts.python}. Set spark.pyspark.python "
-            f"to a Python {facts.python} of the executors, or start the program with the Python that executors have"
+            f"{place} runs Python {version} ({facts.interpreter}), the driver {facts.python}. Set spark.pyspark.python "
+            f"to a Python {facts.python} of the executors, or start the program with the executors' Python version"
         )
     if match := _NO_PROGRAM.search(text):
         return PlatformError(
@@ -188,27 +188,27 @@ def explained_survey_failure(text: str, facts: DriverFacts) -> PlatformError:
             f"executors; or {_PACK}"
         )
     if "SparkContext was shut down" in text or "stopped SparkContext" in text:
-        return ended_application(facts.master)
+        return application_ended_error(facts.master)
     if "No module named 'pyspark" in text:
         return PlatformError(f"{place} has no PySpark for its Python ({facts.interpreter}). Set SPARK_HOME there")
     if match := _NO_START.search(text):
         return PlatformError(
             f"{place} cannot start its Python ({facts.interpreter}): {_last_line(match.group(1))}. Set "
-            f"spark.pyspark.python to a Python {facts.python} of the executors (PYTHONPATH counts, too); or {_PACK}"
+            f"spark.pyspark.python to a Python {facts.python} of the executors (PYTHONPATH applies too); or {_PACK}"
         )
     why = re.search(r"most recent failure: (.*)", text)
     return PlatformError(
-        f"executors of master {facts.master} could not be asked what they are like: "
-        f"{why.group(1).strip() if why else _last_line(text)}. Their logs, on the workers, say more"
+        f"executors of master {facts.master} could not be surveyed: "
+        f"{why.group(1).strip() if why else _last_line(text)}. See their logs on the workers"
     )
 
 
 def _last_line(text: str) -> str:
-    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "nothing was said")
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "no message")
 
 
 def check_this_executor(pyspark: str) -> None:
-    """In a Python worker, at its first task: are its versions the driver's? An executor may have come late."""
+    """Compares versions with the driver's in a Python worker at its first task, for executors that joined later."""
     text = os.environ.get(VERSIONS_VARIABLE)
     if text is None or _CHECKED:
         return
@@ -217,11 +217,11 @@ def check_this_executor(pyspark: str) -> None:
         number, _, host = own_place().partition("@")
         place = f"executor {number} on {host}" if number else f"an executor on {platform.node()}"
         raise PlatformError(
-            f"{place} came later, and has pyarrow {pyarrow.__version__} and PySpark {pyspark}; the driver has "
+            f"{place} joined later, and has pyarrow {pyarrow.__version__} and PySpark {pyspark}; the driver has "
             f"{facts.pyarrow} and {facts.pyspark}. Install the same on both"
         )
     _CHECKED.append(True)
 
 
 _CHECKED: list[bool] = []
-"""Not empty when this process was checked."""
+"""Not empty once this process has been checked."""

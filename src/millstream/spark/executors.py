@@ -1,10 +1,9 @@
-"""The executors of an application: which there are, asked by the driver, and which one this is, asked by a task.
+"""The executors of an application, for the driver, and the executor of the current process, for a task.
 
-Spark tells Python neither. The driver asks the scheduler in the JVM for the ids, in one call, and for host and cores of
-those that are new. Those that are being decommissioned get no tasks any more, and are left out. A worker process looks
-at the command lines of the processes above it: one of them is its executor, which was started with its id and host.
-Where neither can be told (in `local[...]`, on systems without /proc), the answer is that nothing is known, and nobody
-depends on more.
+Spark exposes neither to Python. The driver queries the scheduler in the JVM for all ids in one call, and for host and
+cores of new ones; executors being decommissioned get no more tasks and are excluded. A worker process examines the
+command lines of its ancestor processes, one of which is its executor, started with its id and host. Where this is
+impossible (`local[...]`, systems without /proc) the result is empty, which all callers accept.
 """
 
 from __future__ import annotations
@@ -24,41 +23,41 @@ _GENERATIONS = 4  # a worker, the daemon that forked it, the executor; one more 
 
 
 class ExecutorList:
-    """The executors of a Spark context that run tasks now."""
+    """The executors of a Spark context that accept tasks."""
 
     def __init__(self, context: Any) -> None:
         self._scheduler = context._jsc.sc()
         self._backend = self._scheduler.schedulerBackend()
         try:
-            self._leaving = self._backend.executorsPendingDecommission()
+            self._decommissioning = self._backend.executorsPendingDecommission()
         except Exception:
-            self._leaving = None  # of a manager that does not know it: they are noticed when they take no task
-        self._known: dict[str, Executor] = {}
+            self._decommissioning = None  # not supported by this cluster manager: they are noticed by running no task
+        self._executors: dict[str, Executor] = {}
 
     def now(self) -> tuple[Executor, ...]:
-        """All of them, in the order of their ids."""
+        """All current executors, ordered by id."""
         ids = [number for number in self._scheduler.getExecutorIds().mkString(",").split(",") if number]
-        if self._leaving is not None and self._leaving.size():
+        if self._decommissioning is not None and self._decommissioning.size():
             ids = [number for number in ids if self._backend.isExecutorActive(number)]
         for number in ids:
-            if number not in self._known:
-                self._learn(number)
-        # As numbers, where they are numbers: 10 comes after 9.
+            if number not in self._executors:
+                self._add(number)
+        # In numeric order: 10 after 9.
         ordered = sorted(ids, key=lambda number: (len(number), number))
-        return tuple(self._known[number] for number in ordered if number in self._known)
+        return tuple(self._executors[number] for number in ordered if number in self._executors)
 
-    def _learn(self, number: str) -> None:
+    def _add(self, number: str) -> None:
         try:
             summary = self._scheduler.statusStore().executorSummary(number)
         except Exception:
-            return  # it has just come, and is not listed yet: it will be before the next epoch
+            return  # just registered and not listed yet: it will be before the next epoch
         host = summary.hostPort().rpartition(":")[0]
-        self._known[number] = Executor(number, host, max(1, summary.totalCores()))
+        self._executors[number] = Executor(number, host, max(1, summary.totalCores()))
 
 
 @cache
 def own_place() -> str:
-    """The executor that this worker process belongs to, as a place; empty if that is not known. Looked for once."""
+    """The executor of this worker process, as a place; empty if unknown. Determined once."""
     process = os.getpid()
     for _ in range(_GENERATIONS):
         place = place_in(_command_line(process))
@@ -69,7 +68,7 @@ def own_place() -> str:
 
 
 def place_in(command_line: list[str]) -> str:
-    """The place that the command line of an executor names.
+    """The place named by the command line of an executor.
 
     >>> place_in(["java", "Backend", "--executor-id", "3", "--hostname", "10.0.0.7", "--cores", "1"])
     '3@10.0.0.7'
@@ -86,12 +85,12 @@ def _command_line(process: int) -> list[str]:
 
 
 def _parent(process: int) -> int:
-    # The name of the program stands in brackets and may hold anything; what follows is separated by blanks.
+    # The program's name is in parentheses and may contain anything; the fields after it are separated by blanks.
     return _read(process, "stat", lambda data: int(data.rpartition(b")")[2].split()[1])) or 0
 
 
-def _read(process: int, name: str, reading: Callable[[bytes], Any]) -> Any:
+def _read(process: int, name: str, parse: Callable[[bytes], Any]) -> Any:
     try:
-        return reading(Path("/proc", str(process), name).read_bytes())
+        return parse(Path("/proc", str(process), name).read_bytes())
     except (OSError, ValueError, IndexError):
         return None

@@ -1,12 +1,12 @@
-"""Ctrl-C while Spark is asked for something that takes long: the wait ends, at once and without a word of Spark's.
+"""Handles Ctrl-C during long calls to Spark: the wait ends at once, without tracebacks.
 
-An interrupt that comes upon a call into the JVM leaves the connection with half an answer on it, and whoever tidies up
-over it prints tracebacks. So what takes long runs on a thread of its own, and the interrupt meets one who only waits.
-What was being done is left to itself: the process is about to end, and its JVM ends with it. Should it go on (in a
-notebook), the thread comes to its end, and Spark is there for the next one who asks.
+An interrupt during a call into the JVM leaves half a response on the connection, and the cleanup prints tracebacks. So
+long calls run on a separate thread, and the interrupt hits only the waiting main thread. The call itself is abandoned:
+the process is about to end, together with its JVM. If it continues (in a notebook), the call finishes in its thread,
+and Spark is available for the next one.
 
-Spark's own way, to cancel every job of the application, is not taken on: it is set only by a context that is made on
-the main thread. Who ends one query would fail all others.
+Spark's own handler, which cancels all jobs of the application, is not adopted: Spark installs it only for a context
+created on the main thread, and ending one query would fail all others.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-__all__ = ["left_on_interrupt"]
+__all__ = ["abandon_on_interrupt"]
 
-_Answer = TypeVar("_Answer")
+_Result = TypeVar("_Result")
 
 
-def left_on_interrupt(act: Callable[[], _Answer]) -> _Answer:
-    """What `act` returns or raises; on the main thread, a KeyboardInterrupt does not wait for it.
+def abandon_on_interrupt(act: Callable[[], _Result]) -> _Result:
+    """Runs `act` and returns its result; on the main thread, a KeyboardInterrupt does not wait for it.
 
-    >>> left_on_interrupt(lambda: threading.current_thread() is threading.main_thread())
+    >>> abandon_on_interrupt(lambda: threading.current_thread() is threading.main_thread())
     False
     """
     if threading.current_thread() is not threading.main_thread():
-        return act()  # no interrupt comes here
-    outcome: Future[_Answer] = Future()
+        return act()  # only the main thread receives interrupts
+    outcome: Future[_Result] = Future()
     settings = contextvars.copy_context()
 
     def work() -> None:

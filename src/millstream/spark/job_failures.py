@@ -1,4 +1,4 @@
-"""What Spark says of a job that failed, without the lines of Java that nobody asked for: those are in the JVM's log."""
+"""Reduces the error of a failed Spark job to Spark's message; the Java stack traces are in the JVM's log."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _FULL = "java.io.IOException: No space left on device"
 
 
 class SparkJobError(RuntimeError):
-    """A job of Spark's failed, for a reason of Spark's own."""
+    """A Spark job failed for a reason of Spark's."""
 
 
 def job_failure(error: BaseException, folder: str) -> SparkJobError | None:
-    """The failure with Spark's own words alone; None where nothing is to be left out. `folder`: of Spark's temporary
-    files, as far as the driver knows it.
+    """The failure with Spark's message only; None if there is nothing to omit. `folder`: Spark's temporary folder, as
+    far as the driver knows.
 
     >>> text = "An error occurred while calling o4.collect.\\n: java.io.IOException: lost\\n\\tat java.base/Thread"
     >>> job_failure(RuntimeError(text), "/scratch")
@@ -26,11 +26,11 @@ def job_failure(error: BaseException, folder: str) -> SparkJobError | None:
     lines = str(error).splitlines()
     if not any(line.startswith("\tat ") for line in lines):
         return None
-    said = [line.removeprefix(": ") for line in lines if not _JAVA.match(line) and not line.startswith(_CALL)]
-    text = "\n".join(said) or type(error).__name__
+    message = [line.removeprefix(": ") for line in lines if not _JAVA.match(line) and not line.startswith(_CALL)]
+    text = "\n".join(message) or type(error).__name__
     if _FULL in text:
         text = (
             f"the disk of Spark's temporary files is full (spark.local.dir: {folder}, on the machine of the task). "
-            f"Free some space there, or set spark.local.dir to another folder. Spark says: {text}"
+            f"Free some space there, or set spark.local.dir to another folder. Spark's message: {text}"
         )
     return SparkJobError(text)

@@ -1,13 +1,13 @@
-"""Which runs are alive, as the tasks of every epoch are told, so that worker processes close what has ended.
+"""Tracks live runs, so that worker processes close the functions of runs that have ended.
 
-Python workers outlive jobs: the functions of a job that has ended would stay open in every worker that is not asked
-for its last epoch. So the driver's process numbers the runs that it begins (`epoch_run` says what a run is), and sends
-with each epoch how many have begun and which of these live. What a worker has open of a run that has begun and does
-not live is closed before its next task.
+Python workers outlive jobs: the functions of an ended job would stay open in every worker that did not run its last
+epoch. So the driver's process numbers its runs (`epoch_run` defines a run), and sends with each epoch how many have
+begun and which of them are alive. A worker closes everything that belongs to begun runs that are not alive before its
+next task.
 
-Invariant: a run that lives is never taken for one that has ended. A task may start long after its epoch was sent, so
-its notice may be older than runs that this worker has open: those have numbers that had not begun then. Several
-processes may share an application; each counts for itself, under a name of its own.
+Invariant: a live run is never mistaken for an ended one. A task may start long after its epoch was sent, so its notice
+may be older than runs already open in this worker; their numbers had not begun then. Several processes may share an
+application; each numbers its own runs, under a unique name.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from dataclasses import asdict, dataclass
 __all__ = ["LIVE_RUNS", "RUNS_PROPERTY", "LiveRuns", "RunNotice", "SeenRuns"]
 
 RUNS_PROPERTY = "millstream.runs"
-"""The local property of a Spark job that holds the notice."""
+"""The local property of a Spark job that contains the notice."""
 
 
 @dataclass(frozen=True)
 class RunNotice:
-    """What a task is told: it is of run `number` of the process `driver`, where runs 0 to `begun` - 1 have begun, of
-    which those in `living` have not ended."""
+    """The notice to a task: it belongs to run `number` of the process `driver`, in which runs 0 to `begun` - 1 have
+    begun, and those in `living` have not ended."""
 
     driver: str
     number: int
@@ -34,12 +34,12 @@ class RunNotice:
     living: tuple[int, ...]
 
     def encode(self) -> str:
-        """As text."""
+        """The notice as JSON."""
         return json.dumps(asdict(self), separators=(",", ":"))
 
     @classmethod
     def decode(cls, text: str) -> RunNotice:
-        """What `encode` wrote."""
+        """Parses the text of `encode`."""
         parts = json.loads(text)
         return cls(parts["driver"], parts["number"], parts["begun"], tuple(parts["living"]))
 
@@ -61,35 +61,35 @@ class LiveRuns:
         self._living: set[int] = set()
 
     def begin(self) -> int:
-        """A run begins; returns its number."""
+        """Starts a run; returns its number."""
         with self._lock:
             number, self._begun = self._begun, self._begun + 1
             self._living.add(number)
         return number
 
     def end(self, number: int) -> None:
-        """A run has ended: none of its tasks is sent any more."""
+        """Ends a run: no more of its tasks will be sent."""
         with self._lock:
             self._living.discard(number)
 
     def notice(self, number: int) -> RunNotice:
-        """What the tasks of a run are told now."""
+        """The current notice for the tasks of a run."""
         with self._lock:
             return RunNotice(self._driver, number, self._begun, tuple(sorted(self._living)))
 
 
 LIVE_RUNS = LiveRuns(secrets.token_hex(8))
-"""Those of this process: all its jobs in one application share the workers."""
+"""The runs of this process: all its jobs in one application share the workers."""
 
 
 class SeenRuns:
-    """The runs of which a worker process has run tasks, until they are known to have ended."""
+    """The runs whose tasks a worker process has executed and that are not known to have ended."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, tuple[str, int]] = {}  # by name
 
-    def ended(self, run: str, notice: RunNotice) -> set[str]:
-        """The names of those that have ended, by what a task of `run` is told. Each is named once."""
+    def pop_ended(self, run: str, notice: RunNotice) -> set[str]:
+        """The names of runs that have ended, by the notice of a task of `run`. Each is returned once."""
         self._numbers[run] = (notice.driver, notice.number)
         ended = {
             name

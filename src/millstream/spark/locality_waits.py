@@ -1,11 +1,11 @@
-"""How long Spark's tasks wait for the executor they belong to, and that they do not wait for one that is lost.
+"""Configures how long Spark's tasks wait for their preferred executor, and ends the wait if that is lost.
 
-The wait is a setting of Spark's application that is read for every stage anew, so it can be set while it runs; one that
-the user gave is left alone.
+The wait is an application setting that Spark reads for every stage, so it can change at runtime; a value of the user is
+respected.
 
-An executor may be lost while an epoch runs. Spark would let every stage that is left wait for it, for it looks at the
-tasks that prefer an executor and not at whether that lives. So the driver looks now and then, and from the moment it
-misses one until the epoch ends nothing is waited for: every executor still takes its own tasks first.
+If an executor is lost during an epoch, Spark would let every remaining stage wait for it, because it considers the
+preferences of tasks and not whether the executor is alive. So the driver polls, and once it misses an executor the wait
+is disabled until the epoch ends; every executor still runs its own tasks first.
 """
 
 from __future__ import annotations
@@ -20,44 +20,44 @@ from typing import Any
 __all__ = ["LocalityWaits", "LossWatch"]
 
 _LOG = logging.getLogger(__name__)
-_LOOK_S = 0.2
-_OURS = "spark.millstream.placement"
-"""Set in an application to the waits that we have set there: its next job may set them again."""
+_POLL_S = 0.2
+_SET_BY_US = "spark.millstream.placement"
+"""Lists the waits that we have set in the application, so that its next job may change them."""
 
 
 class LocalityWaits:
-    """How long Spark's tasks wait for a place, in `settings`, its own ones of the running application. They wait for
-    the executor, and then for nothing less: another process of its host has neither operators nor state."""
+    """The locality waits of the running application. Tasks wait for their executor, and then not for its host or rack:
+    another process of the host has neither operators nor state."""
 
     def __init__(self, settings: Any, wait_ms: int) -> None:
         self._settings, self._wait_ms = settings, wait_ms
-        ours = settings.get(_OURS, "").split(",")
+        set_by_us = settings.get(_SET_BY_US, "").split(",")
         self._settable = []
         for level in ("process", "node", "rack"):
             key, value = f"spark.locality.wait.{level}", f"{self._of(level)}ms"
-            if settings.contains(key) and level not in ours:
-                _LOG.warning("%s is %s in this application and stays so, in place of %s", key, settings.get(key), value)
+            if settings.contains(key) and level not in set_by_us:
+                _LOG.warning("%s is %s in this application and is not changed to %s", key, settings.get(key), value)
             else:
                 self._settable.append(level)
-        settings.set(_OURS, ",".join(self._settable))
+        settings.set(_SET_BY_US, ",".join(self._settable))
         self.restore()
 
     def _of(self, level: str) -> int:
         return self._wait_ms if level == "process" else 0
 
     def restore(self) -> None:
-        """From the next stage on, tasks wait as they are to."""
+        """Restores the configured wait from the next stage on."""
         for level in self._settable:
             self._settings.set(f"spark.locality.wait.{level}", f"{self._of(level)}ms")
 
     def drop(self) -> None:
-        """From the next stage on, no task waits."""
+        """Disables the wait from the next stage on."""
         if "process" in self._settable:
             self._settings.set("spark.locality.wait.process", "0ms")
 
 
 class LossWatch:
-    """Looks, while an epoch runs, whether an executor was lost (`is_lost`), and then lets no task wait."""
+    """Polls during an epoch whether an executor was lost (`is_lost`), and then disables the wait."""
 
     def __init__(self, waits: LocalityWaits) -> None:
         self._waits = waits
@@ -65,26 +65,26 @@ class LossWatch:
 
     @contextmanager
     def during_epoch(self, is_lost: Callable[[], bool]) -> Iterator[None]:
-        """While the block runs. An epoch that is over soon is not looked at."""
+        """Polls while the block runs; a short epoch ends before the first poll."""
         ended = threading.Event()
         loss = self._thread.submit(self._watch, ended, is_lost)
         try:
             yield
         finally:
             ended.set()
-            # Where even that fails the JVM is gone, and the epoch says so in better words.
+            # If this fails the JVM is dead, and the error of the epoch is clearer.
             with suppress(Exception):
                 if loss.result():
                     self._waits.restore()
 
     def _watch(self, ended: threading.Event, is_lost: Callable[[], bool]) -> bool:
-        """Until the epoch has ended; whether an executor was lost."""
-        while not ended.wait(_LOOK_S):
+        """Polls until the epoch has ended; returns whether an executor was lost."""
+        while not ended.wait(_POLL_S):
             if is_lost():
                 self._waits.drop()
                 return True
         return False
 
     def close(self) -> None:
-        """No epoch is watched any more."""
+        """Stops watching."""
         self._thread.shutdown(wait=False)

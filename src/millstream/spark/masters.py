@@ -1,7 +1,7 @@
-"""Where a Spark master runs its tasks: on this machine, or on others too; and whether and how it can be reached.
+"""Properties of Spark masters: whether tasks run on this machine only, and whether the master can be reached.
 
-What is only right on one machine is asked here: the loopback address, shuffle files in this machine's memory, stores
-in a folder of its disk.
+Features that require a single machine depend on this: the loopback address, shuffle files in memory, stores in a local
+folder.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from millstream.common.options import STORE_SHARED
 from millstream.errors import ConfigurationError, PlatformError
 
 __all__ = [
+    "application_ended_error",
+    "application_lost_error",
     "check_store_reachable",
-    "ended_application",
     "has_ended",
     "is_one_machine",
     "is_one_process",
-    "lost_application",
     "reach_master",
 ]
 
@@ -27,40 +27,40 @@ _ONE_MACHINE = re.compile(r"local(\[.*\])?|local-cluster\[.*\]")
 _CONNECT_S = 10.0
 
 
-def ended_application(master: str, *, is_registered: bool = True) -> PlatformError:
-    """The error of an application that the cluster has given up; or that no master has ever taken."""
+def application_ended_error(master: str, *, is_registered: bool = True) -> PlatformError:
+    """The error of an application that the cluster removed, or that no master accepted."""
     if not is_registered:
         return PlatformError(
-            f"what listens at master {master} does not answer as a master of Spark's does. Look whether it is one, of "
-            "this version, and whether it reaches this machine (spark.driver.host, spark.driver.port)"
+            f"the process listening at master {master} does not respond like a Spark master. Check that it is one, of "
+            "this version, and that it reaches this machine (spark.driver.host, spark.driver.port)"
         )
     return PlatformError(
-        f"master {master} has ended the application, because its executors could not be started. Their logs, on "
-        "the workers, say why (a local folder that cannot be written to, a Java that is missing)"
+        f"master {master} has ended the application, because its executors could not be started. Their logs on the "
+        "workers give the reason (a local folder that is not writable, a missing Java)"
     )
 
 
 def has_ended(context: Any) -> bool:
-    """Whether a Spark context is over: stopped, given up by its cluster, or gone with its JVM."""
+    """Whether a Spark context has ended: stopped, removed by its cluster, or lost with its JVM."""
     try:
         return context._jsc is None or bool(context._jsc.sc().isStopped())
     except Exception:
-        return True  # nobody is left to be asked
+        return True  # the JVM no longer responds
 
 
-def lost_application(master: str) -> PlatformError:
-    """The error of an application that ended under a running job. No restart of the job can help: it has no Spark."""
+def application_lost_error(master: str) -> PlatformError:
+    """The error of an application that ended during a job. Restarting the job cannot help: it has no Spark."""
     return PlatformError(
-        f"Spark's application on master {master} has ended under the job: its session was stopped, the driver's JVM "
-        "has died, or the cluster has removed it (its page and the JVM's log say why). Nothing is lost: start the job "
-        "again, in a new process, and it goes on from its newest epoch"
+        f"Spark's application on master {master} has ended during the job: its session was stopped, the driver's JVM "
+        "has died, or the cluster has removed it (its page and the JVM's log give the reason). Nothing is lost: start "
+        "the job again in a new process, and it continues from its newest epoch"
     )
 
 
 def reach_master(master: str) -> str | None:
-    """The address of this machine that a standalone master is reached from, and so reaches it; None for other kinds.
+    """This machine's address as seen by a standalone master, which can use it to connect back; None for other masters.
 
-    Raises PlatformError when nobody listens there: Spark would try for a minute, and say so in its log alone.
+    Raises PlatformError if nothing listens there: Spark would retry for a minute, and report it only in its log.
     """
     if not master.startswith("spark://"):
         return None
@@ -75,8 +75,8 @@ def reach_master(master: str) -> str | None:
         except OSError as error:
             refusals.append(f"{place}: {error}")
     raise PlatformError(
-        f"master {master} cannot be reached from here ({'; '.join(refusals)}). Look whether it runs, and whether its "
-        "address and port are those on its page; or leave --master out to run on this machine"
+        f"master {master} cannot be reached from here ({'; '.join(refusals)}). Check that it runs, and that its "
+        "address and port are those on its page; or omit --master to run on this machine"
     )
 
 
@@ -90,7 +90,7 @@ def is_one_machine(master: str) -> bool:
 
 
 def is_one_process(master: str) -> bool:
-    """Whether all tasks run in the driver's JVM: there is nowhere else for a task to run.
+    """Whether all tasks run in the driver's JVM.
 
     >>> [is_one_process(master) for master in ("local[4]", "local-cluster[2,1,1024]", "spark://a:7077", "yarn")]
     [True, False, False, False]
@@ -99,22 +99,22 @@ def is_one_process(master: str) -> bool:
 
 
 def check_store_reachable(url: str, master: str, *, shared: bool) -> None:
-    """Refuse a store that the master's tasks cannot reach; `shared`: all machines have the folder under this name.
+    """Rejects a store that the master's tasks cannot reach; `shared`: all machines have the folder at this path.
 
     >>> check_store_reachable("file:///jobs/clicks", "spark://a:7077", shared=False)
     Traceback (most recent call last):
     millstream.errors.ConfigurationError: store file:///jobs/clicks is a folder of this machine, but tasks of master \
-spark://a:7077 run on others. Give a --store in an object store; or, if the folder is mounted under this name on every \
+spark://a:7077 run on others. Use a --store in an object store; or, if the folder is mounted at this path on every \
 machine, set millstream.store.shared to true
     """
     if url.startswith("memory:"):
         raise ConfigurationError(
             f"store {url} is in this process's memory, but Spark's tasks (master {master}) run in other processes. "
-            "Give a --store that is a folder or in an object store"
+            "Use a --store that is a folder or in an object store"
         )
     if url.startswith("file:") and not shared and not is_one_machine(master):
         raise ConfigurationError(
-            f"store {url} is a folder of this machine, but tasks of master {master} run on others. Give a --store in "
-            "an object store; or, if the folder is mounted under this name on every machine, set "
+            f"store {url} is a folder of this machine, but tasks of master {master} run on others. Use a --store in "
+            "an object store; or, if the folder is mounted at this path on every machine, set "
             f"{STORE_SHARED.key} to true"
         )

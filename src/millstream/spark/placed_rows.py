@@ -1,12 +1,12 @@
-"""A frame with one row per subtask, each in a partition that prefers a given executor.
+"""A frame with one row per subtask, each in a partition that prefers an executor.
 
-Spark's scheduler asks the partitions that a task is made of where they would like to be. Rows that cross a shuffle have
-no wish; joined with such a frame they have: the first stage reads it in place of `range`, and in the others every
-subtask's envelopes are joined to its row. Both sides are partitioned alike, so nothing is shuffled for it, and the join
-is an outer one on a value that no row has: it changes nothing but the place (docs/decisions/0018).
+Spark's scheduler queries the partitions that a task consists of for preferred locations. Shuffled rows have none; a
+join with this frame adds them: the first stage reads it instead of `range`, and in the others every subtask's envelopes
+are joined to its row. Both sides have the same partitioning, so the join needs no shuffle, and it is an outer join on a
+value that no row has: it changes nothing but the location (docs/decisions/0018).
 
-No public call makes such a frame, so it is put together of Spark's own parts: an RDD with preferred places, declared to
-be partitioned as `repartitionById` would.
+No public API builds this frame, so it is assembled from Spark's internals: an RDD with preferred locations, declared to
+be partitioned like `repartitionById`.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from typing import Any
 
 from millstream.spark.placement import Executor
 
-__all__ = ["at_their_places", "placed_rows", "preferred_place"]
+__all__ = ["join_places", "placed_rows", "preferred_place"]
 
-_NOBODY = -1
-"""The target that no envelope has."""
+_NO_TARGET = -1
+"""A target that no envelope has."""
 
 
 def placed_rows(session: Any, places: Sequence[Executor]) -> Any:
-    """The frame; subtask i prefers `places[i]`."""
+    """Builds the frame; subtask i prefers `places[i]`."""
     context = session.sparkContext
     jvm = context._jvm
     values = context._gateway.new_array(jvm.java.lang.Object, 1)
-    values[0] = _NOBODY
+    values[0] = _NO_TARGET
     row = jvm.org.apache.spark.sql.catalyst.expressions.GenericInternalRow(values)
     placed = {place.id: jvm.scala.Tuple2(row, jvm.PythonUtils.toSeq([preferred_place(place)])) for place in set(places)}
     rows = jvm.PythonUtils.toSeq([placed[place.id] for place in places])
@@ -42,9 +42,9 @@ def placed_rows(session: Any, places: Sequence[Executor]) -> Any:
 
 
 def preferred_place(executor: Executor) -> str:
-    """Spark's own way to write "this executor, not only its host".
+    """Spark's notation for a location on this executor, not only on its host.
 
-    Spark reads it up to the second underscore. Some networks name hosts with underscores; the host does not matter.
+    Spark parses it up to the second underscore. Some networks have underscores in host names; the host is irrelevant.
 
     >>> preferred_place(Executor("3", "10.0.0.7")), preferred_place(Executor("3", "spark_worker_1"))
     ('executor_10.0.0.7_3', 'executor_spark-worker-1_3')
@@ -52,8 +52,8 @@ def preferred_place(executor: Executor) -> str:
     return f"executor_{executor.host.replace('_', '-')}_{executor.id}"
 
 
-def at_their_places(envelopes: Any, rows: Any) -> Any:
-    """The envelopes, which `repartitionById` dealt out, each where its target's row prefers to be. They have one column
-    more, behind the others, which is empty."""
-    # The row's side is the one that is held in memory: it is the one with the hint.
+def join_places(envelopes: Any, rows: Any) -> Any:
+    """Joins the envelopes, as partitioned by `repartitionById`, to the preferred locations of their targets. The result
+    has one more column, the last, which is empty."""
+    # The hint builds the hash table from the side of the rows, which is the small one.
     return envelopes.join(rows.hint("shuffle_hash"), envelopes["target"] == rows["place"], "left_outer")

@@ -1,12 +1,12 @@
-"""Which executor each subtask should run on, so that it finds its operators and its state where it left them. Pure.
+"""Chooses an executor for each subtask, so that it finds its operators and state where it left them. Pure functions.
 
-A subtask stays where it ran last as long as that executor lives. It moves when its executor is gone, or has more than
-its share of the subtasks while another has less: an executor that joins gets its part, and from then on nothing moves.
-Subtask 3 of every stage has the same place, so what stages share on a machine is shared. Who has no place yet gets one
-by the names of the hosts, not by who came first: a job that starts again on the same machines finds its files there.
+A subtask stays where it ran last while that executor lives. It moves if the executor is lost, or has more than its
+share of the subtasks while another has less: a new executor gets its share, and then nothing moves. Subtask 3 of every
+stage has the same place, so that stages share resources of the machine. Subtasks without a place are assigned by
+host name, not by order of registration: a job restarted on the same machines finds its files there.
 
-A place is a wish. Spark waits a bounded time for a busy executor and then lets another one run the task; where it
-really ran is told by the task, and is its place from then on.
+A place is a preference. Spark waits a bounded time for a busy executor and then runs the task on another; the task
+reports where it ran, which is its place from then on.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Executor", "executor_of", "last_places", "place_of", "place_subtasks
 
 @dataclass(frozen=True)
 class Executor:
-    """A process of the cluster that runs tasks, as many at a time as it has `cores`."""
+    """A process of the cluster that runs `cores` tasks at a time."""
 
     id: str
     host: str
@@ -28,29 +28,29 @@ class Executor:
 
 
 def place_subtasks(width: int, executors: Sequence[Executor], before: Mapping[int, str]) -> tuple[Executor, ...]:
-    """A place for each of `width` subtasks; `before`: the ids of the executors they ran on last, as far as known.
+    """Assigns `width` subtasks to executors; `before`: the ids of the executors they ran on last, if known.
 
     >>> a, b, c = Executor("a", "h"), Executor("b", "h"), Executor("c", "h")
-    >>> [one.id for one in place_subtasks(4, [a, b], {})]
+    >>> [executor.id for executor in place_subtasks(4, [a, b], {})]
     ['a', 'b', 'a', 'b']
-    >>> [one.id for one in place_subtasks(4, [a, c], {0: "a", 1: "b", 2: "a", 3: "b"})]  # b died, c came
+    >>> [executor.id for executor in place_subtasks(4, [a, c], {0: "a", 1: "b", 2: "a", 3: "b"})]  # b died, c joined
     ['a', 'c', 'a', 'c']
     >>> first, again = [Executor("0", "h1"), Executor("1", "h2")], [Executor("0", "h2"), Executor("1", "h1")]
-    >>> [[one.host for one in place_subtasks(2, executors, {})] for executors in (first, again)]
+    >>> [[place.host for place in place_subtasks(2, executors, {})] for executors in (first, again)]
     [['h1', 'h2'], ['h1', 'h2']]
     """
     executors = sorted(executors, key=lambda executor: (executor.host, len(executor.id), executor.id))
     cores = sum(executor.cores for executor in executors)
-    # Rounded up, so that the shares are enough for all, and an uneven rest has no reason to move about.
+    # Rounded up, so that the shares suffice for all, and an uneven remainder does not cause moves.
     shares = {executor.id: -(-width * executor.cores // cores) for executor in executors}
     counts = dict.fromkeys(shares, 0)
     by_id = {executor.id: executor for executor in executors}
     places: dict[int, Executor] = {}
     for subtask in range(width):
-        kept = by_id.get(before.get(subtask, ""))
-        if kept is not None and counts[kept.id] < shares[kept.id]:
-            places[subtask] = kept
-            counts[kept.id] += 1
+        previous = by_id.get(before.get(subtask, ""))
+        if previous is not None and counts[previous.id] < shares[previous.id]:
+            places[subtask] = previous
+            counts[previous.id] += 1
     for subtask in range(width):
         if subtask not in places:
             free = [executor for executor in executors if counts[executor.id] < shares[executor.id]]
@@ -61,7 +61,7 @@ def place_subtasks(width: int, executors: Sequence[Executor], before: Mapping[in
 
 
 def place_of(executor: Executor) -> str:
-    """A place as tasks tell it and people read it.
+    """A place as text, for reports and logs.
 
     >>> place_of(Executor("3", "10.0.0.7")), executor_of("3@10.0.0.7")
     ('3@10.0.0.7', '3')
@@ -70,13 +70,13 @@ def place_of(executor: Executor) -> str:
 
 
 def executor_of(place: str) -> str:
-    """The id of the executor that a place names."""
+    """The id of the executor of a place."""
     return place.partition("@")[0]
 
 
 def last_places(reports: Iterable[tuple[int, str]], before: Mapping[int, str]) -> dict[int, str]:
-    """The executor of each subtask, from where its tasks of all stages said they ran: where most did, and of equals the
-    one it had `before`.
+    """The executor of each subtask by reports of its tasks in all stages: the most frequent one; in a tie the one
+    `before`.
 
     >>> last_places([(0, "a@h"), (0, "b@h"), (1, "b@h"), (1, "b@h"), (1, "c@h")], {0: "b", 7: "a"})
     {0: 'b', 1: 'b', 7: 'a'}

@@ -1,7 +1,7 @@
-"""Which modules a pickle names: those that whoever opens it imports. Found by reading its instructions, not by opening.
+"""Determines the modules that unpickling imports, by examining the pickle's instructions without executing them.
 
-Two of them matter. A global is a module's name and a name in it, the two strings pushed last. A module as a value is
-a call of cloudpickle's `subimport` with its name.
+Two instructions matter. A global consists of a module's name and a name in it, the two strings pushed last. A module as
+a value is a call of cloudpickle's `subimport` with its name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MODULE_CALL = ("cloudpickle.cloudpickle", "subimport")
 
 
 def named_modules(data: bytes) -> set[str]:
-    """The modules that opening `data` imports.
+    """The modules that unpickling `data` imports.
 
     >>> import cloudpickle, collections
     >>> sorted(named_modules(cloudpickle.dumps([collections.OrderedDict(), collections])))
@@ -48,7 +48,7 @@ def named_modules(data: bytes) -> set[str]:
 
 
 def foreign_modules(names: set[str], known_tops: set[str]) -> list[str]:
-    """The top modules among `names` that are neither Python's nor among `known_tops`, and are installed here.
+    """Top-level modules among `names` that are installed here, outside the standard library and `known_tops`.
 
     >>> import numpy
     >>> foreign_modules({"json", "__main__", "helper.text", "numpy.linalg", "builtins"}, known_tops={"helper"})

@@ -1,13 +1,12 @@
-"""Folders of one process for files that only its user may read, removed when the process ends or has been killed.
+"""Private folders of a process, removed when the process ends, or later if it was killed.
 
-**Shuffle files** are in memory where the system offers a memory file system. They live for one epoch and hold the
-user's records. **Temporary files** of the driver's JVM hold the program that is sent to executors. A folder is made
-under a name that cannot be guessed, for this user alone; what somebody else made is neither used nor followed, whatever
-it is called.
+**Shuffle files** are in memory if the system provides a memory file system. They live for one epoch and contain the
+user's records. **Temporary files** of the driver's JVM contain the program that is sent to executors. A folder is
+created with an unpredictable name, for this user only; entries created by others are neither used nor followed.
 
-Spark removes its files when it ends, but not when it is killed. So a process locks its folder as long as it lives, and
-first removes what processes of this machine and user have left. The lock says who lives, and never a process's number:
-several machines or containers may share the file system, and each counts its processes for itself.
+Spark removes its files when it ends, but not when it is killed. So a process locks its folder for its lifetime, and on
+start removes the abandoned folders of this machine and user. The lock, not a process id, proves that the owner lives:
+several machines or containers may share the file system, each with its own process ids.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _TRIES = 10
 
 
 class PrivateFolder:
-    """A folder that is this process's until it is closed, or the process ends."""
+    """A folder owned by this process until it is closed or the process ends."""
 
     def __init__(self, path: Path, lock: int) -> None:
         self.path, self._lock = path, lock
@@ -39,7 +38,7 @@ class PrivateFolder:
         atexit.register(self.close)
 
     def close(self) -> None:
-        """Remove the folder; closing again changes nothing. A process that was forked from its owner leaves it."""
+        """Removes the folder; idempotent. A process forked from the owner does not remove it."""
         atexit.unregister(self.close)
         if self._lock >= 0 and os.getpid() == self._process:
             shutil.rmtree(self.path, ignore_errors=True)
@@ -50,15 +49,15 @@ class PrivateFolder:
 def fresh_shuffle_folder(
     memory: Path = Path("/dev/shm"), host: str | None = None, free_bytes_min: int = _FREE_BYTES_MIN
 ) -> PrivateFolder | None:
-    """A folder of this process in the memory file system; None where there is none, or not enough room in it."""
+    """Creates a folder in the memory file system; None if there is none, or not enough space."""
     if not memory.is_dir() or not os.access(memory, os.W_OK):
         return None
     return fresh_folder(SHUFFLE_PREFIX, memory, host, free_bytes_min)
 
 
 def fresh_folder(prefix: str, parent: Path, host: str | None = None, free_bytes_min: int = 0) -> PrivateFolder | None:
-    """A folder of this process below `parent`, whose name begins with `prefix`; None where there is not enough room.
-    Folders that processes of this machine and user left behind are removed first."""
+    """Creates a folder of this process below `parent`, with a name prefix; None if there is not enough space. First
+    removes abandoned folders of this machine and user."""
     prefix = f"{prefix}{safe(host or socket.gethostname())}-"
     _remove_abandoned(parent, prefix)
     free = os.statvfs(parent)
@@ -66,31 +65,31 @@ def fresh_folder(prefix: str, parent: Path, host: str | None = None, free_bytes_
         return None
     for _ in range(_TRIES):
         path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
-        lock = _locked(path, fcntl.LOCK_EX)
+        lock = _lock_folder(path, fcntl.LOCK_EX)
         if lock is not None:
             return PrivateFolder(path, lock)
     return None
 
 
 def _remove_abandoned(memory: Path, prefix: str) -> None:
-    """Remove the folders of this machine and user that no process holds."""
+    """Removes the folders of this machine and user that no process has locked."""
     for path in memory.glob(f"{prefix}*"):
-        lock = _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock = _lock_folder(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if lock is not None:
             shutil.rmtree(path, ignore_errors=True)
             os.close(lock)
 
 
-def _locked(path: Path, how: int) -> int | None:
-    """A lock on the folder that `path` names then and now; None when it is not ours, is no folder, or is locked."""
+def _lock_folder(path: Path, mode: int) -> int | None:
+    """Locks the folder at `path`; None if it is not ours, is not a folder, or is locked."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:
         return None
     try:
-        fcntl.flock(descriptor, how)
+        fcntl.flock(descriptor, mode)
         locked, current = os.fstat(descriptor), os.lstat(path)
-        # Between making a folder and locking it somebody may have taken it for abandoned, and removed it.
+        # Between its creation and the lock, another process may have removed the folder as abandoned.
         if (
             os.path.samestat(locked, current)
             and locked.st_uid == os.getuid()
@@ -98,6 +97,6 @@ def _locked(path: Path, how: int) -> int | None:
         ):
             return descriptor
     except OSError:
-        pass  # somebody holds it, or it has just gone
+        pass  # locked by another process, or just removed
     os.close(descriptor)
     return None

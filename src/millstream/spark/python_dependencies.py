@@ -1,15 +1,15 @@
-"""What a program's tasks import and read besides the program: Python files, packages, archives, folders of modules.
+"""Ships a program's dependencies to its tasks: Python files, packages, archives, folders of modules.
 
-They travel through Spark, under the settings that PyFlink uses (`python.files`, `python.requirements`,
-`python.archives`, `python.pythonpath`), each in a folder named by its content. So a job may bring a file of the same
-name as an earlier job of this process did; its tasks import from its own folders alone (`spark.task_imports`).
+They travel through Spark, configured by PyFlink's settings (`python.files`, `python.requirements`, `python.archives`,
+`python.pythonpath`), each in a folder named by its content. So a job may bring a file of the same name as an earlier
+job of this process; its tasks import only from its own folders (`spark.task_imports`).
 
 **Packages** are installed once, by pip or uv, where the program runs, and sent as an archive that every worker unpacks
-and imports from. So the workers need neither pip nor a network, but they must be of the same platform and Python, as
-Spark's workers are. With a folder of packages nothing else is asked for them: no index, no network.
+and imports from. So the workers need neither pip nor a network, but must have the same platform and Python, as Spark's
+workers do. If a folder of packages is configured, no index and no network is used.
 
-**Archives** are seen under their names in a folder of the job, and a job that has some runs its functions there: as in
-PyFlink, `open("data/ads.csv")` finds what was sent as `data.zip#data`.
+**Archives** appear under their names in a folder of the job, which is the working directory of its functions: as in
+PyFlink, `open("data/ads.csv")` reads the content of `data.zip#data`.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ _PIP_LINES_SHOWN = 3
 _SAME_VERSION = ("cloudpickle", "py4j", "pyspark")
 _PACKED = (".zip", ".egg", ".whl", ".jar")
 _INSTALLED: dict[str, str] = {}
-"""The archives made of requirements by this process, by what they were made of."""
+"""Archives built from requirements by this process, by the digest of the requirements."""
 _SENT: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
-"""What each application of Spark was sent, by name."""
+"""Names of the archives sent to each Spark application."""
 
 
 def ship_dependencies(session: Any, configuration: Mapping[str, str], packages: str | None) -> TaskImports:
-    """Send to the tasks what the settings name, and the archive that `install_requirements` made; where they find it.
+    """Sends the configured dependencies and the archive of `install_requirements`; returns where tasks find them.
 
-    What is sent is named by its content: Spark knows a file by its name, and refuses another one of that name."""
+    Archives are named by their content, because Spark identifies a file by its name and rejects a different one."""
     context = session.sparkContext
     folders = [folder for folder in configuration.get(_FOLDERS, "").split(":") if folder]
     if packages is not None:
-        folders.append(_sent(context, ShippedArchive(Path(packages), Path(packages).stem)))
+        folders.append(_send(context, ShippedArchive(Path(packages), Path(packages).stem)))
     folders += [_module_folder(context, path) for path in _items(configuration, _FILES)]
     archives = tuple(_archive_place(context, item) for item in _items(configuration, _ARCHIVES))
     imports = TaskImports(tuple(folder for folder in dict.fromkeys(folders) if folder), archives, program_edits())
@@ -69,33 +69,33 @@ def ship_dependencies(session: Any, configuration: Mapping[str, str], packages: 
 
 
 def _module_folder(context: Any, path: str) -> str:
-    """Send a module, or an archive of modules; its name in Spark's folder of files."""
+    """Sends a module or an archive of modules; returns its name in Spark's folder of files."""
     if "://" in path:
         context.addFile(path) if path.endswith(".py") else context.addArchive(path)
         return "" if path.endswith(".py") else path.rpartition("/")[2]
     file = Path(path)
     if not file.is_file():
-        raise ConfigurationError(f"{_FILES}: there is no file {path!r}. Give a .py file or an archive that exists")
+        raise ConfigurationError(f"{_FILES}: there is no file {path!r}. Specify an existing .py file or archive")
     if file.suffix.lower() in _PACKED:
-        return _sent(context, copy_archive(file.stem, file, ".zip"))
-    return _sent(context, make_archive(file.stem, {file.name: file}))
+        return _send(context, copy_archive(file.stem, file, ".zip"))
+    return _send(context, make_archive(file.stem, {file.name: file}))
 
 
 def _archive_place(context: Any, item: str) -> tuple[str, str]:
-    """Send an archive; where functions find it, and its name in Spark's folder of files."""
+    """Sends an archive; returns where functions see it, and its name in Spark's folder of files."""
     target = str(archive_target(item))
     path, _, _ = item.partition("#")
     if "://" in path:
         context.addArchive(item)
         return target, target
     if not Path(path).is_file():
-        raise ConfigurationError(f"{_ARCHIVES}: there is no file {path!r}. Give an archive that exists")
+        raise ConfigurationError(f"{_ARCHIVES}: there is no file {path!r}. Specify an existing archive")
     ending = next(ending for ending in ARCHIVE_ENDINGS if path.endswith(ending))
-    return target, _sent(context, copy_archive(Path(path).name.removesuffix(ending), Path(path), ending))
+    return target, _send(context, copy_archive(Path(path).name.removesuffix(ending), Path(path), ending))
 
 
-def _sent(context: Any, archive: ShippedArchive) -> str:
-    """Let Spark unpack an archive beside the tasks' files, once."""
+def _send(context: Any, archive: ShippedArchive) -> str:
+    """Sends an archive, once, for Spark to unpack next to the tasks' files."""
     sent = _SENT.setdefault(context, set())
     if archive.name not in sent:
         context.addArchive(f"{archive.path}#{archive.name}")
@@ -104,36 +104,36 @@ def _sent(context: Any, archive: ShippedArchive) -> str:
 
 
 def install_requirements(configuration: Mapping[str, str]) -> str | None:
-    """Install what `python.requirements` asks for; the archive of it, None if nothing is asked for."""
+    """Installs `python.requirements`; returns the path of the archive, None without requirements."""
     setting = configuration.get(_REQUIREMENTS, "")
     if not setting:
         return None
     file, _, packages = setting.partition("#")
     if not Path(file).is_file():
-        raise ConfigurationError(f"{_REQUIREMENTS}: there is no {file!r}. Give a requirements file that exists")
+        raise ConfigurationError(f"{_REQUIREMENTS}: there is no {file!r}. Specify an existing requirements file")
     if packages and not Path(packages).is_dir():
         raise ConfigurationError(
-            f"{_REQUIREMENTS}: there is no folder {packages!r}. Give the folder that has the packages, as "
-            f"`pip download -d {packages} -r {file}` fills it"
+            f"{_REQUIREMENTS}: there is no folder {packages!r}. Specify the folder of packages, as filled by "
+            f"`pip download -d {packages} -r {file}`"
         )
     digest = hashlib.sha256(f"{setting}\0".encode() + Path(file).read_bytes()).hexdigest()[:16]
     if digest not in _INSTALLED:
-        _INSTALLED[digest] = _installed(file, packages, digest)
+        _INSTALLED[digest] = _install(file, packages, digest)
     return _INSTALLED[digest]
 
 
-def _installed(file: str, packages: str, digest: str) -> str:
+def _install(file: str, packages: str, digest: str) -> str:
     with tempfile.TemporaryDirectory(prefix="millstream-packages-") as folder:
         install_packages(file, packages, folder)
         place = tempfile.mkdtemp(prefix="millstream-")
-        atexit.register(shutil.rmtree, place, ignore_errors=True)  # Spark's tasks fetch it from there
+        atexit.register(shutil.rmtree, place, ignore_errors=True)  # executors download it until then
         return shutil.make_archive(str(Path(place, f"packages-{digest}")), "zip", folder)
 
 
 def install_packages(file: str, packages: str, folder: str, subject: str = _REQUIREMENTS) -> None:
-    """Install what a requirements file asks for into a folder, from the folder `packages` if one is named."""
+    """Installs a requirements file into a folder, from the folder `packages` if one is specified."""
     if not Path(file).is_file():
-        raise ConfigurationError(f"{subject}: there is no {file!r}. Give a requirements file that exists")
+        raise ConfigurationError(f"{subject}: there is no {file!r}. Specify an existing requirements file")
     _refuse_flink(file, subject)
     needed = _needed_versions()
     with tempfile.NamedTemporaryFile("w", prefix="millstream-constraints-", suffix=".txt") as constraints:
@@ -144,21 +144,21 @@ def install_packages(file: str, packages: str, folder: str, subject: str = _REQU
         ended = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     if ended.returncode != 0:
         _refuse_other_versions(file, needed, subject)
-        why = [line for line in ended.stderr.splitlines() if line.strip()][-_PIP_LINES_SHOWN:]
+        errors = [line for line in ended.stderr.splitlines() if line.strip()][-_PIP_LINES_SHOWN:]
         where = f"in {packages!r}" if packages else "with pip"
         raise ConfigurationError(
-            f"{subject}: {file!r} could not be installed {where}: {' '.join(why)} Correct the file, or "
-            + ("put the packages there (pip download)" if packages else "give a folder that has the packages")
+            f"{subject}: {file!r} could not be installed {where}: {' '.join(errors)} Correct the file, or "
+            + ("put the packages there (pip download)" if packages else "specify a folder of packages")
         )
 
 
 def _needed_versions() -> dict[str, str]:
-    """The packages that tasks import for us, with the versions that will do: as the program is pickled here and read
-    there, some must be the very same."""
+    """The packages that tasks import for us, with the accepted versions: some must be identical, because the program
+    is pickled here and unpickled there."""
     needed = {}
     with suppress(PackageNotFoundError):
         for requirement in requires("millstream") or ():
-            name, versions = _parted(requirement)
+            name, versions = _parse_requirement(requirement)
             if "extra ==" not in requirement and name in (*SPARKS_PACKAGES, *TASK_PACKAGES):
                 needed[name] = versions
     for name in _SAME_VERSION:
@@ -168,12 +168,12 @@ def _needed_versions() -> dict[str, str]:
 
 
 def _refuse_flink(file: str, subject: str) -> None:
-    """Flink's own package has other versions of py4j and cloudpickle than tasks have, and 330 MB."""
+    """Rejects Flink's own package: it needs other versions of py4j and cloudpickle than tasks have, and 330 MB."""
     for line in _lines_of(file):
-        if _parted(line)[0] in ("apache-flink", "apache-flink-libraries"):
+        if _parse_requirement(line)[0] in ("apache-flink", "apache-flink-libraries"):
             raise ConfigurationError(
-                f"{subject}: {file!r} asks for {line}, which needs other versions of py4j and cloudpickle than tasks "
-                "have. Leave it out: `import pyflink` is served by Millstream (millstream run --pyflink)"
+                f"{subject}: {file!r} requires {line}, which needs other versions of py4j and cloudpickle than tasks "
+                "have. Remove it: Millstream provides `import pyflink` (millstream run --pyflink)"
             )
 
 
@@ -183,20 +183,20 @@ def _lines_of(file: str) -> list[str]:
 
 
 def _refuse_other_versions(file: str, needed: Mapping[str, str], subject: str) -> None:
-    """Say which line of a file that could not be installed asks for another version than tasks need."""
+    """Reports which line of a file that could not be installed requires another version than tasks need."""
     for line in _lines_of(file):
-        name, asked = _parted(line)
-        if name in needed and asked not in ("", needed[name]):
+        name, versions = _parse_requirement(line)
+        if name in needed and versions not in ("", needed[name]):
             raise ConfigurationError(
-                f"{subject}: {file!r} asks for {name}{asked}, and the job's tasks need {name}{needed[name]}: with "
-                f"another version they cannot read the program. Leave the line out, or allow {name}{needed[name]}"
+                f"{subject}: {file!r} requires {name}{versions}, and the job's tasks need {name}{needed[name]}: with "
+                f"another version they cannot read the program. Remove the line, or allow {name}{needed[name]}"
             )
 
 
-def _parted(requirement: str) -> tuple[str, str]:
-    """The name and the versions of a requirement.
+def _parse_requirement(requirement: str) -> tuple[str, str]:
+    """Parses the name and the versions of a requirement.
 
-    >>> _parted("Cloud_Pickle [x] >= 2, <4 ; python_version > '3'")
+    >>> _parse_requirement("Cloud_Pickle [x] >= 2, <4 ; python_version > '3'")
     ('cloud-pickle', '>=2,<4')
     """
     match = re.match(r"\s*([\w.-]*\w)\s*(?:\[[^\]]*\])?\s*\(?([^;)]*)", requirement)
@@ -206,15 +206,15 @@ def _parted(requirement: str) -> tuple[str, str]:
 
 
 def _installer() -> list[str]:
-    """The command that installs packages: this interpreter's pip, or uv, which many environments have in its place."""
+    """The command that installs packages: this interpreter's pip, or uv, which replaces it in many environments."""
     if importlib.util.find_spec("pip") is not None:
         return [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]
-    beside = str(Path(sys.executable).parent)
-    uv = shutil.which("uv", path=beside) or shutil.which("uv")
+    same_folder = str(Path(sys.executable).parent)
+    uv = shutil.which("uv", path=same_folder) or shutil.which("uv")
     if uv is not None:
         return [uv, "pip", "install", "--quiet", "--python", sys.executable]
     raise ConfigurationError(
-        f"{_REQUIREMENTS}: pip or uv installs them, and {sys.executable} has neither. Run "
+        f"{_REQUIREMENTS}: needs pip or uv, and {sys.executable} has neither. Run "
         f"`{sys.executable} -m ensurepip`, or install the packages where the workers run"
     )
 

@@ -2,17 +2,17 @@
 
     range(width) ─ mapInArrow(stage 0) ─ repartitionById ─ mapInArrow(stage 1) ─ … ─ collect
 
-The rows are envelopes (`runtime.exchange.messages`); the last stage returns acknowledgements only. What runs inside
-`mapInArrow` is `spark.worker`. On a cluster every stage also says where its tasks should run (`spark.stickiness`).
+The rows are envelopes (`runtime.exchange.messages`); the last stage returns only acknowledgements. `spark.worker` runs
+inside `mapInArrow`. On a cluster every stage also prefers executors for its tasks (`spark.stickiness`).
 
-What differs from epoch to epoch, the spec, reaches the tasks as a local property, so that neither Python nor Spark
-plans anything twice (`spark.spec_files`: a long one is packed, or written to a file in the job's store).
+The spec, which differs per epoch, reaches the tasks as a local property, so that neither Python nor Spark plans again
+(`spark.spec_files`: a long spec is packed, or written to a file in the job's store).
 
-Each epoch needs an execution of its own (Spark would reuse the shuffle files of one that has run). Spark plans it
-in some milliseconds, the same every time, so the next epoch's is planned while this epoch runs.
+Each epoch needs a separate execution (Spark would reuse the shuffle files of a finished one). Spark plans it in a few
+milliseconds, the same every time, so the next epoch is planned while this one runs.
 
-Where all tasks are on this machine and shuffle files lie in its memory, records do not cross the shuffle: tasks lay
-blocks in a folder there, which lives as long as the epoch runs (`runtime.exchange.shared_blocks`).
+If all tasks run on this machine and shuffle files are in memory, records do not cross the shuffle: tasks write blocks
+to a folder there, which exists while the epoch runs (`runtime.exchange.shared_blocks`).
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import EpochSpec
 from millstream.spark.job_failures import job_failure
 from millstream.spark.live_runs import LIVE_RUNS, RUNS_PROPERTY, LiveRuns
-from millstream.spark.masters import has_ended, lost_application
-from millstream.spark.placed_rows import at_their_places
+from millstream.spark.masters import application_lost_error, has_ended
+from millstream.spark.placed_rows import join_places
 from millstream.spark.session import local_folder_of, memory_folder_of
 from millstream.spark.spec_files import SpecFiles
 from millstream.spark.stickiness import PlacedRows, Stickiness
@@ -55,36 +55,36 @@ def build_frame(
     job: ShippedJob,
     *,
     imports: TaskImports = _NO_IMPORTS,
-    placed: PlacedRows | None = None,
+    row_factory: PlacedRows | None = None,
     memory_folder: str | None = None,
 ) -> DataFrame:
-    """The DataFrame of a plan. Collecting a fresh `_execution_of` it is one epoch. `placed` makes, for a number of
-    subtasks, the rows that say where they run; None: anywhere. `memory_folder`: see `stage_function`."""
+    """The DataFrame of a plan. Collecting a fresh `_execution_of` it runs one epoch. `row_factory` returns, for a
+    number of subtasks, the rows with their places; None: anywhere. `memory_folder`: see `stage_function`."""
     imports.apply(session.sparkContext)
     first = plan.stages[0]
-    frame = session.range(0, first.width, 1, first.width) if placed is None else placed(first.width)
+    frame = session.range(0, first.width, 1, first.width) if row_factory is None else row_factory(first.width)
     frame = frame.mapInArrow(stage_function(job, 0, imports, memory_folder), ENVELOPE_DDL)
     for stage in plan.stages[1:]:
         frame = frame.repartitionById(stage.width, f.col("target"))
-        if placed is not None:
-            frame = at_their_places(frame, placed(stage.width))
+        if row_factory is not None:
+            frame = join_places(frame, row_factory(stage.width))
         frame = frame.mapInArrow(stage_function(job, stage.index, imports, memory_folder), ENVELOPE_DDL)
     return frame.select("kind", "payload")
 
 
 def _execution_of(frame: DataFrame) -> DataFrame:
-    """The same frame as a query of its own, planned to the end and ready to run once."""
-    # Of all the ways to derive an equal frame an alias is the cheapest: one call into the JVM, gone when optimised.
+    """A separate query of the same frame, fully planned and ready to run once."""
+    # An alias is the cheapest way to derive an equal frame: one call into the JVM, removed by the optimiser.
     execution = frame.alias("epoch")
     execution._jdf.queryExecution().executedPlan()
     return execution
 
 
 class SparkRunner:
-    """Runs epochs as Spark jobs, on a session whose settings are safe (`spark.session`). `imports`: what tasks import
-    from, and the archives in their working directory. `stickiness` None: tasks run wherever Spark likes.
+    """Runs epochs as Spark jobs, on a session with safe settings (`spark.session`). `imports`: the import folders of
+    tasks and the archives in their working directory. `stickiness` None: tasks run on any executor.
 
-    Many attributes: what each epoch is sent with is made once, when the job begins."""
+    It has many attributes, because it prepares the constant inputs of all epochs when the job begins."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class SparkRunner:
         self._live_runs, self._run_number = live_runs, -1
 
     def prepare(self, job: ShippedJob) -> None:
-        """A job, or another run of it, is about to begin: build its plan."""
+        """Builds the plan of a job, or of another run of it, before it begins."""
         self._job = job
         self._live_runs.end(self._run_number)
         self._run_number = self._live_runs.begin()
@@ -120,36 +120,36 @@ class SparkRunner:
 
     @contextmanager
     def _application(self) -> Iterator[None]:
-        """Around whatever is asked of Spark: an error of an application that is over says so, and is final."""
+        """Wraps calls to Spark: if the application has ended, raises the final error that states this."""
         try:
             yield
         except UserFailureError:
             raise
         except Exception as error:
             if has_ended(self._session.sparkContext):
-                raise lost_application(self._master) from error
+                raise application_lost_error(self._master) from error
             raise
 
     def _build(self) -> None:
         assert self._job is not None
-        placed = None if self._stickiness is None else self._stickiness.placed()
+        row_factory = None if self._stickiness is None else self._stickiness.row_factory()
         self._frame = build_frame(
             self._session,
             self._job.plan(),
             self._job,
             imports=self._imports,
-            placed=placed,
+            row_factory=row_factory,
             memory_folder=self._memory_folder,
         )
         self._planned = self._planner.submit(_execution_of, self._frame)
 
-    def ran_at(self, places: Collection[tuple[int, str]]) -> None:
-        """Where the tasks of the epoch that just ended ran, by subtask: that is where the next ones should."""
-        if self._stickiness is not None and self._stickiness.settle(places):
+    def record_places(self, places: Collection[tuple[int, str]]) -> None:
+        """Records where the tasks of the last epoch ran, by subtask; the next ones prefer these places."""
+        if self._stickiness is not None and self._stickiness.update_places(places):
             self._build()
 
     def run(self, spec: EpochSpec) -> list[tuple[int, bytes]]:
-        """One epoch; returns (kind, payload) of what the last stage sends."""
+        """Runs an epoch; returns (kind, payload) of the envelopes of the last stage."""
         with self._application():
             return self._run(spec)
 
@@ -162,7 +162,7 @@ class SparkRunner:
         context.setLocalProperty(RUNS_PROPERTY, self._live_runs.notice(self._run_number).encode())
         if self._stickiness is not None and self._stickiness.has_lost_places():
             self._build()
-        watched = nullcontext() if self._stickiness is None else self._stickiness.watched()
+        watched = nullcontext() if self._stickiness is None else self._stickiness.watch_epoch()
         try:
             with self._block_folder(spec), watched:
                 rows: list[Any] = self._next_execution().collect()
@@ -181,39 +181,39 @@ class SparkRunner:
         return answers
 
     def _block_folder(self, spec: EpochSpec) -> AbstractContextManager[None]:
-        """While an epoch runs: the folder in which its tasks lay blocks for each other, if they can."""
+        """While an epoch runs: the folder for blocks that its tasks exchange, if they can."""
         assert self._job is not None
         if self._memory_folder is None:
             return nullcontext()
         return shared_block_folder(block_folder(self._memory_folder, self._job.facts, spec.round))
 
     def _stage_ids(self, group: str) -> list[int]:
-        """The stages of the job's newest Spark job, as Spark numbers them; none if it is forgotten already."""
+        """The stage ids of the job's newest Spark job; empty if Spark has already dropped it."""
         tracker = self._session.sparkContext.statusTracker()
         newest = max(tracker.getJobIdsForGroup(group), default=None)
         info = None if newest is None else tracker.getJobInfo(newest)
         return [] if info is None else sorted(info.stageIds)
 
     def _next_execution(self) -> DataFrame:
-        """The execution planned ahead; the one after it is planned from now on, beside the epoch."""
+        """The execution planned ahead; planning of the one after it starts now, concurrently with the epoch."""
         assert self._frame is not None and self._planned is not None
         planned = self._planned
         self._planned = self._planner.submit(_execution_of, self._frame)
         return planned.result()
 
     def send_unsent(self) -> None:
-        """Executors are to send what processes there have written and left; returns at once."""
+        """Lets executors send files that ended processes have left unsent; returns at once."""
         if self._job is not None:
             self._unsent_files.send(self._job.facts)
 
     def cancel(self) -> None:
-        """Stop the epoch that is running, from another thread."""
+        """Cancels the running epoch, from another thread."""
         if self._job is not None:
             self._session.sparkContext.cancelJobGroup(self._job.facts.job_id)
 
     def close(self) -> None:
-        """The session belongs to its owner and stays; workers close what they have open of the job with their next
-        task."""
+        """Releases the runner's resources. The session belongs to the caller and stays open; workers close the job's
+        operators with their next task."""
         self._live_runs.end(self._run_number)
         self._frame = self._planned = None
         self._planner.shutdown(wait=False, cancel_futures=True)

@@ -1,9 +1,9 @@
-"""Brings a long spec to the tasks of an epoch: by a file in the store, or with every task while the store is away.
+"""Delivers a long spec to the tasks of an epoch: by a file in the store, or with every task if that is unavailable.
 
-The spec of an epoch is a local property of its Spark job, which Spark sends along with each task. A short one stands
-there as it is, a longer one packed. One that is too long even so is a file in the job's store, which each machine reads
-once. While the store does not answer, it travels with the tasks after all: dear, but the job goes on on its local tier
-as a narrow one would. Whether the store answers is tried now and then, and never waited for long.
+The spec of an epoch is a local property of its Spark job, which Spark sends with each task. A short spec is inline, a
+longer one packed. One that is too long even then is a file in the job's store, which each machine reads once. While the
+store does not respond, it travels with the tasks after all: expensive, but the job continues on its local tier, as a
+narrow one would. The store is retried periodically, with a short timeout.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from concurrent.futures import TimeoutError as NotYet
 
 from millstream.errors import StoreAwayError
 from millstream.runtime.task.spec import EpochSpec
-from millstream.spark.worker import SPEC_FILE_MARK, packed_spec
+from millstream.spark.worker import SPEC_FILE_MARK, pack_spec
 from millstream.storage.names import spec_name
 from millstream.storage.patience import PatientStore
 from millstream.storage.store import Store
@@ -25,59 +25,59 @@ from millstream.storage.store import Store
 __all__ = ["INLINE_CHARACTERS_MAX", "SpecFiles"]
 
 INLINE_CHARACTERS_MAX = 65_536
-"""Up to how many characters a spec goes with every task."""
+"""The maximum length of a spec that is sent with every task."""
 
 _LOG = logging.getLogger("millstream")
-_ANSWERS_WITHIN_S = 3.0
-_TRIED_AGAIN_S = 10.0
+_TIMEOUT_S = 3.0
+_RETRY_AFTER_S = 10.0
 
 
 class SpecFiles:
-    """The property of each epoch's spec, for a job whose store this is."""
+    """The property with the spec of each epoch, for the job of a store."""
 
     def __init__(
-        self, store: Store, now_s: Callable[[], float] = time.monotonic, answers_within_s: float = _ANSWERS_WITHIN_S
+        self, store: Store, now_s: Callable[[], float] = time.monotonic, timeout_s: float = _TIMEOUT_S
     ) -> None:
-        # The patience is here: a task can do without the file, so nobody waits for a store that is away.
+        # Bypass the store's retries: tasks do not depend on the file, so an unavailable store is not waited for.
         self._store = store.below if isinstance(store, PatientStore) else store
-        self._now_s, self._answers_within_s = now_s, answers_within_s
+        self._now_s, self._timeout_s = now_s, timeout_s
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="millstream-spec")
         self._put: Future[None] | None = None
-        self._away_until_s: float | None = None
+        self._retry_at_s: float | None = None
 
     def property_of(self, spec: EpochSpec) -> str:
-        """What the local property of the epoch says."""
+        """The value of the epoch's local property."""
         text = spec.encode()
         if len(text) <= INLINE_CHARACTERS_MAX:
             return text
-        packed = packed_spec(text)
+        packed = pack_spec(text)
         if len(packed) <= INLINE_CHARACTERS_MAX:
             return packed
         name = spec_name(spec.epoch, hashlib.sha256(text.encode()).hexdigest()[:16])
-        return SPEC_FILE_MARK + name if self._is_written(name, text.encode()) else packed
+        return SPEC_FILE_MARK + name if self._write(name, text.encode()) else packed
 
-    def _is_written(self, name: str, data: bytes) -> bool:
-        """Whether the store has the file now. What it refuses for good is raised."""
-        if self._away_until_s is not None and self._now_s() < self._away_until_s:
+    def _write(self, name: str, data: bytes) -> bool:
+        """Writes the file, and returns whether the store has it. Permanent errors are raised."""
+        if self._retry_at_s is not None and self._now_s() < self._retry_at_s:
             return False
         if self._put is None or self._put.done():
             self._put = self._thread.submit(self._store.put, name, data)
             try:
-                self._put.result(self._answers_within_s)
-                self._away_until_s = None
+                self._put.result(self._timeout_s)
+                self._retry_at_s = None
                 return True
             except (StoreAwayError, NotYet):
                 pass
-        if self._away_until_s is None:
+        if self._retry_at_s is None:
             _LOG.warning(
-                "the store %s does not take the spec of an epoch (%d bytes): it is sent along with every task until "
-                "the store is back",
+                "the store %s does not accept the spec of an epoch (%d bytes): it is sent with every task until the "
+                "store is available again",
                 self._store.url,
                 len(data),
             )
-        self._away_until_s = self._now_s() + _TRIED_AGAIN_S
+        self._retry_at_s = self._now_s() + _RETRY_AFTER_S
         return False
 
     def close(self) -> None:
-        """Write nothing more; a request that goes unanswered is left to itself."""
+        """Stops writing; a pending request is abandoned."""
         self._thread.shutdown(wait=False, cancel_futures=True)

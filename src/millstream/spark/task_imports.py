@@ -1,9 +1,9 @@
-"""Where the tasks of one job look for modules, and the folder in which its functions run.
+"""Isolates the module imports of one job's tasks, and provides the working directory of its functions.
 
-Jobs of one application share Spark's workers, its list of folders to import from, and its files. So that two of them
-may bring modules of one name (a function that was edited in a notebook between two jobs), every job has folders named
-by their content, and workers of its own: Spark keeps workers apart by their environment, in which a job's digest
-stands. A worker that has imported a module therefore never meets another one of that name.
+Jobs of one application share Spark's workers, import folders and files. To let two of them bring modules of the same
+name (a function edited in a notebook between two jobs), every job has folders named by their content, and separate
+workers: Spark separates workers by their environment, which contains a digest of the job's folders. A worker that has
+imported a module therefore never sees another one of that name.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from weakref import WeakKeyDictionary
 __all__ = ["IMPORTS_VARIABLE", "TaskImports", "include_always"]
 
 IMPORTS_VARIABLE = "MILLSTREAM_TASK_IMPORTS"
-"""The variable of a worker's environment that says whose modules it may import."""
+"""The environment variable of a worker that identifies the modules it may import."""
 
 _LOCK = Lock()
 _ALWAYS: WeakKeyDictionary[Any, list[str]] = WeakKeyDictionary()
-"""What the tasks of all jobs import from, by Spark's context."""
+"""Import folders of all jobs' tasks, by Spark's context."""
 
 
 def _always(context: Any) -> list[str]:
@@ -34,7 +34,7 @@ def _always(context: Any) -> list[str]:
 
 
 def include_always(context: Any, folder: str) -> bool:
-    """From now on the tasks of all jobs import from a folder. False if they do already."""
+    """Adds a folder to the import folders of all jobs' tasks. False if it is already included."""
     with _LOCK:
         always = _always(context)
         if folder in always:
@@ -47,16 +47,16 @@ def include_always(context: Any, folder: str) -> bool:
 
 @dataclass(frozen=True)
 class TaskImports:
-    """`folders`: names in Spark's folder of files, or folders of the workers' machines; the last one is looked in
-    first. `archives`: where each is to be seen in the working folder of functions, and its name in Spark's folder.
-    `edits`: how often modules of the program have changed since they were imported."""
+    """`folders`: names in Spark's folder of files, or folders on the workers' machines; the last one is searched first.
+    `archives`: the path of each in the working directory of functions, and its name in Spark's folder. `edits`: how
+    often modules of the program have changed since they were imported."""
 
     folders: tuple[str, ...] = ()
     archives: tuple[tuple[str, str], ...] = ()
     edits: int = 0
 
     def apply(self, context: Any) -> None:
-        """What is planned from now on imports from these folders."""
+        """Makes the plans built from now on import from these folders."""
         with _LOCK:
             always = _always(context)
             context._python_includes = [*always, *(folder for folder in self.folders if folder not in always)]
@@ -66,20 +66,20 @@ class TaskImports:
                 context.environment.pop(IMPORTS_VARIABLE, None)
 
     def working_folder(self, root: str) -> str | None:
-        """In a worker: the folder where this job's archives are seen under their names, below Spark's folder of files;
+        """In a worker: the working directory with this job's archives under their names, below Spark's folder of files;
         None if the job has none."""
         if not self.archives:
             return None
         folder = Path(root, f"archives-{_digest(self.archives)}")
         if not folder.is_dir():
-            made = Path(tempfile.mkdtemp(prefix="archives-", dir=root))
+            staging = Path(tempfile.mkdtemp(prefix="archives-", dir=root))
             for target, name in self.archives:
-                link = made / target
+                link = staging / target
                 link.parent.mkdir(parents=True, exist_ok=True)
                 link.symlink_to(Path(root, name))
-            with suppress(OSError):  # another worker was faster
-                os.rename(made, folder)
-            shutil.rmtree(made, ignore_errors=True)
+            with suppress(OSError):  # another worker won the race
+                os.rename(staging, folder)
+            shutil.rmtree(staging, ignore_errors=True)
         return str(folder)
 
 

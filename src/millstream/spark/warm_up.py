@@ -1,9 +1,9 @@
-"""An executor that comes while a job runs is made ready before subtasks are sent to it.
+"""Warms up executors that join while a job runs, before they get subtasks.
 
-Its first task fetches the program's files, starts a Python process and imports what the job needs: seconds, in which
-the subtasks of all other executors would wait for it at the end of their stage. So tasks that do nothing else go there
-first, one for each of its cores, beside the epochs that run elsewhere. When they are done, or could not be done, the
-executor is as good as others.
+An executor's first task fetches the program's files, starts a Python process and imports what the job needs. This takes
+seconds, during which the subtasks of all other executors would wait for it at the end of their stage. So tasks without
+other work run there first, one per core, concurrently with epochs on other executors. When they are done or have
+failed, the executor is used like the others.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class WarmUp:
-    """Which executors of a session are ready for a job's subtasks; others are made so, one after the other."""
+    """Tracks which executors of a session are ready for a job's subtasks, and warms up others one after the other."""
 
     def __init__(self, session: Any) -> None:
         self._session = session
@@ -36,15 +36,15 @@ class WarmUp:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="millstream-warm-up")
 
     def begin(self, job: ShippedJob | None) -> None:
-        """From now on executors are made ready for this job."""
+        """Sets the job for which executors are warmed up."""
         self._job = job
 
-    def take_as_ready(self, executors: Collection[Executor]) -> None:
-        """Their subtasks are not to wait: nothing runs yet that could go on without them."""
+    def assume_ready(self, executors: Collection[Executor]) -> None:
+        """Marks executors as ready, because their subtasks must not wait: no others could continue without them."""
         self._ready.update(executor.id for executor in executors)
 
     def is_ready(self, executor: Executor) -> bool:
-        """Whether it is; if not, it will be."""
+        """Whether an executor is ready; if not, starts to warm it up."""
         if executor.id in self._ready:
             return True
         if executor.id not in self._requests:
@@ -56,19 +56,19 @@ class WarmUp:
         try:
             rows = placed_rows(self._session, [executor] * executor.cores)
             rows.mapInArrow(partial(_wake, job), "place int").collect()
-        except Exception as error:  # it is gone again, or the job ends
-            _LOG.debug("executor %s could not be made ready: %s", executor.id, error)
+        except Exception as error:  # it was lost again, or the job ends
+            _LOG.debug("executor %s could not be warmed up: %s", executor.id, error)
         finally:
             self._ready.add(executor.id)
 
     def close(self) -> None:
-        """None is made ready any more."""
+        """Stops warming up."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
 
 def _wake(job: ShippedJob | None, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What runs on an executor: all that its first task would import and unpack."""
-    import millstream.spark.worker  # noqa: F401  what tasks run in
+    """Runs on an executor: imports and unpacks everything that its first task needs."""
+    import millstream.spark.worker  # noqa: F401  the code of tasks
 
     if job is not None:
         job.plan()

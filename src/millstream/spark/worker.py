@@ -1,9 +1,9 @@
-"""Inside a Spark task: which task this is, what it is told of the epoch, and what it keeps for the next one.
+"""Runs inside a Spark task: determines the subtask and its epoch, and the state that the process shares between tasks.
 
-Spark calls the function of a stage with the rows that the stage before sent to this task. A Python worker process runs
-many tasks, one after the other, and keeps five things between them: the operators that stay open (`Residents`), the
-runs that these are of, the spec if the epoch has a long one, read once for all tasks, what was hidden from the garbage
-collector, and the folder it was started in.
+Spark calls a stage's function with the rows that the previous stage sent to this task. A Python worker process runs
+many tasks, one after the other, and retains five things between them: open operators (`Residents`), the runs that they
+belong to, a long spec of the epoch, which is read once for all tasks, the objects hidden from the garbage collector,
+and the folder in which the process was started.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ __all__ = [
     "SpecFile",
     "WorkingFolder",
     "block_folder",
-    "packed_spec",
+    "pack_spec",
     "stage_function",
-    "unpacked_spec",
+    "unpack_spec",
 ]
 
 SPEC_PROPERTY = "millstream.epoch"
-"""The local property of a Spark job that holds the epoch's spec, or where it is."""
+"""The local property of a Spark job that contains the epoch's spec, or its location."""
 SPEC_FILE_MARK = "file:"
-"""How the property begins if the spec is in a file of the job's store; the file's name follows."""
+"""Prefix of the property if the spec is in a file of the job's store; the file's name follows."""
 SPEC_PACKED_MARK = "packed:"
-"""How the property begins if the spec is packed, because it is long; what `packed_spec` made follows."""
+"""Prefix of the property if the spec is packed because of its length; the result of `pack_spec` follows."""
 
 _HIDDEN_OPENINGS = 8
-"""So many subtasks may be opened, and closed again, before what is left of them is looked for."""
+"""How many subtasks may be opened and closed before their remains are collected."""
 
 StageFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -60,8 +60,8 @@ StageFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 def stage_function(
     job: ShippedJob, stage: int, imports: TaskImports | None = None, memory_folder: str | None = None
 ) -> StageFunction:
-    """What a task of `stage` runs; Spark sends it to the workers once. `imports`: it runs in the folder where the
-    program's archives are, if there are any. `memory_folder`: below it tasks lay blocks for each other."""
+    """The function of a stage's tasks; Spark sends it to the workers once. `imports`: it runs in the folder of the
+    program's archives, if there are any. `memory_folder`: the parent of the folder for exchanged blocks."""
 
     def run(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from _run_in_worker(job, stage, rows, imports or TaskImports(), memory_folder)
@@ -79,7 +79,7 @@ def _run_in_worker(
     _close_ended_runs(context, job.facts.run)
     try:
         spec = _spec(context, job.facts)
-    except MillstreamError as error:  # the store does not give it just now, or any more
+    except MillstreamError as error:  # the store is unavailable, or no longer has it
         yield from failed_start(job, stage, context.partitionId(), own_place(), rows, error)
         return
     assignment = Assignment(
@@ -94,49 +94,49 @@ def _run_in_worker(
     with fewer_collections():
         yield from run_task(job, spec, assignment, rows, _RESIDENTS)
     if _RESIDENTS.openings != openings:
-        _LASTING_OBJECTS.set_aside(_RESIDENTS)
+        _LASTING_OBJECTS.freeze(_RESIDENTS)
 
 
 def _close_ended_runs(context: TaskContext, run: str) -> None:
-    """Close what jobs that have ended left open here."""
+    """Closes operators of ended runs in this process."""
     notice = context.getLocalProperty(RUNS_PROPERTY)
     if notice is not None:
-        _RESIDENTS.close_runs(_SEEN_RUNS.ended(run, RunNotice.decode(notice)))
+        _RESIDENTS.close_runs(_SEEN_RUNS.pop_ended(run, RunNotice.decode(notice)))
 
 
 def block_folder(memory_folder: str, facts: JobFacts, round_: int) -> str:
-    """Where the tasks of one execution of the plan lay their blocks: no other execution has this folder."""
+    """The folder for blocks of one execution of the plan, unique to it."""
     return f"{memory_folder}/blocks-{facts.run}t{round_}"
 
 
 def _spec(context: TaskContext, facts: JobFacts) -> EpochSpec:
-    """This task's part of what the driver says of the epoch."""
+    """This task's part of the epoch's spec."""
     text = context.getLocalProperty(SPEC_PROPERTY)
     assert text is not None
     if text.startswith(SPEC_FILE_MARK):
         text = _SPEC_FILE.text(facts.in_task().store, text.removeprefix(SPEC_FILE_MARK))
     elif text.startswith(SPEC_PACKED_MARK):
-        text = unpacked_spec(text)
+        text = unpack_spec(text)
     return EpochSpec.decode(text, context.partitionId())
 
 
-def packed_spec(text: str) -> str:
-    """The text of a spec in fewer characters, for the property. What subtasks kept is much alike: an eighth is left.
+def pack_spec(text: str) -> str:
+    """Compresses the text of a spec for the property. The entries of subtasks are similar: an eighth remains.
 
-    >>> unpacked_spec(packed_spec('{"epoch": 7}'))
+    >>> unpack_spec(pack_spec('{"epoch": 7}'))
     '{"epoch": 7}'
     """
     return SPEC_PACKED_MARK + base64.b64encode(zlib.compress(text.encode(), 1)).decode("ascii")
 
 
 @lru_cache(maxsize=1)
-def unpacked_spec(packed: str) -> str:
-    """What `packed_spec` was given. Remembered for the tasks of one epoch, which all get the same."""
+def unpack_spec(packed: str) -> str:
+    """Inverts `pack_spec`. Cached for the tasks of one epoch, which all get the same text."""
     return zlib.decompress(base64.b64decode(packed.removeprefix(SPEC_PACKED_MARK))).decode()
 
 
 class SpecFile:
-    """The spec that this worker process read last, if it came in a file. Its name stands for its content."""
+    """Caches the spec file that this worker process read last. The file's name identifies its content."""
 
     def __init__(self) -> None:
         self._place, self._text = ("", ""), ""
@@ -149,20 +149,20 @@ class SpecFile:
 
 
 class LastingObjects:
-    """Hides what lives on in this worker (modules, open operators) from the garbage collector.
+    """Hides long-lived objects of this worker (modules, open operators) from the garbage collector.
 
-    Spark's worker makes a full collection after every task, over every object there is: 20 to 60 ms of each task, just
-    when the next one is due. Before something new is hidden, what is new is collected, which costs next to nothing.
-    Operators that were set aside and have been closed since are found again by a collection of everything. That costs
-    as much as Spark's, so it is made when as many subtasks have been opened since the last one as were open then, and
-    some at least: a short job opens few, and would spend a twentieth of its time on it.
+    Spark's worker runs a full collection after every task, over all objects: 20 to 60 ms of each task, just when the
+    next one is due. New objects are collected before they are hidden, which costs next to nothing. Operators that were
+    hidden and have been closed since are found only by a collection of everything. That costs as much as Spark's, so
+    it runs when as many subtasks have been opened since the last one as were open then, and at least a minimum: a
+    short job opens few, and would spend a twentieth of its time on it.
     """
 
     def __init__(self) -> None:
         self._openings = self._open = 0  # when all was collected last
 
-    def set_aside(self, residents: Residents) -> None:
-        """Something was opened: hide it."""
+    def freeze(self, residents: Residents) -> None:
+        """Hides new objects, after operators were opened."""
         if residents.openings - self._openings >= max(self._open, _HIDDEN_OPENINGS):
             self._openings, self._open = residents.openings, len(residents)
             gc.unfreeze()
@@ -171,14 +171,14 @@ class LastingObjects:
 
 
 class WorkingFolder:
-    """The working directory of this worker. Jobs of one application share workers, and each has its own."""
+    """The working directory of this worker. Jobs of one application share workers, and each has a separate one."""
 
     def __init__(self) -> None:
         self._first: str | None = None
         self._current: str | None = None
 
     def enter(self, folder: str | None) -> None:
-        """Go there; None: where the worker was started."""
+        """Changes the directory; None: where the worker was started."""
         if folder == self._current:
             return
         self._first = self._first or os.getcwd()
@@ -186,7 +186,7 @@ class WorkingFolder:
         self._current = folder
 
 
-# For the life of a Python worker process.
+# These live as long as the Python worker process.
 _RESIDENTS = Residents()
 _SEEN_RUNS = SeenRuns()
 _SPEC_FILE = SpecFile()

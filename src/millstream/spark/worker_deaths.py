@@ -1,11 +1,11 @@
-"""When a Python worker dies under a task: say whose function was at work, in the user's terms.
+"""Explains the death of a Python worker under a task: names the user's functions that may have caused it.
 
-A function can end its process in ways nobody can catch (`os._exit`, a signal, a crash in C code), and the system ends
-one that takes too much memory. Spark then says "Python worker exited unexpectedly", with hundreds of JVM frames and a
-stage of its own numbering. Spark numbers the stages of a job in their order, so the stage is ours by its place, and the
-operators of that stage that call user code are those that can have done it.
+A function can end its process uncatchably (`os._exit`, a signal, a crash in C code), and the system kills a process
+that takes too much memory. Spark then reports "Python worker exited unexpectedly", with hundreds of JVM frames and its
+own stage id. Spark numbers the stages of a job in order, so the position identifies our stage, and the operators of
+that stage that call user code are the suspects.
 
-A lost executor is no such death: there a machine failed, and the epoch is run again.
+A lost executor is different: a machine failed, and the epoch is run again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FAULT = re.compile(r"Fatal Python error: ([^\n]+)")
 
 
 def worker_death(error: BaseException, plan: Plan, stage_ids: Sequence[int], epoch: int) -> UserFailureError | None:
-    """The failure that `error` of Spark's tells of, if a worker died; `stage_ids`: those of Spark's job, in order."""
+    """The failure that Spark's error describes, if a worker died; `stage_ids`: the stages of Spark's job, in order."""
     text = str(error)
     if _DEATH not in text or _LOST in text:
         return None
@@ -41,7 +41,7 @@ def worker_death(error: BaseException, plan: Plan, stage_ids: Sequence[int], epo
     several = len(suspects) > 1
     message = (
         f"the worker of {names} died{reason}: {'one of the functions' if several else 'the function'} ended it, or "
-        "memory ran out. Look for os._exit, signals and C libraries in it, or give a task less at a time "
+        "memory ran out. Check it for os._exit, signals and C libraries, or give a task fewer records at a time "
         "(millstream.epoch.max-records)"
     )
     first = suspects[0]
@@ -61,6 +61,6 @@ def worker_death(error: BaseException, plan: Plan, stage_ids: Sequence[int], epo
 
 
 def _suspects(nodes: Sequence[Node]) -> Sequence[Node]:
-    """The operators that call a function of the user's; where none does, those that run sources and sinks."""
+    """The operators that call a user function; without one, the sources and sinks."""
     calling = [node for node in nodes if not isinstance(node.operation, (Read, Write))]
     return calling or nodes

@@ -1,4 +1,4 @@
-"""Flink's SQL as text: what is written becomes syntax, or an error that draws the place.
+"""Parses Flink's SQL: a text becomes syntax, or an error that shows the place.
 
-Knows nothing of tables, types' meaning or plans: `planner` gives the words their meaning.
+This package knows nothing of tables, the meaning of types, or plans: `planner` binds the syntax.
 """

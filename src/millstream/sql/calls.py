@@ -1,4 +1,4 @@
-"""Names, calls, and the words that begin an expression of their own: CASE, CAST, INTERVAL, ARRAY, EXISTS, …"""
+"""Names, calls, and keywords that begin an expression: CASE, CAST, INTERVAL, ARRAY, EXISTS, …"""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ _BEGINNERS = frozenset(
 
 
 class CallReader(SpecialCallReader):
-    """Reads names, calls and what begins with a keyword."""
+    """Reads names, calls and expressions that begin with a keyword."""
 
     def special(self, word: str) -> Expression | None:
-        """What begins with this keyword; None where it begins a name or a plain call."""
+        """The expression that begins with this keyword; None if it begins a name or a plain call."""
         if word not in _BEGINNERS:
             return None
         token = self.token
@@ -207,7 +207,7 @@ class CallReader(SpecialCallReader):
         return Name(tuple(parts), span=self.since(start.start))
 
     def _refuse_reserved(self) -> None:
-        """A reserved word where a value is expected: a name without backticks, or a clause that came too early."""
+        """A reserved word where a value is expected: a name without backticks, or a clause that is too early."""
         following = self.ahead()
         ends_value = following.word in (",", ")", ";", "=", "<", ">", "<=", ">=", "<>", "+", "-", "*", "/", ".")
         if ends_value or following.word in ("AS", "FROM", "IS", "AND", "OR") or following.kind is TokenKind.END:
@@ -233,7 +233,7 @@ class CallReader(SpecialCallReader):
     def argument(self, *, of_table_function: bool = True) -> Expression:
         """An argument: an expression, perhaps with its name, or a table.
 
-        `f((SELECT …) ORDER BY x)` is a table in its order if f makes a table, and else an aggregate that reads a
+        `f((SELECT …) ORDER BY x)` is a table in its order if f is a table function, otherwise an aggregate that reads a
         single value in the order of x.
         """
         token = self.token
@@ -276,7 +276,7 @@ class CallReader(SpecialCallReader):
         return TableArgument(relation, partition, order, span=self.since(start))
 
     def postfixed(self, operand: Expression) -> Expression:
-        """An operand with `[item]` and `.field` behind it."""
+        """An operand followed by `[item]` and `.field`."""
         length = 0
         while True:
             word = self.token.word

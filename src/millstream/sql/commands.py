@@ -1,4 +1,4 @@
-"""What is said to the session: SET, SHOW, USE, DESCRIBE, modules, jars, jobs and savepoints, procedures."""
+"""Session commands: SET, SHOW, USE, DESCRIBE, modules, jars, jobs and savepoints, procedures."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class CommandReader(AlterationReader):
         return SetOption(key, self.plain_text(), span=self.since(start))
 
     def _unquoted_option(self) -> Exception:
-        """SET table.local-time-zone = UTC, as it was once written: say how it is written now."""
+        """The error for SET table.local-time-zone = UTC, an obsolete syntax, with the current one."""
         start, place = self.token, self.place
         while self.tokens[place].word not in ("=", ";") and self.tokens[place].kind is not TokenKind.END:
             place += 1

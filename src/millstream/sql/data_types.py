@@ -1,6 +1,6 @@
-"""Data types as they are written: `DECIMAL(10, 2) NOT NULL`, `ROW<a INT>`, `INT ARRAY`, `INTERVAL DAY TO SECOND`.
+"""Reads data types: `DECIMAL(10, 2) NOT NULL`, `ROW<a INT>`, `INT ARRAY`, `INTERVAL DAY TO SECOND`.
 
-Only the writing is read: whether DECIMAL(99) exists is the planner's question. Spellings of one type get one name,
+Only the syntax is checked: whether DECIMAL(99) exists is the planner's decision. Spellings of one type get one name,
 which `SPELLINGS` lists.
 """
 
@@ -15,7 +15,7 @@ from millstream.sql.tokens import TokenKind
 
 __all__ = ["SPELLINGS", "TypeReader"]
 
-# How a type may be written → its one name; the words of the longest first.
+# Spellings of a type → its one name; the longest first.
 SPELLINGS: dict[tuple[str, ...], str] = {
     ("CHARACTER", "VARYING"): "VARCHAR",
     ("CHAR", "VARYING"): "VARCHAR",
@@ -163,7 +163,7 @@ class TypeReader(TokenReader):
         return TypeName("ROW", elements=tuple(types), fields=tuple(fields), comments=tuple(comments))
 
     def _raw(self) -> TypeName:
-        """RAW('class', 'serializer'): kept as words, Java's classes mean nothing here."""
+        """RAW('class', 'serializer'): stored as text, Java's classes mean nothing here."""
         self.take()
         comments: tuple[str | None, ...] = ()
         if self.at("("):

@@ -32,7 +32,7 @@ _KINDS = ("TABLE", "VIEW", "FUNCTION", "CATALOG", "DATABASE", "MODEL", "MATERIAL
 
 
 class TableElements:
-    """What stands between the parentheses of a table, sorted by what it is."""
+    """The elements between the parentheses of a table, sorted by kind."""
 
     def __init__(self) -> None:
         self.columns: list[ColumnDefinition] = []
@@ -144,7 +144,7 @@ class DefinitionReader(QueryReader):
     def _check_clause_order(self) -> None:
         if self.at("COMMENT", "DISTRIBUTED", "PARTITIONED", "WITH"):
             raise problem(
-                f"{self.token.word} cannot stand here. The order is (columns), COMMENT, DISTRIBUTED BY, "
+                f"{self.token.word} is misplaced. The order is (columns), COMMENT, DISTRIBUTED BY, "
                 "PARTITIONED BY, WITH, then LIKE or AS",
                 self.span_of(self.token),
             )
@@ -222,7 +222,7 @@ class DefinitionReader(QueryReader):
             self.expect("ENFORCED")
             return False
         self.accept("ENFORCED")
-        return True  # as the standard has it, and Flink: a key that nothing is said of would be checked
+        return True  # as in the standard and in Flink: a key without this clause would be enforced
 
     def _column(self, name: str, start: int) -> ColumnDefinition:
         if self.accept("AS"):
@@ -288,7 +288,7 @@ class DefinitionReader(QueryReader):
         return self.plain_text() if self.accept("COMMENT") else None
 
     def with_options(self) -> Options:
-        """WITH ('key' = 'value', …), if it stands here."""
+        """WITH ('key' = 'value', …), if it is next."""
         return self.options() if self.accept("WITH") else ()
 
     def options(self) -> Options:
@@ -299,7 +299,7 @@ class DefinitionReader(QueryReader):
             token = self.token
             key = self.plain_text("an option's key in single quotes")
             if key in keys:
-                raise problem(f"option '{key}' is given twice", self.span_of(token))
+                raise problem(f"option '{key}' is set twice", self.span_of(token))
             keys.add(key)
             self.expect("=")
             value = self.token

@@ -1,7 +1,7 @@
-"""Expressions by climbing precedences: each operator takes to its right only what binds tighter.
+"""Expressions by precedence climbing: each operator takes to its right only operators that bind tighter.
 
-From loose to tight: OR, AND, NOT, IS, comparisons, BETWEEN/IN/LIKE, + −, * / % ||, signs, then what stands alone. Long
-chains of AND, OR and || are built as balanced trees, so that a thousand conditions are ten levels, not a thousand.
+From loose to tight: OR, AND, NOT, IS, comparisons, BETWEEN/IN/LIKE, + −, * / % ||, signs, then primaries. Long chains
+of AND, OR and || are built as balanced trees, so that a thousand conditions are ten levels, not a thousand.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class ExpressionReader(CallReader):
         return Call(" ".join([*words, kind]), (left,), span=self.since_node(left))
 
     def _ranged(self, left: Expression) -> Expression | None:
-        """BETWEEN, IN, LIKE, SIMILAR TO and the like, with or without NOT; None where NOT begins something else."""
+        """BETWEEN, IN, LIKE, SIMILAR TO and similar, with or without NOT; None if NOT begins something else."""
         negated = self.token.word == "NOT"
         word = self.ahead().word if negated else self.token.word
         if negated and word not in ("BETWEEN", "IN", "LIKE", "SIMILAR"):
@@ -204,10 +204,11 @@ class ExpressionReader(CallReader):
         self.close()
         return values, None
 
-    # --- what stands alone --------------------------------------------------------------------------------------------
+    # --- primaries
+    # --------------------------------------------------------------------------------------------------------
 
     def primary(self) -> Expression:
-        """What needs no operator: a constant, a name, a call, something in parentheses, with what is appended."""
+        """An expression without operators: a constant, a name, a call, something in parentheses, with its postfixes."""
         token = self.token
         kind = token.kind
         if kind is TokenKind.NUMBER:
@@ -258,7 +259,7 @@ def _joined(left: Expression, right: Expression) -> Span | None:
 
 
 def _balanced(word: str, operands: list[Expression]) -> Expression:
-    """A tree of little depth: AND, OR and || give the same whichever pair comes first."""
+    """A tree of little depth: AND, OR and || have the same result in any grouping."""
     level = operands
     join: Callable[[Expression, Expression], Expression] = lambda a, b: Call(word, (a, b), span=_joined(a, b))  # noqa: E731
     while len(level) > 1:

@@ -1,6 +1,6 @@
 """Words with a meaning of their own. A reserved word is a name only in backticks.
 
-The list is Flink's: what Calcite reserves, and what Flink adds to it.
+The list is Flink's: Calcite's reserved words, and Flink's additions.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ RESERVED = _words(
     """
 )
 
-# Reserved words that stand in no expression, so that a misspelt or missing operator is noticed. All other reserved
+# Reserved words that occur in no expression, so that a misspelt or missing operator is noticed. All other reserved
 # words before a parenthesis are functions: COUNT(…), MOD(…), LOWER(…).
 _NEVER_FUNCTIONS = _words(
     """
@@ -69,7 +69,7 @@ _NEVER_FUNCTIONS = _words(
 
 PARENTHESISLESS = _words("CURRENT_DATE CURRENT_TIME CURRENT_TIMESTAMP LOCALTIME LOCALTIMESTAMP")
 
-# Functions of the standard that Flink does not have: where a value stands they are columns, as `user` is on its pages.
+# Functions of the standard that Flink does not have: as values they are columns, as `user` is on its pages.
 COLUMN_WORDS = _words(
     "CURRENT_CATALOG CURRENT_PATH CURRENT_ROLE CURRENT_SCHEMA CURRENT_USER SESSION_USER SYSTEM_USER USER"
 )

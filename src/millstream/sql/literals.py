@@ -1,4 +1,4 @@
-"""Constants: numbers, texts, bytes, dates and times, intervals. Their form is checked where the place is known."""
+"""Constants: numbers, texts, bytes, dates and times, intervals. Their form is checked while the place is known."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class LiteralReader(TypeReader):
         return Literal("NUMBER", token.value, span=self.span_of(token))
 
     def text_literal(self) -> Literal:
-        """A text. Texts on lines of their own are one text; U&'…' may be followed by UESCAPE."""
+        """A text. Texts on lines of their own are concatenated; U&'…' may be followed by UESCAPE."""
         first = self.take()
         value = self._unicode(first) if first.word == "U&" else first.value
         while (
@@ -81,7 +81,7 @@ class LiteralReader(TypeReader):
         return Literal("BYTES", bytes.fromhex(token.value), span=self.span_of(token))
 
     def at_dated_literal(self) -> bool:
-        """Whether DATE '…', TIME '…' or TIMESTAMP '…' stands here."""
+        """Whether DATE '…', TIME '…' or TIMESTAMP '…' is next."""
         word, following = self.token.word, self.ahead()
         if word in ("DATE", "TIME", "TIMESTAMP"):
             return following.kind is TokenKind.TEXT or (word == "TIMESTAMP" and following.word in ("WITH", "WITHOUT"))
@@ -117,7 +117,7 @@ class LiteralReader(TypeReader):
         if inner is not None and unit_of(inner.group(2).upper()):
             unit = unit_of(inner.group(2).upper())
             raise problem(
-                f"the unit of an interval stands behind the quotes: INTERVAL '{inner.group(1)}' {unit}",
+                f"the unit of an interval follows the quotes: INTERVAL '{inner.group(1)}' {unit}",
                 self.span_of(written),
             )
         unit = self._interval_unit(_INTERVAL_UNITS)
@@ -161,7 +161,7 @@ class LiteralReader(TypeReader):
         return unit
 
     def interval_units(self) -> str:
-        """The units of an interval that is computed, behind its parentheses: DAY, YEAR TO MONTH, SECOND(3)."""
+        """The units of a computed interval, after its parentheses: DAY, YEAR TO MONTH, SECOND(3)."""
         units = unit = self._interval_unit(_INTERVAL_UNITS)
         self._precisions()
         if self.accept("TO"):

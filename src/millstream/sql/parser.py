@@ -1,6 +1,6 @@
-"""Text in, syntax out: the doors of this package.
+"""The entry points of this package: text to syntax.
 
-Each function reads the whole text or raises an SqlError that draws the place; none gives half a result.
+Each function reads the whole text or raises an SqlError that shows the place; none returns a partial result.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ def parse_statement(text: str) -> Statement:
 
 
 def parse_query(text: str) -> Query:
-    """A query alone, as `sql_query` takes it."""
+    """A single query, as for `sql_query`."""
     reader = StatementReader(text)
     return _whole(reader, reader.query)
 
 
 def parse_expression(text: str) -> Expression:
-    """An expression alone: `price * 0.908`."""
+    """A single expression: `price * 0.908`."""
     reader = StatementReader(text)
     return _whole(reader, reader.expression)
 
 
 def parse_type(text: str) -> TypeName:
-    """A data type alone: `ROW<name STRING, tags ARRAY<STRING>> NOT NULL`."""
+    """A single data type: `ROW<name STRING, tags ARRAY<STRING>> NOT NULL`."""
     reader = StatementReader(text)
     return _whole(reader, reader.type_name)
 
 
 def _whole(reader: StatementReader, read: Callable[[], T]) -> T:
-    """What the reader reads, which must be all there is."""
+    """The result of the reader, which must consume the whole text."""
 
     def read_all() -> T:
         result = read()
@@ -67,5 +67,5 @@ def _read(reader: StatementReader, read: Callable[[], T]) -> T:
     try:
         return read()
     except RecursionError:
-        # Called from deep inside a program, Python's stack ends before our own measure does.
+        # Called from deep inside a program, Python's stack ends before our own limit.
         raise reader.too_deep() from None

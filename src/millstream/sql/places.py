@@ -1,4 +1,4 @@
-"""Errors that draw the place in the text they are about, without the secrets in it."""
+"""Errors that show the place in the text they are about, without its secrets."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def problem(message: str, where: Node | Span | None) -> SqlError:
     message = redact(message, secrets_of_statement(span.source))
     written, column = _shown_line(span)
     width = max(1, min(span.stop - span.start, len(written) - column + 1))
-    # Tabs stay tabs, so that the marks stand below what they mark.
+    # Tabs stay tabs, so that the marks are aligned with the marked text.
     indent = "".join("\t" if sign == "\t" else " " for sign in written[: column - 1])
     drawn = f"  line {span.line}, column {span.column}:\n    {written}\n    {indent}{'^' * width}"
     return SqlError(f"{message}\n{drawn}", line=span.line, column=span.column)
 
 
 def _shown_line(span: Span) -> tuple[str, int]:
-    """The line of a place and the column in it; of a very long line, what stands around the place."""
+    """The line of a place and the column in it; of a very long line, only the surroundings of the place."""
     source = redact_statement(span.source)
     begin = source.rfind("\n", 0, span.start) + 1
     end = source.find("\n", span.start)

@@ -38,7 +38,7 @@ class QueryReader(PatternReader):
         return query
 
     def continued_query(self, first: Query) -> Query:
-        """The query that goes on after a first part in parentheses, which was read already."""
+        """The query that continues a first part in parentheses, which was read already."""
         start = first.span.start if first.span is not None else self.token.start
         return self._ordered(self._united(self._intersected(first)), (), start)
 
@@ -110,7 +110,7 @@ class QueryReader(PatternReader):
         return row.values if isinstance(row, RowValue) else (row,)
 
     def _ordered(self, query: Query, ctes: tuple[With, ...], start: int) -> Query:
-        """A body with what stands around it. A part that has an order of its own stays a query of its own."""
+        """A body with its WITH, ORDER BY and LIMIT. A part with an order of its own stays a query of its own."""
         order = self.order_by()
         limit = self._limit()
         if not (ctes or order or limit):
@@ -171,10 +171,10 @@ class QueryReader(PatternReader):
         return Select(items, source, where, group, having, qualify, windows, distinct, hints, span=self.since(start))
 
     def out_of_order(self) -> Exception:
-        """The error for a clause that came too late."""
+        """The error for a clause that is out of order."""
         word = self.token.word
         return problem(
-            f"{word} cannot stand here. The order is SELECT, FROM, WHERE, GROUP BY, HAVING, WINDOW, QUALIFY, ORDER BY, "
+            f"{word} is misplaced. The order is SELECT, FROM, WHERE, GROUP BY, HAVING, WINDOW, QUALIFY, ORDER BY, "
             "LIMIT, each once",
             self.span_of(self.token),
         )

@@ -1,4 +1,4 @@
-"""The syntax of queries: what stands in FROM, and the clauses of a SELECT. Frozen data, as `sql.syntax`."""
+"""The syntax of queries: the items of FROM, and the clauses of a SELECT. Frozen data, like `sql.syntax`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Hint(Node):
 
 @dataclass(frozen=True)
 class Relation(Node):
-    """What stands in FROM."""
+    """An item of FROM."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class AliasedRelation(Relation):
 
 @dataclass(frozen=True)
 class Derived(Relation):
-    """A query in parentheses; LATERAL may see what stands before it."""
+    """A query in parentheses; LATERAL may refer to preceding items."""
 
     query: Query
     lateral: bool = False
@@ -176,8 +176,10 @@ class Values(QueryBody):
 
 @dataclass(frozen=True)
 class BoundTable(QueryBody):
-    """A `Table` of the program's, where SQL has a query: its meaning is known already, and no text stands for it.
-    `relation` and `session` are the planner's."""
+    """A `Table` of the program's in place of a query: its meaning is known already, and it has no text.
+
+    `relation` and `session` are the planner's.
+    """
 
     relation: Any
     session: Any = field(compare=False)

@@ -1,8 +1,8 @@
-"""A reader of tokens: looks ahead, takes what the grammar expects, and says well what is wrong where it is not there.
+"""A reader of tokens: looks ahead, consumes the tokens that the grammar expects, and reports precise errors.
 
-Every question about the next token (`at`, `accept`) is remembered until a token is taken. So an error can name what
-could have stood there, and the keyword nearest to what does stand there: `FORM` where FROM was possible. What opens
-(parentheses, CASE, BEGIN) is kept in a list, so that an unfinished text names what is open.
+Every check of the next token (`at`, `accept`) is recorded until a token is consumed. So an error can name the possible
+tokens, and the keyword nearest to the actual one: `FORM` where FROM was possible. Opening tokens (parentheses, CASE,
+BEGIN) are recorded in a list, so an unfinished text names the open ones.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from millstream.sql.tokens import Token, TokenKind, tokenised
 
 __all__ = ["CHAIN_MAX", "DEPTH_MAX", "TokenReader"]
 
-# Deeper than any hand writes, and shallow enough for Python's stack, here and in the planner.
+# Deeper than any hand-written text, and shallow enough for Python's stack, here and in the planner.
 DEPTH_MAX = 100
 # Left-deep chains are trees as deep as they are long: a + b + c, a JOIN b JOIN c.
 CHAIN_MAX = 200
 
 T = TypeVar("T")
 
-# What people write who come from elsewhere, and what it is called here.
+# Syntax of other systems, and its equivalent here.
 _FOREIGN = {
     "::": "A cast is written CAST(value AS type)",
     "==": "Equality is written =",
@@ -42,13 +42,13 @@ _FOREIGN = {
     "AUTO_INCREMENT": "Tables here number no rows",
     "MINUS": "Write EXCEPT",
     "AT": "The zone of a session is set with SET 'table.local-time-zone'; CONVERT_TZ changes zones",
-    "DISTINCT": "DISTINCT stands behind SELECT or in a call; a comparison is written IS DISTINCT FROM",
+    "DISTINCT": "DISTINCT follows SELECT or is used in a call; a comparison is written IS DISTINCT FROM",
     "TOP": "Write LIMIT n at the end of the query",
 }
 
 
 _OF_COLUMNS = ("a column's name", "a name after the dot")
-# Words that begin a clause: nobody means them as names.
+# Words that begin a clause: never meant as names.
 _CLAUSES = frozenset(("SELECT", "FROM", "WHERE", "JOIN", "ON", "AND", "OR", "UNION", "HAVING", "AS", "INTO", "VALUES"))
 _OPERATORS = ("AND", "BETWEEN", "LIKE", "SIMILAR", "NOT")
 _VALUES = (TokenKind.WORD, TokenKind.QUOTED, TokenKind.NUMBER, TokenKind.TEXT)
@@ -56,7 +56,7 @@ _LIST_MAX = 60
 
 
 class TokenReader:
-    """The tokens of a text and the place reached in them."""
+    """The tokens of a text and the current position in them."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -66,10 +66,10 @@ class TokenReader:
         self._possibilities: list[str] = []
         self._openings: list[tuple[Token, str]] = []
         self._depth = 0
-        # The last alias given without AS, and the keywords that could have stood there: it may be a misspelt one.
+        # The last alias without AS, and the keywords that were possible there: it may be a misspelt one.
         self._bare_alias: tuple[int, Token, tuple[str, ...]] | None = None
 
-    # --- looking ------------------------------------------------------------------------------------------------------
+    # --- lookahead ----------------------------------------------------------------------------------------------------
 
     def at(self, *words: str) -> bool:
         """Whether the next token is one of these keywords or signs."""
@@ -93,17 +93,17 @@ class TokenReader:
         return self.tokens[min(self.place + offset, len(self.tokens) - 1)]
 
     def at_name(self) -> bool:
-        """Whether a name stands here: quoted, or a word that is not reserved."""
+        """Whether a name is next: quoted, or a word that is not reserved."""
         token = self.token
         return token.kind is TokenKind.QUOTED or (token.kind is TokenKind.WORD and token.word not in RESERVED)
 
     def at_end(self) -> bool:
         return self.token.kind is TokenKind.END
 
-    # --- taking -------------------------------------------------------------------------------------------------------
+    # --- consuming ----------------------------------------------------------------------------------------------------
 
     def take(self) -> Token:
-        """Take the next token, whatever it is."""
+        """Consume the next token, whatever it is."""
         token = self.token
         if token.kind is not TokenKind.END:
             self.place += 1
@@ -113,7 +113,7 @@ class TokenReader:
         return token
 
     def accept(self, *words: str) -> bool:
-        """Take these tokens if they all stand here."""
+        """Consume these tokens if all of them are next."""
         if len(words) == 1:
             if self.token.word == words[0]:
                 self.take()
@@ -127,11 +127,11 @@ class TokenReader:
         return True
 
     def accept_one(self, *words: str) -> str | None:
-        """Take one of these words, and say which."""
+        """Consume one of these words, and return it."""
         return self.take().word if self.at(*words) else None
 
     def expect(self, *words: str) -> Token:
-        """Take these tokens; the last is returned. An error where they do not stand here."""
+        """Consume these tokens; returns the last. Raises an error if they are not next."""
         token = self.token
         for word in words:
             if self.token.word != word:
@@ -140,13 +140,13 @@ class TokenReader:
         return token
 
     def expect_one(self, *words: str) -> str:
-        """Take one of these words."""
+        """Consume one of these words."""
         if not self.at(*words):
             self.fail(expected=any_of(words))
         return self.take().word
 
     def name(self, what: str = "a name", *, is_column: bool = False) -> str:
-        """A name, its quotes taken off. That of a column may be one of `COLUMN_WORDS`."""
+        """A name without its quotes. That of a column may be one of `COLUMN_WORDS`."""
         token = self.token
         of_column = is_column or what in _OF_COLUMNS
         if self.at_name() or (of_column and token.kind is TokenKind.WORD and token.word in COLUMN_WORDS):
@@ -166,7 +166,7 @@ class TokenReader:
         self.fail(expected=what)
 
     def path(self, what: str = "a name") -> tuple[str, ...]:
-        """A name, perhaps with what it lies in: `catalog.database.table`."""
+        """A name, perhaps qualified: `catalog.database.table`."""
         parts = [self.name(what)]
         while self.accept("."):
             parts.append(self.name("a name after the dot"))
@@ -194,17 +194,17 @@ class TokenReader:
     # --- nesting ------------------------------------------------------------------------------------------------------
 
     def opening(self, sign: str = "(", closed_by: str = ")") -> Token:
-        """Take an opening sign and remember it."""
+        """Consume an opening sign and record it."""
         token = self.expect(sign)
         self._openings.append((token, closed_by))
         return token
 
     def opened(self, token: Token, closed_by: str) -> None:
-        """Remember an opening word that was taken: CASE, BEGIN."""
+        """Record an opening word that was consumed: CASE, BEGIN."""
         self._openings.append((token, closed_by))
 
     def close(self) -> Token:
-        """Take the sign or word that closes what was opened last."""
+        """Consume the sign or word that closes the last opening one."""
         opening, closing = self._openings[-1]
         if self.token.word != closing:
             self.fail(expected=f", or {closing}" if "," in self._possibilities else closing, unclosed=opening)
@@ -212,7 +212,7 @@ class TokenReader:
         return self.take()
 
     def in_parentheses(self, read: Callable[[], T]) -> T:
-        """What stands between parentheses."""
+        """An element in parentheses."""
         self.opening()
         inner = read()
         self.close()
@@ -238,22 +238,23 @@ class TokenReader:
         return tuple(items)
 
     def enter(self) -> None:
-        """Go one level down, into something that may hold itself; refuses what is nested beyond all measure.
+        """Go one level down, into a construct that may contain itself; rejects excessive nesting.
 
-        Nobody leaves by an error, for an error ends the reading: no `finally` is needed, and frames are spared.
+        An error ends the reading, so levels need not be left after one: no `finally` is needed, which saves stack
+        frames.
         """
         if self._depth >= DEPTH_MAX:
             raise self.too_deep()
         self._depth += 1
 
     def leave(self) -> None:
-        """Come one level up."""
+        """Go one level up."""
         self._depth -= 1
 
     def too_deep(self) -> SqlError:
-        """The error for text nested too deeply, at the place reached."""
+        """The error for text nested too deeply, at the current position."""
         return problem(
-            "this is nested too deeply. Give a name to parts of it: WITH part AS (SELECT …), or a view",
+            "this is nested too deeply. Name parts of it: WITH part AS (SELECT …), or a view",
             self.span_of(self.token),
         )
 
@@ -270,21 +271,21 @@ class TokenReader:
         return Span(token.start, token.stop, self.text)
 
     def since(self, start: int) -> Span:
-        """The place from an offset to the end of the token taken last."""
+        """The place from an offset to the end of the last consumed token."""
         return Span(start, self.tokens[self.place - 1].stop if self.place else start, self.text)
 
     def since_node(self, node: Node) -> Span:
-        """The place from the beginning of a node to the end of the token taken last."""
+        """The place from the beginning of a node to the end of the last consumed token."""
         return self.since(node.span.start if node.span is not None else 0)
 
-    # --- what is wrong ------------------------------------------------------------------------------------------------
+    # --- errors -------------------------------------------------------------------------------------------------------
 
     def note_bare_alias(self) -> None:
-        """The next token becomes an alias although no AS stands before it."""
+        """The next token becomes an alias although no AS precedes it."""
         self._bare_alias = (self.place, self.token, tuple(self._possibilities))
 
     def fail(self, *, expected: str | None = None, unclosed: Token | None = None) -> NoReturn:
-        """Raise the error for the token that stands here."""
+        """Raise the error for the current token."""
         token = self.token
         if self._bare_alias is not None and self._bare_alias[0] == self.place - 1:
             _, alias, words = self._bare_alias
@@ -297,14 +298,14 @@ class TokenReader:
         keyword = _near(token, [*possible, *_OPERATORS] if self._after_value() else possible)
         wanted = expected or self._possible()
         if keyword is not None and len(wanted) > _LIST_MAX:
-            wanted = ""  # the keyword says it better than a long list
+            wanted = ""  # the keyword is clearer than a long list
         message = (
             f"{_shown(wanted)} is expected, found {_described(token)}"
             if wanted
             else (f"{_described(token)} is not expected here")
         )
         if token.word == "/" and self.tokens[self.place - 1].word == "/":
-            message += ". Comments begin with --, or stand between /* and */"
+            message += ". Comments begin with --, or are enclosed in /* and */"
         elif token.word in _FOREIGN:
             message += f". {_FOREIGN[token.word]}"
         elif keyword is not None:
@@ -316,7 +317,7 @@ class TokenReader:
         raise problem(message, self.span_of(token))
 
     def _unfinished(self, expected: str | None) -> SqlError:
-        """The text ends too early: what is open, and where it was opened."""
+        """The error for a text that ends too early: with the open tokens and their places."""
         here = self.span_of(self.token)
         if self._openings:
             opening, closing = self._openings[-1]
@@ -332,12 +333,12 @@ class TokenReader:
         return problem(f"{message}: {_shown(wanted)} is expected" if wanted else message, here)
 
     def _possible(self) -> str:
-        """What could have stood here, if it is short enough to be of use."""
+        """The tokens that were possible here, if few enough to be useful."""
         words = list(dict.fromkeys(self._possibilities))
         return any_of(words) if 0 < len(words) <= 6 else ""
 
     def _after_value(self) -> bool:
-        """Whether what stands before could be the end of a value, so that an operator may follow."""
+        """Whether the preceding token may end a value, so that an operator may follow."""
         before = self.tokens[self.place - 1]
         return before.kind in _VALUES or before.word in (")", "]")
 
@@ -374,10 +375,10 @@ def _described(token: Token) -> str:
 
 
 def _near(token: Token, words: Iterable[str]) -> str | None:
-    """The keyword that a word was perhaps meant to be."""
+    """The keyword that a word may be a misspelling of."""
     if token.kind is not TokenKind.WORD or len(token.word) < 3:
         return None
     known = {word.split(" ")[0] for word in words if word[:1].isalpha() and word.isupper()} - {token.word}
-    # A word that is a keyword itself is seldom another one misspelt: VALUE for VALUES, TABLE for TABLES.
+    # A keyword is seldom another one misspelt: VALUE for VALUES, TABLE for TABLES.
     likeness = 0.85 if token.word in RESERVED else 0.65
     return nearest(token.word, sorted(word for word in known if len(word) > 2), likeness)

@@ -1,4 +1,4 @@
-"""What stands in FROM: tables with hints and moments, joins, functions, UNNEST, queries, MATCH_RECOGNIZE."""
+"""The FROM clause: tables with hints and moments, joins, functions, UNNEST, queries, MATCH_RECOGNIZE."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class RelationReader(ExpressionReader):
         raise NotImplementedError
 
     def relations(self) -> Relation:
-        """a, b JOIN c ON …: a comma is a CROSS join. It binds like any join, from the left, as in Flink, so that a join
-        behind a comma is with all that stands before it."""
+        """a, b JOIN c ON …: a comma is a CROSS join. It binds like any join, from the left, as in Flink, so a join
+        after a comma applies to everything before it."""
         return self.joined(commas=True)
 
     def joined(self, first: Relation | None = None, *, commas: bool = False) -> Relation:
@@ -141,7 +141,7 @@ class RelationReader(ExpressionReader):
         return TableFunctionCall(call, span=self.since(start))
 
     def _function(self) -> Call:
-        """f(…) as a table; a query given to a window function is a table."""
+        """f(…) as a table; a query as the argument of a window function is a table."""
         start = self.token
         parts = self.path("a function's name")
         self.enter()
@@ -160,7 +160,7 @@ class RelationReader(ExpressionReader):
         return Unnest(operand, ordinality, span=self.since(start.start))
 
     def _parenthesised_relation(self) -> Query | Relation:
-        """(query), (relation JOIN …), or either in more parentheses. What it is shows after what it begins with."""
+        """(query), (relation JOIN …), or either in more parentheses. The token after its beginning decides."""
         self.opening()
         self.enter()
         inner: Query | Relation
@@ -196,14 +196,14 @@ class RelationReader(ExpressionReader):
         columns = self.names("a column's name") if self.at("(") else ()
         if self.token.word == "FOR" and self.ahead().word == "SYSTEM_TIME":
             raise problem(
-                "FOR SYSTEM_TIME AS OF … stands before the alias: table FOR SYSTEM_TIME AS OF moment AS alias",
+                "FOR SYSTEM_TIME AS OF … precedes the alias: table FOR SYSTEM_TIME AS OF moment AS alias",
                 self.span_of(self.token),
             )
         self._refuse_pivot()
         return AliasedRelation(relation, alias, columns, span=self.since_node(relation))
 
     def _refuse_pivot(self) -> None:
-        """PIVOT and UNPIVOT of a table, where an alias may stand."""
+        """Rejects PIVOT and UNPIVOT of a table, where an alias is possible."""
         instead = _PIVOTS.get(self.token.word)
         if instead is not None and self.ahead().word == "(":
             where = self.span_of(self.token)
@@ -211,7 +211,7 @@ class RelationReader(ExpressionReader):
             raise problem(sentence, where)
 
     def hints(self) -> tuple[Hint, ...]:
-        """/*+ OPTIONS('a' = 'b'), BROADCAST(t) */, if it stands here."""
+        """/*+ OPTIONS('a' = 'b'), BROADCAST(t) */, if it is next."""
         if self.token.word != "/*+":
             return ()
         self.opening("/*+", "*/")

@@ -19,8 +19,8 @@ All become plain calls; the words become `options`:
 | JSON_ARRAY(a, … [b ON NULL]), JSON_ARRAYAGG | a, … | on_null |
 
 `returning` is a TypeName. JSON_VALUE's behaviours are ("NULL", None), ("ERROR", None) or ("DEFAULT", value);
-JSON_QUERY's are NULL, ERROR, EMPTY ARRAY and EMPTY OBJECT; a wrapper is WITHOUT, CONDITIONAL or UNCONDITIONAL. What is
-not written is not among the options.
+JSON_QUERY's are NULL, ERROR, EMPTY ARRAY and EMPTY OBJECT; a wrapper is WITHOUT, CONDITIONAL or UNCONDITIONAL.
+Omitted clauses are not in the options.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class SpecialCallReader(WindowReader):
         """A unit of time."""
         unit = unit_of(self.token.word)
         if self.token.kind is TokenKind.TEXT and unit_of(self.token.value.upper()):
-            raise problem(f"a unit of time stands without quotes: {self.token.value.upper()}", self.span_of(self.token))
+            raise problem(f"a unit of time has no quotes: {self.token.value.upper()}", self.span_of(self.token))
         if unit is None:
             self._possibilities.extend(UNITS)
             self.fail(expected="a unit of time (YEAR, MONTH, DAY, HOUR, MINUTE, SECOND, …)")
@@ -127,7 +127,7 @@ class SpecialCallReader(WindowReader):
         return arguments, options, ()
 
     def _position(self) -> tuple[list[Expression], Options, tuple[OrderItem, ...]]:
-        # IN would be read as an operator: what stands before it binds tighter.
+        # IN would be read as an operator: the preceding expression binds tighter.
         arguments = [self.expression(_ABOVE_IN)]
         if self.accept("IN"):
             arguments.append(self.expression(_ABOVE_IN))

@@ -1,6 +1,6 @@
-"""A script cut into statements without reading them: for a prompt, which must know when a statement is finished.
+"""Splits a script into statements without parsing them: for a prompt, which must know when a statement is finished.
 
-Semicolons inside texts, names, comments and statement sets end nothing.
+Semicolons inside texts, names, comments and statement sets do not end a statement.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ def statement_spans(text: str) -> tuple[Span, ...]:
 
 
 def in_place(span: Span) -> str:
-    """A statement with blanks for all that stands before it: what an error says of its place is then true of the text
-    that it was cut from.
+    """A statement with blanks for all preceding text: the places in its errors are then those of the original text.
 
     >>> in_place(statement_spans("SHOW TABLES;\\nSELECT 1;")[1])
     '            \\nSELECT 1'
@@ -33,8 +32,8 @@ def in_place(span: Span) -> str:
 
 
 def is_complete(text: str) -> bool:
-    """Whether a prompt can run the text: every statement in it has ended. Text that cannot be read is complete: no
-    further line would mend it."""
+    """Whether a prompt can run the text: every statement in it has ended. Text that cannot be tokenised is complete: no
+    further line would correct it."""
     if unclosed_at(text) is not None:
         return False
     try:

@@ -1,4 +1,5 @@
-"""Statements of every kind, one or many: INSERT and statement sets, EXPLAIN and plans, and the way to all others."""
+"""Statements of every kind, one or many: INSERT and statement sets, EXPLAIN and plans, and the dispatch to all
+others."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ class StatementReader(CommandReader):
     """Reads statements and scripts."""
 
     def script(self) -> tuple[Statement, ...]:
-        """Statements separated by semicolons; empty ones are left out."""
+        """Statements separated by semicolons; empty ones are omitted."""
         statements: list[Statement] = []
         while True:
             while self.accept(";"):
@@ -53,7 +54,7 @@ class StatementReader(CommandReader):
             raise problem("one statement is expected here, but another begins", self.span_of(self.token))
 
     def _fail_after(self) -> None:
-        """Something stands behind what could have been the end."""
+        """Raises the error for a token after a possible end of the statement."""
         token = self.token
         if token.word in (")", "]", "}"):
             raise problem(f"this {token.word} closes nothing", self.span_of(token))
@@ -117,7 +118,7 @@ class StatementReader(CommandReader):
         start = self.token.start
         return QueryStatement(self.query(), span=self.since(start))
 
-    # --- INSERT and its like ------------------------------------------------------------------------------------------
+    # --- INSERT and similar -------------------------------------------------------------------------------------------
 
     def insert(self) -> Insert:
         start = self.token.start
@@ -182,12 +183,12 @@ class StatementReader(CommandReader):
         self.fail(expected="STATEMENT SET, PLAN, INSERT or SELECT")
 
     def _begin(self) -> Statement:
-        """BEGIN STATEMENT SET; … END, as the SQL client has it."""
+        """BEGIN STATEMENT SET; … END, the syntax of the SQL client."""
         opening = self.take()
         self.expect("STATEMENT", "SET")
         if self.token.kind is TokenKind.END or self._ends_after_semicolon():
             raise problem(
-                "BEGIN STATEMENT SET stands alone: the set is one statement, with its INSERTs and END behind it: "
+                "BEGIN STATEMENT SET is used alone: the set is one statement, followed by its INSERTs and END: "
                 "BEGIN STATEMENT SET; INSERT …; END. In a program, t_env.create_statement_set() gathers INSERTs",
                 self.span_of(opening),
             )
@@ -218,7 +219,7 @@ class StatementReader(CommandReader):
         return StatementSet(tuple(inserts), span=self.since(start))
 
     def _end(self) -> Statement:
-        raise problem("END closes nothing here: no BEGIN STATEMENT SET stands before it", self.span_of(self.token))
+        raise problem("END closes nothing here: no BEGIN STATEMENT SET precedes it", self.span_of(self.token))
 
     # --- plans --------------------------------------------------------------------------------------------------------
 
@@ -232,7 +233,7 @@ class StatementReader(CommandReader):
         return Explain(self._planned(), details, span=self.since(start))
 
     def _planned(self) -> Statement:
-        """What has a plan: a query, an INSERT, a statement set, a table made of a query."""
+        """A statement with a plan: a query, an INSERT, a statement set, a table made of a query."""
         start = self.token.start
         if self.accept("STATEMENT"):
             self.expect("SET")

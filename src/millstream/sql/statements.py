@@ -1,4 +1,4 @@
-"""Statements that are no queries: definitions, INSERT, and what is said to the session. Frozen data, as `syntax`."""
+"""Statements other than queries: definitions, INSERT, and session commands. Frozen data, like `syntax`."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class KeyDefinition(Node):
 
 @dataclass(frozen=True)
 class LikeClause(Node):
-    """LIKE table (INCLUDING ALL, OVERWRITING OPTIONS, …): pairs of (how, what)."""
+    """LIKE table (INCLUDING ALL, OVERWRITING OPTIONS, …): pairs of (how, subject)."""
 
     table: tuple[str, ...]
     options: tuple[tuple[str, str], ...] = ()
@@ -213,9 +213,9 @@ class Drop(Statement):
 
 @dataclass(frozen=True)
 class Alteration(Node):
-    """One change of ALTER: `action` (RENAME, SET, RESET, ADD, MODIFY, DROP, AS, SUSPEND, RESUME, REFRESH…), what it is
-    about (`subject`: TABLE, COLUMN, OPTIONS, WATERMARK, PRIMARY KEY, PARTITION, …), and its words as data. Many
-    fields: they are the things a change may be about."""
+    """One change of ALTER: `action` (RENAME, SET, RESET, ADD, MODIFY, DROP, AS, SUSPEND, RESUME, REFRESH…), its
+    `subject` (TABLE, COLUMN, OPTIONS, WATERMARK, PRIMARY KEY, PARTITION, …), and its details as data. Many fields: one
+    for each possible detail."""
 
     action: str
     subject: str
@@ -230,7 +230,7 @@ class Alteration(Node):
     expression: Expression | None = None  # SET FRESHNESS = INTERVAL …
     distribution: Distribution | None = None
     partitions: tuple[tuple[tuple[str, Expression], ...], ...] = ()
-    if_exists: bool = False  # of the part it is about; IF NOT EXISTS where it is added
+    if_exists: bool = False  # of the changed part; IF NOT EXISTS where it is added
 
 
 @dataclass(frozen=True)
@@ -283,7 +283,7 @@ class AnalyzeTable(Statement):
     columns: tuple[str, ...] | None = None
 
 
-# --- what is said to the session --------------------------------------------------------------------------------------
+# --- session commands -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -383,6 +383,6 @@ class CallProcedure(Statement):
 
 @dataclass(frozen=True)
 class ClientCommand(Statement):
-    """HELP, CLEAR, QUIT, EXIT: for the SQL client alone."""
+    """HELP, CLEAR, QUIT, EXIT: for the SQL client only."""
 
     word: str

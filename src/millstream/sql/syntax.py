@@ -1,11 +1,12 @@
-"""The syntax of Flink's SQL as frozen data: what was written, and where. Nothing here says what a name means.
+"""The syntax of Flink's SQL as frozen data: the text's constructs and their places, without the meaning of names.
 
-Two makers, one reader: the parser makes these nodes of text, the Table API makes them of Python calls, and `planner`
-binds both. A node's `span` is its place in the text (None: it was made by a call); it takes no part in equality, so
-that two writings of one thing are equal.
+Two producers, one consumer: the parser makes these nodes of text, the Table API makes them of Python calls, and
+`planner` binds both. A node's `span` is its place in the text (None: it was made by a call); equality ignores it, so
+two notations of one construct are equal.
 
 Operators are calls: `a + b` is `Call("+", (a, b))`, `a IS NULL` is `Call("IS NULL", (a,))`. The names are those of
-`expressions.functions`. What has a syntax of its own (CAST, CASE, subqueries, windows) has a node of its own.
+`expressions.functions`. Constructs with a syntax of their own (CAST, CASE, subqueries, windows) have a node of their
+own.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Span:
-    """A stretch of the text, by offsets of characters; `source` is the text it is in."""
+    """A piece of the text, by offsets of characters; `source` is the whole text."""
 
     start: int
     stop: int
@@ -69,13 +70,13 @@ class Span:
 
     @property
     def text(self) -> str:
-        """What is written there."""
+        """The text of the piece."""
         return self.source[self.start : self.stop]
 
 
 @dataclass(frozen=True)
 class Node:
-    """Anything that was written. `span` is always given by keyword."""
+    """Any syntactic construct. `span` is always passed by keyword."""
 
     span: Span | None = field(default=None, compare=False, repr=False, kw_only=True)
 
@@ -85,10 +86,10 @@ class Node:
 
 @dataclass(frozen=True)
 class TypeName(Node):
-    """A data type as it is written: `DECIMAL(10, 2) NOT NULL` is TypeName("DECIMAL", (10, 2), nullable=False).
+    """A data type in its notation: `DECIMAL(10, 2) NOT NULL` is TypeName("DECIMAL", (10, 2), nullable=False).
 
     `elements` are the types inside: of ARRAY and MULTISET one, of MAP key and value, of ROW one for each of `fields`.
-    TIMESTAMP WITH LOCAL TIME ZONE is named TIMESTAMP_LTZ; intervals are "INTERVAL DAY TO SECOND" and the like.
+    TIMESTAMP WITH LOCAL TIME ZONE is named TIMESTAMP_LTZ; intervals are "INTERVAL DAY TO SECOND" and similar.
     """
 
     name: str
@@ -104,7 +105,7 @@ class TypeName(Node):
 
 @dataclass(frozen=True)
 class Expression(Node):
-    """What has a value."""
+    """An expression with a value."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ class Literal(Expression):
 
 @dataclass(frozen=True)
 class Interval(Expression):
-    """INTERVAL '1-2' YEAR TO MONTH: the text, the first and the last unit, and precisions if given."""
+    """INTERVAL '1-2' YEAR TO MONTH: the text, the first and the last unit, and optional precisions."""
 
     value: str
     unit: str
@@ -131,7 +132,7 @@ class Interval(Expression):
 
 @dataclass(frozen=True)
 class Name(Expression):
-    """A column, perhaps with what qualifies it: `b.auction`. Quotes are taken off; case is kept."""
+    """A column, perhaps qualified: `b.auction`. Without quotes, with its case."""
 
     parts: tuple[str, ...]
 
@@ -145,8 +146,8 @@ class Star(Expression):
 
 @dataclass(frozen=True)
 class Call(Expression):
-    """A function or an operator. `name` is upper-case for operators, else as written; `path` is (catalog, database)
-    where the name was qualified. `options` are words in the call: TRIM(LEADING …), EXTRACT(YEAR FROM …), JSON's."""
+    """A function or an operator. `name` is upper-case for operators, otherwise as written; `path` is (catalog,
+    database) of a qualified name. `options` are words in the call: TRIM(LEADING …), EXTRACT(YEAR FROM …), JSON's."""
 
     name: str
     arguments: tuple[Expression, ...] = ()
@@ -164,7 +165,7 @@ class Argument(Expression):
 
 @dataclass(frozen=True)
 class TableArgument(Expression):
-    """A table given to a function: `TABLE t PARTITION BY a ORDER BY b`, or a query in parentheses."""
+    """A table as an argument: `TABLE t PARTITION BY a ORDER BY b`, or a query in parentheses."""
 
     relation: Relation
     partition_by: tuple[Expression, ...] = ()
@@ -235,7 +236,7 @@ class Exists(Expression):
 
 @dataclass(frozen=True)
 class Scalar(Expression):
-    """A query whose one value is meant; `quantifier` SOME or ALL with the operator before it."""
+    """A query used as a single value; `quantifier` SOME or ALL with the operator before it."""
 
     query: Query
     operand: Expression | None = None
@@ -252,7 +253,7 @@ class RowValue(Expression):
 
 @dataclass(frozen=True)
 class FieldAccess(Expression):
-    """The field of a row that is no plain name: `f(x).y`; '*' for all."""
+    """The field of a row, if it is not a plain name: `f(x).y`; '*' for all."""
 
     operand: Expression
     name: str
@@ -268,7 +269,7 @@ class ItemAccess(Expression):
 
 @dataclass(frozen=True)
 class As(Expression):
-    """An expression with a name given inside it: the Table API's `expr.alias("a", "b")`."""
+    """An expression with a name inside it: the Table API's `expr.alias("a", "b")`."""
 
     operand: Expression
     names: tuple[str, ...]
@@ -285,7 +286,7 @@ class OrderItem(Node):
 
 @dataclass(frozen=True)
 class Aggregated(Expression):
-    """A call with what only aggregates have."""
+    """A call with the clauses of aggregates."""
 
     call: Call
     distinct: bool = False
@@ -312,7 +313,7 @@ class Frame(Node):
 
 @dataclass(frozen=True)
 class WindowSpec(Node):
-    """(PARTITION BY … ORDER BY … frame); `base` names a window of the WINDOW clause it goes on from."""
+    """(PARTITION BY … ORDER BY … frame); `base` names a window of the WINDOW clause that it extends."""
 
     partition_by: tuple[Expression, ...] = ()
     order_by: tuple[OrderItem, ...] = ()

@@ -1,8 +1,8 @@
-"""Text cut into tokens: words, quoted names, texts, bytes, numbers and signs. Comments are left out, hints are not.
+"""Tokenises text: words, quoted names, texts, bytes, numbers and signs. Comments are skipped, hints are not.
 
-One pass, linear in the text. A token keeps its place; `value` is what it means (quotes off, doubled quotes single) and
-`word` is the upper-case word of an unquoted name, by which the grammar knows its keywords. A quote or a comment that
-is never closed is an error that shows where it was opened.
+One pass, linear in the text. A token records its place; `value` is its meaning (without quotes, doubled quotes single)
+and `word` is the upper-case word of an unquoted name, by which the grammar recognises keywords. A quote or a comment
+that is never closed is an error that shows where it was opened.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class TokenKind(Enum):
 class Token(NamedTuple):
     kind: TokenKind
     value: str
-    word: str  # upper-case; of a sign the sign itself; "" for what is no word of the grammar
+    word: str  # upper-case; of a sign the sign itself; "" for a token that is no word of the grammar
     start: int
     stop: int
 
@@ -80,7 +80,7 @@ def tokenised(text: str) -> list[Token]:
 
 
 def unclosed_at(text: str) -> int | None:
-    """Where a text, a name or a comment begins that is never closed; None if there is none."""
+    """The place of a text, a name or a comment that is never closed; None if there is none."""
     place = 0
     while place < len(text):
         piece = _PIECES.match(text, place)
@@ -146,7 +146,7 @@ _CURLY = {"‘": "'", "’": "'", "“": "'", "”": "'", "´": "'"}
 
 
 def _unreadable(text: str, place: int) -> Exception:
-    """What is wrong at a place where no token begins: most often something that was opened and not closed."""
+    """The error at a place where no token begins: most often something opened and not closed."""
     sign = text[place]
     here = Span(place, place + 1, text)
     if text.startswith("/*", place):

@@ -1,4 +1,4 @@
-"""What follows a call: FILTER, WITHIN GROUP, IGNORE NULLS, OVER with its window; and orders, which windows share."""
+"""Clauses after a call: FILTER, WITHIN GROUP, IGNORE NULLS, OVER with its window; and orders, which windows share."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class WindowReader(LiteralReader):
         return self.at("SELECT", "WITH", "VALUES") or (self.token.word == "TABLE" and self.ahead().word != "(")
 
     def at_set_operation(self) -> bool:
-        """Whether a query goes on here after its first part."""
+        """Whether a query continues here after its first part."""
         return self.at("UNION", "INTERSECT", "EXCEPT", "ORDER", "LIMIT", "OFFSET", "FETCH")
 
     def order_by(self) -> tuple[OrderItem, ...]:
-        """ORDER BY items, if it stands here."""
+        """ORDER BY items, if they are next."""
         if not self.accept("ORDER"):
             return ()
         self.expect("BY")
@@ -54,14 +54,14 @@ class WindowReader(LiteralReader):
         return OrderItem(expression, descending, nulls_first, span=self.since_node(expression))
 
     def partition_by(self) -> tuple[Expression, ...]:
-        """PARTITION BY expressions, if it stands here."""
+        """PARTITION BY expressions, if they are next."""
         if not self.accept("PARTITION"):
             return ()
         self.expect("BY")
         return self.separated(self.expression)
 
     def aggregated(self, call: Call, *, distinct: bool = False, order_by: tuple[OrderItem, ...] = ()) -> Expression:
-        """A call with what follows it."""
+        """A call with the clauses after it."""
         start = call.span.start if call.span is not None else 0
         within_group: tuple[OrderItem, ...] = ()
         condition = None

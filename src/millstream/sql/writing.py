@@ -1,8 +1,7 @@
-"""Syntax → text: `written(node)` is a statement, query, expression or type as it can be read again.
+"""Writes syntax as text: `written(node)` is a statement, query, expression or type that can be parsed again.
 
-What is written and read again is equal to what was written; a test holds it to that for statements of every kind. Names
-are put in backticks where they must be, parentheses stand where precedence needs them. Used for SHOW CREATE, views and
-plans.
+Parsing the written text returns an equal node; a test checks that for statements of every kind. Names are put in
+backticks if necessary, parentheses are written where precedence needs them. Used for SHOW CREATE, views and plans.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def _call(node: Call) -> str:
 
 
 def call_text(node: Call, inside: str = "", order: str = "") -> str:
-    """A call; `inside` stands before its arguments (DISTINCT), `order` behind them."""
+    """A call; `inside` precedes its arguments (DISTINCT), `order` follows them."""
     name, arguments = node.name, node.arguments
     if not node.path and len(arguments) == 2 and name in BINARY:
         level = BINARY[name]
@@ -83,7 +83,7 @@ def _function_name(node: Call) -> str:
 
 def _special_arguments(node: Call) -> str | None:
     """The arguments of a call with words inside; None for a plain one."""
-    # The Table API hands over a function of the program's itself; its name stands before the arguments.
+    # The Table API passes a function of the program's itself; its name precedes the arguments.
     options, upper = {key: value for key, value in node.options if key != "function"}, node.name.upper()
     parts = [written(each) for each in node.arguments]
     if upper in ("JSON_OBJECT", "JSON_OBJECTAGG"):

@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# Not reserved, but read as something else in one place or another.
+# Not reserved, but read as something else in some places.
 _SOFT = frozenset(
     {
         "MAP",
@@ -66,7 +66,7 @@ _SOFT = frozenset(
     | {"CATALOG", "DATABASE", "JOB", "IF", "TEMPORARY", "PLAN", "METADATA", "VIRTUAL", "INPUT", "OUTPUT"}
     | {"SETS", "STATEMENT", "PYTHON", "JAVA"}
 )
-SIGNED, RANGED, _ALONE = 80, 32, 100
+SIGNED, RANGED, _PRIMARY = 80, 32, 100
 BINARY = {
     "OR": 22,
     "AND": 24,
@@ -86,7 +86,7 @@ def commas(parts: Iterable[str]) -> str:
 
 
 def name_text(name: str) -> str:
-    """A name, in backticks where it must be."""
+    """A name, in backticks if necessary."""
     if PLAIN.fullmatch(name) and name.upper() not in RESERVED and name.upper() not in _SOFT:
         return name
     return "`" + name.replace("`", "``") + "`"
@@ -109,14 +109,14 @@ def _level(node: Node) -> int:
             return SIGNED
         if node.name == "NOT":
             return 26
-        return 28 if node.name.startswith("IS ") else _ALONE
+        return 28 if node.name.startswith("IS ") else _PRIMARY
     if isinstance(node, Between | In | Like):
         return RANGED
     if isinstance(node, Scalar) and node.quantifier is not None:
         return 30
     if isinstance(node, Literal) and str(node.value).startswith("-") and node.kind in ("NUMBER", "VALUE"):
         return SIGNED
-    return _ALONE
+    return _PRIMARY
 
 
 def operand(node: Node, above: int) -> str:
@@ -179,7 +179,7 @@ def _literal(node: Literal) -> str:
 
 
 def _literal_of(value: Any) -> Literal:
-    """The constant that a Python value of the Table API is written as."""
+    """The constant for a Python value of the Table API."""
     if value is None:
         return Literal("NULL")
     if isinstance(value, bool):
@@ -283,11 +283,12 @@ def _item(node: ItemAccess) -> str:
 
 
 def _accessed(node: Expression) -> str:
-    """What a field or item is taken of: in parentheses unless it stands alone. `a.b` would be a name, so `(a).b`."""
-    alone = isinstance(node, FieldAccess | ItemAccess | Case | Cast | RowValue | Exists) or (
-        isinstance(node, Call) and _level(node) == _ALONE
+    """The expression before a field or item access: in parentheses unless it is a primary. `a.b` would be a name, so
+    `(a).b`."""
+    is_primary = isinstance(node, FieldAccess | ItemAccess | Case | Cast | RowValue | Exists) or (
+        isinstance(node, Call) and _level(node) == _PRIMARY
     )
-    return written(node) if alone else f"({written(node)})"
+    return written(node) if is_primary else f"({written(node)})"
 
 
 @written.register

@@ -61,9 +61,9 @@ def _set_query(node: SetQuery) -> str:
 
 
 def _term(query: Query, kind: str, *, is_right: bool) -> str:
-    is_alone = not (query.ctes or query.order_by or query.limit)
+    is_plain = not (query.ctes or query.order_by or query.limit)
     body = query.body
-    if is_alone and (
+    if is_plain and (
         not isinstance(body, SetQuery) or (not is_right and (kind != "INTERSECT" or body.kind == "INTERSECT"))
     ):
         return written(query)

@@ -1,4 +1,4 @@
-"""Statements as text, added to `written`. Tables are written over several lines, as SHOW CREATE TABLE shows them."""
+"""Statements as text, added to `written`. Tables are written over several lines, like SHOW CREATE TABLE."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _enforced(is_enforced: bool) -> str:
 
 
 def options_text(options: Options) -> str:
-    """('key' = 'value', …), a line each where there are several."""
+    """('key' = 'value', …), a line each if there are several."""
     pairs = [f"{text_literal(key)} = {text_literal(value)}" for key, value in options]
     if len(pairs) < 2:
         return f"({commas(pairs)})"
@@ -227,7 +227,7 @@ def _alter(node: Alter) -> str:
 
 
 def _elements(change: Alteration) -> list[str]:
-    """What a change adds or modifies, as it stands between parentheses."""
+    """The added or modified elements of a change, as written in parentheses."""
     positions = change.positions or (None,) * len(change.columns)
     elements = [
         joined_words(written(column), _position(at)) for column, at in zip(change.columns, positions, strict=True)

@@ -1,10 +1,10 @@
-"""Keys, key groups and state: everything that is found again by its key.
+"""Keyed state: keys, key groups, and the tables that store state by key.
 
-`hashing` turns a column of keys into 64-bit hashes, `canonical` says which Python values are one key, and
-`keys` joins the two into the column every exchange and every state lookup starts from.
+`hashing` turns a column of keys into 64-bit hashes, `canonical` defines which Python values are equal as keys, and
+`keys` joins the two into the key column that every exchange and every state lookup uses.
 
-State is tables of segments. `changes` collects what an epoch changes and writes it as one `segment`; a `version` is
-the list of segments that make up a table; `table` opens a version and answers for many keys at once; `compaction`
-keeps segments few. `reference` is the same table as a dictionary, to hold all of this against. Nothing here
-imports PySpark, so all of it runs, and is tested, without a JVM.
+A state is a table of segments. `changes` collects the changes of an epoch and writes them as one `segment`; a
+`version` lists the segments of a table; `table` opens a version and looks up many keys at once; `compaction` bounds
+the number of segments. `reference_table` implements the same table as a dictionary, for tests. Nothing here imports
+PySpark, so all of it runs, and is tested, without a JVM.
 """

@@ -1,4 +1,4 @@
-"""State as data: what a job keeps, at any retained epoch, in the tools people have.
+"""State as data: reads a job's state at any retained epoch into common data tools.
 
     from millstream import state_reader
 

@@ -1,9 +1,9 @@
-"""What a manifest says of state: which operators there are, which states each keeps, and in which files. Pure.
+"""The catalog of a manifest's state: its operators, the states of each, and their files. Pure.
 
-The account of an operator keeps state in four places: tables of segments in the accounts of its subtasks (keyed state,
+An operator's account stores state in four places: tables of segments in the accounts of its subtasks (keyed state,
 timers, windows, joins), tables that subtask 0 writes for all (broadcast state), lists and maps of subtasks (operator
-state), and records on their way round a loop. Here all are one list of `StoredState`. Nothing is opened: sizes are
-those that the manifest tells.
+state), and records in the feedback edge of a loop. Here all are one list of `StoredState`. No file is opened: sizes are
+taken from the manifest.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Scope = Literal["keyed", "broadcast", "list", "loop"]
 
 @dataclass(frozen=True)
 class OperatorInfo:
-    """An operator of the program that committed the epoch. `states` are the names of what it keeps."""
+    """An operator of the program that committed the epoch. `states` are the names of its states."""
 
     uid: str
     name: str
@@ -42,12 +42,12 @@ class OperatorInfo:
 
 @dataclass(frozen=True)
 class StoredState:
-    """A state of an operator and where it lies: `refs` of a table, or `entries` of a list, one per subtask.
+    """A state of an operator and its location: `refs` of a table, or `entries` of a list, one per subtask.
 
-    `kind` is what the operator told of it, "" where it told nothing. `history` is what its rows were saved as. `now_ms`
-    is the time by which rows have expired or not: that of the epoch, and for panes the time of their windows.
-    `windows_ms` says which windows the numbers of "window values" stand for: size, slide, offset and step.
-    `type_name` is that of the records in a loop.
+    `kind` is the operator's own description, "" if it has none. `history` is the schema history of its rows. `now_ms`
+    is the time at which expiry is decided: the epoch's time, and for panes the time of their windows. `windows_ms` maps
+    the numbers of "window values" to windows: size, slide, offset and step. `type_name` is the type of records in a
+    loop.
     """
 
     uid: str
@@ -64,31 +64,31 @@ class StoredState:
 
     @property
     def what(self) -> str:
-        """For errors."""
+        """The state's description in errors."""
         return f"state '{self.name}' of '{self.operator}'"
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files it lies in, each once."""
+        """The files it is stored in, without duplicates."""
         files = [ref.file for ref in self.refs]
         files += [entry.file for entry in self.entries if entry is not None and entry.file is not None]
         return tuple(dict.fromkeys(files))
 
     @property
     def stored_bytes(self) -> int:
-        """How many bytes it takes, about: of a file that is live for some key groups only, their share."""
+        """Its approximate size in bytes; a file that is live for some key groups counts by their share."""
         in_lists = sum(entry.bytes for entry in self.entries if entry is not None)
         return sum(ref.live_bytes() for ref in self.refs) + in_lists
 
     @property
     def stored_rows(self) -> int:
-        """How many changes are stored, about; overwritten and expired rows are among them until compaction."""
+        """The approximate number of stored changes, including overwritten and expired rows until compaction."""
         in_lists = sum(entry.items for entry in self.entries if entry is not None)
         return sum(ref.live_rows for ref in self.refs) + in_lists
 
 
 def operators_of(manifest: Manifest) -> list[OperatorInfo]:
-    """All operators of the program, and those that only left state behind, in the program's order."""
+    """All operators of the program, in its order, and former operators with remaining state."""
     program, accounts = program_of(manifest), accounts_of(manifest)
     names: dict[str, list[str]] = {}
     for state in states_of(manifest):
@@ -142,11 +142,11 @@ def _broadcast(uid: str, operator: str, account: OperatorAccount, created_ms: in
 
 
 def _lists(uid: str, operator: str, account: OperatorAccount, created_ms: int) -> Iterator[StoredState]:
-    kept = StoredLists(account.functions)
-    for name in kept.names():
-        mode = kept.mode(name)
+    lists = StoredLists(account.functions)
+    for name in lists.names():
+        mode = lists.mode(name)
         kind = "broadcast map" if mode == "broadcast" else f"{mode} list"
-        yield StoredState(uid, operator, name, "list", kind, created_ms, entries=tuple(kept.entries(name)))
+        yield StoredState(uid, operator, name, "list", kind, created_ms, entries=tuple(lists.entries(name)))
 
 
 def _loop(uid: str, operator: str, account: OperatorAccount, created_ms: int) -> Iterator[StoredState]:
@@ -157,11 +157,11 @@ def _loop(uid: str, operator: str, account: OperatorAccount, created_ms: int) ->
         yield StoredState(uid, operator, LOOP, "loop", "loop", created_ms, entries=blocks, type_name=type_name)
 
 
-# --- finding by name ------------------------------------------------------------------------------------------
+# --- lookup by name -------------------------------------------------------------------------------------------
 
 
 def find_operator(operators: Sequence[OperatorInfo], name: str, where: str) -> OperatorInfo:
-    """The operator of this uid, or the only one of this name; StoreError with the nearest and all there are.
+    """The operator of this uid, or the only one of this name; StoreError with suggestions if there is none.
 
     >>> find_operator([OperatorInfo("c1", "count", 1, None, ("total",))], "cuont", "epoch 7 of jobs/a")
     Traceback (most recent call last):
@@ -173,7 +173,7 @@ def find_operator(operators: Sequence[OperatorInfo], name: str, where: str) -> O
     if len(named) == 1:
         return named[0]
     if named:
-        # Several of one name, of which one keeps state: that one is meant.
+        # Of several with this name, the only one with state is meant.
         keeping = [operator for operator in named if operator.states]
         if len(keeping) == 1:
             return keeping[0]
@@ -185,9 +185,9 @@ def find_operator(operators: Sequence[OperatorInfo], name: str, where: str) -> O
 
 
 def find_state(states: Iterable[StoredState], operator: OperatorInfo, name: str, where: str) -> StoredState:
-    """The state of this name; StoreError with the nearest and all there are."""
+    """The state of this name; StoreError with suggestions if there is none."""
     own = [state for state in states if state.uid == operator.uid]
-    # A name may be that of a keyed, a broadcast and a list state at once: `name (broadcast)` tells them apart.
+    # A keyed, a broadcast and a list state may share a name: `name (broadcast)` distinguishes them.
     for state in own:
         if name in (state.name, f"{state.name} ({state.scope})"):
             return state

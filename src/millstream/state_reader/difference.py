@@ -1,12 +1,12 @@
-"""How a state changed between two epochs: rows added, removed and changed, in columns.
+"""The difference of a state between two epochs: rows added, removed and changed, in columns.
 
-Both versions are lists of immutable segments. For key groups over which the same segments lie in both nothing is read:
-there is no difference but what has expired since, which is no change anybody made. For the others both versions are
-scanned, a range of key groups at a time, and each row of the one is looked up in the other as a lookup in a segment
-(`state.segments.lookup`), so no step is taken per row, whatever the key's type.
+Both versions are lists of immutable segments. Key groups with the same segments in both are not read: they differ only
+by expiry, which is not reported as a change. For the others both versions are scanned, a range of key groups at a time,
+and the rows of each are looked up in the other as in a segment (`state.segments.lookup`), so no step runs per row, for
+any key type.
 
-A row is changed when its value is, or its due time. An expiry time that moved alone is not a change. Where the type of
-the values changed, old ones are read as the new type; if only the program can do that, or has done so to all of them,
+A row is changed when its value or its due time is. A different expiry time alone is not a change. If the type of the
+values changed, old ones are converted to the new type; if only the program can do that, or has converted all of them,
 each side has its own type.
 """
 
@@ -37,17 +37,17 @@ if TYPE_CHECKING:
 
 __all__ = ["StateDiff", "changed_groups", "state_diff"]
 
-# About so many stored rows are compared at once; a key group is never cut apart.
+# The approximate number of stored rows compared at once; a key group is never split.
 _ROWS_AT_ONCE = 262_144
 _CHANGE = pa.field("change", pa.string())
 
 
 class StateDiff(StateRows):
-    """Rows with `change` ("added", "removed" or "changed"), the columns that name a row, and its value `before` and
-    `after`. Where a state has no values (timers) the last two are left out."""
+    """Rows with `change` ("added", "removed" or "changed"), the columns that identify a row, and its value `before` and
+    `after`. For a state without values (timers) the last two are omitted."""
 
     def counts(self) -> dict[str, int]:
-        """How many rows were added, removed and changed."""
+        """The number of rows added, removed and changed."""
         counted: dict[str, int] = dict.fromkeys(("added", "removed", "changed"), 0)
         for batch in self.batches():
             for entry in batch.column("change").value_counts().to_pylist():
@@ -55,7 +55,7 @@ class StateDiff(StateRows):
         return counted
 
     def to_spark(self, session: Any, partitions: int | None = None) -> Any:
-        """A Spark DataFrame, compared in this process: differences are small where states are large."""
+        """A Spark DataFrame, computed in this process: differences are small even for large states."""
         return session.createDataFrame(self.to_arrow().read_all())
 
 
@@ -68,7 +68,7 @@ def state_diff(
     raw: bool = False,
     unpickle: Callable[[bytes], Any] | None = None,
 ) -> StateDiff:
-    """How a state changed from one snapshot to another; a state that one of them does not have has no rows there."""
+    """The difference of a state between two snapshots; a state absent from one of them has no rows there."""
     old, new = _stored(before, after, operator, state)
     source: _ListDiff | _TableDiff
     known = new or old
@@ -94,7 +94,7 @@ def _stored(
 
     old, new = there(before), there(after)
     if old is None and new is None:
-        after.stored(operator, state)  # says what there is
+        after.stored(operator, state)  # raises, listing the existing states
     return old, new
 
 
@@ -113,26 +113,26 @@ def _side(snapshot: Snapshot, state: StoredState | None) -> _Side:
 
 
 def changed_groups(before: Refs, after: Refs, groups: int) -> list[range]:
-    """The key groups over which the two versions do not have the same segments, as ranges of some rows each.
+    """The key groups in which the segments of the two versions differ, as ranges of a bounded number of rows.
 
     >>> from millstream.state.segments.version import SegmentRef
     >>> old = SegmentRef("a", 1, 0, 8, 0, 8, rows=10, file_bytes=1)
     >>> changed_groups((old,), (old, SegmentRef("b", 2, 4, 8, 4, 8, rows=2, file_bytes=1)), 8)
     [range(4, 8)]
     """
-    found: list[range] = []
+    ranges: list[range] = []
     rows = 0.0
     for group in range(groups):
         stacks = [[ref for ref in refs if group in ref.groups] for refs in (before, after)]
         if [ref.file for ref in stacks[0]] == [ref.file for ref in stacks[1]]:
             continue
         more = sum(ref.rows / (ref.file_group_stop - ref.file_group_start) for stack in stacks for ref in stack)
-        if found and found[-1].stop == group and rows + more <= _ROWS_AT_ONCE:
-            found[-1], rows = range(found[-1].start, group + 1), rows + more
+        if ranges and ranges[-1].stop == group and rows + more <= _ROWS_AT_ONCE:
+            ranges[-1], rows = range(ranges[-1].start, group + 1), rows + more
         else:
-            found.append(range(group, group + 1))
+            ranges.append(range(group, group + 1))
             rows = more
-    return found
+    return ranges
 
 
 class _TableDiff:
@@ -147,7 +147,7 @@ class _TableDiff:
         self._old_layout = self._layout
         if before.state is not None and newest is after and not reads_older(self.state, before.state):
             self._old_layout = layout_of(before.segments, before.state)
-        # The kinds of keys are looked up in both: a key that is gone has a kind too.
+        # The kinds of keys are collected from both versions: a removed key has a kind too.
         columns = shown(newest.segments, self.state, self._layout, raw=raw, flatten=False)
         old_columns = columns
         if before.state is not None and newest is after:
@@ -175,7 +175,7 @@ class _TableDiff:
             yield from self._compared(old, self._rows(self._after, self._layout, part))
 
     def _rows(self, side: _Side, layout: TableLayout, groups: range) -> pa.RecordBatch:
-        """The live rows of some key groups, sorted as a segment is."""
+        """The live rows of some key groups, sorted as in a segment."""
         empty = pa.RecordBatch.from_pylist([], schema=layout.schema)
         if side.state is None:
             return empty
@@ -189,10 +189,10 @@ class _TableDiff:
 
     def _compared(self, old: pa.RecordBatch, new: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         old_at, new_at = paired(old, new, self._layout)
-        gone, come = _others(old_at, old.num_rows), _others(new_at, new.num_rows)
+        removed_at, added_at = _others(old_at, old.num_rows), _others(new_at, new.num_rows)
         differs = ~self._is_same(old, old_at, new, new_at)
-        yield self._block("removed", old, gone, None, None)
-        yield self._block("added", None, None, new, come)
+        yield self._block("removed", old, removed_at, None, None)
+        yield self._block("added", None, None, new, added_at)
         yield self._block("changed", old, old_at[differs], new, new_at[differs])
 
     def _is_same(self, old: pa.RecordBatch, old_at: Int64s, new: pa.RecordBatch, new_at: Int64s) -> Bools:
@@ -216,7 +216,7 @@ class _TableDiff:
             for rows, at, layout in ((old, old_at, self._old_layout), (new, new_at, self._layout))
         ]
         rows, at = next(side for side in (sides[1], sides[0]) if side is not None)
-        if self.state.kind == "list":  # a place in a list is known only among the others
+        if self.state.kind == "list":  # an index in a list is relative to the other elements
             named = self._named.presented(rows).take(at)
         else:
             named = self._named.presented(rows.take(at))
@@ -230,23 +230,23 @@ class _TableDiff:
 
 
 def _naming(columns: tuple[Shown, ...]) -> tuple[Shown, ...]:
-    """The columns that say which row it is."""
+    """The columns that identify a row."""
     return tuple(column for column in columns if column.part not in ("value", "expires_ms"))
 
 
 def _are_equal(left: pa.Array, right: pa.Array) -> Bools:
-    """Which values of two types are equal, as Python compares them: 1 is 1.0, and is not "1"."""
+    """Mask of equal values of two types, as Python compares them: 1 equals 1.0, but not "1"."""
     pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
     return np.fromiter((old == new for old, new in pairs), dtype=np.bool_, count=len(left))
 
 
 def _side_name(side: str, column: str) -> str:
-    """`value` before is `before`; of a value in several columns, each keeps its name."""
+    """The column's name on one side: `value` becomes `before`; a value in several columns keeps their names."""
     return side if column == "value" else f"{side}_{column}"
 
 
 def paired(old: pa.RecordBatch, new: pa.RecordBatch, layout: TableLayout) -> tuple[Int64s, Int64s]:
-    """Which rows of the one are which of the other, by key and sub; both are sorted and have no row twice."""
+    """Pairs the rows of two batches by key and sub; both must be sorted and unique."""
     none = np.empty(0, dtype=np.int64)
     if not old.num_rows or not new.num_rows:
         return none, none
@@ -261,7 +261,7 @@ def _others(at: Int64s, rows: int) -> Int64s:
 
 
 class _ListDiff:
-    """The difference of what belongs to subtasks, row by row at the same place. It is small."""
+    """The difference of subtasks' state, row by row at the same index. It is small."""
 
     def __init__(self, before: RowSource | None, after: RowSource | None) -> None:
         self._sides = (before, after)
@@ -296,5 +296,5 @@ class _ListDiff:
         if side is None:
             return {}
         rows = (row for block in side.blocks() for row in block.to_pylist())
-        # By their text: map keys may be anything.
+        # By their text: map keys may have any type.
         return {repr([row[field.name] for field in self._named]): row for row in rows}

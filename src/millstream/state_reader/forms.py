@@ -1,15 +1,15 @@
-"""How a stored column is shown: the columns a reader sees, made from one column of a table without a step per row.
+"""Forms: the columns that a reader sees for one stored column, converted without a step per row.
 
-    Plain         as it is stored, under a name
+    Plain         the stored column, under a name
     Fields        a struct as one column per field
-    Canonical     keys without a declared type, all of one kind (texts, whole numbers, …), as a column of that type
+    keys without a declared type, all of one kind (texts, whole numbers, …), as a column of that type
     Bounds        windows of time, which are stored as sixteen bytes each, as start and end
-    Encoded       what only Python can read: pickles, and keys without a declared type of several kinds or composed.
-                  The column keeps the bytes; its field is marked, and `rows` decodes keys. Pickles it opens never:
-                  who reads may bring something that does
+    Encoded       values that only Python can read: pickles, and keys without a declared type of mixed or composite
+                  kinds. The column has the bytes; its field is marked, and `rows` decodes keys. Pickles are never
+                  opened unless the caller passes `unpickle`
 
-A form is made once for a state and is small: it travels to Spark's tasks. Invariant: its arrays have the types of its
-fields, in every block.
+A form is made once for a state and is small: it is shipped to Spark's tasks. Invariant: its arrays have the types of
+its fields, in every block.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.records.codecs import refuse_pickle
+from millstream.records.codecs import reject_pickle
 from millstream.state.keys.canonical_decoding import decode
 
 __all__ = ["Bounds", "Canonical", "Encoded", "Fields", "Form", "Plain", "decoder_of", "key_form", "window_form"]
@@ -32,7 +32,7 @@ _MARK = b"millstream.encoding"
 
 @dataclass(frozen=True)
 class Plain:
-    """The column as it is."""
+    """The column unchanged."""
 
     name: str
     type: pa.DataType
@@ -57,7 +57,7 @@ class Fields:
         return [field.with_name(f"{self.name}_{field.name}") for field in self.type]
 
     def arrays(self, column: pa.Array) -> list[pa.Array]:
-        return list(column.flatten())  # null where the whole value is
+        return list(column.flatten())  # null where the struct is null
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Encoded:
     name: str
     encoding: str
     is_raw: bool = False
-    """The bytes are what was asked for."""
+    """Whether the caller requested the raw bytes."""
 
     @property
     def fields(self) -> list[pa.Field]:
@@ -78,15 +78,15 @@ class Encoded:
         return [column]
 
 
-def decoder_of(field: pa.Field, unpickle: Callable[[bytes], Any] = refuse_pickle) -> Callable[[bytes], Any] | None:
-    """What turns the bytes of an encoded column into values; None: they are values."""
+def decoder_of(field: pa.Field, unpickle: Callable[[bytes], Any] = reject_pickle) -> Callable[[bytes], Any] | None:
+    """The function that decodes an encoded column's bytes; None if the column is not encoded."""
     encoding = (field.metadata or {}).get(_MARK)
     return None if encoding is None else decode if encoding == b"key" else unpickle
 
 
 @dataclass(frozen=True)
 class Canonical:
-    """Canonical bytes of one kind, told by their first byte; null is a key too."""
+    """Canonical bytes of one kind, identified by their first byte; null is a key too."""
 
     name: str
     kind: str
@@ -102,7 +102,7 @@ class Canonical:
 
 
 def _numbers(column: pa.Array, dtype: str, per_row: int = 1) -> Any:
-    """Bytes of one length each as numbers, `per_row` of them in a row; those of another length (a null key) as 0."""
+    """Fixed-length bytes as numbers, `per_row` of them per row; bytes of another length (a null key) as 0."""
     width = np.dtype(dtype).itemsize * per_row
     fits = pc.equal(pc.binary_length(column), width)
     if fits.true_count < len(column):
@@ -131,7 +131,7 @@ _SCALARS: dict[str, tuple[pa.DataType, Callable[[pa.Array], pa.Array]]] = {
 
 @dataclass(frozen=True)
 class Bounds:
-    """Windows as start and end, in milliseconds; the end is not in the window."""
+    """Windows as start and (exclusive) end, in milliseconds."""
 
     prefix: str = "window"
 
@@ -148,7 +148,7 @@ Form: TypeAlias = Plain | Fields | Encoded | Canonical | Bounds
 
 
 def key_form(name: str, columns: Iterable[pa.Array]) -> Form:
-    """The form of canonical bytes: what kinds there are is looked up in all of them."""
+    """The form of canonical bytes, by the kinds that occur in all columns."""
     kinds: set[str] = set()
     for column in columns:
         kinds |= {chr(first[0]) for first in pc.unique(pc.binary_slice(column, 0, 1)).to_pylist() if first}
@@ -160,6 +160,6 @@ def key_form(name: str, columns: Iterable[pa.Array]) -> Form:
 
 
 def window_form(name: str, columns: Iterable[pa.Array]) -> Form:
-    """The form of windows: those of time are sixteen bytes each. Others are shown as their serializer's bytes."""
+    """The form of windows: time windows are sixteen bytes each, others are shown as their serializer's bytes."""
     lengths = {length for column in columns for length in pc.unique(pc.binary_length(column)).to_pylist()}
     return Bounds(name) if lengths <= {16} else Plain(name, pa.binary())

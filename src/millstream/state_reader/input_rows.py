@@ -1,8 +1,8 @@
-"""Rows that a user gives, from whatever holds tables, as the typed columns a state is written from.
+"""Converts users' rows, from any table library, to the typed columns a state is written from.
 
 Arrow tables, readers and batches, pandas and polars and Spark DataFrames become one Arrow table. A column, or several
-that make up a ROW or TUPLE, is then held against a declared type: cast where nothing is lost, converted value by value
-where the type has an encoding of its own (BIG_DEC, INSTANT), and refused with the state's name otherwise.
+that make up a ROW or TUPLE, is then checked against a declared type: cast if that is lossless, converted value by value
+if the type has an encoding of its own (BIG_DEC, INSTANT), and rejected with the state's name otherwise.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Columns = str | Sequence[str]
 
 
 def table_from(rows: Any, what: str) -> pa.Table:
-    """`rows` as one Arrow table; ProgramError naming `what` when they are none.
+    """`rows` as one Arrow table; ProgramError naming `what` for unsupported types.
 
     >>> table_from(pa.table({"key": ["a"]}), "state 'total'").column_names
     ['key']
@@ -65,7 +65,7 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 def python_values(table: pa.Table, columns: Columns, what: str) -> list[Any]:
-    """One Python value per row: of several columns, a tuple."""
+    """One Python value per row; a tuple if there are several columns."""
     arrays = picked(table, columns, what)
     if isinstance(columns, str):
         return arrays[0].to_pylist()  # type: ignore[no-any-return]
@@ -73,7 +73,7 @@ def python_values(table: pa.Table, columns: Columns, what: str) -> list[Any]:
 
 
 def state_column(table: pa.Table, columns: Columns, type_info: TypeInformation | None, what: str) -> pa.Array:
-    """The columns as one of the stored form of a type: its Arrow type, or pickles where there is no type."""
+    """The columns as one column in stored form: the type's Arrow type, or pickles without a type."""
     codec = StateCodec(type_info, what)
     if type_info is None or codec.is_pickled:
         return codec.encode(python_values(table, columns, what))
@@ -90,7 +90,7 @@ def state_column(table: pa.Table, columns: Columns, type_info: TypeInformation |
     try:
         batch = checked_batch(pa.RecordBatch.from_arrays(arrays, names=schema.names), type_info)
     except TypeMismatchError:
-        # The type may have a form of its own; one value at a time says what does not fit, if anything.
+        # The type may have an encoding of its own; converting value by value names a value that does not fit.
         return codec.encode(python_values(table, columns, what))
     if is_row:
         return pa.StructArray.from_arrays(batch.columns[: len(schema)], fields=list(codec.arrow_type))
@@ -100,14 +100,14 @@ def state_column(table: pa.Table, columns: Columns, type_info: TypeInformation |
 def map_key_column(
     table: pa.Table, columns: Columns, type_info: TypeInformation | None, codec: MapKeyCodec
 ) -> pa.Array:
-    """The same for the keys of a map, as its `codec` has them."""
+    """As `state_column`, for the keys of a map, encoded by its `codec`."""
     if codec.has_forms:
         return codec.encode(list(map(codec.settle, python_values(table, columns, codec.what))))
     return state_column(table, columns, type_info, codec.what)
 
 
 def _fields(struct: pa.Array, schema: pa.Schema, what: str) -> list[pa.Array]:
-    """The fields of a struct in the order of a type, by name; by position where names differ, as those of tuples do."""
+    """The fields of a struct in the order of a type, by name, or by position if names differ, as for tuples."""
     own = [field.name for field in struct.type]
     if len(own) != len(schema):
         raise ProgramError(f"{what}: the type has the fields {schema.names}, the column has {own}")
@@ -118,7 +118,7 @@ def _fields(struct: pa.Array, schema: pa.Schema, what: str) -> list[pa.Array]:
 
 
 def key_columns(table: pa.Table, columns: Columns, key_type: TypeInformation | None, what: str) -> KeyColumn:
-    """The keys as the store knows them."""
+    """The keys in stored form."""
     if key_type is None or arrow_type(key_type) is None or not is_stored_as_is(key_type):
         return key_column(python_values(table, columns, what), key_type)
     return key_column_of_arrow(state_column(table, columns, key_type, f"the key of {what}"))

@@ -1,6 +1,6 @@
-"""A job's past: its retained epochs, and a snapshot of any of them.
+"""Reads a job's history: its retained epochs, and a snapshot of any of them.
 
-A reader only reads (and writes leases, which keep what it reads; not even those, if it is opened `read_only`). It needs
+A reader only reads (and writes leases, which retain the epoch it reads; not even those if opened `read_only`). It needs
 neither Spark nor the job's program, and works while the job runs.
 """
 
@@ -28,7 +28,7 @@ __all__ = ["EpochInfo", "JobReader", "open"]
 
 @dataclass(frozen=True)
 class EpochInfo:
-    """A retained epoch: when it was committed, how the job stood, its event time, and the records taken in so far."""
+    """A retained epoch: its commit time, the job's status, its event time, and the records read so far."""
 
     epoch: int
     committed_ms: int
@@ -41,9 +41,9 @@ class EpochInfo:
 def open(url: str, *, cache_folder: str | Path | None = None, read_only: bool = False) -> JobReader:
     """The reader of a job's store, or of a savepoint's folder. `url` may name an epoch or a savepoint: `jobs/clicks@7`.
 
-    `cache_folder`: where files of a remote store are kept while they are read; without, they are held in memory.
-    `read_only`: nothing is written to the store, no lease either: a running job may then collect an epoch while it is
-    read, which is an error and never a wrong answer.
+    `cache_folder`: where files of a remote store are cached; without it they are held in memory.
+    `read_only`: nothing is written to the store, not even a lease: a running job may then remove an epoch while it is
+    read, which is an error and never a wrong result.
 
     >>> open("memory://doctest-no-such-job")
     Traceback (most recent call last):
@@ -60,7 +60,7 @@ store, STORE@EPOCH, or a savepoint's folder.
 
 
 class JobReader:
-    """What a job left behind at each retained epoch. See `open`."""
+    """Reads the retained epochs of a job. See `open`."""
 
     def __init__(
         self,
@@ -78,7 +78,9 @@ class JobReader:
         pins: dict[int, list[str]] = {}
         for pin in pins_of(self.store):
             pins.setdefault(pin.epoch, []).append(pin.name)
-        found = [manifest for epoch in self._log.epochs() if (manifest := self._log.read_if_there(epoch)) is not None]
+        manifests = [
+            manifest for epoch in self._log.epochs() if (manifest := self._log.read_if_present(epoch)) is not None
+        ]
         return [
             EpochInfo(
                 m.epoch,
@@ -88,15 +90,15 @@ class JobReader:
                 records_of(m),
                 tuple(pins.get(m.epoch, ())),
             )
-            for m in found
+            for m in manifests
         ]
 
     def at(
         self, *, epoch: int | None = None, time: dt.datetime | int | None = None, savepoint: str | None = None
     ) -> Snapshot:
         """A snapshot: of an epoch, of the newest epoch committed at or before a time (a datetime with a time zone, or
-        milliseconds since 1970), or of a savepoint by its name. Without any: what the address names, or the newest."""
-        if sum(given is not None for given in (epoch, time, savepoint)) > 1:
+        milliseconds since 1970), or of a savepoint by name. By default the address's epoch, or the newest."""
+        if sum(selectors is not None for selectors in (epoch, time, savepoint)) > 1:
             raise ProgramError("at: give one of epoch, time and savepoint")
         if epoch is None and time is None and savepoint is None:
             at = self.name.at
@@ -110,7 +112,7 @@ class JobReader:
         return self._snapshot(epoch)
 
     def _snapshot(self, epoch: int | None) -> Snapshot:
-        """A snapshot of an epoch, or of the newest; a running job may collect the newest one before it is held."""
+        """A snapshot of an epoch, or of the newest; retries if a running job removes the newest before it is leased."""
         for attempt in range(3):
             epochs = self._log.epochs()
             if not epochs:

@@ -1,13 +1,13 @@
-"""The rows of a state, to take away: as Arrow, pandas, polars, a Spark DataFrame, or Python values.
+"""The rows of a state, exported as Arrow, pandas, polars, a Spark DataFrame, or Python values.
 
-Columns come typed, as the program declared them. What was stored without a type is bytes in the store: pickles, and
-keys that are composed or of several kinds. Such keys are decoded here. A pickle is not: opening it runs code that is in
-it. Whoever trusts all who can write the store brings `unpickle`; without it such values are refused, and `raw=True`
-gives their bytes. Neither is decoded in a Spark task.
+Columns have the types that the program declared. Values without a type are bytes in the store: pickles, and keys of
+composite or mixed kinds. Such keys are decoded here. A pickle is not: opening it runs code in it. Callers that trust
+every writer of the store pass `unpickle`; without it such values are refused, and `raw=True` returns their bytes.
+Neither is decoded in a Spark task.
 
-For a Spark DataFrame nothing passes through the driver: a partition is a number, one per range of key groups. The task
-that gets it opens the store, reads the ranges of the segments that hold its key groups, and hands Arrow batches to
-Spark. The store must be one that tasks can open.
+For a Spark DataFrame nothing passes through the driver: a partition is a number, one per range of key groups. Its task
+opens the store, reads the ranges of the segments with its key groups, and returns Arrow batches to Spark. The store
+must be one that tasks can open.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ __all__ = ["RowSource", "StateRows", "spark_frame"]
 
 
 class RowSource(Protocol):
-    """Where rows come from."""
+    """A source of rows."""
 
     @property
     def state(self) -> StoredState:
-        """The state they are of."""
+        """The state of the rows."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -42,9 +42,9 @@ class RowSource(Protocol):
 
 
 class StateRows:
-    """The live rows of one state at one epoch. Nothing is read before it is asked for; each call reads again.
+    """The live rows of one state at one epoch. Reading is lazy; each call reads again.
 
-    `renew` is called between blocks: the epoch is held while it is read. `unpickle` makes values of pickles.
+    `renew` is called between blocks to retain the epoch while it is read. `unpickle` opens pickles.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class StateRows:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns. Those that only Python can read are binary here."""
+        """The columns. Columns that only Python can read are binary here."""
         return self._source.schema
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -70,10 +70,10 @@ class StateRows:
                 yield block
 
     def to_arrow(self) -> pa.RecordBatchReader:
-        """A reader that gives batch after batch, so that a state may be larger than memory.
+        """A reader that returns batch after batch, so that a state may be larger than memory.
 
         Columns that only Python can read get the type that fits their values, for which all of them are read first;
-        values that have no common type are refused.
+        values without a common type are rejected.
         """
         if not self._decoders():
             return pa.RecordBatchReader.from_batches(self.schema, self.batches())
@@ -121,8 +121,8 @@ class StateRows:
     def to_spark(self, session: Any, partitions: int | None = None) -> Any:
         """A Spark DataFrame, read in parallel: each partition reads its own range of key groups from the store.
 
-        It is read when Spark runs it, as often as it runs it; keep the snapshot open until then. `partitions` is as
-        many as the session has cores, unless given.
+        It is read when, and as often as, Spark runs it; keep the snapshot open until then. `partitions` defaults to the
+        number of the session's cores.
         """
 
         if self._key is not ALL_KEYS:
@@ -137,8 +137,8 @@ class StateRows:
         return spark_frame(session, self._source, partitions)
 
     def _decoders(self) -> dict[str, Callable[[bytes], Any]]:
-        found = ((field.name, decoder_of(field, self._unpickle)) for field in self.schema)
-        return {name: decode for name, decode in found if decode is not None}
+        decoders = ((field.name, decoder_of(field, self._unpickle)) for field in self.schema)
+        return {name: decode for name, decode in decoders if decode is not None}
 
     def _refuse(self, data: bytes) -> NoReturn:
         raise PickledValueError(
@@ -149,7 +149,7 @@ class StateRows:
 
 
 def spark_frame(session: Any, source: Any, partitions: int | None) -> Any:
-    """The DataFrame."""
+    """The DataFrame of a source."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     if source.store.url.startswith("memory://"):
@@ -157,7 +157,7 @@ def spark_frame(session: Any, source: Any, partitions: int | None) -> Any:
             f"store {source.store.url} is in this process's memory, which Spark's tasks cannot read. Use to_arrow(), "
             "or keep the job's store in a folder."
         )
-    if not isinstance(source, TableSource):  # what belongs to subtasks is small
+    if not isinstance(source, TableSource):  # state of subtasks is small
         return session.createDataFrame(pa.Table.from_batches(source.blocks()))
     groups = source.layout.max_parallelism
     count = min(partitions or _cores(session), groups)

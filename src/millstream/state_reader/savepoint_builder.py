@@ -1,16 +1,16 @@
-"""Write state back: a savepoint made of tables, for a job to start from.
+"""Writes state: builds a savepoint from tables, for a job to start from.
 
     SavepointBuilder("count-words")
         .state("count", "total", frame, key="word", key_type=Types.STRING(), value="n", value_type=Types.LONG())
         .write("bootstrap/")
 
-A new job bootstraps its state this way; `from_snapshot` changes some states of an existing one and keeps the rest:
+A new job bootstraps its state this way; `from_snapshot` replaces some states of an existing one and copies the rest:
 other states, timers, positions of sources. The result is a self-contained savepoint (`checkpoint.savepoints`): a folder
-that can be copied anywhere. It is whole or it is no savepoint: the list of its files is written last.
+that can be copied anywhere. It is complete or no savepoint at all: the list of its files is written last.
 
-Types must be those that the program declares, because keys are found by the hash of their type: `key_type` is the type
-of `key_by` (None where it is called without one), `value_type` that of the state's descriptor (None: pickled).
-Windows cannot be written: which panes and timers belong together is for their operator to say.
+Types must equal the program's declarations, because keys are looked up by the hash of their type: `key_type` is the
+type of `key_by` (None if it is called without one), `value_type` the type of the state's descriptor (None: pickled).
+Windows cannot be written: only their operator knows which panes and timers belong together.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class SavepointBuilder:
 
     @classmethod
     def from_snapshot(cls, snapshot: Snapshot) -> SavepointBuilder:
-        """A builder that keeps all of a snapshot but the states it is given. Keep the snapshot open meanwhile."""
+        """A builder that copies a snapshot except the replaced states. Keep the snapshot open until `write`."""
         stored = [state for state in states_of(snapshot.manifest) if state.refs]
         groups = {layout_of(snapshot.segments, state).max_parallelism for state in stored[:1]} or {128}
         return cls(snapshot.manifest.job, groups.pop(), snapshot)
@@ -119,7 +119,7 @@ class SavepointBuilder:
     # --- what to write --------------------------------------------------------------------------------------------
 
     def operator(self, uid: str, name: str) -> SavepointBuilder:
-        """Name an operator, for people; a uid is its name otherwise."""
+        """Set an operator's display name; the default is its uid."""
         self._names[uid] = name
         return self
 
@@ -139,11 +139,11 @@ class SavepointBuilder:
         ttl_ms: int | None = None,
         expires_ms: str | None = None,
     ) -> SavepointBuilder:
-        """The keyed state `name` of the operator `uid`, from the rows of a table.
+        """Add the keyed state `name` of the operator `uid`, from the rows of a table.
 
         `key`, `value` and `map_key` are columns, or lists of columns for ROWs and TUPLEs. Elements of a list are in the
-        order of the rows. With a time to live, `ttl_ms` is its length and `expires_ms` a column with the time at which
-        each row expires; without the column all live on for `ttl_ms` from now.
+        order of the rows. With a time to live, `ttl_ms` is its length and `expires_ms` a column with the expiry time of
+        each row; without the column all rows expire `ttl_ms` from now.
         """
         what = f"state '{name}' of '{uid}'"
         table = table_from(rows, what)
@@ -173,10 +173,10 @@ class SavepointBuilder:
         return self._add(_Table(uid, made), table.num_rows)
 
     def _begin(self, made: StateTable, uid: str) -> TableChanges:
-        """Begin a table as an operator would in the savepoint's epoch; nothing is stored yet."""
+        """Open a table as an operator would in the savepoint's epoch; writes nothing yet."""
         nowhere = OpenSegments(open_store(f"memory://builder-{secrets.token_hex(6)}"))
         made.begin(TableSetting(uid, self._epoch, 0, "", range(self.max_parallelism), self.now_ms(), nowhere), ())
-        made.changes = TableChanges(made.layout)  # however large: they are written when the savepoint is
+        made.changes = TableChanges(made.layout)  # of any size: they are written with the savepoint
         return made.changes
 
     def _expiry(self, table: pa.Table, ttl_ms: int | None, expires_ms: str | None, what: str) -> Any:
@@ -199,7 +199,7 @@ class SavepointBuilder:
         time_ms: str = "time_ms",
         domain: Literal["event", "processing"] = "event",
     ) -> SavepointBuilder:
-        """The timers of a keyed function: a key and a time per row."""
+        """Add the timers of a keyed function: a key and a time per row."""
         name = EVENT_TIMERS if domain == "event" else PROCESSING_TIMERS
         what = f"'{name}' of '{uid}'"
         table = table_from(rows, what)
@@ -222,7 +222,7 @@ class SavepointBuilder:
         value: Columns = "value",
         value_type: TypeInformation | None = None,
     ) -> SavepointBuilder:
-        """The broadcast state `name` of the operator `uid`: an entry per row."""
+        """Add the broadcast state `name` of the operator `uid`: an entry per row."""
         what = f"broadcast state '{name}' of '{uid}'"
         table = table_from(rows, what)
         codec = MapKeyCodec(map_key_type, f"the map keys of {what}")
@@ -242,31 +242,32 @@ class SavepointBuilder:
         value_type: TypeInformation | None = None,
         mode: Literal["split", "union"] = "split",
     ) -> SavepointBuilder:
-        """The operator list state `name` of the operator `uid`: an element per row, handed out when the job starts."""
+        """Add the operator list state `name` of the operator `uid`: an element per row, distributed at the job's
+        start."""
         what = f"operator state '{name}' of '{uid}'"
         column = state_column(table_from(rows, what), value, value_type, what)
         self._lists.append(_List(uid, name, mode, column, StateCodec(value_type, what)))
         return self
 
     def drop(self, uid: str, name: str) -> SavepointBuilder:
-        """Leave a state of the snapshot out."""
+        """Omit a state of the snapshot."""
         if self.snapshot is None:
             raise ProgramError("drop: there is no snapshot to leave a state out of. Use SavepointBuilder.from_snapshot")
-        found = self.snapshot.stored(uid, name)
-        self._dropped.add((found.uid, found.name))
+        stored = self.snapshot.stored(uid, name)
+        self._dropped.add((stored.uid, stored.name))
         return self
 
     def _add(self, added: _Table, rows: int | None) -> SavepointBuilder:
         what = f"state '{added.table.name}' of '{added.uid}'"
         if rows is not None and added.table.changes.rows().num_rows < rows:
             columns = "a key and a map key" if added.table.layout.sub_type is not None else "a key"
-            raise ProgramError(f"{what}: {rows} rows were given, and some have {columns} in common. Leave one of each")
+            raise ProgramError(f"{what}: {rows} rows were passed, and some have {columns} in common. Pass one of each")
         self._check_keys(added, what)
         self._tables.append(added)
         return self
 
     def _check_keys(self, added: _Table, what: str) -> None:
-        """Refuse keys of another type than the snapshot has: the job would not find them."""
+        """Reject keys of another type than in the snapshot: the job could not look them up."""
         if self.snapshot is None:
             return
         for stored in states_of(self.snapshot.manifest):
@@ -279,8 +280,8 @@ class SavepointBuilder:
                 for part in ("key", "sub"):
                     if was[part] != now[part]:
                         raise ProgramError(
-                            f"{what} was saved with {part} {was[part]}, and is given with {now[part]}. Pass the "
-                            f"{'key_type' if part == 'key' else 'kind and map_key_type'} that it has"
+                            f"{what} was saved with {part} {was[part]}, and is passed with {now[part]}. Pass the "
+                            f"{'key_type' if part == 'key' else 'kind and map_key_type'} of the snapshot"
                         )
 
     # --- writing --------------------------------------------------------------------------------------------------
@@ -289,11 +290,11 @@ class SavepointBuilder:
         """Write the savepoint into an empty folder (or object store), and return its address."""
         target = open_store(folder)
         if target.list(""):
-            raise StoreError(f"{folder} is not empty. A savepoint needs a folder of its own: give another one.")
+            raise StoreError(f"{folder} is not empty. A savepoint needs a folder of its own: choose another one.")
         try:
             manifest = self._manifest(target, secrets.token_hex(6))
-            mine = set(target.list(""))
-            for name in sorted(named_files(manifest) - mine):
+            own_files = set(target.list(""))
+            for name in sorted(named_files(manifest) - own_files):
                 assert self.snapshot is not None
                 target.put(name, self.snapshot.store.get(name))
             seal(target, manifest)
@@ -305,7 +306,7 @@ class SavepointBuilder:
         return folder
 
     def _manifest(self, target: Store, nonce: str) -> Manifest:
-        accounts, program = self._kept_accounts()
+        accounts, program = self._copied_accounts()
         for uid, account in accounts.items():
             accounts[uid] = self._without_replaced(uid, account)
         for table in self._tables:
@@ -340,7 +341,7 @@ class SavepointBuilder:
             published_through=1,
         )
 
-    def _kept_accounts(self) -> tuple[dict[str, OperatorAccount], dict[str, ProgramOperator]]:
+    def _copied_accounts(self) -> tuple[dict[str, OperatorAccount], dict[str, ProgramOperator]]:
         if self.snapshot is None:
             return {}, {}
         manifest = self.snapshot.manifest
@@ -354,7 +355,7 @@ class SavepointBuilder:
         return dict(accounts_of(manifest)), dict(program_of(manifest))
 
     def _without_replaced(self, uid: str, account: OperatorAccount) -> OperatorAccount:
-        """The account of the snapshot without what is dropped, and what is given anew."""
+        """The snapshot's account without dropped and replaced states."""
         dropped = {name for owner, name in self._dropped if owner == uid}
         keyed, broadcast = (
             dropped | {one.table.name for one in self._tables if one.uid == uid and one.is_broadcast is is_broadcast}
@@ -369,10 +370,10 @@ class SavepointBuilder:
         return replace(account, subtasks=subtasks, functions=functions)
 
     def _with_table(self, account: OperatorAccount, added: _Table, target: Store, nonce: str) -> OperatorAccount:
-        """The account with a table that was given: subtask 0 tells it, for all key groups, whatever the parallelism
-        will be."""
+        """The account with an added table: subtask 0 reports it, for all key groups, for any future
+        parallelism."""
         name = added.table.name
-        # Letters of their own after the nonce, as operators give them: kinds of state of one name have files apart.
+        # A letter after the nonce, as in operators: kinds of state with one name have separate files.
         file = segment_name(added.uid, name, self._epoch, 0, f"{nonce}{'b' if added.is_broadcast else 'w'}")
         ref = added.table.changes.write(target, file, self._epoch, range(self.max_parallelism))
         subtask = account.subtasks.get(0, SubtaskAccount())
@@ -387,7 +388,7 @@ class SavepointBuilder:
         return replace(account, subtasks={**account.subtasks, 0: subtask})
 
     def _with_list(self, account: OperatorAccount, added: _List, target: Store, nonce: str) -> OperatorAccount:
-        """The account with a list that was given, as that of subtask 0."""
+        """The account with an added list, as subtask 0's."""
         file = segment_name(added.uid, added.name, self._epoch, 0, f"{nonce}o")
         entry = entry_of(added.column, added.mode, stored_type(added.codec), target, file, None, schema_of(added.codec))
         function = account.functions.get(0, FunctionAccount(self._epoch, nonce, 1, {}))

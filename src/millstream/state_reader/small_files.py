@@ -1,8 +1,8 @@
-"""Looks at every file of a store that is neither a manifest nor named by one: pins, leases, requests, specs.
+"""Checks every file of a store that is neither a manifest nor named by one: pins, leases, requests, specs.
 
-Each kind has its folder, its name and its form (`storage/names.py`). A file of a known name that is not what its name
-says is a problem; one whose name is of no kind is a stray, and only told. Nothing is changed, and a file that is
-removed while one looks was never there.
+Each kind has its folder, its name and its format (`storage/names.py`). A file whose content does not match its name is
+a problem; a file with an unknown name is a stray, and only reported. Nothing is changed, and a file that is removed
+during the check is ignored.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ from millstream.storage.store import Store
 
 __all__ = ["is_stray", "small_file_problems", "stored_input_problems"]
 
-_FORMAT = 1  # of requests, answers, registrations, what is set aside and swept
+_FORMAT = 1  # of requests, answers, registrations, set-aside permissions and swept.json
 
 
 def is_stray(name: str) -> bool:
-    """Whether no Millstream puts a file of that name into a store.
+    """Whether no version writes files of that name to a store.
 
     >>> is_stray("manifests/000000000007.json"), is_stray("manifests/notes.txt"), is_stray("input/in/consumed.json")
     (False, True, False)
@@ -77,7 +77,7 @@ def is_stray(name: str) -> bool:
 
 
 def small_file_problems(store: Store) -> Iterator[Problem]:
-    """What is wrong with the small files of a store."""
+    """The problems of a store's small files."""
     for name, pin in read_pins(store):
         if isinstance(pin, StoreError):
             yield Problem(name, pin.message, f"of {PINS}")
@@ -86,17 +86,17 @@ def small_file_problems(store: Store) -> Iterator[Problem]:
             yield Problem(name, lease.message, f"of {LEASES}")
     for folder in ("", CONTROL, RECEIPTS, SERVERS, SPECS):
         for name in store.list(folder) if folder else _AT_THE_TOP:
-            look = _look_at(name)
-            if look is not None and store.exists(name):
+            check = _check_of(name)
+            if check is not None and store.exists(name):
                 try:
-                    look(store.get(name), name)
+                    check(store.get(name), name)
                 except StoreError as error:
                     if store.exists(name):
                         yield Problem(name, error.message)
 
 
 def stored_input_problems(store: Store) -> Iterator[Problem]:
-    """What is wrong with input that was stored before it was read: with its lists, and the files they name."""
+    """The problems of input that was stored before it was read: of its lists, and of the files they name."""
     for name in store.list(INPUT):
         if not name.endswith(".json"):
             continue
@@ -109,12 +109,12 @@ def stored_input_problems(store: Store) -> Iterator[Problem]:
                 continue
             document = read_sealed(store, name) if is_sealed(name) else json.loads(store.get(name))
             files = document["files"] if "/markers/" in name else ()
-            told = [(file["file"], file.get("bytes"), file.get("crc32")) for file in files]
+            entries = [(file["file"], file.get("bytes"), file.get("crc32")) for file in files]
         except (StoreError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             if store.exists(name):
                 yield Problem(name, f"it cannot be read: {error}", "a list of stored input")
             continue
-        for file, length, checksum in told:
+        for file, length, checksum in entries:
             wrong = _input_problem(store, file, length, checksum)
             if wrong and store.exists(name):
                 yield Problem(file, wrong, "stored input")
@@ -125,14 +125,14 @@ def _input_problem(store: Store, file: str, length: int | None, checksum: int | 
         return "it is missing"
     if length is None or content_of(store, file, length) == (length, checksum):
         return ""
-    return "its length and checksum are not what was written"
+    return "its length and checksum are not as written"
 
 
-Look = Callable[[bytes, str], object]
+Check = Callable[[bytes, str], object]
 
 
-def _look_at(name: str) -> Look | None:
-    """Who looks at a file of this name."""
+def _check_of(name: str) -> Check | None:
+    """The check for a file of this name; None if there is none."""
     if name == leaving_name():
         return _leaving
     if is_stalled(name):
@@ -163,7 +163,7 @@ def _leaving(data: bytes, name: str) -> None:
 
 
 def _spec(data: bytes, name: str) -> None:
-    """Its name holds the beginning of its checksum."""
+    """Check a spec file: its name contains the start of its checksum."""
     digest = name.rpartition("-")[2].removesuffix(".json")
     if not hashlib.sha256(data).hexdigest().startswith(digest):
         raise StoreDamagedError(f"{name} is damaged: its checksum does not match its name. Remove it.")

@@ -1,9 +1,9 @@
-"""A snapshot: one committed epoch of a job, opened to look into its state.
+"""A snapshot: one committed epoch of a job, opened for reading its state.
 
-It holds its epoch with a lease (`checkpoint.leases`), which a thread renews, so that the job, which goes on, does not
-collect what is being read. Close it when done, or use it in a `with` block; one that is forgotten lets go by itself a
-minute after its process has ended. A savepoint's folder needs no lease, and a store that cannot be written is read
-without one: then an epoch may be collected while it is read, which is an error and never a wrong answer.
+It retains its epoch with a lease (`checkpoint.leases`), which a thread renews, so that the running job does not remove
+the epoch. Close it when done, or use it in a `with` block; the lease of an unclosed snapshot ends a minute after its
+process. A savepoint's folder needs no lease, and a store that cannot be written is read without one: then an epoch may
+be removed while it is read, which is an error and never a wrong result.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ __all__ = ["Snapshot", "StateInfo"]
 
 @dataclass(frozen=True)
 class StateInfo:
-    """A state of an operator. `rows` counts stored changes: of a state that is often overwritten, more than it has."""
+    """A state of an operator. `rows` counts stored changes, which for an often overwritten state exceed its rows."""
 
     operator: str
     uid: str
@@ -77,20 +77,20 @@ class Snapshot:
         self._lease = _lease(store, epoch, now_ms)
         self.manifest: Manifest = ManifestLog(store).read(epoch) if self._lease is None else self._lease.manifest
         self.segments = OpenSegments(store_with_cache(store, cache_folder), is_foreign=True)
-        self._release = _kept(self, self._lease)
+        self._release = _renewed(self, self._lease)
 
     @property
     def epoch(self) -> int:
-        """Its number."""
+        """The number of the epoch."""
         return self.manifest.epoch
 
     @property
     def is_held(self) -> bool:
-        """Whether the job keeps the epoch while this is open."""
+        """Whether the job retains the epoch while this is open."""
         return self._lease is not None or self.store.exists(savepoint_name())
 
     def close(self) -> None:
-        """Let the epoch go."""
+        """Release the epoch."""
         self._release()
 
     def __enter__(self) -> Snapshot:
@@ -99,7 +99,7 @@ class Snapshot:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # --- what there is ------------------------------------------------------------------------------------------
+    # --- operators and states -----------------------------------------------------------------------------------
 
     @cached_property
     def _states(self) -> list[StoredState]:
@@ -144,9 +144,9 @@ class Snapshot:
         )
 
     def stored(self, operator: str, state: str) -> StoredState:
-        """Where a state lies; StoreError naming the nearest when there is none of that name."""
-        found = find_operator(self.operators, operator, self.where)
-        return find_state(self._states, found, state, self.where)
+        """The location of a state; StoreError with suggestions if there is none of that name."""
+        owner_info = find_operator(self.operators, operator, self.where)
+        return find_state(self._states, owner_info, state, self.where)
 
     # --- reading --------------------------------------------------------------------------------------------------
 
@@ -162,16 +162,16 @@ class Snapshot:
     ) -> StateRows:
         """The live rows of a state, all or those of one key.
 
-        `operator` is its uid or its name. `raw` leaves pickles, and keys without a declared type, as bytes. `flatten`
-        gives the fields of a ROW or TUPLE columns of their own, `value_word`; otherwise `value` is one struct column.
-        Values that were stored without a type are pickles, and are refused unless `raw` or `unpickle` is given, which
-        runs code that is in the store: `pickle.loads`, or whatever is to be shown in their place.
+        `operator` is its uid or its name. `raw` returns pickles, and keys without a declared type, as bytes. `flatten`
+        returns the fields of a ROW or TUPLE as columns of their own, `value_word`; otherwise `value` is one struct
+        column. Values stored without a type are pickles, and are refused unless `raw` or `unpickle` is passed.
+        `unpickle` runs code from the store: `pickle.loads`, or a function that returns a substitute.
         """
         source = self.source(self.stored(operator, state), raw=raw, flatten=flatten)
         return StateRows(source, self.renew, key, unpickle)
 
     def source(self, state: StoredState, *, raw: bool = False, flatten: bool = False) -> RowSource:
-        """Where the rows of a state come from."""
+        """The source of a state's rows."""
         if state.scope == "list":
             return ListSource(self.store, state, flatten, raw)
         if state.scope == "loop":
@@ -189,7 +189,7 @@ class Snapshot:
         raw: bool = False,
         unpickle: Callable[[bytes], Any] | None = None,
     ) -> StateDiff:
-        """How a state changed from this snapshot to `other`. Pickles are as for `read`."""
+        """The difference of a state from this snapshot to `other`. Pickles are treated as in `read`."""
         from millstream.state_reader.difference import state_diff
 
         return state_diff(self, other, operator, state, raw=raw, unpickle=unpickle)
@@ -199,11 +199,11 @@ class Snapshot:
             self._lease.renew()
 
 
-# --- holding an epoch ---------------------------------------------------------------------------------------------
+# --- leases -------------------------------------------------------------------------------------------------------
 
 
 def _lease(store: Store, epoch: int, now_ms: Callable[[], int]) -> LeasedEpoch | None:
-    """A lease on the epoch; None where none is needed, or where the store may only be read."""
+    """A lease on the epoch; None if none is needed, or if the store is read-only."""
     if store.exists(savepoint_name()):
         return None
     try:
@@ -216,15 +216,15 @@ def _lease(store: Store, epoch: int, now_ms: Callable[[], int]) -> LeasedEpoch |
         return None
 
 
-def _kept(owner: Snapshot, lease: LeasedEpoch | None) -> Callable[[], Any]:
-    """Renew the lease until the function that is returned is called, or `owner` is gone."""
+def _renewed(owner: Snapshot, lease: LeasedEpoch | None) -> Callable[[], Any]:
+    """Renew the lease until the returned function is called, or `owner` is garbage-collected."""
     if lease is None:
         return lambda: None
     done = threading.Event()
 
     def renew() -> None:
         while not done.wait(DURATION_MS / 3000):
-            # The next try may succeed; reading says so if the epoch is gone meanwhile.
+            # The next attempt may succeed; reading raises if the epoch was removed.
             with suppress(StoreError):
                 lease.renew()
 

@@ -1,9 +1,9 @@
 """The jobs under a folder, read from their stores.
 
-A store tells how far a job has come, and how its last run ended (`checkpoint/run_end.py`). Whether somebody runs it now
-is told by a lock, which the system lets go of with the driver (`storage/log_lock.py`), and not by a file, which would
-lie after a crash. Where there are no locks, as in an object store, the driver's lease names the process: if it ran on
-this machine, it is seen to live or not. Else nobody knows: the status is that at the newest epoch, and is told with the
+A store records how far a job has come, and how its last run ended (`checkpoint/run_end.py`). A lock detects whether a
+driver runs the job now: the system releases it with the driver (`storage/log_lock.py`), whereas a file would be stale
+after a crash. Without locks, as in an object store, the driver's lease names the process: if it ran on this machine,
+its state is known. Otherwise the job's state is unknown: the status is as of the newest epoch, and is shown with the
 time of its commit.
 """
 
@@ -40,14 +40,14 @@ FAILED, CANCELED = "FAILED", "CANCELED"
 
 @dataclass(frozen=True)
 class ListedJob:
-    """A job by its newest manifest. `last_epoch_ms` is when the newest epoch was committed; None: none was. `is_alive`:
-    whether somebody runs it; None: that cannot be told. `driver`: who has its lease, alive or not.
+    """A job by its newest manifest. `last_epoch_ms` is the commit time of the newest epoch, None if there is none.
+    `is_alive`: whether a driver runs it; None if unknown. `driver`: the holder of its lease, alive or not.
 
-    `status` is the manifest's, but FAILED or CANCELED if the last run ended so, `problem` then says why; INTERRUPTED if
-    the manifest says RUNNING, nobody runs the job and nobody has ended it (its process was killed); and STARTING if the
-    job has ended there and somebody runs it again. Before the first epoch it is STARTING while somebody runs it,
-    INTERRUPTED if somebody did, else NO EPOCH YET. DROPPED: the job is no more, and its store is there for forks and
-    savepoints of it.
+    `status` is the manifest's, but FAILED or CANCELED if the last run ended so, with the reason in `problem`;
+    INTERRUPTED if the manifest says RUNNING, no driver runs the job and none has ended it (its process was killed); and
+    STARTING if the job had ended and a driver runs it again. Before the first epoch it is STARTING while a driver runs
+    it, INTERRUPTED if one did, else NO EPOCH YET. DROPPED: the job no longer exists, and its store is retained for its
+    forks and savepoints.
     """
 
     name: str
@@ -71,8 +71,8 @@ def jobs(root: str | None = None) -> list[ListedJob]:
     millstream.errors.StoreError: memory://doctest-no-job holds no job. Give the store of one job, or a folder of \
 stores
     """
-    found = [_listed(store, shown) for store, shown in _stores(root)]
-    return sorted(found, key=lambda job: (-(job.last_epoch_ms or 0), job.store))
+    listed_jobs = [_listed(store, shown) for store, shown in _stores(root)]
+    return sorted(listed_jobs, key=lambda job: (-(job.last_epoch_ms or 0), job.store))
 
 
 def _stores(root: str | None) -> Iterator[tuple[Store, str]]:
@@ -92,7 +92,7 @@ def _stores(root: str | None) -> Iterator[tuple[Store, str]]:
 
 
 def _stores_at(address: str) -> Iterator[tuple[Store, str]]:
-    """The store at an address or, of an object store, those in the folders right below it."""
+    """The store at an address or, in an object store, the stores in the folders directly below it."""
     store = open_store(address)
     if store.exists(job_name()):
         yield ReadOnlyStore(store), address
@@ -101,19 +101,19 @@ def _stores_at(address: str) -> Iterator[tuple[Store, str]]:
     folders = store.folders() if isinstance(store, ObjectStore) else ()
     places = [f"{base.rstrip('/')}/{folder}{mark}{options}" for folder in folders]
     stores = [(open_store(place), place) for place in places]
-    found = [(ReadOnlyStore(below), place) for below, place in stores if below.exists(job_name())]
-    if not found:
+    job_stores = [(ReadOnlyStore(below), place) for below, place in stores if below.exists(job_name())]
+    if not job_stores:
         raise StoreError(f"{address} holds no job. Give the store of one job, or a folder of stores")
-    yield from found
+    yield from job_stores
 
 
 def _listed(store: Store, shown: str) -> ListedJob:
-    """What a store tells; a damaged one is listed too, with its problem."""
+    """The entry of a store's job; a damaged store is listed too, with its problem."""
     try:
         record = read_job_record(store)
     except MillstreamError as error:
         return ListedJob("?", "?", DAMAGED, 0, 0, None, shown, error.message)
-    assert record is not None, "its job.json was just seen"
+    assert record is not None, "its job.json has just been read"
     try:
         newest = ManifestLog(store).newest()
     except MillstreamError as error:
@@ -122,7 +122,7 @@ def _listed(store: Store, shown: str) -> ListedJob:
     is_alive = _is_alive(store, holder)
     driver = "" if holder is None or is_alive is False else str(holder)
     if newest is None:
-        was_run = bool(store.list(LOGS))  # a fork that nobody has started has no log
+        was_run = bool(store.list(LOGS))  # a fork that was never started has no log
         status = STARTING if is_alive else INTERRUPTED if is_alive is False and was_run else NO_EPOCH
         if end is not None and not is_alive:
             status = end.status
@@ -160,7 +160,7 @@ def _end(store: Store) -> RunEnd | None:
 
 
 def _is_alive(store: Store, holder: DriverLease | None) -> bool | None:
-    """Whether somebody runs the job; None where that cannot be told."""
+    """Whether a driver runs the job; None if unknown."""
     is_locked = is_anybody_running(store)
     if is_locked is not None:
         return is_locked
@@ -179,7 +179,7 @@ def _status(last: str, is_alive: bool | None, end: RunEnd | None) -> str:
 
 
 def records_of(manifest: Manifest) -> int:
-    """How many records the job has taken in: what its sources gave."""
+    """The number of records that the job's sources have emitted."""
     counters: Any = manifest.counters.get("operators")
     counted: Mapping[str, Any] = counters or {}
     return sum(int(counted.get(uid, {}).get("out", 0)) for uid in manifest.sources)

@@ -1,15 +1,15 @@
 """Rows that belong to subtasks and not to keys: operator state, and records in a loop.
 
-They are read whole, and there is no key to ask for.
+They are read whole, without lookup by key.
 
-**Operator state** is small: a row is an element with its place in its subtask's list, or an entry of its subtask's copy
-of a map. Values come as they are stored, of their Arrow type or as pickles.
+**Operator state** is small: a row is an element with its index in its subtask's list, or an entry of its subtask's copy
+of a map. Values are returned as stored, of their Arrow type or as pickles.
 
-**Records that are on their way round a loop** when an epoch ends are stored as blocks (`runtime.exchange.blocks`), as
+**Records in the feedback edge of a loop** at the end of an epoch are stored as blocks (`runtime.exchange.blocks`), as
 they cross an exchange: Arrow columns of typed records, one pickle of untyped ones. A row here is a record, with the
-subtask that kept it, its place there and its timestamp. Untyped records cannot be told apart without opening their
+subtask that stored it, its index there and its timestamp. Untyped records cannot be separated without opening their
 pickle, which only the job does: there a row is a whole block, and its value the pickle of two lists, of values and of
-timestamps. What is in a loop fits the memory of a task.
+timestamps. The content of a loop fits the memory of a task.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class SubtaskSource(ABC):
 
 
 def value_form(name: str, type_: pa.DataType, flatten: bool) -> Form:
-    """How values of a known type are shown."""
+    """The form of values of a known type."""
     is_struct = pa.types.is_struct(type_) and type_.num_fields > 0
     return Fields(name, type_) if flatten and is_struct else Plain(name, type_)
 
@@ -128,7 +128,7 @@ class LoopSource(SubtaskSource):
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([*fields, *form.fields]))
 
     def _stored(self) -> Iterator[tuple[int, pa.Buffer]]:
-        """The blocks, with the subtask that kept each."""
+        """The blocks, with the subtask that stored each."""
         for subtask, entry in enumerate(self.state.entries):
             if entry is not None:
                 blocks = column_of([(entry, Slice(subtask, 0, entry.items))], self.store, self.state.what)
@@ -140,7 +140,7 @@ def _is_typed(block: pa.Buffer) -> bool:
 
 
 def _records(block: pa.Buffer) -> pa.Table:
-    """The records of a block: their timestamps, and themselves in one column; or a block of untyped ones as one."""
+    """The records of a block as timestamps and one value column; an untyped block is one row."""
     if not _is_typed(block):
         return _table(pa.array([block.slice(1).to_pybytes()], pa.binary()), None)
     with pa.ipc.open_stream(block.slice(1)) as reader:

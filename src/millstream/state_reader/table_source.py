@@ -1,11 +1,11 @@
-"""The rows of one stored table as a reader sees them: which columns, and block after block of them.
+"""The rows of one stored table as a reader sees them: its columns, and block after block of rows.
 
-A table has the columns key, sub, value, due and expiry time (`state.tables.layout`). What they mean depends on the kind
+A table has the columns key, sub, value, due and expiry time (`state.tables.layout`). Their meaning depends on the kind
 of the state: a sub is a map's key, a list's sequence number, a timer's time, a pane's start, the number of a window.
-`shown` decides that once, from the state and its layout; `TableSource.blocks` then gives live rows, newest version of
-each, with every column made for a whole block at a time.
+`shown` decides that once, from the state and its layout; `TableSource.blocks` then yields live rows, the newest version
+of each, with every column converted for a whole block at a time.
 
-A source is small data and travels to Spark's tasks, which open the store themselves.
+A source is small data and is shipped to Spark's tasks, which open the store themselves.
 """
 
 from __future__ import annotations
@@ -68,10 +68,10 @@ _PICKLED, _CANONICAL = "PICKLED", "canonical"
 
 
 def layout_of(segments: OpenSegments, state: StoredState) -> TableLayout:
-    """The layout of a table as it was declared last; segments of older types are read through the changes since.
+    """The layout of a table as last declared; segments of older types are converted.
 
-    What the manifest tells of the types counts, not what a file says of itself: a segment that holds anything else is
-    damaged. Only manifests of older Millstreams leave it to the files.
+    The types come from the manifest, not from the files: a segment of any other type is damaged. Only manifests of
+    older versions rely on the files.
     """
     newest = max(state.refs, key=lambda ref: ref.epoch)
     layout, history = segments.stored_layout(newest, state.name), state.history
@@ -96,7 +96,7 @@ def layout_of(segments: OpenSegments, state: StoredState) -> TableLayout:
 
 
 def reads_older(state: StoredState, older: StoredState) -> bool:
-    """Whether rows of an older version of a state can be read as the state is now."""
+    """Whether rows of an older version of a state can be converted to its current schema."""
     if not state.history or not older.history or not older.refs:
         return True
     oldest = older.history[entry_at(older.history, min(ref.epoch for ref in older.refs))]
@@ -105,7 +105,7 @@ def reads_older(state: StoredState, older: StoredState) -> bool:
 
 
 def _only_the_program(what: str, history: History, start: int) -> _OnlyTheProgram | None:
-    """What refuses values saved as `history[start]`, if a reader cannot make of them what a task does."""
+    """A converter that refuses values saved as `history[start]`, if only a task can convert them."""
     later = history[start + 1 :]
     if any(entry.version != history[-1].version for entry in history[start:]):
         upgraded = next((entry.upgrade for entry in later if entry.upgrade is not None), None)
@@ -116,8 +116,8 @@ def _only_the_program(what: str, history: History, start: int) -> _OnlyTheProgra
 
 @dataclass(frozen=True)
 class _OnlyTheProgram:
-    """Stands where a function of the program's would convert old values. It refuses when they are read, not before:
-    what the state is can be told, and other states are none the worse."""
+    """Replaces a program's function that would convert old values. It raises when values are read, not before, so the
+    state can be described, and other states are unaffected."""
 
     what: str
     how: str
@@ -125,17 +125,17 @@ class _OnlyTheProgram:
     def __call__(self, column: pa.Array) -> pa.Array:
         raise StateSchemaError(
             f"{self.what} still has values of an older type, which only the program's {self.how} can read. The job "
-            "rewrites some of them in every epoch: let it go on, and ask again."
+            "rewrites some of them in every epoch: let it continue, and try again."
         )
 
 
 def is_alike(layout: TableLayout, other: TableLayout) -> bool:
-    """Whether two layouts have the same columns, of which older rows may be made in different ways."""
+    """Whether two layouts have the same columns, regardless of how older rows are converted."""
     return replace(layout, past=None) == replace(other, past=None)
 
 
 def _check_rows(layout: TableLayout, state: StoredState) -> None:
-    """Refuse a file whose rows are found by something else than the manifest tells."""
+    """Reject a file whose key types differ from the manifest."""
     last = state.history[-1]
     stored = [layout.key_type is None, layout.sub_type]
     expected = [last.key == _CANONICAL, layout.sub_type]
@@ -144,18 +144,18 @@ def _check_rows(layout: TableLayout, state: StoredState) -> None:
     if stored != expected:
         raise StoreDamagedError(
             f"{state.what} has a segment with keys of {layout.key_type} and map keys of {layout.sub_type}, where the "
-            f"manifest tells of {last.key} and {last.map_key}. Were files of another job copied into this store? "
+            f"manifest has {last.key} and {last.map_key}. Were files of another job copied into this store? "
             "Restore it from a copy."
         )
 
 
 def kind_of(state: StoredState, view: TableView) -> str:
-    """The kind of a state, also of one whose manifest does not tell (those of older Millstreams do not)."""
+    """The kind of a state; inferred if the manifest lacks it, as in older versions."""
     if state.kind or view.layout.sub_type is None:
         return state.kind or "value"
     if view.layout.sub_type != pa.int64():
         return "map"
-    # The elements of a list are numbered from epoch · 2³¹ on; a map with such keys would be a rare thing.
+    # The elements of a list are numbered from epoch · 2³¹ on; a map with such keys would be rare.
     lowest = min((pc.min(subs).as_py() for subs in _stored(view, "sub", puts_only=True)), default=None)
     return "list" if lowest is None or lowest >= 1 << 31 else "map"
 
@@ -175,7 +175,7 @@ def is_of_windows(state: StoredState, layout: TableLayout) -> bool:
 
 @dataclass(frozen=True)
 class Shown:
-    """A part of a row and the form it is shown in."""
+    """A part of a row and its form."""
 
     part: str
     form: Form
@@ -209,7 +209,7 @@ def shown(
 
 
 def _stored(view: TableView, column: str, *, puts_only: bool = False) -> Iterator[pa.Array]:
-    """All that is stored in a column, dead rows included: which kinds of keys there are cannot be told from some."""
+    """All stored values of a column, including dead rows: the kinds of keys need a complete scan."""
     for layer in view.layers:
         for number in range(len(layer.segment.entries)):
             chunk = layer.segment.chunk(number)
@@ -241,7 +241,7 @@ def _sub_columns(state: StoredState, view: TableView, raw: bool) -> list[Shown]:
     if kind == PANES:
         return [Shown("sub", Plain("pane_start_ms", whole)), Shown("due_ms", Plain("pane_end_ms", whole))]
     if kind == WINDOW_VALUES:
-        if state.windows_ms is None:  # written before operators told their windows
+        if state.windows_ms is None:  # written before accounts recorded windows
             return [Shown("sub", Plain("window_number", whole)), Shown("due_ms", Plain("due_ms", whole))]
         return [
             Shown("window start", Plain("window_start_ms", whole)),
@@ -255,7 +255,7 @@ def _sub_columns(state: StoredState, view: TableView, raw: bool) -> list[Shown]:
 
 
 def _has_pickled_subs(state: StoredState, view: TableView) -> bool:
-    """Whether map keys are pickled. Where the manifest does not tell: pickles all begin and end alike."""
+    """Whether map keys are pickled. Without a record in the manifest: pickles all begin and end alike."""
     if view.layout.sub_type != pa.binary() or state.history:
         return bool(state.history) and state.history[-1].map_key == _PICKLED
     columns = list(_stored(view, "sub"))
@@ -266,7 +266,7 @@ def _has_pickled_subs(state: StoredState, view: TableView) -> bool:
 
 @dataclass(frozen=True)
 class TableSource:
-    """Rows of a table. `cache_folder` is where files of a remote store are kept while they are read."""
+    """Rows of a table. `cache_folder` is where files of a remote store are cached."""
 
     store: Store
     state: StoredState
@@ -284,8 +284,8 @@ class TableSource:
         view = view_of(
             OpenSegments(store_with_cache(self.store, self.cache_folder), is_foreign=True), self.state, self.layout
         )
-        found = view.scan(groups) if key is ALL_KEYS else self._of_key(view, key)
-        for block in found:
+        scanned = view.scan(groups) if key is ALL_KEYS else self._of_key(view, key)
+        for block in scanned:
             yield self.presented(block)
 
     def presented(self, block: pa.RecordBatch) -> pa.RecordBatch:
@@ -317,7 +317,7 @@ class TableSource:
         if not of_windows:
             yield view.scan_keys(column).drop_columns(["position"])
             return
-        # The windows of a key stand anywhere in its key group.
+        # The windows of a key may be anywhere in its key group.
         group = int(key_groups(column.hashes, self.layout.max_parallelism)[0])
         for block in view.scan(range(group, group + 1)):
             wanted = column.array.take(pa.array(np.zeros(block.num_rows, dtype=np.int64)))
@@ -335,12 +335,12 @@ class TableSource:
 
 
 def _in_tuples(key: Any) -> Any:
-    """The key with every row in it as a tuple: Arrow takes a row for a list of pairs."""
+    """The key with its rows as tuples: Arrow treats a row as a list of pairs."""
     return tuple(map(_in_tuples, key)) if isinstance(key, (Row, tuple, list)) else key
 
 
 def _index_in_key(block: pa.RecordBatch) -> pa.Array:
-    """The place of every row among those of its key. All rows of a key stand together, in one block."""
+    """The index of every row within its key. All rows of a key are contiguous, in one block."""
     keys, rows = block.column("key"), np.arange(block.num_rows)
     begins = np.ones(block.num_rows, dtype=np.bool_)
     begins[1:] = ~same(keys.slice(0, max(block.num_rows - 1, 0)), keys.slice(1))

@@ -1,14 +1,14 @@
-"""Looks at every file of a store, and tells which epochs are whole.
+"""Checks every file of a store, and reports which epochs are intact.
 
-Files are looked at once, however many epochs name them: segments by `state.segments.segment_check`, a chunk at a time,
-lists of operator state and the files of a savepoint by their checksums; what no manifest names by `small_files`. Local
-files are mapped or streamed; files of a remote store are fetched one after another. The store may be in use: an epoch
-that is collected meanwhile is left out.
+Each file is checked once, however many epochs name it: segments by `state.segments.segment_check`, a chunk at a time,
+lists of operator state and the files of a savepoint by their checksums; files that no manifest names by `small_files`.
+Local files are mapped or streamed; files of a remote store are fetched one after another. The store may be in use: an
+epoch that is removed during the check is omitted.
 
-Staged output may wait in the job's own store or, a file sink's, beside the files that readers see. There it is looked
-at as well: no more of it is read than the manifest says it has. What has its final name already is published, and whose
-it is now is not the job's business. Files of an archive are: the state names them, and answers need them. A job can go
-on without them, so what is wrong with them is of no epoch.
+Staged output may wait in the job's own store or, for a file sink, next to the published files. There it is checked as
+well, up to the length in the manifest. A file under its final name is published and no longer belongs to the job. Files
+of an archive do belong to it: the state names them, and queries need them. A job can continue without them, so their
+problems belong to no epoch.
 """
 
 from __future__ import annotations
@@ -73,14 +73,14 @@ _MISSING = "it is missing"
 
 
 def verify(name: str, note: Callable[[str], None] | None = None) -> StoreReport:
-    """What is whole of a store, of one epoch (`STORE@EPOCH`, `STORE@SAVEPOINT`) or of a savepoint's folder.
+    """The report on a store, one epoch (`STORE@EPOCH`, `STORE@SAVEPOINT`) or a savepoint's folder.
 
-    `note` is told the name of every file that is about to be looked at. Nothing is ever written.
+    `note` is called with the name of every file before its check. Nothing is ever written.
     """
     address = parse_snapshot_name(name)
     try:
         store = open_job_store(address.store, read_only=True)
-    except StoreDamagedError:  # which stores it shares files with cannot be told; that is part of the report
+    except StoreDamagedError:  # the stores it shares files with are unknown; the report says so
         store = ReadOnlyStore(open_store(address.store))
     is_savepoint = store.exists(savepoint_name())
     if not is_savepoint and not store.exists(job_name()) and not store.list("manifests"):
@@ -160,40 +160,40 @@ class _Verifier:
             files = list(self._files(manifest, epoch if is_savepoint else published_through))
         except StoreDamagedError as error:
             if not self._store.exists(name):
-                return None  # collected meanwhile
+                return None  # removed in the meantime
             return EpochReport(epoch, 1, 0, (Problem(name, error.message),))
         report = epoch_report(epoch, files)
         return report if report.is_whole or self._store.exists(name) else None
 
     def _files(self, manifest: Manifest, published_through: int) -> Iterator[tuple[NamedFile, list[str]]]:
-        """The files that an epoch needs, each looked at."""
+        """The files that an epoch needs, with the problems of each."""
         for state in states_of(manifest):
             is_whole = True
             for ref in state.refs:
-                # What the manifest says of the file is part of what is checked; for which key groups it is live is not.
-                found = self._once(ref.file, (ref.whole, state.uid, state.name), partial(self._segment, ref, state))
-                is_whole = is_whole and not found
-                yield NamedFile(ref.file, ref.file_bytes, state.what), found
+                # The file's facts in the manifest identify the check; the live key groups are not among them.
+                problems = self._once(ref.file, (ref.whole, state.uid, state.name), partial(self._segment, ref, state))
+                is_whole = is_whole and not problems
+                yield NamedFile(ref.file, ref.file_bytes, state.what), problems
             if state.name == ARCHIVED_FILES and state.refs and is_whole:
-                self._look_at_archive(state)
+                self._check_archive(state)
             for number, entry in enumerate(state.entries):
                 if entry is not None:
                     within = f"{manifest_name(manifest.epoch)}, operator state '{state.name}' of subtask {number}"
                     place = entry.file or within
-                    found = self._once(place, (place, entry.bytes, entry.sha256), partial(self._entry, entry))
-                    yield NamedFile(place, entry.bytes, state.what), found
+                    problems = self._once(place, (place, entry.bytes, entry.sha256), partial(self._entry, entry))
+                    yield NamedFile(place, entry.bytes, state.what), problems
         for uid, lists in manifest.finished.items():
             for listed in lists:
-                found = self._once(listed.file, listed, partial(self._split_list, listed))
-                yield NamedFile(listed.file, 0, f"splits of '{uid}' that were read to their end"), found
+                problems = self._once(listed.file, listed, partial(self._split_list, listed))
+                yield NamedFile(listed.file, 0, f"splits of '{uid}' that were read to their end"), problems
         newest = self._log.epochs_from(manifest.epoch)[-1:] == [manifest.epoch]
         for staged in staged_files(manifest, published_through):
             name = staged.file if staged.target is None else f"{staged.target}/{staged.file}"
-            found = self._once(name, (staged, newest), partial(staged_problems, self._store, staged, newest))
-            yield NamedFile(name, staged.bytes or 0, "staged output"), found
+            problems = self._once(name, (staged, newest), partial(staged_problems, self._store, staged, newest))
+            yield NamedFile(name, staged.bytes or 0, "staged output"), problems
 
-    def _look_at_archive(self, state: StoredState) -> None:
-        """Look at the files that rows of a table have left its state for."""
+    def _check_archive(self, state: StoredState) -> None:
+        """Check the files of a table's archived rows."""
         segments = OpenSegments(self._store, maps=False, is_foreign=True)
         rows = view_of(segments, state, layout_of(segments, state)).scan()
         for entry in entries_of(block.column("value") for block in rows):
@@ -201,12 +201,12 @@ class _Verifier:
             for finding in self._once(name, entry, partial(_archive_problems, entry)):
                 self._archive_problems[Problem(name, finding, state.what)] = None
 
-    def _once(self, file: str, facts: Hashable, look: Callable[[], list[str]]) -> list[str]:
-        """What is wrong with a file, of which `facts` are expected; each is looked at once."""
+    def _once(self, file: str, facts: Hashable, check: Callable[[], list[str]]) -> list[str]:
+        """The problems of a file with these expected `facts`; each is checked once."""
         if facts not in self._problems:
             self._note(file)
             try:
-                self._problems[facts] = look()
+                self._problems[facts] = check()
             except (StoreError, OSError) as error:
                 self._problems[facts] = [f"it cannot be read: {error}"]
         return self._problems[facts]
@@ -232,7 +232,7 @@ class _Verifier:
 
     def _file(self, file: str) -> SegmentFile:
         path = self._store.local_path(file)
-        # Read, not mapped: whoever looks at a store because it may be damaged must not die of it.
+        # Read, not mapped: checking a damaged store must not crash the process.
         return WholeFile(pa.py_buffer(self._store.get(file))) if path is None else ReadFile(path, file)
 
     def _entry(self, entry: ListEntry) -> list[str]:
@@ -248,7 +248,7 @@ class _Verifier:
     # --- files with a checksum of their own -----------------------------------------------------------------------
 
     def _checksum_problem(self, file: str, expected_bytes: int, sha256: str) -> list[str]:
-        """Whether a file has this length and checksum."""
+        """Check that a file has this length and checksum."""
         if not self._store.exists(file):
             return [_MISSING]
         digest, length = hashlib.sha256(), 0
@@ -282,19 +282,19 @@ class _Verifier:
 
 
 def _type_problems(file: SegmentFile, ref: SegmentRef, state: StoredState) -> list[str]:
-    """Whether a whole segment is of the type that the manifest tells; those of older Millstreams do not."""
+    """Check that an intact segment has the type in the manifest; manifests of older versions lack it."""
     if not state.history:
         return []
     layout, at = layout_document(stored_layout(file, "it")), entry_at(state.history, ref.epoch)
-    is_covered = state.history[0].since <= ref.epoch  # else a job takes the file's word (`history_repair`)
+    is_covered = state.history[0].since <= ref.epoch  # otherwise a job trusts the file (`history_repair`)
     if not is_covered or entry_of_segment(state.history, layout, ref.epoch) is not None:
         return []
     return [f"it is one {footer_misfit(layout, state.history[at])}"]
 
 
 def _key_hashes(keys: pa.Array, layout: TableLayout, of_windows: bool) -> Int64s | None:
-    """The hashes that keys should have. Of keys without a type only texts and whole numbers are told: others would have
-    to be decoded one by one, and classes of the user's imported for it."""
+    """The expected hashes of keys. For keys without a type only texts and whole numbers are checked: others would have
+    to be decoded one by one, and would import the user's classes."""
     if of_windows:
         inner = keys.field("key")
         is_canonical = layout.stored_key_type.field("key").type == pa.binary()
@@ -324,12 +324,12 @@ def _archive_problems(entry: ArchivedFile) -> list[str]:
 
 
 def staged_problems(job_store: Store, staged: StagedFile, needed: bool) -> list[str]:
-    """What is wrong with a staged file. `needed`: of the newest epoch, so that it cannot have been published since."""
+    """The problems of a staged file. `needed`: it is of the newest epoch, so it cannot have been published since."""
     store = job_store if staged.target is None else open_store(staged.target)
     if not store.exists(staged.file):
-        is_gone = needed if staged.target is not None else True
+        is_lost = needed if staged.target is not None else True
         is_published = bool(staged.part) and store.exists(staged.part)
-        return ["it is missing"] if is_gone and not is_published else []
+        return ["it is missing"] if is_lost and not is_published else []
     if staged.bytes is None:
         return []
     length, checksum = content_of(store, staged.file, staged.bytes)

@@ -1,4 +1,4 @@
-"""Where a job keeps what must outlive it: one `Store` interface over local disk, memory and object stores."""
+"""Durable storage of jobs: one `Store` interface over local disk, memory and object stores."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Whether a client has refused a server's certificate, and why, in the words of Python's TLS.
+"""Detects whether a client rejected a server's certificate, and why, in the words of Python's TLS.
 
-That is no trouble which passes: whoever answers there is not who the address names, or the authority that signed for it
-is not known here. So it is told at once, and never tried again until somebody loses patience.
+A rejected certificate is not transient: the server is not the one that the address names, or the authority that signed
+for it is unknown here. So it is reported at once and never retried.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _CAUSES_MAX = 20
 
 
 def certificate_refusal(error: BaseException | None) -> str | None:
-    """Why a server's certificate was not accepted, if this is what an error, or one behind it, says.
+    """The reason why a server's certificate was rejected, if the error or one of its causes is that.
 
     >>> certificate_refusal(ConnectionError("reset"))
     """
@@ -23,13 +23,13 @@ def certificate_refusal(error: BaseException | None) -> str | None:
             return None
         if isinstance(error, ssl.SSLCertVerificationError):
             reason = error.verify_message.rstrip(".")
-            return f"the certificate of whoever answers there is not accepted: {reason}"
+            return f"the certificate of the server there is not accepted: {reason}"
         error = _behind(error)
     return None
 
 
 def _behind(error: BaseException) -> BaseException | None:
-    """The error that a client has wrapped: each has its own name for it."""
+    """The error wrapped by a client; clients differ in the attribute."""
     for name in ("original_exception", "exception", "reason"):
         inner = getattr(error, name, None)
         if isinstance(inner, BaseException):

@@ -1,4 +1,4 @@
-"""What a file of a store holds, in two numbers: its length and its CRC-32. Local files are read piece by piece."""
+"""Length and CRC-32 of a file in a store. Local files are read in pieces."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def content_of(store: Store, name: str, bytes_max: int | None = None) -> tuple[i
 
 
 def size_of(store: Store, name: str) -> int:
-    """The length of a file, without reading it where the store can tell; 0 where it is gone."""
+    """The length of a file, without reading it where the store supports that; 0 if it is absent."""
     try:
         path = store.local_path(name)
         if path is not None:
@@ -44,7 +44,7 @@ def size_of(store: Store, name: str) -> int:
 
 
 def pieces_of(store: Store, name: str, bytes_max: int | None = None) -> Iterator[bytes]:
-    """The bytes of a file; those of a remote one in one piece."""
+    """The bytes of a file in pieces; a remote file is one piece."""
     path = store.local_path(name)
     if path is None:
         yield store.get(name)

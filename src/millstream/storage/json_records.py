@@ -1,12 +1,12 @@
 """Frozen dataclasses ↔ JSON objects, by the types of their fields: the stored form follows from the type alone.
 
-An attribute is a field of the object under its own name (`Named`: under another); one that equals its default is left
-out (`ALWAYS` writes it all the same). A `Flat` attribute is a dataclass whose fields stand among those of its owner.
-Tuples are lists, mappings are objects; those by number have their numbers as text. `Any` is JSON of somebody else's,
-taken as it is.
+An attribute is a field of the object under its own name (`Named`: under another); an attribute that equals its default
+is omitted (`ALWAYS` writes it nevertheless). The fields of a `Flat` dataclass are inlined in the object of its owner.
+Tuples are lists, mappings are objects; numeric keys are written as text. `Any` is JSON in a format of the caller's,
+passed through unchanged.
 
-Reading refuses what writing cannot have written: fields that are missing, unknown, or of another kind (`Misfit`, with
-the path to the field). `context` is handed to forms of the owner's own (`Form`), with the name of what they read.
+Reading rejects anything that writing cannot produce: missing fields, unknown fields, and other types (`Misfit`, with
+the path to the field). `context` is passed to the owner's own forms (`Form`), with the name of the value they read.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 __all__ = ["ALWAYS", "Flat", "Form", "Misfit", "Named", "from_json", "is_whole_number", "to_json"]
 
 ALWAYS = object()
-"""Of a field: it is written even where it equals its default."""
+"""Marks a field that is written even if it equals its default."""
 
 _NUMBER = re.compile("0|[1-9][0-9]{0,17}")
 T = TypeVar("T")
 
 
 class Misfit(Exception):
-    """A value is not of the kind that stands in its place. `path`: the fields that lead to it."""
+    """A value is not of the expected type. `path` is the path of fields to it."""
 
     def __init__(self, value: Any, expected: str) -> None:
         super().__init__(expected)
@@ -39,7 +39,7 @@ class Misfit(Exception):
 
 @dataclass(frozen=True)
 class Form:
-    """How values of one kind are written and read: `read(context, name, written)`."""
+    """Writer and reader of one type: `read(context, name, written)`."""
 
     write: Callable[[Any], Any]
     read: Callable[[Any, str, Any], Any]
@@ -54,7 +54,7 @@ class Named:
 
 @dataclass(frozen=True)
 class Flat:
-    """The fields of a dataclass stand among those of its owner, under these names (none: under their own)."""
+    """Inlines the fields of a dataclass in the object of its owner, under these names (empty: their own)."""
 
     names: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
@@ -75,7 +75,7 @@ def to_json(record: Any) -> dict[str, Any]:
 
 
 def from_json(kind: Callable[..., T], context: Any, written: Any) -> T:
-    """What `to_json` wrote of a dataclass of this kind; Misfit if it did not."""
+    """The inverse of `to_json` for a dataclass of this kind; Misfit for anything else."""
     if not isinstance(written, dict):
         raise Misfit(written, "a JSON object")
     known, flats = _readers(kind)
@@ -132,7 +132,7 @@ def _slot(field: dataclasses.Field[Any], hint: Any) -> _Slot:
 
 @cache
 def _readers(kind: Any) -> tuple[dict[str, tuple[str | None, str, Form]], dict[str, type[Any]]]:
-    """By name in the object: the flat attribute it belongs to, the attribute, and its form; and the flat kinds."""
+    """For each field name: its flat attribute if any, its attribute, and its form; and the flat dataclasses."""
     known: dict[str, tuple[str | None, str, Form]] = {}
     flats: dict[str, type[Any]] = {}
     for slot in _slots(kind):
@@ -178,7 +178,7 @@ def _form(hint: Any) -> Form:
 
 
 def is_whole_number(value: Any) -> bool:
-    """Whether a JSON value is a whole number of 64 bits: no other is ever written.
+    """Whether a JSON value is a 64-bit integer, the only numbers that are written.
 
     >>> is_whole_number(7), is_whole_number(True), is_whole_number(7.0), is_whole_number(2**63)
     (True, False, False, False)
@@ -206,7 +206,7 @@ def _optional(form: Form) -> Form:
 
 
 def _list(kinds: tuple[Any, ...]) -> Form:
-    """A list of one kind (`tuple[int, ...]`), or of so many items, each of its own kind."""
+    """A list of one type (`tuple[int, ...]`), or of a fixed number of items with a type each."""
     length = None if kinds[-1] is ... else len(kinds)
     forms = [_form(kind) for kind in kinds if kind is not ...]
 

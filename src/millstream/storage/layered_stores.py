@@ -1,25 +1,24 @@
-"""Stores that stand over others: on top of them, without a way to change them, or with an overlay in memory.
+"""Stores over other stores: layered, read-only, or with an overlay in memory.
 
-    LayeredStore     reads what the stores below hold, and writes only to the one on top
-    ReadOnlyStore    refuses every request to write, make or remove something
-    SandboxStore     reads the store below; what is written stays in memory
-    TrialStore       as a sandbox, and what is removed seems to be gone
+    LayeredStore     reads from the stores below, and writes only to the top store
+    ReadOnlyStore    refuses every request that writes, creates or removes
+    SandboxStore     reads the store below; writes stay in memory
+    TrialStore       a sandbox in which deleted files appear absent
 
 **Layers.** A job that was started from a snapshot of another job shares that job's files: they are immutable, and no
-name is ever used twice (each holds a nonce). So a file that a manifest names (a segment, a staged file, a list of
-finished splits) is looked for in the *top* store, which is the job's own, and then in the *bases*, nearest first. All
-other files are looked for in the top store only: each store alone says which epochs it has and to which job it belongs,
-and the epochs of a base are not epochs of the job on top. A base is never written to, deleted from or listed.
+name is ever reused (each contains a nonce). So a file that a manifest names (a segment, a staged file, a list of
+finished splits) is looked up in the *top* store, which is the job's own, and then in the *bases*, nearest first. All
+other files are looked up in the top store only: each store records its own epochs and its own job, and the epochs of
+a base are not epochs of the job on top. A base is never written to, deleted from or listed.
 
-**Read only** is for readers that may not write, or that must leave no trace. They do without what writing gives: no
-lease holds the epoch that is being read, so the job may remove it, which is then an error and never a wrong answer; and
-a query server is not registered, so that clients cannot discover it.
+**Read only** is for readers that may not write, or must leave no trace. They lose the features that need writes: no
+lease retains the epoch they read, so the job may remove it, which is then an error and never a wrong result; and a
+query server is not registered, so clients cannot discover it.
 
-**A sandbox** serves to run something again on a job's real files. A caller finds all files of the job under the job's
-address, and may write, create and delete, but none of that reaches the job's store. Only files of the overlay can be
-deleted.
+**A sandbox** runs something again on a job's real files. All files of the job appear under the job's address, and may
+be written, created and deleted, but none of that reaches the job's store. Only files of the overlay can be deleted.
 
-**A trial** serves to find out what an action on a store would remove.
+**A trial** records which files an action on a store would remove.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from millstream.storage.store import Names, Store
 __all__ = ["LayeredStore", "ReadOnlyStore", "SandboxStore", "TrialStore", "layered_store"]
 
 _SHARED = tuple(f"{folder}/" for folder in (SEGMENTS, STAGED, FINISHED))
-"""Where the files lie that manifests name (`checkpoint.retention.named_files`)."""
+"""The folders of files that manifests name (`checkpoint.retention.named_files`)."""
 
 
 def layered_store(store: Store, bases: tuple[Store, ...]) -> Store:
@@ -47,7 +46,7 @@ def layered_store(store: Store, bases: tuple[Store, ...]) -> Store:
 
 
 class LayeredStore:
-    """A store whose missing files are looked for in others.
+    """A store that looks up missing files in other stores.
 
     >>> from millstream.storage.memory import MemoryStore
     >>> base, top = MemoryStore("doctest-base"), MemoryStore("doctest-top")
@@ -192,13 +191,13 @@ written. Open it without read_only (--read-only) to write.
         return self._below.modified_ms(name)
 
     def local_path(self, name: str) -> Path | None:
-        # A local store makes the folder for whoever asks where a file stands.
+        # A local store creates the folder when a caller requests a file's path.
         return self._below.place(name) if isinstance(self._below, LocalStore) else self._below.local_path(name)
 
     def settle(self, name: str) -> None:
-        """Make another's file durable before it is believed, where the system lets us; that changes nothing in it."""
+        """Make another writer's file durable before trusting it, where the system permits; its content is unchanged."""
         if isinstance(self._below, LocalStore):
-            with suppress(StoreError):  # a file system that is mounted to be read only may refuse
+            with suppress(StoreError):  # a read-only file system may refuse
                 self._below.sync(name)
 
     def check_writable(self) -> None:
@@ -270,20 +269,20 @@ class SandboxStore:
         return self._holder(name).modified_ms(name)
 
     def local_path(self, name: str) -> Path | None:
-        # Not the place below where a new file would go: it would be written there.
+        # Not the path in the store below: a new file would be written there.
         return self._below.local_path(name) if not self._overlay.exists(name) and self._below.exists(name) else None
 
     def settle(self, name: str) -> None:
-        """Nothing to do: memory cannot be made durable, and what is below was made so by its writer."""
+        """Nothing to do: memory cannot be made durable, and the writer of a file below has synced it."""
 
     def check_writable(self) -> None:
         """Memory is always writable."""
 
     def remove_unfinished(self, before_ms: int) -> None:
-        """Nothing to do: what is below is not touched."""
+        """Nothing to do: the store below is never changed."""
 
     def clear(self) -> None:
-        """Forget everything that was written here."""
+        """Drop everything written to the overlay."""
         for name in self._overlay.list(""):
             self._overlay.delete(name)
 
@@ -292,7 +291,7 @@ class SandboxStore:
 
 
 class TrialStore(SandboxStore):
-    """`below`, of which names in `removed` seem to be gone.
+    """`below`, in which the names in `removed` appear absent.
 
     >>> below = MemoryStore("doctest-below-a-trial")
     >>> below.put("a", b"1")

@@ -1,11 +1,11 @@
 """A store in a folder of a local (or mounted) file system.
 
-A file is written beside its place under a temporary name, synced, and only then given its name: by `rename` when it
-may replace, by `link` when it must not. Both are atomic, and the name never shows a part of a file. The folder is
+A file is written next to its destination under a temporary name, synced, and then named: by `rename` when it may
+replace, by `link` when it must not. Both are atomic, so a name never shows a part of a file. The folder is
 synced last, because on a local disk a name is not durable before its folder is.
 
-The store's folder decides who may read the files. They are made with the user's umask; in a folder that only its owner
-may enter (by `make_private`, or made so by hand) every file can be read by its owner alone.
+The store's folder decides who may read the files. They are created with the user's umask; in a folder that only its
+owner may enter (by `make_private`, or by hand) only the owner can read any file.
 
 File systems without hard links are refused by `check_writable`: they offer no create that is atomic and never torn.
 """
@@ -27,17 +27,17 @@ from millstream.storage.store import Names, Store, is_transient, open_store
 __all__ = ["UNFINISHED_MS", "LocalStore", "is_private", "make_private"]
 
 UNFINISHED_MS = 1_800_000
-"""No writer takes half an hour for one file: what is older and has no name was left by one that died."""
+"""No writer takes half an hour for one file: an older unnamed file was left by a writer that died."""
 
 _PROBE = "probe-"
 _OTHERS = 0o077
-# Folders whose names are durable, and those of all above them, with the number the file system knows them by: a folder
-# that was removed and made again is another one.
+# Folders whose names, and whose ancestors' names, are durable, by inode: a folder that was removed and created again is
+# another one.
 _DURABLE_FOLDERS: set[tuple[str, int]] = set()
 _DURABLE_FOLDERS_MAX = 16_384
 _FOLDER_ATTEMPTS = 20
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # a link that leads nowhere, or round and round, is no file
+_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # a dangling or cyclic link is no file
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
@@ -54,11 +54,11 @@ class LocalStore:
     def __init__(self, folder: Path, *, fsync: bool = True) -> None:
         self._root = Path(os.path.abspath(folder))
         self._fsync = fsync
-        self._private: bool | None = None  # not known before the folder is there
+        self._private: bool | None = None  # unknown before the folder exists
 
     @property
     def is_private(self) -> bool:
-        """Whether nobody but the owner of its folder may enter the store."""
+        """Whether only the owner of its folder may enter the store."""
         if self._private is None:
             try:
                 self._private = not stat.S_IMODE(self._root.stat().st_mode) & _OTHERS
@@ -67,7 +67,7 @@ class LocalStore:
         return self._private
 
     def make_private(self) -> None:
-        """Let nobody but this user enter the store, from now on; StoreError if the folder is somebody else's."""
+        """Restrict the store to this user from now on; StoreError if another user owns the folder."""
         with self._explain_errors("."):
             self._make_folder(self._root)
             os.chmod(self._root, 0o700)
@@ -93,8 +93,8 @@ class LocalStore:
         return self.create_of(name, (data,))
 
     def create_of(self, name: str, pieces: Iterable[bytes]) -> bool:
-        """`create` of these pieces end to end, so that what is large need not be in memory whole. If getting the next
-        one raises, `name` does not exist."""
+        """`create` from concatenated pieces, so that a large file need not be in memory whole. If the iterator raises,
+        `name` does not exist."""
         path = self._root / checked_name(name)
         with self._explain_errors(name), self._temporary(path, pieces) as temporary:
             try:
@@ -115,7 +115,7 @@ class LocalStore:
         return self._read(name, start, stop - start)
 
     def _read(self, name: str, start: int, length: int) -> bytes:
-        """So many bytes from `start` on; -1 for all."""
+        """`length` bytes from `start` on; -1 for all."""
         path = self._root / checked_name(name)
         try:
             with path.open("rb") as file:
@@ -154,7 +154,7 @@ class LocalStore:
             self._raise_unlistable(error)
             return []
         last = after.removeprefix(f"{folder}/")
-        # No look at each: what is a folder has no name that anybody asks for.
+        # No stat per entry: callers never list folders whose names match.
         return [f"{folder}/{file}" for file in sorted(file for file in files if file > last and file[0] != ".")]
 
     def delete(self, name: str) -> None:
@@ -177,7 +177,7 @@ class LocalStore:
                 raise self._missing_error(name) from error
 
     def place(self, name: str) -> Path:
-        """Where `name` stands, or would; nothing is made for it."""
+        """The path of `name`, whether or not it exists; creates nothing."""
         return self._root / checked_name(name)
 
     def local_path(self, name: str) -> Path | None:
@@ -187,7 +187,7 @@ class LocalStore:
         return path
 
     def settle(self, name: str) -> None:
-        """A file that was written in place is whole: give it the permissions of the store, and make it durable."""
+        """Finish a file written in place: set the store's permissions, and make it durable."""
         path = self._root / checked_name(name)
         with self._explain_errors(name):
             if self.is_private:
@@ -195,11 +195,11 @@ class LocalStore:
         self.sync(name)
 
     def write_at(self, name: str, start: int, piece: bytes | memoryview) -> None:
-        """Write a piece of a file, at its place. It has its name from the first piece on, so only its writer may know
-        of it until it is settled. Writing the same piece again changes nothing."""
+        """Write a piece of a file at its offset. The file has its name from the first piece on, so only its writer may
+        know the name before it is settled. Writing the same piece again changes nothing."""
         path = self._root / checked_name(name)
         with self._explain_errors(name):
-            # Only the first piece makes the file: behind a file that was removed meanwhile, a later one must not go on.
+            # Only the first piece creates the file: after a concurrent removal, later pieces must not recreate it.
             descriptor = self._opened(path, 0 if start else os.O_CREAT)
             try:
                 os.lseek(descriptor, start, os.SEEK_SET)
@@ -209,8 +209,8 @@ class LocalStore:
                 os.close(descriptor)
 
     def sync(self, name: str) -> None:
-        """Make durable what another process wrote, without changing it: the file, its folder and, once in this process,
-        every folder above up to the store's root. Whoever made a folder may have died before its name was durable."""
+        """Make another process's file durable without changing it: the file, its folder and, once in this process,
+        every folder above up to the store's root. The creator of a folder may have died before its name was durable."""
         path = self._root / checked_name(name)
         with self._explain_errors(name):
             if self._fsync:
@@ -226,9 +226,9 @@ class LocalStore:
                 _DURABLE_FOLDERS.add(identity)
 
     def _sync_in_place(self, path: Path) -> None:
-        """`_sync` of a file that has its name already. If it fails, asking again is no help: the system lets go of what
-        it could not write down, and says the next time that all is well. So this is never "away": the file has to be
-        written anew, under another name."""
+        """`_sync` of a file that has its name already. A failure is final: after a failed fsync the kernel drops the
+        dirty pages and reports success the next time. So this never raises StoreAwayError: the file has to be written
+        again, under another name."""
         try:
             _sync(path)
         except FileNotFoundError:
@@ -251,9 +251,9 @@ class LocalStore:
             _remove_older(place, [name for name in files if _is_unfinished(name, is_root)], before_ms)
 
     def remove_unfinished_siblings(self, name: str) -> None:
-        """Remove what writers that died have left in the folder of `name`, long before that was written."""
+        """Remove old unfinished files of dead writers from the folder of `name`."""
         path = self._root / checked_name(name)
-        with suppress(OSError):  # it is tried again with the next name
+        with suppress(OSError):  # retried with the next name
             before_ms = path.stat().st_mtime_ns // 1_000_000 - UNFINISHED_MS
             _remove_older(path.parent, [file for file in os.listdir(path.parent) if _is_unfinished(file)], before_ms)
 
@@ -265,7 +265,7 @@ class LocalStore:
 
     @contextmanager
     def _temporary(self, path: Path, pieces: Iterable[bytes]) -> Iterator[Path]:
-        """A synced file beside `path` that holds `pieces`; gone on leaving, whatever happened."""
+        """A synced file next to `path` with `pieces` as content; removed on exit in any case."""
         temporary = path.parent / f"{TEMPORARY}{secrets.token_hex(8)}"
         try:
             with open(self._opened(temporary, os.O_CREAT | os.O_EXCL), "wb") as file:
@@ -279,8 +279,8 @@ class LocalStore:
                 os.unlink(temporary)
 
     def _opened(self, path: Path, flags: int) -> int:
-        """A file that is open to be written, in a folder that is made if it is not there. While that is empty, somebody
-        may remove it (a sink that has checked whether it may write there), so it is made again, some times."""
+        """A file opened for writing, in a folder that is created if absent. While the folder is empty, another process
+        may remove it (a sink that has checked whether it may write there), so creating it is retried a few times."""
         for attempt in range(_FOLDER_ATTEMPTS):
             try:
                 self._make_folder(path.parent)
@@ -291,7 +291,7 @@ class LocalStore:
         raise AssertionError("every attempt returns or raises")
 
     def _make_folder(self, folder: Path) -> None:
-        """Make `folder` and what is missing above it, each name synced in its parent."""
+        """Create `folder` and its missing ancestors, each name synced in its parent."""
         if folder.is_dir():
             return
         missing = [folder, *folder.parents]
@@ -301,14 +301,14 @@ class LocalStore:
             try:
                 place.mkdir(0o700 if inside and self.is_private else 0o777)
             except FileExistsError:
-                # Somebody else made it, and may have removed it since: whoever opens a file there finds out.
+                # Another process created it, and may have removed it since: opening a file there detects that.
                 with suppress(FileNotFoundError):
                     if not stat.S_ISDIR(os.stat(place).st_mode):
                         raise
             self._sync_folder(place.parent)
 
     def _sync_folder(self, folder: Path) -> None:
-        # Windows can neither open a folder nor needs to: its rename is durable by itself.
+        # Windows cannot open a folder and need not: its rename is durable by itself.
         if self._fsync and os.name != "nt":
             _sync(folder)
 
@@ -331,7 +331,7 @@ def _is_unfinished(name: str, is_root: bool = False) -> bool:
 def _remove_older(folder: str | Path, names: Iterable[str], before_ms: int) -> None:
     for name in names:
         path = os.path.join(folder, name)
-        with suppress(OSError):  # its writer is done with it, or it is tried again next time
+        with suppress(OSError):  # its writer has finished it, or the next pass retries
             if os.stat(path).st_mtime * 1000 < before_ms:
                 os.unlink(path)
 
@@ -343,11 +343,11 @@ def is_private(store: Store) -> bool:
 
 
 def make_private(store: Store) -> None:
-    """Let nobody else enter the folder of `store`; ConfigurationError where the store is no folder."""
+    """Restrict the folder of `store` to its owner; ConfigurationError if the store is no folder."""
     if not isinstance(store, LocalStore):
         raise ConfigurationError(
-            f"store {store.url} is no folder, so it cannot be made private here. Who may read it is for the service to "
-            "say: set the rights of the bucket, and leave millstream.store.private out"
+            f"store {store.url} is no folder, so it cannot be made private here. "
+            "The service decides who may read it: set the rights of the bucket, and leave millstream.store.private out"
         )
     store.make_private()
 
@@ -378,7 +378,7 @@ def _no_links(root: Path, error: OSError) -> str:
 
 
 def _reason(root: Path, name: str, error: OSError) -> str:
-    """What the operating system refused, and what the user can do about it."""
+    """The operating system's refusal, and the user's next step."""
     reason = error.strerror or str(error)
     if error.errno in _DISK_FULL:
         return (
@@ -386,9 +386,9 @@ def _reason(root: Path, name: str, error: OSError) -> str:
             f"Free some space or give another --store, then start the job again."
         )
     if isinstance(error, IsADirectoryError):
-        return f"Store {root}: a folder stands where {name!r} is to be. Look what it holds, and remove it."
+        return f"Store {root}: a folder is in the place of {name!r}. Check its content, and remove it."
     if isinstance(error, (NotADirectoryError, FileExistsError)):
-        return f"Store {root} is not a folder: a file stands there or above it ({reason}). Give a folder as --store."
+        return f"Store {root} is not a folder: a file is at that path or above it ({reason}). Give a folder as --store."
     if isinstance(error, PermissionError) or error.errno == errno.EROFS:
         return (
             f"Store {root} is not writable: {reason} at {name!r}. "

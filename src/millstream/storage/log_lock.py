@@ -1,8 +1,9 @@
-"""Who lives: the driver of a run locks the run's log as long as it logs to it, and the system lets go when it dies.
+"""Detects a running driver: the driver of a run locks the run's log as long as it logs, and the system releases the
+lock when the process dies.
 
-So a store in a folder tells a job that runs from one that was killed, at once and without a clock: no file has to be
-written again and again, and none is left behind that lies. A lock is told by the system that holds the file: it holds
-for other machines as far as their shared file system carries locks.
+So a store in a folder distinguishes a running job from a killed one, at once and without a clock: no file has to be
+renewed, and none becomes stale. The system that holds the file reports the lock: this works across machines as far as
+their shared file system supports locks.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ _TRIES, _PAUSE_S = 50, 0.01
 
 
 def hold(descriptor: int) -> None:
-    """Lock the open log until it is closed. A file system without locks has none: then the job seems not to run."""
+    """Lock the open log until it is closed. On a file system without locks the job appears not to run."""
     for _ in range(_TRIES):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         except BlockingIOError:
-            time.sleep(_PAUSE_S)  # somebody looks at this very moment
+            time.sleep(_PAUSE_S)  # another process is checking at this moment
         except OSError:
             return
 
 
 def is_anybody_running(store: Store) -> bool | None:
-    """Whether a driver has a log of this store open; None where that cannot be told, as for a store that is no folder.
+    """Whether a driver has a log of this store open; None if unknown, as for a store that is no folder.
 
     >>> from millstream.storage import open_store
     >>> is_anybody_running(open_store("memory://doctest-nobody")) is None
@@ -46,8 +47,8 @@ def is_anybody_running(store: Store) -> bool | None:
 
 
 def is_surely_idle(store: Store) -> bool:
-    """Whether nobody runs the job, and locks are seen to work where the store is: for who removes what a driver may be
-    writing. False where that cannot be told.
+    """Whether no driver runs the job, and locks demonstrably work where the store is: for removing files that a driver
+    may be writing. False if unknown.
 
     >>> from millstream.storage import open_store
     >>> is_surely_idle(open_store("memory://doctest-nobody"))
@@ -56,12 +57,12 @@ def is_surely_idle(store: Store) -> bool:
     place = store.local_path(job_name())
     logs = [store.local_path(name) for name in store.list(LOGS)]
     if place is None or not logs or logs[-1] is None:
-        return False  # without a log nobody knows who has one open
+        return False  # without a log there is no lock to check
     return is_anybody_running(store) is False and _has_locks(logs[-1])
 
 
 def _has_locks(log: Path) -> bool:
-    """Whether a lock of this process is seen by a second look at the file."""
+    """Whether a second open of the file sees a lock of this process."""
     try:
         descriptor = os.open(log, os.O_RDWR | os.O_NOFOLLOW)
     except OSError:
@@ -82,7 +83,7 @@ def is_held(log: Path) -> bool:
     except OSError:
         return False
     try:
-        # A look's lock is shared: two who look at the same time must not take each other for a driver.
+        # A checker's lock is shared: two concurrent checkers must not take each other for a driver.
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True

@@ -1,7 +1,7 @@
 """A store in this process's memory, for tests and for jobs that need not survive.
 
-All stores opened with one name share their files, as two drivers share a folder. Another process that opens the same
-name sees an empty store: memory cannot be shared, and this store does not pretend.
+All stores opened with one name share their files, as two drivers share a folder. The same name opened in another
+process is an empty store: memory is not shared between processes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SHELVES_LOCK = threading.Lock()
 
 
 class MemoryStore:
-    """Files in a dictionary shared by everyone in this process who opens the same name.
+    """Files in a dictionary shared by all stores of the same name in this process.
 
     >>> MemoryStore("doctest").put("a", b"1")
     >>> MemoryStore("doctest").get("a")
@@ -119,4 +119,4 @@ class MemoryStore:
         """Memory is always writable."""
 
     def remove_unfinished(self, before_ms: int) -> None:
-        """Nothing to do: a name and its content come at once."""
+        """Nothing to do: a name and its content appear together."""

@@ -1,21 +1,21 @@
 """The one place that builds the names of stored files; `shared_names` has those that other processes write, too.
 
-    job.json                                                   who owns the store
+    job.json                                                   the owner of the store
     manifests/{epoch}.json                                     one per committed epoch
     staged/{sink}/{epoch}-{subtask}-{nonce}-{part}{suffix}     output waiting to be published
     segments/{uid}/{state}/{epoch}-{subtask}-{nonce}.arrow     keyed state
-    finished/{uid}/{epoch}-{nonce}.json                        splits of a source that are read to their end
-    input/{source}/…                                           input that a source keeps: its own module names the files
-    receipts/{epoch}.json                                      an epoch is published
-    savepoint.json                                             what a savepoint folder holds, with checksums
+    finished/{uid}/{epoch}-{nonce}.json                        finished splits of a source
+    input/{source}/…                                           input that a source stores: its own module names the
+    files receipts/{epoch}.json                                      marks an epoch as published
+    savepoint.json                                             the files of a savepoint folder, with checksums
     manifests/leaving-{first}-{last}-{nonce}[.decided]         removal of epochs (`checkpoint/removals.py`)
-    leaving.json                                               written by older Millstreams in place of these
-    swept.json                                                 written by a sweeper to learn the store's time
-    specs/{epoch}-{digest}.json                                the orders for an epoch's tasks, where they are long
+    leaving.json                                               written by older versions instead
+    swept.json                                                 written by a sweeper to read the store's clock
+    specs/{epoch}-{digest}.json                                the spec of an epoch's tasks, if it is long
     logs/{run}.log                                             the log of one run
 
-Numbers are zero-padded, so that names sort as their numbers do. A user's texts (uids, names) become `safe` path parts.
-The nonce in a name is random and never used again. So an attempt of a task that lost never touches the winner's file.
+Numbers are zero-padded, so that names sort as their numbers do. Users' texts (uids, names) become `safe` path parts.
+The nonce in a name is random and never reused, so a lost attempt of a task never touches the winner's file.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ _SEGMENT = re.compile(r"segments/([^/]+)/([^/]+)/(\d{12,})-(\d{5,})-([A-Za-z0-9]
 
 @dataclass(frozen=True)
 class SegmentName:
-    """What the name of a segment says: `uid` and `state` in their safe form; the nonce tells attempts apart."""
+    """The parts of a segment's name: `uid` and `state` in their safe form; the nonce distinguishes attempts."""
 
     uid: str
     state: str
@@ -96,7 +96,7 @@ class SegmentName:
 
 @dataclass(frozen=True)
 class StagedName:
-    """What the name of a staged file says: `uid` in its safe form; the nonce tells attempts apart."""
+    """The parts of a staged file's name: `uid` in its safe form; the nonce distinguishes attempts."""
 
     uid: str
     epoch: int
@@ -108,7 +108,7 @@ class StagedName:
 
 @dataclass(frozen=True)
 class RemovalName:
-    """A run of epochs whose manifests are being removed. `is_decision`: of the file that decides it."""
+    """A range of epochs whose manifests are being removed. `is_decision`: the file that decides the removal."""
 
     first: int
     last: int
@@ -117,7 +117,7 @@ class RemovalName:
 
 
 def job_name() -> str:
-    """The record that says which job owns the store."""
+    """The record of the job that owns the store."""
     return "job.json"
 
 
@@ -153,13 +153,13 @@ def removal_name(removal: RemovalName) -> str:
 
 
 def parse_removal(name: str) -> RemovalName | None:
-    """What the name of a removal says, or None for any other file; the inverse of `removal_name`."""
+    """The parts of a removal's name, or None for any other file; the inverse of `removal_name`."""
     match = _REMOVAL.fullmatch(name)
     return None if match is None else RemovalName(int(match[1]), int(match[2]), match[3], match[4] is not None)
 
 
 def staged_prefix(uid: str) -> str:
-    """The folder of everything the sink `uid` has staged.
+    """The folder of the staged files of the sink `uid`.
 
     >>> staged_prefix("clicks/raw")
     'staged/clicks=2Fraw'
@@ -180,7 +180,7 @@ def staged_name(uid: str, epoch: int, subtask: int, nonce: str, part: int, suffi
 
 
 def parse_staged(name: str) -> StagedName | None:
-    """What a staged name says, or None for any other file; the inverse of `staged_name`.
+    """The parts of a staged name, or None for any other file; the inverse of `staged_name`.
 
     >>> parse_staged("staged/clicks/000000000007-00002-a1b2-00000")
     StagedName(uid='clicks', epoch=7, subtask=2, nonce='a1b2', part=0, suffix='')
@@ -193,7 +193,7 @@ def parse_staged(name: str) -> StagedName | None:
 
 
 def segment_name(uid: str, state: str, epoch: int, subtask: int, nonce: str) -> str:
-    """A segment of a state of the operator `uid`; the nonce is new for every file that is begun.
+    """A segment of a state of the operator `uid`; every file gets a new nonce.
 
     >>> segment_name("count", "total", 7, 2, "a1b2")
     'segments/count/total/000000000007-00002-a1b2.arrow'
@@ -205,7 +205,7 @@ def segment_name(uid: str, state: str, epoch: int, subtask: int, nonce: str) -> 
 
 
 def parse_segment(name: str) -> SegmentName | None:
-    """What a segment's name says, or None for any other file; the inverse of `segment_name`.
+    """The parts of a segment's name, or None for any other file; the inverse of `segment_name`.
 
     >>> parse_segment("segments/count/total/000000000007-00002-a1b2.arrow")
     SegmentName(uid='count', state='total', epoch=7, subtask=2, nonce='a1b2')
@@ -218,7 +218,7 @@ def parse_segment(name: str) -> SegmentName | None:
 
 
 def finished_name(uid: str, epoch: int, nonce: str) -> str:
-    """A list of splits of the source `uid` that were finished before `epoch`; the nonce is new for every list.
+    """A list of splits of the source `uid` that were finished before `epoch`; every list gets a new nonce.
 
     >>> finished_name("clicks", 7, "a1b2"), epoch_of_finished(finished_name("clicks", 7, "a1b2"))
     ('finished/clicks/000000000007-a1b2.json', 7)
@@ -232,22 +232,22 @@ def epoch_of_finished(name: str) -> int | None:
 
 
 def savepoint_name() -> str:
-    """What makes a folder a savepoint: the list of its files."""
+    """The list of a savepoint's files, which marks a folder as a savepoint."""
     return "savepoint.json"
 
 
 def leaving_name() -> str:
-    """The manifests that a sweeper of an older Millstream was about to remove, in one file."""
+    """The manifests that a sweeper of an older version was about to remove, in one file."""
     return "leaving.json"
 
 
 def swept_name() -> str:
-    """What a sweeper writes to learn the store's time."""
+    """The file that a sweeper writes to read the store's clock."""
     return "swept.json"
 
 
 def receipt_name(epoch: int) -> str:
-    """The receipt of an epoch: it says that the epoch is published.
+    """The receipt of an epoch, which marks it as published.
 
     >>> receipt_name(7), epoch_of_receipt("receipts/000000000007.json"), epoch_of_receipt("receipts/notes.txt")
     ('receipts/000000000007.json', 7, None)
@@ -261,7 +261,7 @@ def epoch_of_receipt(name: str) -> int | None:
 
 
 def spec_name(epoch: int, digest: str) -> str:
-    """The orders for the tasks of an epoch, where they are too long for a property.
+    """The spec of an epoch's tasks, if it is too long for a property.
 
     >>> spec_name(7, "a1"), epoch_of_spec("specs/000000000007-a1.json"), epoch_of_spec("specs/notes.txt")
     ('specs/000000000007-a1.json', 7, None)
@@ -270,7 +270,7 @@ def spec_name(epoch: int, digest: str) -> str:
 
 
 def stalled_name(epoch: int, stage: int, subtask: int, token: str) -> str:
-    """Where a task of an epoch is that has run for very long. It goes with the specs of its epoch.
+    """The progress of a long-running task. It is removed with the specs of its epoch.
 
     >>> name = stalled_name(7, 1, 0, "a1")
     >>> epoch_of_spec(name), is_stalled(name), is_stalled(spec_name(7, "a"))
@@ -280,7 +280,7 @@ def stalled_name(epoch: int, stage: int, subtask: int, token: str) -> str:
 
 
 def is_stalled(name: str) -> bool:
-    """Whether the file says where a task is."""
+    """Whether the file is the progress of a long-running task."""
     return epoch_of_spec(name) is not None and "-stalled" in name
 
 
@@ -290,7 +290,7 @@ def epoch_of_spec(name: str) -> int | None:
 
 
 def epoch_in(pattern: re.Pattern[str], name: str) -> int | None:
-    """The number that the first group of a pattern matches in the whole name."""
+    """The number in the first group of a pattern that matches the whole name."""
     match = pattern.fullmatch(name)
     return int(match.group(1)) if match else None
 

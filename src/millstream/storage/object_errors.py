@@ -1,11 +1,10 @@
-"""What an object store answered, as one of our errors, in a sentence.
+"""Converts the errors of object stores to ours.
 
-A service answers with a page of XML, or with nothing. Of that only its code and its message are for people: the rest
-may hold the id of a key or what was signed, and is dropped, the chain of causes with it. Whether asking again helps is
-told by the status: no answer, 408, 429 and 500 or more pass by themselves (StoreAwayError), the others do not. S3 has
-some codes that pass under a status that does not (400 RequestTimeout: it waited for content that came too slowly).
-Credentials that a machine is given, and that cannot be renewed just now, are another passing trouble, once the service
-has answered with them.
+A service answers with a page of XML, or not at all. Only its code and message are shown: the rest may contain a key id
+or the signed content, and is dropped together with the chain of causes. The status decides whether a retry helps: no
+answer, 408, 429 and 500 or more are transient (StoreAwayError), the others are not. S3 has some transient codes under
+a permanent status (400 RequestTimeout: it waited for content that arrived too slowly). Credentials that the machine
+supplies, and that cannot be renewed at the moment, are transient once the service has accepted them.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from millstream.storage.request_counts import REQUESTS
 __all__ = ["explained_errors", "has_no_bucket", "is_in_conflict", "is_unknown_to_service"]
 
 _IN_CONFLICT = ("ConditionalRequestConflict", "OperationAborted")
-"""What S3 says (with 409) to a conditional put while another request for the same name is under way: ask again."""
+"""S3's code (with 409) for a conditional put while another request for the same name is in progress: retry."""
 
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>\s*([\w.-]{1,80})\s*</Code>")
@@ -42,17 +41,17 @@ _REASON_CHARACTERS_MAX = 300
 
 
 def has_no_bucket(error: BaseException) -> bool:
-    """Whether the service says that the bucket itself is not there."""
+    """Whether the service reports that the bucket does not exist."""
     return "<Code>NoSuchBucket</Code>" in str(error)
 
 
 def is_in_conflict(error: BaseException) -> bool:
-    """Whether the service could not tell if the name is taken: another request for it was under way."""
+    """Whether the service could not decide if the name exists: another request for it was in progress."""
     return any(f"<Code>{code}</Code>" in str(error) for code in _IN_CONFLICT)
 
 
 def is_unknown_to_service(error: BaseException) -> bool:
-    """Whether the service, or the client for it, does not have what it was asked for."""
+    """Whether the service, or its client, does not implement the request."""
     from obstore.exceptions import NotSupportedError
 
     is_refused = isinstance(error, (NotSupportedError, NotImplementedError))
@@ -61,8 +60,8 @@ def is_unknown_to_service(error: BaseException) -> bool:
 
 @contextmanager
 def explained_errors(url: str, name: str, *, has_answered: bool = False) -> Iterator[None]:
-    """One request, which is counted; errors of the service, while it is asked for `name`, become ours. `has_answered`:
-    it has taken these credentials before."""
+    """Counts one request, and converts the service's errors for `name` to ours. `has_answered`: the service has
+    accepted these credentials before."""
     REQUESTS.add()
     try:
         yield
@@ -77,55 +76,55 @@ def _explained(url: str, name: str, error: Exception, has_answered: bool) -> Sto
     text = str(error)
     status = match.group(1) if (match := _STATUS.search(text)) else ""
     code = match.group(1) if (match := _CODE.search(text)) else ""
-    said = _said(text, status)
+    answer = _answer_text(text, status)
     subject = f"Store {url}: {name!r}" if name else f"Store {url}"
     if has_no_bucket(error):
         return StoreError(f"Store {url}: there is no bucket {_bucket(url)!r}. Create it, or correct the address.")
     if code in _PASSING_CODES:
-        return StoreAwayError(f"{subject} was not answered just now ({said}). Ask again.")
+        return StoreAwayError(f"{subject} was not answered just now ({answer}). Try again.")
     if (match := _CERTIFICATE.search(text)) is not None:
         return StoreError(
-            f"{subject} was not asked for: the certificate of whoever answers at {match.group(1)} is not accepted "
+            f"{subject} was not requested: the certificate of the server at {match.group(1)} is not accepted "
             f"({match.group(2)}). Check the endpoint, and the certificate."
         )
     if _NO_CREDENTIALS.search(text):
         if has_answered:
             return StoreAwayError(
-                f"{subject} was not asked for: the machine's credentials could not be renewed just now. Look at what "
-                f"gives them (a role, a metadata service)."
+                f"{subject} was not requested: the machine's credentials could not be renewed just now. Check "
+                f"their source (a role, a metadata service)."
             )
         return StoreError(
-            f"{subject} was not asked for: no credentials were found in the environment, and the machine has none to "
-            f"give. Set those of the service's own tools (of S3: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)."
+            f"{subject} was not requested: the environment has no credentials, and the machine supplies none. "
+            f"Set those of the service's own tools (of S3: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)."
         )
     if code in _EXPIRED_CODES:
         return StoreError(
-            f"{subject} was refused by the service ({said}). Put new credentials into the environment, and start the "
-            f"job again: it goes on from its newest epoch."
+            f"{subject} was refused by the service ({answer}). Put new credentials into the environment, and start the "
+            f"job again: it continues from its newest epoch."
         )
     if code == _WRONG_CLOCK:
-        return StoreError(f"{subject} was refused by the service ({said}). Set the clock of this machine right.")
+        return StoreError(f"{subject} was refused by the service ({answer}). Set the clock of this machine right.")
     if status in ("401", "403") or _is_refusal(error):
         return StoreError(
-            f"{subject} was refused by the service ({said}). Check the credentials in the environment, and what their "
-            f"owner may do there."
+            f"{subject} was refused by the service ({answer}). Check the credentials in the environment, and what "
+            f"their owner may do there."
         )
     if "redirect" in text and "region" in text:
         return StoreError(f"{subject}: the bucket is in another region. Set AWS_REGION to the bucket's.")
     if (status.startswith("4") or status == "501") and status not in _PASSING:
         return StoreError(
-            f"{subject} was refused by the service ({said}). Check the address, the region and the endpoint, and "
+            f"{subject} was refused by the service ({answer}). Check the address, the region and the endpoint, and "
             f"whether the credentials have expired."
         )
     if _is_mistake(error):
         return StoreError(f"{subject} cannot be reached: {_first_line(text)}. Check the address.")
     return StoreAwayError(
-        f"{subject} cannot be reached: {said}. Check the address, the credentials in the environment and the network."
+        f"{subject} cannot be reached: {answer}. Check the address, the credentials in the environment and the network."
     )
 
 
-def _said(text: str, status: str) -> str:
-    """The service's own code and message; without them the status, or what failed on the way."""
+def _answer_text(text: str, status: str) -> str:
+    """The service's own code and message; without them the status, or the client's error."""
     code, message = _CODE.search(text), _MESSAGE.search(text)
     words = [match.group(1).rstrip(".") for match in (code, message) if match]
     if words:
@@ -136,8 +135,8 @@ def _said(text: str, status: str) -> str:
 
 
 def _first_line(text: str) -> str:
-    """obstore's messages end in a dump of its own structures, and begin with the request; what lies between is for
-    people."""
+    """The readable part of obstore's messages, between the request at the start and the dump of its own structures at
+    the end."""
     line = " ".join(text.split("\n\n", 1)[0].split()).rpartition(" - ")[2].rstrip(".")
     return line if len(line) <= _REASON_CHARACTERS_MAX else line[:_REASON_CHARACTERS_MAX] + "…"
 
@@ -153,7 +152,7 @@ def _is_refusal(error: Exception) -> bool:
 
 
 def _is_mistake(error: Exception) -> bool:
-    """Whether the request itself is wrong, so that nobody was asked, or never will answer it."""
+    """Whether the request itself is wrong: it was not sent, or can never be answered."""
     from obstore import exceptions as refusals
 
     return isinstance(

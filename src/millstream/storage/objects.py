@@ -1,11 +1,11 @@
-"""A store in an object store (S3, Google Cloud Storage, Azure and what speaks their languages), through obstore.
+"""A store in an object store (S3, Google Cloud Storage, Azure and compatible services), through obstore.
 
-An object appears whole or not at all, and a put that returned is durable: that is the service's promise. `create` is
-its conditional put (`If-None-Match: *`). A service that cannot do that is refused by `check_writable`, because two
+An object appears whole or not at all, and a put that returned is durable: the service guarantees both. `create` is
+its conditional put (`If-None-Match: *`). `check_writable` refuses a service without conditional puts, because two
 drivers could both believe they committed.
 
-What is sent to S3 over TLS is not signed byte by byte: TLS holds that it arrives as it was sent, and every file has
-checksums of its own. Without TLS the digest is signed, which costs more than all else of an upload.
+Uploads to S3 over TLS are not signed byte by byte: TLS protects the content in transit, and every file has
+checksums of its own. Without TLS the digest is signed, which costs more than all the rest of an upload.
 
 Credentials, region and endpoint come from the environment, as for the service's own tools. The connection is made at
 first use, not when a task unpickles the store.
@@ -35,26 +35,26 @@ __all__ = ["ObjectStore", "connect", "explained_errors", "service_address"]
 
 _DELETED_AT_ONCE = 1_000
 _LISTED_AT_ONCE = 1_000
-# In one request: the parts of a larger one wait for two more, one before them and one behind. What is read whole is not
-# larger (`state.segments.open_segments`).
+# Uploaded in one request: a larger object in parts needs two more requests, before and after them. Objects that are
+# read whole are not larger (`state.segments.open_segments`).
 _WHOLE_BYTES_MAX = 16 << 20
 _PART_BYTES = 5 << 20
-# What a service answers to when it is busy or just restarting; whoever waits longer has patience of his own.
+# Covers a service that is busy or restarting; callers that wait longer use a PatientStore.
 _RETRIES: Any = {
     "max_retries": 8,
     "retry_timeout": timedelta(seconds=10),
     "backoff": {"init_backoff": timedelta(milliseconds=50), "max_backoff": timedelta(seconds=2), "base": 2.0},
 }
 _NO_RETRIES: Any = {**_RETRIES, "max_retries": 0}
-# Less than half a minute: whoever waits is told in time that nobody answers.
+# Less than half a minute, so that a caller learns in time that the service does not answer.
 _TIMES: Any = {"timeout": timedelta(seconds=25), "connect_timeout": timedelta(seconds=5)}
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _UNSIGNED = "AWS_UNSIGNED_PAYLOAD"
-"""The client's own variable: who sets it decides. Some buckets refuse what is not signed."""
+"""The client's own variable, which takes precedence. Some buckets reject unsigned content."""
 
 
 class ObjectStore:
-    """Objects under a bucket and prefix. `backend` replaces the one the address leads to (tests give one)."""
+    """Objects under a bucket and prefix. `backend` replaces the address's own (for tests)."""
 
     def __init__(self, url: str, backend: Backend | None = None) -> None:
         self._url = url.rstrip("/")
@@ -75,15 +75,15 @@ class ObjectStore:
         self.put_marked(name, data)
 
     def put_marked(self, name: str, data: bytes) -> str:
-        """As `put`; returns the mark that the service gives this content (its entity tag), "" if it gives none."""
+        """As `put`; returns the service's entity tag for the content, "" if there is none."""
         with self._explain_errors(checked_name(name)):
             has_parts = len(data) > _WHOLE_BYTES_MAX
             if has_parts:
-                REQUESTS.add(1 - -len(data) // _PART_BYTES)  # its parts; the upload is begun and ended, too
+                REQUESTS.add(1 - -len(data) // _PART_BYTES)  # its parts, plus beginning and ending the upload
             return self._connection().put(name, data, use_multipart=has_parts, chunk_size=_PART_BYTES)["e_tag"] or ""
 
     def size_and_mark(self, name: str) -> tuple[int, str] | None:
-        """What the service says of `name` without reading it; None when it is absent."""
+        """Size and entity tag of `name` without reading it; None if it is absent."""
         with self._explain_errors(checked_name(name)):
             try:
                 facts = self._connection().head(name)
@@ -96,13 +96,14 @@ class ObjectStore:
 
         with self._explain_errors(checked_name(name)):
             try:
-                # Never multipart: only a single put can be conditional. Never repeated by the client: if an answer is
-                # lost, the repetition would find the name taken, and not know by whom. Who has patience looks.
+                # Never multipart: only a single put can be conditional. Never retried by the client: if an answer is
+                # lost, the retry would find the name taken, without knowing by which writer. PatientStore compares the
+                # content.
                 self._connection_for_creating().put(name, data, mode="create", use_multipart=False)
             except AlreadyExistsError as error:
                 if is_in_conflict(error):
                     raise StoreAwayError(
-                        f"Store {self._url}: {name!r} is being written by another request just now. Ask again."
+                        f"Store {self._url}: {name!r} is being written by another request just now. Try again."
                     ) from None
                 return False
             except Exception as error:
@@ -115,7 +116,7 @@ class ObjectStore:
         return True
 
     def create_copy(self, name: str, source: str) -> bool | None:
-        """As `create`, with what `source` holds, copied by the service; None when the service cannot do that."""
+        """As `create`, with the content of `source`, copied by the service; None if it does not support that."""
         from obstore.exceptions import AlreadyExistsError, NotSupportedError
 
         with self._explain_errors(checked_name(name)):
@@ -154,7 +155,7 @@ class ObjectStore:
     def list(self, prefix: str) -> Names:
         folder = checked_name(prefix.rstrip("/")) if prefix.rstrip("/") else None
         with self._explain_errors(prefix):
-            # A prefix of object stores ends at a '/', so 'staged/a' does not answer for 'staged/ab'.
+            # Prefixes of object stores end at a '/', so 'staged/a' does not match 'staged/ab'.
             pages = self._connection().list(folder)
             names = sorted(item["path"] for page in pages for item in page)
         REQUESTS.add(max(0, len(names) - 1) // _LISTED_AT_ONCE)  # a request for each page
@@ -168,7 +169,7 @@ class ObjectStore:
         return names
 
     def folders(self) -> tuple[str, ...]:
-        """The names of the folders right below, whatever is in them."""
+        """The names of the folders directly below."""
         with self._explain_errors(""):
             return tuple(sorted(self._connection().list_with_delimiter()["common_prefixes"]))
 
@@ -202,13 +203,13 @@ class ObjectStore:
         return None
 
     def settle(self, name: str) -> None:
-        """Nothing to do: an object that can be seen is durable."""
+        """Nothing to do: a visible object is durable."""
         checked_name(name)
 
     def check_writable(self) -> None:
-        """Create a probe, see that a second create is refused, and delete it."""
+        """Create a probe, check that a second create is refused, and delete the probe."""
         probe = f"probe-{secrets.token_hex(8)}"
-        # A create that fails is told as it is; what would be removed is not there, or nobody answers.
+        # A failed create raises as it is: the probe does not exist, or the service does not answer.
         created, again = self.create(probe, b"1"), self.create(probe, b"2")
         self.delete(probe)
         if not created or again:
@@ -218,7 +219,7 @@ class ObjectStore:
             )
 
     def remove_unfinished(self, before_ms: int) -> None:
-        """Nothing to do: an upload that did not end is no object."""
+        """Nothing to do: an unfinished upload is no object."""
 
     def _connection(self) -> Backend:
         if self._backend is None:
@@ -236,7 +237,7 @@ class ObjectStore:
                 raise error
         return StoreDamagedError(
             f"Store {self._url} has no file {name!r}, which was expected there. "
-            f"Look whether it was moved or removed by hand, or by a rule of the bucket, and put it back."
+            f"Check whether it was moved or removed by hand, or by a rule of the bucket, and restore it."
         )
 
     @contextmanager
@@ -247,7 +248,7 @@ class ObjectStore:
 
 
 def service_address(url: str) -> str:
-    """The address with the service that it leads to from here: a bucket of one name may be in several.
+    """The address with its service's endpoint: several services may have a bucket of one name.
 
     >>> service_address("/jobs/clicks")
     '/jobs/clicks'
@@ -257,14 +258,14 @@ def service_address(url: str) -> str:
 
 
 def connect(url: str, retries: Any = None) -> Backend:
-    """The service at `url`. Nothing is asked of it yet. `retries`: in place of the usual ones."""
+    """A client of the service at `url`; sends no request yet. `retries` replaces the default."""
     try:
         from obstore.store import from_url
     except ImportError as error:
         raise PlatformError(f"Store {url} needs the package obstore. Install it: pip install obstore") from error
     # S3's two spellings mean one service; obstore knows the plain one. S3 copies only if absent by way of an upload.
     plain_url = url.replace("s3a://", "s3://", 1)
-    # Who gives an endpoint without TLS means it.
+    # An endpoint without TLS is explicit, so plain HTTP is allowed.
     allows_http = any(os.environ.get(name, "").startswith("http://") for name in _ENDPOINTS)
     config: Any = None
     if plain_url.startswith("s3://"):

@@ -1,8 +1,8 @@
-"""What a name in a store may be made of.
+"""The syntax of names in a store.
 
-A user's text (an operator's uid, the name of a pin) may hold anything; `safe` makes of it one path part that every file
-system and object store accepts, reversibly unless it is long. Every store passes each name that it is given through
-`checked_name`, which refuses what would lead out of the store.
+A user's text (an operator's uid, the name of a pin) may hold anything; `safe` converts it to one path part that every
+file system and object store accepts, reversibly unless it is long. Every store passes each name to `checked_name`,
+which rejects names that lead out of the store.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from millstream.errors import StoreDamagedError
 __all__ = ["TEMPORARY", "OutsideStoreError", "checked_name", "safe"]
 
 TEMPORARY = ".tmp-"
-"""A path part that starts so is being written. Nobody has been told of it yet, and it may be removed."""
+"""Prefix of path parts that are being written. Nothing refers to them yet, and they may be removed."""
 
 _SAFE_PART_CHARS_MAX = 120
 

@@ -1,11 +1,11 @@
 """A store that waits while the store below it does not answer for a short time.
 
-A request that fails because the store does not answer (`StoreAwayError`) is repeated, after pauses that grow, until the
-patience is used up. Then the error is passed on, and the restart strategy decides. What the store refuses for good (a
-missing file, damage, no permission) is passed on at once.
+A request that fails because the store does not answer (`StoreAwayError`) is repeated, after increasing pauses, until
+the patience is used up. Then the error is raised, and the restart strategy decides. Permanent errors (a missing file,
+damage, no permission) are raised at once.
 
 Every request may be repeated, because a store gives a name its whole content or nothing. Only `create` needs care: a
-repeated one may be answered "exists already" because of its own first try. Then the bytes that stand there decide.
+repeated one may fail with "exists already" because of its own first attempt. Then the stored bytes decide.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from millstream.storage.store import Names, Store
 __all__ = ["PATIENCE_S", "Patience", "PatientStore", "patiently", "with_patience"]
 
 PATIENCE_S = 10.0
-"""How long the store may be away unless something else is set."""
+"""The default of how long the store may be away."""
 
 _Answer = TypeVar("_Answer")
 _FIRST_PAUSE_S = 0.02
@@ -31,7 +31,7 @@ _LONGEST_PAUSE_S = 1.0
 
 @dataclass(frozen=True)
 class Patience:
-    """How long a store may be away, and by which clock. Tests bring a clock of their own."""
+    """How long a store may be away, and by which clock. Tests pass a clock of their own."""
 
     total_s: float = field(default_factory=lambda: PATIENCE_S)
     sleep: Callable[[float], None] = time.sleep
@@ -39,7 +39,7 @@ class Patience:
 
 
 def with_patience(store: Store, total_s: float | None = None) -> Store:
-    """`store`, which may be away for up to `total_s`; `store` itself when that is 0."""
+    """`store` with retries for up to `total_s`; `store` itself when that is 0."""
     patience = Patience() if total_s is None else Patience(total_s)
     return PatientStore(store, patience) if patience.total_s > 0 else store
 
@@ -47,7 +47,7 @@ def with_patience(store: Store, total_s: float | None = None) -> Store:
 def patiently(
     request: Callable[[], _Answer], repeat: Callable[[], _Answer] | None = None, patience: Patience | None = None
 ) -> _Answer:
-    """The answer to `request`, asked again while the store is away; once that went unanswered, to `repeat` if given."""
+    """The result of `request`, repeated while the store is away; repetitions call `repeat` if it is passed."""
     patience, pause_s = patience or Patience(), _FIRST_PAUSE_S
     deadline_s = patience.monotonic() + patience.total_s
     while True:
@@ -62,7 +62,7 @@ def patiently(
 
 
 class PatientStore:
-    """`store`, asked again while it is away.
+    """`store`, with requests repeated while it is away.
 
     >>> from millstream.storage.memory import MemoryStore
     >>> store = PatientStore(MemoryStore("doctest-patient"))
@@ -79,7 +79,7 @@ class PatientStore:
 
     @property
     def below(self) -> Store:
-        """The store itself, without patience."""
+        """The wrapped store, without retries."""
         return self._store
 
     def __repr__(self) -> str:
@@ -89,7 +89,7 @@ class PatientStore:
         return (PatientStore, (self._store, self._patience))
 
     def _retry(self, request: Callable[[], _Answer], repeat: Callable[[], _Answer] | None = None) -> _Answer:
-        """The answer to `request`; once that went unanswered, to `repeat` if it is given."""
+        """The result of `request`, or of `repeat` (if passed) once a request went unanswered."""
         return patiently(request, repeat, self._patience)
 
     def put(self, name: str, data: bytes) -> None:

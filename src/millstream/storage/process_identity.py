@@ -1,9 +1,9 @@
-"""Which process of which machine: an identity that another process can hold against what runs now.
+"""Process identity: identifies a process so that other processes can check whether it still runs.
 
-A process id alone says little: it is given again after a process ends, and it means another process on another machine
-and in another container. So an identity holds the host's name, the *kernel* (its boot, and the namespace in which ids
-are counted) and when the process was started. Only a process of the same kernel can be said to have ended; of any other
-nobody here knows.
+A process id alone is ambiguous: it is reused after a process ends, and means another process on another machine
+and in another container. So an identity holds the host's name, the *kernel* (its boot, and the namespace of process
+ids) and the start time of the process. Only a process of the same kernel can be known to have ended; for others the
+state is unknown.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ __all__ = ["ProcessIdentity", "has_surely_ended", "is_of_this_machine", "is_this
 
 _PROCESSES = Path("/proc")
 _ENDED_STATES = ("Z", "X", "x")
-_STARTED, _STATE = 19, 0  # of the fields behind the command's name in /proc/PID/stat
+_STARTED, _STATE = 19, 0  # positions of fields after the command's name in /proc/PID/stat
 
 
 @dataclass(frozen=True)
 class ProcessIdentity:
-    """A process. `kernel` and `started` are opaque, and empty where the system does not tell them."""
+    """A process. `kernel` and `started` are opaque, and empty where the system does not provide them."""
 
     host: str
     kernel: str
@@ -36,7 +36,7 @@ class ProcessIdentity:
 
 
 def this_process() -> ProcessIdentity:
-    """The process that asks.
+    """The calling process.
 
     >>> is_this_process(this_process()), has_surely_ended(this_process())
     (True, False)
@@ -50,12 +50,12 @@ def _identity(pid: int) -> ProcessIdentity:
 
 
 def is_this_process(process: ProcessIdentity) -> bool:
-    """Whether the process that asks is meant."""
+    """Whether the identity is the calling process."""
     return process == this_process()
 
 
 def is_of_this_machine(process: ProcessIdentity) -> bool:
-    """Whether the process runs, or ran, where it can be seen from here.
+    """Whether the process runs, or ran, on the kernel of the calling process.
 
     >>> is_of_this_machine(this_process()), is_of_this_machine(ProcessIdentity("x", "", 1, ""))
     (True, False)
@@ -65,7 +65,7 @@ def is_of_this_machine(process: ProcessIdentity) -> bool:
 
 
 def has_surely_ended(process: ProcessIdentity) -> bool:
-    """Whether the process ran here, and runs no more. False where that cannot be told.
+    """Whether the process ran on this kernel and has ended. False if unknown.
 
     >>> from dataclasses import replace
     >>> has_surely_ended(replace(this_process(), started="long ago")), has_surely_ended(ProcessIdentity("x", "", 1, ""))
@@ -75,7 +75,7 @@ def has_surely_ended(process: ProcessIdentity) -> bool:
         return False
     if not _has_ended(process.pid):
         start = _start_of(process.pid)
-        # Another process has the id by now, if it was started at another time.
+        # A different start time means that the id was reused.
         return bool(start and process.started and start != process.started)
     return True
 
@@ -86,13 +86,13 @@ def _has_ended(pid: int) -> bool:
     except (ProcessLookupError, OverflowError):  # no system has ids of that size
         return True
     except OSError:
-        return False  # it is somebody else's
+        return False  # another user's process
     fields = _stat(pid)
     return fields is not None and fields[_STATE] in _ENDED_STATES
 
 
 def _start_of(pid: int) -> str | None:
-    """When a process was started, in whatever way the system counts; None where it does not tell."""
+    """The start time of a process in the system's unit; None if unavailable."""
     fields = _stat(pid)
     if fields is not None:
         return fields[_STARTED]
@@ -110,7 +110,7 @@ def _stat(pid: int) -> list[str] | None:
         text = (_PROCESSES / str(pid) / "stat").read_text()
     except OSError:
         return None
-    fields = text.rpartition(")")[2].split()  # the command's name may hold anything
+    fields = text.rpartition(")")[2].split()  # the command's name may contain any character
     return fields if len(fields) > _STARTED else None
 
 

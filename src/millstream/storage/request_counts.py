@@ -1,8 +1,8 @@
-"""How many requests this process has made of object stores: they cost time and money, so an epoch tells its own.
+"""Counts this process's requests to object stores: they cost time and money, so every epoch reports its own.
 
-Only services are counted, not folders. A large object is written in parts and a long list comes in pages, each a
-request; what the client repeats by itself is not seen. Tasks claim what their thread has asked for and tell it with
-their acknowledgement; what nobody claims is the driver's, whose tasks may run in the same process.
+Only services are counted, not folders. A large object is written in parts and a long list is paged; each part or page
+is a request. The client's own retries are not counted. Tasks claim the requests of their thread and report them in
+their acknowledgement; unclaimed requests count for the driver, whose tasks may run in the same process.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ class RequestCounts:
         self._local = threading.local()
 
     def add(self, count: int = 1) -> None:
-        """So many requests are made, by this thread."""
+        """Count requests made by this thread."""
         self._local.count = self.of_thread() + count
         with self._lock:
             self._total += count
 
     def of_thread(self) -> int:
-        """All that this thread has made so far."""
+        """The number of requests of this thread so far."""
         return int(getattr(self._local, "count", 0))
 
     def take_over(self, count: int) -> None:
-        """So many that other threads have made were made for this one."""
+        """Count requests that other threads made on behalf of this one."""
         self._local.count = self.of_thread() + count
 
     def claim(self, count: int) -> None:
-        """A task has told of so many."""
+        """Mark requests as reported by a task."""
         with self._lock:
             self._claimed += count
 
     def unclaimed(self) -> int:
-        """All that no task of this process has told of."""
+        """The number of requests that no task of this process has reported."""
         with self._lock:
             return self._total - self._claimed
 

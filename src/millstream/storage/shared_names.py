@@ -1,16 +1,16 @@
 """Names of files through which other processes and the running job share a store.
 
-    pins/{name}.json                                           an epoch that is kept: a savepoint, or a fork's beginning
-    leases/{epoch}-{id}.json                                   an epoch that somebody reads
-    driver.json                                                who runs the job, while it renews this
+    pins/{name}.json                                           a pinned epoch: a savepoint, or the start of a fork
+    leases/{epoch}-{id}.json                                   an epoch in use by a reader
+    driver.json                                                the job's driver, which renews this
     ended.json                                                 how the job's last run ended
-    control/{id}.json, control/{id}.answer.json                a request to the running job, and what came of it
-    servers/{id}.json                                          a query server of the job, while it renews this
+    control/{id}.json, control/{id}.answer.json                a request to the running job, and its answer
+    servers/{id}.json                                          a query server of the job, which renews this
     refused/{sink}/{epoch}.json                                rows of an epoch that the sink's target refuses
-    refused/{sink}/{epoch}.aside.json                          somebody has said that they may be set aside
-    rebuilds/{number}                                          beside stores: which of a table's stores is the newest
+    refused/{sink}/{epoch}.aside.json                          permission to set them aside
+    rebuilds/{number}                                          next to stores: marks the newest store of a table
 
-The rules of `names` hold for them, too.
+The rules of `names` apply.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _REBUILD = re.compile(r"rebuilds/(\d{12})")
 
 
 def pin_name(name: str) -> str:
-    """The pin of this name; what people call a savepoint or a fork.
+    """The pin of this name: a savepoint or a fork.
 
     >>> pin_name("before upgrade"), name_of_pin(pin_name("before-upgrade")), name_of_pin("pins/notes.txt")
     ('pins/before=20upgrade.json', 'before-upgrade', None)
@@ -73,7 +73,7 @@ def name_of_pin(name: str) -> str | None:
 
 
 def lease_id(epoch: int, nonce: str) -> str:
-    """What one reader's lease is called: the name alone tells which epoch is held.
+    """The id of one reader's lease; it contains the retained epoch.
 
     >>> lease_name(lease_id(7, "a1")), epoch_of_lease("leases/7-a1.json"), epoch_of_lease("leases/a1.json")
     ('leases/7-a1.json', 7, None)
@@ -87,7 +87,7 @@ def lease_name(id: str) -> str:
 
 
 def epoch_of_lease(name: str) -> int | None:
-    """The epoch in the name of a lease, or None where it has none."""
+    """The epoch in the name of a lease, or None for any other file."""
     return epoch_in(_LEASE, name)
 
 
@@ -163,7 +163,7 @@ def is_server(name: str) -> bool:
 
 
 def rebuild_name(number: int) -> str:
-    """The sign that a table was made anew so often. It has no content: its name says all.
+    """The marker that a table was rebuilt `number` times. It is empty; the name carries the number.
 
     >>> rebuild_name(2), rebuild_of(rebuild_name(2)), rebuild_of("rebuilds/2")
     ('rebuilds/000000000002', 2, None)
@@ -172,5 +172,5 @@ def rebuild_name(number: int) -> str:
 
 
 def rebuild_of(name: str) -> int | None:
-    """How often a table was made anew, by the name of a sign."""
+    """How often a table was rebuilt, from the name of its marker."""
     return epoch_in(_REBUILD, name)

@@ -5,13 +5,13 @@ torn files, no appends and no partial overwrites, and when `put` or `create` ret
 `create` is the only way to win a race: of any number of callers, in any number of processes, exactly one gets
 True. All of Millstream's exactly-once promise rests on that one call.
 
-A store refuses names that leave it (`..`, a leading `/`), and it never guesses: an absent file is an error that
-names the file, not an empty answer.
+A store refuses names that lead out of it (`..`, a leading `/`). An absent file is an error that names the file, not an
+empty result.
 
-Stores travel to tasks. They pickle as their address, and the task opens its own.
+Stores are shipped to tasks. They pickle as their address, and the task opens its own.
 
-Errors of the operating system that pass by themselves (`is_transient`) say nothing about a file: they are never taken
-for damage.
+Transient errors of the operating system (`is_transient`) are no evidence about a file: they are never reported as
+damage.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Store(Protocol):
         """The address that `open_store` turns into this store again, here or in a task."""
 
     def put(self, name: str, data: bytes) -> None:
-        """Write `data` under `name`, replacing what was there; durable when this returns."""
+        """Write `data` under `name`, replacing existing content; durable when this returns."""
 
     def create(self, name: str, data: bytes) -> bool:
         """Write `data` only if `name` is absent, atomically; False when it exists already."""
@@ -62,8 +62,8 @@ class Store(Protocol):
         """All names below the directory-like `prefix` ('' for everything), sorted."""
 
     def list_after(self, folder: str, after: str) -> Names:
-        """The names right in `folder` that sort behind `after`, sorted: asked for as such where the store can, so that
-        the cost is that of the answer. Names in folders below may be left out."""
+        """The names directly in `folder` that sort after `after`, sorted. Where the store supports it, only these are
+        requested, so that the cost is proportional to the result. Names in folders below may be omitted."""
 
     def delete(self, name: str) -> None:
         """Remove `name`; an absent name is fine."""
@@ -86,13 +86,13 @@ class Store(Protocol):
         """Create and delete a probe; StoreError with the address, the reason and the next step when that fails."""
 
     def remove_unfinished(self, before_ms: int) -> None:
-        """Remove what writers that died left behind before that time, and that never got a name."""
+        """Remove unnamed files that dead writers left before that time."""
 
 
 def open_store(url: str, *, fsync: bool = True) -> Store:
     """Open the store at `url`: a path, `file:///…`, `memory://name`, `s3://…`, `gs://…` or `az://…`.
 
-    Opening touches nothing: a local folder is made by the first write, a bucket is asked at the first call.
+    Opening touches nothing: the first write creates a local folder, and the first call contacts a bucket.
     `fsync=False` gives up durability against power loss on local disk (a killed process still loses nothing).
 
     >>> store = open_store("memory://doctest-open-store")
@@ -125,7 +125,7 @@ def open_store(url: str, *, fsync: bool = True) -> Store:
 
 
 def _refuse_credentials(url: str) -> None:
-    """An address is shown, logged and stored, so it must hold no secret."""
+    """Rejects an address with credentials: addresses are shown, logged and stored."""
     parts = urlsplit(url)
     # A bucket's name has no colon. Behind one is a password, or what is before the first `/` of it.
     if ":" in parts.netloc or secrets_of("address", f"?{parts.query}"):
@@ -173,7 +173,7 @@ _TRANSIENT = frozenset(
     )
     if (number := getattr(errno, name, None)) is not None
 )
-"""What a disk, a mounted file server or a busy machine may report for a moment."""
+"""Errors that a disk, a mounted file server or a busy machine may report temporarily."""
 
 
 def is_transient(error: BaseException) -> bool:

@@ -1,8 +1,7 @@
-"""Log files outside a store: of the JVM, and of jobs whose store is no folder.
+"""Log files outside a store: for the JVM, and for jobs whose store is no folder.
 
-They stand in the system's temporary folder, where anybody may have put anything under any name. So a log is always a
-new file, made for this user alone under a name that cannot be guessed: a file or link that is there already is never
-written to.
+They are in the system's temporary folder, where any user may create files under any name. So a log is always a new
+file, readable by this user only, under an unpredictable name: an existing file or link is never written to.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ __all__ = ["fresh_log"]
 
 
 def fresh_log(owner: str) -> Path:
-    """A new, empty log file; its name holds `owner` and the id of this process, so that people find it."""
+    """A new, empty log file; its name contains `owner` and the id of this process."""
     descriptor, path = tempfile.mkstemp(prefix=f"millstream-{owner}-{os.getpid()}-", suffix=".log")
     os.close(descriptor)
     return Path(path)

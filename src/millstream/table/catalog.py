@@ -1,4 +1,4 @@
-"""Catalogs, what they hold, and the columns of tables: PyFlink's names for `catalogs`."""
+"""Catalogs, their objects, and the columns of tables: PyFlink's names for `catalogs`."""
 
 from __future__ import annotations
 

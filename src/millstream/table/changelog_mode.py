@@ -1,4 +1,4 @@
-"""Which kinds of changes a stream of rows may have."""
+"""The kinds of changes that a stream of rows may contain."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class ChangelogMode:
 
     @staticmethod
     def insert_only() -> ChangelogMode:
-        """Rows are only added."""
+        """Only inserts."""
         return ChangelogMode(kinds=frozenset({RowKind.INSERT}))
 
     @staticmethod
     def upsert() -> ChangelogMode:
-        """Rows are added, replaced by their key, and deleted."""
+        """Inserts, updates by key, and deletes."""
         return ChangelogMode(kinds=frozenset({RowKind.INSERT, RowKind.UPDATE_AFTER, RowKind.DELETE}))
 
     @staticmethod

@@ -1,7 +1,7 @@
-"""Stored plans: INSERTs that stay as they were planned, with their uids, when the program or the planner changes.
+"""Stored plans: compiled INSERTs that retain their plan and uids when the program or the planner changes.
 
-A plan is data (`planner/plan_json.py`): it is compiled once, kept in a file, and run as it is. A job that was started
-from it and is started from it again finds its state, whatever has become of the query's text or of the catalog.
+A plan is data (`planner/plan_json.py`): compiled once, stored in a file, and run unchanged. A job started from it and
+restarted from it finds its state, whatever changes in the query's text or the catalog.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["CompiledPlan", "plan_text", "read_plan", "replace_plan", "write_plan
 
 
 class CompiledPlan:
-    """A plan as data. `TableEnvironment.compile_plan_sql` and `load_plan` give one.
+    """A plan as data, returned by `TableEnvironment.compile_plan_sql` and `load_plan`.
 
     >>> from millstream.table import EnvironmentSettings, TableEnvironment
     >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
@@ -54,19 +54,19 @@ class CompiledPlan:
             return plan_text(self._plan, self._t_env._session)
 
     def as_smile_bytes(self) -> bytes:
-        """Not available: Smile is a binary form of Java's."""
+        """Not available: Smile is a binary format of Java libraries."""
         raise NotAvailableError(
-            "CompiledPlan.as_smile_bytes is not available: Smile is a binary form of JSON that Java's libraries have. "
-            "as_json_string().encode() gives bytes"
+            "CompiledPlan.as_smile_bytes is not available: Smile is a binary form of JSON for Java libraries. "
+            "as_json_string().encode() returns bytes"
         )
 
     def write_to_file(self, file: str | os.PathLike[str], ignore_if_exists: bool = False) -> None:
-        """Store the plan; a file that is there stays as it is with `ignore_if_exists`, and is an error without."""
+        """Stores the plan. With `ignore_if_exists` an existing file is left unchanged, otherwise it is an error."""
         with at_users_line():
             write_plan(os.fspath(file), plan_text(self._plan, self._t_env._session), ignore_if_exists)
 
     def get_flink_version(self) -> str:
-        """The version that made it: of Millstream."""
+        """The Millstream version that compiled it."""
         return _version()
 
     def print_json_string(self) -> None:
@@ -74,7 +74,7 @@ class CompiledPlan:
         print(self.as_json_string())
 
     def execute(self) -> TableResult:
-        """Run the plan as a job beside the program."""
+        """Runs the plan as a job, concurrently with the program."""
         from millstream.table.table_result import TableResult
 
         with at_users_line():
@@ -85,12 +85,12 @@ class CompiledPlan:
         return self._t_env._runner.explained_plan(self._plan)
 
     def print_explain(self, *extra_details: ExplainDetail) -> None:
-        """Print how it would run."""
+        """Prints the plan, as EXPLAIN shows it."""
         print(self.explain(*extra_details))
 
 
 def plan_text(plan: Sequence[Sink], session: PlannerSession) -> str:
-    """A plan as it is stored; functions of the program's by the names that the session has for them."""
+    """A plan in its stored form, with user functions by their names in the session."""
 
     def name_of(function: UserFunction) -> str | None:
         if function is REPEAT_ROWS:
@@ -109,23 +109,23 @@ def _version() -> str:
 
 
 def write_plan(file: str, text: str, keeps: bool) -> None:
-    """Write a plan into a file: whole, or not at all. `keeps`: one that is there stays."""
+    """Writes a plan into a file, atomically. `keeps`: leaves an existing file unchanged."""
     path = Path(file.removeprefix("file://"))
     if path.exists():
         if keeps:
             return
         raise ProgramError(
-            f"Plan file '{file}' exists already. Write COMPILE PLAN … IF NOT EXISTS (ignore_if_exists=True) to keep "
-            "it, set 'table.plan.force-recompile' = 'true' to write it anew, or give another name"
+            f"Plan file '{file}' exists already. Write COMPILE PLAN … IF NOT EXISTS (ignore_if_exists=True) to use "
+            "it, set 'table.plan.force-recompile' = 'true' to replace it, or choose another name"
         )
     replace_plan(path, text)
 
 
 def replace_plan(path: Path, text: str) -> None:
-    """Put a plan in the place of what a file holds."""
+    """Replaces the plan in a file."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Renamed when it is whole: a reader never sees half a plan.
+        # Renamed when complete: a reader never sees a partial plan.
         unfinished = path.with_name(f".{path.name}.{os.getpid()}")
         unfinished.write_text(text)
         unfinished.replace(path)

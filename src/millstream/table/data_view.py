@@ -1,4 +1,4 @@
-"""Collections inside the accumulator of an aggregate: a list or a map that may be larger than one value should be."""
+"""Collections in an aggregate's accumulator: lists and maps that may be too large for a single value."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class DataView(ABC):
 
     @abstractmethod
     def clear(self) -> None:
-        """Forget all that is in it."""
+        """Removes all values."""
 
 
 class ListView(DataView, Generic[T]):
@@ -39,15 +39,15 @@ class ListView(DataView, Generic[T]):
         return iter(self._list)
 
     def add(self, value: T) -> None:
-        """One value more."""
+        """Appends a value."""
         self._list.append(value)
 
     def add_all(self, values: Iterable[T]) -> None:
-        """Some values more."""
+        """Appends several values."""
         self._list.extend(values)
 
     def clear(self) -> None:
-        """Forget all values."""
+        """Removes all values."""
         self._list.clear()
 
     def __eq__(self, other: object) -> bool:
@@ -70,19 +70,19 @@ class MapView(Generic[K, V]):
         return self._dict[key]
 
     def put(self, key: K, value: V) -> None:
-        """Set the value of a key."""
+        """Sets the value of a key."""
         self._dict[key] = value
 
     def put_all(self, dict_value: dict[K, V]) -> None:
-        """Set the values of several keys."""
+        """Sets the values of several keys."""
         self._dict.update(dict_value)
 
     def remove(self, key: K) -> None:
-        """Forget a key; KeyError if it is not there."""
+        """Removes a key; KeyError if it is missing."""
         del self._dict[key]
 
     def contains(self, key: K) -> bool:
-        """Whether a key is there."""
+        """Whether a key exists."""
         return key in self._dict
 
     def items(self) -> Iterable[tuple[K, V]]:
@@ -98,11 +98,11 @@ class MapView(Generic[K, V]):
         return self._dict.values()
 
     def is_empty(self) -> bool:
-        """Whether nothing is in it."""
+        """Whether the map is empty."""
         return not self._dict
 
     def clear(self) -> None:
-        """Forget all keys."""
+        """Removes all keys."""
         self._dict.clear()
 
     def __getitem__(self, key: K) -> V:

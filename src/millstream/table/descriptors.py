@@ -1,4 +1,4 @@
-"""PyFlink's older descriptors of a schema: they give the properties of a table. `schema.Schema` is the newer way."""
+"""PyFlink's legacy schema descriptors, which produce a table's properties. `schema.Schema` replaces them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Rowtime", "Schema"]
 
 
 class Descriptor:
-    """Something that is described by properties."""
+    """An object described by properties."""
 
     def __init__(self, j_descriptor: Any = None) -> None:
         self._properties: dict[str, str] = {}
@@ -27,7 +27,7 @@ class Descriptor:
 
 
 class Rowtime(Descriptor):
-    """Where the time of events comes from, and how late they may be.
+    """The origin of event time, and the maximum lateness.
 
     >>> Rowtime().watermarks_periodic_ascending().to_properties()
     {'rowtime.watermarks.type': 'periodic-ascending'}
@@ -36,36 +36,36 @@ class Rowtime(Descriptor):
     def __init__(self) -> None:
         super().__init__()
 
-    def _said(self, **properties: str) -> Rowtime:
+    def _with(self, **properties: str) -> Rowtime:
         self._properties |= {f"rowtime.{key.replace('_', '.')}": value for key, value in properties.items()}
         return self
 
     def timestamps_from_field(self, field_name: str) -> Rowtime:
-        """A field is the time."""
-        return self._said(timestamps_type="from-field", timestamps_from=field_name)
+        """Reads timestamps from a field."""
+        return self._with(timestamps_type="from-field", timestamps_from=field_name)
 
     def timestamps_from_source(self) -> Rowtime:
-        """The source knows the time."""
-        return self._said(timestamps_type="from-source")
+        """Uses the source's timestamps."""
+        return self._with(timestamps_type="from-source")
 
     def timestamps_from_extractor(self, extractor: str) -> Rowtime:
-        """A class of Java knows the time."""
+        """Reads timestamps with a Java class."""
         raise NotAvailableError("timestamps_from_extractor is not available: it names a Java class. Compute a column")
 
     def watermarks_periodic_ascending(self) -> Rowtime:
-        """Times never go back."""
-        return self._said(watermarks_type="periodic-ascending")
+        """Timestamps never decrease."""
+        return self._with(watermarks_type="periodic-ascending")
 
     def watermarks_periodic_bounded(self, delay: int) -> Rowtime:
-        """Events are at most so many milliseconds late."""
-        return self._said(watermarks_type="periodic-bounded", watermarks_delay=str(delay))
+        """Events are at most `delay` milliseconds late."""
+        return self._with(watermarks_type="periodic-bounded", watermarks_delay=str(delay))
 
     def watermarks_from_source(self) -> Rowtime:
-        """The source knows the watermarks."""
-        return self._said(watermarks_type="from-source")
+        """Uses the source's watermarks."""
+        return self._with(watermarks_type="from-source")
 
     def watermarks_from_strategy(self, strategy: str) -> Rowtime:
-        """A class of Java knows the watermarks."""
+        """Computes watermarks with a Java class."""
         raise NotAvailableError("watermarks_from_strategy is not available: it names a Java class. Write WATERMARK FOR")
 
 
@@ -88,13 +88,13 @@ class Schema(Descriptor):
             self.rowtime(rowtime)
 
     def schema(self, table_schema: TableSchema) -> Schema:
-        """All columns of a table's schema."""
+        """Adds all columns of a table's schema."""
         for name, type_ in zip(table_schema.get_field_names(), table_schema.get_field_data_types(), strict=True):
             self.field(name, type_)
         return self
 
     def field(self, field_name: str, field_type: DataType | str) -> Schema:
-        """A column."""
+        """Adds a column."""
         data_type = checked_type(f"field {field_name!r}", field_type)
         self._properties[f"schema.{self._count}.name"] = field_name
         self._properties[f"schema.{self._count}.data-type"] = str(data_type)
@@ -102,28 +102,28 @@ class Schema(Descriptor):
         return self
 
     def fields(self, fields: Mapping[str, Any]) -> Schema:
-        """Several columns."""
+        """Adds several columns."""
         for name, type_ in fields.items():
             self.field(name, type_)
         return self
 
     def from_origin_field(self, origin_field_name: str) -> Schema:
-        """The last column has another name in the input."""
+        """Sets the last column's name in the input."""
         return self._last("from", origin_field_name)
 
     def proctime(self) -> Schema:
-        """The last column is the time of the clock."""
+        """Makes the last column the processing time."""
         return self._last("proctime", "true")
 
     def rowtime(self, rowtime: Rowtime) -> Schema:
-        """The last column is the time of events."""
+        """Makes the last column the event time."""
         for key, value in rowtime.to_properties().items():
             self._last(key, value)
         return self
 
     def _last(self, key: str, value: str) -> Schema:
         if self._count == 0:
-            raise refuse("Schema: there is no column yet that this could be said of. Begin with field(name, type)")
+            raise refuse("Schema: there is no column to apply this to. Start with field(name, type)")
         self._properties[f"schema.{self._count - 1}.{key}"] = value
         return self
 

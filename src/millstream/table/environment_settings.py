@@ -1,4 +1,4 @@
-"""`EnvironmentSettings`: what a table environment is made with: streaming or batch, names, configuration."""
+"""`EnvironmentSettings`: the settings of a new table environment: streaming or batch, names, configuration."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ class EnvironmentSettings:
         self._database_name = database_name
 
     def get_built_in_catalog_name(self) -> str:
-        """The name of the catalog that is there from the beginning."""
+        """The name of the initial catalog."""
         return self._catalog_name
 
     def get_built_in_database_name(self) -> str:
-        """The name of the database that is there from the beginning."""
+        """The name of the initial database."""
         return self._database_name
 
     def is_streaming_mode(self) -> bool:
-        """Whether queries run for ever over unbounded input; else they end with their input."""
+        """Whether queries run continuously over unbounded input; otherwise they end with their input."""
         return (self._configuration.get_string(_MODE, "STREAMING") or "").upper() != "BATCH"
 
     def get_configuration(self) -> Configuration:
@@ -53,7 +53,7 @@ class EnvironmentSettings:
 
     @staticmethod
     def new_instance() -> EnvironmentSettings.Builder:
-        """Begins settings."""
+        """Starts new settings."""
         return EnvironmentSettings.Builder()
 
     @staticmethod
@@ -75,34 +75,34 @@ class EnvironmentSettings:
             self._database_name = "default_database"
 
         def with_configuration(self, config: Configuration) -> EnvironmentSettings.Builder:
-            """Take settings over."""
+            """Adds a configuration's settings."""
             if not isinstance(config, Configuration):
                 raise refuse(f"with_configuration: found {config!r}, expected a Configuration")
             self._configuration.add_all(config)
             return self
 
         def in_batch_mode(self) -> EnvironmentSettings.Builder:
-            """Run queries over bounded input, to their end."""
+            """Runs queries over bounded input, to completion."""
             return self.in_runtime_execution_mode(RuntimeExecutionMode.BATCH)
 
         def in_streaming_mode(self) -> EnvironmentSettings.Builder:
-            """Run queries as their input comes."""
+            """Runs queries continuously."""
             return self.in_runtime_execution_mode(RuntimeExecutionMode.STREAMING)
 
         def in_runtime_execution_mode(self, mode: RuntimeExecutionMode) -> EnvironmentSettings.Builder:
-            """Run queries in a mode."""
+            """Runs queries in a mode."""
             if not isinstance(mode, RuntimeExecutionMode):
                 raise refuse(f"in_runtime_execution_mode: found {mode!r}, expected one of RuntimeExecutionMode")
             self._configuration.set_string(_MODE, mode.name)
             return self
 
         def with_built_in_catalog_name(self, built_in_catalog_name: str) -> EnvironmentSettings.Builder:
-            """Call the first catalog so."""
+            """Names the initial catalog."""
             self._catalog_name = built_in_catalog_name
             return self
 
         def with_built_in_database_name(self, built_in_database_name: str) -> EnvironmentSettings.Builder:
-            """Call the first database so."""
+            """Names the initial database."""
             self._database_name = built_in_database_name
             return self
 

@@ -1,4 +1,4 @@
-"""What EXPLAIN says beyond the plan."""
+"""Optional details of EXPLAIN."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["ExplainDetail"]
 
 
 class ExplainDetail(Enum):
-    """More about a plan."""
+    """An optional detail of EXPLAIN."""
 
     ESTIMATED_COST = 0
     CHANGELOG_MODE = 1

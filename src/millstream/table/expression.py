@@ -1,15 +1,14 @@
-"""`Expression`: a piece of a query that has a value in every row, made by calls instead of text.
+"""`Expression`: a value of every row of a query, built by method calls instead of text.
 
-It holds one node of the syntax that the parser makes of SQL (`millstream.sql.syntax`), and nothing else: names are
-looked up and types are checked when a table takes it.
-
+It holds a single node of SQL syntax (`millstream.sql.syntax`): a table resolves names and checks types when the
+expression is used.
 >>> from millstream.table.expressions import col
 >>> (col("price") * 2 > 10) & col("name").like("a%")
 Expression<(((price * 2) > 10) AND (name LIKE 'a%'))>
 >>> print(col("price") * 2)
 times(price, 2)
 
-`print` shows PyFlink's text of it, `repr` what is near to SQL.
+`print` shows PyFlink's text, `repr` a text close to SQL.
 """
 
 from __future__ import annotations
@@ -68,9 +67,9 @@ class Expression(
     AggregateMethods,
     Generic[T],
 ):
-    """A value of every row: a column, a literal, a function of other expressions.
+    """A value of every row: a column, a literal, or a function of other expressions.
 
-    Programs begin with `col`, `lit` and the other functions of `millstream.table.expressions`.
+    Programs start with `col`, `lit` and the other functions of `millstream.table.expressions`.
     """
 
     def __init__(self, j_expr_or_property_name: str | Node) -> None:

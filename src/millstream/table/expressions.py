@@ -110,21 +110,21 @@ __all__ = [
 
 
 def col(name: str) -> Expression[Any]:
-    """The column of that name; "*" is all of them."""
+    """The column with that name; "*" is all columns."""
     if not isinstance(name, str) or not name:
         raise refuse_type(f"col: found {name!r}, expected the name of a column as text")
     return Expression(Star() if name == "*" else Name((name,)))
 
 
 def lit(v: Any, data_type: DataType | None = None) -> Expression[Any]:
-    """A Python value as a literal, of the type it has by itself or of a given one."""
+    """A Python value as a literal, with its own or the requested type."""
     if data_type is not None and not isinstance(data_type, DataType):
         raise refuse_type(f"lit: found {data_type!r} as the data type, expected one such as DataTypes.BIGINT()")
     return Expression(literal(v, data_type))
 
 
 def range_(start: str | int, end: str | int) -> Expression[Any]:
-    """The columns from one to another, both included, by name or by place counted from 1."""
+    """The columns between two, both included, by name or by position counted from 1."""
     return Expression(Call("RANGE_TO", (_column_place(start), _column_place(end))))
 
 
@@ -133,7 +133,7 @@ def _column_place(place: str | int) -> Any:
         return Name((place,))
     if isinstance(place, int) and not isinstance(place, bool):
         return literal(place)
-    raise refuse_type(f"range_: found {place!r}, expected the name of a column or its place counted from 1")
+    raise refuse_type(f"range_: found {place!r}, expected the name of a column or its position counted from 1")
 
 
 def and_(predicate0: Any, predicate1: Any, *predicates: Any) -> Expression[Any]:
@@ -154,14 +154,14 @@ def _folded(operator: str, first: Any, *others: Any) -> Expression[Any]:
 
 
 def not_(expression: Any) -> Expression[Any]:
-    """Whether it is false; NULL of NULL."""
+    """Whether it is false; NULL for NULL."""
     return made_call("NOT", expression)
 
 
 UNBOUNDED_ROW: Expression[Any] = made_call("UNBOUNDED_ROW")
-"""An over window that begins with the first row."""
+"""An over window that starts with the first row."""
 UNBOUNDED_RANGE: Expression[Any] = made_call("UNBOUNDED_RANGE")
-"""An over window that begins with the first time."""
+"""An over window that starts with the first time."""
 CURRENT_ROW: Expression[Any] = made_call("CURRENT_ROW")
 """An over window that ends with the row itself."""
 CURRENT_RANGE: Expression[Any] = made_call("CURRENT_RANGE")
@@ -169,13 +169,13 @@ CURRENT_RANGE: Expression[Any] = made_call("CURRENT_RANGE")
 
 
 def row_interval(rows: int) -> Expression[Any]:
-    """So many rows, as the size of a window."""
+    """A number of rows, as the size of a window."""
     if isinstance(rows, bool) or not isinstance(rows, int) or rows < 0:
         raise refuse_type(f"row_interval: found {rows!r}, expected a number of rows")
     return made_call("ROW_INTERVAL", rows)
 
 
-# --- values of several parts ------------------------------------------------------------------------------------------
+# --- composite values -------------------------------------------------------------------------------------------------
 
 
 def array(head: Any, *tail: Any) -> Expression[Any]:
@@ -199,7 +199,7 @@ def map_from_arrays(key: Any, value: Any) -> Expression[Any]:
 
 
 def descriptor(*column_names: str) -> Expression[Any]:
-    """Names of columns as an argument of a table function."""
+    """Column names as an argument of a table function."""
     return Expression(Descriptor(column_names))
 
 
@@ -208,7 +208,7 @@ def object_of(class_name: str, *args: Any) -> Expression[Any]:
     return made_call("OBJECT_OF", class_name, *args)
 
 
-# --- numbers, texts, conditions ---------------------------------------------------------------------------------------
+# --- numbers, strings, conditions -------------------------------------------------------------------------------------
 
 
 def pi() -> Expression[Any]:
@@ -222,12 +222,12 @@ def e() -> Expression[Any]:
 
 
 def rand(seed: Any = None) -> Expression[Any]:
-    """A number from 0 to 1, not included, by chance."""
+    """A random number from 0 to 1, excluding 1."""
     return made_call("RAND", seed)
 
 
 def rand_integer(bound: Any, seed: Any = None) -> Expression[Any]:
-    """A whole number from 0 to a bound, not included, by chance."""
+    """A random integer from 0 to a bound, excluding the bound."""
     return made_call("RAND_INTEGER", bound) if seed is None else made_call("RAND_INTEGER", seed, bound)
 
 
@@ -237,27 +237,27 @@ def atan2(y: Any, x: Any) -> Expression[Any]:
 
 
 def negative(v: Any) -> Expression[Any]:
-    """The number with the other sign."""
+    """The number with the opposite sign."""
     return made_call("-", v)
 
 
 def concat(first: Any, *others: Any) -> Expression[Any]:
-    """The texts one after another; NULL if one is NULL."""
+    """The concatenation of the strings; NULL if one is NULL."""
     return made_call("CONCAT", first, *others)
 
 
 def concat_ws(separator: Any, first: Any, *others: Any) -> Expression[Any]:
-    """The texts with a separator between them; those that are NULL are left out."""
+    """The concatenation of the strings with a separator, omitting NULLs."""
     return made_call("CONCAT_WS", separator, first, *others)
 
 
 def uuid() -> Expression[Any]:
-    """A new UUID, as text."""
+    """A new UUID, as a string."""
     return made_call("UUID")
 
 
 def null_of(data_type: DataType) -> Expression[Any]:
-    """NULL of a type."""
+    """NULL with a type."""
     if not isinstance(data_type, DataType):
         raise refuse_type(f"null_of: found {data_type!r}, expected a data type such as DataTypes.INT()")
     return Expression(Cast(Literal("NULL"), data_type.nullable()))
@@ -269,12 +269,12 @@ def log(v: Any, base: Any = None) -> Expression[Any]:
 
 
 def if_then_else(condition: Any, if_true: Any, if_false: Any) -> Expression[Any]:
-    """One value where a condition is true, another where it is false or NULL."""
+    """One value if a condition is true, another if it is false or NULL."""
     return Expression(node_of(condition)).then(if_true, if_false)
 
 
 def coalesce(*args: Any) -> Expression[Any]:
-    """The first that is not NULL."""
+    """The first value that is not NULL."""
     return made_call("COALESCE", *args)
 
 
@@ -287,12 +287,12 @@ def with_all_columns() -> Expression[Any]:
 
 
 def with_columns(head: Any, *tails: Any) -> Expression[Any]:
-    """These columns: names, places counted from 1, or ranges."""
+    """These columns: names, positions counted from 1, or ranges."""
     return made_call("WITH_COLUMNS", head, *tails)
 
 
 def without_columns(head: Any, *tails: Any) -> Expression[Any]:
-    """All columns but these: names, places counted from 1, or ranges."""
+    """All columns except these: names, positions counted from 1, or ranges."""
     return made_call("WITHOUT_COLUMNS", head, *tails)
 
 
@@ -300,25 +300,25 @@ def without_columns(head: Any, *tails: Any) -> Expression[Any]:
 
 
 def lag(expr: Any, offset: Any = 1, default: Any = None) -> Expression[Any]:
-    """The value of the row so many rows before, in an over window."""
+    """The value of an earlier row, by a number of rows, in an over window."""
     return made_call("LAG", expr, offset, default)
 
 
 def lead(expr: Any, offset: Any = 1, default: Any = None) -> Expression[Any]:
-    """The value of the row so many rows after, in an over window."""
+    """The value of a later row, by a number of rows, in an over window."""
     return made_call("LEAD", expr, offset, default)
 
 
 def call(f: Any, *args: Any) -> Expression[Any]:
-    """A function by its name in the catalog, or one that `udf` and its like made."""
+    """A function by its name in the catalog, or a wrapper made by `udf` and similar."""
     from millstream.table.udf import UserDefinedFunctionWrapper
 
     if isinstance(f, UserDefinedFunctionWrapper):
         return f(*args)
     if not isinstance(f, str):
-        raise refuse_type(f"call: found {f!r}, expected a function's name, or what udf() made")
+        raise refuse_type(f"call: found {f!r}, expected a function's name, or a wrapper made by udf()")
     *path, name = f.split(".")
-    if not path and name.upper() == "SUM0":  # Flink's name of the function, which SQL has no call of
+    if not path and name.upper() == "SUM0":  # Flink's name of a function without a SQL call
         name = "$SUM0"
     return Expression(Call(name, tuple(map(node_of, args)), path=tuple(path)))
 
@@ -326,7 +326,7 @@ def call(f: Any, *args: Any) -> Expression[Any]:
 def call_sql(sql_expression: str) -> Expression[Any]:
     """An expression written in SQL: `call_sql("price * 0.9")`."""
     if not isinstance(sql_expression, str):
-        raise refuse_type(f"call_sql: found {sql_expression!r}, expected an expression of SQL as text")
+        raise refuse_type(f"call_sql: found {sql_expression!r}, expected a SQL expression as text")
     return Expression(parse_expression(sql_expression))
 
 

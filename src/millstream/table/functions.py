@@ -1,7 +1,7 @@
-"""Built-in aggregates as aggregate functions of Python, with PyFlink's names: for programs that call them themselves.
+"""Built-in aggregates as Python aggregate functions, with PyFlink's names, for programs that call them directly.
 
-Queries do not use them: there, SUM and its like run over columns. Each holds its accumulator as a list, as PyFlink's
-do; NULL is left out of every aggregate but the first and last value.
+Queries do not use them: there, SUM and others run over columns. Each stores its accumulator as a list, as in PyFlink;
+NULL is ignored by every aggregate except the first and last value.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class AvgAggFunction(AggregateFunction):
 
 
 class Count1AggFunction(AggregateFunction):
-    """How many rows; accumulator: count."""
+    """The number of rows; accumulator: count."""
 
     def get_value(self, accumulator: Any) -> Any:
         return accumulator[0]
@@ -87,7 +87,7 @@ class Count1AggFunction(AggregateFunction):
 
 
 class CountAggFunction(Count1AggFunction):
-    """How many values that are not NULL."""
+    """The number of values that are not NULL."""
 
     def get_value(self, accumulator: Any) -> Any:
         return accumulator[0]
@@ -108,7 +108,7 @@ class CountAggFunction(Count1AggFunction):
 
 
 class _ListedAggFunction(AggregateFunction):
-    """Keeps all values, in order."""
+    """Stores all values, in order."""
 
     def get_value(self, accumulator: Any) -> Any:
         raise NotImplementedError
@@ -130,7 +130,7 @@ class _ListedAggFunction(AggregateFunction):
 
 
 class FirstValueWithRetractAggFunction(_ListedAggFunction):
-    """The first value, of rows that may be taken back."""
+    """The first value, with retraction."""
 
     def get_value(self, accumulator: Any) -> Any:
         return accumulator[0] if accumulator else None
@@ -145,7 +145,7 @@ class FirstValueAggFunction(FirstValueWithRetractAggFunction):
 
 
 class LastValueWithRetractAggFunction(_ListedAggFunction):
-    """The last value, of rows that may be taken back."""
+    """The last value, with retraction."""
 
     def get_value(self, accumulator: Any) -> Any:
         return accumulator[-1] if accumulator else None
@@ -160,18 +160,18 @@ class LastValueAggFunction(LastValueWithRetractAggFunction):
 
 
 class ListAggWithRetractAggFunction(_ListedAggFunction):
-    """Texts as one, with commas between them, of rows that may be taken back."""
+    """The concatenation of strings with commas, with retraction."""
 
     def get_value(self, accumulator: Any) -> Any:
         return ",".join(accumulator) if accumulator else None
 
 
 class ListAggFunction(ListAggWithRetractAggFunction):
-    """Texts as one, with commas between them."""
+    """The concatenation of strings with commas."""
 
 
 class ListAggWsWithRetractAggFunction(_ListedAggFunction):
-    """Texts as one, with a separator between them, of rows that may be taken back. The separator comes first."""
+    """The concatenation of strings with a separator, which is the first argument, with retraction."""
 
     def get_value(self, accumulator: Any) -> Any:
         return accumulator[0].join(accumulator[1:]) if len(accumulator) > 1 else None
@@ -193,7 +193,7 @@ class ListAggWsWithRetractAggFunction(_ListedAggFunction):
 
 
 class _CountedAggFunction(AggregateFunction):
-    """Keeps how often each value is there; accumulator: the result, the counts."""
+    """Stores the count of each value; accumulator: the result, the counts."""
 
     def get_value(self, accumulator: Any) -> Any:
         return accumulator[0]
@@ -219,26 +219,26 @@ class _CountedAggFunction(AggregateFunction):
     @staticmethod
     @abstractmethod
     def _update(acc: Any) -> None:
-        """Find the result among the values."""
+        """Computes the result from the values."""
 
 
 class MaxWithRetractAggFunction(_CountedAggFunction):
-    """The largest value, of rows that may be taken back."""
+    """The largest value, with retraction."""
 
     @staticmethod
     def update_max(acc: Any) -> None:
-        """Find the largest value among those that are there."""
+        """Computes the largest of the present values."""
         acc[0] = max((value for value, count in acc[1].items() if count > 0), default=None)
 
     _update = update_max
 
 
 class MinWithRetractAggFunction(_CountedAggFunction):
-    """The smallest value, of rows that may be taken back."""
+    """The smallest value, with retraction."""
 
     @staticmethod
     def update_min(acc: Any) -> None:
-        """Find the smallest value among those that are there."""
+        """Computes the smallest of the present values."""
         acc[0] = min((value for value, count in acc[1].items() if count > 0), default=None)
 
     _update = update_min
@@ -258,7 +258,7 @@ class MaxAggFunction(AggregateFunction):
             accumulator[0] = args[0]
 
     def retract(self, accumulator: Any, *args: Any) -> None:
-        raise NotImplementedError("MaxAggFunction takes nothing back: use MaxWithRetractAggFunction")
+        raise NotImplementedError("MaxAggFunction cannot retract: use MaxWithRetractAggFunction")
 
     def merge(self, accumulator: Any, accumulators: Iterable[Any]) -> None:
         for each in accumulators:
@@ -273,18 +273,18 @@ class MinAggFunction(MaxAggFunction):
             accumulator[0] = args[0]
 
     def retract(self, accumulator: Any, *args: Any) -> None:
-        raise NotImplementedError("MinAggFunction takes nothing back: use MinWithRetractAggFunction")
+        raise NotImplementedError("MinAggFunction cannot retract: use MinWithRetractAggFunction")
 
 
 class Sum0AggFunction(AggregateFunction):
-    """The sum, 0 of no values; accumulator: it."""
+    """The sum, 0 if there are no values; accumulator: it."""
 
     def get_value(self, accumulator: Any) -> Any:
         return accumulator[0]
 
     @abstractmethod
     def create_accumulator(self) -> Any:
-        """The accumulator of no values: a zero of the type."""
+        """An empty accumulator: a zero of the type."""
 
     def accumulate(self, accumulator: Any, *args: Any) -> None:
         if args[0] is not None:
@@ -300,28 +300,28 @@ class Sum0AggFunction(AggregateFunction):
 
 
 class IntSum0AggFunction(Sum0AggFunction):
-    """The sum of whole numbers, 0 of none."""
+    """The sum of integers, 0 if there are none."""
 
     def create_accumulator(self) -> Any:
         return [0]
 
 
 class FloatSum0AggFunction(Sum0AggFunction):
-    """The sum of floats, 0.0 of none."""
+    """The sum of floats, 0.0 if there are none."""
 
     def create_accumulator(self) -> Any:
         return [0.0]
 
 
 class DecimalSum0AggFunction(Sum0AggFunction):
-    """The sum of decimals, 0 of none."""
+    """The sum of decimals, 0 if there are none."""
 
     def create_accumulator(self) -> Any:
         return [Decimal(0)]
 
 
 class SumAggFunction(AggregateFunction):
-    """The sum, NULL of no values; accumulator: it."""
+    """The sum, NULL if there are no values; accumulator: it."""
 
     def get_value(self, accumulator: Any) -> Any:
         return accumulator[0]
@@ -334,7 +334,7 @@ class SumAggFunction(AggregateFunction):
             accumulator[0] = args[0] if accumulator[0] is None else accumulator[0] + args[0]
 
     def retract(self, accumulator: Any, *args: Any) -> None:
-        raise NotImplementedError("SumAggFunction takes nothing back: use SumWithRetractAggFunction")
+        raise NotImplementedError("SumAggFunction cannot retract: use SumWithRetractAggFunction")
 
     def merge(self, accumulator: Any, accumulators: Iterable[Any]) -> None:
         for each in accumulators:
@@ -342,14 +342,14 @@ class SumAggFunction(AggregateFunction):
 
 
 class SumWithRetractAggFunction(AvgAggFunction):
-    """The sum, NULL of no values, of rows that may be taken back; accumulator: sum, count."""
+    """The sum, NULL if there are no values, with retraction; accumulator: sum, count."""
 
     def get_value(self, accumulator: Any) -> Any:
         return None if accumulator[1] == 0 else accumulator[0]
 
 
 class WelfordM2AggFunction(AggregateFunction):
-    """The sum of squared distances from the mean, by Welford's way; accumulator: count, mean, sum of squares."""
+    """The sum of squared distances from the mean, by Welford's method; accumulator: count, mean, sum of squares."""
 
     def create_accumulator(self) -> Any:
         return [0, 0.0, 0.0]

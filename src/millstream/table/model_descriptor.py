@@ -1,4 +1,4 @@
-"""`ModelDescriptor`: a model of machine learning as a program describes it. Models themselves run as functions."""
+"""`ModelDescriptor`: describes a machine learning model. Models themselves run as functions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["ModelDescriptor"]
 
 
 class ModelDescriptor:
-    """A model: its provider, its options, what goes in and what comes out."""
+    """A model: its provider, its options, its input and output."""
 
     def __init__(
         self,
@@ -33,27 +33,27 @@ class ModelDescriptor:
 
     @staticmethod
     def for_provider(provider: str) -> ModelDescriptor.Builder:
-        """Begins the description of a model."""
+        """Starts the description of a model."""
         return ModelDescriptor.Builder().option("provider", provider)
 
     def get_options(self) -> dict[str, str]:
-        """What the provider is told."""
+        """The options of the provider."""
         return dict(self._options)
 
     def get_input_schema(self) -> Schema | None:
-        """What goes in."""
+        """The input columns."""
         return self._input_schema
 
     def get_output_schema(self) -> Schema | None:
-        """What comes out."""
+        """The output columns."""
         return self._output_schema
 
     def get_comment(self) -> str | None:
-        """What the model is said to be."""
+        """The model's comment."""
         return self._comment
 
     class Builder:
-        """Collects what a model is described by."""
+        """Collects a model's description."""
 
         def __init__(self, j_builder: Any = None) -> None:
             self._options: dict[str, str] = {}
@@ -62,22 +62,22 @@ class ModelDescriptor:
             self._comment: str | None = None
 
         def input_schema(self, input_schema: Schema) -> ModelDescriptor.Builder:
-            """What goes in."""
+            """Sets the input columns."""
             self._input_schema = input_schema
             return self
 
         def output_schema(self, output_schema: Schema) -> ModelDescriptor.Builder:
-            """What comes out."""
+            """Sets the output columns."""
             self._output_schema = output_schema
             return self
 
         def option(self, key: str, value: Any) -> ModelDescriptor.Builder:
-            """Tell the provider something."""
+            """Sets an option of the provider."""
             self._options[key] = str(value)
             return self
 
         def comment(self, comment: str) -> ModelDescriptor.Builder:
-            """Say what the model is."""
+            """Sets the model's comment."""
             self._comment = comment
             return self
 

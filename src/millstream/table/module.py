@@ -1,4 +1,4 @@
-"""Modules: packages of built-in functions. There is one, "core", which holds them all."""
+"""Modules: packages of built-in functions. The only one is "core", with all functions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from millstream.pyflink_names import add_pyflink_names
 
 __all__ = ["HiveModule", "Module", "ModuleEntry"]
 
-_NO_MODULES = "functions of the program's own are entered with create_temporary_system_function"
+_NO_MODULES = "register functions of your own with create_temporary_system_function"
 
 
 class Module:

@@ -1,4 +1,4 @@
-"""Where a stored plan is: in a file, or at hand."""
+"""References to stored plans: in a file, or in memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["BytesContentPlanReference", "FilePlanReference", "JsonContentPlanRef
 
 
 class PlanReference:
-    """Where a plan is.
+    """A reference to a plan.
 
     >>> PlanReference.from_file("plan.json").get_file()
     'plan.json'
@@ -24,7 +24,7 @@ class PlanReference:
         self._content = j_plan_reference
 
     def _read(self) -> tuple[str, str]:
-        """The text of the plan, and what errors call it."""
+        """The text of the plan, and its name in errors."""
         raise NotImplementedError
 
     @staticmethod
@@ -77,7 +77,7 @@ class BytesContentPlanReference(PlanReference):
         try:
             return self.get_content().decode(), "the plan"
         except UnicodeDecodeError:
-            raise refuse("the bytes are no plan: Smile is not available. Give those of JSON") from None
+            raise refuse("the bytes are not a plan: Smile is not available. Pass those of JSON") from None
 
 
 add_pyflink_names(globals())

@@ -1,4 +1,4 @@
-"""`ResolvedExpression`: an expression whose type is known."""
+"""`ResolvedExpression`: an expression with its type."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["ResolvedExpression"]
 
 
 class ResolvedExpression(Expression[Any]):
-    """An expression, and the type it has in a table."""
+    """An expression, and its type in a table."""
 
     def __init__(self, j_resolved_expr: Node, *, data_type: DataType | None = None) -> None:
         if data_type is None:
@@ -28,11 +28,11 @@ class ResolvedExpression(Expression[Any]):
         return self._data_type
 
     def get_resolved_children(self) -> list[ResolvedExpression]:
-        """The expressions it is made of, where they have been resolved: none, types are asked of the whole."""
+        """The resolved operands: none, because only the whole has a type."""
         return []
 
     def as_serializable_string(self) -> str:
-        """The expression as SQL writes it."""
+        """The expression in SQL syntax."""
         return self.as_summary_string()
 
     def as_summary_string(self) -> str:

@@ -1,4 +1,4 @@
-"""What kind of result a statement has."""
+"""The kinds of statement results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["ResultKind"]
 
 
 class ResultKind(IntEnum):
-    """Whether there are rows to read, or just success."""
+    """Whether a result has rows, or only reports success."""
 
     SUCCESS = 0
     SUCCESS_WITH_CONTENT = 1

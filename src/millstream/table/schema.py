@@ -1,7 +1,7 @@
-"""`Schema`: the columns of a table as a program declares them; names and types are checked when a table takes it.
+"""`Schema`: the columns of a table as declared by a program; a table resolves names and checks types on use.
 
-Columns are physical, computed by an expression, or of the connector's metadata; one may be the rowtime, with its
-watermark. It holds the same definitions that CREATE TABLE is read to.
+Columns are physical, computed, or metadata of the connector; one may be the rowtime, with its watermark. It holds the
+same definitions as parsed CREATE TABLE syntax.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Schema:
 
     @staticmethod
     def new_builder() -> Schema.Builder:
-        """Begins a schema."""
+        """Starts a schema."""
         return Schema.Builder()
 
     def __str__(self) -> str:
@@ -81,24 +81,24 @@ class Schema:
             self._key: KeyDefinition | None = None
 
         def from_schema(self, unresolved_schema: Schema) -> Schema.Builder:
-            """All of another schema."""
+            """Adds all of another schema."""
             self._columns += unresolved_schema._columns
             self._watermarks += unresolved_schema._watermarks
             self._key = unresolved_schema._key or self._key
             return self
 
         def from_resolved_schema(self, resolved_schema: ResolvedSchema) -> Schema.Builder:
-            """The columns of a table's schema."""
+            """Adds the columns of a table's schema."""
             return self.from_schema(_unresolved(resolved_schema))
 
         def from_row_data_type(self, data_type: DataType) -> Schema.Builder:
-            """A physical column for each field of a row type."""
+            """Adds a physical column for each field of a row type."""
             if not isinstance(data_type, RowType):
                 raise refuse(f"from_row_data_type: found {data_type!r}, expected DataTypes.ROW([...])")
             return self.from_fields(data_type.names, data_type.types)
 
         def from_fields(self, field_names: Sequence[str], field_data_types: Sequence[Any]) -> Schema.Builder:
-            """Physical columns of these names and types."""
+            """Adds physical columns with these names and types."""
             if len(field_names) != len(field_data_types):
                 raise refuse(
                     f"from_fields: found {len(field_names)} names and {len(field_data_types)} types, expected as many"
@@ -108,13 +108,13 @@ class Schema:
             return self
 
         def column(self, column_name: str, data_type: Any) -> Schema.Builder:
-            """A physical column: the connector stores it."""
+            """Adds a physical column, which the connector stores."""
             type_ = checked_type(f"column {column_name!r}", data_type)
             self._columns.append(ColumnDefinition(_name("column", column_name), type_))  # type: ignore[arg-type]
             return self
 
         def column_by_expression(self, column_name: str, expr: Expression[Any] | str) -> Schema.Builder:
-            """A column that is computed: an expression, or one as SQL writes it."""
+            """Adds a computed column: an expression, or SQL text."""
             node = _expression("column_by_expression", expr)
             self._columns.append(ColumnDefinition(_name("column_by_expression", column_name), expression=node))
             return self
@@ -122,24 +122,24 @@ class Schema:
         def column_by_metadata(
             self, column_name: str, data_type: Any, metadata_key: str | None = None, is_virtual: bool = False
         ) -> Schema.Builder:
-            """A column of what the connector knows of a row; a virtual one is never written."""
+            """Adds a metadata column of the connector; a virtual one is never written."""
             type_: Any = checked_type(f"column_by_metadata {column_name!r}", data_type)
             name = _name("column_by_metadata", column_name)
             self._columns.append(ColumnDefinition(name, type_, metadata=metadata_key or "", is_virtual=is_virtual))
             return self
 
         def watermark(self, column_name: str, watermark_expr: Expression[Any] | str) -> Schema.Builder:
-            """Make a column the rowtime; the expression says up to when all rows have been seen."""
+            """Makes a column the rowtime, with the watermark's expression."""
             node = _expression("watermark", watermark_expr)
             self._watermarks.append(WatermarkDefinition((_name("watermark", column_name),), node))
             return self
 
         def primary_key(self, *column_names: str) -> Schema.Builder:
-            """The columns that no two rows share. Nobody checks it."""
+            """Sets the primary key, which is not enforced."""
             return self._keyed(None, column_names)
 
         def primary_key_named(self, constraint_name: str, *column_names: str) -> Schema.Builder:
-            """The columns that no two rows share, under a name."""
+            """Sets the primary key, with a constraint name."""
             return self._keyed(constraint_name, column_names)
 
         def _keyed(self, name: str | None, columns: tuple[str, ...]) -> Schema.Builder:

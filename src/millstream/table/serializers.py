@@ -1,4 +1,4 @@
-"""Series as Arrow's IPC stream and back, as PyFlink's workers send them, for programs that call it."""
+"""Series to Arrow's IPC stream and back, as in PyFlink's workers, for programs that call it."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ class ArrowSerializer:
         self._timezone = timezone
 
     def serialize(self, iterable: Iterable[Any], stream: Any) -> None:
-        """Write batches: each is a list of Series, one for each column."""
+        """Writes batches: each is a list of Series, one per column."""
         with pa.ipc.new_stream(stream, self._schema) as writer:
             for series in iterable:
                 writer.write_batch(pandas_to_arrow(self._schema, self._timezone, self._types, series))
 
     def deserialize(self, stream: Any) -> Iterator[list[Any]]:
-        """Read batches."""
+        """Reads batches."""
         with pa.ipc.open_stream(stream) as reader:
             for batch in reader:
                 yield arrow_to_pandas(self._timezone, self._types, [batch])
 
     def load_from_iterator(self, iter: Iterator[bytes]) -> Iterator[list[Any]]:
-        """Read batches of pieces of a stream, one after another."""
+        """Reads batches from the parts of a stream."""
         yield from self.deserialize(pa.BufferReader(b"".join(iter)))
 
 

@@ -1,4 +1,4 @@
-"""The dialects of SQL. Ours is Flink's; Hive's needs Hive."""
+"""The dialects of SQL: Flink's; Hive's is not available."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["SqlDialect"]
 
 
 class SqlDialect(Enum):
-    """Which SQL statements are written in."""
+    """The dialect of statements."""
 
     DEFAULT = 0
     HIVE = 1

@@ -1,4 +1,4 @@
-"""`StatementSet`: several INSERTs that run as one job, and share what they have in common."""
+"""`StatementSet`: several INSERTs that run as one job, and share common parts of their plans."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class StatementSet:
         self._t_env = t_env
 
     def add(self, table_pipeline: TablePipeline) -> StatementSet:
-        """Add a table's rows and where they go."""
+        """Adds a table's rows with their target."""
         if not isinstance(table_pipeline, TablePipeline):
             raise refuse(f"add: found {table_pipeline!r}, expected table.insert_into(path)")
         self._sinks.append(table_pipeline._sink)
         return self
 
     def add_insert_sql(self, stmt: str) -> StatementSet:
-        """Add an INSERT INTO statement."""
+        """Adds an INSERT INTO statement."""
         with at_users_line():
             statement = parse_statement(stmt)
             if not isinstance(statement, Insert):
@@ -52,31 +52,31 @@ class StatementSet:
     def add_insert(
         self, target_path_or_descriptor: str | TableDescriptor, table: Table, overwrite: bool = False
     ) -> StatementSet:
-        """Add a table's rows and the table they go into."""
+        """Adds a table's rows with their target table."""
         if not isinstance(table, Table):
             raise refuse(f"add_insert: found {table!r} as the rows, expected a table. The order is path, table")
         return self.add(table.insert_into(target_path_or_descriptor, overwrite))
 
     def attach_as_datastream(self) -> None:
-        """Add the INSERTs to the program's streams: they run with the job of `env.execute()`."""
+        """Adds the INSERTs to the program's streams: they run with the job of `env.execute()`."""
         with at_users_line():
-            self._t_env._runner.attach(self._taken())
+            self._t_env._runner.attach(self._removed_sinks())
 
     def explain(self, *extra_details: ExplainDetail) -> str:
-        """How the INSERTs would run."""
+        """The plan of the INSERTs."""
         with at_users_line():
             return self._t_env._runner.explained(self._sinks, details_of(extra_details))
 
     def print_explain(self, *extra_details: ExplainDetail) -> None:
-        """Print how the INSERTs would run."""
+        """Prints the plan of the INSERTs."""
         print(self.explain(*extra_details))
 
     def execute(self) -> TableResult:
-        """Run all INSERTs as one job beside the program; the set is then empty."""
+        """Runs all INSERTs as one job, concurrently with the program, and empties the set."""
         with at_users_line():
-            return TableResult(self._t_env._runner.insert(self._taken()))
+            return TableResult(self._t_env._runner.insert(self._removed_sinks()))
 
-    def _taken(self) -> list[Sink]:
+    def _removed_sinks(self) -> list[Sink]:
         sinks, self._sinks = self._sinks, []
         return sinks
 

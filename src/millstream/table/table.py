@@ -1,7 +1,7 @@
-"""`Table`: a query that is being written, call by call. Nothing runs until `execute` and its like.
+"""`Table`: a query under construction, call by call. Nothing runs before `execute` and similar methods.
 
-A table is a value: every call gives another one. It holds a bound relation (`planner.relations`), so names and types
-are checked at the line that is wrong.
+A table is immutable: every call returns another one. It holds a bound relation (`planner.relations`), so errors in
+names and types are raised at the user's line.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ __all__ = [
 
 
 class Table(TableOutputs):
-    """A query: columns, filters, groups, windows, joins of others."""
+    """A query: columns, filters, groups, windows, joins."""
 
     def __init__(self, j_table: Any, t_env: TableEnvironment) -> None:
         if not isinstance(j_table, Relation):
@@ -80,7 +80,7 @@ class Table(TableOutputs):
         )
 
     def __str__(self) -> str:
-        """A name that SQL knows the table by: `f"SELECT * FROM {table}"`. It is made when it is asked for first."""
+        """A name for the table in SQL: `f"SELECT * FROM {table}"`. It is created on first use."""
         if self._name is None:
             self._name = self._t_env._name_table(self)
         return self._name
@@ -91,23 +91,23 @@ class Table(TableOutputs):
     # --- columns and rows -----------------------------------------------------------------------------------------
 
     def select(self, *fields: Expression[Any]) -> Table:
-        """The columns and expressions that are wanted."""
+        """Projects columns and expressions."""
         items = items_of("select", fields, self._names)
         with at_users_line():
             named = plain_items(items, self._relation, self._t_env._session)
             return self._made(operations.select(self._relation, named, self._t_env._session))
 
     def alias(self, field: str, *fields: str) -> Table:
-        """The first columns under other names."""
+        """Renames the first columns."""
         with at_users_line():
             return self._made(operations.rename(self._relation, _texts("alias", (field, *fields))))
 
     def filter(self, predicate: Expression[Any]) -> Table:
-        """The rows for which a condition is true."""
+        """Filters rows by a condition."""
         return self._filtered("filter", predicate)
 
     def where(self, predicate: Expression[Any]) -> Table:
-        """The rows for which a condition is true."""
+        """Filters rows by a condition."""
         return self._filtered("where", predicate)
 
     def _filtered(self, method: str, predicate: Expression[Any]) -> Table:
@@ -117,11 +117,11 @@ class Table(TableOutputs):
             return self._made(operations.where(self._relation, condition, self._t_env._session))
 
     def add_columns(self, *fields: Expression[Any]) -> Table:
-        """All columns, and these."""
+        """Adds columns."""
         return self._with_columns("add_columns", fields, replaces=False)
 
     def add_or_replace_columns(self, *fields: Expression[Any]) -> Table:
-        """All columns, and these; one of the same name is replaced."""
+        """Adds columns; one of the same name is replaced."""
         return self._with_columns("add_or_replace_columns", fields, replaces=True)
 
     def _with_columns(self, method: str, fields: tuple[Any, ...], replaces: bool) -> Table:
@@ -131,50 +131,50 @@ class Table(TableOutputs):
             return self._made(operations.add_columns(self._relation, items, self._t_env._session, replaces))
 
     def rename_columns(self, *fields: Expression[Any]) -> Table:
-        """All columns, of which some have other names: `col("old").alias("new")`."""
+        """Renames columns: `col("old").alias("new")`."""
         items = items_of("rename_columns", fields, self._names)
         with at_users_line():
             return self._made(operations.rename_columns(self._relation, items, self._t_env._session))
 
     def drop_columns(self, *fields: Expression[Any]) -> Table:
-        """All columns but these."""
+        """Drops columns."""
         items = items_of("drop_columns", fields, self._names)
         with at_users_line():
             return self._made(operations.drop_columns(self._relation, items, self._t_env._session))
 
     def distinct(self) -> Table:
-        """Every row once."""
+        """Removes duplicate rows."""
         with at_users_line():
             return self._made(operations.distinct(self._relation))
 
     # --- functions of rows ----------------------------------------------------------------------------------------
 
     def map(self, func: Any) -> Table:
-        """What a scalar function makes of every row; its fields are the columns."""
+        """Applies a scalar function to every row; the fields of its result are the columns."""
         with at_users_line():
             return self._made(mapped(self._relation, func, self._t_env._session))
 
     def flat_map(self, func: Any) -> Table:
-        """The rows that a table function gives for every row."""
+        """Applies a table function to every row; the result is its rows."""
         with at_users_line():
             return self._made(flat_mapped(self._relation, func, self._t_env._session))
 
     def aggregate(self, func: Any) -> AggregatedTable:
-        """What an aggregate makes of all rows."""
+        """Aggregates all rows."""
         return GroupedTable((self._relation, []), self._t_env).aggregate(func)
 
     def flat_aggregate(self, func: Any) -> FlatAggregateTable:
-        """The rows that a table aggregate makes of all rows."""
+        """Applies a table aggregate to all rows."""
         return GroupedTable((self._relation, []), self._t_env).flat_aggregate(func)
 
     # --- groups and windows ---------------------------------------------------------------------------------------
 
     def group_by(self, *fields: Expression[Any]) -> GroupedTable:
-        """Rows that have the same values, as groups."""
+        """Groups rows by values."""
         return GroupedTable((self._relation, items_of("group_by", fields, self._names)), self._t_env)
 
     def window(self, window: GroupWindow) -> GroupWindowedTable:
-        """Rows in windows: Tumble, Slide or Session."""
+        """Assigns rows to windows: Tumble, Slide or Session."""
         if not isinstance(window, GroupWindow):
             raise refuse(
                 f"window: found {window!r}, expected a window with its alias, as "
@@ -183,7 +183,7 @@ class Table(TableOutputs):
         return GroupWindowedTable((self._relation, window._parts), self._t_env)
 
     def over_window(self, *over_windows: OverWindow) -> OverWindowedTable:
-        """Rows with the rows around them."""
+        """Defines windows around each row."""
         if wrong := [each for each in over_windows if not isinstance(each, OverWindow)]:
             raise refuse(f"over_window: found {wrong[0]!r}, expected Over.partition_by(...).order_by(...).alias('w')")
         return OverWindowedTable((self._relation, [each._named() for each in over_windows]), self._t_env)
@@ -191,19 +191,19 @@ class Table(TableOutputs):
     # --- several tables -------------------------------------------------------------------------------------------
 
     def join(self, right: Table, join_predicate: Expression[Any] | None = None) -> Table:
-        """Rows of both tables that belong together."""
+        """Joins the matching rows of both tables."""
         return self._joined("join", right, JoinKind.INNER, join_predicate)
 
     def left_outer_join(self, right: Table, join_predicate: Expression[Any] | None = None) -> Table:
-        """The same, and rows of this table that belong to none."""
+        """The same, and unmatched rows of this table."""
         return self._joined("left_outer_join", right, JoinKind.LEFT, join_predicate)
 
     def right_outer_join(self, right: Table, join_predicate: Expression[Any] | None = None) -> Table:
-        """The same, and rows of the other table that belong to none."""
+        """The same, and unmatched rows of the other table."""
         return self._joined("right_outer_join", right, JoinKind.RIGHT, join_predicate)
 
     def full_outer_join(self, right: Table, join_predicate: Expression[Any]) -> Table:
-        """The same, and rows of both tables that belong to none."""
+        """The same, and unmatched rows of both tables."""
         return self._joined("full_outer_join", right, JoinKind.FULL, join_predicate)
 
     def _joined(self, method: str, right: Table, kind: JoinKind, predicate: Any) -> Table:
@@ -215,29 +215,29 @@ class Table(TableOutputs):
             return self._made(operations.join(self._relation, other, kind, condition, self._t_env._session))
 
     def join_lateral(self, table_function_call: Any, join_predicate: Expression[Any] | None = None) -> Table:
-        """Every row with each row that a table function gives for it."""
+        """Joins every row with the rows that a table function returns for it."""
         with at_users_line():
             return self._made(
                 lateral(self._relation, table_function_call, JoinKind.INNER, join_predicate, self._t_env._session)
             )
 
     def left_outer_join_lateral(self, table_function_call: Any, join_predicate: Expression[Any] | None = None) -> Table:
-        """The same, and rows for which there is none."""
+        """The same, and rows for which it returns none."""
         with at_users_line():
             return self._made(
                 lateral(self._relation, table_function_call, JoinKind.LEFT, join_predicate, self._t_env._session)
             )
 
     def minus(self, right: Table) -> Table:
-        """The rows that the other table has not, each once."""
+        """The distinct rows that the other table lacks."""
         return self._united("minus", right, "EXCEPT", False)
 
     def minus_all(self, right: Table) -> Table:
-        """The rows that the other table has not, or has less often."""
+        """The rows of this table without those of the other, counting duplicates."""
         return self._united("minus_all", right, "EXCEPT", True)
 
     def union(self, right: Table) -> Table:
-        """The rows of both tables, each once."""
+        """The distinct rows of both tables."""
         return self._united("union", right, "UNION", False)
 
     def union_all(self, right: Table) -> Table:
@@ -245,11 +245,11 @@ class Table(TableOutputs):
         return self._united("union_all", right, "UNION", True)
 
     def intersect(self, right: Table) -> Table:
-        """The rows that both tables have, each once."""
+        """The distinct common rows of both tables."""
         return self._united("intersect", right, "INTERSECT", False)
 
     def intersect_all(self, right: Table) -> Table:
-        """The rows that both tables have, as often as both have them."""
+        """The common rows of both tables, counting duplicates."""
         return self._united("intersect_all", right, "INTERSECT", True)
 
     def _united(self, method: str, right: Table, kind: str, with_duplicates: bool) -> Table:
@@ -267,14 +267,14 @@ class Table(TableOutputs):
     # --- order ----------------------------------------------------------------------------------------------------
 
     def order_by(self, *fields: Expression[Any]) -> Table:
-        """The rows in an order: `col("a").desc`."""
+        """Sorts the rows: `col("a").desc`."""
         nodes = items_of("order_by", fields, self._names)
         items = [node if isinstance(node, OrderItem) else OrderItem(node) for node in nodes]
         with at_users_line():
             return self._made(operations.order_by(self._relation, items, self._t_env._session))
 
     def offset(self, offset: int) -> Table:
-        """Without the first rows."""
+        """Skips the first rows."""
         return self._limited(None, _count("offset", offset))
 
     def fetch(self, fetch: int) -> Table:
@@ -282,14 +282,14 @@ class Table(TableOutputs):
         return self._limited(_count("fetch", fetch), 0)
 
     def limit(self, fetch: int, offset: int = 0) -> Table:
-        """So many rows, after so many that are left out."""
+        """At most `fetch` rows, after skipping `offset`."""
         return self._limited(_count("limit", fetch), _count("limit, offset", offset))
 
     def _limited(self, count: int | None, offset: int) -> Table:
         with at_users_line():
             return self._made(operations.limit(self._relation, count, offset))
 
-    # --- what it is -----------------------------------------------------------------------------------------------
+    # --- schema ---------------------------------------------------------------------------------------------------
 
     def get_schema(self) -> TableSchema:
         """The names and types of its columns."""
@@ -300,20 +300,20 @@ class Table(TableOutputs):
         return resolved_schema(self._relation.schema)
 
     def print_schema(self) -> None:
-        """Print its columns as a tree."""
+        """Prints its columns as a tree."""
         print(shown_tree(self._relation.schema))
 
     def to_changelog(self, *arguments: Expression[Any]) -> Table:
-        """The changes of the table as rows that are only added: a column of the operation, then its own. Arguments are
+        """The table's changes as append-only rows: a column of the operation, then the table's own. Arguments are
         named: `descriptor("code").as_argument("op")`, `map_("INSERT", "I").as_argument("op_mapping")`."""
-        return self._told("to_changelog", arguments)
+        return self._changelog("to_changelog", arguments)
 
     def from_changelog(self, *arguments: Expression[Any]) -> Table:
-        """Rows that tell changes, as the table they change; arguments as those of FROM_CHANGELOG. In SQL the table may
-        have PARTITION BY, which upserts need."""
-        return self._told("from_changelog", arguments)
+        """The table whose changes the rows encode; arguments as those of FROM_CHANGELOG. Upserts need a PARTITION BY,
+        which only SQL has."""
+        return self._changelog("from_changelog", arguments)
 
-    def _told(self, function: str, arguments: tuple[Expression[Any], ...]) -> Table:
+    def _changelog(self, function: str, arguments: tuple[Expression[Any], ...]) -> Table:
         nodes: list[Any] = [getattr(each, "_node", each) for each in arguments]
         if wrong := [each for each in nodes if not isinstance(each, Argument)]:
             raise refuse(f"{function}: found {wrong[0]!r}, expected arguments with names, as_argument('op')")

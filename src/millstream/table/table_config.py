@@ -1,6 +1,6 @@
 """`TableConfig`: the settings of a table environment, by Flink's keys.
 
-All live in one Configuration; what is not the table's own (parallelism, checkpoints) is handed to the jobs it starts.
+All are in one Configuration; settings other than the tables' own (parallelism, checkpoints) are passed to its jobs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from millstream.common.options import KNOWN
 from millstream.common.options.table_options import STATE_LIFETIME, TABLE_OPTIONS
 from millstream.datastream.environment.dependencies import check_interpreter
 from millstream.errors import ConfigurationError, NotAvailableError, did_you_mean
-from millstream.graph.notices import say_once
+from millstream.graph.notices import log_once
 from millstream.graph.site import here, refuse
 from millstream.pyflink_names import add_pyflink_names
 from millstream.table.environments.known_settings import check_setting, check_settings
@@ -47,15 +47,15 @@ class TableConfig:
         if j_table_config is not None:
             raise refuse("TableConfig: make one by TableConfig.get_default(), or take t_env.get_config()")
         self._configuration = Configuration() if configuration is None else configuration
-        self._below = Configuration() if below is None else below  # of the streams: what is not said here
+        self._below = Configuration() if below is None else below  # the stream environment's, as defaults
 
     def get(self, key: str, default_value: str) -> str:
-        """A setting."""
+        """The value of a setting."""
         below = self._below.get_string(key, default_value)
         return self._configuration.get_string(key, below) or default_value
 
     def set(self, key: str, value: Any) -> TableConfig:
-        """Change a setting."""
+        """Changes a setting."""
         if not isinstance(key, str):
             raise refuse(f"set: found {key!r} as the key, expected text")
         check_setting(key, value)
@@ -66,12 +66,12 @@ class TableConfig:
         return self
 
     def get_local_timezone(self) -> str:
-        """The zone that TIMESTAMP_LTZ is shown in."""
+        """The zone for displaying TIMESTAMP_LTZ."""
         zone = self.get(_ZONE, _DEFAULT_ZONE)
         return "UTC" if zone == _DEFAULT_ZONE else zone
 
     def set_local_timezone(self, timezone_id: str) -> None:
-        """The zone that TIMESTAMP_LTZ is shown in: "Europe/Berlin", "UTC", "GMT-08:00"."""
+        """Sets the zone for displaying TIMESTAMP_LTZ: "Europe/Berlin", "UTC", "GMT-08:00"."""
         self.set(_ZONE, timezone_id)
 
     def get_max_generated_code_length(self) -> int:
@@ -80,28 +80,28 @@ class TableConfig:
 
     def set_max_generated_code_length(self, max_generated_code_length: int) -> None:
         """Accepted, with no effect: no code is generated here."""
-        say_once(
+        log_once(
             "set_max_generated_code_length",
             "set_max_generated_code_length has no effect: expressions are not compiled to Java code",
         )
         self._configuration.set_integer(_CODE_LENGTH, max_generated_code_length)
 
     def set_idle_state_retention(self, duration: datetime.timedelta) -> None:
-        """How long a query keeps state that is not used (the option table.exec.state.ttl)."""
+        """Sets how long a query retains unused state (the option table.exec.state.ttl)."""
         if not isinstance(duration, datetime.timedelta):
             raise refuse(f"set_idle_state_retention: found {duration!r}, expected a datetime.timedelta")
         self._configuration.set_string(STATE_LIFETIME.key, f"{int(duration.total_seconds() * 1000)} ms")
 
     def get_idle_state_retention(self) -> datetime.timedelta:
-        """How long a query keeps state that is not used; 0: for ever."""
+        """How long a query retains unused state; 0: without limit."""
         return datetime.timedelta(milliseconds=STATE_LIFETIME.parse(self.get(STATE_LIFETIME.key, "0 ms")))
 
     def get_configuration(self) -> Configuration:
-        """All settings; changing them changes this."""
+        """All settings; changes to it take effect."""
         return self._configuration
 
     def add_configuration(self, configuration: Configuration) -> None:
-        """Take settings over."""
+        """Adds a configuration's settings."""
         check_settings(configuration)
         self._configuration.add_all(configuration)
 
@@ -114,14 +114,14 @@ class TableConfig:
         return SqlDialect.DEFAULT
 
     def set_sql_dialect(self, sql_dialect: SqlDialect) -> None:
-        """Choose the dialect of statements: there is Flink's."""
+        """Sets the dialect of statements; only Flink's is available."""
         if sql_dialect is SqlDialect.HIVE:
             raise NotAvailableError(
                 "set_sql_dialect(HIVE) is not available: it needs Hive. Write Flink's SQL, or Spark's by from_spark()"
             )
 
     def set_python_executable(self, python_exec: str) -> None:
-        """The interpreter that functions run in: always the one that runs the program. Naming that one is fine."""
+        """Checks the interpreter for functions: it must be the program's own."""
         check_interpreter(python_exec)
 
     def get_python_executable(self) -> str:
@@ -130,12 +130,12 @@ class TableConfig:
 
     @staticmethod
     def get_default() -> TableConfig:
-        """The settings of an environment that was told nothing."""
+        """Default settings."""
         return TableConfig()
 
 
 def _check_value(key: str, value: Any) -> None:
-    """Refuse a value that no job could read: here is who can correct it."""
+    """Rejects a value that no job could parse, at the line that set it."""
     option = TABLE_OPTIONS.get(key) or KNOWN.get(key)
     if option is None or not isinstance(value, str | int | float):
         return
@@ -146,7 +146,7 @@ def _check_value(key: str, value: Any) -> None:
 
 
 def _check_zone(zone: Any) -> None:
-    """Refuse what is no time zone."""
+    """Rejects an unknown time zone."""
     if zone == _DEFAULT_ZONE:
         return
     if not isinstance(zone, str):
@@ -157,7 +157,7 @@ def _check_zone(zone: Any) -> None:
         zoneinfo.ZoneInfo(zone)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError) as error:
         hint = did_you_mean(zone, zoneinfo.available_timezones())
-        raise refuse(f"{_ZONE}: found {zone!r}, which is no time zone.{hint}") from error
+        raise refuse(f"{_ZONE}: found {zone!r}, which is not a time zone.{hint}") from error
 
 
 add_pyflink_names(globals())

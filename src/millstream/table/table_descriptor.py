@@ -1,4 +1,4 @@
-"""`TableDescriptor`: a table as a program describes it without SQL: its connector, its options, its schema.
+"""`TableDescriptor`: describes a table without SQL: its connector, its options, its schema.
 
 >>> from millstream.table.schema import Schema
 >>> print(TableDescriptor.for_connector("datagen").option("number-of-rows", 5).build())
@@ -45,23 +45,23 @@ class TableDescriptor:
 
     @staticmethod
     def for_connector(connector: str) -> TableDescriptor.Builder:
-        """Begins the description of a table of a connector: datagen, filesystem, kafka, print, …"""
+        """Starts the description of a connector's table: datagen, filesystem, kafka, print, …"""
         return TableDescriptor.Builder().option("connector", connector)
 
     def get_schema(self) -> Schema | None:
-        """The columns; None if the connector says them."""
+        """The columns; None if the connector defines them."""
         return self._schema
 
     def get_options(self) -> dict[str, str]:
-        """What the connector is told."""
+        """The options of the connector."""
         return dict(self._options)
 
     def get_partition_keys(self) -> list[str]:
-        """The columns that partitions go by."""
+        """The partition columns."""
         return list(self._partition_keys)
 
     def get_comment(self) -> str | None:
-        """What the table is said to be."""
+        """The table's comment."""
         return self._comment
 
     def __str__(self) -> str:
@@ -80,7 +80,7 @@ class TableDescriptor:
         return hash((self._schema, tuple(sorted(self._options.items()))))
 
     class Builder:
-        """Collects what a table is described by."""
+        """Collects a table's description."""
 
         def __init__(self, j_builder: Any = None) -> None:
             self._schema: Schema | None = None
@@ -89,22 +89,22 @@ class TableDescriptor:
             self._comment: str | None = None
 
         def schema(self, schema: Schema) -> TableDescriptor.Builder:
-            """The columns."""
+            """Sets the columns."""
             if not isinstance(schema, Schema):
                 raise refuse(f"schema: found {schema!r}, expected Schema.new_builder()….build()")
             self._schema = schema
             return self
 
         def option(self, key: str | ConfigOption[Any], value: Any) -> TableDescriptor.Builder:
-            """Tell the connector something."""
+            """Sets an option of the connector."""
             self._options[_key(key)] = option_text(value)
             return self
 
         def format(
             self, format: str | FormatDescriptor, format_option: str | ConfigOption[Any] | None = None
         ) -> TableDescriptor.Builder:
-            """How rows are written: "json", "csv", …, or a FormatDescriptor with options. `format_option`: the option
-            that takes it, "format" unless given ("key.format", "value.format")."""
+            """Sets the format: "json", "csv", …, or a FormatDescriptor with options. `format_option`: its option key,
+            "format" by default ("key.format", "value.format")."""
             option = "format" if format_option is None else _key(format_option)
             name = format if isinstance(format, str) else format.get_format()
             self._options[option] = name
@@ -115,12 +115,12 @@ class TableDescriptor:
             return self
 
         def partitioned_by(self, *partition_keys: str) -> TableDescriptor.Builder:
-            """The columns that partitions go by."""
+            """Sets the partition columns."""
             self._partition_keys = list(partition_keys)
             return self
 
         def comment(self, comment: str) -> TableDescriptor.Builder:
-            """Say what the table is."""
+            """Sets the table's comment."""
             self._comment = comment
             return self
 
@@ -147,7 +147,7 @@ class FormatDescriptor:
 
     @staticmethod
     def for_format(format: str) -> FormatDescriptor.Builder:
-        """Begins the description of a format: json, csv, …"""
+        """Starts the description of a format: json, csv, …"""
         return FormatDescriptor.Builder(_format=format)
 
     def get_format(self) -> str:
@@ -155,7 +155,7 @@ class FormatDescriptor:
         return self._format
 
     def get_options(self) -> dict[str, str]:
-        """Its options, without its name before them."""
+        """Its options, without the format's prefix."""
         return dict(self._options)
 
     def __str__(self) -> str:
@@ -175,7 +175,7 @@ class FormatDescriptor:
             self._options: dict[str, str] = {}
 
         def option(self, key: str | ConfigOption[Any], value: Any) -> FormatDescriptor.Builder:
-            """Tell the format something."""
+            """Sets an option of the format."""
             self._options[_key(key)] = option_text(value)
             return self
 

@@ -1,7 +1,7 @@
-"""`TableEnvironment` and `StreamTableEnvironment`: where programs with tables begin.
+"""`TableEnvironment` and `StreamTableEnvironment`: the entry points of programs with tables.
 
-An environment has one planner's session (catalogs, settings) and one StreamExecutionEnvironment, in which its queries
-run as jobs. Importing this module imports no PySpark: that happens when a job starts.
+An environment has a planner session (catalogs, settings) and a StreamExecutionEnvironment, which runs its queries as
+jobs. Importing this module does not import PySpark; starting a job does.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _MODE = "execution.runtime-mode"
 
 
 class TableEnvironment(CatalogMethods):
-    """The beginning of a program with tables.
+    """The entry point of a program with tables.
 
     >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     >>> t_env.from_elements([(1, "a")], ["id", "name"]).get_schema().get_field_names()
@@ -96,11 +96,11 @@ class TableEnvironment(CatalogMethods):
 
     @staticmethod
     def create(environment_settings: EnvironmentSettings | Configuration) -> TableEnvironment:
-        """A new environment: streaming or batch, as the settings say."""
+        """Creates an environment: streaming or batch, by the settings."""
         return TableEnvironment((_settings(environment_settings), None))
 
     def get_config(self) -> TableConfig:
-        """The settings; changing them changes this environment."""
+        """The settings; changes to it affect this environment."""
         return self._config
 
     def _table(self, relation: Relation) -> Table:
@@ -109,18 +109,18 @@ class TableEnvironment(CatalogMethods):
     # --- tables -------------------------------------------------------------------------------------------------------
 
     def from_path(self, path: str) -> Table:
-        """The table or view of a name: `[catalog.][database.]name`."""
+        """The table or view with a path: `[catalog.][database.]name`."""
         with at_users_line():
             return self._table(operations.scan(self._path(path), self._session))
 
     def from_descriptor(self, descriptor: TableDescriptor) -> Table:
-        """The table that a descriptor describes."""
+        """The table of a descriptor."""
         with at_users_line():
             return self._table(operations.scan_entry(self._entry_of(descriptor), self._session))
 
     def from_elements(self, elements: Any, schema: Any = None, verify_schema: bool = True) -> Table:
-        """Rows that the program has: tuples, Rows, dicts, objects or single values. `schema` is a row type, or names;
-        types are then inferred."""
+        """A table of Python values: tuples, Rows, dicts, objects or single values. `schema` is a row type, or names
+        with inferred types."""
         if isinstance(elements, str | bytes | Mapping | Row):
             raise refuse_type(f"from_elements: found {elements!r}, expected a list of rows. Write [{elements!r}]")
         values = list(elements)
@@ -128,7 +128,7 @@ class TableEnvironment(CatalogMethods):
         return self._of_rows(rows_of(values, declared), stored_type(declared))
 
     def _of_rows(self, rows: list[Any], row_type: RowType, watermark: WatermarkEntry | None = None) -> Table:
-        """Rows of a type, with the watermark of one of its columns perhaps."""
+        """A table of rows of a type, optionally with a watermark."""
         with at_users_line():
             type_info = TableRowType(row_type)
             columns = Batch.of_values(rows, type_info).columns()
@@ -137,11 +137,11 @@ class TableEnvironment(CatalogMethods):
             return self._of_columns(pa.Table.from_batches([columns]), row_type, watermark)
 
     def _of_columns(self, columns: pa.Table, row_type: RowType, watermark: WatermarkEntry | None = None) -> Table:
-        """The same of columns of Arrow, which have the row type's."""
+        """The same from Arrow columns of the row type."""
         return self._of_source(ColumnSource(columns, TableRowType(row_type)), row_type, watermark)
 
     def from_pandas(self, pdf: pd.DataFrame, schema: Any = None, splits_num: int = 1) -> Table:
-        """The rows of a pandas DataFrame. `schema` is a row type, names, or types; without types they are inferred."""
+        """A table of a pandas DataFrame. `schema` is a row type, names, or types; otherwise types are inferred."""
         if not hasattr(pdf, "itertuples"):
             raise refuse_type(f"from_pandas: found {pdf!r} ({type(pdf).__name__}), expected a pandas DataFrame")
         if not pdf.columns.is_unique:
@@ -163,19 +163,19 @@ class TableEnvironment(CatalogMethods):
             return self._table(operations.scan_entry(entry, self._session))
 
     def _name_table(self, table: Table) -> str:
-        """Give a table a name of its own, as Flink does with one that is written into a statement."""
+        """Names a table used in a statement's text, as Flink does."""
         self._named_tables += 1
         name = f"UnnamedTable${self._named_tables - 1}"
         self._create_view(name, table._relation, True, False)
         return name
 
     def create_temporary_view(self, view_path: str, table_or_data_stream: Any, *fields_or_schema: Any) -> None:
-        """A name for a table, or for a stream, that is there as long as the environment."""
+        """Names a table or a stream, for the lifetime of the environment."""
         relation = self._relation_of("create_temporary_view", table_or_data_stream, fields_or_schema)
         self._create_view(view_path, relation, True, False)
 
     def create_view(self, view_path: str, table: Table, ignore_if_exists: bool = False) -> None:
-        """A name for a table in a catalog."""
+        """Names a table in a catalog."""
         self._create_view(view_path, self._relation_of("create_view", table, ()), False, ignore_if_exists)
 
     def _relation_of(self, method: str, table: Any, fields: tuple[Any, ...]) -> Relation:
@@ -197,58 +197,58 @@ class TableEnvironment(CatalogMethods):
     # --- SQL ----------------------------------------------------------------------------------------------------------
 
     def sql_query(self, query: str) -> Table:
-        """The table of a query in SQL."""
+        """The table of a SQL query."""
         with at_users_line():
             return self._table(operations.query(parse_query(_text("sql_query", query)), self._session))
 
     def execute_sql(self, stmt: str) -> TableResult:
-        """Carry out one statement: a definition at once, a query or an INSERT as a job that runs beside the program."""
+        """Executes one statement: a definition at once, a query or an INSERT as a job concurrent with the program."""
         with at_users_line():
             return TableResult(self._statements.execute(parse_statement(_text("execute_sql", stmt))))
 
     def explain_sql(self, stmt: str, *extra_details: ExplainDetail) -> str:
-        """How a statement is understood, and how it would run."""
+        """The statement's syntax tree and its plan."""
         with at_users_line():
             statement = parse_statement(_text("explain_sql", stmt))
             return self._statements.explained(statement, details_of(extra_details))
 
     def create_statement_set(self) -> StatementSet:
-        """Several INSERTs that will run as one job."""
+        """A set of INSERTs that run as one job."""
         return StatementSet(None, self)
 
-    # --- what tasks need, and stored plans ----------------------------------------------------------------------------
+    # --- dependencies of tasks, and stored plans ----------------------------------------------------------------------
 
     def add_python_file(self, file_path: str) -> None:
-        """A file, package or folder that functions import."""
+        """Adds a file, package or folder for functions to import."""
         self._environment.add_python_file(file_path)
 
     def set_python_requirements(self, requirements_file_path: str, requirements_cache_dir: str | None = None) -> None:
-        """Packages that functions import."""
+        """Adds packages for functions to import."""
         self._environment.set_python_requirements(requirements_file_path, requirements_cache_dir)
 
     def add_python_archive(self, archive_path: str, target_dir: str | None = None) -> None:
-        """An archive that is unpacked where functions run."""
+        """Adds an archive that is unpacked for functions."""
         self._environment.add_python_archive(archive_path, target_dir)
 
     def load_plan(self, plan_reference: PlanReference) -> CompiledPlan:
-        """A stored plan."""
+        """Loads a stored plan."""
         with at_users_line():
             text, where = plan_reference._read()
             return CompiledPlan(loaded_plan(text, where, self._session), self)
 
     def compile_plan_sql(self, stmt: str) -> CompiledPlan:
-        """The plan of a statement, as data that can be stored."""
+        """Compiles a statement to a plan that can be stored."""
         with at_users_line():
             statement = parse_statement(_text("compile_plan_sql", stmt))
             return CompiledPlan(self._statements.compiled(statement), self)
 
     def execute_plan(self, plan_reference: PlanReference) -> TableResult:
-        """Run a stored plan."""
+        """Runs a stored plan."""
         return self.load_plan(plan_reference).execute()
 
 
 class StreamTableEnvironment(TableEnvironment):
-    """A table environment beside the streams of a program: each becomes the other."""
+    """A table environment over a program's streams, with conversions in both directions."""
 
     def __init__(self, j_tenv: Any = None) -> None:
         super().__init__(j_tenv)
@@ -271,13 +271,13 @@ class StreamTableEnvironment(TableEnvironment):
         return StreamTableEnvironment((_settings(environment_settings), environment))
 
     def from_data_stream(self, data_stream: DataStream, *fields_or_schema: Any) -> Table:
-        """The records of a stream as rows, by a Schema, by fields, or by the stream's type alone."""
+        """A stream's records as rows, by a Schema, by fields, or by the stream's type alone."""
         return self._table(self._relation_of("from_data_stream", data_stream, fields_or_schema))
 
     def from_changelog_stream(
         self, data_stream: DataStream, schema: Schema | None = None, changelog_mode: ChangelogMode | None = None
     ) -> Table:
-        """The rows of a stream, whose kinds say how they change the table."""
+        """A table from a stream of changes, by the kinds of its rows."""
         mode = changelog_mode or ChangelogMode.all()
         if not isinstance(data_stream, DataStream):
             raise refuse_type(f"from_changelog_stream: found {data_stream!r}, expected a stream")
@@ -285,15 +285,15 @@ class StreamTableEnvironment(TableEnvironment):
         return self._table(self._relation_of("from_changelog_stream", data_stream, fields, mode._kinds))
 
     def to_data_stream(self, table: Table) -> DataStream:
-        """The rows of a table that only grows, as a stream of Rows with the table's time."""
+        """The rows of an append-only table as a stream of Rows, with the table's event time."""
         return self._stream("to_data_stream", table)
 
     def to_changelog_stream(
         self, table: Table, target_schema: Schema | None = None, changelog_mode: ChangelogMode | None = None
     ) -> DataStream:
-        """The changes of a table, as a stream of Rows whose kinds say what they change. `target_schema`: the columns
-        they have. `changelog_mode`: insert_only() refuses a table that changes; upsert() leaves out rows that say what
-        was before an update, and needs a schema with a primary key."""
+        """The changes of a table as a stream of Rows with row kinds. `target_schema`: their columns. `changelog_mode`:
+        insert_only() rejects a table that changes; upsert() omits update-before rows, and needs a schema with a primary
+        key."""
         mode = changelog_mode or ChangelogMode.all()
         if not isinstance(table, Table):
             raise refuse_type(f"to_changelog_stream: found {table!r}, expected a table")
@@ -302,13 +302,13 @@ class StreamTableEnvironment(TableEnvironment):
         return DataStream(environment=self._environment, edges=(Edge(node.id),))
 
     def to_append_stream(self, table: Table, type_info: TypeInformation) -> DataStream:
-        """The rows of a table that only grows, as a stream of a type."""
+        """The rows of an append-only table as a stream of a type."""
         from millstream.table.conversions.typed_streams import typed_stream
 
         return typed_stream(self._stream("to_append_stream", table), type_info, "to_append_stream")
 
     def to_retract_stream(self, table: Table, type_info: TypeInformation) -> DataStream:
-        """The changes of a table, as pairs of whether a row was added and the row."""
+        """The changes of a table as pairs of an insert flag and the row."""
         from millstream.table.conversions.typed_streams import flagged_stream
 
         return flagged_stream(self._stream("to_retract_stream", table, changes=True), type_info)
@@ -331,7 +331,7 @@ class StreamTableEnvironment(TableEnvironment):
         if not isinstance(table, DataStream):
             return super()._relation_of(method, table, fields)
         if table._environment is not self._environment:
-            raise refuse("the stream is of another environment: create(env) of this one takes that of the stream")
+            raise refuse("the stream belongs to another environment: pass that one to create(env)")
         with at_users_line():
             return stream_relation(table, fields, self._session, changes)
 
@@ -347,7 +347,7 @@ def _settings(settings: Any) -> EnvironmentSettings:
 
 
 def _store(settings: EnvironmentSettings) -> CatalogStore:
-    """Catalogs with the one that is there from the beginning."""
+    """A store with the initial catalog."""
     database = settings.get_built_in_database_name()
     store = CatalogStore()
     store.catalogs = {settings.get_built_in_catalog_name(): StoredCatalog({database: Database()}, database)}
@@ -356,7 +356,7 @@ def _store(settings: EnvironmentSettings) -> CatalogStore:
 
 def _text(method: str, text: Any) -> str:
     if not isinstance(text, str) or not text.strip():
-        raise refuse_type(f"{method}: found {text!r}, expected a statement of SQL as text")
+        raise refuse_type(f"{method}: found {text!r}, expected a SQL statement as text")
     return text
 
 

@@ -1,4 +1,4 @@
-"""`TablePipeline`: a query and the table its rows go into, not yet run."""
+"""`TablePipeline`: a query with its target table, not yet run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["TablePipeline"]
 
 
 class TablePipeline:
-    """What `Table.insert_into` gives."""
+    """The result of `Table.insert_into`."""
 
     def __init__(self, j_table_pipeline: Any, t_env: TableEnvironment) -> None:
         if not isinstance(j_table_pipeline, Sink):
@@ -31,23 +31,23 @@ class TablePipeline:
         self._t_env = t_env
 
     def execute(self) -> TableResult:
-        """Run it as a job beside the program."""
+        """Runs it as a job, concurrently with the program."""
         with at_users_line():
             return TableResult(self._t_env._runner.insert([self._sink]))
 
     def explain(self, *extra_details: ExplainDetail) -> str:
-        """How it would run."""
+        """Its plan."""
         from millstream.table.operations.table_outputs import details_of
 
         with at_users_line():
             return self._t_env._runner.explained([self._sink], details_of(extra_details))
 
     def print_explain(self, *extra_details: ExplainDetail) -> None:
-        """Print how it would run."""
+        """Prints its plan."""
         print(self.explain(*extra_details))
 
     def get_sink_identifier(self) -> ObjectIdentifier | None:
-        """The table the rows go into; None if no catalog knows it."""
+        """The target table; None if it is not in a catalog."""
         target = self._sink.target
         if not isinstance(target, TableEntry) or len(target.path) != 3:
             return None

@@ -1,4 +1,4 @@
-"""`TableResult`: what a statement gives: its rows, the job that makes them, and what kind of result it is."""
+"""`TableResult`: the result of a statement: its rows, the job that computes them, and its kind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["CloseableIterator", "TableResult"]
 
 
 class TableResult:
-    """The result of a statement. Rows can be read once: by `collect`, or by `print`."""
+    """The result of a statement. Its rows can be read once: by `collect` or `print`."""
 
     def __init__(self, j_table_result: Any) -> None:
         if not isinstance(j_table_result, Outcome):
@@ -27,16 +27,16 @@ class TableResult:
         self._outcome = j_table_result
 
     def get_job_client(self) -> JobClient | None:
-        """The hand on the job; None where no job was needed."""
+        """A handle on the job; None if no job was needed."""
         job = self._outcome.source.job
         return None if job is None else JobClient(job)
 
     def wait(self, timeout_ms: int | None = None) -> None:
-        """Wait until rows can be read; of an INSERT, until it is done. Raises what the job failed with."""
+        """Waits until rows can be read, or until an INSERT is done. Raises the job's failure."""
         if timeout_ms is not None and (isinstance(timeout_ms, bool) or not isinstance(timeout_ms, int)):
-            raise refuse(f"wait: found {timeout_ms!r}, expected milliseconds, or None to wait for ever")
+            raise refuse(f"wait: found {timeout_ms!r}, expected milliseconds, or None for no limit")
         if not self._outcome.source.wait(None if timeout_ms is None else timeout_ms / 1000):
-            raise TimeoutError(f"the result is not there after {timeout_ms} ms; the job goes on")
+            raise TimeoutError(f"no result after {timeout_ms} ms; the job continues")
 
     def get_table_schema(self) -> TableSchema:
         """The columns of the result."""
@@ -51,16 +51,16 @@ class TableResult:
         return self._outcome.kind
 
     def collect(self) -> CloseableIterator:
-        """The rows, as they come. Close the iterator, or use it in a `with` block: its job then ends."""
+        """The rows, as they arrive. Closing the iterator, also by a `with` block, ends the job."""
         return CloseableIterator(self._outcome.source, type_info=self._outcome.type_info)
 
     def print(self) -> None:
-        """Print the rows as a table, and wait for their end: of unbounded input, for ever."""
+        """Prints the rows as a table until they end, which for unbounded input is never."""
         try:
             for line in self._outcome.lines():
                 print(line, flush=True)
         except BrokenPipeError:
-            # Who reads has seen enough (as `| head` does): end the job, and let Python not complain again at its exit.
+            # The reader has closed the pipe (as `| head` does): end the job, and avoid a second error at Python's exit.
             self._outcome.source.close()
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         except KeyboardInterrupt:

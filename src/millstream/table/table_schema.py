@@ -1,4 +1,4 @@
-"""`TableSchema`: the names and types of a table's columns, as `get_schema` shows them."""
+"""`TableSchema`: the names and types of a table's columns, as `get_schema` returns them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class TableSchema:
         ]
 
     def copy(self) -> TableSchema:
-        """The same again."""
+        """A copy."""
         return TableSchema(self._names, self._types)
 
     def get_field_data_types(self) -> list[DataType]:
@@ -46,13 +46,13 @@ class TableSchema:
         return list(self._types)
 
     def get_field_data_type(self, field: int | str) -> DataType | None:
-        """The type of a column, by its name or its place counted from 0; None if there is none."""
+        """The type of a column, by its name or its position counted from 0; None if there is none."""
         if isinstance(field, str):
             return self._types[self._names.index(field)] if field in self._names else None
         return self._types[field] if 0 <= field < len(self._types) else None
 
     def get_field_count(self) -> int:
-        """How many columns there are."""
+        """The number of columns."""
         return len(self._names)
 
     def get_field_names(self) -> list[str]:
@@ -60,7 +60,7 @@ class TableSchema:
         return list(self._names)
 
     def get_field_name(self, field_index: int) -> str | None:
-        """The name of the column at a place counted from 0; None if there is none."""
+        """The name of the column at a position counted from 0; None if there is none."""
         return self._names[field_index] if 0 <= field_index < len(self._names) else None
 
     def to_row_data_type(self) -> RowType:
@@ -79,7 +79,7 @@ class TableSchema:
 
     @classmethod
     def builder(cls) -> TableSchema.Builder:
-        """Begins a schema."""
+        """Starts a schema."""
         return TableSchema.Builder()
 
     class Builder:
@@ -90,7 +90,7 @@ class TableSchema:
             self._types: list[DataType] = []
 
         def field(self, name: str, data_type: DataType) -> TableSchema.Builder:
-            """One more column."""
+            """Adds a column."""
             self._names.append(name)
             self._types.append(checked_type(f"field {name!r}", data_type))
             return self

@@ -1,4 +1,4 @@
-"""The data types of tables, and rows with their kinds: PyFlink's names for `millstream.expressions` and `Row`."""
+"""The data types of tables, and rows with row kinds: PyFlink's names for `millstream.expressions` and `Row`."""
 
 from __future__ import annotations
 

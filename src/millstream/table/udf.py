@@ -1,7 +1,7 @@
-"""Functions of the program's own in queries: decorators and the classes they take.
+"""User functions in queries: decorators and base classes.
 
-`func_type="general"` (the default) calls a function for every row, `"pandas"` with a Series for each argument,
-`"arrow"` (beyond PyFlink) with an Arrow array. All run inside the task, in the same process: nothing is sent anywhere.
+`func_type="general"` (the default) calls a function per row, `"pandas"` with a Series per argument, `"arrow"` (beyond
+PyFlink) with an Arrow array. All run in the task's process, without serialisation.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ def udf(
     name: str | None = None,
     func_type: str = "general",
 ) -> Any:
-    """A scalar function: a value for every row. Of a plain function, as a decorator or called; of a ScalarFunction;
-    of an asynchronous one.
+    """Makes a scalar function, with one value per row, from a plain function (as a decorator or by a call), a
+    ScalarFunction, or an asynchronous function.
 
     >>> from millstream.table.types import DataTypes
     >>> from millstream.table.expressions import col
@@ -98,7 +98,7 @@ def udtf(
     deterministic: bool | None = None,
     name: str | None = None,
 ) -> Any:
-    """A table function: rows for every row. `result_types` are those of its columns."""
+    """Makes a table function, with rows per row. `result_types` are those of its columns."""
 
     def wrapped(function: Any) -> UserDefinedTableFunctionWrapper:
         return UserDefinedTableFunctionWrapper(function, input_types, result_types, deterministic, name)
@@ -115,8 +115,8 @@ def udaf(
     name: str | None = None,
     func_type: str = "general",
 ) -> Any:
-    """An aggregate: a value for many rows. Of an AggregateFunction; with `func_type="pandas"`, of a plain function of
-    Series too."""
+    """Makes an aggregate, with one value for many rows, from an AggregateFunction; with `func_type="pandas"` also from
+    a plain function of Series."""
 
     def wrapped(function: Any) -> UserDefinedAggregateFunctionWrapper:
         return UserDefinedAggregateFunctionWrapper(
@@ -135,7 +135,7 @@ def udtaf(
     name: str | None = None,
     func_type: str = "general",
 ) -> Any:
-    """A table aggregate: rows for many rows. Of a TableAggregateFunction."""
+    """Makes a table aggregate, with rows for many rows, from a TableAggregateFunction."""
 
     def wrapped(function: Any) -> UserDefinedAggregateFunctionWrapper:
         return UserDefinedAggregateFunctionWrapper(
@@ -146,7 +146,7 @@ def udtaf(
 
 
 def _decorated(function: Any, wrapped: Callable[[Any], UserDefinedFunctionWrapper]) -> Any:
-    """The wrapper of a function; without one, a decorator that makes it."""
+    """The wrapper of a function; without one, the decorator."""
     return wrapped if function is None else wrapped(function)
 
 

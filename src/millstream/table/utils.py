@@ -1,4 +1,4 @@
-"""Conversions between pandas and Arrow, as PyFlink's workers do them, for programs that call them."""
+"""Conversions between pandas and Arrow, as in PyFlink's workers, for programs that call them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 def pandas_to_arrow(
     schema: pa.Schema, timezone: Any, field_types: Sequence[DataType], series: Sequence[Any]
 ) -> pa.RecordBatch:
-    """Series as a record batch of a schema."""
+    """Converts Series to a record batch."""
     columns = [
         pa.Array.from_pandas(tz_convert_to_internal(each, type_, timezone), type=field.type)
         for each, type_, field in zip(series, field_types, schema, strict=True)
@@ -35,7 +35,7 @@ def pandas_to_arrow(
 
 
 def arrow_to_pandas(timezone: Any, field_types: Sequence[DataType], batches: Iterable[pa.RecordBatch]) -> list[Any]:
-    """Record batches as Series, one for each column."""
+    """Converts record batches to Series, one per column."""
     columns = pa.Table.from_batches(list(batches)).columns
     return [
         tz_convert_from_internal(column.to_pandas(date_as_object=True), type_, timezone)
@@ -44,7 +44,7 @@ def arrow_to_pandas(timezone: Any, field_types: Sequence[DataType], batches: Ite
 
 
 def tz_convert_from_internal(s: Any, t: DataType, local_tz: Any) -> Any:
-    """TIMESTAMP_LTZ as a clock in a zone shows it; other types as they are."""
+    """Converts TIMESTAMP_LTZ to a zone's local time; other types are unchanged."""
     if not isinstance(t, LocalZonedTimestampType):
         return s
     in_utc = s if s.dt.tz is not None else s.dt.tz_localize("UTC")
@@ -52,7 +52,7 @@ def tz_convert_from_internal(s: Any, t: DataType, local_tz: Any) -> Any:
 
 
 def tz_convert_to_internal(s: Any, t: DataType, local_tz: Any) -> Any:
-    """TIMESTAMP_LTZ, as a clock in a zone shows it, in UTC; other types as they are."""
+    """Converts TIMESTAMP_LTZ from a zone's local time to UTC; other types are unchanged."""
     if not isinstance(t, LocalZonedTimestampType):
         return s
     zoned = s if s.dt.tz is not None else s.dt.tz_localize(local_tz)
@@ -60,12 +60,12 @@ def tz_convert_to_internal(s: Any, t: DataType, local_tz: Any) -> Any:
 
 
 def to_expression_jarray(exprs: Sequence[Any]) -> Any:
-    """Expressions as an array of Java objects."""
-    raise NotAvailableError("to_expression_jarray is not available: there is no JVM. Pass expressions as they are")
+    """Converts expressions to a Java array."""
+    raise NotAvailableError("to_expression_jarray is not available: there is no JVM. Pass the expressions unchanged")
 
 
 def pickled_bytes_to_python_converter(data: Any, field_type: DataType) -> Any:
-    """A value that PyFlink got from Java as a pickle, as the Python value of its type."""
+    """Converts a pickled value from Java to the Python value of its type."""
     value = unpickled(data) if isinstance(data, bytes | bytearray) else data
     return field_type.from_sql_type(value)
 

@@ -1,6 +1,6 @@
 """Windows of the Table API: by time or by count over groups (Tumble, Slide, Session), and over rows around each row.
 
-They are said in steps, each of which gives the next: `Tumble.over(lit(10).minutes).on(col("ts")).alias("w")`.
+They are built in steps: `Tumble.over(lit(10).minutes).on(col("ts")).alias("w")`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["GroupWindow", "Over", "OverWindow", "Session", "Slide", "Tumble"]
 
 @dataclass(frozen=True)
 class _WindowParts:
-    """What has been said of a group window so far."""
+    """The parts of a group window collected so far."""
 
     kind: WindowKind
     size: Syntax
@@ -32,13 +32,13 @@ class _WindowParts:
 
 
 class _Step:
-    """One step on the way to a group window."""
+    """A step in building a group window."""
 
     _before = ""
 
     def __init__(self, java_window: Any) -> None:
         if not isinstance(java_window, _WindowParts):
-            raise refuse(f"{type(self).__name__}: windows begin with Tumble.over(), Slide.over() or Session.with_gap()")
+            raise refuse(f"{type(self).__name__}: windows start with Tumble.over(), Slide.over() or Session.with_gap()")
         self._parts = java_window
 
 
@@ -51,7 +51,7 @@ class GroupWindow(_Step):
 
 class _OnTime(_Step):
     def alias(self, alias: str) -> GroupWindow:
-        """Name the window, so that `group_by` and `select` can speak of it."""
+        """Names the window, for `group_by` and `select`."""
         return GroupWindow(replace(self._parts, alias=_alias(alias)))
 
 
@@ -61,7 +61,7 @@ class _Sized(_Step):
 
 
 class Tumble:
-    """Windows one after another, all of one size."""
+    """Adjacent windows of the same size."""
 
     @classmethod
     def over(cls, size: Expression[Any]) -> TumbleWithSize:
@@ -76,7 +76,7 @@ class TumbleWithSize(_Sized):
         super().__init__(java_window)
 
     def on(self, time_field: Expression[Any]) -> TumbleWithSizeOnTime:
-        """The time attribute that windows go by."""
+        """Sets the time attribute of the windows."""
         return TumbleWithSizeOnTime(self._on(time_field))
 
 
@@ -88,11 +88,11 @@ class TumbleWithSizeOnTime(_OnTime):
 
 
 class Session:
-    """Windows that end when nothing came for a while."""
+    """Windows that end after a gap without rows."""
 
     @classmethod
     def with_gap(cls, gap: Expression[Any]) -> SessionWithGap:
-        """How long nothing comes until a window ends: `lit(10).minutes`."""
+        """Sets the gap without rows that ends a window: `lit(10).minutes`."""
         return SessionWithGap(_WindowParts(WindowKind.SESSION, _expression("Session.with_gap", gap)._node))
 
 
@@ -103,7 +103,7 @@ class SessionWithGap(_Sized):
         super().__init__(java_window)
 
     def on(self, time_field: Expression[Any]) -> SessionWithGapOnTime:
-        """The time attribute that windows go by."""
+        """Sets the time attribute of the windows."""
         return SessionWithGapOnTime(self._on(time_field))
 
 
@@ -115,7 +115,7 @@ class SessionWithGapOnTime(_OnTime):
 
 
 class Slide:
-    """Windows of one size that begin every so often, and may overlap."""
+    """Windows of the same size that start at regular intervals, and may overlap."""
 
     @classmethod
     def over(cls, size: Expression[Any]) -> SlideWithSize:
@@ -130,7 +130,7 @@ class SlideWithSize(_Sized):
         super().__init__(java_window)
 
     def every(self, slide: Expression[Any]) -> SlideWithSizeAndSlide:
-        """How often a window begins."""
+        """Sets the interval between window starts."""
         return SlideWithSizeAndSlide(replace(self._parts, slide=_expression("every", slide)._node))
 
 
@@ -141,7 +141,7 @@ class SlideWithSizeAndSlide(_Sized):
         super().__init__(java_window)
 
     def on(self, time_field: Expression[Any]) -> SlideWithSizeAndSlideOnTime:
-        """The time attribute that windows go by."""
+        """Sets the time attribute of the windows."""
         return SlideWithSizeAndSlideOnTime(self._on(time_field))
 
 
@@ -154,7 +154,7 @@ class SlideWithSizeAndSlideOnTime(_OnTime):
 
 @dataclass(frozen=True)
 class _OverParts:
-    """What has been said of an over window so far."""
+    """The parts of an over window collected so far."""
 
     partition: tuple[Syntax, ...] = ()
     order: Any = None
@@ -166,7 +166,7 @@ class _OverParts:
 class _OverStep:
     def __init__(self, java_over_window: Any) -> None:
         if not isinstance(java_over_window, _OverParts):
-            raise refuse(f"{type(self).__name__}: over windows begin with Over.partition_by() or Over.order_by()")
+            raise refuse(f"{type(self).__name__}: over windows start with Over.partition_by() or Over.order_by()")
         self._parts = java_over_window
 
 
@@ -175,12 +175,12 @@ class Over:
 
     @classmethod
     def order_by(cls, order_by: Expression[Any]) -> OverWindowPartitionedOrdered:
-        """All rows, in the order of a time attribute."""
+        """One partition of all rows, ordered by a time attribute."""
         return OverWindowPartitionedOrdered(_OverParts(order=_expression("order_by", order_by)._node))
 
     @classmethod
     def partition_by(cls, *partition_by: Expression[Any]) -> OverWindowPartitioned:
-        """The rows that have the same values as the row."""
+        """Partitions the rows by values."""
         columns = tuple(_expression("partition_by", each)._node for each in partition_by)
         return OverWindowPartitioned(_OverParts(partition=columns))
 
@@ -192,39 +192,39 @@ class OverWindowPartitioned(_OverStep):
         super().__init__(java_over_window)
 
     def order_by(self, order_by: Expression[Any]) -> OverWindowPartitionedOrdered:
-        """In the order of a time attribute."""
+        """Orders the rows by a time attribute."""
         return OverWindowPartitionedOrdered(replace(self._parts, order=_expression("order_by", order_by)._node))
 
 
 class OverWindowPartitionedOrdered(_OverStep):
-    """Ordered; from the first row on, unless it is said otherwise."""
+    """Ordered; by default the window starts with the first row."""
 
     def __init__(self, java_over_window: Any) -> None:
         super().__init__(java_over_window)
 
     def alias(self, alias: str) -> OverWindow:
-        """Name the window."""
+        """Names the window."""
         return OverWindow(replace(self._parts, alias=_alias(alias)))
 
     def preceding(self, preceding: Expression[Any]) -> OverWindowPartitionedOrderedPreceding:
-        """How far back: UNBOUNDED_RANGE, UNBOUNDED_ROW, `row_interval(2)` or `lit(1).minutes`."""
+        """Sets the start: UNBOUNDED_RANGE, UNBOUNDED_ROW, `row_interval(2)` or `lit(1).minutes`."""
         return OverWindowPartitionedOrderedPreceding(
             replace(self._parts, preceding=_expression("preceding", preceding)._node)
         )
 
 
 class OverWindowPartitionedOrderedPreceding(_OverStep):
-    """Ordered, from a row on; to the row itself, unless it is said otherwise."""
+    """Ordered, with a start; by default the window ends with the row itself."""
 
     def __init__(self, java_over_window: Any) -> None:
         super().__init__(java_over_window)
 
     def alias(self, alias: str) -> OverWindow:
-        """Name the window."""
+        """Names the window."""
         return OverWindow(replace(self._parts, alias=_alias(alias)))
 
     def following(self, following: Expression[Any]) -> OverWindowPartitionedOrderedPreceding:
-        """How far on: CURRENT_ROW or CURRENT_RANGE."""
+        """Sets the end: CURRENT_ROW or CURRENT_RANGE."""
         return OverWindowPartitionedOrderedPreceding(
             replace(self._parts, following=_expression("following", following)._node)
         )
@@ -237,7 +237,7 @@ class OverWindow(_OverStep):
         super().__init__(java_over_window)
 
     def _named(self) -> NamedWindow:
-        """What WINDOW of SQL says of it."""
+        """The window's specification in a SQL WINDOW clause."""
         parts = self._parts
         order = parts.order if isinstance(parts.order, OrderItem) else OrderItem(parts.order)
         preceding, following = parts.preceding, parts.following
@@ -246,7 +246,7 @@ class OverWindow(_OverStep):
         unit = "ROWS" if is_rows else "RANGE"
         if following is not None and ends.get(_call_name(following), unit) != unit:
             raise refuse(
-                f"following: found {_call_name(following)}, and preceding is of {unit}. Give both the same unit"
+                f"following: found {_call_name(following)}, and preceding is of {unit}. Use the same unit in both"
             )
         frame = Frame(unit, _bound("PRECEDING", preceding), _bound("FOLLOWING", following))
         return NamedWindow(parts.alias, WindowSpec(parts.partition, (order,), frame))
@@ -257,7 +257,7 @@ def _call_name(node: Syntax | None) -> str:
 
 
 def _bound(side: str, node: Syntax | None) -> FrameBound:
-    """How far a window goes to one side; unless it is said, from the first row to the row itself."""
+    """The distance of a window's bound on one side; by default from the first row to the row itself."""
     name = _call_name(node)
     if name in ("CURRENT_ROW", "CURRENT_RANGE") or (node is None and side == "FOLLOWING"):
         return FrameBound("CURRENT")

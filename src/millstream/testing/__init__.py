@@ -1,10 +1,10 @@
-"""Testing a program without Spark: scripted input, a job run in memory, one operator alone, a clock you turn.
+"""Tests programs without Spark: scripted input, a job run in memory, a single operator, a manual clock.
 
-    Script, CRASH, EPOCH, Watermark, Pause     input that says what happens, and when it goes wrong
-    run, Result                                a whole job, in this process, with the real engine
+    Script, CRASH, EPOCH, Watermark, Pause     scripted input, including crashes and pauses
+    run, Result                                a complete job, in this process, with the real engine
     Collect, Collected                         a sink whose output the test reads
     OperatorHarness, HarnessSnapshot           one function, record by record, with its state and timers
-    ManualClock                                processing time that moves only when told to
+    ManualClock                                processing time that the test advances
 
 Only Spark is left out: graph, stages, exchanges, epochs, manifests and publishing are what runs in production.
 """
@@ -36,4 +36,4 @@ __all__ = [
 ]
 
 Snapshot = HarnessSnapshot
-"""The name that a `HarnessSnapshot` had first."""
+"""The former name of `HarnessSnapshot`."""

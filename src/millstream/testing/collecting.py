@@ -1,8 +1,8 @@
 """A sink whose output the test reads.
 
-Tasks stage what they get; only when its epoch is published does it appear here, so a test sees what a reader of the
-real output would see: nothing of an epoch that failed, and nothing twice. The object the test holds is the one on the
-driver; the copies in tasks collect nothing.
+Tasks stage their records, which appear here only when their epoch is published, so a test sees what a reader of the
+real output would see: no output of a failed epoch, and no duplicates. The test's object is the driver's; the copies in
+tasks collect nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["Collect", "Collected"]
 
 @dataclass(frozen=True)
 class Collected:
-    """One published record: its value, its event time (None without), the epoch and the sink's subtask it came from."""
+    """One published record: its value, its event time (None without), its epoch and its sink subtask."""
 
     value: Any
     timestamp: int | None
@@ -59,11 +59,11 @@ class Collect(Sink):
 
     @property
     def publications(self) -> list[int]:
-        """The epochs in the order they were published; one that was published again appears again."""
+        """The epochs in the order of publication; a repeated publication appears again."""
         return list(self._published)
 
     def clear(self) -> None:
-        """Forget what was collected, before the sink is used in another run."""
+        """Drop the collected records, before the sink is used in another run."""
         self._commits.clear()
         self._published.clear()
 
@@ -98,6 +98,6 @@ class _CollectWriter(SinkWriter):
         self._rows.extend(zip(batch.values(), stamps, strict=True))
 
     def stage(self) -> Sequence[Json]:
-        # By cloudpickle: a test's records may be of classes its own file defines.
+        # By cloudpickle: a test's records may have classes defined in the test file.
         data = cloudpickle.dumps((self._context.subtask, self._rows))
         return (stage_bytes(self._context, data, len(self._rows), suffix=".pickle"),)

@@ -1,9 +1,9 @@
-"""The life of one operator from epoch to epoch, for the harness: the steps of a task, without the task.
+"""The epochs of one operator in the harness: the steps of a task, without the task.
 
-The steps are taken by what takes them in a task (`run_epoch`). State lies in a store in memory, in
-the form it has in any store, and every epoch goes on from what the one before acknowledged.
+The steps are executed by the task's own code (`run_epoch`). State is in a store in memory, in the same form as in any
+store, and every epoch continues from the acknowledgement of the previous one.
 
-Invariant: an epoch that fails never happened. The next one opens the state where the last whole one left it.
+Invariant: an epoch that fails never happened. The next one opens the state of the last complete one.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ __all__ = ["HarnessEpochs", "HarnessSnapshot", "harness_facts"]
 
 @dataclass(frozen=True)
 class HarnessSnapshot:
-    """What a committed epoch keeps of a function: its state, its timers and its event time.
+    """A committed epoch of a function: its state, its timers and its event time.
 
-    `OperatorHarness.snapshot` makes it; give it to another harness as `restore=`. It is whole in itself, and the
-    harness it came from may go on or be thrown away. `parallelism` is that of the harness.
+    `OperatorHarness.snapshot` creates it; pass it to another harness as `restore=`. It is self-contained: the original
+    harness may continue or be discarded. `parallelism` is the harness's.
     """
 
     epoch: int
     watermark: int
     parallelism: int
     max_parallelism: int
-    _states: Mapping[int, SubtaskAccount]  # by subtask, as a manifest has them; so are the next
+    _states: Mapping[int, SubtaskAccount]  # by subtask, as in a manifest; so are the next
     _functions: Mapping[int, FunctionAccount]
     _files: Mapping[str, bytes]
-    _broadcast: StoredTables | None = None  # what all subtasks have: versions of broadcast states
+    _broadcast: StoredTables | None = None  # versions of broadcast states, shared by all subtasks
 
     def __repr__(self) -> str:
         subtasks = ", ".join(map(str, sorted({*self._states, *self._functions}))) or "none"
@@ -55,7 +55,7 @@ def harness_facts() -> JobFacts:
 
 
 class _OneCall:
-    """The traffic of an epoch of the harness: what one call of it brings. Nothing is sent; results stay in it."""
+    """The exchange traffic of an epoch of the harness: the input of one call. Nothing is sent; results stay in it."""
 
     def __init__(self, work: Callable[[], None] | None, watermark: int) -> None:
         self._work, self._watermark = work, watermark
@@ -79,7 +79,7 @@ class _OneCall:
 
 
 class HarnessEpochs:
-    """Runs epochs of `operator`, from where the snapshots left off. Several are those of different subtasks."""
+    """Runs epochs of `operator`, starting from the snapshots, one per subtask."""
 
     def __init__(self, operator: Operator, snapshots: Sequence[HarnessSnapshot]) -> None:
         self._operator = operator
@@ -94,17 +94,17 @@ class HarnessEpochs:
         broadcast = (snapshot._broadcast for snapshot in snapshots)
         self._broadcast = next((tables for tables in broadcast if tables is not None and tables.versions), None)
         if isinstance(operator, BroadcastInputs):
-            operator.broadcast.is_alone = True
+            operator.broadcast.is_only_subtask = True
         for snapshot in snapshots:
             for name, data in snapshot._files.items():
                 self._facts.store.put(name, data)
 
     def open(self) -> None:
-        """Give the function what was kept of its operator state, and open it."""
+        """Restore the function's operator state, and open it."""
         self._operator.open(self._functions)
 
     def run(self, now_ms: int, work: Callable[[], None] | None = None, watermark: int = MIN_WATERMARK) -> None:
-        """One epoch at the time `now_ms`: `work` brings its input; event time comes to `watermark`, if it is later."""
+        """Run one epoch at the time `now_ms`: `work` pushes its input; event time advances to `watermark`, if later."""
         self._attempts += 1
         acknowledgement = Acknowledgement(0, self._context.subtask, f"{self._facts.run}n{self._attempts}")
         traffic = _OneCall(work, max(watermark, self._watermark))
@@ -114,7 +114,7 @@ class HarnessEpochs:
         self._commit(acknowledgement, traffic.reached)
 
     def snapshot(self) -> HarnessSnapshot:
-        """What the last epoch kept."""
+        """The snapshot of the last epoch."""
         store = self._facts.store
         files = {name: store.get(name) for name in store.list("")}
         parallelism, max_parallelism = self._context.parallelism, self._context.max_parallelism
@@ -136,12 +136,12 @@ class HarnessEpochs:
             states={uid: states},
             operator_states={uid: self._functions} if self._functions else {},
         )
-        # Through text, as a task gets it: what does not survive JSON must fail here too.
+        # Through JSON text, as in a task: values that JSON cannot represent must fail here too.
         return EpochSpec.decode(spec.encode(), self._context.subtask)
 
     def _commit(self, acknowledgement: Acknowledgement, reached: int) -> None:
         subtask, uid = self._context.subtask, self._operator.uid
-        # From now on only what this subtask wrote: what others kept before a rescale, it has taken its part of.
+        # From now on only this subtask's own account: it has restored its share of the others'.
         account = acknowledgement.states.get(uid)
         self._broadcast = None if account is None else account.broadcast
         self._states = {} if account is None else {subtask: replace(account, broadcast=None)}

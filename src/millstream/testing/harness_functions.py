@@ -1,8 +1,8 @@
-"""From a function to the operation a job would run it by: what the harness is given, made into a node.
+"""Converts a function, as passed to the harness, to the operation by which a job would run it.
 
-A function class says itself what it is and how many inputs it has; a plain callable has to be told. The same
-combinations are refused as in a program: a keyed function without a key, a key on one of two inputs, a broadcast
-function without its states.
+A function class determines its kind and its number of inputs; a plain callable needs `kind`. The same combinations are
+rejected as in a program: a keyed function without a key, a key on one of two inputs, a broadcast function without its
+states.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class AsyncSettings:
 
 
 def kind_of(function: Any, kind: Kind | None) -> Kind:
-    """What a function is: as it says itself, or as it is said of it."""
+    """The kind of a function: from its class, or as passed."""
     if kind is not None:
         return kind
     for function_class, function_kind in _KINDS.items():
@@ -145,7 +145,7 @@ def kind_of(function: Any, kind: Kind | None) -> Kind:
 def harness_edges(
     function: Any, kind: Kind, keys: tuple[Any, Any], key_type: Any, input_types: tuple[Any, Any]
 ) -> tuple[Edge, ...]:
-    """The ways into the operator that have a key, and the broadcast one."""
+    """The operator's keyed input edges, and the broadcast one."""
     _check_keys(function, kind, keys)
     edges = tuple(
         _keyed(key, key_type, input_type, number)
@@ -186,7 +186,7 @@ def _check_keys(function: Any, kind: Kind, keys: tuple[Any, Any]) -> None:
 def harness_operation(
     function: Any, kind: Kind, keyed: bool, broadcast_states: Sequence[Any], calls: AsyncSettings
 ) -> Operation:
-    """What a job would run the function by."""
+    """The operation by which a job would run the function."""
     if broadcast_states and kind != "broadcast":
         raise refuse(f"OperatorHarness: broadcast_states= with {function!r}, which is no broadcast function")
     if kind == "broadcast":
@@ -206,7 +206,7 @@ def harness_operation(
 
 
 class WatchedTags:
-    """A process-like function that tells which side outputs it uses; in all else it is the function itself."""
+    """Wraps a process-like function and reports the side outputs it uses."""
 
     _YIELDING = frozenset(
         {"process_element", "process_element1", "process_element2", "process_broadcast_element", "on_timer"}

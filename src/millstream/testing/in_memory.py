@@ -1,7 +1,7 @@
-"""A whole job in this process: the real engine, with tasks called one after another in place of Spark.
+"""Runs a complete job in this process: the real engine, with tasks called one after another in place of Spark.
 
-What `run` returns is what the job left behind: published output, and the manifests of its epochs. It refuses a job
-that would never end, and it never waits longer than `timeout_s`.
+`run` returns the job's published output and the manifests of its epochs. It rejects a job that would never end, and
+never waits longer than `timeout_s`.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ __all__ = ["Result", "run"]
 
 @dataclass(frozen=True)
 class Result:
-    """What a job left behind.
+    """The outcome of a job.
 
     `result[out]` are the values that reached the `Collect` sink `out`, which may also be named by its name. `epochs`
-    counts the epochs that processed input; `manifests` has one more at the end, which says that all is published.
+    counts the epochs that processed input; `manifests` has one more at the end, which records that all is published.
     """
 
     collected: Mapping[str, tuple[Collected, ...]]
-    manifests: tuple[Manifest, ...] = field(repr=False)  # pages of it, where a failing test shows a result
+    manifests: tuple[Manifest, ...] = field(repr=False)  # too long for a failing test's output
     restarts: int
     status: str
     _keys: Mapping[int | str, str] = field(repr=False)
@@ -62,18 +62,18 @@ class Result:
 
     @property
     def epochs(self) -> int:
-        """How many epochs with input were committed."""
+        """The number of committed epochs with input."""
         return sum(manifest.status in ("RUNNING", "DRAINED") for manifest in self.manifests)
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """The metrics of user functions, added up over subtasks and epochs."""
+        """The metrics of user functions, summed over subtasks and epochs."""
         metrics = self.manifests[-1].counters.get("metrics") if self.manifests else None
         return dict(metrics) if isinstance(metrics, dict) else {}
 
 
 class _RecordingStore(MemoryStore):
-    """A memory store that keeps a copy of every manifest, also of those the job has since removed."""
+    """A memory store that retains a copy of every manifest, including those the job has removed."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -99,14 +99,14 @@ def run(
     job_name: str | None = None,
     timeout_s: float = 60.0,
 ) -> Result:
-    """Run a job to its end, in memory, without Spark; raises what the job fails with.
+    """Run a job to its end, in memory, without Spark; raises the job's failure.
 
-    `build` adds sources and sinks to the environment it is given (or is an environment that has them).
-    `parallelism`      1, unless given here or by the environment
-    `epoch_records`    at most so many records per epoch and split; by default only the script cuts epochs
-    `restart`          by default as often as the job's scripts crash, at once
-    `store`            a name: a second run under the same name goes on where the first one ended
-    `epochs`           stop after so many, counted from the job's first; needed when a source never ends
+    `build` adds sources and sinks to the environment it receives (or is an environment that has them).
+    `parallelism`      1, unless passed or set in the environment
+    `epoch_records`    the maximum of records per epoch and split; by default only the script ends epochs
+    `restart`          by default once for each of the scripts' crashes, at once
+    `store`            a name: a second run under the same name continues where the first one ended
+    `epochs`           the number of epochs after which to stop, from the job's first; required if a source never ends
 
     >>> from millstream.testing import CRASH, Collect, Script
     >>> out = Collect()
@@ -133,7 +133,7 @@ def run(
     memory = _RecordingStore(store or f"run-{secrets.token_hex(8)}")
     job = Launch(clock or ManualClock(), LocalRunner(), memory).prepare(graph, settings)
     if epochs is not None:
-        _stop_after(job, epochs)  # before it starts: a short job would run past the mark
+        _stop_after(job, epochs)  # before the start: a short job would run past the limit
     job.start()
     if not job.wait(timeout_s):
         job.cancel()
@@ -164,7 +164,7 @@ def _built_environment(build: Any, parallelism: int | None) -> StreamExecutionEn
 
 
 def _refuse_to_execute(graph: Graph, settings: JobSettings) -> NoReturn:
-    """A program of `run` would otherwise start Spark, and leave nothing for `run` to do."""
+    """Rejects a program that executes its job itself: it would start Spark, and leave nothing for `run` to do."""
     raise refuse(
         "run: the program executes its job itself, which run() does, in memory. Leave execute() out of the function, "
         "and give what it should collect to a Collect sink: stream.sink_to(Collect())"
@@ -172,7 +172,7 @@ def _refuse_to_execute(graph: Graph, settings: JobSettings) -> NoReturn:
 
 
 def _check_names(graph: Graph) -> None:
-    """Two sinks of one name: a result by that name would be of one of them."""
+    """Reject two sinks of one name: lookups by that name would be ambiguous."""
     names = [sink.name for sink in {id(sink): sink for _, sink in _collects(graph)}.values() if sink.name is not None]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -195,11 +195,11 @@ def _restart_after_scripted_crashes(graph: Graph) -> RestartStrategyConfiguratio
 
 
 def _stop_after(job: Job, epochs: int) -> None:
-    def look(progress: JobProgress) -> None:
+    def stop_at_epoch(progress: JobProgress) -> None:
         if progress.epoch >= epochs:
             job.stop()
 
-    job.board.listen(look)
+    job.board.listen(stop_at_epoch)
 
 
 def _collects(graph: Graph) -> list[tuple[int, Collect]]:

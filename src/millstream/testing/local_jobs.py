@@ -1,7 +1,7 @@
-"""Jobs of tables, or of streams, in this process: what a program executes inside the block runs without Spark.
+"""Runs jobs of tables, or of streams, in this process: a program inside the block runs without Spark.
 
-The real engine runs, with tasks called one after another, as `run` does it. A job has a store in memory unless its
-program names one (`millstream.store`). For programs that execute their jobs themselves, as those with tables do.
+The real engine runs, with tasks called one after another, as in `run`. A job has a store in memory unless its program
+names one (`millstream.store`). For programs that execute their jobs themselves, as table programs do.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["jobs_in_memory"]
 
 @contextmanager
 def jobs_in_memory(clock: Clock | None = None) -> Iterator[None]:
-    """Run what is executed inside the block in this process, at once and without Spark.
+    """Run the jobs executed inside the block in this process, without Spark.
 
     >>> from millstream.table import EnvironmentSettings, TableEnvironment
     >>> with jobs_in_memory():

@@ -1,4 +1,4 @@
-"""A clock that stands still until it is told to move, so that a test decides what time it is."""
+"""A clock that moves only when the test advances it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ManualClock:
         self._now_ms = now_ms
 
     def now_ms(self) -> int:
-        """The time it shows, in milliseconds since 1970-01-01 UTC."""
+        """The current time, in milliseconds since 1970-01-01 UTC."""
         return self._now_ms
 
     def advance(self, ms: int) -> None:

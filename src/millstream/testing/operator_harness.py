@@ -1,14 +1,14 @@
-"""One function alone, record by record: the operator that would run it in a task, without the task.
+"""Tests one function, record by record: the operator that would run it in a task, without the task.
 
 The harness calls the function exactly as a task does (same operator, same type checks, same context), except that
-what the function raises reaches the test as it is, and that the function is not copied: a test may look inside it.
+exceptions of the function reach the test unchanged, and that the function is not copied: a test may inspect it.
 
-Every call is an epoch of its own: records are pushed one at a time, event time stands still between two calls of
-`watermark`, and processing time is what the clock shows. So state and timers are written and read back between any two
-records, as they may be in a job. A call that fails has not happened, as far as keyed state is concerned.
+Every call is an epoch of its own: records are pushed one at a time, event time is constant between two calls of
+`watermark`, and processing time is the clock's. So state and timers are written and read back between any two records,
+as may happen in a job. A call that fails has no effect on keyed state.
 
-Records and event time come in by one input, by two, or by a stream and a broadcast one, under the names of Flink's test
-harnesses. Event time of an operator with two inputs is the lower of theirs.
+Records and event time arrive on one input, on two, or on a stream and a broadcast stream, under the names of Flink's
+test harnesses. Event time of an operator with two inputs is the lower of theirs.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _ORIGIN = (0, 0)
 
 
 class HarnessInputs:
-    """The ways in. Who derives from it runs epochs."""
+    """The inputs of the harness. Subclasses run the epochs."""
 
     _operator: Operator
     _kind: Kind
@@ -77,12 +77,12 @@ class HarnessInputs:
     # --- one input --------------------------------------------------------------------------------------
 
     def push(self, value: Any, timestamp: int | None = None) -> None:
-        """Hand the function one record; what it raises is raised here."""
+        """Push one record to the function; its exceptions are raised here."""
         self._check_kind("push", has_two=False)
         self._push(1, [value], None if timestamp is None else [timestamp])
 
     def push_all(self, values: Iterable[Any]) -> None:
-        """Hand the function records without timestamps, one after another; an `AsyncFunction` gets them all at once."""
+        """Push records without timestamps, one after another; an `AsyncFunction` gets them all at once."""
         self._check_kind("push_all", has_two=False)
         if self._kind == "async":
             self._push(1, list(values), None)
@@ -93,49 +93,49 @@ class HarnessInputs:
     process_element = push
 
     def watermark(self, timestamp_ms: int) -> None:
-        """Let event time come to `timestamp_ms` on all inputs: timers that are due by then fire. It never goes back."""
+        """Advance event time to `timestamp_ms` on all inputs: timers due by then fire. It never goes back."""
         self._advance(timestamp_ms, 1, 2)
 
     # --- two inputs -------------------------------------------------------------------------------------
 
     def process_element1(self, value: Any, timestamp: int | None = None) -> None:
-        """Hand the function a record of the first stream."""
+        """Push a record of the first stream."""
         self._check_kind("process_element1", has_two=True)
         self._push(1, [value], None if timestamp is None else [timestamp])
 
     def process_element2(self, value: Any, timestamp: int | None = None) -> None:
-        """Hand the function a record of the second stream."""
+        """Push a record of the second stream."""
         self._check_kind("process_element2", has_two=True)
         self._push(2, [value], None if timestamp is None else [timestamp])
 
     def process_watermark1(self, timestamp_ms: int) -> None:
-        """Let the first stream's event time come to `timestamp_ms`; the function's is the lower of both."""
+        """Advance the first stream's event time to `timestamp_ms`; the function's is the lower of both."""
         self._check_kind("process_watermark1", has_two=True)
         self._advance(timestamp_ms, 1)
 
     def process_watermark2(self, timestamp_ms: int) -> None:
-        """Let the second stream's event time come to `timestamp_ms`; the function's is the lower of both."""
+        """Advance the second stream's event time to `timestamp_ms`; the function's is the lower of both."""
         self._check_kind("process_watermark2", has_two=True)
         self._advance(timestamp_ms, 2)
 
     # --- a stream and a broadcast one -------------------------------------------------------------------
 
     def process_broadcast_element(self, value: Any, timestamp: int | None = None) -> None:
-        """Hand a broadcast function a record of the broadcast stream."""
+        """Push a record of the broadcast stream to a broadcast function."""
         self._check_broadcast("process_broadcast_element")
         self._push(2, [value], None if timestamp is None else [timestamp])
 
     def process_watermark(self, timestamp_ms: int) -> None:
-        """Let event time of the stream come to `timestamp_ms`; beside a broadcast stream the lower of both counts."""
+        """Advance the stream's event time to `timestamp_ms`; with a broadcast stream the lower of both counts."""
         self._check_kind("process_watermark", has_two=False)
         self._advance(timestamp_ms, *((1,) if self._kind == "broadcast" else (1, 2)))
 
     def process_broadcast_watermark(self, timestamp_ms: int) -> None:
-        """Let the broadcast stream's event time come to `timestamp_ms`; the function's is the lower of both."""
+        """Advance the broadcast stream's event time to `timestamp_ms`; the function's is the lower of both."""
         self._check_broadcast("process_broadcast_watermark")
         self._advance(timestamp_ms, 2)
 
-    # --- how --------------------------------------------------------------------------------------------
+    # --- implementation ---------------------------------------------------------------------------------
 
     def _push(self, number: int, values: list[Any], stamps: list[int] | None) -> None:
         timestamps = None if stamps is None else np.array(stamps, dtype=np.int64)
@@ -163,7 +163,7 @@ class HarnessInputs:
             raise refuse(f"OperatorHarness.{method}: the function is no broadcast function and has no such input")
 
     def _check_subtask(self, batch: Batch, number: int) -> None:
-        """Refuse what the exchange before the operator would: a key that is none, and a record of another subtask."""
+        """Reject what the exchange before the operator would: an invalid key, and a record of another subtask."""
         context = self._operator.setting.context
         edges = [edge for edge in self._operator.node.inputs if edge.input == number and edge.key_selector is not None]
         for edge in edges:
@@ -184,19 +184,19 @@ _UID = "harness"
 
 
 class OperatorHarness(HarnessInputs):
-    """Runs one function. A function class says itself what it is; for a plain callable say it with `kind`.
+    """Runs one function. A function class determines its kind; a plain callable needs `kind`.
 
     >>> harness = OperatorHarness(str.split, kind="flat_map")
     >>> harness.push("to be")
     >>> harness.output()
     ['to', 'be']
 
-    With `key_by`, as on a keyed stream, the function has state and timers of the key of the record at hand. `restore`
-    is what `snapshot()` of another harness returned, or a list of these, one of each subtask; the parallelism may be
-    another. Used as a context manager, or with `open()` and `close()`, it opens and closes the function as a task does.
+    With `key_by`, as on a keyed stream, the function has state and timers for the key of the current record. `restore`
+    is the result of another harness's `snapshot()`, or a list of these, one per subtask; the parallelism may differ.
+    Used as a context manager, or with `open()` and `close()`, it opens and closes the function as a task does.
 
-    A function of two streams has a type and a key for the second, too (`input_type2`, `key_by2`). A broadcast function
-    names its states, as `broadcast(...)` does in a program. An `AsyncFunction` is called as the last four say.
+    A function of two streams also has a type and a key for the second (`input_type2`, `key_by2`). A broadcast function
+    names its states, as `broadcast(...)` does in a program. The last four parameters configure an `AsyncFunction`.
     """
 
     def __init__(
@@ -258,7 +258,7 @@ class OperatorHarness(HarnessInputs):
         self._epochs = HarnessEpochs(self._operator, (restore,) if isinstance(restore, HarnessSnapshot) else restore)
 
     def open(self) -> Self:
-        """Open the function, once; `push` does it when nobody has."""
+        """Open the function, once; `push` does so if needed."""
         if not self._is_open:
             self._call(self._epochs.open)
             self._is_open = True
@@ -279,14 +279,14 @@ class OperatorHarness(HarnessInputs):
         self.close()
 
     def wake(self) -> None:
-        """Let the function notice what time the clock shows: timers of processing time that have come fire.
+        """Fire the processing-time timers that are due by the clock.
 
-        `push` and `watermark` do so too, before anything else; it is needed after `clock.advance(...)` without them.
+        `push` and `watermark` do so first; call this after `clock.advance(...)` without them.
         """
         self._epoch()
 
     def snapshot(self) -> HarnessSnapshot:
-        """What an epoch that ends now keeps of the function, for `restore=` of another harness.
+        """The function's state at the end of the last epoch, for `restore=` of another harness.
 
         >>> from millstream.common import Types
         >>> from millstream.datastream.functions import MapFunction
@@ -308,15 +308,15 @@ class OperatorHarness(HarnessInputs):
         return self._epochs.snapshot()
 
     def output(self) -> list[Any]:
-        """What the function gave out so far."""
+        """The records emitted so far."""
         return [value for value, _ in self._results]
 
     def output_with_timestamps(self) -> list[tuple[Any, int | None]]:
-        """The same, each with its event time."""
+        """The records emitted so far, each with its event time."""
         return list(self._results)
 
     def side_output(self, tag: OutputTag) -> list[Any]:
-        """What the function gave out under `tag` so far."""
+        """The records emitted to `tag` so far."""
         return list(self._side_values.get(tag.tag_id, []))
 
     def metrics(self) -> dict[str, Any]:
@@ -332,7 +332,7 @@ class OperatorHarness(HarnessInputs):
         try:
             return call()
         except UserFailureError as failure:
-            # A task would send a report to the driver; a test wants the exception itself.
+            # A task would report to the driver; a test needs the exception itself.
             raise (failure.__cause__ or failure) from None
 
     def _collect(self, batch: Batch) -> None:
@@ -340,7 +340,7 @@ class OperatorHarness(HarnessInputs):
         self._results.extend(zip(batch.values(), stamps, strict=True))
 
     def _new_tag(self, tag: SideTag) -> None:
-        """A job knows its tags from `get_side_output`; the harness learns them when they are first used."""
+        """Register a tag on first use; a job knows its tags from `get_side_output`."""
         node, values = self._operator.node, self._side_values.setdefault(tag.tag_id, [])
         assert isinstance(node.operation, Process)
         if tag.tag_id not in self._operator.side_outputs:

@@ -1,18 +1,18 @@
-"""A source that follows a script: records, and what happens between them.
+"""A source that follows a script of records, epochs, watermarks, pauses and crashes.
 
     Script([1, 2, EPOCH, 3, CRASH, 4, Watermark(10), 5])
 
 Every item is a record, except these marks:
 
-- `EPOCH` ends the running epoch; what follows belongs to the next.
+- `EPOCH` ends the running epoch; the following items belong to the next.
 - `Watermark(t)` sets the source's own event time to `t` ms and ends the epoch, because event time moves between epochs:
-  what follows sees it.
-- `CRASH` makes the task fail when it gets there, once. The records of its epoch before it have been sent by then and
-  are read again after the restart; the second time the mark is passed.
-- `Pause(ms)` ends the epoch and lets `ms` pass on the script's `ManualClock` before what follows.
+  the following items see it.
+- `CRASH` makes the task fail at this item, once. The preceding records of its epoch have been sent by then and are read
+  again after the restart; the second time the mark is skipped.
+- `Pause(ms)` ends the epoch and advances the script's `ManualClock` by `ms` before the following items.
 
-The offset of a split is the index of the next item, so a script can be replayed from anywhere, as a source must. That
-a crash has happened is remembered in the job's store: it holds in whatever process the task runs, on Spark too.
+The offset of a split is the index of the next item, so a script can be replayed from any position, as a source must.
+The job's store records that a crash has happened: this works in any process that runs the task, on Spark too.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = ["CRASH", "EPOCH", "Mark", "Pause", "Script", "ScriptedCrash", "Waterm
 
 
 class Mark(Enum):
-    """Marks without a value. An enum, because its members stay themselves when they travel to a task."""
+    """Marks without a value. An enum, because its members keep their identity when shipped to a task."""
 
     CRASH = "crash"
     EPOCH = "epoch"
@@ -48,7 +48,7 @@ EPOCH = Mark.EPOCH
 
 @dataclass(frozen=True)
 class Watermark:
-    """From here on no record is older than `timestamp_ms`."""
+    """No following record is older than `timestamp_ms`."""
 
     timestamp_ms: int
 
@@ -61,7 +61,7 @@ class Pause:
 
 
 class ScriptedCrash(RuntimeError):
-    """The failure that `CRASH` stands for."""
+    """The failure raised by `CRASH`."""
 
 
 class Script(Source):
@@ -104,7 +104,7 @@ class Script(Source):
 
     @property
     def crashes(self) -> int:
-        """How many crashes the script holds."""
+        """The number of crashes in the script."""
         return sum(item is CRASH for split in self._items for item in split)
 
     def splits(self, context: SourceContext) -> Sequence[Split]:
@@ -128,7 +128,7 @@ class Script(Source):
         return index
 
     def _pause(self, split: int, index: int, ms: int) -> None:
-        """Once, however often the epoch behind the pause is planned."""
+        """Pause once, however often the epoch after the pause is planned."""
         assert self._clock is not None
         if (split, index) not in self._pauses_over:
             self._pauses_over.add((split, index))
@@ -144,7 +144,7 @@ class Script(Source):
             if _is_record(item):
                 records.append(item)
             elif item is CRASH and self._first_time(split, index):
-                # What came before is on its way when the task dies, as it would be.
+                # The preceding records have been sent when the task dies, as in a real crash.
                 if records:
                     yield records
                 raise ScriptedCrash(f"the script crashes at item {index} of split {split.name}")
@@ -172,7 +172,7 @@ class Script(Source):
         return opened
 
     def reopened(self, store: Store, session: Any) -> Source:
-        """For a replay, which is of an epoch that came through in the end: crashes are passed."""
+        """Open for the replay of a committed epoch: crashes are skipped."""
         reopened = copy.copy(self)
         reopened._replays = True
         return reopened

@@ -1,4 +1,4 @@
-"""PyFlink's marks of how stable a name is: decorators that say so in its documentation, and change nothing else."""
+"""PyFlink's decorators for the stability of a name: they add it to the documentation, and change nothing else."""
 
 from __future__ import annotations
 

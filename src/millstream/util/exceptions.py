@@ -1,7 +1,7 @@
-"""PyFlink's exceptions, as what Millstream raises there.
+"""PyFlink's exceptions, with the meaning they have in Millstream.
 
-A program that catches PyFlink's `TableException` catches what is wrong with a table or a statement here. What a catalog
-refuses is of the class that PyFlink's catalog raises; all of them are ProgramErrors.
+A program that catches PyFlink's `TableException` catches errors of a table or a statement here. A catalog's refusal has
+the class that PyFlink's catalog raises; all of them are ProgramErrors.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TableException = ProgramError
 
 
 class CatalogException(ProgramError):
-    """A catalog refuses what it was asked."""
+    """A catalog refuses a request."""
 
 
 class DatabaseAlreadyExistException(CatalogException):
@@ -85,7 +85,7 @@ class ModelNotExistException(CatalogException):
 
 
 class TableNotPartitionedException(CatalogException):
-    """A table without partitions was asked for one."""
+    """A partition was requested of a table without partitions."""
 
 
 add_pyflink_names(globals())

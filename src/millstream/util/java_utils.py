@@ -1,4 +1,4 @@
-"""PyFlink's helpers around Java objects: names that can be imported, and say what to do when they are used."""
+"""PyFlink's helpers for Java objects: names that can be imported, and raise an error with an alternative when used."""
 
 from __future__ import annotations
 

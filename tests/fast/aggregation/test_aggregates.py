@@ -113,8 +113,8 @@ def one_by_one(
 ) -> dict[int, Any]:
     record_measure = RecordMeasure(measure, stream_type)
     accumulators: dict[int, Any] = defaultdict(record_measure.empty)
-    settled = as_declared([record for _, _, record in rows], stream_type)
-    for (group, at, _), record in zip(rows, settled, strict=True):
+    consolidated = as_declared([record for _, _, record in rows], stream_type)
+    for (group, at, _), record in zip(rows, consolidated, strict=True):
         accumulators[group] = record_measure.add(accumulators[group], record, at)
     return {group: record_measure.result(accumulator) for group, accumulator in accumulators.items()}
 
@@ -122,7 +122,7 @@ def one_by_one(
 @pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(histories())
-def test_columns_in_any_cuts_give_what_one_record_after_another_gives(
+def test_kernels_agree_with_the_record_reference_for_any_cuts(
     history: tuple[BoundAggregate, TypeInformation, list[tuple[int, int, Any]], list[int]],
 ) -> None:
     measure, stream_type, rows, partial_of = history
@@ -169,7 +169,7 @@ def test_what_is_null_is_not_counted_when_records_are_gathered_at_once() -> None
 
 @settings(max_examples=25, deadline=None)
 @given(histories(), st.lists(st.tuples(st.integers(0, 24), st.integers(1, 24)), min_size=1, max_size=8))
-def test_runs_of_rows_give_what_the_rows_of_each_give(
+def test_ranged_agrees_with_combine_for_each_run(
     history: tuple[BoundAggregate, TypeInformation, list[tuple[int, int, Any]], list[int]], asked: list[tuple[int, int]]
 ) -> None:
     measure, stream_type, rows, _ = history
@@ -280,9 +280,9 @@ def test_first_and_last_go_by_event_time_then_by_arrival() -> None:
     [
         (lambda: agg.Aggregates(), "none was named"),
         (lambda: agg.Aggregates(it=3), "expected an aggregate"),
-        (lambda: agg.sum(lambda columns: columns["n"]), "needs the type"),
+        (lambda: agg.sum(lambda columns: columns["n"]), "needs its result type"),
         (lambda: agg.collect(lambda columns: columns["n"], Types.LIST(Types.PICKLED_BYTE_ARRAY())), "cannot hold"),
-        (lambda: agg.sum("n", Types.LONG()), "has the type its stream declares"),
+        (lambda: agg.sum("n", Types.LONG()), "has the type that its stream declares"),
         (lambda: agg.top_n(0), "at least 1"),
         (lambda: agg.Aggregates(it=agg.sum("ad")).bound(CLICK), "expected a number"),
         (lambda: agg.Aggregates(it=agg.sum("cost")).bound(CLICK), "no such field"),

@@ -38,13 +38,13 @@ def pairs(draw: st.DrawFn) -> tuple[pa.Array, pa.Array]:
 
 def members(groups: Groups) -> set[tuple[int, ...]]:
     """The rows of each group; every group has some."""
-    found = {tuple(np.flatnonzero(groups.codes == code).tolist()) for code in range(groups.count)}
-    assert () not in found and len(found) == groups.count and len(groups.codes) == sum(map(len, found))
-    return found
+    results = {tuple(np.flatnonzero(groups.codes == code).tolist()) for code in range(groups.count)}
+    assert () not in results and len(results) == groups.count and len(groups.codes) == sum(map(len, results))
+    return results
 
 
 @given(pairs(), st.sampled_from([1, 1_024]), st.sampled_from([1, 4, 64]))
-def test_pairs_that_are_numbered_at_once_are_those_that_are_numbered_apart(
+def test_numbering_pairs_at_once_agrees_with_numbering_columns(
     columns: tuple[pa.Array, pa.Array], rows_min: int, room_per_row: int
 ) -> None:
     keys, panes = columns
@@ -61,9 +61,9 @@ def test_pairs_that_are_numbered_at_once_are_those_that_are_numbered_apart(
 def test_pairs_of_many_rows_are_numbered_by_key_and_pane(keys: int) -> None:
     chance = np.random.default_rng(3)
     left, right = chance.integers(0, keys, 4_000), chance.integers(0, 3, 4_000) * 2_000
-    found = groups_of_pairs(pa.array(left), pa.array(right))
-    named = set(zip(left.tolist(), right.tolist(), found.codes.tolist(), strict=True))
-    assert len(named) == found.count == len({pair[:2] for pair in named}) == len({pair[2] for pair in named})
+    results = groups_of_pairs(pa.array(left), pa.array(right))
+    named = set(zip(left.tolist(), right.tolist(), results.codes.tolist(), strict=True))
+    assert len(named) == results.count == len({pair[:2] for pair in named}) == len({pair[2] for pair in named})
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=40), st.sampled_from([1, 2, 64]))
@@ -71,6 +71,6 @@ def test_first_and_last_rows_and_sizes_are_those_of_the_rows_of_each_group(codes
     groups = groups_of(pa.array(codes))
     rows = [np.flatnonzero(groups.codes == code) for code in range(groups.count)]
     with patch.object(groups_module, "_ROWS_PER_FIRST", searched):
-        assert groups.firsts().tolist() == [found[0] for found in rows]
-    assert groups.lasts().tolist() == [found[-1] for found in rows]
-    assert groups.sizes.tolist() == [len(found) for found in rows]
+        assert groups.firsts().tolist() == [results[0] for results in rows]
+    assert groups.lasts().tolist() == [results[-1] for results in rows]
+    assert groups.sizes.tolist() == [len(results) for results in rows]

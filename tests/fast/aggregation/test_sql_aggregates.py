@@ -127,7 +127,7 @@ FEW = max(6, settings.default.max_examples // 5)  # type: ignore[union-attr]
 @pytest.mark.parametrize("name", MEASURES)
 @settings(max_examples=FEW)
 @given(data=st.data())
-def test_a_kernel_gives_what_the_reference_says(name: str, data: st.DataObject) -> None:
+def test_a_kernel_agrees_with_the_reference(name: str, data: st.DataObject) -> None:
     of, values_strategy = MEASURES[name]
     values = data.draw(st.lists(st.none() | values_strategy, min_size=1, max_size=12))
     codes = data.draw(st.lists(st.integers(0, 2), min_size=len(values), max_size=len(values)))
@@ -139,7 +139,7 @@ def test_a_kernel_gives_what_the_reference_says(name: str, data: st.DataObject) 
 
 
 @given(st.lists(st.none() | st.integers(0, 2), min_size=1, max_size=9), st.integers(0, 9))
-def test_an_array_of_distinct_values_has_a_null_only_where_one_came(values: list[int | None], cut: int) -> None:
+def test_an_array_of_distinct_values_has_a_null_only_if_one_arrived(values: list[int | None], cut: int) -> None:
     of = distinct(measure("array", types.IntType(), nested.ArrayType(types.IntType())))
     [found] = computed(of, values, [0] * len(values), 1, min(cut, len(values)))
     assert sorted(found, key=str) == sorted(set(values), key=str)

@@ -44,7 +44,7 @@ def left_of(changes: Changes, form: Callable[[Any, Groups], History]) -> Changes
 
 @pytest.mark.parametrize("form", FORMS)
 @given(changes=histories(), cuts=st.lists(st.integers(0, 24), max_size=4))
-def test_what_is_left_is_what_a_walk_says_wherever_it_was_cut(form: str, changes: Changes, cuts: list[int]) -> None:
+def test_a_reduced_history_agrees_with_a_walk_for_any_cuts(form: str, changes: Changes, cuts: list[int]) -> None:
     ends = [*sorted(cuts), len(changes)]
     pieces = [changes[start:end] for start, end in zip([0, *ends], ends, strict=False)]
     left = left_of([each for piece in pieces for each in left_of(piece, FORMS[form])], FORMS[form])
@@ -54,8 +54,8 @@ def test_what_is_left_is_what_a_walk_says_wherever_it_was_cut(form: str, changes
     stays, arrivals = values_by_arrival(changes)
     assert {value: amount for value, amount in times.items() if amount} == stays
     if form != "net":
-        came = [value for value, amount in left if amount > 0 and times[value]]
-        assert came == list(stays if form == "by stay" else arrivals)
+        arrived = [value for value, amount in left if amount > 0 and times[value]]
+        assert arrived == list(stays if form == "by stay" else arrivals)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -68,14 +68,14 @@ def test_pieces_that_were_treated_before_are_as_the_whole(form: str, changes: Ch
     if form == "net":
         assert sorted(whole) == sorted(left_of(changes, net))
     else:
-        came = [[each for each in history if each[1] > 0] for history in (whole, left_of(changes, FORMS[form]))]
-        assert came[0] == came[1]
+        arrived = [[each for each in history if each[1] > 0] for history in (whole, left_of(changes, FORMS[form]))]
+        assert arrived[0] == arrived[1]
         assert sorted(whole) == sorted(left_of(changes, FORMS[form]))
 
 
 @pytest.mark.parametrize("form", [by_stay, by_arrival])
 @given(changes=histories())
-def test_a_value_stands_twice_at_the_most_and_goes_before_it_comes(form: Any, changes: Changes) -> None:
+def test_a_value_has_at_most_a_delete_and_then_an_insert(form: Any, changes: Changes) -> None:
     left = left_of(changes[len(changes) // 2 :], form)
     for value in "abc":
         signs = [amount > 0 for each, amount in left if each == value]

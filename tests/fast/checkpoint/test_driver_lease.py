@@ -15,7 +15,7 @@ from inputs.fresh_names import fresh_name
 from stores.watched_store import make_older
 
 from millstream.checkpoint import driver_lease
-from millstream.checkpoint.driver_lease import LASTS_S, DriverLease, Stopwatch, read_driver_lease, take_lease
+from millstream.checkpoint.driver_lease import LASTS_S, DriverLease, Stopwatch, acquire_lease, read_driver_lease
 from millstream.checkpoint.sealed import seal
 from millstream.errors import FencedError, StoreError
 from millstream.storage.json_records import to_json
@@ -85,13 +85,13 @@ def _ends_processes() -> object:
 
 def test_a_second_driver_in_one_process_is_refused_and_told_who_runs() -> None:
     store = new_store()
-    held = take_lease(store, "clicks")
+    held = acquire_lease(store, "clicks")
     with pytest.raises(FencedError) as refusal:
-        take_lease(store, "clicks")
+        acquire_lease(store, "clicks")
     assert f"job 'clicks' is already running in store {store.url}: process {os.getpid()} on" in str(refusal.value)
     assert "which is this one, since 20" in str(refusal.value) and "--take-over" in str(refusal.value)
     held.close()
-    take_lease(store, "clicks").close()
+    acquire_lease(store, "clicks").close()
     assert not store.exists(driver_name())
 
 
@@ -99,7 +99,7 @@ def test_a_lease_that_a_job_of_this_process_left_behind_stops_nobody() -> None:
     """Its store was away when the job ended, and the process goes on, as a notebook does."""
     store, minutes = new_store(), Minutes()
     write(store, MINE)
-    take_lease(store, "clicks", stopwatch=minutes.stopwatch).close()
+    acquire_lease(store, "clicks", stopwatch=minutes.stopwatch).close()
     assert minutes.pauses == []
 
 
@@ -107,14 +107,14 @@ def test_a_lease_that_a_job_of_this_process_left_behind_stops_nobody() -> None:
 def test_a_driver_that_was_killed_on_this_machine_is_followed_at_once(state: str) -> None:
     store, minutes = new_store(), Minutes()
     write(store, replace(MINE, pid=another_process(state)))
-    take_lease(store, "clicks", stopwatch=minutes.stopwatch).close()
+    acquire_lease(store, "clicks", stopwatch=minutes.stopwatch).close()
     assert minutes.pauses == []
 
 
 def test_a_process_that_was_given_the_id_of_a_dead_driver_is_not_taken_for_it() -> None:
     store, minutes = new_store(), Minutes()
     write(store, replace(MINE, pid=another_process("alive"), started="17"))
-    take_lease(store, "clicks", stopwatch=minutes.stopwatch).close()
+    acquire_lease(store, "clicks", stopwatch=minutes.stopwatch).close()
     assert minutes.pauses == []
 
 
@@ -124,12 +124,12 @@ def test_a_driver_that_lives_on_this_machine_is_named_within_a_second() -> None:
     started = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     write(store, replace(MINE, pid=pid, started=started, since_ms=1_700_000_000_000))
     with pytest.raises(FencedError, match=f"process {pid} on {HERE.host}, since 2023-11-14 22:13:20 UTC"):
-        take_lease(store, "clicks", stopwatch=minutes.stopwatch)
+        acquire_lease(store, "clicks", stopwatch=minutes.stopwatch)
     assert minutes.now_s == 1
     minutes = Minutes()
     # One that has not renewed for long may hang, or have ended its job: it is watched.
     make_older(store, driver_name(), 3_600_000)
-    take_lease(store, "clicks", stopwatch=minutes.stopwatch).close()
+    acquire_lease(store, "clicks", stopwatch=minutes.stopwatch).close()
     assert minutes.now_s == LASTS_S
 
 
@@ -144,7 +144,7 @@ def test_a_driver_of_another_machine_that_renews_its_lease_is_not_disturbed() ->
 
     minutes = Minutes(renew)
     with pytest.raises(FencedError, match=r"process 4711 on db7\.example, since 1970-01-01 00:00:00 UTC\. Stop"):
-        take_lease(store, "clicks", stopwatch=minutes.stopwatch)
+        acquire_lease(store, "clicks", stopwatch=minutes.stopwatch)
     assert minutes.now_s == 5
 
 
@@ -154,7 +154,7 @@ def test_a_driver_of_another_machine_is_followed_when_its_lease_was_not_renewed_
     store, minutes = new_store(), Minutes()
     write(store, replace(ELSEWHERE, since_ms=2**52))
     make_older(store, driver_name(), age_s * 1000)
-    take_lease(store, "clicks", stopwatch=minutes.stopwatch).close()
+    acquire_lease(store, "clicks", stopwatch=minutes.stopwatch).close()
     assert max(LASTS_S - age_s - 1, 0) <= minutes.now_s <= max(LASTS_S - age_s, 0) + 0.5
 
 
@@ -162,7 +162,7 @@ def test_a_driver_that_ends_while_it_is_watched_is_followed_at_once() -> None:
     store = new_store()
     write(store, ELSEWHERE)
     minutes = Minutes(lambda: store.delete(driver_name()))
-    take_lease(store, "clicks", stopwatch=minutes.stopwatch).close()
+    acquire_lease(store, "clicks", stopwatch=minutes.stopwatch).close()
     assert len(minutes.pauses) == 1
 
 
@@ -174,7 +174,7 @@ def test_a_driver_that_ends_while_it_is_watched_is_followed_at_once() -> None:
 def test_a_damaged_lease_stops_no_job(data: bytes) -> None:
     store, minutes = new_store(), Minutes()
     store.put(driver_name(), data)
-    take_lease(store, "clicks", stopwatch=minutes.stopwatch).close()
+    acquire_lease(store, "clicks", stopwatch=minutes.stopwatch).close()
     assert minutes.now_s <= LASTS_S
     assert not store.exists(driver_name())
 
@@ -187,15 +187,15 @@ def test_a_lease_of_a_newer_millstream_that_is_renewed_is_respected() -> None:
     def renew() -> None:
         make_older(store, driver_name(), -1000)  # the same bytes, written later
 
-    with pytest.raises(FencedError, match=r"of another Millstream: .* it was written by a newer Millstream\."):
-        take_lease(store, "clicks", stopwatch=Minutes(renew).stopwatch)
+    with pytest.raises(FencedError, match=r"of another Millstream version .* it was written by a newer Millstream\."):
+        acquire_lease(store, "clicks", stopwatch=Minutes(renew).stopwatch)
     assert store.get(driver_name()) == data
 
 
 def test_who_takes_over_asks_nobody_and_the_other_driver_notices() -> None:
     store = new_store()
-    first = take_lease(store, "clicks")
-    second = take_lease(store, "clicks", takes_over=True)
+    first = acquire_lease(store, "clicks")
+    second = acquire_lease(store, "clicks", takes_over=True)
     assert isinstance(second.superseded, DriverLease)
     first.check()
     first.renew()
@@ -212,9 +212,9 @@ def test_who_takes_over_asks_nobody_and_the_other_driver_notices() -> None:
 def test_a_late_renewal_does_not_take_the_job_back() -> None:
     """The first driver has read its own lease, then the second takes over, then the first writes."""
     store = new_store()
-    first = take_lease(store, "clicks")
+    first = acquire_lease(store, "clicks")
     own = store.get(driver_name())
-    second = take_lease(store, "clicks", takes_over=True)
+    second = acquire_lease(store, "clicks", takes_over=True)
     store.put(driver_name(), own)
     second.renew()
     second.check()
@@ -228,7 +228,7 @@ def test_a_late_renewal_does_not_take_the_job_back() -> None:
 def test_a_takeover_from_a_dead_driver_is_no_takeover() -> None:
     store = new_store()
     write(store, replace(MINE, pid=another_process("dead")))
-    held = take_lease(store, "clicks", takes_over=True)
+    held = acquire_lease(store, "clicks", takes_over=True)
     assert held.superseded is None
     held.close()
 
@@ -239,7 +239,7 @@ def test_a_store_that_takes_no_lease_runs_the_job_without(caplog: pytest.LogCapt
             raise StoreError(f"no permission to write {name}.")
 
     store = Unleased(fresh_name("lease"))
-    held = take_lease(store, "clicks")
+    held = acquire_lease(store, "clicks")
     held.check()
     held.close()
     assert "the job runs without a lease" in caplog.text and "no permission to write driver.json" in caplog.text
@@ -248,9 +248,9 @@ def test_a_store_that_takes_no_lease_runs_the_job_without(caplog: pytest.LogCapt
 def test_a_lease_in_a_folder_is_gone_when_its_process_ends(tmp_path: Path) -> None:
     program = (
         "import sys\n"
-        "from millstream.checkpoint.driver_lease import take_lease\n"
+        "from millstream.checkpoint.driver_lease import acquire_lease\n"
         "from millstream.storage.store import open_store\n"
-        "take_lease(open_store(sys.argv[1]), 'clicks')\n"
+        "acquire_lease(open_store(sys.argv[1]), 'clicks')\n"
     )
     subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True)
     assert open_store(str(tmp_path)).list("") == []
@@ -260,7 +260,7 @@ def test_a_lease_in_a_folder_is_gone_when_its_process_ends(tmp_path: Path) -> No
 def test_a_lease_of_a_process_that_no_system_has_stops_nobody(pid: int) -> None:
     store, minutes = new_store(), Minutes()
     write(store, replace(MINE, pid=pid))
-    take_lease(store, "clicks", stopwatch=minutes.stopwatch).close()
+    acquire_lease(store, "clicks", stopwatch=minutes.stopwatch).close()
     assert minutes.pauses == []
 
 
@@ -274,7 +274,7 @@ def test_what_stands_in_the_place_of_a_lease_and_is_no_file_stops_nobody(tmp_pat
     else:
         place.symlink_to(place if kind == "link to itself" else tmp_path / "nowhere")
     store = open_store(str(tmp_path))
-    held = take_lease(store, "clicks")
+    held = acquire_lease(store, "clicks")
     assert kind == "folder" or isinstance(read_driver_lease(store), DriverLease)
     held.close()
     assert kind == "folder" or not os.path.lexists(place)
@@ -291,14 +291,14 @@ def test_a_driver_that_ends_does_not_wait_for_a_slow_store(monkeypatch: pytest.M
 
     monkeypatch.setattr(driver_lease, "_END_S", 0.05)
     store, answers, abandoned = Slow(fresh_name("lease")), threading.Event(), list[str]()
-    held = take_lease(store, "clicks")
+    held = acquire_lease(store, "clicks")
     Slow.is_slow = True
     held.close()
     assert not abandoned
     Slow.is_slow = False
     assert store.exists(driver_name())
     minutes = Minutes()
-    following = take_lease(store, "clicks", stopwatch=minutes.stopwatch)
+    following = acquire_lease(store, "clicks", stopwatch=minutes.stopwatch)
     assert minutes.pauses == []
     answers.set()  # the lease by now is the other driver's, and stays
     assert held._thread is not None

@@ -174,7 +174,7 @@ def test_a_tuple_is_the_list_it_will_be_after_a_restart_from_the_start() -> None
 
 @pytest.mark.parametrize("value", [b"x", float("nan"), float("inf"), {1: 2}, {"a": object()}, {1, 2}])
 def test_what_json_would_lose_is_refused_when_it_is_handed_over(value: Any) -> None:
-    with pytest.raises(ProgramError, match=r"staged output of subtask 3 holds .* which JSON cannot keep"):
+    with pytest.raises(ProgramError, match=r"staged output of subtask 3 holds .* which JSON cannot represent"):
         Staged(3, value)
     with pytest.raises(ProgramError, match="offset of a split"):
         SplitPosition(value)
@@ -235,7 +235,7 @@ def test_a_commit_whose_answer_was_lost_is_found_and_may_be_repeated(log: Manife
     mine = manifest(1)
     assert log.find(mine) is ManifestOwner.ABSENT
     log.commit(mine)
-    assert log.find(mine) is ManifestOwner.MINE
+    assert log.find(mine) is ManifestOwner.OWN
     assert log.commit(mine)
 
 
@@ -262,11 +262,13 @@ def test_a_damaged_newest_manifest_is_named_with_the_newest_whole_epoch(store: S
         log.commit(manifest(epoch))
     store.put(manifest_name(3), b"{}")
     store.put(manifest_name(4), encode(manifest(4))[:-20])
-    with pytest.raises(StoreDamagedError, match=r"000000000004.json is damaged: it is cut .* still whole is 2\."):
+    with pytest.raises(
+        StoreDamagedError, match=r"000000000004.json is damaged: it is cut .* newest intact epoch is 2\."
+    ):
         log.newest()
     store.put(manifest_name(1), b"")
     store.put(manifest_name(2), b"")
-    with pytest.raises(StoreDamagedError, match="No older epoch is whole"):
+    with pytest.raises(StoreDamagedError, match="No older epoch is intact"):
         log.newest()
 
 
@@ -346,7 +348,7 @@ def test_the_first_driver_claims_the_store_and_later_ones_find_its_record(store:
 
 def test_another_jobs_store_is_refused(store: Store) -> None:
     job_record.claim(store, "clicks", job_id="j1", now_ms=1)
-    with pytest.raises(StoreError, match=r"belongs to job 'clicks', not to 'orders'. Give another --store"):
+    with pytest.raises(StoreError, match=r"belongs to job 'clicks', not to 'orders'. Use another --store"):
         job_record.claim(store, "orders", job_id="j2", now_ms=2)
 
 

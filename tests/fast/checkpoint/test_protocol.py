@@ -134,8 +134,8 @@ def test_a_lost_race_stops_the_driver_and_publishes_nothing() -> None:
 def test_an_unanswered_commit_is_inspected_before_anything_else() -> None:
     unknown = (*FIRST, e.CommitUnknown("time-out", at_ms=0))
     assert actions_of(*unknown) == (e.InspectCommit(1),)
-    assert actions_of(*unknown, e.CommitFound(mine=True)) == (e.Publish(1), e.PlanInput(2))
-    assert actions_of(*unknown, e.CommitFound(mine=False)) == (e.StopFenced(1),)
+    assert actions_of(*unknown, e.CommitExists(is_own=True)) == (e.Publish(1), e.PlanInput(2))
+    assert actions_of(*unknown, e.CommitExists(is_own=False)) == (e.StopFenced(1),)
     assert isinstance(actions_of(*unknown, e.CommitAbsent(at_ms=0))[0], e.Restart)
     assert isinstance(actions_of(*unknown, e.CommitUnknown("still", at_ms=0))[0], e.Restart)
 
@@ -196,7 +196,7 @@ def test_an_illegal_move_tells_the_history_that_led_to_it() -> None:
 
 def test_a_report_about_another_epochs_publish_is_illegal() -> None:
     for report in (e.Published(7), e.PublishFailed(7, "away", at_ms=0)):
-        with pytest.raises(IllegalMoveError, match="was not asked for"):
+        with pytest.raises(IllegalMoveError, match="was not requested"):
             after(*FIRST, COMMITTED, report)
 
 
@@ -235,7 +235,7 @@ def all_events(state: ProtocolState) -> Iterator[Event]:
     for retryable in (True, False):
         yield e.EpochFailed("x", retryable, at_ms=0)
     yield from (DONE, COMMITTED, STOP, e.StopRequested(drain=True), e.CommitLost(), e.CancelRequested(), e.Woken())
-    yield from (e.CommitUnknown("x", at_ms=0), e.CommitAbsent(at_ms=0), e.CommitFound(True), e.CommitFound(False))
+    yield from (e.CommitUnknown("x", at_ms=0), e.CommitAbsent(at_ms=0), e.CommitExists(True), e.CommitExists(False))
     yield e.CommitAbsent(at_ms=0, retryable=False)
     if state.publishing is not None:
         yield e.Published(state.publishing)

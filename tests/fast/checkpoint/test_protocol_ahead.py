@@ -11,14 +11,14 @@ from test_protocol import all_events
 from millstream.checkpoint import events as e
 from millstream.checkpoint.ahead import Acknowledged, AheadBounds, may_run_ahead
 from millstream.checkpoint.events import Action, Event
-from millstream.checkpoint.failing import AWAY_IN_TASKS_MAX, AWAY_PAUSE_MS, EXCUSED_MAX
+from millstream.checkpoint.failing import EXCUSED_MAX, UNAVAILABLE_IN_TASKS_MAX, UNAVAILABLE_PAUSE_MS
 from millstream.checkpoint.phases import AHEAD_MOVES
 from millstream.checkpoint.protocol import IllegalMoveError, Phase, ProtocolState, begin, decide
 from millstream.checkpoint.restart import FixedDelay, NoRestart, RestartPolicy
 
 BOUNDS = AheadBounds(epochs_max=2, bytes_max=100, age_max_ms=1_000)
 MORE, LAST = e.InputPlanned(True, False), e.InputPlanned(True, True)
-COMMITTED, STOP, AWAY, BACK = e.Committed(), e.StopRequested(), e.StoreAway(), e.StoreBack()
+COMMITTED, STOP, AWAY, BACK = e.Committed(), e.StopRequested(), e.StoreUnavailable(), e.StoreAvailable()
 
 
 def done(bytes: int = 1, at_ms: int = 0, joins: bool = True) -> e.EpochDone:
@@ -76,7 +76,7 @@ def test_while_the_store_is_away_bytes_and_age_alone_bound_what_is_ahead() -> No
     assert after(MORE, done(), AWAY, MORE, done(), MORE, done(), MORE, done(bytes=97))[0].phase is Phase.HOLDING
     assert after(MORE, done(), AWAY, MORE, done(), MORE, BACK, done())[0].phase is Phase.HOLDING
     first = Acknowledged(0, 0, False, False)
-    assert not may_run_ahead([first], AheadBounds(), is_away=True)
+    assert not may_run_ahead([first], AheadBounds(), store_unavailable=True)
 
 
 def test_a_stop_waits_until_everything_is_committed_and_published() -> None:
@@ -115,11 +115,11 @@ def test_a_store_that_is_away_uses_no_restart_up() -> None:
     away = e.EpochFailed("no answer", retryable=True, at_ms=0, excuse="away")
     state, actions = after(MORE, away)
     for _ in range(100):
-        assert actions == (e.Restart(AWAY_PAUSE_MS, "no answer", tolerated=True),)
+        assert actions == (e.Restart(UNAVAILABLE_PAUSE_MS, "no answer", tolerated=True),)
         state, actions = decide(state, away)
-    assert actions == (e.Restart(AWAY_PAUSE_MS, "no answer", tolerated=True),)
+    assert actions == (e.Restart(UNAVAILABLE_PAUSE_MS, "no answer", tolerated=True),)
     state, actions = after(MORE, done(), COMMITTED, e.PublishFailed(1, "no answer", at_ms=0, excuse="away"))
-    assert actions == (e.Publish(1, AWAY_PAUSE_MS),)
+    assert actions == (e.Publish(1, UNAVAILABLE_PAUSE_MS),)
 
 
 def test_lost_files_are_excused_some_times_in_a_row() -> None:
@@ -138,8 +138,8 @@ def test_a_store_that_only_tasks_miss_is_not_excused_for_ever() -> None:
     """The driver reads it at every start. A machine that is cut off from it may stay so, and its subtasks with it."""
     away = e.EpochFailed("no answer", retryable=True, at_ms=0, excuse="away")
     state, actions = after(MORE, away)
-    for _ in range(AWAY_IN_TASKS_MAX - 1):
-        assert actions == (e.Restart(AWAY_PAUSE_MS, "no answer", tolerated=True),)
+    for _ in range(UNAVAILABLE_IN_TASKS_MAX - 1):
+        assert actions == (e.Restart(UNAVAILABLE_PAUSE_MS, "no answer", tolerated=True),)
         state, _ = decide(state, away)  # at the start: the driver misses it, too, which says nothing of a machine
         for event in (e.Started(None), MORE, away):
             state, actions = decide(state, event)
@@ -181,7 +181,7 @@ def ahead_events(state: ProtocolState) -> Iterator[Event]:
     yield e.EpochFailed("x", True, at_ms=0, excuse="away")
 
 
-OF_COMMITS = (e.Committed, e.CommitLost, e.CommitUnknown, e.CommitFound, e.CommitAbsent, e.CommitFailed)
+OF_COMMITS = (e.Committed, e.CommitLost, e.CommitUnknown, e.CommitExists, e.CommitAbsent, e.CommitFailed)
 
 
 @pytest.mark.slow

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from millstream.checkpoint.restart import (
     ExponentialDelay,
+    FailJob,
     FailureRate,
     FixedDelay,
-    GiveUp,
     NoRestart,
     RestartAfter,
     RestartPolicy,
@@ -71,8 +71,8 @@ def test_jitter_spreads_the_pause_both_ways_by_the_draw_alone() -> None:
 
 
 def test_giving_up_says_why() -> None:
-    assert NoRestart().on_failure((), 0) == GiveUp("the restart strategy is none")
-    assert FailureRate(1, 1_000, 0).on_failure((5,), 6) == GiveUp("2 failures within 1000 ms, at most 1 are allowed")
+    assert NoRestart().on_failure((), 0) == FailJob("the restart strategy is none")
+    assert FailureRate(1, 1_000, 0).on_failure((5,), 6) == FailJob("2 failures within 1000 ms, at most 1 are allowed")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.checkpoint.manifest import JSON, Manifest, Staged
-from millstream.checkpoint.retention import RetentionPolicy, files_to_delete, kept_epochs, named_files
+from millstream.checkpoint.retention import RetentionPolicy, files_to_delete, named_files, retained_epochs
 from millstream.errors import ConfigurationError
 from millstream.jobs.settings.driver_settings import retention_policy
 from millstream.storage.names import parse_segment, parse_staged, segment_name, staged_name
@@ -26,7 +26,7 @@ def segment(epoch: int, nonce: str = "a") -> str:
 def kept(epochs: range, through: int, policy: RetentionPolicy | None = None, held: tuple[int, ...] = ()) -> list[int]:
     created = {epoch: epoch * 1_000 for epoch in epochs}
     policy = policy or RetentionPolicy()
-    return sorted(kept_epochs(created, policy, published_through=through, now_ms=max(epochs) * 1_000, held=held))
+    return sorted(retained_epochs(created, policy, published_through=through, now_ms=max(epochs) * 1_000, held=held))
 
 
 def test_the_last_ten_epochs_are_kept() -> None:
@@ -52,7 +52,7 @@ def test_of_an_interval_one_epoch_is_left_until_the_period_is_over_and_none_afte
     there: dict[int, int] = {}
     for now in range(1, 200):
         there[now] = now * 1_000
-        left = kept_epochs(there, policy, published_through=now, now_ms=now * 1_000)
+        left = retained_epochs(there, policy, published_through=now, now_ms=now * 1_000)
         there = {epoch: there[epoch] for epoch in left}
         first = max(0, now - 60)
         assert sorted(there) == sorted({now, *(max(ten, 1) for ten in range(0, now + 1, 10) if max(ten, 1) >= first)})
@@ -95,9 +95,9 @@ def test_files_of_unknown_names_stay() -> None:
 
 
 def test_keeping_no_manifest_is_refused() -> None:
-    with pytest.raises(ValueError, match="the newest manifest always stays"):
+    with pytest.raises(ValueError, match="the newest manifest is always retained"):
         RetentionPolicy(keep_last=0)
-    with pytest.raises(ConfigurationError, match=r"millstream.retention.epochs is 0: .* Give 1 or more"):
+    with pytest.raises(ConfigurationError, match=r"millstream.retention.epochs is 0: .* Set 1 or more"):
         retention_policy({"millstream.retention.epochs": "0"})
 
 
@@ -122,7 +122,7 @@ def test_no_start_from_a_kept_epoch_misses_anything(
     files = [name for epoch, attempt in attempts for name in (staged(epoch, attempt), segment(epoch, attempt))]
     named = data.draw(st.sets(st.sampled_from(files))) if files else set()
     held = data.draw(st.sets(st.sampled_from(sorted(epochs))))
-    left = kept_epochs(epochs, RetentionPolicy(keep_last), published_through=through, now_ms=1000, held=held)
+    left = retained_epochs(epochs, RetentionPolicy(keep_last), published_through=through, now_ms=1000, held=held)
     newest = max(epochs)
     gone = set(files_to_delete(files, named, newest=newest, published_through=through))
     assert newest in left and held <= left

@@ -126,7 +126,7 @@ def test_a_program_that_is_not_there_is_refused_and_its_neighbours_named(
     message = refused(RunRequest(tmp_path / "jop.py"), capsys)
     assert (
         message == f"millstream: there is no program {tmp_path / 'jop.py'}; there are job.py. "
-        "Give the path of a Python file\n"
+        "Use the path of a Python file\n"
     )
 
 
@@ -385,7 +385,7 @@ def test_a_stopped_job_that_is_run_again_is_starting_until_its_next_epoch(tmp_pa
 
 def test_where_nobody_can_tell_a_job_was_running_when_last_heard_of() -> None:
     job = ListedJob("clicks", "j1", "RUNNING", 7, 1, 1_000, "s3://bucket/clicks")
-    assert "RUNNING when last heard of" in table_text([job], now_ms=2_000)
+    assert "RUNNING when last seen" in table_text([job], now_ms=2_000)
 
 
 def test_a_damaged_store_does_not_hide_the_others(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_a_module_that_is_not_there_is_named_with_what_is() -> None:
     program = "try:\n    import pyflink.{}\nexcept ImportError as error:\n    print(error.name, '|', error)\n"
     assert served(program.format("ml")) == (
         "pyflink.ml | Millstream does not serve pyflink.ml: Flink ML is another project. Served are pyflink.common, "
-        "pyflink.dataframe, pyflink.datastream, pyflink.metrics, pyflink.table and what lies below them"
+        "pyflink.dataframe, pyflink.datastream, pyflink.metrics, pyflink.table and their submodules"
     )
     assert served(program.format("fn_execution")).startswith("pyflink.fn_execution | Millstream does not serve")
     assert served(program.format("common.nothing")).startswith("pyflink.common.nothing | Millstream does not serve")

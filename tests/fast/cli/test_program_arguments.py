@@ -53,7 +53,7 @@ def test_a_program_gets_its_own_options_without_dashes_before_them(program: str)
 def test_an_option_that_is_all_but_ours_is_handed_over_and_said(program: str) -> None:
     done = CliRunner().invoke(app, ["run", program, "--paralelism", "4"])
     assert (done.exit_code, done.stdout) == (0, "['--paralelism', '4']\n")
-    assert "--paralelism is handed to the program. Did you mean --parallelism" in done.stderr
+    assert "--paralelism is passed to the program. Did you mean our option --parallelism" in done.stderr
     meant = CliRunner().invoke(app, ["run", program, "--", "--paralelism", "4"])
     assert (meant.stdout, meant.stderr) == (done.stdout, "")
 

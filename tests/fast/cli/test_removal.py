@@ -35,7 +35,7 @@ def stored(folder: str, name: str = "clicks", status: str = "FINISHED") -> Path:
 def removed(*names: str, unnamed: bool = False, answer: str | None = None) -> tuple[int, str]:
     screen = io.StringIO()
     code = remove_stores(
-        names, None, unnamed=unnamed, asks=answer is not None, screen=screen, answer=lambda: answer or ""
+        names, None, unnamed=unnamed, confirms=answer is not None, screen=screen, answer=lambda: answer or ""
     )
     return code, screen.getvalue()
 
@@ -58,7 +58,7 @@ def test_unnamed_ones_are_those_of_runs_without_a_store_that_nobody_runs(here: P
     assert (left.exists(), running.exists(), named.exists()) == (False, True, True)
     log.close()
     assert removed(unnamed=True)[0] == 0 and not running.exists()
-    assert removed(unnamed=True) == (0, "no unnamed stores below .millstream that nobody runs\n")
+    assert removed(unnamed=True) == (0, "no unnamed stores below .millstream of jobs that are not running\n")
 
 
 def test_a_job_may_be_named_by_its_name_and_is_removed_with_its_store(here: Path) -> None:

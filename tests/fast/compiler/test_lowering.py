@@ -243,7 +243,7 @@ def test_only_triggers_that_wait_for_the_end_let_records_be_folded(trigger: Any,
 def test_that_windows_run_a_record_at_a_time_is_said_once_with_their_line(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notices, "_SAID", set())
+    monkeypatch.setattr(notices, "_LOGGED", set())
     env = StreamExecutionEnvironment.get_execution_environment()
     orders, minutes = stamped(env), TumblingEventTimeWindows.of(Duration.of_minutes(1))
     orders.key_by("id").window(minutes).evictor(CountEvictor.of(3)).aggregate(TOTALS).print()

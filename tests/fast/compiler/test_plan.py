@@ -169,7 +169,7 @@ def test_a_uid_given_twice_is_refused_naming_both_operators() -> None:
     for node in (a, b):
         builder.amend(node.id, uid="same")
         sink(builder, node, f"out-{node.name}")
-    with pytest.raises(ProgramError, match=r"'same' is given to both 'a'.*and 'b'"):
+    with pytest.raises(ProgramError, match=r"'same' is set on both 'a'.*and 'b'"):
         compile_graph(builder.graph("job", 1, 128))
 
 

@@ -103,15 +103,21 @@ SOURCES = {
     "a split without a name": ({"splits": [Split("")]}, r"a split whose name is '' \(str\), expected a text"),
     "a name that is a number": ({"splits": [Split(7)]}, r"a split whose name is 7 \(int\)"),  # type: ignore[arg-type]
     "a start that is no JSON": ({"splits": [Split("a", {1})]}, r"lists split 'a' with the start \{1\} \(set\)"),
-    "a start with a key of numbers": ({"splits": [Split("a", {1: 2})]}, r"\{1: 2\} \(dict\).*key 1 it makes a text"),
+    "a start with a key of numbers": (
+        {"splits": [Split("a", {1: 2})]},
+        r"\{1: 2\} \(dict\).*turns the key 1 into a text",
+    ),
     "an info that is no JSON": ({"splits": [Split("a", 0, {1})]}, r"lists split 'a' with the info \{1\} \(set\)"),
-    "an info with a key of numbers": ({"splits": [Split("a", 0, {1: 2})]}, r"with the info.*key 1 it makes a text"),
-    "reach gives a tuple": ({"reach": (0, 1)}, r"reach .*\(0, 1\) \(tuple\).*of the tuple \(0, 1\) it makes a list"),
+    "an info with a key of numbers": (
+        {"splits": [Split("a", 0, {1: 2})]},
+        r"with the info.*turns the key 1 into a text",
+    ),
+    "reach gives a tuple": ({"reach": (0, 1)}, r"reach .*\(0, 1\) \(tuple\).*turns the tuple \(0, 1\) into a list"),
     "reach forgets its return": ({"reach": None}, r"reach of split 'numbers' from 0 returned None, expected how far"),
     "reach goes backwards": ({"reach": -1}, r"reach of split 'numbers' from 0 returned -1 \(int\), expected an offset"),
-    "reach gives numpy's": ({"reach": np.int64(10)}, r"Numbers\.reach .*\(int64\), expected what JSON can hold"),
-    "reach gives bytes": ({"reach": b"x"}, r"Numbers\.reach .*b'x' \(bytes\), expected what JSON"),
-    "reach gives NaN": ({"reach": float("nan")}, r"Numbers\.reach .*nan \(float\), expected what JSON"),
+    "reach gives numpy's": ({"reach": np.int64(10)}, r"Numbers\.reach .*\(int64\), expected a JSON value"),
+    "reach gives bytes": ({"reach": b"x"}, r"Numbers\.reach .*b'x' \(bytes\), expected a JSON value"),
+    "reach gives NaN": ({"reach": float("nan")}, r"Numbers\.reach .*nan \(float\), expected a JSON value"),
     "finished forgets its return": ({"finished": None}, r"Numbers\.finished returned None, expected True or False"),
     "finished gives a number": ({"finished": 10}, r"Numbers\.finished returned 10 \(int\), expected True or False"),
     "complete forgets its return": ({"complete": None}, r"Numbers\.complete returned None, expected True or False"),
@@ -121,7 +127,7 @@ SOURCES = {
     "read yields a tuple": ({"read": [(1, 2)]}, r"Numbers\.read yields \(1, 2\) \(tuple\)"),
     "read yields a table": ({"read": [pa.table({"a": [1]})]}, r"\(Table\), expected lists.*table\.to_batches\(\)"),
     "read ends nowhere": ({"read": ended_at({1})}, r"Numbers\.read of split 'numbers' returned \{1\} \(set\)"),
-    "read ends at a tuple": ({"read": ended_at([(1,)])}, r"Numbers\.read .*of the tuple \(1,\) it makes a list"),
+    "read ends at a tuple": ({"read": ended_at([(1,)])}, r"Numbers\.read .*turns the tuple \(1,\) into a list"),
     "read ends before": ({"read": ended_at(-5)}, r"Numbers\.read of split 'numbers' from 0 returned -5"),
     "watermark is beyond time": ({"watermark": 2**70}, r"Numbers\.watermark returned \d+ \(int\), expected an int"),
     "watermark gives a float": ({"watermark": 1.5}, r"Numbers\.watermark returned 1\.5 \(float\), expected an int"),
@@ -129,7 +135,7 @@ SOURCES = {
 
 
 @pytest.mark.parametrize(("slips", "told"), SOURCES.values(), ids=SOURCES)
-def test_a_source_that_returns_the_wrong_thing_is_told_so_by_its_class_and_line(slips: Any, told: str) -> None:
+def test_a_source_that_returns_the_wrong_thing_is_reported_with_its_class_and_line(slips: Any, told: str) -> None:
     message = failure(lambda env: env.add_source(Numbers(**slips)).sink_to(Collect()))
     assert re.search(told, message), message
     assert f"({HERE}:" in message
@@ -140,13 +146,13 @@ def raised() -> Any:
 
 
 @pytest.mark.parametrize("method", ["splits", "reach", "finished", "complete"])
-def test_an_error_in_a_source_on_the_driver_is_told_with_its_kind_and_line(method: str) -> None:
+def test_an_error_in_a_source_on_the_driver_is_reported_with_its_kind_and_line(method: str) -> None:
     message = failure(lambda env: env.add_source(Numbers(**{method: raised})).sink_to(Collect()))
     line = raised.__code__.co_firstlineno + 1
     assert f"KeyError: 'a key of mine' ({HERE}:{line})" in message
 
 
-def test_an_error_while_publishing_is_told_with_its_kind_and_line() -> None:
+def test_an_error_while_publishing_is_reported_with_its_kind_and_line() -> None:
     class Failing(Staging):
         def stage(self) -> Any:
             return 1
@@ -176,7 +182,7 @@ def test_numpys_truth_is_truth() -> None:
     assert len(out.values) == 10
 
 
-def test_a_bounded_source_that_never_says_where_a_split_ends_is_refused_at_once() -> None:
+def test_a_bounded_source_without_finished_is_refused_at_once() -> None:
     class Endless(PythonSource):
         bounded = True
 
@@ -232,7 +238,7 @@ class Releasing(Numbers):
         self.kept.append(sorted(positions.get("numbers", 0) for positions in kept))
 
 
-def test_a_source_may_remove_only_what_lies_before_every_epoch_that_is_kept() -> None:
+def test_a_source_may_remove_only_input_before_every_retained_epoch() -> None:
     Releasing.kept = []
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -337,36 +343,39 @@ SINKS = {
     "writer forgets its return": (Output(writer=None), r"Output\.writer returned None, expected a SinkWriter"),
     "stage forgets its return": (
         Output(stage=None),
-        r"Stub\.stage returned None, expected a list of what",
+        r"Stub\.stage returned None, expected a list of the JSON values",
     ),
     "stage gives a text": (Output(stage="file"), r"Stub\.stage returned 'file' \(str\), expected a list"),
-    "stage gives no JSON": (Output(stage=[b"x"]), r"Stub\.stage returned b'x' \(bytes\), expected what JSON can hold"),
-    "stage gives keys of numbers": (Output(stage=[{1: 2}]), r"Stub\.stage returned \{1: 2\}.*key 1 it makes a text"),
-    "a two-phase sink stages no JSON": (Staging(), r"Staging\.stage returned \{1, 2\} \(set\), expected what JSON"),
+    "stage gives no JSON": (Output(stage=[b"x"]), r"Stub\.stage returned b'x' \(bytes\), expected a JSON value"),
+    "stage gives keys of numbers": (
+        Output(stage=[{1: 2}]),
+        r"Stub\.stage returned \{1: 2\}.*turns the key 1 into a text",
+    ),
+    "a two-phase sink stages no JSON": (Staging(), r"Staging\.stage returned \{1, 2\} \(set\), expected a JSON value"),
     "plan_commit forgets its return": (Output(plan_commit=None), r"Output\.plan_commit returned None, expected Commit"),
     "plan_commit gives a list": (Output(plan_commit=[]), r"Output\.plan_commit returned \[\] \(list\)"),
     "plan_commit publishes no JSON": (
         Output(plan_commit=CommitPlan((b"x",))),
-        r"plan_commit returned, to be published",
+        r"plan_commit returned as publish",
     ),
-    "plan_commit keeps no JSON": (Output(plan_commit=CommitPlan((), {1})), r"plan_commit returned, to wait, \{1\}"),
+    "plan_commit keeps no JSON": (Output(plan_commit=CommitPlan((), {1})), r"plan_commit returned as pending \{1\}"),
     "plan_commit keeps at the end": (
         Output(plan_commit=CommitPlan((), 1)),
-        r"to wait, 1 \(int\), expected nothing",
+        r"as pending 1 \(int\), expected pending=None",
     ),
     "due_ms gives a text": (Output(plan_commit=CommitPlan((), 1), due_ms="now"), r"Output\.due_ms returned 'now'"),
 }
 
 
 @pytest.mark.parametrize(("sink", "told"), SINKS.values(), ids=SINKS)
-def test_a_sink_that_returns_the_wrong_thing_is_told_so_by_its_class_and_line(sink: Sink, told: str) -> None:
+def test_a_sink_that_returns_the_wrong_thing_is_reported_with_its_class_and_line(sink: Sink, told: str) -> None:
     source = Numbers(reach=5) if "due_ms" in vars(sink).get("slips", {}) else Script([1])
     message = failure(lambda env: env.add_source(source).sink_to(sink))
     assert re.search(told, message), message
     assert f"({HERE}:" in message
 
 
-def test_a_sink_that_opens_with_nothing_is_understood_and_a_restore_is_told_what_it_must_say() -> None:
+def test_a_sink_may_open_without_a_result_and_a_restore_must_return_a_pair() -> None:
     run(
         lambda env: env.add_source(Script([1])).uid("in").sink_to(Output(opened=None)).uid("out"), store="slip-restored"
     )
@@ -375,10 +384,10 @@ def test_a_sink_that_opens_with_nothing_is_understood_and_a_restore_is_told_what
         env._configuration.set_string("execution.state-recovery.path", "memory://slip-restored@1")
         env.add_source(Script([1])).uid("in").sink_to(Output(after_restore=None)).uid("out")
 
-    assert "Output.after_restore returned None, expected (what of `pending`" in failure(again)
+    assert "Output.after_restore returned None, expected (the entries of `pending`" in failure(again)
 
 
-def test_an_encoder_of_a_file_sink_that_returns_text_is_told_so(tmp_path: Path) -> None:
+def test_an_encoder_of_a_file_sink_that_returns_text_is_reported(tmp_path: Path) -> None:
     sink = FileSink(str(tmp_path), EncodedParts(Text()))
     message = failure(lambda env: env.add_source(Script([1])).sink_to(sink))
     assert "Text.encode returned '1' (str), expected bytes" in message
@@ -467,7 +476,7 @@ FUNCTIONS: dict[str, tuple[Callable[[DataStream], DataStream], str]] = {
     ),
     "assigner of numbers": (
         lambda s: keyed(s).window(Assigner([5])).process(WindowProcess(None)),
-        r"window assigner gave 5 \(int\) among its windows",
+        r"window assigner returned a window 5 \(int\)",
     ),
     "trigger without a return": (
         lambda s: keyed(s).window(SECOND).trigger(Asked(None)).process(WindowProcess(None)),
@@ -483,7 +492,7 @@ FUNCTIONS: dict[str, tuple[Callable[[DataStream], DataStream], str]] = {
 
 
 @pytest.mark.parametrize(("build", "told"), FUNCTIONS.values(), ids=FUNCTIONS)
-def test_a_function_that_returns_the_wrong_thing_is_told_so_with_its_line(build: Any, told: str) -> None:
+def test_a_function_that_returns_the_wrong_thing_is_reported_with_its_line(build: Any, told: str) -> None:
     message = failure(lambda env: build(env.add_source(Script([1, 1, 2]))).sink_to(Collect()))
     assert re.search(told, message), message
     assert f"({HERE}:" in message

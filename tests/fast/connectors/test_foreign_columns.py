@@ -43,7 +43,7 @@ def nested(leaf: tuple[TypeInformation, st.SearchStrategy[Any]]) -> st.SearchStr
 
 
 @given(st.sampled_from(LEAVES).flatmap(nested))
-def test_what_goes_outward_comes_back_inward(case: tuple[TypeInformation, list[Any]]) -> None:
+def test_outward_conversion_is_reversible(case: tuple[TypeInformation, list[Any]]) -> None:
     inner, values = case
     type_info = Types.ROW_NAMED(["v"], [inner])
     batch = to_record_batch([(value,) for value in values], type_info)
@@ -85,5 +85,5 @@ def test_a_number_too_large_for_other_systems_is_an_error_that_names_the_column(
 
 
 def test_pickled_fields_are_refused() -> None:
-    with pytest.raises(ProgramError, match="Pickled"):
+    with pytest.raises(ProgramError, match="pickled values"):
         foreign_schema(Types.ROW_NAMED(["p"], [Types.PICKLED_BYTE_ARRAY()]))

@@ -101,7 +101,7 @@ def test_a_job_that_stops_anywhere_goes_on_there(epochs: int, request: pytest.Fi
     assert [*first, *rest] == list("abcdef")
 
 
-def test_the_next_source_is_not_asked_before_it_is_its_turn() -> None:
+def test_the_next_source_is_not_queried_before_its_turn() -> None:
     later = Lists(["b"])
     hybrid = HybridSource([Lists(["a"]), later])
     assert [split.name for split in hybrid.splits(NOW)] == ["0/list-0"]
@@ -149,12 +149,12 @@ def test_a_source_that_never_ends_may_only_be_the_last() -> None:
     endless = Lists(["a"])
     endless.bounded = False
     assert not HybridSource([Lists(["a"]), endless]).bounded
-    with pytest.raises(ProgramError, match=r"source 0 .* never ends"):
+    with pytest.raises(ProgramError, match=r"source 0 .* is unbounded"):
         HybridSource([endless, Lists(["a"])])
 
 
 def test_sources_of_different_types_are_refused() -> None:
-    with pytest.raises(ProgramError, match="different records"):
+    with pytest.raises(ProgramError, match="different record types"):
         HybridSource([NumberSequenceSource(1, 2), Lists(["a"])])
 
 

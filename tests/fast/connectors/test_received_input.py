@@ -70,12 +70,12 @@ def begun(store: Meeting) -> Iterator[Begun]:
     """Makes one more receiver, which has begun; all are stopped at the end."""
     receivers: list[Idle] = []
 
-    def begin() -> Idle:
+    def start_receiving() -> Idle:
         receivers.append(Idle(store))
-        receivers[-1].begin()
+        receivers[-1].start_receiving()
         return receivers[-1]
 
-    yield begin
+    yield start_receiving
     for receiver in receivers:
         receiver.stop()
 
@@ -86,9 +86,7 @@ def refused(receiver: Idle, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("late", [b"x", b"xy", b"xyz", b"uvwxyz"])
-def test_a_driver_that_was_replaced_gives_no_number_to_a_record_of_its_own(
-    store: Meeting, begun: Begun, late: bytes
-) -> None:
+def test_a_replaced_driver_assigns_no_numbers(store: Meeting, begun: Begun, late: bytes) -> None:
     """Its chunk may be longer, shorter or as long: the records of the other driver are read, all and no others."""
     first = begun()
     first.keep(b"1", 1)
@@ -100,7 +98,7 @@ def test_a_driver_that_was_replaced_gives_no_number_to_a_record_of_its_own(
     assert begun().stored == 5, "the next driver goes on behind them"
 
 
-def test_what_was_stored_before_another_driver_looked_counts_although_its_sender_is_not_told(
+def test_a_chunk_stored_before_another_driver_started_counts_without_an_acknowledgement(
     store: Meeting, begun: Begun
 ) -> None:
     first, others = begun(), []
@@ -110,7 +108,7 @@ def test_what_was_stored_before_another_driver_looked_counts_although_its_sender
     assert store.chunks() == [b"12", b"3"]
 
 
-def test_a_driver_that_begins_with_a_number_that_was_just_given_away_begins_again(store: Meeting, begun: Begun) -> None:
+def test_a_driver_that_starts_with_a_number_just_used_starts_again(store: Meeting, begun: Begun) -> None:
     """The last chunk of the one that was replaced came behind its look at what there is."""
     first, second = begun(), begun()
     refused(first, b"12")
@@ -136,16 +134,16 @@ def test_what_is_stored_is_not_listed_for_every_chunk(store: Meeting, begun: Beg
 
 
 @pytest.mark.parametrize("answers_lost", [True, False])
-def test_while_the_store_is_away_nothing_is_received_and_nothing_lost(
+def test_while_the_store_is_unavailable_nothing_is_received_and_nothing_lost(
     monkeypatch: pytest.MonkeyPatch, answers_lost: bool
 ) -> None:
     """A receiver that gave up would never begin again: the job would find the store away for ever."""
-    monkeypatch.setattr(received_input, "_AWAY_PAUSE_S", 0.0)
+    monkeypatch.setattr(received_input, "_STORE_PAUSE_S", 0.0)
     for call in range(1, 6):
         absence = Absence(answers_lost=answers_lost)
         store = AwayStore(f"received-{next(_STORES)}", absence)
         receiver = Idle(store)
-        receiver.begin()
+        receiver.start_receiving()
         absence.first, absence.calls = len(absence.made) + call, 3
         for data in (b"ab", b"c"):
             receiver.keep(data, len(data))
@@ -158,7 +156,7 @@ def test_while_the_store_is_away_nothing_is_received_and_nothing_lost(
 def test_a_receiver_that_waits_for_the_store_ends_with_the_job() -> None:
     absence = Absence()
     receiver = Idle(AwayStore(f"received-{next(_STORES)}", absence))
-    receiver.begin()
+    receiver.start_receiving()
     absence.first, absence.calls = 0, 1 << 62
     receiver.stop_requested.set()
     with pytest.raises(StoreAwayError):
@@ -209,10 +207,10 @@ def test_a_job_that_is_run_again_receives_again() -> None:
 @pytest.mark.parametrize(("kept", "left"), [(1, [b"d"]), (2, [b"bc", b"d"]), (16, [b"a", b"bc", b"d"])])
 def test_of_what_is_read_the_newest_chunks_stay(store: Meeting, begun: Begun, kept: int, left: list[bytes]) -> None:
     receiver = begun()
-    receiver.kept_chunks = kept
+    receiver.retained_chunks = kept
     for data in (b"a", b"bc", b"d"):
         receiver.keep(data, len(data))
-    receiver.forget(4)
+    receiver.remove_before(4)
     assert store.chunks() == left
 
 
@@ -222,11 +220,11 @@ def test_ids_whose_acknowledgements_were_on_their_way_are_known_after_a_restart(
     monkeypatch.setattr(source, "open_channel", lambda address, queue: (None, None))
     first, second = (source._QueueReceiver(RabbitAddress(), "q", True, store, (), "input/idle") for _ in range(2))
     monkeypatch.setattr(source._QueueReceiver, "receive", Idle.receive)
-    first.begin()
+    first.start_receiving()
     for number in range(5):
         first.keep(source.packed([b"body"], [f"id-{number}"]), 1)
-    first.forget(5)  # the job has read all of it, and keeps no epoch before
+    first.remove_before(5)  # the job has read all of it, and keeps no epoch before
     first.stop()
-    second.begin()
+    second.start_receiving()
     assert all(f"id-{number}" in second._known for number in range(5))
     second.stop()

@@ -49,5 +49,5 @@ def test_a_host_in_half_a_bracket_is_refused(client: str) -> None:
 
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("place", ["db:6379", "[::1]:6379", "db"])
-def test_a_port_that_is_one_is_taken(client: str, place: str) -> None:
+def test_a_valid_port_is_accepted(client: str, place: str) -> None:
     CLIENTS[client](place)

@@ -60,7 +60,7 @@ def test_small_output_rides_in_the_manifest_and_large_output_becomes_a_file(stor
 def test_damaged_output_is_never_published(store: Store) -> None:
     payload = stage_bytes(task(store), b"x" * 100_000, records=1)
     store.put(payload["file"], b"x" * 99_999 + b"y")
-    with pytest.raises(StoreDamagedError, match="cut or changed"):
+    with pytest.raises(StoreDamagedError, match="truncated or changed"):
         read_staged(payload, store)
     store.put(payload["file"], b"x" * 10)
     with pytest.raises(StoreDamagedError, match="has 10 bytes"):
@@ -206,7 +206,7 @@ def test_a_two_phase_sink_that_commits_nowhere_known_is_refused(tmp_path: Path) 
         sink.opened(None)
 
 
-def test_a_foreach_sink_calls_functions_and_objects_and_says_what_it_promises(store: Store) -> None:
+def test_a_foreach_sink_calls_functions_and_objects_and_declares_its_guarantee(store: Store) -> None:
     calls: list[Any] = []
 
     class Invoked:
@@ -259,7 +259,7 @@ def test_a_two_phase_sink_may_go_by_event_time(tmp_path: Path) -> None:
     assert planned_commit(ready, [["b"]], waiting.pending, 0, False, watermark_ms=100) == CommitPlan((["a"], ["b"]))
 
 
-def test_the_driver_asks_a_two_phase_sink_itself_for_every_decision(tmp_path: Path) -> None:
+def test_the_driver_delegates_every_decision_to_the_two_phase_sink(tmp_path: Path) -> None:
     asked_before_it_is_opened = {"opened", "after_restore", "staged_records", "with_dead_letters"}
     methods = {name for name, member in vars(Sink).items() if callable(member) and not name.startswith("_")}
     ready = type(Ledger(tmp_path).opened(None))
@@ -295,7 +295,7 @@ def test_a_sink_that_commits_in_tasks_does_so_here_when_there_is_no_spark() -> N
     assert {part for part, _ in _Parts.published} == {0, 1, 2}
 
 
-def test_a_task_tells_what_the_world_refused_and_raises_what_is_a_bug() -> None:
+def test_a_task_returns_external_failures_and_raises_bugs() -> None:
     def publish(part: Exception | None) -> None:
         if part is not None:
             raise part

@@ -103,7 +103,7 @@ def test_a_resumed_job_goes_on_counting_where_the_stored_lines_end(store: Store)
         assert lines(source, 1, 3) == ["b", "c"]
         source.released([{"socket": 3}, {"socket": 2}])
         assert len(chunks(store)) == 1
-        with pytest.raises(StoreDamagedError, match=r"record 1 from .* is not in"):
+        with pytest.raises(StoreDamagedError, match=r"record 1 from .* is no longer in"):
             lines(source, 1, 3)
 
 
@@ -126,7 +126,7 @@ def test_a_fork_reads_the_lines_of_its_origin_and_counts_on_after_them(store: St
         fork.close()
 
 
-def test_a_job_without_the_lines_it_has_read_gives_no_number_twice(store: Store) -> None:
+def test_a_job_without_its_stored_lines_uses_no_number_twice(store: Store) -> None:
     with peer() as (port, accept):
         source = SocketSource("127.0.0.1", port).opened(store, None)
         source.committed({"socket": 500})
@@ -136,7 +136,7 @@ def test_a_job_without_the_lines_it_has_read_gives_no_number_twice(store: Store)
         source.close()
 
 
-def test_a_peer_that_is_not_there_is_told_with_a_command_that_helps() -> None:
+def test_a_missing_peer_is_reported_with_a_command_that_helps() -> None:
     with peer() as (port, _):
         pass
     with pytest.raises(JobFailedError, match=f"nc -lk {port}"):
@@ -145,12 +145,12 @@ def test_a_peer_that_is_not_there_is_told_with_a_command_that_helps() -> None:
         SocketSource("localhost", 0)
 
 
-def test_the_weaker_promise_is_said() -> None:
+def test_the_weaker_guarantee_is_shown() -> None:
     source = SocketSource("localhost", 9999)
     assert not source.replayable and "lost" in source.describe()
 
 
-def test_a_chunk_that_was_cut_is_refused_and_a_stray_beside_it_is_not_read(tmp_path: Path) -> None:
+def test_a_truncated_chunk_is_refused_and_an_unrelated_file_is_not_read(tmp_path: Path) -> None:
     store = open_store(str(tmp_path))
     with peer() as (port, accept):
         source = SocketSource("127.0.0.1", port).opened(store, None)
@@ -167,7 +167,7 @@ def test_a_chunk_that_was_cut_is_refused_and_a_stray_beside_it_is_not_read(tmp_p
         again.released([{"socket": 3}])
         again.close()
         store.put(names[-1], store.get(names[-1])[:-6])
-        with pytest.raises(StoreDamagedError, match=r"has \d lines, and \d were received"):
+        with pytest.raises(StoreDamagedError, match=r"has \d lines, but \d were received"):
             list(again.read(split, 0, 3))
 
 
@@ -177,7 +177,7 @@ class Ending(SocketSource):
     bounded = True
 
 
-def test_a_forked_job_reads_the_lines_that_the_job_it_came_from_has_stored() -> None:
+def test_a_forked_job_reads_the_lines_stored_by_its_original_job() -> None:
     def program(out: Collect, port: int, begins: str | None = None) -> Callable[[StreamExecutionEnvironment], object]:
         def build(env: StreamExecutionEnvironment) -> object:
             if begins is not None:

@@ -43,7 +43,7 @@ def flat(epochs: list[list[Any]]) -> list[Any]:
     return [value for epoch in epochs for value in epoch]
 
 
-def test_a_collection_gives_its_values_in_order_within_the_budget() -> None:
+def test_a_collection_yields_its_values_in_order_within_the_budget() -> None:
     source = CollectionSource(list("abcdefg"), Types.STRING())
     assert drain(source, 3, at(0)) == [["a", "b", "c"], ["d", "e", "f"], ["g"]]
     assert source.single and source.bounded and source.complete(at(0))
@@ -56,7 +56,7 @@ def test_an_empty_collection_is_finished_at_once() -> None:
 
 
 @given(st.integers(-(10**6), 10**6), st.integers(0, 5000), st.integers(1, 700))
-def test_a_number_sequence_gives_every_number_once_whatever_the_budget(start: int, count: int, budget: int) -> None:
+def test_a_number_sequence_yields_every_number_once_whatever_the_budget(start: int, count: int, budget: int) -> None:
     source = NumberSequenceSource(start, start + count)
     assert sorted(flat(drain(source, budget, at(0)))) == list(range(start, start + count + 1))
 
@@ -78,12 +78,12 @@ def test_a_number_sequence_reaches_both_ends_of_the_long_range() -> None:
 def test_a_number_sequence_that_runs_backwards_is_refused() -> None:
     with pytest.raises(ProgramError, match="start 5 is above end 1"):
         NumberSequenceSource(5, 1)
-    with pytest.raises(ProgramError, match="64 bits"):
+    with pytest.raises(ProgramError, match="64-bit"):
         NumberSequenceSource(0, 2**63)
 
 
 @given(st.integers(0, 300), st.integers(1, 9), st.integers(1, 40))
-def test_a_generator_gives_every_index_once(count: int, splits: int, budget: int) -> None:
+def test_a_generator_uses_every_index_once(count: int, splits: int, budget: int) -> None:
     source = DataGeneratorSource(lambda index: index, count, splits=splits)
     assert sorted(flat(drain(source, budget, at(0)))) == list(range(count))
 

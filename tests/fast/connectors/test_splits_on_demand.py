@@ -15,9 +15,7 @@ from millstream.connectors.splits_on_demand import SplitsOnDemand
     st.lists(st.one_of(st.integers(0, 80), st.none()), max_size=60),
     st.integers(1, 5),
 )
-def test_it_gives_what_planning_everything_gives_whatever_is_asked_when(
-    counts: list[int], requests: list[int | None], kept: int
-) -> None:
+def test_accesses_in_any_order_equal_a_complete_plan(counts: list[int], requests: list[int | None], kept: int) -> None:
     things: list[tuple[int, int]] = []
     lengths = [0]
     planned = 0
@@ -46,7 +44,7 @@ def test_it_gives_what_planning_everything_gives_whatever_is_asked_when(
         splits_on_demand._RECENT_MAX = monkey
 
 
-def test_only_what_is_asked_for_is_planned() -> None:
+def test_only_accessed_items_are_planned() -> None:
     planned: list[int] = []
 
     def plan(thing: int) -> list[Split]:

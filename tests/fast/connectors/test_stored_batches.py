@@ -73,7 +73,7 @@ def test_a_batch_offered_again_after_a_crash_is_known_before_and_after_it_was_re
     assert len([name for name in store.list("input") if name.endswith(".parquet")]) == 1
 
 
-def test_a_batch_is_kept_as_long_as_one_kept_epoch_has_not_read_it_and_all_before_it(store: Store) -> None:
+def test_a_batch_is_retained_until_every_retained_epoch_has_read_it_and_all_before_it(store: Store) -> None:
     batches, names = filled(store, 4)
     old, new = {names[0]: 2, names[1]: 1}, dict.fromkeys(names, 2)
     for kept in ([old, new], [new, old], [{}, new], []):
@@ -109,7 +109,7 @@ def test_of_two_drivers_that_begin_a_job_at_once_one_stores_its_input(store: Sto
     """The series of one that has stopped would be the job's, and nothing of what the other has read be found in it."""
     first, second = StoredBatches(store, "in", NUMBERS), StoredBatches(store, "in", NUMBERS)
     first.begin()
-    with pytest.raises(FencedError, match="another driver has begun this job at the same time"):
+    with pytest.raises(FencedError, match="another driver has started this job at the same time"):
         second.begin()
     write(store, first, 0, [1, 2])
     first.add(0)
@@ -188,10 +188,10 @@ def test_input_of_another_type_or_a_damaged_list_is_refused(store: Store) -> Non
         rows(split, 0, 1)
     [marker] = store.list("input/in/markers")
     store.put(marker, b"{")
-    with pytest.raises(StoreDamagedError, match="no whole input-batch"):
+    with pytest.raises(StoreDamagedError, match="not a complete input-batch"):
         opened(store)
     store.put("input/in/series.json", b"{")
-    with pytest.raises(StoreDamagedError, match="no whole input-series"):
+    with pytest.raises(StoreDamagedError, match="not a complete input-series"):
         opened(store)
 
 
@@ -211,7 +211,7 @@ def test_a_fork_goes_on_with_the_checkpoint_of_its_origin_as_of_the_last_batch_i
     assert files == logs | {"metadata"} | {f"sources/0/{batch}" for batch in range(4)}
     assert fork.get("input/in/checkpoint-9a/offsets/2") == b"v1\n2"
     assert json.loads(fork.get("input/in/checkpoint-9a/metadata"))["id"] != "of the origin"
-    with pytest.raises(StoreError, match=r"does not say where batch 7 ended.*Start the job there once"):
+    with pytest.raises(StoreError, match=r"does not have the end of batch 7.*Start the job there once"):
         inherit_checkpoint("in", InheritedBatches(origin.url, "3f", 7), fork, "input/in/checkpoint-b0")
     inherit_checkpoint("in", InheritedBatches(origin.url, "3f", -1), fork, "input/in/checkpoint-c0")
     assert not fork.list("input/in/checkpoint-c0"), "an origin that has stored nothing has nothing to go on from"

@@ -283,19 +283,19 @@ def test_sources_and_sinks_keep_their_prefix_when_named(numbers: DataStream) -> 
 )
 def test_what_is_no_operator_cannot_be_named_or_placed(numbers: DataStream, make: Any) -> None:
     stream = make(numbers)
-    with Refused("no operator of its own"):
+    with Refused("not an operator"):
         stream.name("x")
-    with Refused("no operator of its own"):
+    with Refused("not an operator"):
         stream.uid("x")
-    with Refused("no operator of its own"):
+    with Refused("not an operator"):
         stream.set_parallelism(1)
-    with Refused("no operator of its own"):
+    with Refused("not an operator"):
         stream.get_name()
 
 
 def test_a_uid_belongs_to_one_operator(numbers: DataStream) -> None:
     numbers.map(Double()).uid("same").uid("same")
-    with Refused("'same' is taken by 'Map'"):
+    with Refused("'same' is used by 'Map'"):
         numbers.filter(Odd()).uid("same")
 
 
@@ -342,7 +342,7 @@ def test_project_refuses_fields_that_are_not_there(pairs: DataStream, numbers: D
         pairs.project(-1)
     with Refused("no field was named"):
         pairs.project()
-    with Refused("takes a field twice"):
+    with Refused("has a field twice"):
         pairs.project(0, 0)
     with Refused("the stream is LONG"):
         numbers.project(0)
@@ -444,7 +444,7 @@ def test_sources_of_all_shapes_become_read_nodes(env: StreamExecutionEnvironment
     assert env.add_source(days, "days", Types.LONG()).get_type() == Types.LONG()
     assert days.type_info is None, "the program's own source is not changed"
     assert env.add_source(DataGeneratorSource(lambda n: n, count=3)).get_type() == Types.PICKLED_BYTE_ARRAY()
-    with Refused("gives LONG and type_info= says STRING"):
+    with Refused("emits LONG and type_info= is STRING"):
         env.from_source(NumberSequenceSource(1, 2), watermarks, "n", Types.STRING())
     with Refused("expected a source"):
         env.add_source("org.example.Source")  # type: ignore[arg-type]
@@ -460,7 +460,7 @@ def test_a_callable_sink_is_at_least_once(numbers: DataStream) -> None:
         numbers.add_sink(3)  # type: ignore[arg-type]
     with Refused("which transforms"):
         numbers.add_sink(_CallableMap())
-    with Refused("a plain callable goes to add_sink()"):
+    with Refused("a plain callable is passed to add_sink()"):
         numbers.sink_to(print)  # type: ignore[arg-type]
 
 
@@ -587,7 +587,7 @@ def test_chaining_and_timeouts_are_switches(env: StreamExecutionEnvironment) -> 
 def test_python_files_must_exist(env: StreamExecutionEnvironment) -> None:
     env.add_python_file(__file__)
     assert env._configuration.get_string("python.files", None) == __file__
-    with Refused("there is no 'absent.py'"):
+    with Refused("'absent.py' does not exist"):
         env.add_python_file("absent.py")
 
 

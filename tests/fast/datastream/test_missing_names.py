@@ -34,7 +34,7 @@ OWNERS: dict[str, tuple[Callable[[], Any], str, str]] = {
     "of windows": (stream, "aggregate", r"Call key_by\(...\).window\(...\) before it"),
     "of windows, keyed": (keyed, "aggregate", r"Call window\(...\) before it"),
     "of a stream, on a sink": (lambda: stream().print(), "map", "A sink ends its stream"),
-    "of a stream, on windows": (lambda: keyed().window(WINDOW), "print", "what is done with the windows"),
+    "of a stream, on windows": (lambda: keyed().window(WINDOW), "print", "an operation on the windows"),
     "of a stream, on two": (lambda: ENV_STREAM.connect(ENV_STREAM), "print", "The two become one stream by map"),
     "of a stream, on none": (stream().get_execution_environment, "map", "Begin with a source"),
     "nothing like it": (lambda: ENV_KEYED.interval_join(ENV_KEYED), "qqq", "It has between, in_event_time"),

@@ -98,35 +98,35 @@ class ImportsOthers(ProcessFunction):
 
 
 def test_imports_of_pythons_own_modules_hide_no_tag(numbers: DataStream) -> None:
-    with Refused("'PROCESS' never gives out side output 'odd'; it has none"):
+    with Refused("'PROCESS' never emits to side output 'odd'; it has none"):
         numbers.process(ImportsPythons()).get_side_output(ODD)
     numbers.process(ImportsOthers()).get_side_output(ODD)
 
 
 def test_a_side_output_that_the_function_never_gives_out_is_refused(numbers: DataStream) -> None:
-    with Refused("'PROCESS' never gives out side output 'odd'; it has none", "yield tag, value"):
+    with Refused("'PROCESS' never emits to side output 'odd'; it has none", "yield tag, value"):
         numbers.process(Plain()).get_side_output(ODD)
-    with Refused("never gives out side output 'od'; it has ['odd']", "Use the OutputTag"):
+    with Refused("never emits to side output 'od'; it has ['odd']", "Use the OutputTag"):
         numbers.process(YieldsOdd()).get_side_output(OutputTag("od"))
-    with Refused("never gives out side output 'odd'; it has ['large']"):
+    with Refused("never emits to side output 'odd'; it has ['large']"):
         numbers.key_by(lambda n: n).process(FromATimer()).get_side_output(ODD)
-    with Refused("never gives out side output 'large'; it has ['odd']"):
+    with Refused("never emits to side output 'large'; it has ['odd']"):
         numbers.connect(numbers).process(FromTwo()).get_side_output(LARGE)
     with Refused("found 'odd', expected an OutputTag"):
         numbers.process(YieldsOdd()).get_side_output("odd")  # type: ignore[arg-type]
 
 
 def test_windows_have_the_side_outputs_of_their_function_and_of_late_records(numbers: DataStream) -> None:
-    with Refused("never gives out side output 'late'; it has ['large']", "side_output_late_data(tag) before"):
+    with Refused("never emits to side output 'late'; it has ['large']", "side_output_late_data(tag) before"):
         windows(numbers).process(FromWindows()).get_side_output(LATE)
-    with Refused("never gives out side output 'late'; it has none", "side_output_late_data(tag) before"):
+    with Refused("never emits to side output 'late'; it has none", "side_output_late_data(tag) before"):
         windows(numbers).reduce(max).get_side_output(LATE)
     with Refused("has no side outputs", "side_output_late_data(tag) before aggregate()"):
         windows(numbers).aggregate(Aggregates(n=count())).get_side_output(LATE)
     late = windows(numbers).side_output_late_data(LATE)
     late.reduce(max).get_side_output(LATE)
     late.process(FromWindows()).get_side_output(LATE)
-    with Refused("'late'", "is LONG where it is given out and STRING here", "the same OutputTag"):
+    with Refused("'late'", "is LONG where it is emitted and STRING here", "the same OutputTag"):
         late.process(FromWindows()).get_side_output(OutputTag("late", Types.STRING()))
 
 
@@ -220,7 +220,7 @@ def test_a_side_output_that_may_come_is_never_refused(numbers: DataStream, funct
 
 
 def test_a_tag_read_with_another_type_than_it_is_given_out_with_is_refused(numbers: DataStream) -> None:
-    with Refused("side output 'odd' of 'PROCESS' is LONG where it is given out and STRING here", "same OutputTag"):
+    with Refused("side output 'odd' of 'PROCESS' is LONG where it is emitted and STRING here", "same OutputTag"):
         numbers.process(YieldsOdd()).get_side_output(OutputTag("odd", Types.STRING()))
     numbers.process(YieldsOdd()).get_side_output(OutputTag("odd"))
 

@@ -95,7 +95,7 @@ def test_orc_takes_datatypes_and_hadoops_settings_that_are_empty() -> None:
         lambda: ParquetBulkWriters.for_row_type(SALE, full),
         lambda: ParquetColumnarRowInputFormat(SALE, full),
     ):
-        with pytest.raises(NotAvailableError, match="no Hadoop behind it"):
+        with pytest.raises(NotAvailableError, match="Hadoop is not used here"):
             use()
     for wrong in (
         DataTypes.BIGINT(),

@@ -14,6 +14,7 @@ tomllib = pytest.importorskip("tomllib", reason="part of Python from 3.11 on")
 
 ROOT = Path(__file__).resolve().parents[3]
 LOCKS = ("requirements.lock", "requirements-dev.lock")
+SITE_LOCK = "requirements-site.lock"
 
 
 def project() -> dict[str, Any]:
@@ -47,7 +48,7 @@ def unmet(requirements: list[str], lock: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("lock", LOCKS)
+@pytest.mark.parametrize("lock", (*LOCKS, SITE_LOCK))
 def test_every_entry_has_an_exact_version_and_a_hash(lock: str) -> None:
     loose = [line for line in entries(lock) if not re.match(r"[a-z0-9._-]+==[^ ;]+ (; .* )?\\$", line)]
     assert entries(lock) and not loose, f"not pinned: {loose}"
@@ -56,7 +57,7 @@ def test_every_entry_has_an_exact_version_and_a_hash(lock: str) -> None:
     assert not unhashed, f"without a hash: {unhashed}"
 
 
-@pytest.mark.parametrize("lock", LOCKS)
+@pytest.mark.parametrize("lock", (*LOCKS, SITE_LOCK))
 def test_no_lock_names_a_host_an_index_or_a_folder(lock: str) -> None:
     text = (ROOT / lock).read_text(encoding="utf-8")
     assert "://" not in text
@@ -79,6 +80,11 @@ def test_what_faces_the_network_is_locked_too(lock: str, extra: str) -> None:
 def test_the_tools_are_locked_too() -> None:
     missing = unmet(project()["dependency-groups"]["dev"], "requirements-dev.lock")
     assert not missing, f"requirements-dev.lock does not meet {missing}; run `make lock`"
+
+
+def test_the_tools_of_the_site_are_locked() -> None:
+    missing = unmet(project()["dependency-groups"]["site"], SITE_LOCK)
+    assert not missing, f"{SITE_LOCK} does not meet {missing}; run `make lock`"
 
 
 def test_both_locks_choose_the_same_versions() -> None:

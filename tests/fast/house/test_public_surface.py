@@ -127,7 +127,7 @@ def test_jars_are_not_needed_and_a_program_that_brings_one_is_told_so_and_runs(
     from millstream.datastream import StreamExecutionEnvironment
     from millstream.graph import notices
 
-    monkeypatch.setattr(notices, "_SAID", set())
+    monkeypatch.setattr(notices, "_LOGGED", set())
     env = StreamExecutionEnvironment.get_execution_environment()
     with caplog.at_level("INFO"):
         env.add_jars("file:///connector.jar")
@@ -142,13 +142,13 @@ def test_a_setting_for_flinks_jvm_says_what_to_do_instead(
     key: str, instead: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from millstream.common import Configuration
-    from millstream.datastream.environment.dependencies import say_what_is_of_the_jvm
+    from millstream.datastream.environment.dependencies import log_jvm_settings
     from millstream.graph import notices
 
-    monkeypatch.setattr(notices, "_SAID", set())
+    monkeypatch.setattr(notices, "_LOGGED", set())
     with caplog.at_level("INFO"):
-        say_what_is_of_the_jvm(Configuration.from_dict({key: "file:///connector.jar"}))
-        say_what_is_of_the_jvm(Configuration())
+        log_jvm_settings(Configuration.from_dict({key: "file:///connector.jar"}))
+        log_jvm_settings(Configuration())
     assert f"{key} has no effect" in caplog.text and instead in caplog.text
 
 

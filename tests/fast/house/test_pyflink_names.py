@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from millstream.errors import NotAvailableError, ProgramError
-from millstream.pyflink_names import StandIn
+from millstream.pyflink_names import Placeholder
 from millstream.table import EnvironmentSettings, TableEnvironment
 from millstream.table.catalog import CatalogDatabase, ObjectPath
 from millstream.util import exceptions
@@ -50,7 +50,7 @@ def test_every_name_can_be_imported_from_the_module_where_pyflink_has_it() -> No
             missing.append(f"{module}.{name}: {error}")
             continue
         owner, _, own_name = origin.partition(":")
-        if origin == "=" or owner == module or isinstance(value, StandIn):
+        if origin == "=" or owner == module or isinstance(value, Placeholder):
             continue
         expected = importlib.import_module(ours(owner))
         if value is not (getattr(expected, own_name) if own_name else expected):
@@ -62,7 +62,7 @@ def test_only_what_is_about_the_jvm_is_a_stand_in() -> None:
     origins = {
         origin.partition(":")[0]
         for module, name, origin in names()
-        if isinstance(getattr(importlib.import_module(ours(module)), name), StandIn)
+        if isinstance(getattr(importlib.import_module(ours(module)), name), Placeholder)
     }
     assert origins == {
         "pyflink",  # decorators of its documentation

@@ -1,4 +1,4 @@
-"""What a test leaves open fails that test, and not one that runs later (tests/conftest.py, decision 0036)."""
+"""What a test leaves open fails that test, and not one that runs later (tests/conftest.py, decision 0034)."""
 
 from __future__ import annotations
 

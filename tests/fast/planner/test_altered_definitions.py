@@ -67,7 +67,7 @@ def test_a_table_in_buckets_is_read_as_any_other(env: TableEnvironment) -> None:
 def test_a_table_made_of_a_query_into_buckets_is_not_made(env: TableEnvironment) -> None:
     with pytest.raises(SqlError, match="is distributed into buckets"):
         env.execute_sql("CREATE TABLE b DISTRIBUTED INTO 3 BUCKETS WITH ('connector' = 'blackhole') AS SELECT 1 AS a")
-    with pytest.raises(SqlError, match="a materialized table has no buckets"):
+    with pytest.raises(SqlError, match="a materialized table is stored by key, without buckets"):
         env.execute_sql("CREATE MATERIALIZED TABLE b DISTRIBUTED INTO 3 BUCKETS AS SELECT 1 AS a")
     assert "b" not in env.list_tables()
 
@@ -85,7 +85,7 @@ def test_a_table_made_of_a_query_into_buckets_is_not_made(env: TableEnvironment)
         (f"CREATE TABLE u (id INT) DISTRIBUTED BY (key) INTO 2 BUCKETS {WITH}", "bucket key 'key'"),
         ("ALTER TABLE t ADD PARTITION (`day` = 1)", "Table default_catalog.default_database.t is not partitioned"),
         ("ALTER TABLE t DROP PARTITION (`day` = 1)", "is not partitioned"),
-        ("ALTER TABLE days ADD PARTITION (dai = 1)", "'dai' is no partition column .*: day. Did you mean 'day'"),
+        ("ALTER TABLE days ADD PARTITION (dai = 1)", "'dai' is not a partition column .*: day. Did you mean 'day'"),
     ],
 )
 def test_what_a_table_has_not_is_not_altered(env: TableEnvironment, statement: str, words: str) -> None:

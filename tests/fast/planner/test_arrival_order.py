@@ -7,7 +7,7 @@ import logging
 import pytest
 from planned import bound, session_with
 
-from millstream.planner.lowering.arrival_order import tell_arrival_order
+from millstream.planner.lowering.arrival_order import warn_about_arrival_order
 from millstream.planner.passes import optimised
 from millstream.planner.passes.rewriting import relations_of
 from millstream.planner.relations import Aggregate
@@ -20,7 +20,7 @@ def words(query: str, caplog: pytest.LogCaptureFixture) -> str:
     with caplog.at_level(logging.WARNING):
         for each in relations_of(optimised([collect(bound(query, session), None)], session)):
             if isinstance(each, Aggregate):
-                tell_arrival_order(each, session)
+                warn_about_arrival_order(each, session)
     return caplog.text
 
 
@@ -30,9 +30,9 @@ def test_rows_of_a_source_come_in_its_order_and_nothing_is_told(caplog: pytest.L
 
 def test_which_value_of_computed_rows_is_first_is_told_to_depend_on_epochs(caplog: pytest.LogCaptureFixture) -> None:
     counted = "(SELECT a, b, COUNT(*) AS n FROM t GROUP BY a, b) q"
-    assert "LAST_VALUE of rows that another operator computes" in words(
+    assert "LAST_VALUE of another operator's results" in words(
         f"SELECT b, LAST_VALUE(n) FROM {counted} WHERE n > 1 GROUP BY b", caplog
     )
     joined = "SELECT t.b, FIRST_VALUE(t.a), LAST_VALUE(n.x) FROM t JOIN n ON t.a = n.x GROUP BY t.b"
-    assert "FIRST_VALUE and LAST_VALUE of rows" in words(joined, caplog)
+    assert "FIRST_VALUE and LAST_VALUE of another operator" in words(joined, caplog)
     assert not words(f"SELECT b, MAX(n) FROM {counted} GROUP BY b", caplog)

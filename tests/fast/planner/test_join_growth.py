@@ -8,7 +8,7 @@ import pytest
 from planned import bound, plan, session_with
 
 from millstream.errors import SqlError
-from millstream.planner.lowering.join_growth import tell_growth
+from millstream.planner.lowering.join_growth import warn_about_growth
 from millstream.planner.passes import optimised
 from millstream.planner.passes.rewriting import relations_of
 from millstream.planner.relations import Join
@@ -21,7 +21,7 @@ JOINED = "SELECT t.a, n.y FROM t JOIN n ON t.a = n.x"
 def told(query: str, session: PlannerSession, kept_ms: tuple[int | None, int | None] = (None, None)) -> None:
     sinks = optimised([collect(bound(query, session), None)], session)
     join = next(each for each in relations_of(sinks) if isinstance(each, Join))
-    tell_growth(join, kept_ms, session)
+    warn_about_growth(join, kept_ms, session)
 
 
 def test_a_join_that_keeps_rows_for_ever_is_told_with_its_growth_and_refused_where_that_is_asked(
@@ -30,7 +30,7 @@ def test_a_join_that_keeps_rows_for_ever_is_told_with_its_growth_and_refused_whe
     session = session_with()
     with caplog.at_level(logging.WARNING):
         told(JOINED, session)
-    assert "keeps rows for ever: about" in caplog.text and "row of the right side" in caplog.text
+    assert "grows without bound: about" in caplog.text and "row of the right side" in caplog.text
     session.config["millstream.sql.unbounded-joins"] = "refuse"
     with pytest.raises(SqlError, match="for each row of the left side"):
         told(JOINED, session)
@@ -40,7 +40,7 @@ def test_a_join_that_keeps_rows_for_ever_is_told_with_its_growth_and_refused_whe
 def test_rows_that_go_by_the_clock_are_told(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         told("SELECT t.a FROM n JOIN t ON t.a = n.x", session_with(), (1_000, None))
-    assert "forgets rows of its left side by the clock" in caplog.text
+    assert "expires rows of its left side by processing time" in caplog.text
 
 
 def test_a_hint_says_how_long_rows_of_a_table_are_kept() -> None:
@@ -52,7 +52,7 @@ def test_a_hint_says_how_long_rows_of_a_table_are_kept() -> None:
 
 def test_a_window_over_the_time_of_a_join_that_keeps_none_is_refused() -> None:
     joined = "WITH j AS (SELECT t.ts AS ts FROM t JOIN n ON t.a = n.x) "
-    with pytest.raises(SqlError, match="'ts' comes from a join that keeps no time"):
+    with pytest.raises(SqlError, match="'ts' comes from a join that drops it"):
         plan(
             f"{joined} SELECT COUNT(*) FROM TABLE(TUMBLE(TABLE j, DESCRIPTOR(ts), INTERVAL '1' SECOND)) "
             "GROUP BY window_start, window_end"

@@ -14,7 +14,7 @@ from millstream.errors import SqlError
         ("SELECT * FROM t /*+ OPTION('rows-per-second' = '5') */", "no hint 'OPTION' here. Did you mean 'OPTIONS'?"),
         ("SELECT /*+ STATE_TLL('t' = '1 d') */ a FROM t", "no hint 'STATE_TLL' here. Did you mean 'STATE_TTL'?"),
         ("SELECT /*+ OPTIONS('rows-per-second' = '5') */ a FROM t", r"FROM t /*+ OPTIONS(…) */"),
-        ("SELECT a FROM t /*+ STATE_TTL('t' = '1 d') */", r"STATE_TTL stands behind SELECT"),
+        ("SELECT a FROM t /*+ STATE_TTL('t' = '1 d') */", r"write the hint STATE_TTL after SELECT"),
         ("SELECT a FROM t /*+ OPTIONS('rows-per-second') */", "'key' = 'value' pairs"),
         ("SELECT /*+ BROADCAST(u) */ t.a FROM t JOIN n ON t.a = n.x", "BROADCAST names 'u', and FROM has no table"),
         ("SELECT /*+ LOOKUP('table' = 'm') */ t.a FROM t", "LOOKUP names 'm', and FROM has no table"),

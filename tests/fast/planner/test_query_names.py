@@ -101,7 +101,7 @@ def test_a_view_keeps_the_columns_it_was_made_with() -> None:
     carried_out("ALTER TABLE n ADD (z STRING, y INT FIRST)", session)
     assert fields("SELECT * FROM v", session) == ["x INT"]
     carried_out("ALTER TABLE n RENAME x TO w", session)
-    with pytest.raises(SqlError, match="its query no longer gives the column 'x'"):
+    with pytest.raises(SqlError, match="its query no longer has the column 'x'"):
         bound("SELECT * FROM v", session)
 
 

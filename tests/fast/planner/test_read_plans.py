@@ -15,4 +15,4 @@ def test_a_plan_whose_function_is_not_in_the_session_is_not_called_damaged() -> 
     text = json.dumps({_MARK: FORM, "checksum": _checksum(body), "plan": body})
     with pytest.raises(ProgramError) as refusal:
         plan_from_json(text, "plan.json")
-    assert str(refusal.value).startswith("plan.json calls the function 'shorten', which this session has not.")
+    assert str(refusal.value).startswith("plan.json calls the function 'shorten', which this session does not have.")

@@ -40,7 +40,10 @@ def test_partitions_are_named_by_their_columns(t_env: TableEnvironment) -> None:
     ("statement", "told"),
     [
         ("SHOW PARTITIONS plain", "Table plain is not partitioned"),
-        ("SHOW PARTITIONS t PARTITION (`dai` = 1)", "'dai' is no partition column of t: day, hour. Did you mean 'day'"),
+        (
+            "SHOW PARTITIONS t PARTITION (`dai` = 1)",
+            "'dai' is not a partition column of t: day, hour. Did you mean 'day'",
+        ),
     ],
 )
 def test_what_has_no_partitions_says_so(t_env: TableEnvironment, statement: str, told: str) -> None:

@@ -100,7 +100,7 @@ def test_a_table_function_is_joined_or_stands_alone(session: PlannerSession) -> 
     both = operations.join_table_function(table, call, ["word", "size"], JoinKind.LEFT, session)
     assert both.schema.names == ("s", "word", "size")
     assert operations.flat_map(table, call, [], session).schema.names == ("f0", "f1")
-    with pytest.raises(SqlError, match="it gives rows: write LATERAL TABLE"):
+    with pytest.raises(SqlError, match="it returns rows: write LATERAL TABLE"):
         operations.select(table, [call], session)
 
 

@@ -180,7 +180,7 @@ def test_a_call_has_its_time_to_be_asked_and_another_to_be_answered() -> None:
     calls.check_time(40.0)
     calls.note_answer(Frame(DATA, 0, 1), False, 40.0)
     calls.check_time(60.0)
-    with pytest.raises(CallRefusal, match="not taken in"):
+    with pytest.raises(CallRefusal, match="not read"):
         calls.check_time(71.0)
 
 

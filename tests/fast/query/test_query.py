@@ -467,5 +467,5 @@ def test_files_of_a_remote_store_are_kept_in_a_folder(tmp_path: Any) -> None:
 def test_state_that_belongs_to_no_key_cannot_be_queryable() -> None:
     stream = StreamExecutionEnvironment().add_source(Script([("a", 1)], type_info=PAIR))
     rules = queryable(MapStateDescriptor("rules", Types.STRING(), Types.LONG()))
-    with Refused("state 'rules' is queryable, and only state of keys can be"):
+    with Refused("state 'rules' is queryable, and only keyed state can be"):
         stream.broadcast(rules)

@@ -70,7 +70,7 @@ def test_a_file_of_tokens_that_is_damaged_opens_nothing_until_it_is_mended(
     for _ in range(3):
         with pytest.raises(NoRightsError, match="cannot be read now"):
             rights.reader_of(bearer(OLD))
-    assert caplog.text.count("until this is mended") == 1
+    assert caplog.text.count("until this is corrected") == 1
     path.write_text(whole)
     assert rights.reader_of(bearer(OLD)).name == "dash"
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from millstream.errors import ConfigurationError
 from millstream.query.client.discovery import Directory, Trust
-from millstream.query.client.requester import Question, Requester, Unanswered, answer_of
+from millstream.query.client.requester import Question, Requester, ServerFailed, answer_of
 from millstream.query.client.responses import (
+    InvalidAnswer,
     JobIdentity,
-    NoAnswer,
     QueryRefusedError,
     body_of,
     check_form,
@@ -108,9 +108,9 @@ def test_an_answer_of_another_job_is_none() -> None:
     for job in (by_id, by_name):
         job.check(FACTS)
         for other in ({"job_id": "j2"}, {"job": "orders", "job_id": "j2"}, {"job_id": None}, {"job_id": ["j1"]}):
-            with pytest.raises(NoAnswer, match="it answers for job"):
+            with pytest.raises(InvalidAnswer, match="it answers for job"):
                 job.check({**FACTS, **other})
-    with pytest.raises(NoAnswer):
+    with pytest.raises(InvalidAnswer):
         JobIdentity("j1").check({"epoch": 7})
 
 
@@ -129,7 +129,7 @@ def test_whatever_a_server_says_it_is_an_answer_or_none(said: dict[str, Any], ot
         JobIdentity("j1").check(told)
         for part in ("value", "reads", "rows", "points", "states", "windows"):
             check_form(told, part, ASKED)
-    except NoAnswer:
+    except InvalidAnswer:
         pass
     assert ServerPlace.parsed(other) is None or isinstance(ServerPlace.parsed(other), ServerPlace)
     ServedState.parsed(other)
@@ -147,12 +147,12 @@ def test_a_state_whose_type_is_endless_is_none() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"7", b"\xff", b"[" * 100_000, b'{"a":' * 100_000, b"9" * 5_000])
 def test_a_body_that_is_no_object_is_no_answer(body: bytes) -> None:
-    with pytest.raises(NoAnswer):
+    with pytest.raises(InvalidAnswer):
         json_of_body(body)
 
 
 def test_a_server_of_another_job_at_the_same_address_is_passed_by() -> None:
-    with pytest.raises(Unanswered):
+    with pytest.raises(ServerFailed):
         answer_of(404, b'{"error": "unknown-job", "message": "not here"}')
     with pytest.raises(QueryRefusedError, match="no such"):
         answer_of(404, b'{"error": "unknown-state", "message": "no such"}')
@@ -172,7 +172,7 @@ def test_a_server_without_tls_that_is_known_already_is_not_asked_once_another_an
     with httpx.Client(transport=httpx.MockTransport(answer)) as http:
         asking = Requester(directory, http, trust, lambda: JobIdentity("j1"), 5.0, 1.0)
         for _ in range(6):
-            assert asking.ask(Question("/value", "value"))["value"] == 7
+            assert asking.fetch(Question("/value", "value"))["value"] == 7
         asking.close()
     assert asked.count("https") >= 5 and asked[1:].count("http") == 0
 
@@ -180,13 +180,13 @@ def test_a_server_without_tls_that_is_known_already_is_not_asked_once_another_an
 @pytest.mark.parametrize("status", [204, 206, 302, 304, 401, 403, 404, 418, 501, 599])
 @pytest.mark.parametrize("body", [b"<html>", b"", b"{}", b'{"error": 7, "message": ["a"]}'])
 def test_a_status_without_the_words_of_a_query_server_says_nothing_of_the_job(status: int, body: bytes) -> None:
-    with pytest.raises(Unanswered, match=f"status {status}"):
+    with pytest.raises(ServerFailed, match=f"status {status}"):
         answer_of(status, body)
 
 
 @pytest.mark.parametrize("status", [206, 302, 304, 501, 599])
 def test_only_a_status_of_refusals_refuses_for_good(status: int) -> None:
-    with pytest.raises(Unanswered, match="unknown-state"):
+    with pytest.raises(ServerFailed, match="unknown-state"):
         answer_of(status, b'{"error": "unknown-state", "message": "no such"}')
 
 
@@ -204,9 +204,9 @@ class Endless(httpx.SyncByteStream):
 
 def test_an_answer_or_an_event_without_an_end_is_given_up() -> None:
     endless = Endless(b"a" * 1000)
-    with pytest.raises(NoAnswer, match="more than 5000 bytes"):
+    with pytest.raises(InvalidAnswer, match="more than 5000 bytes"):
         body_of(httpx.Response(200, stream=endless), 5_000)
-    with pytest.raises(NoAnswer, match="more than 5000 bytes"):
+    with pytest.raises(InvalidAnswer, match="more than 5000 bytes"):
         list(lines_of(httpx.Response(200, stream=endless), 5_000))
     assert endless.sent <= 12_000
     lines = lines_of(httpx.Response(200, stream=Endless(b"ab\r\ncd")))
@@ -216,5 +216,5 @@ def test_an_answer_or_an_event_without_an_end_is_given_up() -> None:
 def test_an_answer_that_is_packed_is_not_unpacked() -> None:
     packed = httpx.Response(200, headers={"content-encoding": "gzip"}, stream=Endless(b"a"))
     for read in (body_of, lambda response: list(lines_of(response))):
-        with pytest.raises(NoAnswer, match="packed"):
+        with pytest.raises(InvalidAnswer, match="compressed"):
             read(packed)

@@ -89,8 +89,8 @@ def test_sets_are_combined_as_pythons_sets_are(left: set[int], right: set[int]) 
 def test_single_numbers_are_united_by_group(rows: list[tuple[int, int]]) -> None:
     codes = np.array([code for code, _ in rows], np.int64)
     made, groups = united_singles(single_bitmaps(np.array([number for _, number in rows], np.uint32)), codes)
-    found = {code: set(numbers_of(data.as_py()).tolist()) for code, data in zip(groups.tolist(), made, strict=True)}
-    assert found == {code: {number for each, number in rows if each == code} for code, _ in rows}
+    results = {code: set(numbers_of(data.as_py()).tolist()) for code, data in zip(groups.tolist(), made, strict=True)}
+    assert results == {code: {number for each, number in rows if each == code} for code, _ in rows}
 
 
 def test_a_full_bitmap_is_counted_and_cut_without_its_four_billion_numbers() -> None:
@@ -114,7 +114,7 @@ def test_a_full_bitmap_is_counted_and_cut_without_its_four_billion_numbers() -> 
         (struct.pack("<II", 12346, 1 << 30), "end too early"),
     ],
 )
-def test_bytes_that_are_no_bitmap_say_why(data: bytes, reason: str) -> None:
+def test_invalid_bitmap_bytes_are_rejected_with_the_reason(data: bytes, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         normalised(data)
 

@@ -60,8 +60,8 @@ def test_columns_agree_with_conform(values: list[Any]) -> None:
         with pytest.raises(TypeMismatchError):
             to_record_batch(values, MONEY)
     else:
-        found = from_record_batch(to_record_batch(values, MONEY), MONEY)
-        assert list(map(repr, found)) == list(map(repr, expected))
+        results = from_record_batch(to_record_batch(values, MONEY), MONEY)
+        assert list(map(repr, results)) == list(map(repr, expected))
 
 
 def test_a_type_has_a_precision_and_a_scale_within_it() -> None:
@@ -103,7 +103,7 @@ def test_csv_and_json_messages_come_back() -> None:
     assert JsonRowDeserializationSchema.builder().type_info(PRICE).build().deserialize(json) == row
 
 
-def test_a_manifest_tells_the_type() -> None:
+def test_a_manifest_names_the_type() -> None:
     assert written_type(Types.LIST(MONEY)) == {"list": "DECIMAL(10, 2)"}
     assert type_from("DECIMAL(10, 2)", "state") == MONEY
     assert type_of_arrow(pa.field("value", pa.decimal128(10, 2))) == MONEY

@@ -72,7 +72,7 @@ def tables(draw: st.DrawFn) -> tuple[TableRowType, list[tuple[Any, ...]]]:
 
 
 @given(tables())
-def test_columns_hold_what_conform_says_and_are_those_of_the_row_type(
+def test_columns_agree_with_conform_and_have_the_row_type(
     table: tuple[TableRowType, list[tuple[Any, ...]]],
 ) -> None:
     type_info, rows = table
@@ -136,7 +136,7 @@ def test_a_record_that_is_none_is_no_row_of_a_table() -> None:
         Batch.of_values([None], one(types.IntType()))
 
 
-def test_kinds_of_changes_are_kept_beside_the_columns() -> None:
+def test_row_kinds_are_stored_after_the_columns() -> None:
     row = Row(c=1)
     row.set_row_kind(RowKind.DELETE)
     batch = Batch.of_values([row, Row(c=2)], one(types.IntType()))

@@ -39,7 +39,7 @@ def test_records_come_back_the_same_wherever_they_are_cut(records: list[Any], pi
     odd=st.sampled_from([(1,), (), (1, "a", 2)]),
     piece=st.integers(1, 4),
 )
-def test_a_record_of_another_width_is_named_wherever_it_stands(before: list[Any], odd: Any, piece: int) -> None:
+def test_a_record_of_another_width_is_named_at_any_position(before: list[Any], odd: Any, piece: int) -> None:
     with patch.object(row_codec, "_TRANSPOSED_MAX", piece), pytest.raises(TypeMismatchError) as refusal:
         to_record_batch([*before, odd, (2, "b")], PAIR)
     assert refusal.value.value == odd

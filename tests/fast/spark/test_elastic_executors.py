@@ -48,7 +48,7 @@ class Engine:
     def run(self, spec: Any) -> list[tuple[int, bytes]]:
         return []
 
-    def ran_at(self, places: Any) -> None: ...
+    def record_places(self, places: Any) -> None: ...
     def send_unsent(self) -> None: ...
     def cancel(self) -> None: ...
 
@@ -59,7 +59,7 @@ def job(width: int) -> Any:
 
 
 def epoch_on(runner: ElasticRunner, *executors: Executor) -> None:
-    runner.ran_at([(subtask, place_of(executor)) for subtask, executor in enumerate(executors)])
+    runner.record_places([(subtask, place_of(executor)) for subtask, executor in enumerate(executors)])
 
 
 def test_a_wider_plan_gets_more_executors_and_a_narrow_one_gives_idle_ones_back() -> None:
@@ -85,7 +85,7 @@ def test_an_executor_that_works_is_kept_whatever_its_tasks_call_their_host() -> 
     runner.prepare(job(2))
     runner.prepare(job(1))
     for clock.now_s in (0, 6, 12):
-        runner.ran_at([(0, "1@a.example")])
+        runner.record_places([(0, "1@a.example")])
     assert [executor.id for executor in cluster.running] == ["1"]
 
 
@@ -111,7 +111,7 @@ def test_nothing_is_given_back_where_tasks_do_not_tell_their_places() -> None:
     runner.prepare(job(3))
     runner.prepare(job(1))
     for clock.now_s in (0.0, 20.0):
-        runner.ran_at([])
+        runner.record_places([])
     assert len(cluster.running) == 3
 
 
@@ -119,4 +119,4 @@ def test_a_wish_that_fails_is_told_and_the_job_goes_on(caplog: pytest.LogCapture
     cluster = Cluster(room=3)
     cluster.fails = True
     ElasticRunner(Engine(), cluster, Clock()).prepare(job(3))
-    assert "could not ask for executors: the master is away" in caplog.text
+    assert "could not request executors: the master is away" in caplog.text

@@ -14,16 +14,16 @@ import pytest
 
 from millstream.errors import ConfigurationError, PlatformError
 from millstream.spark import executor_checks
-from millstream.spark.executor_answers import answer
 from millstream.spark.executor_checks import (
     VERSIONS_VARIABLE,
     DriverFacts,
     check_executors,
     check_this_executor,
     clock_warnings,
-    explained_survey_failure,
+    survey_error,
 )
-from millstream.spark.executor_survey import ExecutorReport, noted_failure
+from millstream.spark.executor_probe import probe
+from millstream.spark.executor_survey import ExecutorReport, last_task_failure
 
 FACTS = DriverFacts("3.11", "4.3.0", "26.0.1", "millstream-abc", "linux-x86_64 glibc", "spark://m:1", "py", "s3://b/a")
 GOOD = ExecutorReport(
@@ -70,7 +70,9 @@ def test_an_unfit_executor_is_named_with_what_was_found_and_expected(change: dic
 
 
 def test_a_store_that_only_the_driver_reaches_is_said_from_the_executor() -> None:
-    with pytest.raises(ConfigurationError, match=r"store s3://b/a is reached from the driver, but not from executor 2"):
+    with pytest.raises(
+        ConfigurationError, match=r"store s3://b/a is reachable from the driver, but not from executor 2"
+    ):
         check_executors([replace(GOOD, store_refusal="StoreAwayError: nobody answers")], FACTS)
 
 
@@ -92,9 +94,9 @@ def test_a_failure_before_our_function_is_told_in_our_words() -> None:
     conditions = json.loads(resources.files("pyspark.errors").joinpath("error-conditions.json").read_text())
     text = "".join(conditions["PYTHON_VERSION_MISMATCH"]["message"])
     text = text.replace("<worker_version>", "3.12").replace("<driver_version>", "3.11")
-    told = explained_survey_failure(f"Lost task 0.3 in stage 0.0 (TID 3) (10.0.0.7 executor 2): {text}", FACTS)
+    told = survey_error(f"Lost task 0.3 in stage 0.0 (TID 3) (10.0.0.7 executor 2): {text}", FACTS)
     assert "executor 2 on 10.0.0.7 runs Python 3.12" in str(told)
-    stopped = explained_survey_failure("Job 0 cancelled because SparkContext was shut down", FACTS)
+    stopped = survey_error("Job 0 cancelled because SparkContext was shut down", FACTS)
     assert "master spark://m:1 has ended the application" in str(stopped)
     lost = "Task 1 failed 4 times, most recent failure: Lost task 1.3 in stage 0.0 (TID 8) (10.0.0.7 executor 2): "
     unable = (
@@ -103,13 +105,13 @@ def test_a_failure_before_our_function_is_told_in_our_words() -> None:
     unable += (
         "    File 'pyspark/__init__.py', line 58\n  SyntaxError: invalid syntax\nPYTHONPATH was:\n  /spark\n\tat x\n"
     )
-    told = explained_survey_failure(unable, FACTS)
+    told = survey_error(unable, FACTS)
     assert "executor 2 on 10.0.0.7 cannot start its Python (py): SyntaxError: invalid syntax. Set spark.pysp" in str(
         told
     )
-    told = explained_survey_failure(f"{lost}java.io.IOException: No space left on device\n\nDriver stacktrace:", FACTS)
-    assert "executor 2): java.io.IOException: No space left on device. Their logs" in str(told)
-    assert "what they are like: something else. Their logs" in str(explained_survey_failure("something else", FACTS))
+    told = survey_error(f"{lost}java.io.IOException: No space left on device\n\nDriver stacktrace:", FACTS)
+    assert "executor 2): java.io.IOException: No space left on device. See their logs" in str(told)
+    assert "surveyed: something else. See their logs" in str(survey_error("something else", FACTS))
 
 
 class Notes:
@@ -145,16 +147,14 @@ def noting(message: str) -> Any:
 def test_whose_python_is_another_one_is_found_in_what_spark_notes_a_moment_later() -> None:
     raised = "PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.12 than that in "
     raised += "driver: 3.11, PySpark cannot run with different minor versions."
-    assert str(explained_survey_failure(raised, FACTS)).startswith("an executor runs Python 3.12")
-    noted = noted_failure(noting(raised))
-    assert str(explained_survey_failure(f"{raised}\n{noted}", FACTS)).startswith(
-        "executor 2 on 10.0.0.7 runs Python 3.12"
-    )
-    assert noted_failure(SimpleNamespace(statusTracker=lambda: None)) == "", "an application that has ended"
+    assert str(survey_error(raised, FACTS)).startswith("an executor runs Python 3.12")
+    noted = last_task_failure(noting(raised))
+    assert str(survey_error(f"{raised}\n{noted}", FACTS)).startswith("executor 2 on 10.0.0.7 runs Python 3.12")
+    assert last_task_failure(SimpleNamespace(statusTracker=lambda: None)) == "", "an application that has ended"
 
 
 def test_an_executor_says_what_it_is_like() -> None:
-    said = answer(("json", "no_such_module", "google.nothing"), None)
+    said = probe(("json", "no_such_module", "google.nothing"), None)
     assert said["python"] == f"{sys.version_info[0]}.{sys.version_info[1]}"
     assert said["pyarrow"] == pyarrow.__version__
     assert said["missing"] == ("no_such_module", "google.nothing")
@@ -162,7 +162,7 @@ def test_an_executor_says_what_it_is_like() -> None:
 
 
 def test_a_folder_that_is_not_there_is_no_store() -> None:
-    assert answer((), "file:///no/such/folder")["store_refusal"] == "there is no such folder"
+    assert probe((), "file:///no/such/folder")["store_refusal"] == "there is no such folder"
 
 
 @pytest.mark.parametrize(("version", "is_refused"), [(pyarrow.__version__, False), ("1.0.0", True)])
@@ -174,7 +174,7 @@ def test_an_executor_that_comes_late_is_held_against_the_driver_at_its_first_tas
     monkeypatch.setenv(VERSIONS_VARIABLE, replace(FACTS, pyarrow=version).encode())
     if is_refused:
         with pytest.raises(
-            PlatformError, match=r"^executor 3 on 10\.0\.0\.7 came later, and has pyarrow .* the driver has 1\.0\.0"
+            PlatformError, match=r"^executor 3 on 10\.0\.0\.7 joined later, and has pyarrow .* the driver has 1\.0\.0"
         ):
             check_this_executor("4.3.0")
     else:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from millstream.spark import jvm_start, private_folders
-from millstream.spark.jvm_start import started_in_private
+from millstream.spark.jvm_start import private_jvm_start
 
 SECRET = {"spark.hadoop.fs.s3a.secret.key": "a b=c\\d\n é"}
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
@@ -26,7 +26,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_secrets_are_in_a_private_file_while_the_jvm_starts(temporary: Path) -> None:
-    with started_in_private({"spark.ui.enabled": "false", **SECRET}) as public:
+    with private_jvm_start({"spark.ui.enabled": "false", **SECRET}) as public:
         assert set(public) == {"spark.ui.enabled", JAVA_OPTIONS}
         option, file, *rest = shlex.split(os.environ["PYSPARK_SUBMIT_ARGS"])
         assert (option, rest) == ("--properties-file", ["--load-spark-defaults", "pyspark-shell"])
@@ -37,13 +37,13 @@ def test_secrets_are_in_a_private_file_while_the_jvm_starts(temporary: Path) -> 
 
 def test_a_password_in_an_address_is_no_public_setting() -> None:
     address = {"spark.sql.catalog.c.url": "jdbc:postgresql://ann:hush@db/s"}
-    with started_in_private(address) as public:
+    with private_jvm_start(address) as public:
         file = shlex.split(os.environ["PYSPARK_SUBMIT_ARGS"])[1]
         assert "hush" not in str(public) and "hush" in Path(file).read_text(encoding="utf-8")
 
 
 def test_the_jvm_has_a_temporary_folder_for_its_user_alone(temporary: Path) -> None:
-    with started_in_private({JAVA_OPTIONS: "-Xss1m"}) as public:
+    with private_jvm_start({JAVA_OPTIONS: "-Xss1m"}) as public:
         first, second = shlex.split(public[JAVA_OPTIONS])
     folder = Path(second.removeprefix("-Djava.io.tmpdir="))
     assert first == "-Xss1m" and folder.parent == temporary
@@ -57,26 +57,26 @@ def test_machines_that_share_a_temporary_folder_leave_each_others_alone(
     monkeypatch.setattr(private_folders.fcntl, "flock", lambda file, how: None)
     for host in ("ip-10-0-1-23", "ip-10-0-9-9", "ip-10-0-1-23"):
         monkeypatch.setattr(jvm_start.socket, "gethostname", lambda host=host: host)
-        with started_in_private({}):
+        with private_jvm_start({}):
             pass
     assert len(list(temporary.iterdir())) == 2
 
 
 def test_a_temporary_folder_of_the_user_s_choice_is_used(temporary: Path) -> None:
     chosen = {JAVA_OPTIONS: "-Djava.io.tmpdir=/scratch"}
-    with started_in_private(chosen) as public:
+    with private_jvm_start(chosen) as public:
         assert public == chosen
 
 
 def test_the_user_s_own_properties_file_is_read_and_the_secrets_reach_the_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--properties-file mine.conf pyspark-shell")
-    with started_in_private(SECRET) as public:
+    with private_jvm_start(SECRET) as public:
         assert SECRET.items() <= public.items()
         assert os.environ["PYSPARK_SUBMIT_ARGS"] == "--properties-file mine.conf pyspark-shell"
 
 
 def test_a_jvm_that_runs_already_is_given_its_settings(monkeypatch: pytest.MonkeyPatch, temporary: Path) -> None:
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
-    with started_in_private(SECRET) as public:
+    with private_jvm_start(SECRET) as public:
         assert public == SECRET
     assert list(temporary.iterdir()) == []

@@ -49,7 +49,7 @@ class Worker:
 
     def task(self, job: ShippedJob, notice: RunNotice) -> None:
         """A task of the job, sent with this notice."""
-        self.residents.close_runs(self._runs.ended(job.facts.run, RunNotice.decode(notice.encode())))
+        self.residents.close_runs(self._runs.pop_ended(job.facts.run, RunNotice.decode(notice.encode())))
         spec = EpochSpec(1, 1, 0, False, {}, {}, {}, {})
         self.residents.subtask(job, spec, Assignment(0, 0, 0, "n"))
 

@@ -89,15 +89,15 @@ def test_subtasks_of_a_lost_executor_move_once_and_stay() -> None:
     cluster = Cluster("0", "1", "2")
     stickiness = sticky(cluster, 3)
     assert places_of(stickiness) == ["0", "1", "2"]
-    assert not stickiness.settle([(0, "0@host"), (1, "1@host"), (2, "2@host")])
+    assert not stickiness.update_places([(0, "0@host"), (1, "1@host"), (2, "2@host")])
     cluster.ids = ["0", "2"]  # Spark ran what 1 had on 2
-    assert stickiness.settle([(0, "0@host"), (1, "2@host"), (2, "2@host")])
+    assert stickiness.update_places([(0, "0@host"), (1, "2@host"), (2, "2@host")])
     assert places_of(stickiness) == ["0", "2", "2"]
-    assert not stickiness.settle([(0, "0@host"), (1, "2@host"), (2, "2@host")])
+    assert not stickiness.update_places([(0, "0@host"), (1, "2@host"), (2, "2@host")])
     cluster.ids = ["0", "2", "3"]
-    assert stickiness.settle([(0, "0@host"), (1, "2@host"), (2, "2@host")])
+    assert stickiness.update_places([(0, "0@host"), (1, "2@host"), (2, "2@host")])
     assert places_of(stickiness) == ["0", "2", "3"], "the new executor has its share, and nothing else moved"
-    assert not stickiness.settle([(0, "0@host"), (1, "2@host"), (2, "3@host")])
+    assert not stickiness.update_places([(0, "0@host"), (1, "2@host"), (2, "3@host")])
 
 
 def test_an_executor_that_is_lost_between_two_epochs_has_no_place_in_the_next_and_that_is_said_once(
@@ -120,13 +120,13 @@ def test_an_executor_whose_tasks_did_not_reach_the_store_is_left_alone_for_some_
     """Its machine may be cut off. Subtasks that are sent back there fail again, and the job never gets on."""
     cluster = Cluster("0", "1", "2")
     stickiness = sticky(cluster, 3)
-    stickiness.settle([(0, "0@host"), (1, "1@host"), (2, "2@host")])
+    stickiness.update_places([(0, "0@host"), (1, "1@host"), (2, "2@host")])
     stickiness.avoid({"1@host", ""})
     stickiness.begin(3)  # the job is run again
     assert "1" not in places_of(stickiness)
     assert "executor 1@host did not reach the store" in caplog.text
     places = list(enumerate(f"{place}@host" for place in places_of(stickiness)))
-    epochs = next(epoch for epoch in range(100) if stickiness.settle(places))
+    epochs = next(epoch for epoch in range(100) if stickiness.update_places(places))
     assert "1" in places_of(stickiness) and epochs > 10, "it is asked again"
     stickiness.avoid({"0@host", "1@host", "2@host"})
     stickiness.begin(3)
@@ -137,9 +137,9 @@ def test_when_no_executor_is_left_that_is_what_is_said(caplog: pytest.LogCapture
     cluster = Cluster("0", "1")
     stickiness = sticky(cluster, 2)
     cluster.ids = ["1"]
-    assert stickiness._misses_one() and "go on with other executors" in caplog.text
+    assert stickiness._has_losses() and "continue on other executors" in caplog.text
     cluster.ids = []
-    assert stickiness._misses_one() and "None is left: the job stands still" in caplog.text
+    assert stickiness._has_losses() and "None is left: the job waits until" in caplog.text
 
 
 class Kettle(WarmUp):
@@ -160,14 +160,14 @@ def test_an_executor_that_comes_while_the_job_runs_gets_its_share_when_it_is_rea
     stickiness = Stickiness(None, cluster.now, warm_up=kettle)
     stickiness.begin(3)
     for _ in range(6):
-        assert not stickiness.settle([(0, "0@host"), (1, "1@host"), (2, "2@host")])
+        assert not stickiness.update_places([(0, "0@host"), (1, "1@host"), (2, "2@host")])
     assert kettle.asked == [], "those that were there at the start are taken as they are"
     cluster.ids = ["0", "1", "3"]
     assert stickiness.has_lost_places() and "3" not in places_of(stickiness) and kettle.asked == ["3"]
     places = [(subtask, f"{place}@host") for subtask, place in enumerate(places_of(stickiness))]
-    assert not stickiness.settle(places)
-    kettle.take_as_ready([Executor("3", "host")])
-    assert stickiness.settle(places) and sorted(places_of(stickiness)) == ["0", "1", "3"]
+    assert not stickiness.update_places(places)
+    kettle.assume_ready([Executor("3", "host")])
+    assert stickiness.update_places(places) and sorted(places_of(stickiness)) == ["0", "1", "3"]
     cluster.ids = ["4", "5"]
     assert stickiness.has_lost_places()
     assert set(places_of(stickiness)) == {"4", "5"}, "where none is ready, none is waited for"
@@ -177,16 +177,16 @@ def test_who_did_not_wait_for_a_busy_executor_keeps_the_one_that_took_it() -> No
     cluster = Cluster("0", "1")
     stickiness = sticky(cluster, 3)
     assert places_of(stickiness) == ["0", "1", "0"]
-    assert stickiness.settle([(0, "0@host"), (1, "1@host"), (2, "1@host")])
+    assert stickiness.update_places([(0, "0@host"), (1, "1@host"), (2, "1@host")])
     assert places_of(stickiness) == ["0", "1", "1"]
-    assert not stickiness.settle([(0, "0@host"), (1, "1@host"), (2, "1@host")])
+    assert not stickiness.update_places([(0, "0@host"), (1, "1@host"), (2, "1@host")])
 
 
 def test_an_executor_that_takes_no_tasks_is_left_alone_for_a_while() -> None:
     stickiness = sticky(Cluster("0", "1", "2"), 3)
     without_the_last = [(0, "0@host"), (1, "1@host"), (2, "1@host")]  # it is on its way out
-    assert stickiness.settle(without_the_last)
-    changes = [stickiness.settle(without_the_last) for _ in range(60)]
+    assert stickiness.update_places(without_the_last)
+    changes = [stickiness.update_places(without_the_last) for _ in range(60)]
     assert changes.count(True) <= 2, "it was tried again, once, and given up again"
     assert places_of(stickiness) == ["0", "1", "1"]
 
@@ -194,10 +194,10 @@ def test_an_executor_that_takes_no_tasks_is_left_alone_for_a_while() -> None:
 def test_one_executor_needs_no_places_and_a_second_one_brings_them() -> None:
     cluster = Cluster("0")
     stickiness = sticky(cluster, 2)
-    assert stickiness.placed() is None
-    assert not stickiness.settle([(0, "0@host"), (1, "0@host")])
+    assert stickiness.row_factory() is None
+    assert not stickiness.update_places([(0, "0@host"), (1, "0@host")])
     cluster.ids.append("1")
-    assert stickiness.settle([(0, "0@host"), (1, "0@host")])
+    assert stickiness.update_places([(0, "0@host"), (1, "0@host")])
     assert places_of(stickiness) == ["0", "1"]
 
 
@@ -211,8 +211,8 @@ def test_a_job_that_starts_again_on_the_same_machines_has_each_subtask_where_its
         stickiness.begin(width)
         for number, host in enumerate(order):
             registered.append(Executor(str(number), host))
-            ran_at = stickiness._places or [registered[0]] * width
-            stickiness.settle([(subtask, place_of(executor)) for subtask, executor in enumerate(ran_at)])
+            last_run = stickiness._places or [registered[0]] * width
+            stickiness.update_places([(subtask, place_of(executor)) for subtask, executor in enumerate(last_run)])
         return [executor.host for executor in stickiness._places]
 
     assert hosts_after_a_start(first) == hosts_after_a_start(again)
@@ -221,7 +221,7 @@ def test_a_job_that_starts_again_on_the_same_machines_has_each_subtask_where_its
 def test_another_parallelism_keeps_the_places_of_the_subtasks_that_remain() -> None:
     cluster = Cluster("0", "1", "2")
     stickiness = sticky(cluster, 3)
-    stickiness.settle([(0, "2@host"), (1, "1@host"), (2, "0@host")])
+    stickiness.update_places([(0, "2@host"), (1, "1@host"), (2, "0@host")])
     stickiness.begin(2)
     assert places_of(stickiness) == ["2", "1"]
     stickiness.begin(4)
@@ -255,7 +255,7 @@ def test_the_wait_is_set_in_a_running_application_and_again_by_its_next_job() ->
 def test_while_an_epoch_runs_nothing_waits_for_an_executor_that_is_lost_and_afterwards_tasks_wait_again(
     monkeypatch: pytest.MonkeyPatch, lost: str, wait: str
 ) -> None:
-    monkeypatch.setattr(locality_waits, "_LOOK_S", 0.01)
+    monkeypatch.setattr(locality_waits, "_POLL_S", 0.01)
     settings, cluster, looks = SparkSettings(), Cluster("0", "1", "2", "3"), threading.Semaphore(0)
 
     def now() -> tuple[Executor, ...]:
@@ -264,7 +264,7 @@ def test_while_an_epoch_runs_nothing_waits_for_an_executor_that_is_lost_and_afte
 
     stickiness = Stickiness(None, now, LossWatch(LocalityWaits(settings, 1_000)))
     stickiness.begin(3)
-    with stickiness.watched():
+    with stickiness.watch_epoch():
         assert settings["spark.locality.wait.process"] == "1000ms"
         cluster.ids.remove(lost)
         while looks.acquire(blocking=False):
@@ -283,13 +283,13 @@ def test_a_wait_that_the_user_gave_stays_and_that_is_said(caplog: Any) -> None:
     LocalityWaits(settings, 1_000)
     LocalityWaits(settings, 1_000).drop()  # of a second job of the application
     assert settings["spark.locality.wait.process"] == "7s"
-    assert "spark.locality.wait.process is 7s in this application and stays so, in place of 1000ms" in caplog.text
+    assert "spark.locality.wait.process is 7s in this application and is not changed to 1000ms" in caplog.text
 
 
 def test_a_spark_that_cannot_be_told_is_said_once_and_the_job_goes_on(caplog: Any) -> None:
     stickiness = sticky(Cluster("0", "1"), 2)
-    assert stickiness.placed() is None  # there is no session to build in
-    assert stickiness.placed() is None
-    assert not stickiness.settle([(0, "0@host"), (1, "1@host")])
+    assert stickiness.row_factory() is None  # there is no session to build in
+    assert stickiness.row_factory() is None
+    assert not stickiness.update_places([(0, "0@host"), (1, "1@host")])
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "subtasks may move between executors" in caplog.text

@@ -28,11 +28,11 @@ def test_sparks_own_name_for_the_master_wins() -> None:
 
 
 def test_on_a_cluster_a_task_that_fails_is_tried_elsewhere_unless_somebody_says_something_of_that() -> None:
-    chosen = session._about_failures("spark://a:7077", {"spark.network.timeout": "9s"})
+    chosen = session._failure_settings("spark://a:7077", {"spark.network.timeout": "9s"})
     assert chosen == session.EXCLUSION_SETTINGS
     for said in ("spark.excludeOnFailure.enabled", "spark.task.maxFailures"):
-        assert session._about_failures("spark://a:7077", {said: "1"}) == session.SILENCE_SETTINGS
-    assert session._about_failures("local[2]", {}) == {}
+        assert session._failure_settings("spark://a:7077", {said: "1"}) == session.SILENCE_SETTINGS
+    assert session._failure_settings("local[2]", {}) == {}
 
 
 @pytest.mark.parametrize("master", ["local[2]", "local-cluster[2,1,512]"])
@@ -60,7 +60,7 @@ def gives_up() -> Any:
     [
         (
             "Application has been killed. Reason: All masters are unresponsive! Giving up.",
-            "what listens at master",
+            "the process listening at master",
         ),
         ("Application has been killed. Reason: Master removed our application: FAILED", "could not be started"),
     ],
@@ -71,7 +71,7 @@ def test_a_master_that_is_none_is_told_from_one_that_gives_the_application_up(
     log = tmp_path / "spark.log"
     log.write_text(log_text)
     with pytest.raises(PlatformError, match=sentence):
-        session._started(SimpleNamespace(getOrCreate=gives_up), "spark://a:7077", log)
+        session._start(SimpleNamespace(getOrCreate=gives_up), "spark://a:7077", log)
 
 
 def test_workers_are_told_how_to_keep_memory_unless_the_user_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:

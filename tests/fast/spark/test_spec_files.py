@@ -10,7 +10,7 @@ import pytest
 from millstream.errors import StoreAwayError, StoreError
 from millstream.runtime.task.spec import EpochSpec
 from millstream.spark.spec_files import INLINE_CHARACTERS_MAX, SpecFiles
-from millstream.spark.worker import SPEC_FILE_MARK, SPEC_PACKED_MARK, unpacked_spec
+from millstream.spark.worker import SPEC_FILE_MARK, SPEC_PACKED_MARK, unpack_spec
 from millstream.storage.memory import MemoryStore
 from millstream.storage.patience import PatientStore
 
@@ -68,7 +68,7 @@ def test_while_the_store_is_away_a_long_spec_goes_with_the_tasks_and_the_store_i
     files = SpecFiles(PatientStore(store), clock)
     store.failure = StoreAwayError("It is away.")
     for _ in range(5):
-        assert EpochSpec.decode(unpacked_spec(files.property_of(LONG)), 0) == LONG
+        assert EpochSpec.decode(unpack_spec(files.property_of(LONG)), 0) == LONG
     assert store.puts == 1
     store.failure = None
     clock.now_s += 60
@@ -77,7 +77,7 @@ def test_while_the_store_is_away_a_long_spec_goes_with_the_tasks_and_the_store_i
 
 def test_a_store_that_keeps_silent_is_not_waited_for() -> None:
     store, clock = FickleStore("silent-specs"), Clock()
-    files = SpecFiles(store, clock, answers_within_s=0.01)
+    files = SpecFiles(store, clock, timeout_s=0.01)
     store.answers.clear()
     for _ in range(3):
         assert files.property_of(LONG).startswith(SPEC_PACKED_MARK)

@@ -13,8 +13,8 @@ from millstream.spark.worker import (
     LastingObjects,
     SpecFile,
     WorkingFolder,
-    packed_spec,
-    unpacked_spec,
+    pack_spec,
+    unpack_spec,
 )
 from millstream.storage.memory import MemoryStore
 
@@ -64,7 +64,7 @@ def test_all_objects_are_collected_as_often_as_their_number_doubles_and_once_for
         for _ in range(count):
             residents.openings += 1
             residents.living = min(residents.living + 1, 128)
-            lasting.set_aside(residents)
+            lasting.freeze(residents)
 
     open_subtasks(128)
     assert collections == [8, 16, 32, 64, 128]
@@ -79,7 +79,7 @@ def test_what_is_new_is_collected_whenever_something_is_hidden(monkeypatch: pyte
         monkeypatch.setattr(worker.gc, act, lambda act=act: acts.append(act))
     for _ in range(8):
         residents.openings += 1
-        lasting.set_aside(residents)
+        lasting.freeze(residents)
     assert acts == ["collect", "freeze"] * 7 + ["unfreeze", "collect", "freeze"]
 
 
@@ -98,7 +98,7 @@ def test_jobs_with_and_without_archives_each_run_in_their_folder(
 
 def test_a_long_spec_travels_packed_and_is_unpacked_once_for_all_tasks_of_an_epoch() -> None:
     text = "".join(f'{{"file": "segments/count/total/{number:012d}.arrow"}}' for number in range(2_000))
-    packed = packed_spec(text)
+    packed = pack_spec(text)
     assert packed.startswith(SPEC_PACKED_MARK) and len(packed) < len(text) / 6
-    assert unpacked_spec(packed) == text
-    assert unpacked_spec(packed) is unpacked_spec(packed)
+    assert unpack_spec(packed) == text
+    assert unpack_spec(packed) is unpack_spec(packed)

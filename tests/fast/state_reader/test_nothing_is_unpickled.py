@@ -280,10 +280,10 @@ def test_a_segment_that_is_not_of_the_type_that_the_manifest_tells_is_damaged(bo
 
     for written in ("LONG", "BYTES"):  # a pickle is bytes too, but not those that were declared
         name = f"{claims(written)}@1"
-        with pytest.raises(StoreDamagedError, match="a segment whose values are pickles, where the manifest tells of"):
+        with pytest.raises(StoreDamagedError, match="a segment whose values are pickles, where the manifest has"):
             state_reader.open(name).at().read("keeper", "value").to_pylist()
         with query.open(name.removesuffix("@1")).at(epoch=1) as view:
             assert view.get("typed", "a") == 1
             with pytest.raises(StoreDamagedError, match="whose values are pickles"):
                 view.get("value", "a")
-        assert "where the manifest tells of" in verify(name).text()
+        assert "where the manifest has" in verify(name).text()

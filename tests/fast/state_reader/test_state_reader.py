@@ -635,14 +635,14 @@ def test_a_savepoint_from_a_snapshot_changes_some_states_and_keeps_the_rest() ->
                 assert rows(saved, "keeper", same) == rows(snapshot, "keeper", same)
             assert "anything" not in [one.name for one in saved.states()]
             assert saved.manifest.sources == snapshot.manifest.sources
-        with pytest.raises(ProgramError, match="was saved with key string, and is given with canonical"):
+        with pytest.raises(ProgramError, match="was saved with key string, and is passed with canonical"):
             SavepointBuilder.from_snapshot(snapshot).state("keeper", "total", doubled, value_type=Types.LONG())
 
 
 def test_rows_that_make_no_state_are_refused_by_name() -> None:
     builder = SavepointBuilder("refused")
     twice = pa.table({"key": ["a", "a"], "value": [1, 2]})
-    with pytest.raises(ProgramError, match="state 's' of 'op': 2 rows were given, and some have a key in common"):
+    with pytest.raises(ProgramError, match="state 's' of 'op': 2 rows were passed, and some have a key in common"):
         builder.state("op", "s", twice, value_type=Types.LONG())
     with pytest.raises(ProgramError, match="no column 'amount'; they have"):
         builder.state("op", "s", twice, value="amount", value_type=Types.LONG())

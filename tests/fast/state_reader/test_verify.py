@@ -233,8 +233,8 @@ def other_kind(columns: dict[str, Any]) -> None:
     [
         (lambda columns: None, None),
         (swapped, "its rows are not sorted"),
-        (doubled, "a key is there twice"),
-        (other_key, "1 keys do not stand where their hash says"),
+        (doubled, "a key occurs twice"),
+        (other_key, "1 keys are not in the order of their hashes"),
         (other_kind, "rows of an unknown kind"),
     ],
 )
@@ -254,4 +254,4 @@ def test_a_manifest_that_tells_of_another_segment_is_found(tmp_path: Path) -> No
     local.put(manifest_name(3), encode(replace(manifest, states=states)))
     report = verify(str(tmp_path / "store"))
     assert [epoch.epoch for epoch in report.epochs if not epoch.is_whole] == [3]
-    assert "its footer tells of rows" in report.text()
+    assert "its footer has rows" in report.text()

@@ -80,5 +80,5 @@ def test_what_is_refused_for_good_says_what_to_do(status: str, code: str, advice
 def test_credentials_that_cannot_be_renewed_are_no_reason_to_end_a_job_that_has_had_some() -> None:
     nobody = "Generic S3 error: Error performing PUT http://169.254.169.254/latest/api/token in 1s - timed out"
     at_first, later = told(nobody), told("", nobody)
-    assert not isinstance(at_first, StoreAwayError) and "no credentials were found" in at_first.message
+    assert not isinstance(at_first, StoreAwayError) and "the environment has no credentials" in at_first.message
     assert isinstance(later, StoreAwayError) and "could not be renewed" in later.message

@@ -211,7 +211,7 @@ def test_the_repr_of_an_expression_is_near_to_sql() -> None:
         (lambda: col("a").cast("INT"), "DataTypes.BIGINT"),
         (lambda: col("a").distinct, "expected an aggregate before it"),
         (lambda: col("a").extract("YEAR"), "TimeIntervalUnit.DAY"),
-        (lambda: lit(object()), "expected a value of SQL's"),
+        (lambda: lit(object()), "expected a SQL value"),
         (lambda: lit(Decimal("NaN")), "no NaN"),
         (lambda: lit(1, int), "DataTypes.BIGINT"),
         (lambda: call_sql("a +"), "line 1"),

@@ -115,7 +115,7 @@ def test_a_condition_on_a_table_is_an_added_column() -> None:
 
 def test_the_predicate_of_a_join_holds_no_condition_on_a_table() -> None:
     _, orders, numbers = tables([1], [1])
-    with pytest.raises(NotYetError, match="A query inside an expression in join"):
+    with pytest.raises(NotYetError, match="A subquery in an expression in join"):
         orders.join(numbers, col("n").in_(numbers))
 
 

@@ -52,7 +52,7 @@ def test_the_slip_is_reported_once(t_env: TableEnvironment, caplog: pytest.LogCa
         for _ in range(2):
             t_env.explain_sql(f"SELECT i {OUTER} WHERE i IN (SELECT i FROM {B} WHERE j < 77)")
         t_env.explain_sql(f"SELECT i {OUTER} WHERE i IN (SELECT j FROM {B} WHERE j < 77)")
-    notices = [each.getMessage() for each in caplog.records if "query around" in each.getMessage()]
+    notices = [each.getMessage() for each in caplog.records if "enclosing query" in each.getMessage()]
     assert len(notices) == 1
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from millstream.errors import MillstreamError, SqlError
-from millstream.runtime.expressions.problems import ExpressionError
+from millstream.runtime.expressions.expression_errors import ExpressionError
 from millstream.table import EnvironmentSettings, TableEnvironment
 from millstream.testing.local_jobs import jobs_in_memory
 

@@ -101,7 +101,7 @@ def test_aggregates_of_the_program_go_over_windows_of_rows(numbers: Table) -> No
         (tumble(0), [K], "expected at least one row"),
         (Tumble.over(row_interval(2)).on(V).alias("w"), [K], "expected a column of processing time"),
         (Slide.over(row_interval(2)).every(lit(5).seconds).on(col("at")).alias("w"), [K], "row_interval"),
-        (Session.with_gap(row_interval(2)).on(col("at")).alias("w"), [K], "expected a length of time"),
+        (Session.with_gap(row_interval(2)).on(col("at")).alias("w"), [K], "expected a duration"),
     ],
 )
 def test_what_a_window_of_rows_has_not_is_refused(

@@ -70,7 +70,7 @@ def test_a_changed_insert_is_refused_wherever_it_is_started_from(
         client = SqlClient(Terminal(output), {"millstream.store": str(first)})
         define(client.environment, tmp_path, 10_000_000)
         assert not client.run_script(f"{INSERTS_OF_OTHERS[0]};", "a.sql")
-        assert "it kept SUM(n), and would keep MAX(n)" in capsys.readouterr().err
+        assert "it stored SUM(n), and would store MAX(n)" in capsys.readouterr().err
         # Nothing was lost by asking: the insert as it was goes on.
         assert ManifestLog(open_store(str(first))).epochs() == epochs
         t_env = environment(first, 1)

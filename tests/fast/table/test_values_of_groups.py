@@ -114,7 +114,9 @@ def test_a_field_of_a_row_is_taken_by_its_name_or_its_place() -> None:
     assert rows(f"SELECT r['a'], r['b'], r[1], r[2] FROM {ROW}") == [(1, "x", 1, "x")]
 
 
-@pytest.mark.parametrize(("field", "words"), [("'c'", "no field 'c'"), ("0", "none at place 0"), ("r.a", "constant")])
+@pytest.mark.parametrize(
+    ("field", "words"), [("'c'", "no field 'c'"), ("0", "none at position 0"), ("r.a", "constant")]
+)
 def test_a_field_that_a_row_has_not_is_an_error(field: str, words: str) -> None:
     with pytest.raises(SqlError, match=words):
         rows(f"SELECT r[{field}] FROM {ROW}")

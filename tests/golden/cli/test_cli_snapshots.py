@@ -171,7 +171,7 @@ def killed_before_publishing(store: MemoryStore) -> None:
 
 
 def test_of_a_job_that_died_the_newest_published_epoch_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("millstream.cli.savepoint._TAKEN_WITHIN_S", 0.1)
+    monkeypatch.setattr("millstream.cli.savepoint._ACCEPTED_WITHIN_S", 0.1)
     name = new_store()
     run(totals(Collect()), store=name, epochs=3)
     MemoryStore(name).delete("manifests/000000000004.json")  # as if it had been killed before it closed
@@ -179,7 +179,7 @@ def test_of_a_job_that_died_the_newest_published_epoch_is_saved(monkeypatch: pyt
     assert done.code == 0 and find_snapshot(parse_snapshot_name(done.out)).manifest.epoch == 3
     killed_before_publishing(MemoryStore(name))
     done = Typed("savepoint", f"memory://{name}", "--name", "last")
-    assert done.code == 0 and "epoch 3 is not known to be published: taking epoch 2" in done.err
+    assert done.code == 0 and "epoch 3 is not known to be published: saving epoch 2" in done.err
     assert find_snapshot(parse_snapshot_name(done.out)).manifest.epoch == 2
 
 
@@ -423,7 +423,7 @@ def test_a_program_that_lost_an_operator_goes_on_without_its_state_only_when_all
         run(totals(out, uid="sums"), store=name)
     result = run(totals(out, uid="sums", drops=True), store=name)
     assert sorted(result[out]) == expected(30, 0)
-    assert "(uid sums): begins without state" in caplog.text and "(uid totals): its state is left behind" in caplog.text
+    assert "(uid sums): begins without state" in caplog.text and "(uid totals): its state is discarded" in caplog.text
     assert all("totals" not in manifest.states for manifest in result.manifests)
 
 
@@ -491,8 +491,8 @@ def test_going_back_drops_waiting_files_that_were_published_since_and_names_the_
     assert numbers_in(tmp_path) == list(range(60))
     run(filed(tmp_path, f"memory://{name}@2"), store=name)
     assert numbers_in(tmp_path) == sorted([*range(60), *range(20, 60)])
-    assert "1 part file there holds records of later epochs" in caplog.text and "which come again" in caplog.text
-    assert "the 20 records that waited to be published then have been published since" in caplog.text
+    assert "1 part file there holds records of later epochs" in caplog.text and "which will be repeated" in caplog.text
+    assert "the 20 records pending in that epoch have been published since" in caplog.text
 
 
 def test_going_back_keeps_files_that_still_wait(tmp_path: Path) -> None:
@@ -519,7 +519,7 @@ def test_a_fork_that_writes_elsewhere_leaves_waiting_files_to_the_original(
     run(filed(tmp_path / "a"), store=old, epochs=3)
     run(filed(tmp_path / "b", f"memory://{old}@2"), store=new)
     assert numbers_in(tmp_path / "b") == list(range(20, 60))
-    assert "the 20 records that waited to be published then are left to the job it was forked from" in caplog.text
+    assert "the 20 records pending in that epoch are left to the job it was forked from" in caplog.text
     run(filed(tmp_path / "a"), store=old)
     assert numbers_in(tmp_path / "a") == list(range(60))
 

@@ -44,7 +44,7 @@ def test_a_detached_job_outlives_its_client_and_the_next_client_lists_and_stops_
         person.type("QUIT;")
         assert person.read_to_end() == 0
         assert re.search(
-            r"job [0-9a-f]{32} \(insert-into_\S+\) runs on: millstream stop [0-9a-f]{8} ends it", sentence(person)
+            r"job [0-9a-f]{32} \(insert-into_\S+\) continues: millstream stop [0-9a-f]{8} ends it", sentence(person)
         )
     arrive(tmp_path, "2", "3\n")
     until("the job reads on without its client", lambda: written(tmp_path) == ["10", "20", "30"])

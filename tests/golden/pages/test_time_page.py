@@ -51,7 +51,7 @@ def test_assigned_at_the_source_nothing_is_late(page: dict[str, Any], parallelis
 
 
 def test_assigned_after_a_map_as_many_are_late_as_the_page_says(page: dict[str, Any]) -> None:
-    told = re.search(r"yet ([\d,]+) of the 12,000 clicks go into the late output", PAGE.read_text(encoding="utf-8"))
+    told = re.search(r"yet ([\d,]+) of the 12,000 clicks go to the late output", PAGE.read_text(encoding="utf-8"))
     counted, late = counts(page, page["wrong"], parallelism=2)
     assert counted + late == 12_000
     assert told is not None and late == int(told.group(1).replace(",", ""))

@@ -238,8 +238,8 @@ class Reader(Good):
         ("clear", "passed", "table 'ledger' is not there"),
         ("accident", "failed", "an accident"),
         ("secret", "failed", "shows a secret"),
-        ("slow", "failed", "says nothing within 0.2 s"),
-        ("silent", "failed", "says nothing at all"),
+        ("slow", "failed", "raises nothing within 0.2 s"),
+        ("silent", "failed", "raises no error"),
     ],
 )
 def test_errors_are_read_as_a_user_would(how: str, verdict: str, words: str) -> None:

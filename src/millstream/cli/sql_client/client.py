@@ -1,8 +1,8 @@
-"""The SQL client itself: statements come in as text, are carried out one by one, and what they give is shown.
+"""The SQL client itself: executes statements one by one, and shows their results.
 
-It holds one TableEnvironment. Errors are shown and forgotten in a dialogue, and end a script. Ctrl-C ends the query
-that is shown, never the client. What INSERT started runs on beside the dialogue; a script waits for it at its end, and
-a dialogue that is left stops it with its last epoch committed, and says how it is resumed. With
+It holds one TableEnvironment. Errors are shown and discarded in a dialogue, and end a script. Ctrl-C ends the query
+that is shown, never the client. The job of an INSERT runs concurrently with the dialogue; a script waits for it at its
+end, and the end of a dialogue stops it with its last epoch committed, and prints how to resume it. With
 `'execution.attached' = 'false'` it runs in a process of its own (`detached.py`) and outlives the client.
 """
 
@@ -55,20 +55,20 @@ _HELP = """\
 Statements end with a semicolon. Among them:
   CREATE TABLE … WITH ('connector' = 'datagen')   tables; also VIEW, FUNCTION, DATABASE
   SELECT …                                        a query: Ctrl-C ends it
-  INSERT INTO … SELECT …                          a job that runs on beside this prompt, until you leave
-  SET 'execution.attached' = 'false'              the jobs of INSERTs that follow outlive this client
+  INSERT INTO … SELECT …                          a job that runs in the background, until you leave
+  SET 'execution.attached' = 'false'              the jobs of later INSERTs outlive this client
   EXPLAIN …, DESCRIBE …, SHOW TABLES | FUNCTIONS | JOBS | …
   STOP JOB 'id' [WITH SAVEPOINT]
-  SET 'key' = 'value', RESET 'key', SET           settings, as 'parallelism.default'
+  SET 'key' = 'value', RESET 'key', SET           settings, such as 'parallelism.default'
   SET 'sql-client.execution.result-mode' = 'table' | 'changelog' | 'tableau'
   HELP, CLEAR, QUIT
-Tab completes names and words, the arrows go through what was typed before.
+Tab completes names and words, the arrows browse the history.
 """
 
 
 @dataclass(frozen=True)
 class Terminal:
-    """Where results are written; with `is_live` somebody looks at it and has a keyboard."""
+    """The output of results; `is_live`: it is a terminal with a user and a keyboard."""
 
     output: TextIO
     is_live: bool = False
@@ -105,7 +105,7 @@ class SqlClient:
     # --- statements ---------------------------------------------------------------------------------------------------
 
     def run_script(self, text: str, name: str) -> bool:
-        """Carry out the statements of a script, up to the first that fails; whether none did."""
+        """Execute the statements of a script, up to the first failure; whether there was none."""
         try:
             spans = statement_spans(text)
         except MillstreamError as error:
@@ -118,58 +118,60 @@ class SqlClient:
         return True
 
     def run_statement(self, text: str, site: Site | None = None) -> bool:
-        """Carry out one statement and show what it gives; False if it failed. `site`: the line of the script that it
-        begins in; without one it was typed."""
+        """Execute one statement and show its result; False if it failed. `site`: the line of the script that it begins
+        in; None for a typed one."""
         self._statements += 1
         place = None if site is None else f"{site.file}, line {site.line}"
         site = site or StatementSite("statement", self._statements)
         try:
             statement = parse_statement(text)
             if isinstance(statement, ClientCommand):
-                self._obey(statement.word)
+                self._run_command(statement.word)
             elif isinstance(statement, SetOption) and statement.key == RESULT_MODE:
                 self._set_mode(str(statement.value))
             elif starts_job(statement) and not self._is_attached():
                 at_site(site, partial(self._detach, statement, text, site))
             else:
-                at_site(site, partial(self._carry_out, statement, text, site))
+                at_site(site, partial(self._execute, statement, text, site))
         except MillstreamError as error:
             return self._refused(error, place)
         except KeyboardInterrupt:
-            self._say("the query was ended")
+            self._print("the query was ended")
             return self._terminal.is_live
         except Exception as error:
             if not self._terminal.is_live:
                 raise
-            # A mistake of ours, or of a function of the user's. The dialogue goes on, and its jobs with it.
-            words = f"{type(error).__name__}: {error}. That was not expected: please report it with the statement"
-            return self._refused(MillstreamError(words), place)
+            # A defect of ours, or of a user's function. The dialogue continues, and its jobs with it.
+            message = f"{type(error).__name__}: {error}. This is unexpected: please report it with the statement"
+            return self._refused(MillstreamError(message), place)
         return True
 
     def _is_attached(self) -> bool:
         return str(self.environment.get_config().get(ATTACHED, "true")).strip().lower() != "false"
 
     def _detach(self, statement: Statement, text: str, site: Site) -> None:
-        """Have the job of an INSERT run in a process of its own."""
+        """Run the job of an INSERT in a process of its own."""
 
         def start(store: str) -> str:
             with self._console.status("starting the job …") if self._terminal.is_live else nullcontext():
                 answer = self._start_detached(self._log.request(statement_text, store))
             for notice in answer.notices:
-                self._say(notice)
+                self._print(notice)
             return answer.job_id
 
         statement_text = SentStatement.of(text, site)
         with self.environment._statements.prepared(statement) as sinks:
             job = detach(self.environment._runner, sinks, start) if sinks else None
         if job is None:
-            self._say("there is nothing to run: the table is there already")
+            self._print("there is nothing to run: the table exists already")
             return
         self._log.note(statement, statement_text, self.environment._session)
-        self._say(f"job {job.job_id} runs in a process of its own and outlives this client; its store is {job.address}")
-        self._say("SHOW JOBS lists it, STOP JOB ends it, and so does: " + f"millstream stop {job.short_name}")
+        self._print(
+            f"job {job.job_id} runs in a process of its own and outlives this client; its store is {job.address}"
+        )
+        self._print("SHOW JOBS lists it, STOP JOB ends it, and so does: " + f"millstream stop {job.short_name}")
 
-    def _carry_out(self, statement: Statement, text: str, site: Site) -> None:
+    def _execute(self, statement: Statement, text: str, site: Site) -> None:
         is_first = not self.environment._runner.jobs
         with self._console.status("…") if self._terminal.is_live and is_first else nullcontext():
             outcome = self.environment.execute_sql(text)._outcome
@@ -177,9 +179,9 @@ class SqlClient:
         if job is not None or not starts_job(statement):
             self._log.note(statement, SentStatement.of(text, site), self.environment._session)
         if job is not None and not outcome.is_query:
-            self._say(f"job {job.job_id} runs; SHOW JOBS lists it, STOP JOB ends it")
+            self._print(f"job {job.job_id} runs; SHOW JOBS lists it, STOP JOB ends it")
             if self._terminal.is_live:
-                self._say(f"it ends with this client; SET '{ATTACHED}' = 'false' lets those that follow outlive it")
+                self._print(f"it ends with this client; SET '{ATTACHED}' = 'false' lets later jobs outlive it")
             return
         try:
             self._show(outcome)
@@ -199,7 +201,7 @@ class SqlClient:
 
     # --- commands of the client ---------------------------------------------------------------------------------------
 
-    def _obey(self, word: str) -> None:
+    def _run_command(self, word: str) -> None:
         if word in ("QUIT", "EXIT"):
             self.has_quit = True
         elif word == "CLEAR":
@@ -217,21 +219,21 @@ class SqlClient:
 
     def _refused(self, error: MillstreamError, place: str | None = None) -> bool:
         if place is not None:
-            self._say(place)
-        # There is no program, whose line could be told; the message draws the place in the statement.
+            self._print(place)
+        # There is no program with a line to report; the message shows the place in the statement.
         show_error(error, self._terminal.output if self._terminal.is_live else sys.stderr, has_program=False)
         return False
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         lines = [f"[{text}]"]
         if self._terminal.is_live:
             lines = wrap(lines[0], self._console.size.width - 1, break_long_words=False, break_on_hyphens=False)
         write_lines(lines, self._terminal.output)
 
-    # --- the end, and what a prompt asks ------------------------------------------------------------------------------
+    # --- the end, and names for the prompt ----------------------------------------------------------------------------
 
     def wait_for_jobs(self) -> bool:
-        """Wait for the jobs that INSERTs started; whether all ended well. Ctrl-C stops those that still run."""
+        """Wait for the jobs that INSERTs started; whether all succeeded. Ctrl-C stops those that still run."""
         good = True
         for job, _ in self.environment._runner.jobs:
             try:
@@ -246,26 +248,26 @@ class SqlClient:
         return good
 
     def stop_jobs(self) -> None:
-        """End what still runs in this process, each with its running epoch committed and published. Ctrl-C, or output
-        that cannot be published, ends it at once. It is said how each can be resumed, and what runs on."""
+        """End the jobs that still run in this process, each with its running epoch committed and published. Ctrl-C, or
+        output that cannot be published, ends a job at once. Prints how each can be resumed, and which jobs continue."""
         running = [job for job, _ in self.environment._runner.jobs if not job.status().is_terminal_state()]
         if running and self._terminal.is_live:
-            self._say("stopping what this client runs; Ctrl-C does not wait for the running epoch")
+            self._print("stopping the jobs of this client; Ctrl-C does not wait for the running epoch")
         for job in running:
             job.stop()
         for job in running:
             self._wait_for_stop(job)
             now = job.board.now
             how = "was cancelled" if job.status().name == "CANCELED" else "has stopped"
-            self._say(f"job {job.job_id} ({now.job_name}) {how} at epoch {now.epoch}, as this client ends")
+            self._print(f"job {job.job_id} ({now.job_name}) {how} at epoch {now.epoch}, as this client ends")
             if now.epoch:
                 store = self.environment.get_config().get(STORE.key, "") or shown_address(now.store)
                 resumed = f"SET '{STORE.key}' = '{store}'; then the same statements"
-                self._say(f"to resume it: {resumed}")
+                self._print(f"to resume it: {resumed}")
         for detached, _ in self.environment._runner.detached:
             if not detached.has_ended:
-                self._say(
-                    f"job {detached.job_id} ({detached.name}) runs on: millstream stop {detached.short_name} ends it"
+                self._print(
+                    f"job {detached.job_id} ({detached.name}) continues: millstream stop {detached.short_name} ends it"
                 )
 
     def _wait_for_stop(self, job: Job) -> None:
@@ -277,7 +279,7 @@ class SqlClient:
             job.wait()
 
     def names(self) -> KnownNames:
-        """What a statement may name now."""
+        """The names that a statement may use now."""
         environment = self.environment
         tables = {}
         for name in (*environment.list_tables(), *environment.list_views(), *environment.list_temporary_tables()):
@@ -288,6 +290,6 @@ class SqlClient:
         functions = {}
         for name in environment.list_functions():
             built_in = definition_of(name)
-            # A function of the program keeps its name as it is, and says nothing of its arguments.
+            # A function of the program keeps its case, and has no description of its arguments.
             functions[name.upper() if built_in else name] = built_in.syntax if built_in else f"{name}(…)"
         return KnownNames(tables, functions, sorted(RESERVED))

@@ -1,6 +1,6 @@
-"""The colours of a statement while it is written: keywords, names, texts, numbers, comments.
+"""Colours a statement while it is typed: keywords, names, texts, numbers, comments.
 
-The pieces of a text are styled one by one and always add up to the text, whether it can be read or not.
+The pieces of a text are styled one by one and always add up to the text, whether it can be parsed or not.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ STYLES = {
     "quoted": "",
     "": "",
 }
-"""The style of each kind of piece, as prompt_toolkit names them."""
+"""The style of each kind of piece, in prompt_toolkit's notation."""
 
 _PIECES = re.compile(
     r"(?P<hint>/\*\+[\s\S]*?(?:\*/|$))|(?P<comment>--[^\n]*|/\*[\s\S]*?(?:\*/|$))|(?P<text>'(?:[^']|'')*'?)"
@@ -29,7 +29,7 @@ _PIECES = re.compile(
 
 
 def styled(text: str) -> list[tuple[str, str]]:
-    """(kind, piece) pairs; the pieces, one behind the other, are the text.
+    """(kind, piece) pairs; the pieces concatenated are the text.
 
     >>> styled("SELECT x -- why")
     [('keyword', 'SELECT'), ('', ' x '), ('comment', '-- why')]

@@ -1,8 +1,8 @@
-"""What may follow in a statement: tables where a table is expected, columns behind a name, functions and keywords.
+"""Completes statements: tables where a table is expected, columns after a name, functions and keywords.
 
-A pure function of the text around the cursor and the names there are. It looks at words only, so that it works in
-statements that are not finished, which is when it is asked. Columns of the tables in view come first; before FROM is
-written, those of all tables, first of the ones that the statement names elsewhere (INSERT INTO).
+A pure function of the text around the cursor and the known names. It uses tokens only, so it works in unfinished
+statements, which is when it is called. Columns of the tables in scope come first; before FROM is typed, those of all
+tables, first of the tables that the statement names elsewhere (INSERT INTO).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TABLES_SHOWN = 2
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A text to write, in the place of the last `replaced` letters; `kind` says what it is, `about` a little more."""
+    """A text that replaces the last `replaced` letters; `kind` is its kind, `about` a short description."""
 
     text: str
     kind: str
@@ -41,7 +41,7 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class KnownNames:
-    """The names of a session: columns by table (views too), how functions are called, and words of the language."""
+    """The names of a session: columns by table (views too), call syntax by function, and keywords."""
 
     tables: Mapping[str, Sequence[str]] = field(default_factory=dict)
     functions: Mapping[str, str] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class KnownNames:
 
 
 def suggestions(text: str, names: KnownNames, rest: str = "") -> list[Suggestion]:
-    """What may stand next, behind `text`; `rest` is what stands behind the cursor already.
+    """The possible continuations of `text`; `rest` is the text after the cursor.
 
     >>> calls, words = {"PRINTF": "PRINTF(format, …)"}, ["SELECT", "FROM", "PRIMARY"]
     >>> names = KnownNames({"bid": ["auction", "price"]}, calls, words)
@@ -93,7 +93,7 @@ def suggestions(text: str, names: KnownNames, rest: str = "") -> list[Suggestion
 
 
 def _word_before(text: str) -> str:
-    """The letters at the end of a text. Looked for from there: a pattern would begin at each letter of a long one."""
+    """The letters at the end of a text. Searched backwards: a pattern would start at each letter of a long one."""
     start = len(text)
     while start and (text[start - 1].isalnum() or text[start - 1] in "_$"):
         start -= 1
@@ -108,14 +108,14 @@ def _tokens(text: str) -> list[Token]:
 
 
 def _statement(tokens: list[Token], from_end: bool) -> list[Token]:
-    """The tokens of the statement that the cursor is in: up to a semicolon before it, or behind it."""
+    """The tokens of the statement at the cursor: up to a semicolon before it, or after it."""
     ends = [at for at, token in enumerate(tokens) if token.word == ";"]
     if not ends:
         return tokens
     return tokens[ends[-1] + 1 :] if from_end else tokens[: ends[0]]
 
 
-# --- what there is ----------------------------------------------------------------------------------------------------
+# --- candidates -------------------------------------------------------------------------------------------------------
 
 
 def _tables(names: KnownNames, scope: StatementScope) -> list[tuple[str, str]]:
@@ -124,7 +124,7 @@ def _tables(names: KnownNames, scope: StatementScope) -> list[tuple[str, str]]:
 
 
 def _columns_behind(before: Sequence[Token], scope: StatementScope, names: KnownNames) -> list[tuple[str, str]]:
-    """The columns of the table, or of the table with the alias, that stands before the dot."""
+    """The columns of the table, or of the table with the alias, before the dot."""
     if len(before) < 2:
         return []
     name = before[-2].value
@@ -136,7 +136,7 @@ def _columns_behind(before: Sequence[Token], scope: StatementScope, names: Known
 def _in_view(
     before: Sequence[Token], behind: Sequence[Token], scope: StatementScope, names: KnownNames
 ) -> Sequence[Origin]:
-    """What gives columns here: the tables of FROM; where there are none yet, those the statement names, then all."""
+    """The origins of columns here: the tables of FROM; without any yet, those the statement names, then all."""
     if any(origin.columns for origin in scope.origins):
         return scope.origins
     words = {token.value for token in (*before, *behind)}
@@ -145,7 +145,7 @@ def _in_view(
 
 
 def _columns(origins: Sequence[Origin], quote: str, written: str) -> Iterator[Suggestion]:
-    """Columns that begin as `written` does. One that several tables of FROM have is written with its table's name."""
+    """Columns that begin with `written`. One that several tables of FROM have is qualified with its table's name."""
     owners: dict[str, list[Origin]] = {}
     for origin in dict.fromkeys(origins):
         for column in origin.columns:
@@ -165,7 +165,7 @@ def _columns(origins: Sequence[Origin], quote: str, written: str) -> Iterator[Su
             yield Suggestion(_quoted(column, quote), "column", len(written), about)
 
 
-# --- how it is written ------------------------------------------------------------------------------------------------
+# --- notation ---------------------------------------------------------------------------------------------------------
 
 
 def _begins(name: str, written: str) -> bool:
@@ -173,7 +173,7 @@ def _begins(name: str, written: str) -> bool:
 
 
 def _quoted(name: str, quote: str = "") -> str:
-    """A name as it stands in a statement: in backticks where it must be, or where they are open already."""
+    """A name in SQL notation: in backticks if necessary, or if they are open already."""
     is_plain = _PLAIN_NAME.fullmatch(name) and name.upper() not in RESERVED and not quote
     return name if is_plain else f"`{name.replace('`', '``')}`"
 
@@ -185,7 +185,7 @@ def _named(candidates: Iterable[tuple[str, str]], kind: str, written: str) -> It
 
 
 def _functions(functions: Mapping[str, str], written: str) -> Iterator[Suggestion]:
-    """Functions, with what opens their arguments. What is called in another way (IS NULL) is no name to complete."""
+    """Functions, with their opening bracket. One with another syntax (IS NULL) is no name to complete."""
     for name, call in functions.items():
         opening = call[len(name) : len(name) + 1]
         is_called = call.upper().startswith(name.upper()) and opening in ("", "(", "[")
@@ -194,7 +194,7 @@ def _functions(functions: Mapping[str, str], written: str) -> Iterator[Suggestio
 
 
 def _keywords(keywords: Iterable[str], written: str) -> Iterator[Suggestion]:
-    """Words of the language, in the case that the word is written in."""
+    """Keywords, in the case of the typed word."""
     for word in keywords:
         if word.lower().startswith(written.lower()) and word != written:
             yield Suggestion(word.lower() if written == written.lower() else word, "keyword", len(written), "keyword")

@@ -1,9 +1,9 @@
 """INSERT jobs that outlive the client: each runs in a process of its own, a client without a terminal.
 
-The process is told, through a pipe that nobody else can read (statements may hold secrets), what made the session as it
-is, and the statement to run (`DetachedRequest`). It answers once: the job runs, or why it does not. From then on the
-two know each other only by the job's store. The process has a session of its own, so that neither Ctrl-C nor the end of
-the terminal reaches it.
+The process receives, through a private pipe (statements may hold secrets), the statements that made the session, and
+the statement to run (`DetachedRequest`). It answers once: the job runs, or why it does not. From then on the two
+communicate only through the job's store. The process has a session of its own, so neither Ctrl-C nor the end of the
+terminal reaches it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def starts_job(statement: sql.Statement) -> bool:
 
 @dataclass(frozen=True)
 class SentStatement:
-    """A statement as text, and where the user wrote it."""
+    """A statement as text, with the user's place of it."""
 
     text: str
     file: str
@@ -60,7 +60,7 @@ class SentStatement:
 
 
 class SessionLog:
-    """The statements that made a session as it is: definitions and settings. What runs or shows something is left out,
+    """The statements that made a session: definitions and settings. Statements that run or show something are omitted,
     and so are materialised tables, whose jobs belong to the session."""
 
     def __init__(self, settings: Mapping[str, str], is_batch: bool) -> None:
@@ -68,12 +68,12 @@ class SessionLog:
         self.statements: list[SentStatement] = []
 
     def request(self, statement: SentStatement, store: str) -> DetachedRequest:
-        """What a process is told that is to run this statement in a session as it is now."""
+        """The request to run this statement in a process with the current session."""
         path = [each for each in sys.path if each]
         return DetachedRequest(statement, store, tuple(self.statements), self._settings, self._is_batch, path)
 
     def note(self, statement: sql.Statement, text: SentStatement, session: PlannerSession) -> None:
-        """A statement was carried out. Of CREATE TABLE … AS the table stays: its job is not started twice."""
+        """Records an executed statement. CREATE TABLE … AS is recorded as its table: its job is not started twice."""
         if isinstance(statement, sql.CreateTable) and starts_job(statement):
             made = session.find_table(statement.name)
             assert isinstance(made, TableEntry)
@@ -90,7 +90,7 @@ class SessionLog:
 
 @dataclass(frozen=True)
 class DetachedRequest:
-    """What the process is told. `path`: where it imports the user's functions from."""
+    """The request to the process. `path`: where it imports the user's functions from."""
 
     statement: SentStatement
     store: str
@@ -108,7 +108,7 @@ class DetachedRequest:
 
 @dataclass(frozen=True)
 class DetachedAnswer:
-    """What the process answers: the job's id, or the `problem` that kept it from starting; and what was said."""
+    """The answer of the process: the job's id, or the `problem` that prevented its start; and its warnings."""
 
     job_id: str = ""
     problem: str = ""
@@ -116,7 +116,7 @@ class DetachedAnswer:
 
 
 def start_detached(request: DetachedRequest, command: Sequence[str] = _COMMAND) -> DetachedAnswer:
-    """Start the process and wait until the job runs; ProgramError if it does not. Ctrl-C meanwhile ends the process."""
+    """Start the process and wait until the job runs; raises ProgramError if it does not. Ctrl-C ends the process."""
     process = subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
@@ -124,7 +124,7 @@ def start_detached(request: DetachedRequest, command: Sequence[str] = _COMMAND) 
         stderr=subprocess.DEVNULL,
         start_new_session=True,
         text=True,
-        # What is imported here is imported there, whether it was installed or lies in a folder.
+        # Modules that can be imported here can be imported there, whether installed or in a folder.
         env={**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)},
     )
     try:
@@ -140,12 +140,12 @@ def start_detached(request: DetachedRequest, command: Sequence[str] = _COMMAND) 
     if not text:
         code = process.wait()
         raise ProgramError(
-            f"the process of the job ended with code {code} before the job ran. Run it attached to see why"
+            f"the process of the job ended with code {code} before the job ran. Run it attached to see the reason"
         )
     answer = DetachedAnswer(**json.loads(text))
     if answer.problem:
         process.wait()
         raise ProgramError(answer.problem)
-    # It runs on; nobody waits for it here.
+    # The process continues; it is not waited for here.
     process.returncode = 0
     return answer

@@ -1,7 +1,7 @@
-"""The process of one detached job: it makes the session anew, runs the one statement, answers once, and stays until the
-job has ended. What the job prints goes into the job's log: there is no terminal.
+"""The process of one detached job: it recreates the session, runs the one statement, answers once, and stays until the
+job has ended. The job's output is written to the job's log: there is no terminal.
 
-SIGTERM, as at the machine's end, lets the job finish its running epoch.
+SIGTERM, for example at shutdown, lets the job finish its running epoch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _OUTPUT = "millstream.output"
 
 
 class _LoggedLines(io.TextIOBase):
-    """A stream whose lines go into the log of the job that runs."""
+    """A stream whose lines are written to the log of the running job."""
 
     def __init__(self) -> None:
         self._unfinished_line = ""
@@ -41,7 +41,7 @@ class _LoggedLines(io.TextIOBase):
 
 
 class _Warnings(logging.Handler):
-    """What is said until the job runs, for whoever waits for that."""
+    """Collects the warnings logged until the job runs, for the client that waits."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -52,26 +52,26 @@ class _Warnings(logging.Handler):
 
 
 def run_detached(request: DetachedRequest, answer: Callable[[DetachedAnswer], None]) -> int:
-    """Run the statement, answer, and wait for the job's end; the exit code."""
-    said, warnings = io.StringIO(), _Warnings()
+    """Run the statement, answer, and wait for the job's end; returns the exit code."""
+    errors, warnings = io.StringIO(), _Warnings()
     logging.getLogger(_OUTPUT).setLevel(logging.INFO)
     logging.getLogger().addHandler(warnings)
     lines = _LoggedLines()
     settings = {**request.settings, "millstream.store": request.store}
-    with redirect_stdout(lines), redirect_stderr(said):
+    with redirect_stdout(lines), redirect_stderr(errors):
         client = SqlClient(Terminal(io.StringIO()), settings, request.is_batch)
         for sent in request.session:
             if not client.run_statement(sent.text, sent.site):
-                answer(DetachedAnswer(problem=_problem(said)))
+                answer(DetachedAnswer(problem=_problem(errors)))
                 return 1
-        # What the session has set meanwhile is not about this process.
+        # Settings that the session has changed do not apply to this process.
         for key, value in {"millstream.store": request.store, "execution.attached": "true"}.items():
             client.environment.get_config().set(key, value)
         client.environment.get_config().set("table.dml-sync", "false")
         is_good = client.run_statement(request.statement.text, request.statement.site)
         jobs = client.environment._runner.jobs
         if not is_good or not jobs:
-            answer(DetachedAnswer(problem=_problem(said)))
+            answer(DetachedAnswer(problem=_problem(errors)))
             return 1
         answer(DetachedAnswer(job_id=str(jobs[-1][0].job_id), notices=tuple(warnings.lines)))
         logging.getLogger().removeHandler(warnings)
@@ -81,7 +81,7 @@ def run_detached(request: DetachedRequest, answer: Callable[[DetachedAnswer], No
 
 
 def _problem(errors: io.StringIO) -> str:
-    """What the client said of a statement that failed."""
+    """The client's error about a statement that failed."""
     text = errors.getvalue().strip()
     return text.removeprefix("millstream: ") or "the job could not be started"
 
@@ -94,14 +94,14 @@ def main() -> int:
     """Read the request from standard input and answer on standard output, which is closed then."""
     signal.signal(signal.SIGTERM, _stop)
     request = DetachedRequest.from_json(sys.stdin.read())
-    with os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8") as asked:
+    with os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8") as output:
         nowhere = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1, 2):
             os.dup2(nowhere, descriptor)
 
         def answer(content: DetachedAnswer) -> None:
-            asked.write(json.dumps(asdict(content)))
-            asked.close()
+            output.write(json.dumps(asdict(content)))
+            output.close()
 
         return run_detached(request, answer)
 

@@ -1,8 +1,8 @@
-"""The rows of a result that changes: what its changelog adds up to, as of a committed epoch.
+"""The rows of a changing result: the state of its changelog, as of a committed epoch.
 
-A result is a multiset of rows. Changes are applied by whole epochs, and of an epoch additions come before retractions:
-tasks deliver in any order, and a row that moves from one task to another is then neither counted twice nor lost.
-Of very many rows the newest are retained, for a screen shows no others; the rest are counted.
+A result is a multiset of rows. Changes are applied by whole epochs, and within an epoch additions before retractions:
+tasks deliver in any order, and a row that moves from one task to another is then neither counted twice nor lost. Of
+very many rows only the newest are retained, because a screen shows no others; the rest are counted.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class LiveRows:
 
     @property
     def count(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return self._retained + self._evicted
 
     def apply(self, changes: Iterable[Sequence[str]]) -> None:
@@ -54,7 +54,7 @@ class LiveRows:
     def _retract(self, row: tuple[str, ...]) -> None:
         times = self._times.get(row, 0)
         if times == 0:
-            # It was evicted. A row that never was in the result is no change of it.
+            # The row was evicted. (Retracting a row that never was in the result changes nothing.)
             self._evicted = max(0, self._evicted - 1)
             return
         self._retained -= 1
@@ -70,7 +70,7 @@ class LiveRows:
             self._evicted += times
 
     def newest(self, most: int) -> list[tuple[str, ...]]:
-        """The newest rows, the oldest of them first."""
+        """The newest rows, in the order of their arrival."""
         newest: list[tuple[str, ...]] = []
         for row in reversed(self._times):
             newest += [row] * min(self._times[row], most - len(newest))

@@ -1,10 +1,10 @@
-"""A result as one table that changes in place, until it ends or the user ends it.
+"""Shows a result as one table that changes in place, until it ends or the user ends it.
 
-Invariant: the screen shows the result as of the newest epoch that was delivered, at most a moment later, whether or not
-anything comes behind it. An epoch is shown as a whole: never with an update half applied.
+Invariant: the screen shows the result as of the newest delivered epoch, at most a moment later, whether or not more
+follows. An epoch is shown as a whole: never with an update half applied.
 
-`table_lines` is what is painted, a pure function of the rows and the size of the terminal: the newest rows that fit, as
-many columns as fit, and below them how many of each there are. What is cut says so.
+`table_lines` is the picture, a pure function of the rows and the size of the terminal: the newest rows that fit, as
+many columns as fit, and below them the number of each. Cut parts are marked.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["Changes", "show_live", "table_lines"]
 _PAINT_INTERVAL_S = 0.25
 _SIZE_INTERVAL_S = 0.05
 _ROWS_OF_FRAME = 5  # the header and its borders, the last border, the footer
-_ROWS_ABOVE = 2  # the statement stays in sight
+_ROWS_ABOVE = 2  # the statement stays visible
 _WIDTH_MIN = 8
 _LETTERS_OF_CELL_MAX = 4  # for each column of the terminal; letters may have no width
 _BOLD, _DIM, _PLAIN = "\x1b[1m", "\x1b[2;3m", "\x1b[0m"
@@ -40,8 +40,8 @@ _ESCAPED = {
 
 
 class Changes(Protocol):
-    """Takes the changes of whole epochs that have been delivered: waits for the first of them; empty when none came in
-    time, None when the result has ended."""
+    """Returns the changes of whole epochs that have been delivered: waits for the first of them; empty if there were
+    none in time, None if the result has ended."""
 
     def __call__(self, timeout_s: float) -> list[list[str]] | None: ...
 
@@ -70,7 +70,7 @@ def show_live(
     size: Callable[[], os.terminal_size],
     now_s: Callable[[], float] = time.monotonic,
 ) -> int:
-    """Show a result until it has ended; returns how many rows there are then. Ctrl-C leaves what was seen last."""
+    """Show a result until it has ended; returns the final number of rows. Ctrl-C leaves the last picture."""
     rows = LiveRows()
     updated, ending = "", "Ctrl-C ends the query"
     painted_s, painted_size, is_changed = -math.inf, size(), True
@@ -115,14 +115,14 @@ def table_lines(
 
 
 def _cell(text: str, output: TextIO | None) -> str:
-    """The text on one line: what would move the cursor, or turn the line around, is escaped."""
+    """The text on one line: characters that move the cursor, or reverse the line, are escaped."""
     escaped = text.translate(_ESCAPED)
     return escaped if output is None else showable(escaped, output)
 
 
 def _widths(needed: Sequence[int], columns: int) -> list[int]:
-    """How wide each column is that is shown: the widest give way first, down to a least width, then the last ones are
-    left out. The first one is always shown."""
+    """The widths of the shown columns: the widest shrink first, down to a minimal width, then the last columns are
+    omitted. The first one is always shown."""
     count = len(needed)
     while count > 1 and sum(min(width, _WIDTH_MIN) + 3 for width in needed[:count]) + 1 > columns:
         count -= 1
@@ -148,7 +148,7 @@ def _border(widths: Sequence[int], frame: str) -> str:
 
 
 def _counts(count: int, rows: int, all_columns: int, columns: int) -> list[str]:
-    """How many rows there are, and of what not all is shown."""
+    """The number of rows, and of columns if not all are shown."""
     number = f"{count:,} row{'' if count == 1 else 's'}"
     parts = [number if rows == count else f"the newest {rows:,} of {number}"]
     return parts if columns == all_columns else [*parts, f"{columns} of {all_columns} columns"]

@@ -1,7 +1,7 @@
-"""The prompt: several lines until a statement has ended, colours, completion, and a history that is kept.
+"""The prompt: several lines until a statement has ended, colours, completion, and a persistent history.
 
-What looks like a secret is not written into the history. Where it cannot be written at all, it lasts as long as the
-client.
+Statements that may hold a secret are not written to the history. If the history cannot be written, it lasts as long as
+the client.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def holds_secret(text: str) -> bool:
 class _History(FileHistory):
     def store_string(self, string: str) -> None:
         if not holds_secret(string):
-            with suppress(OSError):  # a full disk takes the history, not the client
+            with suppress(OSError):  # a full disk costs the history, not the client
                 super().store_string(string)
 
 
@@ -61,7 +61,7 @@ def _history() -> History:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch(mode=0o600)
     except OSError as error:
-        print(f"What is typed is not kept for next time: {path}: {error.strerror}")
+        print(f"The history is not saved: {path}: {error.strerror}")
         return InMemoryHistory()
     return _History(str(path))
 
@@ -103,7 +103,7 @@ def _keys() -> KeyBindings:
 
 
 def converse(client: SqlClient) -> None:
-    """Ask for statements until the user has enough."""
+    """Read and run statements until the user quits."""
     session: PromptSession[str] = PromptSession(
         "Millstream SQL> ",
         history=_history(),
@@ -118,10 +118,10 @@ def converse(client: SqlClient) -> None:
     )
     while not client.has_quit:
         try:
-            with patch_stdout(raw=True):  # what jobs print while the prompt waits appears above it
+            with patch_stdout(raw=True):  # output of jobs while the prompt waits appears above it
                 text = session.prompt()
         except KeyboardInterrupt:
-            continue  # what was typed is dropped
+            continue  # the typed text is discarded
         except EOFError:
             break
         _run(client, text)

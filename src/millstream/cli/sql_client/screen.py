@@ -1,7 +1,7 @@
-"""Where results are shown as lines, one behind the other; on a terminal in pages.
+"""Shows results as lines, one after the other; on a terminal in pages.
 
-A result that never ends is shown as long as the user looks at it. On a terminal a page waits for a key, and while it
-waits no further row is taken, so the job behind it waits too.
+An endless result is shown as long as the user reads it. On a terminal a page waits for a key, and while it waits no
+further row is consumed, so its job waits too.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _DOWN = ("\x1b[B", "\x1bOB")
 
 
 def write_lines(lines: Iterable[str], output: TextIO) -> None:
-    """Write lines as they come."""
+    """Write lines as they arrive."""
     for line in lines:
         output.write(showable(line, output) + "\n")
         output.flush()
 
 
 class Pages:
-    """Lines in pages of a terminal. `next_key` waits for a key: space goes on by a page, Enter or the arrow down by a
+    """Lines in pages of a terminal. `next_key` waits for a key: space continues by a page, Enter or the arrow down by a
     line, q ends."""
 
     PROMPT = "-- more: space for a page, Enter for a line, q to end --"
@@ -42,7 +42,7 @@ class Pages:
         self._next_key = next_key
 
     def show(self, lines: Iterable[str]) -> bool:
-        """Write the lines; False if the user has seen enough."""
+        """Write the lines; False if the user has ended it."""
         left = self._page_lines
         for line in lines:
             if left <= 0:
@@ -54,7 +54,7 @@ class Pages:
         return True
 
     def _rows_of(self, line: str) -> int:
-        """How many rows of the terminal a line takes: one that is wider is broken, and a text may have several."""
+        """The number of terminal rows of a line: a wider one is wrapped, and a text may have several."""
         return sum(max(1, -(-cell_len(part) // self._width)) for part in line.split("\n"))
 
     def _lines_wanted(self) -> int:
@@ -71,7 +71,7 @@ class Pages:
 
 
 def read_key() -> str:
-    """The next key, without waiting for Enter. Bytes behind it stay where they are: keys that are typed ahead."""
+    """The next key, without waiting for Enter. Later bytes stay in the input: keys that are typed ahead."""
     import termios
     import tty
 

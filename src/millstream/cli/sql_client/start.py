@@ -1,4 +1,4 @@
-"""How the SQL client is started: with a prompt, or with statements that are given."""
+"""Starts the SQL client: with a prompt, or with statements from the command line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _GREETING = "Millstream SQL. Statements end with a semicolon; HELP; says more, Q
 
 @dataclass(frozen=True)
 class SqlRequest:
-    """What the command line asks for."""
+    """The parsed command line."""
 
     files: tuple[Path, ...] = ()
     first_files: tuple[Path, ...] = ()
@@ -77,15 +77,15 @@ def _text(path: Path) -> str:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise ProgramError(f"{path} cannot be read: {error.strerror}. Give a file of SQL statements") from None
+        raise ProgramError(f"{path} cannot be read: {error.strerror}. Use a file of SQL statements") from None
     return _decoded(data, str(path))
 
 
 def _decoded(data: bytes, name: str) -> str:
-    """The text of statements, without the mark that some editors put before it."""
+    """The text of statements, without a byte order mark."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        found = f"line {line} has the byte 0x{data[error.start]:02x}"
-        raise ProgramError(f"{name} is no UTF-8 text: {found}. Save it as UTF-8") from None
+        problem = f"line {line} has the byte 0x{data[error.start]:02x}"
+        raise ProgramError(f"{name} is no UTF-8 text: {problem}. Save it as UTF-8") from None

@@ -1,10 +1,10 @@
-"""What a half-written statement has in view at the cursor: the tables of FROM, by what they are called there.
+"""The scope of an unfinished statement at the cursor: the tables of FROM, by their names or aliases.
 
-It looks at tokens and parentheses only, so that it works in statements that are not finished or not right. What it
-cannot follow (a function that gives rows) has no columns; nothing here is an error.
+It uses tokens and parentheses only, so it works in statements that are unfinished or invalid. Constructs that it cannot
+follow (a function that returns rows) have no columns; nothing here is an error.
 
-A statement is a tree: a list of tokens, with a list for what stands in parentheses, and the cursor at its place. A
-query is one SELECT of it, between set operations.
+A statement is a tree: a list of tokens, with a list for each pair of parentheses, and the cursor at its place. A query
+is one SELECT of it, between set operations.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _SETS = frozenset({"UNION", "INTERSECT", "EXCEPT", "MINUS"})
 _AFTER_FROM = frozenset({"WHERE", "GROUP", "HAVING", "QUALIFY", "WINDOW", "ORDER", "LIMIT", "OFFSET", "FETCH", "ON"})
 _WINDOWS = frozenset({"TUMBLE", "HOP", "CUMULATE", "SESSION"})
 _WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
-_ORIGIN_ITEMS_MAX = 64  # how far is looked for what a table is called; a hint may stand before that
-_DEPTH_MAX = 40  # parentheses deeper than anybody writes are taken as they come, without a list of their own
+_ORIGIN_ITEMS_MAX = 64  # how far an alias is searched; a hint may precede it
+_DEPTH_MAX = 40  # deeper parentheses than anybody writes do not get a list of their own
 
 Tree = list[Any]  # of tokens and trees
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Something in FROM: what it is called there, the table it is (empty for a query), and its columns."""
+    """An item of FROM: its name there, its table (empty for a query), and its columns."""
 
     name: str
     table: str
@@ -40,20 +40,20 @@ class Origin:
 
 @dataclass(frozen=True)
 class StatementScope:
-    """What the cursor sees: origins, those of its own query first; the statement's WITH queries; and whether the cursor
-    stands where FROM goes on, so that a table is expected behind a comma."""
+    """The scope of the cursor: origins, those of its own query first; the statement's WITH queries; and whether the
+    cursor is where FROM continues, so that a table is expected after a comma."""
 
     origins: tuple[Origin, ...] = ()
     queries: tuple[str, ...] = ()
     is_in_from: bool = False
 
     def origin(self, name: str) -> Origin | None:
-        """The origin that is called so."""
+        """The origin with this name."""
         return next((each for each in self.origins if each.name == name), None)
 
 
 def scope_at(before: Sequence[Token], after: Sequence[Token], tables: Mapping[str, Sequence[str]]) -> StatementScope:
-    """What is in view between two pieces of a statement."""
+    """The scope between two pieces of a statement."""
     tree = _tree([*before, _CURSOR, *after])
     known = dict(tables)
     queries = _named_queries(tree, known)
@@ -97,7 +97,7 @@ def _has(tree: Tree, word: str) -> bool:
 
 
 def _name(item: Any) -> str | None:
-    """The name that a token is; None for a sign or a reserved word."""
+    """The name in a token; None for a sign or a reserved word."""
     if not isinstance(item, Token) or item is _CURSOR:
         return None
     is_name = item.kind is TokenKind.QUOTED or (item.kind is TokenKind.WORD and item.word not in RESERVED)
@@ -129,11 +129,11 @@ def _is_in_from(query: Tree) -> bool:
     return clause in ("FROM", "JOIN")
 
 
-# --- what is in FROM --------------------------------------------------------------------------------------------------
+# --- the items of FROM ------------------------------------------------------------------------------------------------
 
 
 def _named_queries(tree: Tree, known: dict[str, Sequence[str]]) -> list[str]:
-    """The queries that WITH names, entered among the `known` tables with their columns."""
+    """The queries that WITH names, added to the `known` tables with their columns."""
     names = []
     for at, item in enumerate(tree):
         name = _name(item)
@@ -142,13 +142,13 @@ def _named_queries(tree: Tree, known: dict[str, Sequence[str]]) -> list[str]:
         rest = tree[at + 1 : at + 4]
         columns = _column_names(rest.pop(0)) if rest and isinstance(rest[0], list) else ()
         if len(rest) > 1 and _is(rest[0], "AS") and isinstance(rest[1], list):
-            known[name] = columns or _given(rest[1], known)
+            known[name] = columns or _columns_of(rest[1], known)
             names.append(name)
     return names
 
 
 def _origins(query: Tree, known: Mapping[str, Sequence[str]]) -> Iterator[Origin]:
-    """What the FROM of a query names."""
+    """The origins in the FROM of a query."""
     in_from = False
     for at, item in enumerate(query):
         if _is(item, "FROM", "JOIN"):
@@ -164,13 +164,13 @@ def _origins(query: Tree, known: Mapping[str, Sequence[str]]) -> Iterator[Origin
 
 
 def _origin(items: Tree, known: Mapping[str, Sequence[str]]) -> Origin | None:
-    """The origin that stands first."""
+    """The first origin."""
     items = [item for item in items if not _is(item, "LATERAL")]
     if not items or items[0] is _CURSOR:
         return None
     first, rest, table = items[0], items[1:], ""
     if isinstance(first, list):
-        columns = _given(first, known)
+        columns = _columns_of(first, known)
     elif _is(first, "TABLE", "UNNEST") and rest and isinstance(rest[0], list):
         table, columns = _of_function(rest.pop(0), known)
     else:
@@ -185,7 +185,7 @@ def _origin(items: Tree, known: Mapping[str, Sequence[str]]) -> Origin | None:
 
 
 def _of_function(arguments: Tree, known: Mapping[str, Sequence[str]]) -> tuple[str, tuple[str, ...]]:
-    """The table, and the columns, that a window function in TABLE(…) gives."""
+    """The table and the columns of a window function in TABLE(…)."""
     words = list(_flat(arguments))
     if not any(token.word in _WINDOWS for token in words):
         return "", ()
@@ -202,7 +202,7 @@ def _flat(tree: Tree) -> Iterator[Token]:
 
 
 def _alias(items: Tree) -> tuple[str | None, tuple[str, ...]]:
-    """The alias that follows, and the names it gives the columns. Hints and FOR SYSTEM_TIME AS OF stand before it."""
+    """The alias that follows, and its column names. Hints and FOR SYSTEM_TIME AS OF precede it."""
     at = 0
     if at < len(items) and _is(items[at], "/*+"):
         at = next((place + 1 for place, item in enumerate(items) if _is(item, "*/")), len(items))
@@ -221,12 +221,12 @@ def _column_names(tree: Tree) -> tuple[str, ...]:
     return tuple(name for item in tree if (name := _name(item)) is not None)
 
 
-def _given(tree: Tree, known: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """The columns that a query in parentheses gives, those whose names can be seen."""
+def _columns_of(tree: Tree, known: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """The columns of a query in parentheses, as far as their names are visible."""
     query = _queries(tree)[0]
     start = next((at for at, item in enumerate(query) if _is(item, "SELECT")), None)
     if start is None:
-        return _given(query[0], known) if query and isinstance(query[0], list) else ()
+        return _columns_of(query[0], known) if query and isinstance(query[0], list) else ()
     stop = next((at for at, item in enumerate(query) if _is(item, "FROM")), len(query))
     origins = list(_origins(query, known))
     chosen: list[Tree] = [[]]

@@ -1,11 +1,11 @@
-"""Every configuration key that means something, and how its text is read.
+"""Every configuration key with an effect, and how its text is parsed.
 
-The table is the documentation: `KNOWN` holds each key with its type, its default, and what it does, Flink's keys
-(`flink_options`) beside our own. `check_key` refuses a key that nobody reads and names the nearest one:
-a misspelt setting that is silently ignored is the most expensive kind of typo.
+The table is the documentation: `KNOWN` holds each key with its type, its default, and its effect, Flink's keys
+(`flink_options`) as well as our own. `check_key` rejects an unknown key and names the nearest one: a misspelt setting
+that is silently ignored is the most expensive kind of typo.
 
-Users may set keys of their own under `user.`, Spark's under `spark.`, and job parameters. Whole families that
-only concern Flink's cluster (`taskmanager.`, `rest.`, ...) are accepted and have no effect.
+Users may set keys of their own under `user.`, Spark's under `spark.`, and job parameters. Whole families that only
+concern Flink's cluster (`taskmanager.`, `rest.`, ...) are accepted and have no effect.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ STORE_PATIENCE = Option(
     "millstream.store.patience",
     OptionType.DURATION,
     10_000,
-    "How long the job waits for a store that does not answer, call by call, before the restart strategy is asked.",
+    "How long the job waits for a store that does not answer, call by call, before the restart strategy decides.",
 )
 STORE_PRIVATE = Option(
     "millstream.store.private",
@@ -90,7 +90,7 @@ TAKE_OVER = Option(
     "millstream.take-over",
     OptionType.BOOLEAN,
     False,
-    "Whether to start where another driver runs the job, which then stops; otherwise such a start is refused.",
+    "Whether to start where another driver runs the job, which then stops; otherwise the start is refused.",
 )
 TIER_FOLDER = Option(
     "millstream.tier.folder",
@@ -103,7 +103,7 @@ TIER_MAX_BYTES = Option(
     "millstream.tier.max-bytes",
     OptionType.INT,
     None,
-    "How many bytes are kept there per machine; what was used least recently goes first. By default 16 GiB, or a "
+    "How many bytes are stored there per machine; the least recently used are evicted first. By default 16 GiB, or a "
     "quarter of the disk if that is less.",
 )
 AHEAD_MAX_EPOCHS = Option(
@@ -135,7 +135,7 @@ EPOCH_MAX_BYTES = Option(
     "About the most bytes of records an epoch reads from all sources, by the size of the records of the epoch before.",
 )
 EPOCH_POLL_INTERVAL = Option(
-    "millstream.epoch.poll-interval", OptionType.DURATION, 20, "How long to wait, with no input, before asking again."
+    "millstream.epoch.poll-interval", OptionType.DURATION, 20, "How long to wait, with no input, before the next poll."
 )
 EPOCH_MIN_INTERVAL = Option(
     "millstream.epoch.min-interval", OptionType.DURATION, 0, "The least time from one epoch's start to the next's."
@@ -150,46 +150,46 @@ RETENTION_INTERVAL = Option(
     "millstream.retention.interval", OptionType.DURATION, None, "Keep besides the first epoch of every such interval."
 )
 RETENTION_PERIOD = Option(
-    "millstream.retention.period", OptionType.DURATION, None, "For how long those are kept; for ever unless given."
+    "millstream.retention.period", OptionType.DURATION, None, "For how long those are retained; forever unless set."
 )
 LOOP_ROUNDS_MAX = Option(
     "millstream.loop.rounds-max",
     OptionType.INT,
     16,
-    "How often an epoch sends records round a loop, at most; what is in the loop then goes on in the next epoch.",
+    "The maximal rounds of a loop in an epoch; records in the loop then continue in the next epoch.",
 )
 CACHE_DIRECTORY = Option(
     "millstream.cache.directory",
     OptionType.STRING,
     None,
-    "Where cached streams are kept while the program runs: a folder or URL that all tasks reach. Without it, a folder "
+    "Where cached streams are stored while the program runs: a folder or URL that all tasks reach. By default a folder "
     "of the driver's machine.",
 )
 RECORD = Option(
     "millstream.record",
     OptionType.BOOLEAN,
     False,
-    "Whether what sources read is kept with each epoch, for replaying epochs of sources that cannot be read again.",
+    "Whether each epoch's input is stored, for replaying epochs of sources that cannot be read again.",
 )
 RESCALE_AUTO = Option(
     "millstream.rescale.auto", OptionType.BOOLEAN, False, "Whether the job changes its parallelism by itself."
 )
-RESCALE_MIN = Option("millstream.rescale.min", OptionType.INT, 1, "The lowest parallelism it then goes down to.")
-RESCALE_MAX = Option("millstream.rescale.max", OptionType.INT, None, "The highest parallelism it then goes up to.")
+RESCALE_MIN = Option("millstream.rescale.min", OptionType.INT, 1, "The lowest parallelism it may choose.")
+RESCALE_MAX = Option("millstream.rescale.max", OptionType.INT, None, "The highest parallelism it may choose.")
 RESCALE_TARGET_EPOCH = Option(
     "millstream.rescale.target-epoch",
     OptionType.DURATION,
     1_000,
-    "How long an epoch should run: longer ones with input left over ask for more subtasks, far shorter ones for fewer.",
+    "How long an epoch should run: longer ones with input left over raise the parallelism, shorter ones lower it.",
 )
 RESCALE_COOLDOWN = Option(
-    "millstream.rescale.cooldown", OptionType.DURATION, 60_000, "How long a parallelism is kept before it may change."
+    "millstream.rescale.cooldown", OptionType.DURATION, 60_000, "How long a parallelism stays before it may change."
 )
 PLACEMENT_STICKY = Option(
     "millstream.placement.sticky",
     OptionType.BOOLEAN,
     True,
-    "On a cluster: whether a subtask runs where it ran before, beside its open functions and its cached state.",
+    "On a cluster: whether a subtask runs where it ran before, next to its open functions and its cached state.",
 )
 PLACEMENT_WAIT = Option(
     "millstream.placement.wait",
@@ -201,7 +201,7 @@ SUM_OVERFLOW = Option(
     "millstream.sum.overflow",
     OptionType.STRING,
     "wrap",
-    "What a ready sum does that is beyond its declared BYTE, SHORT, INT or LONG: wrap around, as in Flink, or be an "
+    "How a built-in sum handles overflow of its declared BYTE, SHORT, INT or LONG: wrap around, as in Flink, or be an "
     "error that names the record or window.",
     choices=("wrap", "error"),
 )
@@ -215,27 +215,33 @@ QUERY_FLIGHT_PORT = Option(
     "millstream.query.flight-port", OptionType.INT, None, "Answer them in Arrow Flight too, at this port; 0 for any."
 )
 QUERY_TOKENS = Option(
-    "millstream.query.tokens", OptionType.STRING, None, "Who may read which states: a JSON file of bearer tokens."
+    "millstream.query.tokens", OptionType.STRING, None, "The access rights: a JSON file of bearer tokens."
 )
 QUERY_CERTIFICATE = Option("millstream.query.certificate", OptionType.STRING, None, "TLS: the certificate, a PEM file.")
 QUERY_PRIVATE_KEY = Option("millstream.query.private-key", OptionType.STRING, None, "TLS: its private key, a PEM file.")
 QUERY_ALLOW_ANONYMOUS = Option(
-    "millstream.query.allow-anonymous", OptionType.BOOLEAN, False, "Whether other machines may ask without tokens."
+    "millstream.query.allow-anonymous",
+    OptionType.BOOLEAN,
+    False,
+    "Whether other machines may send queries without tokens.",
 )
 QUERY_ALLOW_UNDECLARED = Option(
     "millstream.query.allow-undeclared",
     OptionType.BOOLEAN,
     False,
-    "Whether states that the program did not make queryable may be asked for.",
+    "Whether states that the program did not make queryable may be queried.",
 )
 QUERY_ALLOW_ORIGINS = Option(
-    "millstream.query.allow-origins", OptionType.LIST, None, "Web pages from there may ask: 'https://a.example;…'."
+    "millstream.query.allow-origins",
+    OptionType.LIST,
+    None,
+    "Web pages from there may send queries: 'https://a.example;…'.",
 )
 QUERY_ALLOW_HOSTS = Option(
     "millstream.query.allow-hosts",
     OptionType.LIST,
     None,
-    "Requests may name these hosts, too, as who they are for: 'a.example;…'.",
+    "Requests may name these hosts, too: 'a.example;…'.",
 )
 QUERY_TRUSTED_PROXIES = Option(
     "millstream.query.trusted-proxies",
@@ -244,7 +250,7 @@ QUERY_TRUSTED_PROXIES = Option(
     "Proxies whose X-Forwarded-For is believed: '10.0.0.5;…'.",
 )
 QUERY_PAGE = Option(
-    "millstream.query.page", OptionType.STRING, None, "One HTML file, answered at /: a dashboard that asks the job."
+    "millstream.query.page", OptionType.STRING, None, "One HTML file, served at /: a dashboard that queries the job."
 )
 CONSOLE = Option(
     "millstream.console",
@@ -257,14 +263,14 @@ SQL_UNBOUNDED_JOINS = Option(
     "millstream.sql.unbounded-joins",
     OptionType.STRING,
     "warn",
-    "What becomes of a join of streams that must keep all rows for ever: allow, warn when the job starts, or refuse.",
+    "How to treat a join of streams that must store all rows forever: allow, warn when the job starts, or refuse.",
     choices=("allow", "warn", "refuse"),
 )
 SQL_LOST_STATE = Option(
     "millstream.sql.lost-state",
     OptionType.STRING,
     "refuse",
-    "What becomes of a start whose query was changed so that saved state means something else: refuse it, drop that "
+    "How to treat a start whose changed query gives saved state another meaning: refuse it, drop that "
     "state, which then begins empty, or keep it, where you know that it means the same.",
     choices=("refuse", "drop", "keep"),
 )
@@ -272,16 +278,16 @@ SPARK_MASTER = Option(
     "millstream.spark.master", OptionType.STRING, "local[*]", "Spark's master, where Millstream makes the session."
 )
 
-_OURS = tuple(value for value in list(vars().values()) if isinstance(value, Option))
+_OWN_OPTIONS = tuple(value for value in list(vars().values()) if isinstance(value, Option))
 
-KNOWN: dict[str, Option] = {option.key: option for option in (*_OURS, *FLINK_OPTIONS)}
+KNOWN: dict[str, Option] = {option.key: option for option in (*_OWN_OPTIONS, *FLINK_OPTIONS)}
 """Every known key with its option."""
 
 _FREE_FAMILIES = ("spark.", "user.", "pipeline.global-job-parameters.", "table.", "sql-client.")
 
 
 def check_key(key: str, at: str | None = None) -> None:
-    """Raises ConfigurationError, naming the nearest known key, if nothing reads this one.
+    """Raises ConfigurationError with the nearest known key, if the key is unknown.
 
     >>> check_key("parallelism.default")
     >>> check_key("paralelism.default")

@@ -9,12 +9,12 @@ from millstream.errors import ConfigurationError
 __all__ = ["ARCHIVE_ENDINGS", "archive_target"]
 
 ARCHIVE_ENDINGS = (".zip", ".jar", ".tar", ".tar.gz", ".tgz")
-"""How the names of archives end that Spark unpacks."""
+"""The endings of archives that Spark unpacks."""
 
 
 def archive_target(item: str, at: str | None = None) -> PurePosixPath:
-    """Where an item of the setting is unpacked. Raises ConfigurationError for what Spark does not unpack, and for what
-    would be outside of the working directory.
+    """Where an item of the setting is unpacked. Raises ConfigurationError for archives that Spark does not unpack, and
+    for places outside of the working directory.
 
     >>> str(archive_target("jobs/data.zip#data")), str(archive_target("jobs/data.zip"))
     ('data', 'data.zip')
@@ -22,21 +22,20 @@ def archive_target(item: str, at: str | None = None) -> PurePosixPath:
     file, _, target = item.partition("#")
     if not file.endswith(ARCHIVE_ENDINGS):
         raise ConfigurationError(
-            f"python.archives: {file!r} is no archive by its name. Give one that ends with "
-            f"{', '.join(ARCHIVE_ENDINGS)}",
+            f"python.archives: {file!r} is no archive by its name. Use one that ends with {', '.join(ARCHIVE_ENDINGS)}",
             at=at,
         )
     if "," in item or "#" in target:
         raise ConfigurationError(
             f"python.archives: {item!r} has a comma or a second '#' in it, which part archives and their "
-            "targets there. Give the file or its target another name",
+            "targets there. Rename the file or its target",
             at=at,
         )
     place = PurePosixPath(target or PurePosixPath(file).name)
     if place.is_absolute() or ".." in place.parts or not place.parts:
         raise ConfigurationError(
             f"python.archives: {file!r} is to be unpacked in {target!r}, outside of the working directory of the "
-            "functions. Give a relative path such as 'data'",
+            "functions. Use a relative path such as 'data'",
             at=at,
         )
     return place

@@ -1,10 +1,10 @@
-"""Flink's configuration keys that PyFlink programs set, and which of them mean something here.
+"""Flink's configuration keys that PyFlink programs set, and their effect here.
 
-Keys with an effect say what it is. The others are accepted so that programs and configuration files keep working;
-their text begins with "No effect here" and says why. So do families of keys that concern Flink's own processes.
+Keys with an effect describe it. The others are accepted so that programs and configuration files keep working; their
+text begins with "No effect here" and gives the reason. So do families of keys that concern Flink's own processes.
 
-An older name of a key (Flink's documents call it deprecated) does what the newer one does; the newer one counts where
-both are set (`newest_set`).
+An older name of a key (deprecated in Flink's documents) has the effect of the newer one; the newer one counts if both
+are set (`newest_set`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _without_effect(why: str, *keys: tuple[str, OptionType, Any]) -> tuple[Optio
 _PIPELINE = (
     Option("parallelism.default", _INT, None, "Subtasks of an operator that sets none; else the number of cores."),
     Option("pipeline.max-parallelism", _INT, 128, "The number of key groups: the highest parallelism ever."),
-    Option("pipeline.name", _STRING, None, "The job's name, where execute gives none."),
+    Option("pipeline.name", _STRING, None, "The job's name, if execute has none."),
     Option("pipeline.global-job-parameters", _STRING, None, "Parameters for user functions: a:1,b:2."),
     Option("pipeline.operator-chaining.enabled", _BOOLEAN, True, "Whether operators are chained into one task."),
     Option("pipeline.operator-chaining", _BOOLEAN, True, "The older name of pipeline.operator-chaining.enabled."),
@@ -69,7 +69,7 @@ _PIPELINE = (
         "watermarks move on at the end of every epoch", ("pipeline.auto-watermark-interval", _DURATION, 200)
     ),
     *_without_effect(
-        "time is what the program uses: event time where it assigns watermarks, processing time elsewhere",
+        "the program determines time: event time where it assigns watermarks, processing time elsewhere",
         ("pipeline.time-characteristic", _STRING, None),
     ),
     *_without_effect("no JVM runs user code", ("pipeline.jars", _LIST, None), ("pipeline.classpaths", _LIST, None)),
@@ -107,7 +107,7 @@ _PIPELINE = (
         ("pipeline.watermark-alignment.buffer-size", _INT, 3),
     ),
     *_without_effect(
-        "every program may set its own settings, and who starts it may set others (millstream run -D)",
+        "every program may set its own settings, and its start may set others (millstream run -D)",
         ("execution.program-config.enabled", _BOOLEAN, True),
         ("execution.program-config.wildcards", _LIST, None),
         ("execution.allow-client-job-configurations", _BOOLEAN, True),
@@ -159,7 +159,7 @@ _CHECKPOINTS = (
         for key in ("execution.state-recovery.path", "execution.savepoint.path")
     ),
     *(
-        Option(key, _BOOLEAN, False, "Whether state that the program has no operator for may be left behind.")
+        Option(key, _BOOLEAN, False, "Whether state that the program has no operator for may be dropped.")
         for key in ("execution.state-recovery.ignore-unclaimed-state", "execution.savepoint.ignore-unclaimed-state")
     ),
     *(
@@ -170,7 +170,7 @@ _CHECKPOINTS = (
         "execution.checkpointing.externalized-checkpoint-retention",
         _STRING,
         None,
-        "DELETE_ON_CANCELLATION: a job that is cancelled leaves nothing behind but its savepoints.",
+        "DELETE_ON_CANCELLATION: a cancelled job removes everything but its savepoints.",
     ),
     Option(
         "execution.checkpointing.timeout",
@@ -184,7 +184,7 @@ _CHECKPOINTS = (
         "execution.checkpointing.tolerable-failed-checkpoints",
         _INT,
         0,
-        "How many failed epochs in a row are run again before the restart strategy is asked.",
+        "How many failed epochs in a row are run again before the restart strategy decides.",
     ),
     *_without_effect(
         "every epoch is an exactly-once, incremental checkpoint in the job's store (millstream.store)",
@@ -228,7 +228,7 @@ _CHECKPOINTS = (
         ("execution.state-recovery.without-channel-state.checkpoint-id", _INT, -1),
     ),
     *_without_effect(
-        "state is kept in mapped columnar segments, and there is one backend",
+        "state is stored in mapped columnar segments, and there is one backend",
         ("state.backend", _STRING, None),
         ("state.backend.type", _STRING, None),
         ("state.backend.incremental", _BOOLEAN, True),
@@ -243,7 +243,7 @@ _CHECKPOINTS = (
 )
 
 _RESTARTS = (
-    Option("restart-strategy.type", _STRING, None, "What to do after a failure.", choices=_STRATEGIES),
+    Option("restart-strategy.type", _STRING, None, "How to restart after a failure.", choices=_STRATEGIES),
     Option("restart-strategy", _STRING, None, "The older name of restart-strategy.type.", choices=_STRATEGIES),
     Option("restart-strategy.fixed-delay.attempts", _INT, 1, "How many restarts."),
     Option("restart-strategy.fixed-delay.delay", _DURATION, 1_000, "The pause before each restart."),
@@ -251,9 +251,11 @@ _RESTARTS = (
     Option("restart-strategy.exponential-delay.max-backoff", _DURATION, 60_000, "The longest pause."),
     Option("restart-strategy.exponential-delay.backoff-multiplier", _FLOAT, 1.5, "By how much pauses grow."),
     Option("restart-strategy.exponential-delay.reset-backoff-threshold", _DURATION, 3_600_000, "A calm long enough."),
-    Option("restart-strategy.exponential-delay.jitter-factor", _FLOAT, 0.1, "By what share pauses vary at random."),
+    Option(
+        "restart-strategy.exponential-delay.jitter-factor", _FLOAT, 0.1, "The share by which pauses vary at random."
+    ),
     *_without_effect(
-        "exponential delay goes on until the job is stopped",
+        "exponential delay continues until the job is stopped",
         ("restart-strategy.exponential-delay.attempts-before-reset-backoff", _INT, None),
     ),
     Option("restart-strategy.failure-rate.max-failures-per-interval", _INT, 1, "The most failures in an interval."),
@@ -275,7 +277,7 @@ _PYTHON = (
         _STRING,
         None,
         "A requirements.txt whose packages are installed for user functions; after # a folder with the packages, and "
-        "then nothing else is asked for them.",
+        "then no other setting applies to them.",
     ),
     Option("python.pythonpath", _STRING, None, "Folders of the workers' machines where user functions find modules."),
     *_without_effect(
@@ -308,8 +310,8 @@ FLINK_OPTIONS: tuple[Option, ...] = (*_PIPELINE, *_CHECKPOINTS, *_RESTARTS, *_PY
 
 _PROCESSES = "there are no processes of Flink's; Spark runs the tasks (its settings begin with spark.)"
 _FILES = "they are for Flink's file systems; object stores take their keys from the environment"
-_STATE = "state is kept in mapped columnar segments, and there is one backend"
-_MEASURED = "what a job measures is in its log and shown by millstream list and the console"
+_STATE = "state is stored in mapped columnar segments, and there is one backend"
+_MEASURED = "a job's measurements are in its log and shown by millstream list and the console"
 
 IGNORED_FAMILIES: dict[str, str] = {
     **dict.fromkeys(
@@ -340,7 +342,7 @@ IGNORED_FAMILIES: dict[str, str] = {
 
 
 def newest_set(configuration: Mapping[str, str], *names: str) -> str | None:
-    """Of a key's names, the newest first, that which is set; None if none is.
+    """The newest of a key's names that is set; None if none is.
 
     >>> newest_set({"execution.buffer-timeout": "1 s"}, "execution.buffer-timeout.interval", "execution.buffer-timeout")
     'execution.buffer-timeout'
@@ -367,8 +369,8 @@ _NEWEST_NAMES = {
 
 
 def buffer_timeout_ms(configuration: Mapping[str, str]) -> int | None:
-    """The buffer timeout that is set, under either name; -1: it is off, by its switch or by a negative time as older
-    programs say; None: nothing is set.
+    """The buffer timeout that is set, under either name; -1: it is off, by its switch or by a negative time as in older
+    programs; None: it is not set.
 
     >>> buffer_timeout_ms({"execution.buffer-timeout": "50 ms"}), buffer_timeout_ms({"execution.buffer-timeout": "-1"})
     (50, -1)

@@ -1,4 +1,4 @@
-"""One known setting: its key, how its text is read, its default, and what it does."""
+"""One known setting: its key, how its text is parsed, its default, and its effect."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Option", "OptionType", "parse_boolean"]
 
 
 class OptionType(Enum):
-    """How a setting's text is read. Durations become milliseconds, memory sizes bytes, lists lists of text."""
+    """How a setting's text is parsed. Durations become milliseconds, memory sizes bytes, lists lists of text."""
 
     STRING = "text"
     INT = "a whole number"
@@ -28,7 +28,7 @@ class OptionType(Enum):
 
 
 def parse_boolean(text: str) -> bool:
-    """Whether a text says true; neither true nor false is a ConfigurationError.
+    """Whether a text means true; raises ConfigurationError unless it is true or false.
 
     >>> parse_boolean("TRUE"), parse_boolean("false")
     (True, False)
@@ -63,7 +63,7 @@ class Option:
     choices: tuple[str, ...] = ()
 
     def parse(self, text: str) -> Any:
-        """The setting's value; raises ConfigurationError naming key, text and what was expected."""
+        """The setting's value; raises ConfigurationError with key, text and the expected form."""
         shown = redacted_value(self.key, text)
         try:
             value = _PARSERS[self.type](text.strip())

@@ -1,6 +1,6 @@
-"""How durations and memory sizes are written in configuration: `10 s`, `500ms`, `PT1M`, `64mb`.
+"""Parses durations and memory sizes in configuration: `10 s`, `500ms`, `PT1M`, `64mb`.
 
-Pure parsing, both ways exact: a text that is not understood is refused with the forms that are.
+Pure parsing, both exact: an invalid text is rejected with the valid forms.
 """
 
 from __future__ import annotations

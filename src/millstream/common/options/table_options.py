@@ -1,6 +1,6 @@
-"""Options of tables that mean something here, by how their text is read: a wrong value is told where it is set.
+"""Options of tables with an effect here, and how their text is parsed: a wrong value is an error where it is set.
 
-They are Flink's by name, and their words are read in any case. Other options of Flink's tables tune its own engine
+They have Flink's names, and their values are read in any case. Other options of Flink's tables tune its own engine
 (`table/environments/known_settings.py` has their names).
 """
 
@@ -27,21 +27,21 @@ NOT_NULL_ENFORCER = Option(
     "table.exec.sink.not-null-enforcer",
     OptionType.STRING,
     "error",
-    "What becomes of a row with NULL in a NOT NULL column of a sink.",
+    "How to treat a row with NULL in a NOT NULL column of a sink.",
     choices=("error", "drop"),
 )
 LENGTH_ENFORCER = Option(
     "table.exec.sink.type-length-enforcer",
     OptionType.STRING,
     "ignore",
-    "What becomes of texts and bytes that have not the length of a sink's column.",
+    "How to treat texts and bytes that do not have the length of a sink's column.",
     choices=("ignore", "trim_pad", "error"),
 )
 UPSERT_MATERIALIZE = Option(
     "table.exec.sink.upsert-materialize",
     OptionType.STRING,
     "auto",
-    "Whether rows are kept before a sink by key: where several may have one key, always, or never.",
+    "Whether rows are materialised before a sink by key: if several may have one key, always, or never.",
     choices=("auto", "force", "none"),
 )
 UNSTEADY_UPDATES = Option(
@@ -55,17 +55,17 @@ ON_LOST_STATE = Option(
     "table.materialized.on-lost-state",
     OptionType.STRING,
     "refuse",
-    "What becomes of a materialised table whose new query cannot go on with its state.",
+    "How to treat a materialised table whose new query cannot continue with its state.",
     choices=("refuse", "rebuild"),
 )
 STATE_LIFETIME = Option(
-    "table.exec.state.ttl", OptionType.DURATION, 0, "How long state that is not used is kept; 0: for ever."
+    "table.exec.state.ttl", OptionType.DURATION, 0, "How long unused state is retained; 0: forever."
 )
 SOURCE_IDLE_TIMEOUT = Option(
     "table.exec.source.idle-timeout", OptionType.DURATION, 0, "When an input without rows is no longer waited for."
 )
 CDC_DUPLICATES = Option(
-    "table.exec.source.cdc-events-duplicate", OptionType.BOOLEAN, False, "Whether sources may give a change twice."
+    "table.exec.source.cdc-events-duplicate", OptionType.BOOLEAN, False, "Whether sources may emit a change twice."
 )
 FORCE_RECOMPILE = Option(
     "table.plan.force-recompile", OptionType.BOOLEAN, False, "Whether COMPILE PLAN writes a file anew that is there."

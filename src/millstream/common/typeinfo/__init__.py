@@ -1,9 +1,9 @@
-"""`Types`: how a program says what its streams hold.
+"""`Types`: declares the types of a program's streams.
 
-A declared type buys speed and safety: values travel as Arrow columns, state can be queried and evolved, and
-a value of another type is refused where it arises. Without one, values travel as pickles
-(`Types.PICKLED_BYTE_ARRAY()`), and plans say so. The type classes stand in `scalar_types` and `composite_types` and
-are all public from here, under PyFlink's names.
+A declared type brings speed and safety: values travel as Arrow columns, state can be queried and evolved, and a value
+of another type is rejected where it arises. Without one, values travel as pickles (`Types.PICKLED_BYTE_ARRAY()`), and
+plans show that. The type classes are in `scalar_types` and `composite_types` and are all public from here, under
+PyFlink's names.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Types:
 
     @staticmethod
     def FLOAT() -> TypeInformation:
-        """A floating-point number of 32 bits: `float`, rounded to what fits."""
+        """A floating-point number of 32 bits: `float`, rounded to 32 bits."""
         return BasicTypeInfo.FLOAT_TYPE_INFO()
 
     @staticmethod
@@ -145,7 +145,7 @@ class Types:
 
     @staticmethod
     def SQL_TIMESTAMP() -> TypeInformation:
-        """`datetime.datetime` without a zone; one with a zone is taken as its UTC time."""
+        """`datetime.datetime` without a zone; one with a zone is converted to UTC."""
         return SqlTimeTypeInfo.TIMESTAMP()
 
     @staticmethod

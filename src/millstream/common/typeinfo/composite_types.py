@@ -1,7 +1,7 @@
 """Types made of other types: rows, tuples, lists, maps, arrays.
 
-A row type's field names are present and different from one another from the moment it exists; everything
-behind it (columns, state, plans) may rely on that. What is not a type is refused here, at the user's line.
+A row type's field names exist and are distinct from the moment it exists; all later code (columns, state, plans) may
+rely on that. A value that is no type is rejected here, at the user's line.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PRIMITIVES = frozenset(
 
 
 def checked_type(candidate: object, what: str) -> TypeInformation:
-    """The candidate, if it is a type; the common slip is `Types.INT` for `Types.INT()`."""
+    """The candidate, if it is a type; the common mistake is `Types.INT` for `Types.INT()`."""
     if isinstance(candidate, TypeInformation):
         return candidate
     raise TypeMismatchError(
@@ -37,7 +37,7 @@ def checked_type(candidate: object, what: str) -> TypeInformation:
 
 
 def type_advice(candidate: object) -> str:
-    """What to write in place of something that is no type.
+    """The replacement for something that is no type.
 
     >>> type_advice(str), type_advice(len)
     ('Use one of Types, such as Types.STRING()', 'Call it: Types.NAME()')
@@ -56,7 +56,7 @@ def _types_of(fields: Any, what: str) -> tuple[TypeInformation, ...]:
 
 
 class RowTypeInfo(TypeInformation):
-    """The type of a `Row`: a type per field, and names (`f0`, `f1`, ... unless given).
+    """The type of a `Row`: a type per field, and names (`f0`, `f1`, ... by default).
 
     >>> from millstream.common.typeinfo import Types
     >>> row_type = Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.INT()])
@@ -79,7 +79,7 @@ class RowTypeInfo(TypeInformation):
         return list(self._field_names)
 
     def get_field_index(self, field_name: str) -> int:
-        """The position of a field, -1 where there is none of that name."""
+        """The position of a field, -1 if there is none of that name."""
         return self._field_names.index(field_name) if field_name in self._field_names else -1
 
     def get_field_types(self) -> list[TypeInformation]:
@@ -87,8 +87,8 @@ class RowTypeInfo(TypeInformation):
         return list(self._field_types)
 
     @property
-    def has_given_names(self) -> bool:
-        """Whether the fields have names of their own; rows given for them are then matched by name."""
+    def has_own_names(self) -> bool:
+        """Whether the fields have names of their own; rows are then matched by name."""
         return self._has_own_names
 
     def need_conversion(self) -> bool:
@@ -137,7 +137,7 @@ class RowTypeInfo(TypeInformation):
 def _check_names(names: Sequence[object], count: int) -> None:
     if len(names) != count:
         raise ProgramError(
-            f"a ROW has {count} field types and {len(names)} names {list(names)!r}. Give one name per type."
+            f"a ROW has {count} field types and {len(names)} names {list(names)!r}. Pass one name per type."
         )
     for position, name in enumerate(names):
         if not isinstance(name, str) or not name:
@@ -185,7 +185,7 @@ class TupleTypeInfo(TypeInformation):
 
 
 class SequenceTypeInfo(TypeInformation):
-    """What lists and arrays share: one type for all elements."""
+    """The common base of lists and arrays: one type for all elements."""
 
     _name = ""
 

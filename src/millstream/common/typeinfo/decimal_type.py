@@ -1,8 +1,9 @@
-"""DECIMAL(precision, scale): a decimal number of so many digits, as SQL and Parquet have it (beyond PyFlink's `Types`).
+"""DECIMAL(precision, scale): a decimal number with a fixed number of digits, as in SQL and Parquet (beyond PyFlink's
+`Types`).
 
 `Types.BIG_DEC()` holds any decimal as its text. A DECIMAL is a column of 128 bits, has a place in files that other
-systems read, and every value of it has `scale` digits after the point. A value with more digits is refused, never
-rounded: rounding money is the program's to say.
+systems read, and every value of it has `scale` digits after the point. A value with more digits is rejected, never
+rounded: the program decides how to round money.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class DecimalTypeInfo(TypeInformation):
 
     @property
     def scale(self) -> int:
-        """How many digits stand after the point."""
+        """The number of digits after the point."""
         return self._scale
 
     def _parts(self) -> tuple[object, ...]:

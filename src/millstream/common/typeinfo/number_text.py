@@ -1,7 +1,8 @@
-"""The text of floating-point numbers, as Java writes them: everything that is printed, written or set as Flink does.
+"""The text of floating-point numbers, as Java writes them: used wherever a number is printed, written or set as Flink
+does.
 
-A number has the fewest digits that tell it from its neighbours, but two at least; outside 0.001 to 10^7 it has an
-exponent.
+A number has the fewest digits that distinguish it from its neighbours, but at least two; outside 0.001 to 10^7 it has
+an exponent.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ __all__ = ["far_text", "is_near_one", "number_text"]
 
 
 def number_text(value: float) -> str:
-    """A DOUBLE as Java writes it: the fewest digits that tell it from its neighbours, and `E` outside 0.001 to 10^7.
+    """A DOUBLE as Java writes it: the fewest digits that distinguish it from its neighbours, and `E` outside 0.001 to
+    10^7.
 
     >>> [number_text(value) for value in (0.1, 1e7, 1e-4, 5e-324, float("-inf"))]
     ['0.1', '1.0E7', '1.0E-4', '4.9E-324', '-Infinity']
@@ -36,7 +38,7 @@ def far_text(value: float, shortest: str, rounded: Callable[[float], Any]) -> st
         return "Infinity" if value > 0 else "-Infinity"
     digits = Decimal(shortest).normalize().as_tuple()
     if len(digits.digits) == 1:
-        # Java has two digits at least, and then those that come closest: 4.9E-324 where Python says 5e-324.
+        # Java uses at least two digits, the closest ones: 4.9E-324 where Python writes 5e-324.
         closest = f"{value:.1e}"
         if rounded(float(closest)) == value:
             digits = Decimal(closest).as_tuple()

@@ -1,9 +1,8 @@
 """Types of single values: numbers, text, dates, bytes, and the untyped pickle.
 
-A type is a plain immutable value: two are equal when they describe the same thing, and they can be hashed,
-pickled and printed. `notation` is the short form in which plans, messages and stored files name it, and in which an
-f-string writes it; `str` is PyFlink's text, `repr` the expression that makes it. There is no Java type behind any of
-them.
+A type is a plain immutable value: two are equal when they describe the same thing, and they can be hashed, pickled and
+printed. `notation` is the short form that plans, messages, stored files and f-strings use; `str` is PyFlink's text,
+`repr` the expression that makes it. None of them has a Java type.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _EPOCH = datetime(1970, 1, 1)
 
 
 class TypeInformation:
-    """What kind of values a stream, a state or a field holds. Made by `Types`.
+    """The kind of values of a stream, a state or a field. Made by `Types`.
 
     >>> from millstream.common.typeinfo import Types
     >>> Types.LIST(Types.INT()) == Types.LIST(Types.INT())
@@ -49,7 +48,7 @@ class TypeInformation:
         return obj
 
     def _parts(self) -> tuple[object, ...]:
-        """What distinguishes this type from others of its class."""
+        """The attributes that distinguish this type from others of its class."""
         return ()
 
     def __eq__(self, other: object) -> bool:
@@ -249,9 +248,9 @@ class TimeTypeInfo(TypeInformation):
 
 
 class TimestampTypeInfo(TypeInformation):
-    """The type of a `datetime.datetime` without a zone; one with a zone is taken as its UTC time.
+    """The type of a `datetime.datetime` without a zone; one with a zone is converted to UTC.
 
-    Its wire form is microseconds since 1970. The machine's zone plays no part.
+    Its wire form is microseconds since 1970. The machine's zone has no effect.
     """
 
     def need_conversion(self) -> bool:

@@ -1,9 +1,8 @@
-"""The passes that turn what the user wrote into what runs, in the order they run.
+"""The compiler's passes, in order, from the user's program to the executable plan.
 
-Each is a pure function from graph to graph in a file of its own name; `cut_stages` then makes the plan. First cached
-streams become sources or get sinks, and the program is checked as it was written. Then it is *lowered*: where there is
-a better way to do what was asked for, physical operations (`plan.operations`) take its place. The passes behind that
-look at what will run.
+Each is a pure function from graph to graph in a file of the same name; `cut_stages` then makes the plan. First, cached
+streams become sources or get sinks, and the program is checked as written. Then it is *lowered*: physical operations
+(`plan.operations`) replace logical ones that they improve on. Later passes see the operations that will run.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
 
 
 def compile_graph(graph: Graph) -> Plan:
-    """Run every pass, then cut the graph into stages."""
+    """Runs every pass, then cuts the graph into stages."""
     for step in PASSES:
         graph = step(graph)
     return cut_stages(graph)

@@ -1,9 +1,9 @@
-"""Give every node an identity that stays the same when the program is run again.
+"""Assigns every node an identity that is stable between runs of the program.
 
-State and source offsets are found by uid. A uid the user gave is taken as it is and must be unique. Others are
-derived from what the node is and what feeds it (kind, name, inputs), not from line numbers or the order of
-calls, so unrelated edits leave them alone. Nor does the parallelism matter: this pass comes before the one that decides
-how records travel where the user did not say, so a job finds its state again when it goes on at another parallelism.
+State and source offsets are looked up by uid. A user's uid is used unchanged and must be unique. Others are derived
+from the node and its inputs (kind, name, inputs), not from line numbers or the order of calls, so unrelated edits do
+not change them. Parallelism has no influence: this pass precedes the one that chooses the partitioning of unspecified
+edges, so a job finds its state again at another parallelism.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from millstream.plan.operations import FoldedWindow, ProjectedIntervalJoin
 
 __all__ = ["assign_uids"]
 
-# The kind of an operation is the name of its class. Stores know these under the name of what they stand for.
+# The kind of an operation is its class name. Stores know these under the name of the logical operation.
 _KINDS: dict[type, str] = {FoldedWindow: "Window", ProjectedIntervalJoin: "IntervalJoin"}
 
 
 def assign_uids(graph: Graph) -> Graph:
-    """Every node leaves this pass with a unique uid."""
+    """Assigns every node a unique uid."""
     owner: dict[str, Node] = {}
     uid_of: dict[int, str] = {}
     nodes = []
@@ -32,7 +32,7 @@ def assign_uids(graph: Graph) -> Graph:
         uid = users_uid or _derive(node, uid_of, owner)
         if uid in owner:
             raise ProgramError(
-                f"uid '{uid}' is given to both '{owner[uid].name}' ({owner[uid].site}) and '{node.name}'. "
+                f"uid '{uid}' is set on both '{owner[uid].name}' ({owner[uid].site}) and '{node.name}'. "
                 "A uid names one operator: change one of them",
                 at=str(node.site),
             )
@@ -48,7 +48,7 @@ def _derive(node: Node, uid_of: dict[int, str], owners: dict[str, Node]) -> str:
     slug = re.sub(r"[^a-z0-9]+", "-", node.name.lower()).strip("-")[:32] or kind.lower()
     twin = 0
     while True:
-        # Twins (two equal operators on one stream) are told apart by their order among themselves.
+        # Equal operators on one stream are distinguished by their order.
         text = "\n".join([kind, node.name, *inputs, str(twin)])
         uid = f"{slug}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
         if uid not in owners:
@@ -57,8 +57,10 @@ def _derive(node: Node, uid_of: dict[int, str], owners: dict[str, Node]) -> str:
 
 
 def _described(edge: Edge, source_uid: str) -> str:
-    """What an edge adds to the identity of the node it leads into."""
-    unsaid = edge.partitioning is Partitioning.UNSPECIFIED
-    way = Partitioning.FORWARD if unsaid else edge.partitioning  # saying forward() changes nothing
-    text = f"{source_uid}|{way.value}|{edge.tag}"
+    """An edge's contribution to the identity of its target."""
+    is_unspecified = edge.partitioning is Partitioning.UNSPECIFIED
+    partitioning = (
+        Partitioning.FORWARD if is_unspecified else edge.partitioning
+    )  # an explicit forward() changes nothing
+    text = f"{source_uid}|{partitioning.value}|{edge.tag}"
     return text if edge.input == 1 else f"{text}|{edge.input}"

@@ -1,8 +1,8 @@
-"""Refuse windows of event time over records that cannot have timestamps.
+"""Rejects event-time windows over records that cannot have timestamps.
 
-Records get timestamps from a `WatermarkStrategy` with a timestamp assigner, at the source or later; results of
-windows and of timers have some too. Where none of these stands anywhere before a window, its first record would fail
-the job: that is said before the job starts. Where one stands on some of the ways, only a running job can tell.
+A `WatermarkStrategy` with a timestamp assigner, at the source or later, assigns timestamps; results of windows and
+timers have timestamps as well. If none of these precedes a window, its first record would fail the job; this error is
+raised before the job starts. If one precedes it on some paths only, the running job decides.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["check_event_time"]
 
 
 def check_event_time(graph: Graph) -> Graph:
-    """The graph unchanged, or a ProgramError at the window."""
+    """Returns the graph unchanged, or raises ProgramError at the window."""
     for node in graph.nodes:
         inputs = sorted({edge.input for edge in node.inputs}) if _needs_timestamps(node) else []
         if inputs:
@@ -40,7 +40,7 @@ def check_event_time(graph: Graph) -> Graph:
             if isinstance(node.operation, IntervalJoin):
                 what, instead = "joins by event time", ""
             raise ProgramError(
-                f"'{node.name}' {what}, and nothing before {where} gives records timestamps. Call "
+                f"'{node.name}' {what}, and no operator before {where} assigns timestamps. Call "
                 "assign_timestamps_and_watermarks() before key_by() with a strategy that has "
                 f"with_timestamp_assigner(...){instead}",
                 at=str(node.site),
@@ -49,18 +49,18 @@ def check_event_time(graph: Graph) -> Graph:
 
 
 def _check_ends_of_time(graph: Graph, node: Node) -> None:
-    """Refuse results of windows without an end: their timestamp is the end of time, where no window is."""
+    """Rejects results of endless windows as input: their timestamp is the end of time, which no window contains."""
     for source in _before(graph, node, _has_own_times):
         if isinstance(source.operation, Window) and isinstance(source.operation.assigner, EndlessAssigner):
             raise ProgramError(
-                f"'{node.name}' goes by event time, and results of '{source.name}' ({source.site}) have none, for its "
-                "windows have no end. Call assign_timestamps_and_watermarks() between the two",
+                f"'{node.name}' uses event time, and results of '{source.name}' ({source.site}) have no "
+                "timestamp, because its windows never end. Call assign_timestamps_and_watermarks() between the two",
                 at=str(node.site),
             )
 
 
 def _has_own_times(node: Node) -> bool:
-    """Whether what leaves an operator has other timestamps than what came in."""
+    """Whether an operator's output has other timestamps than its input."""
     if isinstance(node.operation, AssignTimestamps):
         return node.operation.watermarks.timestamp_assigner is not None
     return isinstance(node.operation, (Window, PaneAggregate, WindowJoin))
@@ -76,12 +76,12 @@ def _needs_timestamps(node: Node) -> bool:
 
 
 def _has_timestamps(graph: Graph, node: Node, number: int) -> bool:
-    """Whether anything the node reads from on this input may give records timestamps."""
+    """Whether an upstream node on this input may assign timestamps."""
     return any(_stamps(source) for source in _before(graph, node, _stamps, number))
 
 
 def _before(graph: Graph, node: Node, is_last: Callable[[Node], bool], number: int | None = None) -> Iterator[Node]:
-    """The nodes that `node` reads from, on one input or all, back to those that `is_last`, which are among them."""
+    """The upstream nodes of `node`, on one input or all, up to and including those that satisfy `is_last`."""
     pending, seen = [edge.source for edge in node.inputs if number in (None, edge.input)], set()
     while pending:
         source = graph.node(pending.pop())
@@ -102,7 +102,7 @@ def _closes(node: Node, head: LoopHead) -> bool:
 def _stamps(node: Node) -> bool:
     operation = node.operation
     if isinstance(operation, (Window, PaneAggregate, KeyedProcess, IntervalJoin, WindowJoin)):
-        return True  # results carry the time of the window or timer
+        return True  # results carry the timestamp of the window or timer
     if isinstance(operation, Read) and operation.source.carries_timestamps:
         return True
     if isinstance(operation, (Read, AssignTimestamps)):

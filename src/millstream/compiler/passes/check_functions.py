@@ -1,8 +1,8 @@
-"""Refuse functions that cannot travel to a task, naming what they captured.
+"""Rejects functions that cannot be pickled, and names the object that they captured.
 
-A user's function is sent to tasks by cloudpickle. When that fails, its own error names a type deep inside
-("cannot pickle '_thread.lock' object"), not the variable that holds it. So the captured variables, the
-defaults and the attributes of the function are tried one by one, and the first that does not travel is named.
+Functions are sent to tasks by cloudpickle, whose own error names a type deep inside ("cannot pickle '_thread.lock'
+object"), not the variable that holds it. This pass therefore tries the captured variables, the defaults and the
+attributes of the function one by one, and names the first that fails.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _DEPTH_MAX = 4
 
 
 def check_functions(graph: Graph) -> Graph:
-    """The graph unchanged, or a ProgramError that names the operator and the captured object."""
+    """Returns the graph unchanged, or raises a ProgramError that names the operator and the captured object."""
     for node in graph.nodes:
         for part in _parts(node):
-            if not _travels(part):
+            if not _is_picklable(part):
                 raise ProgramError(_sentence(node, part), at=str(node.site))
     return graph
 
 
 def travelled(value: Any) -> Any:
-    """The copy of `value` that a task would get; ProgramError naming what of it cannot travel.
+    """The copy of `value` that a task would receive; raises a ProgramError that names the part that cannot be pickled.
 
     >>> travelled([1, 2])
     [1, 2]
@@ -41,12 +41,13 @@ def travelled(value: Any) -> Any:
 
 
 def unpacked(data: bytes) -> Any:
-    """What another process of this program has `packed`."""
+    """The value that another process of this program has `packed`."""
     return cloudpickle.loads(data)
 
 
 def packed(value: Any) -> bytes:
-    """The bytes in which `value` is sent to a task; ProgramError naming what of it cannot travel."""
+    """The bytes in which `value` is sent to a task; raises a ProgramError that names the part that cannot be
+    pickled."""
     try:
         data: bytes = cloudpickle.dumps(value)
         return data
@@ -55,12 +56,12 @@ def packed(value: Any) -> bytes:
         kind = f"{type(culprit).__module__}.{type(culprit).__qualname__}"
         raise ProgramError(
             f"{type(value).__name__} cannot be sent to a task: {path or 'it'} ({kind}) cannot be pickled ({error}). "
-            "Keep settings in it, and open connections where they are used"
+            "Store settings in it, and open connections in tasks"
         ) from error
 
 
 def _parts(node: Node) -> Iterator[Any]:
-    """What of a node is user code. Our own sources and sinks are tried too: they hold the user's values."""
+    """A node's user code. Built-in sources and sinks are checked too, since they hold users' values."""
     operation = node.operation
     if isinstance(operation, Read):
         yield operation.source
@@ -78,7 +79,7 @@ def _parts(node: Node) -> Iterator[Any]:
         yield edge.partitioner
 
 
-def _travels(value: Any) -> bool:
+def _is_picklable(value: Any) -> bool:
     try:
         cloudpickle.dumps(value)
     except Exception:
@@ -96,16 +97,16 @@ def _sentence(node: Node, part: Any) -> str:
 
 
 def _culprit(value: Any, path: str, depth: int) -> tuple[str, Any]:
-    """The innermost named thing inside `value` that does not travel."""
+    """The innermost named object inside `value` that cannot be pickled."""
     if depth < _DEPTH_MAX:
-        for name, inner in _held(value):
-            if not _travels(inner):
+        for name, inner in _members(value):
+            if not _is_picklable(inner):
                 return _culprit(inner, f"{path}.{name}" if path else f"'{name}'", depth + 1)
     return path, value
 
 
-def _held(value: Any) -> Iterator[tuple[str, Any]]:
-    """Named things that `value` brings along when it is pickled."""
+def _members(value: Any) -> Iterator[tuple[str, Any]]:
+    """Named objects that are pickled together with `value`."""
     if isinstance(value, functools.partial):
         yield "func", value.func
         yield from ((f"args[{i}]", item) for i, item in enumerate(value.args))

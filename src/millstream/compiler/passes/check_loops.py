@@ -1,4 +1,4 @@
-"""Refuse loops that do not go round: never closed, or closed with a stream that does not come from them."""
+"""Rejects loops that are never closed, or closed with a stream that does not descend from them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["check_loops"]
 
 
 def check_loops(graph: Graph) -> Graph:
-    """The graph unchanged, or a ProgramError at the line where a loop began or was closed."""
+    """Returns the graph unchanged, or raises ProgramError at the line where a loop starts or is closed."""
     tails = {node.operation.loop: node for node in graph.nodes if isinstance(node.operation, LoopTail)}
     for head in graph.nodes:
         if not isinstance(head.operation, LoopHead):
@@ -17,21 +17,21 @@ def check_loops(graph: Graph) -> Graph:
         tail = tails.get(head.operation.loop)
         if tail is None:
             raise ProgramError(
-                f"the loop '{head.name}' is never closed: nothing would ever come back. Call close_with(feedback) on "
-                "what iterate() returned, or leave iterate() out",
+                f"the loop '{head.name}' is never closed: no record would be fed back. Call close_with(feedback) on "
+                "the result of iterate(), or leave iterate() out",
                 at=str(head.site),
             )
         if head.id not in _upstream(graph, tail):
             raise ProgramError(
-                f"the loop '{head.name}' ({head.site}) is closed with a stream that does not come from it. Give "
-                "close_with() a stream made from what iterate() returned",
+                f"the loop '{head.name}' ({head.site}) is closed with a stream that does not descend from it. Pass "
+                "close_with() a stream derived from the result of iterate()",
                 at=str(tail.site),
             )
     return graph
 
 
 def _upstream(graph: Graph, node: Node) -> set[int]:
-    """The nodes whose records can reach `node`."""
+    """The nodes upstream of `node`."""
     by_id = {each.id: each for each in graph.nodes}
     reached: set[int] = set()
     pending = [edge.source for edge in node.inputs]

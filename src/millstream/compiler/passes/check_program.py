@@ -1,4 +1,4 @@
-"""Refuse programs that cannot run, at the line that is wrong."""
+"""Rejects programs that cannot run, at the line of the mistake."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ __all__ = ["check_program"]
 
 
 def check_program(graph: Graph) -> Graph:
-    """The graph unchanged, or a ProgramError.
+    """Returns the graph unchanged, or raises ProgramError.
 
-    A program needs a source. A stream that ends in neither a sink nor a state that is asked for by name is computed for
-    what its functions do, as in Flink; that is said, for mostly a sink was forgotten.
-    """
+    A program needs a source. A stream that ends in neither a sink nor a queryable state runs for the side effects of
+    its functions, as in Flink; a warning reports it, because usually a sink is missing."""
     if not any(isinstance(node.operation, Read) for node in graph.nodes):
         raise ProgramError(
             f"job '{graph.job_name}' reads nothing: no source was added since the last execute. "
-            "Begin with env.from_collection(...), env.from_source(...) or env.from_spark(...)"
+            "Start with env.from_collection(...), env.from_source(...) or env.from_spark(...)"
         )
     _check_queryable(graph)
     _warn_of_loose_ends(graph)
@@ -26,7 +25,7 @@ def check_program(graph: Graph) -> Graph:
 
 
 def _warn_of_loose_ends(graph: Graph) -> None:
-    """Say which streams end without a sink: their functions run, and what they compute is dropped."""
+    """Warns about streams that end without a sink: their functions run, and their records are dropped."""
     read = {edge.source for node in graph.nodes for edge in node.inputs}
     for node in graph.nodes:
         is_end = isinstance(node.operation, (Write, LoopTail, Cache)) or node.queryable is not None
@@ -40,7 +39,7 @@ def _warn_of_loose_ends(graph: Graph) -> None:
 
 
 def _check_queryable(graph: Graph) -> None:
-    """No two operators may be asked for under one name."""
+    """Rejects two operators with the same queryable name."""
     owners: dict[str, Node] = {}
     for node in graph.nodes:
         if node.queryable is None:
@@ -49,6 +48,6 @@ def _check_queryable(graph: Graph) -> None:
         if other is not node:
             raise ProgramError(
                 f"'{node.queryable}' is the queryable name of both '{other.name}' ({other.site}) and '{node.name}'. "
-                "A name stands for one state: change one of them",
+                "A name refers to one state: change one of them",
                 at=str(node.site),
             )

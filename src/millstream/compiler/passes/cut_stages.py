@@ -1,4 +1,4 @@
-"""Cut the graph at its exchanges into stages, and name the channels between operators."""
+"""Cuts the graph at its exchanges into stages, and numbers the channels between operators."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["cut_stages"]
 
 
 def cut_stages(graph: Graph) -> Plan:
-    """The plan of a resolved graph. See `plan.stages` for what a stage is."""
+    """The plan of a resolved graph. `plan.stages` defines stages."""
     by_id = {node.id: node for node in graph.nodes}
     level = _levels(graph, _late_sources(graph, _levels(graph, {})))
     channels = tuple(
@@ -33,7 +33,7 @@ def cut_stages(graph: Graph) -> Plan:
 
 
 def _levels(graph: Graph, sources: Mapping[int, int]) -> dict[int, int]:
-    """Every operator as early as its inputs allow, the sources where it is said, or else at once."""
+    """Assigns every operator the earliest level that its inputs allow; sources get the requested level, or 0."""
     level: dict[int, int] = {}
     for node in graph.nodes:  # edges point backwards, so every input has its level already
         level[node.id] = max((level[e.source] + _crosses(e) for e in node.inputs), default=sources.get(node.id, 0))
@@ -41,10 +41,10 @@ def _levels(graph: Graph, sources: Mapping[int, int]) -> dict[int, int]:
 
 
 def _late_sources(graph: Graph, level: Mapping[int, int]) -> dict[int, int]:
-    """The last level at which each source can be read without delaying anybody.
+    """The last level at which each source can be read without delaying another operator.
 
-    A stream that meets one from behind an exchange (an enriched stream its broadcast rules) is then read where they
-    meet, and is spared the shuffle. What is behind an exchange itself stays where it is.
+    A stream that joins one from after an exchange (an enriched stream its broadcast rules) is then read at that level,
+    and avoids the shuffle. Operators after an exchange stay where they are.
     """
     exchanged: set[int] = set()
     for node in graph.nodes:
@@ -69,7 +69,7 @@ def _stage(index: int, graph: Graph, level: dict[int, int], channels: tuple[Chan
 
 
 def _chains(operators: tuple[Node, ...], channels: tuple[Channel, ...], chaining: bool) -> tuple[tuple[int, ...], ...]:
-    """Operators that hand records on by a call, as lists: an operator joins the chain of its only local input."""
+    """Operators connected by direct calls, as lists: an operator joins the chain of its only local input."""
     chains: list[list[int]] = []
     home: dict[int, list[int]] = {}
     disabled = {node.id for node in operators if node.chaining_disabled}

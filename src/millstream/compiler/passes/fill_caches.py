@@ -1,9 +1,8 @@
-"""Read cached streams where there is a cache, and write one beside those that have none yet.
+"""Reads cached streams from their caches, and writes the caches that are still empty.
 
-The environment says for each cached stream of a job where its records can be read, or else where they are to be kept
-(`graph.nodes: Cache`). In the place of the first stands a source, and what was only there to compute them is no part of
-the job; beside the second stands a sink. A cached stream has the parallelism of what it is made of, unless records move
-on their way to it.
+For each cached stream of a job the environment provides the location of its records, or the location to store them
+(`graph.nodes: Cache`). A source replaces the former, and nodes needed only to compute it are removed; the latter gets
+an additional sink. A cached stream has the parallelism of its input, unless records are repartitioned on the way.
 """
 
 from __future__ import annotations
@@ -17,11 +16,10 @@ __all__ = ["fill_caches"]
 
 
 def fill_caches(graph: Graph) -> Graph:
-    """Every Cache that leaves this pass is filled by the job; nodes are numbered anew. Jobs that never end cannot
-    fill one."""
+    """Fills every Cache of the graph from the job, and renumbers the nodes. Rejects caches in unbounded jobs."""
     if not any(isinstance(node.operation, Cache) for node in graph.nodes):
         return graph
-    nodes = _numbered(_still_needed(_placed(graph.nodes)))
+    nodes = _numbered(_reachable(_placed(graph.nodes)))
     caches = [node for node in nodes if isinstance(node.operation, Cache)]
     if caches:
         _check_it_ends(nodes, caches[0])
@@ -36,7 +34,7 @@ def fill_caches(graph: Graph) -> Graph:
 
 
 def _placed(nodes: tuple[Node, ...]) -> list[Node]:
-    """Caches where their records are, if nothing was said of where these go."""
+    """Runs caches in the tasks of their input, unless a partitioning was requested."""
     placed: dict[int, Node] = {}
     for node in nodes:
         ways = [edge.partitioning for edge in node.inputs]
@@ -46,8 +44,8 @@ def _placed(nodes: tuple[Node, ...]) -> list[Node]:
     return list(placed.values())
 
 
-def _still_needed(nodes: list[Node]) -> list[Node]:
-    """The nodes with sources in the place of what is cached, without those that nobody needs then."""
+def _reachable(nodes: list[Node]) -> list[Node]:
+    """Replaces cached streams by sources, and removes nodes without consumers."""
     read: dict[int, Node] = {}
     replaced: set[int] = set()
     for node in nodes:
@@ -61,7 +59,7 @@ def _still_needed(nodes: list[Node]) -> list[Node]:
 
 
 def _upstream(nodes: dict[int, Node], ids: set[int]) -> set[int]:
-    """These nodes and all they take records from, around loops, too."""
+    """These nodes and all upstream of them, including loops."""
     tails = {node.operation.loop: node.id for node in nodes.values() if isinstance(node.operation, LoopTail)}
     reached: set[int] = set()
     pending = list(ids)
@@ -76,7 +74,7 @@ def _upstream(nodes: dict[int, Node], ids: set[int]) -> set[int]:
 
 
 def _numbered(nodes: list[Node]) -> tuple[Node, ...]:
-    """The nodes numbered from 1, in their order."""
+    """Renumbers the nodes from 1, in their order."""
     number = {node.id: at for at, node in enumerate(nodes, start=1)}
     return tuple(
         replace(
@@ -92,7 +90,7 @@ def _check_it_ends(nodes: tuple[Node, ...], cache: Node) -> None:
     for node in nodes:
         if isinstance(node.operation, Read) and not node.operation.source.bounded:
             raise ProgramError(
-                f"cache: '{node.name}' ({node.site}) never ends, so the cached stream would never be whole. Cache only "
+                f"cache: '{node.name}' ({node.site}) never ends, so the cached stream is never complete. Cache only "
                 "in jobs over bounded input, or write the stream to a sink",
                 at=str(cache.site),
             )

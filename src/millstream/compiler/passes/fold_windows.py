@@ -1,8 +1,7 @@
-"""Fold records into windows together, where windows stand fixed in time and keep one value each.
+"""Folds records into fixed windows with a single value in batches.
 
-Such a window does the same for every record, to add it to its value, and nothing else before it ends. So which windows
-a record is in is arithmetic, and the trigger need not be asked. Windows of two streams keep their records, and are left
-alone.
+A window of this kind adds each record to its value, and does nothing else before it ends. A record's windows follow by
+arithmetic, and the trigger need not be called. Windows over two streams store their records, and are left unchanged.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ __all__ = ["fold_windows"]
 
 
 def fold_windows(graph: Graph) -> Graph:
-    """Every window that can be is a FoldedWindow."""
+    """Turns every eligible window into a FoldedWindow."""
     return replace(graph, nodes=tuple(map(_folded, graph.nodes)))
 
 

@@ -1,7 +1,7 @@
-"""Join two streams in columns where results are chosen fields of both records.
+"""Joins two streams in columns if the results are selected fields of both records.
 
-An interval join can always be. A window join can where the windows are fixed ones of event time without gaps that fire
-at their end; others give the same rows, a pair at a time, and the program is told once, because that is slower.
+Every interval join qualifies. A window join qualifies with fixed event-time windows without gaps that fire at their
+end; others emit the same rows, a pair at a time, which is slower, and a warning reports it once.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from millstream.compiler.stream_types import typed_input
 from millstream.graph.nodes import CoGroupWindow, Graph, IntervalJoin, Node
-from millstream.graph.notices import say_once
+from millstream.graph.notices import log_once
 from millstream.graph.window_traits import fixed_windows, is_plain_trigger
 from millstream.plan.operations import ProjectedIntervalJoin, WindowJoin
 from millstream.state.windows.pane_windows import PaneWindows
@@ -19,7 +19,7 @@ __all__ = ["join_in_columns"]
 
 
 def join_in_columns(graph: Graph) -> Graph:
-    """Every join of chosen fields that can be is a ProjectedIntervalJoin or a WindowJoin."""
+    """Turns every eligible join of selected fields into a ProjectedIntervalJoin or a WindowJoin."""
 
     def joined(node: Node) -> Node:
         operation = node.operation
@@ -38,9 +38,9 @@ def join_in_columns(graph: Graph) -> Graph:
 
 
 def _windows_in_columns(node: Node, operation: CoGroupWindow) -> PaneWindows | None:
-    """The windows as panes, where nothing was asked for that needs every record; else it is said what it costs."""
+    """The windows as panes, unless a setting needs every record; then a warning names the cost."""
     windows = fixed_windows(operation.assigner, 0)
-    slower = [
+    obstacles = [
         reason
         for reason, applies in (
             (f"windows of {type(operation.assigner).__name__}", not _are_fixed(windows)),
@@ -50,16 +50,16 @@ def _windows_in_columns(node: Node, operation: CoGroupWindow) -> PaneWindows | N
         )
         if applies
     ]
-    if not slower:
+    if not obstacles:
         return windows
-    say_once(
-        f"window join, {slower}",
-        f"the join at {node.site} has {' and '.join(slower)}: it runs a pair at a time and not in columns, which is "
+    log_once(
+        f"window join, {obstacles}",
+        f"the join at {node.site} has {' and '.join(obstacles)}: it runs a pair at a time and not in columns, which is "
         "slower",
     )
     return None
 
 
 def _are_fixed(windows: PaneWindows | None) -> bool:
-    """Whether windows stand fixed in event time, without holes between them."""
+    """Whether windows are fixed in event time, without gaps between them."""
     return windows is not None and windows.is_event_time and not windows.has_gaps

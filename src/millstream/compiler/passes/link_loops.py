@@ -1,4 +1,4 @@
-"""Tell the head of every loop the uid of its tail: under that uid it finds the records that came back."""
+"""Sets the tail's uid on the head of every loop: the head reads the records fed back under that uid."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["link_loops"]
 
 
 def link_loops(graph: Graph) -> Graph:
-    """Every LoopHead leaves this pass with its `tail`."""
+    """Sets the `tail` of every LoopHead."""
     tails = {node.operation.loop: node.uid for node in graph.nodes if isinstance(node.operation, LoopTail)}
 
     def linked(node: Node) -> Node:

@@ -1,8 +1,8 @@
-"""Give sinks of one name a name each: people see them side by side, in the console, in lists and in logs.
+"""Makes sink names unique, for the console, listings and logs.
 
-Sinks of a DataStream program are all called `Sink: Writer` unless the program names them, as in Flink. Of those
-with one name it is said what they write to; where that is the same too, their number. A uid is derived from the name
-that was there before, so this pass comes behind `assign_uids` and no store notices.
+Sinks of a DataStream program are all called `Sink: Writer` unless the program names them, as in Flink. Duplicates get
+their target as a suffix, or a number if the target is the same. A uid is derived from the original name, so this pass
+runs after `assign_uids` and does not affect stores.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from millstream.graph.nodes import Graph, Node, Write
 
 __all__ = ["name_sinks"]
 
-_UNTOLD = ("Sink: Writer", "Sink: Unnamed", "Sink: Spark Writer")
-"""The names of sinks that the program did not name."""
+_DEFAULT_NAMES = ("Sink: Writer", "Sink: Unnamed", "Sink: Spark Writer")
+"""The default names of sinks."""
 
 
 def name_sinks(graph: Graph) -> Graph:
-    """No two sinks leave this pass with one name."""
+    """Makes the names of all sinks unique."""
     names = {node.id: node.name for node in graph.nodes if isinstance(node.operation, Write)}
     for suffix in (_target, _number):
         shared = {name for name, count in Counter(names.values()).items() if count > 1}
@@ -33,9 +33,9 @@ def name_sinks(graph: Graph) -> Graph:
 
 
 def _target(node: Node, number: int) -> str:
-    """What it writes to, where the name is the one that every sink has."""
+    """The sink's target, for a default name."""
     operation = node.operation
-    return f" to {operation.sink.describe()}" if isinstance(operation, Write) and node.name in _UNTOLD else ""
+    return f" to {operation.sink.describe()}" if isinstance(operation, Write) and node.name in _DEFAULT_NAMES else ""
 
 
 def _number(node: Node, number: int) -> str:

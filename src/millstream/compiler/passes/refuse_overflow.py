@@ -1,4 +1,4 @@
-"""Where the program asks for it (`millstream.sum.overflow`), ready sums that do not fit their type are errors."""
+"""Makes built-in sums strict if the program requests it (`millstream.sum.overflow`): an overflow is then an error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["refuse_overflow"]
 
 
 def refuse_overflow(graph: Graph) -> Graph:
-    """Every ready aggregate of the graph is strict, or none is."""
+    """Makes all built-in aggregates of the graph strict, or none."""
     if not graph.refuses_overflow:
         return graph
     return replace(graph, nodes=tuple(map(_strict, graph.nodes)))

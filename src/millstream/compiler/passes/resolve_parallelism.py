@@ -1,4 +1,4 @@
-"""Give every node its parallelism: its own, or the environment's, within the maximum."""
+"""Sets every node's parallelism: its own, or the environment's, within the maximum."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["resolve_parallelism"]
 
 
 def resolve_parallelism(graph: Graph) -> Graph:
-    """A source of one split for ever runs alone, as Flink's collection source does."""
+    """Resolves all nodes. A source that always has one split runs with parallelism 1, as Flink's collection source."""
     return replace(graph, nodes=tuple(_resolve(node, graph) for node in graph.nodes))
 
 

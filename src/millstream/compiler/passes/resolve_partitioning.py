@@ -1,7 +1,7 @@
-"""Decide how records travel along edges where the user did not say.
+"""Chooses the partitioning of edges that the user did not specify.
 
-Equal parallelism: the record stays in its task. Unequal: it is dealt out evenly. An explicit `forward()`
-between unequal parallelisms is a contradiction and refused, as in Flink.
+With equal parallelism records stay in their task; otherwise they are rebalanced. An explicit `forward()` between
+different parallelisms is a contradiction and rejected, as in Flink.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["resolve_partitioning"]
 
 
 def resolve_partitioning(graph: Graph) -> Graph:
-    """Every edge leaves this pass with a partitioning other than UNSPECIFIED."""
+    """Sets a partitioning other than UNSPECIFIED on every edge."""
     by_id = {node.id: node for node in graph.nodes}
     nodes = tuple(
         replace(node, inputs=tuple(_resolve(edge, by_id[edge.source], node) for edge in node.inputs))

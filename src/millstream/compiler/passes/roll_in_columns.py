@@ -1,6 +1,6 @@
-"""Run rolling aggregations of a field in columns where its type allows it, else as a reduction of records.
+"""Lowers rolling aggregations of a field to columns if its type allows it, otherwise to a reduction of records.
 
-Columns need a declared type whose Arrow form adds and compares as the values do. Both ways give the same results.
+Columns need a declared type whose Arrow representation adds and compares like the values. Both give the same results.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from millstream.state.windows.bound_aggregates import basic_type
 
 __all__ = ["roll_in_columns", "rolling_operation"]
 
-# Columns of these hold an encoding that neither adds nor compares as the values do.
+# The columns of these types hold an encoding that does not add and compare like the values.
 _ENCODED = (BasicType.BIG_INT, BasicType.BIG_DEC, BasicType.INSTANT)
 
 
 def roll_in_columns(graph: Graph) -> Graph:
-    """Every RollingField leaves this pass as a Rolling or a Reduce."""
+    """Turns every RollingField into a Rolling or a Reduce."""
 
     def lowered(node: Node) -> Node:
         if not isinstance(node.operation, RollingField):
@@ -35,11 +35,11 @@ def roll_in_columns(graph: Graph) -> Graph:
 
 
 def rolling_operation(operation: RollingField, stream_type: TypeInformation | None) -> Rolling | Reduce:
-    """What runs over a stream of this type; None: one without columns."""
+    """The operation over a stream of this type; None: one without columns."""
     kind, field, is_strict = operation.kind, operation.field, operation.is_strict
     if stream_type is None:
         return Reduce(FieldReduce(kind, field))
-    assert isinstance(field, int), "a field of a typed stream is known by its position"
+    assert isinstance(field, int), "a field of a typed stream is a position"
     plain = plain_type(stream_type)
     field_type = plain.get_field_types()[field] if isinstance(plain, RowTypeInfo | TupleTypeInfo) else stream_type
     if isinstance(plain_type(field_type), PickledBytesTypeInfo):

@@ -1,9 +1,9 @@
-"""Split aggregations of tables in two: partials where the rows are, panes and windows or groups behind the exchange.
+"""Splits table aggregations in two: pre-aggregation in the upstream tasks, and groups or windows after the exchange.
 
-A Top-N of a table that only grows is split as well: what is not among the first rows of its own task never comes to be.
+A Top-N over an append-only table is split as well: rows outside the first rows of their own task are dropped.
 
-It is what `split_windows` does for ready aggregates of streams. Here the planner has made sure that everything can be
-done in columns, so there is no other way. What has no key is one group: it runs in one task.
+`split_windows` does the same for built-in aggregates of streams. Here the planner has ensured that all of it can run
+in columns, so there is no other way. An aggregation without a key is one group, and runs in one task.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ Aggregation = WindowAggregate | GroupAggregate | SessionAggregate
 
 
 def split_table_aggregates(graph: Graph) -> Graph:
-    """Every aggregation of a table is one of partials, with a node that makes them before each of its inputs; nodes
-    are numbered anew."""
+    """Splits every table aggregation, with a pre-aggregating node before each of its inputs; renumbers the nodes."""
     nodes: list[Node] = []
     number: dict[int, int] = {}  # of each node, in the new graph
     for node in graph.nodes:

@@ -1,12 +1,12 @@
-"""Split windows of ready aggregates in two, where all of it can be done in columns.
+"""Splits windows of built-in aggregates in two, if all of it can run in columns.
 
-A partial aggregate in the task that has the records sums them up by key and pane; behind the exchange, the panes are
-put together to windows. That needs windows that stand fixed in time and fire at their end by themselves, and columns of
-records, key and measures. Other windows run a record at a time, with the same results. Where the program asked for
-something that needs every record, it is told once, because that is slower.
+In the upstream task a partial aggregate accumulates records by key and pane; after the exchange, panes are merged to
+windows. This needs fixed windows that fire at their end by themselves, and columns for records, key and accumulators.
+Other windows run a record at a time, with the same results. If a setting of the program needs every record, a warning
+reports it once, because that is slower.
 
-The stateful half keeps the node's name, uid and settings. The other half runs where the records are, whatever
-parallelism that turns out to have.
+The stateful half retains the node's name, uid and settings. The other half runs in the upstream tasks, whatever their
+parallelism.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from millstream.aggregation.pane_rows import partial_type
 from millstream.compiler.stream_types import typed_input
 from millstream.graph.field_key import FieldKey, OneKey
 from millstream.graph.nodes import Edge, Graph, Node, Partitioning, Read, ReadyAggregates, Window
-from millstream.graph.notices import say_once
+from millstream.graph.notices import log_once
 from millstream.graph.window_traits import fixed_windows, is_plain_trigger
 from millstream.plan.operations import PaneAggregate, PartialAggregate
 from millstream.records.columns import arrow_type
@@ -30,8 +30,8 @@ __all__ = ["parallelism_of", "split_windows"]
 
 
 def split_windows(graph: Graph) -> Graph:
-    """Every window that can be is a PaneAggregate with a PartialAggregate before each of its inputs; nodes are
-    numbered anew."""
+    """Turns every eligible window into a PaneAggregate with a PartialAggregate before each of its inputs; renumbers the
+    nodes."""
     nodes: list[Node] = []
     number: dict[int, int] = {}  # of each node, in the new graph
     for node in graph.nodes:
@@ -52,7 +52,7 @@ def _splittable(graph: Graph, node: Node) -> PaneWindows | None:
     if not isinstance(operation, Window) or operation.ready is None:
         return None
     if operation.ready.row_type is None or operation.ready.row_type != node.output_type:
-        return None  # results are no columns, or rows of another type were asked for
+        return None  # results are not columns, or have another type
     windows = fixed_windows(operation.assigner, operation.allowed_lateness_ms)
     if windows is None or not _has_columns(graph, node, operation.ready) or not _fires_by_itself(node, operation):
         return None
@@ -60,7 +60,7 @@ def _splittable(graph: Graph, node: Node) -> PaneWindows | None:
 
 
 def _has_columns(graph: Graph, node: Node, ready: ReadyAggregates) -> bool:
-    """Whether records, key and aggregates all are columns."""
+    """Whether records, key and aggregates are all columns."""
     key_type = node.inputs[0].key_type
     if typed_input(graph, node) is None or key_type is None or not is_stored_as_is(key_type):
         return False
@@ -68,8 +68,8 @@ def _has_columns(graph: Graph, node: Node, ready: ReadyAggregates) -> bool:
 
 
 def _fires_by_itself(node: Node, operation: Window) -> bool:
-    """Whether nothing was asked for that needs every record; else it is said what it costs."""
-    slower = [
+    """Whether no setting needs every record; otherwise a warning names the cost."""
+    obstacles = [
         reason
         for reason, applies in (
             ("an evictor", operation.evictor is not None),
@@ -78,17 +78,17 @@ def _fires_by_itself(node: Node, operation: Window) -> bool:
         )
         if applies
     ]
-    if slower:
-        say_once(
-            f"aggregates, {slower}",
-            f"the windows at {node.site} have {' and '.join(slower)}: their aggregates run a record at a time, not in "
-            "columns, which is slower",
+    if obstacles:
+        log_once(
+            f"aggregates, {obstacles}",
+            f"the windows at {node.site} have {' and '.join(obstacles)}: their aggregates run a record at a time, not "
+            "in columns, which is slower",
         )
-    return not slower
+    return not obstacles
 
 
 def _partials(node: Node, windows: PaneWindows, before: list[Node]) -> list[Node]:
-    """A partial aggregate for each input of the node, in the task that has the records."""
+    """A partial aggregate for each input of the node, in the upstream task."""
     operation, key_type = node.operation, node.inputs[0].key_type
     assert isinstance(operation, Window) and operation.ready is not None and key_type is not None
     measures = operation.ready.measures
@@ -107,9 +107,9 @@ def _partials(node: Node, windows: PaneWindows, before: list[Node]) -> list[Node
 
 
 def _final(node: Node, ready: ReadyAggregates, windows: PaneWindows, last_partial: int) -> Node:
-    """The stateful half: the node itself, reading the partial aggregates, of which the last has this number."""
+    """The stateful half: the node itself, reading the partial aggregates, the last of which has this number."""
     edge = node.inputs[0]
-    # A stream that was said to be partitioned by its key needs no exchange here either.
+    # A stream declared as partitioned by its key needs no exchange here either.
     partitioning = Partitioning.FORWARD if edge.partitioning is Partitioning.FORWARD else Partitioning.HASH
     first_partial = last_partial - len(node.inputs) + 1
     edges = tuple(
@@ -122,8 +122,8 @@ def _final(node: Node, ready: ReadyAggregates, windows: PaneWindows, last_partia
 
 
 def _local(edge: Edge) -> Edge:
-    """The way into a partial aggregate: records stay in their task, whatever their key. One key for all is no key to
-    look for in records."""
+    """The edge into a partial aggregate: records stay in their task, whatever their key. A single key for all records
+    needs no key selector."""
     selector = None if isinstance(edge.key_selector, OneKey) else edge.key_selector
     stays = edge.partitioning is Partitioning.FORWARD
     partitioning = Partitioning.FORWARD if stays else Partitioning.UNSPECIFIED
@@ -131,6 +131,6 @@ def _local(edge: Edge) -> Edge:
 
 
 def parallelism_of(node: Node) -> int | None:
-    """The parallelism of the operator before, so that a partial aggregate runs where the records are."""
+    """The upstream operator's parallelism, so that a partial aggregate runs in its tasks."""
     single = isinstance(node.operation, Read) and node.operation.source.single
     return 1 if single else node.parallelism

@@ -1,7 +1,7 @@
-"""The archive of a table that a job keeps: files of rows that left its state, which the state names (decision 0023).
+"""The archive of a table in a job's state: files of rows that left the state, which the state lists (decision 0023).
 
-archive.py           when rows leave, and the sink that publishes their files
-archived_files.py    what the state says of one file; reading it under its published or its staged name
-archive_sink.py      publishes files that the table's own operator has staged
-leftovers.py         what lost attempts leave in a Delta table's folder
+archive.py           when rows leave the state, and the sink that publishes their files
+archived_files.py    the state's entry for a file; reading it under its published or its staged name
+archive_sink.py      publishes files staged by the table's own operator
+leftovers.py         leftovers of lost attempts in a Delta table's folder
 """

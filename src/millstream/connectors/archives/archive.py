@@ -1,8 +1,8 @@
-"""When rows of a table leave the state, and what takes them: the archive of a table, as its options say it.
+"""The archive of a table: when rows leave the state, and which sink writes them.
 
-A row is old by event time, if a column of it says when it was (`by`): it lies `after_ms` behind the watermark. Else by
-the clock: nothing has changed it for so long. Both are a *cut*, a time that only grows; rows at or before it leave. It
-moves in steps of `every_ms`, so that an archive has a file for each step and not for each epoch.
+With a time column (`by`) a row is old when its time is `after_ms` behind the watermark. Otherwise
+it is old when it has not changed for `after_ms` by the clock. Both define a *cut*, a time that only grows; rows at or
+before it leave. It moves in steps of `every_ms`, so that an archive has one file per step and not per epoch.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _WHOLE = 1 << 62
 
 @dataclass(frozen=True)
 class Archive:
-    """Where old rows of a table go: `row_type` and `primary_key` are the table's."""
+    """The archive for old rows of a table: `row_type` and `primary_key` are the table's."""
 
     url: str
     format: str
@@ -58,12 +58,12 @@ class Archive:
 
     @property
     def is_counted(self) -> bool:
-        """Whether a row has a count, and no primary key."""
+        """Whether rows have a count instead of a primary key."""
         return not self.primary_key
 
     @property
     def has_fixed_times(self) -> bool:
-        """Whether all versions of a key have one time: then a time says which files a key can be in."""
+        """Whether all versions of a key have one time: then the time identifies the files that may hold a key."""
         return self.by is not None and (self.is_counted or self.by in self.primary_key)
 
     @property
@@ -75,13 +75,13 @@ class Archive:
         return RowType.of([*self.row_type.names, ARCHIVED_VERSION, last], [*types, *own], nullable=False)
 
     def _file_column(self, kind: DataType) -> DataType:
-        """A column that is added later is NULL, so all may be. Delta has times of microseconds alone."""
+        """The type of a column in a file: nullable, for columns added later. Delta has times of microseconds only."""
         if self.format == DELTA and isinstance(kind, TimestampType | LocalZonedTimestampType):
             return type(kind)(MICROSECONDS)
         return kind.nullable()
 
     def sink(self) -> Sink:
-        """What stages and publishes its files: each epoch of a subtask has one at most."""
+        """The sink for its files: each epoch of a subtask writes at most one."""
         file_type = TableRowType(self.file_type)
         if self.format == DELTA:
             return DeltaTableSink(self.url, file_type, file_bytes_max=_WHOLE, adds_columns=True)
@@ -90,13 +90,13 @@ class Archive:
         return FileSink(self.url, ArchiveParts(file_type))
 
     def discarding(self) -> Archive:
-        """The same for a replay: rows leave the state, and are written nowhere."""
+        """A copy for replays: rows leave the state, and are not written."""
         return replace(self, format=DISCARDED)
 
     def cut_ms(self, time_ms: int) -> int | None:
-        """Up to which time rows leave when it is `time_ms`, by the watermark or the clock; None: no row does.
+        """The time up to which rows leave at `time_ms`, by the watermark or the clock; None: no row leaves.
 
-        The end of the input makes no row old: a table that is complete is found where it was.
+        The end of the input does not make rows old: a complete table stays in the state.
         """
         if time_ms in (MIN_WATERMARK, MAX_WATERMARK):
             return None
@@ -104,15 +104,15 @@ class Archive:
         return cut_ms - cut_ms % self.every_ms if self.every_ms else cut_ms
 
     def times_ms(self, row: list[pa.Array]) -> Int64s:
-        """By event time: when each row was; never, where it does not say."""
+        """The event time of each row; NEVER_MS for NULL."""
         assert self.by is not None
         return milliseconds(row[self.row_type.names.index(self.by)])
 
     def entry(
         self, staged: Json, epoch: int, version: int, times_ms: Int64s, groups: Int64s, births: Mapping[str, str]
     ) -> ArchivedFile:
-        """What the state says of a file, of which `staged` is what the writer says; its rows have these times, its
-        columns these births."""
+        """The state's entry for a file, from the writer's `staged` entry, the times of its rows, and the births
+        of its columns."""
         crc32: int | None = None
         if self.format == DISCARDED:
             file, staged_name, size = "", "", 0
@@ -132,7 +132,7 @@ class Archive:
 
 @dataclass(frozen=True)
 class ArchiveParts(ParquetParts):
-    """Parquet with small row groups, so that a key is found without reading all, and with sums of its pages."""
+    """Parquet with small row groups, so that a key is read without the whole file, and with page checksums."""
 
     def written(self, tables: Iterable[pa.Table]) -> bytes:
         sink = pa.BufferOutputStream()

@@ -1,8 +1,8 @@
-"""Publishes files of an archive that were staged by the operator which keeps the table.
+"""Publishes files of an archive that the table's operator has staged.
 
-The operator writes the file itself, with a writer of `sink`, because it must name the file in its state. What that
-writer staged comes here as a row of text, and goes into the manifest as what any writer stages; all the rest, to plan,
-publish and publish again, is the sink's own work.
+The operator writes the file itself, with a writer of `sink`, because its state must list the file. The writer's staged
+entry arrives here as a row of text, and goes into the manifest like any staged entry; `sink` itself plans and
+publishes.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from millstream.storage.store import Store
 __all__ = ["STAGED_TYPE", "ArchiveSink"]
 
 STAGED_TYPE = RowType.of(["staged"], [VarCharType(0x7FFFFFFF, False)], nullable=False)
-"""Rows that tell of a staged file."""
+"""Rows with the staged entry of a file."""
 
 
 class ArchiveSink(Sink):
-    """Publishes by `sink` what a writer of that sink has staged elsewhere in the task."""
+    """Publishes through `sink` the files that a writer of that sink has staged elsewhere in the task."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink

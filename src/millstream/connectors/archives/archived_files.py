@@ -1,19 +1,19 @@
-"""What a job's state says of one file of an archive, and how the file is read.
+"""The state's entries for archived files, and reading of the files.
 
-An entry stands in the keyed state of the table, by the file's version, under one key of each key group that the file
-holds: so whichever subtask comes to have a group knows the files that its rows are in. It is only ever added.
+An entry is stored in the keyed state of the table, by the file's version, under one key of each key group in the
+file: so any subtask that owns a group knows the files with its rows. Entries are only added.
 
-The file itself has two names in its life: the one it was staged under, and the one it is published under. A reader
-tries the second, the first, and the second again: whenever it looks, one of them is there. A file that is there under
-none of them was removed by somebody, and is an error: no answer leaves its rows out in silence.
+The file has two names in its life: a staged and a published one. A reader
+tries the second, the first, and the second again: one of them always exists. A file under
+neither name was removed, which is an error: no query result omits its rows silently.
 
-A folder of an archive is open to others. So a file is believed only if it is, byte for byte, what was written: its
-length and its checksum stand in the entry. Parquet alone would not do. It has no checksum of its footer, which says
-which row groups hold a key; and there are footers, a bit away from a good one, over which Arrow ends the process. Nor
-is a file mapped: one that somebody cuts meanwhile would do that, too.
+An archive folder is accessible to others. So a file is only read if it is, byte for byte, the one written: the entry
+has its length and checksum. Parquet's own checks are insufficient: its footer, which selects the row groups of a key,
+has no checksum, and a slightly damaged footer can make Arrow crash the process. The file
+is not mapped either, because truncating a mapped file would crash the process, too.
 
-Columns are taken by name, and by their *birth*: a column that the file has not, or that is another one of the same
-name, was added to the table later, and is NULL in its rows. A birth is any text; "": it was there from the beginning.
+Columns are matched by name, and by their *birth*: a column that the file lacks, or that is another one of the same
+name, was added to the table later, and is NULL in its rows. A birth is any text; "": an original column.
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ __all__ = [
 ]
 
 FORM = 3
-"""The version of entries, and of files: a reader refuses a later one. Of form 1, no file says that a key is gone; of
-forms 1 and 2, no entry says what a file's checksum is, nor when its columns were born: at the beginning."""
+"""The format version of entries, and of files: a reader rejects a later one. Format 1 has no delete rows in files;
+formats 1 and 2 have no checksum in entries, and no births: all columns are original."""
 ARCHIVED_VERSION = "archived_version"
-"""The column of a file that tells versions of a key apart: of two rows of a key the one with the greater number counts.
-It is no epoch: epochs that are committed as one may have had one number."""
+"""The column with the version of a row: of two rows of a key the one with the greater number is newer.
+It is not the epoch: epochs committed together may share a number."""
 ARCHIVED_COUNT = "archived_count"
-"""The column of a file of a table without a primary key: how often the row is there. They are added up."""
+"""The column with the count of a row, in a table without a primary key. Counts are added up."""
 ARCHIVED_REMOVED = "archived_removed"
-"""The column of a file of a table by primary key: whether the row says that its key is gone. It then has the key, and
-NULL in all other columns. Files of form 1 have no such column, and no such row."""
+"""The column that marks delete rows, in a table with a primary key. A delete row has the key, and
+NULL in all other columns. Files of format 1 have no such column, and no delete rows."""
 
 _NEEDED = (ARCHIVED_VERSION, ARCHIVED_COUNT)
 _PER_MS = {"us": 1_000, "ns": 1_000_000}
@@ -77,8 +77,8 @@ _TEXT, _NUMBER = VarCharType(0x7FFFFFFF, False), BigIntType(False)
 class ArchivedFile:
     """One file. `url` is the archive's address, `file` and `staged` are names below it ("": never staged elsewhere).
     Its rows have times from `low_ms` to `high_ms`, and keys of the groups `group_low` to `group_high`. Of rows of one
-    key, that of the greater `version` is the newer. `born`: the births of its columns that were not there from the
-    beginning, as JSON; "" or None: all were. Many fields: each is a fact that stands in the state."""
+    key, the one with the greater `version` is newer. `born`: the births of its columns that are not original,
+    as JSON; "" or None: all are. Many fields: each one is stored in the state."""
 
     form: int
     url: str
@@ -109,7 +109,7 @@ ENTRY_TYPE = RowType.of(
     [_TYPES.get(each.name, _NUMBER) for each in fields(ArchivedFile)],
     nullable=False,
 )
-"""Entries as the state keeps them."""
+"""The type of entries in the state."""
 
 
 def entry_column(entries: Sequence[ArchivedFile]) -> pa.Array:
@@ -118,13 +118,13 @@ def entry_column(entries: Sequence[ArchivedFile]) -> pa.Array:
 
 
 def entries_of(columns: Iterable[pa.Array]) -> list[ArchivedFile]:
-    """The files that a state names, each once, in the order of their versions."""
+    """The distinct files of these entries, in the order of their versions."""
     entries = {ArchivedFile(**entry) for column in columns for entry in _each_once(column).to_pylist()}
     return sorted(entries, key=lambda entry: (entry.version, entry.epoch, entry.file))
 
 
 def _each_once(column: pa.StructArray) -> pa.StructArray:
-    """The entries of a column without repetitions: a file has one for every key group, which makes very many."""
+    """The distinct entries of a column: a file has one for every key group, which may be very many."""
     _check_forms(column)
     files = column.field("file").dictionary_encode()
     numbers = column.field("version").to_numpy() * len(files.dictionary) + files.indices.to_numpy()
@@ -136,13 +136,13 @@ def _check_forms(column: pa.StructArray) -> None:
     if len(newer):
         entry = column[int(newer[0])].as_py()
         raise StoreDamagedError(
-            f"the archived file {entry['file']} has form {entry['form']}, and this Millstream reads up to form {FORM}. "
-            "Read it with the version that wrote it, or a later one"
+            f"the archived file {entry['file']} has format {entry['form']}, and this Millstream reads up to format "
+            f"{FORM}. Read it with the version that wrote it, or a later one"
         )
 
 
 def latest_ms(columns: Iterable[pa.StructArray]) -> int | None:
-    """The greatest time that a row of the files has which these columns name; None where they name none."""
+    """The greatest time of a row in the files of these entries; None without entries."""
     latest: int | None = None
     for column in columns:
         _check_forms(column)
@@ -153,7 +153,7 @@ def latest_ms(columns: Iterable[pa.StructArray]) -> int | None:
 
 
 def births_of(names: Sequence[str], born: Sequence[str]) -> dict[str, str]:
-    """The births of columns that were not there from the beginning. `born` is empty where all were.
+    """The births of columns that are not original. `born` is empty if all are.
 
     >>> births_of(["k", "n"], ["", "7f3a:42"]), births_of(["k"], [])
     ({'n': '7f3a:42'}, {})
@@ -164,14 +164,14 @@ def births_of(names: Sequence[str], born: Sequence[str]) -> dict[str, str]:
 def read_file(
     entry: ArchivedFile, schema: pa.Schema, filters: Sequence[GroupFilter] = (), births: Mapping[str, str] | None = None
 ) -> pa.Table:
-    """The rows of a file with the columns of `schema`, which may have those of the archive's own. Row groups that have
-    no row for which all `filters` are true are left out. `births`: those of the table's columns that have one."""
+    """The rows of a file with the columns of `schema`, which may include the archive's own. Row groups without
+    a row for which all `filters` are true are skipped. `births`: those of the table's columns that have one."""
     file = _opened(entry)
     if file.metadata.num_rows != entry.rows:
-        found = file.metadata.num_rows
-        raise StoreDamagedError(f"{_shown(entry)} has {found} rows, expected {entry.rows}. Put the file back")
-    was, is_now = json.loads(entry.born or "{}"), births or {}
-    present = {name for name in file.schema_arrow.names if was.get(name) == is_now.get(name)}
+        row_count = file.metadata.num_rows
+        raise StoreDamagedError(f"{_shown(entry)} has {row_count} rows, expected {entry.rows}. Put the file back")
+    file_births, table_births = json.loads(entry.born or "{}"), births or {}
+    present = {name for name in file.schema_arrow.names if file_births.get(name) == table_births.get(name)}
     missing = [name for name in _NEEDED if name in schema.names and name not in present]
     if missing:
         raise StoreDamagedError(f"{_shown(entry)} has no column {missing[0]}. Put the file back")
@@ -193,39 +193,39 @@ def _shown(entry: ArchivedFile) -> str:
 
 
 def _unreadable(entry: ArchivedFile, error: Exception) -> StoreError:
-    """A disk that does not answer for a moment says nothing about the file."""
+    """An unreadable file: transient if the disk fails to answer, else damaged."""
     if is_transient(error):
-        return StoreAwayError(f"{_shown(entry)} cannot be read just now: {error}")
+        return StoreAwayError(f"{_shown(entry)} cannot be read now: {error}")
     return StoreDamagedError(f"{_shown(entry)} cannot be read: {error}. Put the file back")
 
 
 def _opened(entry: ArchivedFile) -> pq.ParquetFile:
     try:
-        return pq.ParquetFile(_found(entry), page_checksum_verification=True)
+        return pq.ParquetFile(_opened_content(entry), page_checksum_verification=True)
     except (pa.ArrowException, OSError) as error:
         raise _unreadable(entry, error) from error
 
 
 def check_file(entry: ArchivedFile) -> None:
-    """StoreDamagedError, where the file is gone, or is not what was written."""
-    _found(entry).close()
+    """Raises StoreDamagedError if the file is missing or has changed."""
+    _opened_content(entry).close()
 
 
-def _found(entry: ArchivedFile) -> pa.NativeFile:
+def _opened_content(entry: ArchivedFile) -> pa.NativeFile:
     store = with_patience(open_store(entry.url))
-    # It may be published between the first look and the second; then it is there at the third.
+    # It may be published between the first and the second attempt; then the third one succeeds.
     for name in (entry.file, entry.staged, entry.file):
         source = _source(store, name, entry) if name else None
         if source is not None:
             return source
     raise StoreDamagedError(
-        f"{_shown(entry)} is gone, with {entry.rows} rows that left the state in epoch {entry.epoch}. Nothing was "
+        f"{_shown(entry)} is missing, with {entry.rows} rows that left the state in epoch {entry.epoch}. No query was "
         "answered without them. Put the file back"
     )
 
 
 def _source(store: Store, name: str, entry: ArchivedFile) -> pa.NativeFile | None:
-    """What a name holds, if that is what was written; None where it holds nothing."""
+    """The verified content of a name; None if it does not exist."""
     if not store.exists(name):
         return None
     path = store.local_path(name)
@@ -234,11 +234,11 @@ def _source(store: Store, name: str, entry: ArchivedFile) -> pa.NativeFile | Non
             data = store.get(name)
             _check_content(entry, len(data), zlib.crc32(data))
             return pa.BufferReader(data)
-        found = os.stat(path)
-        _check_content(entry, *_local_content(str(path), found.st_ino, found.st_size, found.st_mtime_ns))
+        row_count = os.stat(path)
+        _check_content(entry, *_local_content(str(path), row_count.st_ino, row_count.st_size, row_count.st_mtime_ns))
         return pa.OSFile(str(path))
     except FileNotFoundError:
-        return None  # it was given its other name just now
+        return None  # it was renamed in the meantime
     except StoreDamagedError:
         if store.exists(name):
             raise
@@ -246,22 +246,22 @@ def _source(store: Store, name: str, entry: ArchivedFile) -> pa.NativeFile | Non
 
 
 def _check_content(entry: ArchivedFile, size: int, crc32: int) -> None:
-    """Refuse what is not the file that was written. Entries of yesterday say its length, and no checksum."""
+    """Reject a file that is not the one written. Entries of older versions have a length, and no checksum."""
     if entry.bytes and size != entry.bytes:
         raise StoreDamagedError(
-            f"{_shown(entry)} has {size} bytes, expected {entry.bytes}: it was cut, or is another file. Put the file "
-            "back"
+            f"{_shown(entry)} has {size} bytes, expected {entry.bytes}: it was truncated, or is another file. Put "
+            f"the file back"
         )
     if entry.crc32 is not None and crc32 != entry.crc32:
         raise StoreDamagedError(
-            f"{_shown(entry)} is not what was written: its checksum does not match. It was changed, or is another "
+            f"{_shown(entry)} has changed: its checksum does not match. It was changed, or is another "
             "file. Put the file back"
         )
 
 
 @lru_cache(maxsize=65_536)
 def _local_content(path: str, inode: int, size: int, changed_ns: int) -> tuple[int, int]:
-    """Length and checksum of a file of this machine, read once for as long as it looks the same."""
+    """Length and checksum of a local file, cached while its identity, size and time are unchanged."""
     return content_of(open_store(os.path.dirname(path)), os.path.basename(path))
 
 

@@ -1,9 +1,9 @@
-"""Files of a Delta archive that no transaction names: what attempts left behind that were lost before they ended.
+"""Leftover files of a Delta archive: data files of lost attempts that no transaction lists.
 
-A file of Parquet is staged in a folder that its sink sweeps. A data file of a Delta table has one name from the
-beginning, in the table's own folder, where nobody sees it until the log names it; and the table's `vacuum` must not be
-let loose on an archive, for it knows nothing of what a job's state names. So these files are looked for here. Which of
-them an epoch names is for the job to say (`jobs.epochs.archive_sweeper`).
+A Parquet archive's files are staged in a folder that its sink sweeps. A data file of a Delta table has its final name
+from the start, in the table's own folder, invisible until the log lists it; and the table's `vacuum` must not
+run on an archive, because it does not know the files that a job's state lists. So these files are searched for here.
+The job decides which of them an epoch lists (`jobs.epochs.archive_sweeper`).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from millstream.connectors.files.part_plan import job_mark
 from millstream.storage.patience import with_patience
 from millstream.storage.store import open_store
 
-__all__ = ["may_be_left", "remove_left"]
+__all__ = ["candidate_leftovers", "remove_leftovers"]
 
 _NAME = re.compile(r"part-(?P<epoch>\d{12,})-\d{5,}-(?P<job>[0-9a-f]{8})[0-9a-f]{8}-\d{5,}\.snappy\.parquet")
 
 
-def may_be_left(archive: Archive, job: str, before: int) -> set[str]:
+def candidate_leftovers(archive: Archive, job: str, before: int) -> set[str]:
     """The data files that a job wrote before an epoch."""
     if archive.format != DELTA:
         return set()
@@ -31,8 +31,8 @@ def may_be_left(archive: Archive, job: str, before: int) -> set[str]:
     return {match.group() for match in own if int(match["epoch"]) < before}
 
 
-def remove_left(archive: Archive, files: Collection[str]) -> None:
-    """Remove those of these files that are not in the table: what was published once is others' as well."""
+def remove_leftovers(archive: Archive, files: Collection[str]) -> None:
+    """Remove these files, except those in the table: once published they belong to others as well."""
     sink = archive.sink()
     if not files or not isinstance(sink, DeltaTableSink):
         return

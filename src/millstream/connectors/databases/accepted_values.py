@@ -1,15 +1,15 @@
-"""What the columns of a table take, told by their types, so that a value is refused before its epoch is committed.
+"""Checks values against the column types of a table, so that a bad value is refused before its epoch is committed.
 
-    text            no NUL (PostgreSQL); no longer than varchar(n), but for spaces at its end; a UUID for a uuid
+    text            no NUL (PostgreSQL); no longer than varchar(n), except for trailing spaces; a UUID for a uuid
     whole numbers   within the column's type
-    decimals        within its digits, once rounded to its scale
+    decimals        within its digits, after rounding to its scale
     floats          no NaN and no infinity (MySQL, and DECIMAL columns)
     JSON            no NaN and no infinity within a ROW, TUPLE or MAP, which become JSON (in MySQL a LIST, too)
-    anything        no null where the column takes none
+    all types       no null in a NOT NULL column
 
-These are the rules that cost nothing: whole columns are looked at by Arrow. What the database alone can tell (a
-constraint, a trigger, an enum, JSON) it tells when the epoch is published; see `refused_by_database.py`. So every rule
-here errs on the side of letting a value pass, never of refusing one that the table would take.
+These rules are cheap: Arrow checks whole columns. Only the database can check the others (a
+constraint, a trigger, an enum, JSON), when the epoch is published; see `refused_by_database.py`. So every rule
+here may accept a value that the table refuses, but never refuses one that it would accept.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class RefusedValue:
 
 @dataclass(frozen=True)
 class AcceptedValues:
-    """What a table of a database of this kind takes: its columns' types as the database writes them, where they are
-    known, those that take no null, of these the ones without a default, and those that the database fills itself."""
+    """The rules of a table: its columns' types as the database writes them, where they are
+    known, the NOT NULL columns, the ones of these without a default, and the computed columns."""
 
     kind: str
     types: Mapping[str, str] = field(default_factory=dict)
@@ -58,19 +58,19 @@ class AcceptedValues:
     computed: frozenset[str] = frozenset()
 
     def missing(self, names: Sequence[str]) -> list[str]:
-        """Which of these the table has no column for."""
+        """The names for which the table has no column."""
         return self._without(names, self.types)
 
-    def left_out(self, names: Sequence[str]) -> list[str]:
-        """Columns that every row must have and that these are not: each row would be refused."""
+    def omitted_columns(self, names: Sequence[str]) -> list[str]:
+        """Required columns that are not among the names: every row would be refused."""
         return sorted(self._without(self.required, names))
 
-    def written_by_itself(self, names: Sequence[str]) -> list[str]:
-        """Which of these the database computes, and lets nobody write."""
+    def computed_columns(self, names: Sequence[str]) -> list[str]:
+        """The names of columns that the database computes and that cannot be written."""
         return [name for name in names if not self._without([name], self.computed)]
 
     def _without(self, names: Iterable[str], others: Iterable[str]) -> list[str]:
-        """Names that are not among the others; in MySQL they have no case."""
+        """Names that are not among the others; MySQL ignores their case."""
 
         def folded(name: str) -> str:
             return name if self.kind == "postgresql" else name.casefold()
@@ -79,7 +79,7 @@ class AcceptedValues:
         return [name for name in names if folded(name) not in known]
 
     def refused(self, columns: pa.RecordBatch, deletes: pa.Array | None = None) -> Iterator[RefusedValue]:
-        """The values that would be refused, column by column. `deletes`: rows of which only the key is looked at."""
+        """The values that would be refused, column by column. `deletes`: rows of which only the key is checked."""
         if not columns.num_rows:
             return
         put = None if deletes is None else pc.invert(deletes)
@@ -92,7 +92,7 @@ class AcceptedValues:
                     yield from (RefusedValue(row, name, reason) for row in rows)
 
     def _rules(self, name: str, column: pa.Array) -> Iterator[tuple[pa.Array, str]]:
-        """Which rows of the column break a rule, and what it says."""
+        """The rows of the column that break a rule, with the text of the rule."""
         if name in self.needed and column.null_count:
             yield column.is_null(), _NULL
         declared, kind = self.types.get(name, ""), column.type
@@ -106,14 +106,14 @@ class AcceptedValues:
             wrong = [
                 _holds_no_json(column.slice(row, 1), is_json=self.kind != "postgresql") for row in range(len(column))
             ]
-            yield pa.array(wrong), "with NaN or infinity within, which JSON has not"
+            yield pa.array(wrong), "a value with NaN or infinity, which JSON does not have"
 
     def _text_rules(self, column: pa.Array, declared: str) -> Iterator[tuple[pa.Array, str]]:
         if self.kind == "postgresql":
             if declared != "bytea":
-                yield pc.match_substring(column, "\0"), "a text with the character NUL, which PostgreSQL has not"
+                yield pc.match_substring(column, "\0"), "a text with the character NUL, which PostgreSQL lacks"
             if declared == "uuid":
-                yield pc.invert(pc.match_substring_regex(column, _UUID)), "no UUID, as which the column is declared"
+                yield pc.invert(pc.match_substring_regex(column, _UUID)), "not a UUID, the column's type"
         match = _CHARACTERS.fullmatch(declared)
         if match:
             length = pc.utf8_length(pc.utf8_rtrim(column, " "))
@@ -122,9 +122,9 @@ class AcceptedValues:
     def _float_rules(self, column: pa.Array, declared: str) -> Iterator[tuple[pa.Array, str]]:
         is_finite = pc.is_finite(column)
         if self.kind != "postgresql":
-            yield pc.invert(is_finite), "not a number or infinite, which MySQL has not"
+            yield pc.invert(is_finite), "not a number or infinite, which MySQL does not support"
         elif _DECIMAL.fullmatch(declared):
-            yield pc.is_inf(column), f"infinite, and the column is {declared}"
+            yield pc.is_inf(column), f"infinite, but the column is {declared}"
         if declared in ("real", "float"):
             yield (
                 pc.and_(is_finite, pc.greater(pc.abs(column), _REAL_MOST)),
@@ -132,11 +132,11 @@ class AcceptedValues:
             )
 
 
-_NULL = "null, and the column takes none"
+_NULL = "null, but the column is NOT NULL"
 
 
 def _holds_no_json(column: pa.Array, *, is_json: bool) -> bool:
-    """Whether a number within is NaN or infinite, where it becomes JSON."""
+    """Whether a nested number that becomes JSON is NaN or infinite."""
     kind = column.type
     if pa.types.is_floating(kind):
         return is_json and bool(pc.any(pc.invert(pc.is_finite(column))).as_py())
@@ -158,10 +158,10 @@ def _number_rules(column: pa.Array, declared: str) -> Iterator[tuple[pa.Array, s
     below, above, scale = bounds
     kind = column.type
     if pa.types.is_integer(kind):
-        # A type of few bits is within the bounds of one of many; it could not even hold them.
+        # A narrower type cannot exceed the bounds, and could not even hold them.
         width = kind.bit_width - 1
-        least, most = max(math.floor(below) + 1, -(1 << width)), min(math.ceil(above) - 1, (1 << width) - 1)
-        outside = pc.or_(pc.less(column, pa.scalar(least, kind)), pc.greater(column, pa.scalar(most, kind)))
+        least, greatest = max(math.floor(below) + 1, -(1 << width)), min(math.ceil(above) - 1, (1 << width) - 1)
+        outside = pc.or_(pc.less(column, pa.scalar(least, kind)), pc.greater(column, pa.scalar(greatest, kind)))
     else:
         try:
             widest = pa.decimal256(76, max(scale, kind.scale))
@@ -170,28 +170,28 @@ def _number_rules(column: pa.Array, declared: str) -> Iterator[tuple[pa.Array, s
                 pc.less_equal(values, pa.scalar(below, widest)), pc.greater_equal(values, pa.scalar(above, widest))
             )
         except pa.ArrowInvalid:
-            return  # more digits than can be compared here: the database tells
+            return  # too many digits to compare here: the database checks
     yield outside, f"outside of the column, which is {declared}"
 
 
 def _bounds(declared: str) -> tuple[Decimal, Decimal, int] | None:
-    """What a column takes lies between these two, and how many places they have."""
+    """The lower and upper bound of a column's values, and their number of decimal places."""
     match = _INTEGER.fullmatch(declared)
     if match:
         bits = _BITS[match[1]]
-        least, most = (0, 1 << bits) if match[2] else (-(1 << (bits - 1)), 1 << (bits - 1))
-        return Decimal(least - 1), Decimal(most), 0
+        least, greatest = (0, 1 << bits) if match[2] else (-(1 << (bits - 1)), 1 << (bits - 1))
+        return Decimal(least - 1), Decimal(greatest), 0
     match = _DECIMAL.fullmatch(declared)
     if match:
         digits, scale = int(match[1]), int(match[2])
-        half = Decimal(5).scaleb(-scale - 1)  # from there on it is rounded up, to a number of more digits
+        half = Decimal(5).scaleb(-scale - 1)  # a greater value is rounded up to one with more digits
         above = Decimal(10) ** (digits - scale) - half
         return -half if match[3] else -above, above, scale + 1
     return None
 
 
 def accepted_values(kind: str, connection: Any, table: TableName, shape: TableShape) -> AcceptedValues:
-    """What the table takes, by the catalogue of its database. A trigger may put something in the place of a null."""
+    """The table's rules from the database's catalogue. A trigger may replace a null, so it disables that rule."""
     if kind == "postgresql":
         question = (
             "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnotnull AND attnum > 0 "

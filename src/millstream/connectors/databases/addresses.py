@@ -1,9 +1,9 @@
-"""Where a database is: read from the address that JDBC or the database's own clients use.
+"""Parses database addresses as JDBC or the database's own clients write them.
 
-An address is shown without its password and without its options, in plans, errors and logs alike: `repr` and `shown`
-leave them out. JDBC's options that mean something to a Python client are translated, those that only tune the Java
-driver are left out, and any other is refused: an option that is silently ignored is a surprise at night. What an
-address says of TLS is checked here too, and written as one of libpq's modes (`tls_modes`).
+Plans, errors and logs show an address without its password and options: `repr` and `shown`
+omit them. JDBC options with an equivalent in the Python client are translated, options that only tune the Java
+driver are dropped, and any other option is an error, because ignoring one silently may surprise users in production.
+TLS options are checked here too, and expressed as one of libpq's modes (`tls_modes`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _KINDS = {"postgresql": "postgresql", "postgres": "postgresql", "mysql": "mysql"
 _PORTS = {"postgresql": 5432, "mysql": 3306}
 _ADDRESS = re.compile(r"(?P<jdbc>jdbc:)?(?P<kind>[A-Za-z]+):(?P<rest>.*)", re.DOTALL)
 
-# What JDBC calls so is called otherwise by libpq and PyMySQL.
+# JDBC option names that differ in libpq and PyMySQL.
 _JDBC_OPTIONS = {
     "postgresql": {
         "ApplicationName": "application_name",
@@ -48,7 +48,7 @@ _PYMYSQL_OPTIONS = (
     "unix_socket",
 )
 _PORT_MAX = 65_535
-# These tune the Java driver, and change nothing that a program could see.
+# Options that tune the Java driver without any effect visible to a program.
 _JDBC_TUNING = frozenset(
     {
         "reWriteBatchedInserts",
@@ -68,7 +68,7 @@ _TARGETS = {"primary": "read-write", "master": "read-write", "any": "any", "seco
 
 @dataclass(frozen=True)
 class DatabaseAddress:
-    """A database and who connects to it. `hosts` may be several of a PostgreSQL; an empty one is the client's default.
+    """A database and its user. `hosts` may list several of a PostgreSQL; an empty one is the client's default.
 
     >>> parse_address("jdbc:postgresql://db:5433/sales?user=ann&password=secret")
     DatabaseAddress(postgresql://ann@db:5433/sales)
@@ -83,7 +83,7 @@ class DatabaseAddress:
 
     @property
     def shown(self) -> str:
-        """The address for people: no password, no options."""
+        """The address for display: no password, no options."""
         user = f"{quote(self.user, safe='')}@" if self.user else ""
         hosts = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.hosts)
         return f"{self.kind}://{user}{hosts}/{self.database}"
@@ -92,7 +92,7 @@ class DatabaseAddress:
         return f"DatabaseAddress({self.shown})"
 
     def with_login(self, user: str | None, password: str | None) -> DatabaseAddress:
-        """The same database; a user or password that is given counts more than the one in the address."""
+        """The same database; a user or password passed here overrides the one in the address."""
         return replace(
             self,
             user=self.user if user is None else user,
@@ -100,8 +100,8 @@ class DatabaseAddress:
         )
 
     def without_secrets(self, text: str) -> str:
-        """A server's words as they are shown: without the password and other secrets of the address, and without what a
-        terminal would obey, for they quote values of rows."""
+        """A server message for display: without the password and other secrets of the address, and without terminal
+        escape sequences, because messages quote values of rows."""
         options = (value for name, value in self.options if is_sensitive(name))
         return printable(redact(text, [self.password, *options]))
 
@@ -116,7 +116,7 @@ def parse_address(url: str) -> DatabaseAddress:
     kind = _KINDS.get(match["kind"].lower()) if match else None
     if match is None or kind is None:
         raise ProgramError(
-            f"Database address {scheme_of(url)} is not understood, expected jdbc:postgresql://host:5432/database, "
+            f"Database address {scheme_of(url)} is malformed, expected jdbc:postgresql://host:5432/database, "
             "postgresql://user@host/database, or the same with mysql or mariadb"
         )
     place, _, query = match["rest"].partition("?")
@@ -144,22 +144,22 @@ def parse_address(url: str) -> DatabaseAddress:
 def _mysql_options(
     options: dict[str, str], address: DatabaseAddress, *, is_mariadb: bool, is_jdbc: bool
 ) -> dict[str, str]:
-    """The options as PyMySQL calls them, but for TLS: that is a mode of libpq's and the files it needs."""
+    """The options under PyMySQL's names, except TLS: that becomes a libpq mode and the files it needs."""
     tls, others = mysql_tls(options, f"Database {address.shown}", is_mariadb=is_mariadb)
     if is_jdbc:
         others = _translated(others, address)
     elif unknown := sorted(others.keys() - set(_PYMYSQL_OPTIONS)):
         known = ", ".join(sorted(["user", "password", *_PYMYSQL_OPTIONS, *MYSQL_TLS_OPTIONS]))
         raise ProgramError(
-            f"Database {address.shown}: the address has the option {unknown[0]!r}, which is not known here. "
-            f"Leave it out, or use one of {known}"
+            f"Database {address.shown}: the address has the option {unknown[0]!r}, which is not supported. "
+            f"Remove it, or use one of {known}"
         )
     files = {"ssl_ca": tls.ca, "ssl_cert": tls.certificate, "ssl_key": tls.key}
     return {**others, "sslmode": tls.mode, **{name: path for name, path in files.items() if path is not None}}
 
 
 def _parts(place: str, kind: str, url: str) -> tuple[str, tuple[tuple[str, int], ...], str]:
-    """Login, hosts and database of `//login@host:port,host:port/database`; JDBC also writes only `database`."""
+    """User, hosts and database of `//login@host:port,host:port/database`; JDBC also allows only `database`."""
     port = _PORTS[kind]
     has_host = place.startswith("//")
     authority, _, database = place[2:].partition("/") if has_host else ("", "", place.lstrip("/"))
@@ -167,25 +167,25 @@ def _parts(place: str, kind: str, url: str) -> tuple[str, tuple[tuple[str, int],
     name, _, _ = url.partition("?")[2].partition("=")
     try:
         if "@" in database + name or (":" in database and not has_host):
-            raise ValueError("a password is in the place of the database")
+            raise ValueError("a password in place of the database")
         return login, tuple(_host(host, port) for host in hosts.split(",")), database
     except ValueError:
-        # What was read as a host may be the beginning of a password.
+        # The text parsed as a host may be the start of a password.
         raise ProgramError(
             f"Database address {scheme_of(url)} (not shown): its host and port cannot be read. Write host:{port}, or "
             f"[::1]:{port}, with a port from 1 to {_PORT_MAX}. In a user's name or password write / ? # @ : as %2F %3F "
-            "%23 %40 %3A, or give it apart from the address"
+            "%23 %40 %3A, or pass it separately"
         ) from None
 
 
 def _check_query(query: str, url: str) -> None:
-    """Refuse what may be the rest of a password with `&` in it, and not an option."""
+    """Reject text that may be the rest of a password with `&` in it, and not an option."""
     parts = query.split("&")
     secret = next((at for at, part in enumerate(parts) if is_sensitive(part.partition("=")[0])), len(parts))
     if not all(_OPTION.match(part) for part in parts[secret + 1 :]):
         raise ProgramError(
-            f"Database address {scheme_of(url)} (not shown): what stands behind the password is no option. In a "
-            "password write & as %26, or give it apart from the address"
+            f"Database address {scheme_of(url)} (not shown): the text after the password is not an option. In a "
+            "password write & as %26, or pass it separately"
         )
 
 
@@ -197,24 +197,24 @@ def _host(text: str, port: int) -> tuple[str, int]:
 
 
 def _translated(options: dict[str, str], address: DatabaseAddress) -> dict[str, str]:
-    """JDBC's options as the Python client calls them."""
-    names, found = _JDBC_OPTIONS[address.kind], {}
+    """JDBC options under the Python client's names."""
+    names, translated = _JDBC_OPTIONS[address.kind], {}
     for name, value in options.items():
         if name == "ssl":
             if value.lower() not in ("", "true", "false"):
                 raise ProgramError(f"Database {address.shown}: ssl is {value!r}, expected true or false")
             if value.lower() != "false":
-                # As in PostgreSQL's driver: a program that asks for TLS and names no mode wants the server checked.
-                found["sslmode"] = options.get("sslmode", "verify-full")
+                # As in PostgreSQL's driver: ssl without a mode verifies the server.
+                translated["sslmode"] = options.get("sslmode", "verify-full")
         elif name == "targetServerType" and value in _TARGETS:
-            found["target_session_attrs"] = _TARGETS[value]
+            translated["target_session_attrs"] = _TARGETS[value]
         elif name in names:
-            found[names[name]] = value
+            translated[names[name]] = value
         elif name not in _JDBC_TUNING:
             tls = ["ssl"] if address.kind == "postgresql" else MYSQL_TLS_OPTIONS
             known = ", ".join(sorted([*names, "user", "password", *tls]))
             raise ProgramError(
-                f"Database {address.shown}: the address has the JDBC option {name!r}, which is not known here. "
-                f"Leave it out, or use one of {known}"
+                f"Database {address.shown}: the address has the JDBC option {name!r}, which is not supported. "
+                f"Remove it, or use one of {known}"
             )
-    return found
+    return translated

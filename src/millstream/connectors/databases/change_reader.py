@@ -1,7 +1,7 @@
-"""Reading a range of a slot in a task: the same rows every time, also when the connection is lost on the way.
+"""Reads a range of a slot in a task: the same rows every time, also when the connection is lost within it.
 
-A connection is kept between epochs by the process that reads. If it breaks within a range, the range is read again from
-its beginning on a new one, and what was given already is passed over: the same range gives the same rows.
+The reading process caches its connection between epochs. If it breaks within a range, the range is read again from
+its start on a new one, and rows already emitted are skipped: the same range always returns the same rows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from millstream.connectors.contracts import Offset, Read
 from millstream.connectors.databases.addresses import DatabaseAddress
 from millstream.connectors.databases.column_types import typed_batch
 from millstream.connectors.databases.dialect import Timeouts
-from millstream.connectors.databases.patience import DatabaseAwayError, Patience
+from millstream.connectors.databases.patience import DatabaseUnavailableError, Patience
 from millstream.connectors.databases.pgoutput import ChangeDecoder, LoggedTable, LogRows
 from millstream.connectors.databases.postgres_session import connect, refusal
 from millstream.connectors.databases.slots import Slot, messages, slot_for
@@ -30,7 +30,7 @@ from millstream.records.columns import KIND_COLUMN
 if TYPE_CHECKING:
     from psycopg import Connection
 
-__all__ = ["ChangeReader", "kept_connection"]
+__all__ = ["ChangeReader", "cached_connection"]
 
 _BATCH_ROWS = 8_192
 _PAUSE_S = 0.2
@@ -39,7 +39,7 @@ _ROW_TAGS = b"IUD"
 
 @dataclass(frozen=True)
 class ChangeReader:
-    """Reads ranges of `slot` as rows of `type_info`. `subject` begins its messages."""
+    """Reads ranges of `slot` as rows of `type_info`. `subject` is the prefix of its messages."""
 
     address: DatabaseAddress
     slot: Slot
@@ -51,12 +51,12 @@ class ChangeReader:
 
     def read(self, start: int, stop: int, bytes_max: int | None = None) -> Read:
         """The rows of the transactions in [start, stop), or of the first of them with about `bytes_max` bytes."""
-        given = 0
+        emitted_rows = 0
         deadline_s = self.patience.monotonic() + self.patience.total_s
         while True:
-            passed_over = given
+            passed_over = emitted_rows
             try:
-                with kept_connection(self.address, self.timeouts) as connection:
+                with cached_connection(self.address, self.timeouts) as connection:
                     slot, _ = slot_for(connection, self.slot, start, self.subject)
                     reading = _Reading(ChangeDecoder(self.table, start, stop), bytes_max)
                     for rows in reading.pieces(messages(connection, slot, start, stop, self.timeouts.transaction_s)):
@@ -64,22 +64,22 @@ class ChangeReader:
                         passed_over = max(0, passed_over - len(rows.kinds))
                         if fresh.kinds:
                             yield self._batch(fresh)
-                            given += len(fresh.kinds)
+                            emitted_rows += len(fresh.kinds)
                             deadline_s = self.patience.monotonic() + self.patience.total_s
                 return stop if reading.ended_at is None else reading.ended_at
             except MillstreamError:
                 raise
             except Exception as error:
-                self._judge(error, deadline_s)
+                self._raise_if_permanent(error, deadline_s)
             self.patience.sleep(_PAUSE_S)
 
-    def _judge(self, error: Exception, deadline_s: float) -> None:
+    def _raise_if_permanent(self, error: Exception, deadline_s: float) -> None:
         reason = refusal(error)
         if reason is not None:
             raise ProgramError(f"{self.subject}: {self.address.without_secrets(reason)}") from error
         if self.patience.monotonic() > deadline_s:
-            raise DatabaseAwayError(
-                f"{self.subject}: the database has been away for {self.patience.total_s:g} s: "
+            raise DatabaseUnavailableError(
+                f"{self.subject}: the database has been unavailable for {self.patience.total_s:g} s: "
                 f"{' '.join(str(error).split())}. The range is read again when the job is restarted"
             ) from error
 
@@ -100,7 +100,7 @@ class _Reading:
         decoder, size = self._decoder, 0
         for message in log:
             commit_end = decoder.take(message)
-            # Of rows alone: a table is described once in each reading, within the range or before it.
+            # Count rows only: the table is described once in each reading, within the range or before it.
             if decoder.is_wanted and message[0] in _ROW_TAGS:
                 size += len(message)
             if len(decoder.rows.kinds) >= _BATCH_ROWS:
@@ -118,17 +118,17 @@ _IDLE_S_MAX = 30.0
 
 
 @contextmanager
-def kept_connection(address: DatabaseAddress, timeouts: Timeouts) -> Iterator[Connection[Any]]:
-    """A connection of this process, new or used before; it is kept for the next if nothing goes wrong with it."""
+def cached_connection(address: DatabaseAddress, timeouts: Timeouts) -> Iterator[Connection[Any]]:
+    """A new or cached connection of this process; it is cached again unless it fails."""
     with _IDLE_LOCK:
         idle = _IDLE.setdefault(address, [])
         connection, since_s = idle.pop() if idle else (None, 0.0)
     if connection is not None and time.monotonic() - since_s > _IDLE_S_MAX:
-        connection.close()  # a firewall may have forgotten it
+        connection.close()  # a firewall may have dropped it
         connection = None
     if connection is None:
         connection = connect(address, timeouts)
-        # A process of Spark's lives on when the job is over; the server ends what it forgot.
+        # A Spark worker process outlives the job; the server closes connections that it left.
         connection.execute("SET idle_session_timeout = '10min'")
         connection.commit()
     try:
@@ -140,8 +140,8 @@ def kept_connection(address: DatabaseAddress, timeouts: Timeouts) -> Iterator[Co
         _IDLE[address].append((connection, time.monotonic()))
 
 
-def close_kept() -> None:
-    """Close the connections that are kept for the next epoch."""
+def close_cached() -> None:
+    """Close the cached connections."""
     with _IDLE_LOCK:
         for idle in _IDLE.values():
             for connection, _ in idle:

@@ -1,18 +1,18 @@
 """The rows of a PostgreSQL table, then every change of them, exactly once.
 
-At its first start the job makes a replication slot together with a snapshot: the slot tells every transaction that the
-snapshot does not have, and no other. The snapshot is copied into the job's store (`table_copy`), because nobody can
-read it again later; the log is not copied, because the server keeps it (`slots`).
+On its first start the job creates a replication slot together with a snapshot: the slot has exactly the transactions
+that the snapshot lacks. The snapshot is copied into the job's store (`table_copy`), because it cannot be
+read again later; the log is not copied, because the server retains it (`slots`).
 
     splits    {series}-00000, …    files of the copy; the offset is a row number
               {series}-changes     the log; the offset is a position in it
 
-Changes are read when the copy is read to its end in a committed epoch, so that a change never overtakes the row it
-changes. A range of the log holds whole transactions, in the order of their commits, and gives the same rows each time.
+Changes are read once a committed epoch has read the copy to its end, so that a change never precedes the row it
+changes. A range of the log holds whole transactions, in commit order, and returns the same rows each time.
 
-The slot is moved on to the oldest epoch that is kept (`released`), not to the newest: an older epoch, a savepoint, a
-fork can go on from where it stood, as far as the server keeps the log. A fork gets a slot of its own, copied from that
-of the job it comes from. Nothing but the user drops a slot: a slot of a job that is no more keeps the log for ever.
+The slot advances to the oldest retained epoch (`released`), not to the newest: an older epoch, a savepoint or a
+fork can continue from its position, as far as the server retains the log. A fork copies the slot of its origin.
+Only the user drops a slot: the slot of a deleted job retains the log indefinitely.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ __all__ = ["PostgresChangesSource"]
 
 _Answer = TypeVar("_Answer")
 _WATCH_S = 10.0
-"""So often the catalogue is looked at where the log is silent."""
+"""Interval of catalogue checks while the log is silent."""
 _UNDOING_S = 5.0
 
 
 class PostgresChangesSource(Source):
-    """Rows and changes of a table, as records of `type_info`, each with its kind.
+    """Rows and changes of a table, as records of `type_info`, each with its row kind.
 
-    Many attributes: beside the settings, what the driver alone holds: the store, the connection and what it has learnt.
+    Many attributes: the settings, and the driver's own store, connection and cached state.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class PostgresChangesSource(Source):
 
     @property
     def subject(self) -> str:
-        """What errors begin with."""
+        """The prefix of error messages."""
         return f"Changes of table {self.settings.table} at {self.address.shown}"
 
     # --- on the driver ---
@@ -119,12 +119,12 @@ class PostgresChangesSource(Source):
             stored = load_table(store, self.settings.name)
             if stored is None and again:
                 raise NotAvailableError(
-                    f"{self.subject}: the job has stored nothing of it, so nothing can be read again"
+                    f"{self.subject}: the job has stored no copy of it, so nothing can be read again"
                 )
-            source._stored = stored or source._begun()
+            source._stored = stored or source._start()
             check_type(source._stored, self.row_type, str(self.settings.table), self.subject)
             if not (source._stored.relation or again):
-                source._with_connection(source._watch)  # stored by a version that knew the table by its name
+                source._with_connection(source._watch)  # stored by an older version that identified the table by name
             source._is_copy_read = not source._stored.files
         except BaseException:
             source.close()
@@ -170,14 +170,14 @@ class PostgresChangesSource(Source):
         self._is_copy_read = self._is_copy_read or stored.is_read(positions)
         self._committed_lsn = positions.get(stored.changes, 0)
 
-    def released(self, kept_positions: Sequence[dict[str, Offset]]) -> None:
+    def released(self, retained_positions: Sequence[dict[str, Offset]]) -> None:
         stored, store = self._table(), self._store
-        if not kept_positions or store is None:
+        if not retained_positions or store is None:
             return
-        lsn = min(positions.get(stored.changes, stored.lsn) for positions in kept_positions)
+        lsn = min(positions.get(stored.changes, stored.lsn) for positions in retained_positions)
         if lsn > stored.lsn:
             self._with_connection(lambda connection: self._advance(connection, lsn))
-        if stored.files and not stored.is_removed and all(map(stored.is_read, kept_positions)):
+        if stored.files and not stored.is_removed and all(map(stored.is_read, retained_positions)):
             self._stored = replace(stored, is_removed=True)
             save_table(store, self.settings.name, self._stored)
             if stored.store == store.url:
@@ -219,10 +219,10 @@ class PostgresChangesSource(Source):
         slot = slots.Slot(split.info["slot"], split.info["publication"])
         return ChangeReader(self.address, slot, logged, self.row_type, self.subject, self.patience, self.timeouts)
 
-    # --- how a job begins ---
+    # --- the start of a job ---
 
-    def _begun(self) -> StoredTable:
-        """Slot and copy, or nothing: what a start that is refused has made is removed again."""
+    def _start(self) -> StoredTable:
+        """Create slot and copy, or nothing: a refused start removes the objects it created."""
         assert self._store is not None
         start = FirstStart(self.address, self.settings, self.row_type, self.subject, self.timeouts, self._store)
         try:
@@ -230,13 +230,13 @@ class PostgresChangesSource(Source):
         except (Exception, KeyboardInterrupt):
             patience = replace(self.patience, total_s=min(self.patience.total_s, _UNDOING_S))
             with suppress(Exception):
-                # A store that does not answer may have taken the document all the same: then it counts.
-                if start.made.is_something and load_table(self._store, self.settings.name) is None:
+                # A store that does not answer may have written the document all the same: then the start succeeded.
+                if start.made.has_objects and load_table(self._store, self.settings.name) is None:
                     self._with_connection(start.made.undo, patience)
             raise
 
     def _watch(self, connection: Connection[Any]) -> None:
-        """Hold the table, its partitions and its publication against what the job has begun with."""
+        """Check the table, its partitions and its publication against those at the start of the job."""
         stored = self._table()
         table, key = checked_table(
             connection, self.settings, self.row_type, self.subject, relation=stored.relation, key=stored.key
@@ -253,18 +253,18 @@ class PostgresChangesSource(Source):
             self._stored = seen
 
     def _check_start(self, positions: dict[str, Offset], stored: StoredTable) -> None:
-        """Refuse to go on from positions that belong to another copy, or that the slot has left behind."""
+        """Reject positions that belong to another copy, or that precede the slot."""
         foreign = sorted(name for name in positions if not name.startswith(f"{stored.series}-"))
         if foreign:
             raise ProgramError(
-                f"{self.subject}: the job stands at {foreign[0]!r}, in another copy of the table than this store has: "
-                "rows would be missing, or come twice. A savepoint in a folder of its own does not hold what sources "
-                "have stored: start from STORE@EPOCH of the job itself, or give the source another name"
+                f"{self.subject}: the job's position is {foreign[0]!r}, in another copy of the table than this store "
+                "has: rows would be missing or repeated. A savepoint in its own folder does not include data stored "
+                "by sources: start from STORE@EPOCH of the job itself, or give the source another name"
             )
         if stored.is_removed and not stored.is_read(positions):
             raise ProgramError(
-                f"{self.subject}: the copy of the table is removed, because no epoch that was kept needed it, and the "
-                "job is to go on before its end. Start from a newer epoch, or give the source another name"
+                f"{self.subject}: the copy of the table is removed, because no retained epoch needed it, and the "
+                "job would continue before its end. Start from a newer epoch, or give the source another name"
             )
         start = positions.get(stored.changes, stored.lsn)
         self._with_connection(lambda connection: slots.check_slot(connection, self._slot(), start, self.subject))
@@ -274,7 +274,7 @@ class PostgresChangesSource(Source):
         ends_at = self._table().ends_at
         stop = self._log.reach(connection, self._slot(), offset, budget, ends_at, self._committed_lsn)
         if stop != offset or self.patience.monotonic() - self._watched_s >= _WATCH_S:
-            # A table that was taken out, or dropped and made anew, is silent for ever.
+            # A table removed from the publication, or dropped and created again, stays silent.
             self._watch(connection)
         return stop
 
@@ -290,27 +290,29 @@ class PostgresChangesSource(Source):
         assert self._stored is not None, "the source is not opened"
         return self._stored
 
-    def _with_connection(self, act: Callable[[Connection[Any]], _Answer], patience: Patience | None = None) -> _Answer:
-        """What `act(connection)` gives; again on a new connection if the server was away."""
+    def _with_connection(
+        self, operation: Callable[[Connection[Any]], _Answer], patience: Patience | None = None
+    ) -> _Answer:
+        """The result of `operation(connection)`; retried on a new connection while the server is unavailable."""
 
         def attempt() -> _Answer:
             if self._connection is None:
                 self._connection = connect(self.address, self.timeouts)
             try:
-                # The first start copies the table, which takes as long as it takes.
+                # The first start copies the table, which has no time limit.
                 limit_s = self.timeouts.transaction_s if self._stored is not None else threading.TIMEOUT_MAX
                 with deadline(self._connection, limit_s):
-                    return act(self._connection)
+                    return operation(self._connection)
             except BaseException:
                 self._disconnect()
                 raise
 
-        def why(error: BaseException) -> str | None:
+        def permanent_reason(error: BaseException) -> str | None:
             reason = refusal(error)
             return None if reason is None else self.address.without_secrets(reason)
 
         with self._lock:
-            return retry(attempt, patience or self.patience, self.subject, why)
+            return retry(attempt, patience or self.patience, self.subject, permanent_reason)
 
     def _disconnect(self) -> None:
         if self._connection is not None:

@@ -1,9 +1,9 @@
-"""The types of PostgreSQL's columns as ours, and their values out of the text that PostgreSQL writes for them.
+"""PostgreSQL's column types as Millstream types, and parsing of the text that PostgreSQL writes for values.
 
-A snapshot (COPY) and the log (pgoutput) write a value as the same text, and both are read here: a row looks the same
-whichever way it came. Whole columns are converted by Arrow; arrays, JSON for a declared ROW or MAP, and whole numbers
-beyond 64 bits one by one. A text that is no value of its type is an error that shows it. PostgreSQL has values that no
-column of ours can hold ('infinity' as a date, years before Christ): they are such errors too, never a guess.
+A snapshot (COPY) and the log (pgoutput) use the same text for a value, and both are parsed here: a row looks the same
+from either. Arrow converts whole columns; arrays, JSON for a declared ROW or MAP, and whole numbers
+beyond 64 bits are converted one by one. Invalid text is an error that shows it. PostgreSQL has values that no
+column of ours can hold ('infinity' as a date, years BC): these are errors too, never approximated.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _PRECISION_MAX = 38
 
 
 def type_of_column(declared: str) -> TypeInformation:
-    """Our type for a column of PostgreSQL's type; STRING, the value's text, where we have none of the kind.
+    """The type for a column of PostgreSQL's type; STRING, the value's text, for any other type.
 
     >>> [type_of_column(text).notation for text in ("integer", "numeric(12,2)", "uuid", "text[]")]
     ['INT', 'DECIMAL(12, 2)', 'STRING', 'LIST<STRING>']
@@ -59,7 +59,7 @@ def type_of_column(declared: str) -> TypeInformation:
     if numeric is not None:
         precision, scale = int(numeric[1]), int(numeric[2])
         return Types.DECIMAL(precision, scale) if scale <= precision <= _PRECISION_MAX else Types.BIG_DEC()
-    # Precision of times, as in timestamp(3), is no type of its own.
+    # The precision of times, as in timestamp(3), does not change the type.
     return _TYPES.get(re.sub(r"\(\d+\)", "", declared), Types.STRING())
 
 
@@ -74,7 +74,7 @@ def typed_batch(texts: list[pa.Array], names: list[str], types: list[TypeInforma
 
 
 def typed_column(texts: pa.Array, type_info: TypeInformation, subject: str) -> pa.Array:
-    """Texts of PostgreSQL as values of a type, in the layout of a stream."""
+    """Converts texts of PostgreSQL to values of a type, in the layout of a stream."""
     plain = plain_type(type_info)
     if plain in (Types.STRING(), Types.CHAR()):
         return texts
@@ -89,7 +89,7 @@ def typed_column(texts: pa.Array, type_info: TypeInformation, subject: str) -> p
             values.append(None if text is None else convert(text))
         except (ValueError, KeyError, pa.ArrowInvalid) as error:
             raise TypeMismatchError(
-                f"{subject}: found {text!r}, expected {plain}. Declare another type for it (STRING takes everything)",
+                f"{subject}: found {text!r}, expected {plain}. Declare another type for it (STRING accepts any value)",
                 value=text,
             ) from error
     try:
@@ -99,11 +99,11 @@ def typed_column(texts: pa.Array, type_info: TypeInformation, subject: str) -> p
 
 
 def _in_columns(texts: pa.Array, plain: TypeInformation) -> pa.Array:
-    """The fast way; ArrowInvalid where it is not one, or where a value does not fit."""
+    """The fast path; ArrowInvalid if there is none, or if a value does not fit."""
     if isinstance(plain, BasicTypeInfo):
         if plain.basic_type is BasicType.BOOLEAN:
             if not pc.all(pc.is_in(texts, pa.array(["t", "f", None], pa.string()))).as_py():
-                raise pa.ArrowInvalid("another text than those of true and false")
+                raise pa.ArrowInvalid("neither true nor false")
             return pc.equal(texts, "t")
         if plain.basic_type is BasicType.BIG_DEC:
             return texts
@@ -112,7 +112,7 @@ def _in_columns(texts: pa.Array, plain: TypeInformation) -> pa.Array:
             row = Types.ROW([plain])
             return inward(pa.RecordBatch.from_arrays([moments], names=["f0"]), row, "").column(0)
         if plain.basic_type is BasicType.BIG_INT:
-            raise pa.ArrowInvalid("whole numbers of any size have no columns")
+            raise pa.ArrowInvalid("unbounded integers have no column type")
     if is_byte_array(plain):
         return pa.array([None if text is None else _bytes(text) for text in texts.to_pylist()], pa.binary())
     if isinstance(plain, DecimalTypeInfo):
@@ -121,7 +121,7 @@ def _in_columns(texts: pa.Array, plain: TypeInformation) -> pa.Array:
         days = pc.binary_join_element_wise("1970-01-01", texts, " ")
         return days.cast(pa.timestamp("us")).cast(pa.time64("us"))
     if element_type(plain) is not None or is_json(plain):
-        raise pa.ArrowInvalid("nested values have no columns")
+        raise pa.ArrowInvalid("nested values have no column type")
     return texts.cast(arrow_type(plain))
 
 
@@ -130,22 +130,22 @@ def _decimals(texts: pa.Array, plain: DecimalTypeInfo) -> pa.Array:
     assert finish is not None, "decimals have columns"
     doubt = np.zeros(len(texts), np.bool_)
     column = finish(texts, doubt)
-    if doubt.any():  # Arrow's own cast makes another number of one with too many digits
-        raise pa.ArrowInvalid("a decimal in another form")
+    if doubt.any():  # Arrow's own cast changes a number with too many digits
+        raise pa.ArrowInvalid("a decimal in another format")
     return column
 
 
 def _bytes(text: str) -> bytes:
     if not text.startswith("\\x"):
-        raise pa.ArrowInvalid(f"{text!r} is no bytea")
+        raise pa.ArrowInvalid(f"{text!r} is not a bytea")
     return bytes.fromhex(text[2:])
 
 
 def _converter(plain: TypeInformation) -> Callable[[str], Any]:
-    """What makes a Python value of one text: the reference for `_in_columns`, and the way of nested values."""
+    """The converter of one text to a Python value: the reference for `_in_columns`, and the path for nested values."""
     element = element_type(plain)
     if element is not None:
-        # PostgreSQL writes arrays of arrays as one.
+        # PostgreSQL has no separate type for nested arrays.
         while (inner := element_type(element)) is not None:
             element = inner
         of_element = _converter(plain_type(element))
@@ -176,7 +176,7 @@ _ARRAY_TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"|([^{},"]+)|([{},])', re.DOTALL)
 
 
 def _array(text: str) -> list[Any]:
-    """PostgreSQL's text of an array as lists of texts.
+    """Parses PostgreSQL's text of an array into lists of texts.
 
     >>> _array('{1,NULL,"a,\\\\"b",{}}')
     ['1', None, 'a,"b', []]
@@ -194,5 +194,5 @@ def _array(text: str) -> list[Any]:
         elif bare is not None:
             stack[-1].append(None if bare == "NULL" else bare)
     if len(stack) != 1 or len(stack[0]) != 1 or not isinstance(stack[0][0], list):
-        raise ValueError(f"{text!r} is no array")
+        raise ValueError(f"{text!r} is not an array")
     return stack[0][0]

@@ -1,8 +1,8 @@
-"""Columns as the CSV text that PostgreSQL's COPY reads, made in columns by Arrow.
+"""Writes columns as the CSV text that PostgreSQL's COPY reads, using Arrow.
 
-COPY tells a null (nothing between two commas) from an empty text (two quotes); Arrow writes both so. Numbers are
-written with the digits that give the same number back, times in UTC, bytes in hexadecimal. Every value comes back from
-the database as `sql_values.text_of` would have written it.
+COPY distinguishes a null (nothing between two commas) from an empty text (two quotes), as Arrow writes them. Numbers
+are written with round-trip digits, times in UTC, bytes in hexadecimal. The database returns every value
+as `sql_values.text_of` would have written it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def copy_text(columns: list[pa.Array], types: list[TypeInformation]) -> pa.Buffe
 
 
 def _text_column(column: pa.Array, type_info: TypeInformation) -> pa.Array:
-    """The column as one that Arrow's CSV writer writes as PostgreSQL reads it."""
+    """Converts the column so that Arrow's CSV writer produces text that PostgreSQL reads."""
     plain = plain_type(type_info)
     if plain == Types.INSTANT():
         schema = stream_schema(Types.ROW([plain]))

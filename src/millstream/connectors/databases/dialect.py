@@ -1,7 +1,7 @@
-"""What the sink asks of a database. A dialect answers in the database's own words; it holds no connection.
+"""The database operations of the sink. A dialect implements them for one kind of database; it holds no connection.
 
-The sink's transaction is the same everywhere: lock the committer's row, look whether its epoch is there already, write
-the rows, write the epoch, commit. Only the words differ, and the fastest way to hand over many rows.
+The sink's transaction is the same everywhere: lock the committer's row, check whether it has the epoch already, write
+the rows, write the epoch, commit. Only the statements differ, and the fastest way to transfer many rows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PART = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
 
 @dataclass(frozen=True)
 class TableName:
-    """A table, perhaps with its schema. Names are taken as they are written: no letter changes its case.
+    """A table, optionally with its schema. Names are case-sensitive, as written.
 
     >>> TableName.parse("sales.totals"), TableName.parse('"odd.name"')
     (TableName(parts=('sales', 'totals')), TableName(parts=('odd.name',)))
@@ -47,8 +47,8 @@ class TableName:
                 break
             at += 1
         raise ProgramError(
-            f"Table name {text!r} is not understood, expected name or schema.name. "
-            'A name that has dots or quotes itself stands in double quotes: "odd.name"'
+            f"Table name {text!r} is malformed, expected name or schema.name. "
+            'Put a name that contains dots or quotes into double quotes: "odd.name"'
         )
 
     def __str__(self) -> str:
@@ -57,17 +57,17 @@ class TableName:
 
 @dataclass(frozen=True)
 class TableShape:
-    """What a database says of a table: its columns with their types, and the indexes that refuse a second row."""
+    """The catalogue entry of a table: its columns with their types, and its unique indexes."""
 
     columns: dict[str, str]
     unique: tuple[UniqueIndex, ...]
     needed: frozenset[str] = frozenset()
-    """Columns that must be given: they take no null and have no default."""
+    """Required columns: NOT NULL without a default."""
 
 
 @dataclass(frozen=True)
 class Timeouts:
-    """How long to wait for a connection, and how long one statement, or a pause within a transaction, may take."""
+    """Time limits for a connection, and for one statement or a pause within a transaction."""
 
     connect_s: float = 10.0
     transaction_s: float = 300.0
@@ -75,8 +75,8 @@ class Timeouts:
 
 @dataclass(frozen=True)
 class RowBatch:
-    """Rows to be written: `columns` laid out as `type_info` says, without their change kinds; `first` is the number of
-    the first among all rows of the commit. `deletes`: which rows remove the row of their key; None: none does."""
+    """Rows to write: `columns` laid out as in `type_info`, without their row kinds; `first` is the number of
+    the first among all rows of the commit. `deletes`: mask of rows that delete by key; None: none does."""
 
     columns: pa.RecordBatch
     type_info: TypeInformation
@@ -88,31 +88,31 @@ class Dialect(ABC):
     """A kind of database."""
 
     other_index_advice: ClassVar[str]
-    """What to do about a unique index that is not the key's; {} is its name."""
+    """Advice for a unique index other than the key's; {} is its name."""
 
     @abstractmethod
     def connect(self, address: DatabaseAddress, timeouts: Timeouts) -> Any:
-        """A new connection that commits only when it is told to."""
+        """A new connection without autocommit."""
 
     def deadline(self, connection: Any, total_s: float) -> AbstractContextManager[None]:
-        """Within it, nothing waits longer for an answer of the server. Default: the connection sees to that itself."""
+        """Limits how long each call waits for the server inside the context. Default: the connection's own limits."""
         return nullcontext()
 
     @abstractmethod
     def refusal(self, error: BaseException) -> str | None:
-        """Why the database will not do this however often it is asked; None for an error that may pass."""
+        """Why the database permanently refuses this; None for a transient error."""
 
     @abstractmethod
     def shape(self, connection: Any, table: TableName) -> TableShape | None:
-        """What the table looks like; None if there is none. Raises ProgramError for one that keeps no promise."""
+        """The table's shape; None if it does not exist. Raises ProgramError for a table that loses commits."""
 
     @abstractmethod
     def make_commits_table(self, connection: Any, table: TableName) -> None:
-        """Make the table of commits, unless it is there."""
+        """Create the table of commits, unless it exists."""
 
     @abstractmethod
     def lock_committer(self, connection: Any, table: TableName, committer: str) -> int:
-        """Take the row of a committer for this transaction, made if need be; its newest epoch, 0 if there is none."""
+        """Lock the committer's row for this transaction, creating it if necessary; returns its newest epoch, or 0."""
 
     @abstractmethod
     def record_commit(self, connection: Any, table: TableName, committer: str, epoch: int) -> None:
@@ -120,31 +120,32 @@ class Dialect(ABC):
 
     @abstractmethod
     def append(self, connection: Any, table: TableName, names: Sequence[str], batches: Iterator[RowBatch]) -> None:
-        """Add rows to the table."""
+        """Insert rows into the table."""
 
     @abstractmethod
     def upsert(
         self, connection: Any, table: TableName, names: Sequence[str], key: Sequence[str], batches: Iterator[RowBatch]
     ) -> None:
-        """Make the table hold, for each key among the rows, the last of them, or none if that one deletes."""
+        """For each key among the rows, replace the table's row by the last of them, or delete it if that one
+        deletes."""
 
     def clear_upserted(self, connection: Any, table: TableName, names: Sequence[str]) -> None:
-        """Forget what `upsert` has gathered, if it gathers rows for the whole transaction: what is put stays put."""
+        """Discard rows that `upsert` has staged for the transaction, if it stages any; rows already written stay."""
         return
 
     @abstractmethod
     def execute(self, connection: Any, statement: str, batches: Iterator[RowBatch], batch_rows: int) -> None:
-        """Execute the statement with its `?` taken from each row, row after row."""
+        """Execute the statement for each row in order, with its fields as the `?` parameters."""
 
     @abstractmethod
     def texts(
         self, connection: Any, query: str, parameters: Sequence[Any], types: Sequence[TypeInformation]
     ) -> list[pa.Array]:
-        """The answer to a query as columns of texts, written as PostgreSQL writes values of these types."""
+        """The result of a query as columns of texts, in PostgreSQL's text format for these types."""
 
     @abstractmethod
-    def is_unfit(self, error: BaseException) -> bool:
-        """Whether a parameter was refused because no value of its column can be equal to it."""
+    def is_invalid_parameter(self, error: BaseException) -> bool:
+        """Whether a parameter was refused because no value of its column can equal it."""
 
 
 def dialect_of(address: DatabaseAddress) -> Dialect:

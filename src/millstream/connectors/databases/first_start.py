@@ -1,13 +1,13 @@
-"""The first start of a job that reads changes: what is checked, what is made, and in which order.
+"""The first start of a job that reads changes: its checks and the objects it creates, in order.
 
-    1. the server, the table, its columns and its replica identity are checked: nothing is made for a table that cannot
+    1. check the server, the table, its columns and its replica identity: nothing is created for a table that cannot
        be read, and a publication of one without a replica identity would break the application's own statements
-    2. the name of the slot is stored, so that the next start removes it if this one dies
-    3. the publication, unless it is there
-    4. the slot and, in the snapshot it comes with, the copy of the rows
-    5. the slot's reader, and the document that makes all of it count
+    2. store the name of the slot, so that the next start removes it if this one crashes
+    3. create the publication, unless it exists
+    4. create the slot and, in its snapshot, the copy of the rows
+    5. create the slot's reader, and write the document that makes the start valid
 
-A start that is refused removes what it has made (`Beginning`).
+A refused start removes the objects it created (`CreatedObjects`).
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from typing import TYPE_CHECKING, Any
 from millstream.common.typeinfo import RowTypeInfo
 from millstream.connectors.databases import slots
 from millstream.connectors.databases.addresses import DatabaseAddress
-from millstream.connectors.databases.beginnings import Beginning
 from millstream.connectors.databases.captured_tables import (
     CapturedTable,
     admitted_parts,
     captured_table,
     check_identity,
 )
+from millstream.connectors.databases.created_objects import CreatedObjects
 from millstream.connectors.databases.dialect import TableName, Timeouts
 from millstream.connectors.databases.publications import ensure_publication
 from millstream.connectors.databases.stored_tables import (
     StoredTable,
+    concurrent_start_error,
     create_table,
     inherited_table,
     load_intent,
     load_table,
     rows_folder,
     save_intent,
-    twice_begun,
 )
 from millstream.connectors.databases.table_copy import CopyPlace, copy_table
 from millstream.connectors.databases.table_layout import TableLayout, checked_row_type, read_layout
@@ -52,12 +52,12 @@ if TYPE_CHECKING:
 __all__ = ["ChangeSettings", "FirstStart", "checked_table"]
 
 _NAME_BYTES_MAX = 63
-_SLOT_NAME_MAX = 48  # a token, and the mark of its reader, follow
+_SLOT_NAME_MAX = 48  # followed by a token, and the suffix of its reader
 
 
 @dataclass(frozen=True)
 class ChangeSettings:
-    """What to read: a table, where it is stored in the job (`name`), and how its changes are told."""
+    """The table to read, its name in the job's store (`name`), and the form of its changes."""
 
     table: TableName
     name: str
@@ -68,12 +68,12 @@ class ChangeSettings:
     copies_rows: bool = True
     bounded: bool = False
     key: tuple[str, ...] = ()
-    """What the program finds rows by, where it says so; else the table's primary key is."""
+    """The columns that identify rows, if the program declares them; else the table's primary key."""
 
 
 @dataclass
 class FirstStart:
-    """A job's first start. `made`: what it has made in the database so far."""
+    """A job's first start. `made`: the objects it has created in the database so far."""
 
     address: DatabaseAddress
     settings: ChangeSettings
@@ -81,26 +81,26 @@ class FirstStart:
     subject: str
     timeouts: Timeouts
     store: Store
-    made: Beginning = field(default_factory=Beginning)
+    made: CreatedObjects = field(default_factory=CreatedObjects)
 
     def begin(self, connection: Connection[Any]) -> StoredTable:
-        """Make slot and copy, if no other driver does: it would take our slot for one that a crash has left."""
+        """Create slot and copy, under a lock: another driver would take our slot for the leftover of a crash."""
         _check_server(connection, self.subject)
-        with slots.begun(connection, f"{self.store.url} {self.settings.name}"):
+        with slots.start_lock(connection, f"{self.store.url} {self.settings.name}"):
             if load_table(self.store, self.settings.name) is not None:
-                raise twice_begun(self.subject)
+                raise concurrent_start_error(self.subject)
             return self._make(connection)
 
     def _make(self, connection: Connection[Any]) -> StoredTable:
-        """What an attempt before this one has left is removed first."""
+        """Remove leftovers of an earlier attempt, then create."""
         settings, store = self.settings, self.store
         layout = read_layout(connection, settings.table, self.subject)
         checked_row_type(self.row_type, layout, self.subject)
         _check_generated(layout, self.row_type.get_field_names(), self.subject)
         table, key = checked_table(connection, settings, self.row_type, self.subject)
-        left_over = load_intent(store, settings.name)
-        if left_over is not None:
-            slots.drop_slot(connection, slots.Slot(left_over, ""))
+        intent = load_intent(store, settings.name)
+        if intent is not None:
+            slots.drop_slot(connection, slots.Slot(intent, ""))
         token = secrets.token_hex(6)
         slot = slots.Slot(f"{_slot_name(settings.slot)}_{token}", settings.publication or _publication_name(layout))
         save_intent(store, settings.name, slot.name)
@@ -115,9 +115,9 @@ class FirstStart:
             stored = replace(stored, ends_at=slots.log_ends(connection)[0])
         if not create_table(store, settings.name, stored):
             slots.drop_slot(connection, slot)
-            self.made = Beginning()  # the publication is the other driver's now
-            raise twice_begun(self.subject)
-        self.made = Beginning()
+            self.made = CreatedObjects()  # the publication now belongs to the other driver
+            raise concurrent_start_error(self.subject)
+        self.made = CreatedObjects()
         return stored
 
     def _published_copy(
@@ -127,7 +127,7 @@ class FirstStart:
         if ensure_publication(connection, slot.publication, table, names, self.subject):
             self.made.publication, self.made.slots_before = slot.publication, before
         stored = self._copy(layout, slot, series)
-        # A partition that was attached or detached meanwhile may be in the snapshot, or not.
+        # A partition attached or detached in the meantime may or may not be in the snapshot.
         now, _ = checked_table(connection, self.settings, self.row_type, self.subject, relation=table.relation)
         parts = admitted_parts(table.parts, now, self.subject, skips_removals=False)
         return replace(stored, relation=now.relation, is_partitioned=now.is_partitioned, parts=parts)
@@ -164,12 +164,12 @@ def checked_table(
     relation: int = 0,
     key: tuple[str, ...] = (),
 ) -> tuple[CapturedTable, tuple[str, ...]]:
-    """The table as the catalogue has it now, and what its rows are found by. `relation` and `key`: as the job began."""
+    """The table from the catalogue, and the columns that identify its rows. `relation`, `key`: as at the start."""
     is_first = settings.copies_rows and not relation
     table = captured_table(connection, settings.table, relation, subject, copies_rows=is_first)
     names = row_type.get_field_names()
-    found_by = check_identity(connection, table, names, subject, upserts=settings.upserts, key=key or settings.key)
-    return table, found_by
+    row_key = check_identity(connection, table, names, subject, upserts=settings.upserts, key=key or settings.key)
+    return table, row_key
 
 
 def _check_server(connection: Connection[Any], subject: str) -> None:
@@ -177,7 +177,7 @@ def _check_server(connection: Connection[Any], subject: str) -> None:
     connection.rollback()
     if row != ("logical",):
         raise ProgramError(
-            f"{subject}: the server has wal_level = {row[0] if row else None}, and changes are in the log with logical "
+            f"{subject}: the server has wal_level = {row[0] if row else None}, but the log has changes with logical "
             "only. Run: ALTER SYSTEM SET wal_level = logical, and restart the server"
         )
 
@@ -187,18 +187,18 @@ def _check_generated(layout: TableLayout, names: Sequence[str], subject: str) ->
     if generated:
         others = [name for name, _, _ in layout.columns if name not in layout.generated]
         raise ProgramError(
-            f"{subject}: the server computes the columns {', '.join(generated)} from others, and the log does not tell "
-            f"them. Read {', '.join(others)} only (type_info=, or the columns of the SQL table), and compute them in "
+            f"{subject}: the server computes the columns {', '.join(generated)} from others, and they are not in the "
+            f"log. Read {', '.join(others)} only (type_info=, or the columns of the SQL table), and compute them in "
             "the job"
         )
 
 
 def _slot_name(text: str) -> str:
-    """A text as the beginning of a slot's name, which has small letters, digits and underscores only."""
+    """A prefix for a slot's name, which has only lower-case letters, digits and underscores."""
     return re.sub(r"[^a-z0-9_]", "_", text.lower())[:_SLOT_NAME_MAX]
 
 
 def _publication_name(layout: TableLayout) -> str:
-    """The publication of a table, of which the server keeps the first bytes only."""
+    """The publication of a table; the server truncates long names."""
     schema = "" if layout.schema == "public" else f"{layout.schema}_"
     return f"millstream_{schema}{layout.table}".encode()[:_NAME_BYTES_MAX].decode(errors="ignore")

@@ -1,22 +1,22 @@
-"""How far a log may be read now, and how often to look: what the driver learns of a log while it waits for changes.
+"""How far a log may be read, and how often it is scanned: the driver's view of a log while it waits for changes.
 
-A range must end where a record ends, or a commit could stand across two ranges. The server tells where the next record
-will begin, which is such a place, and up to where the log is on its disk, which may be in the middle of one. So a range
-ends at a beginning that has reached the disk since.
+A range must end at a record boundary, or a commit could span two ranges. The server reports where the next record
+will start, which is a boundary, and up to where the log is on its disk, which may be inside a record. So a range
+ends at a boundary that has reached the disk since.
 
-Looking for changes makes the server decode what all tables wrote. Where that takes long and finds nothing, it is done
-less often, so that it takes a third of the time at most; where nothing was written, not at all.
+Scanning for changes makes the server decode the changes of all tables. Slow scans without a result become
+less frequent, so that they take a third of the time at most; without new log there is no scan at all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["LogEnd", "LookPace"]
+__all__ = ["LogEnd", "ScanPace"]
 
 
 class LogEnd:
-    """The newest boundary between two records that is on the server's disk.
+    """The newest record boundary that is on the server's disk.
 
     >>> end = LogEnd()
     >>> end.newest(100, 100), end.newest(180, 140), end.newest(250, 200), end.newest(250, 250)
@@ -28,7 +28,7 @@ class LogEnd:
         self._awaited = 0
 
     def newest(self, next_record: int, flushed: int) -> int:
-        """The boundary, after the server told where the next record begins and what is on disk."""
+        """The boundary, given the start of the next record and the end of the log on disk."""
         if next_record <= flushed:
             self._reached = max(self._reached, next_record)
             self._awaited = 0
@@ -38,8 +38,8 @@ class LogEnd:
         return self._reached
 
 
-class LookPace:
-    """When to look again after nothing was found."""
+class ScanPace:
+    """When to scan again after an empty scan."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
@@ -51,7 +51,7 @@ class LookPace:
     def started_s(self) -> float:
         return self._monotonic()
 
-    def found_nothing(self, started_s: float) -> None:
-        """A look that began then has shown nothing."""
+    def record_empty(self, started_s: float) -> None:
+        """A scan that started then found no changes."""
         ended_s = self._monotonic()
         self._due_s = ended_s + 2 * (ended_s - started_s)

@@ -1,9 +1,9 @@
-"""MySQL and MariaDB, by PyMySQL. Rows are handed over by statements of many rows.
+"""MySQL and MariaDB, through PyMySQL. Rows are transferred by multi-row statements.
 
-A session is strict: a text that is too long, or a number that does not fit, is an error and never cut. A table must be
-one of InnoDB, the engine that has transactions. Which keys are equal is the database's word (a collation may say that
-'A' is 'a'), so changes are not sorted by key here: runs of rows to be put and of keys to be removed are done in order.
-Only the pair of an update, the row before and the row after of one key, is known to be one change.
+Sessions are strict: a text that is too long, or a number out of range, is an error and never truncated. Tables must
+use InnoDB, the engine with transactions. Only the database decides which keys are equal (a collation may treat
+'A' as 'a'), so changes are not sorted by key here: runs of upserts and of deletes are executed in order.
+Only the two halves of an update, the rows before and after with one key, are treated as one change.
 """
 
 from __future__ import annotations
@@ -35,8 +35,10 @@ _SETTINGS = (
     "SET SESSION innodb_lock_wait_timeout = 10",
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
 )
-# Lost and refused connections, shutdown, lock time-outs and deadlocks: they pass.
-_AWAY = frozenset({0, 1040, 1053, 1077, 1158, 1159, 1160, 1161, 1205, 1213, 1927, 2002, 2003, 2006, 2013, 2014, 2055})
+# Lost and refused connections, shutdown, lock time-outs and deadlocks.
+_TRANSIENT = frozenset(
+    {0, 1040, 1053, 1077, 1158, 1159, 1160, 1161, 1205, 1213, 1927, 2002, 2003, 2006, 2013, 2014, 2055}
+)
 
 
 def pymysql() -> Any:
@@ -52,9 +54,9 @@ def pymysql() -> Any:
 
 @cache
 def _connection_class(*, needs_tls: bool) -> Any:
-    """PyMySQL's connection; it goes on without TLS where the server has none, and `needs_tls` means that it must not.
+    """PyMySQL's connection class; it falls back to an unencrypted connection, unless `needs_tls`.
 
-    Asked is what the server says of itself, before the client answers with user and password.
+    It checks the server's capabilities before the client sends user and password.
     """
     library = pymysql()
     if not needs_tls:
@@ -65,7 +67,7 @@ def _connection_class(*, needs_tls: bool) -> Any:
             if not self.server_capabilities & library.constants.CLIENT.SSL:
                 raise library.err.OperationalError(
                     2026,
-                    "the server has no TLS, and the address asks for it. Switch it on there, or say sslMode=DISABLED",
+                    "the server has no TLS, but the address requires it. Enable it there, or set sslMode=DISABLED",
                 )
             super()._request_authentication()
 
@@ -73,10 +75,10 @@ def _connection_class(*, needs_tls: bool) -> Any:
 
 
 class MysqlDialect(Dialect):
-    """What the sink asks, in MySQL's words."""
+    """The sink's operations in MySQL."""
 
     other_index_advice = (
-        "MySQL would write the new row over that one. Drop the index, or make it a plain one (ALTER TABLE … DROP INDEX "
+        "MySQL would overwrite that row. Drop the index, or make it non-unique (ALTER TABLE … DROP INDEX "
         "{}), or write by its columns as the key"
     )
 
@@ -112,7 +114,7 @@ class MysqlDialect(Dialect):
         if isinstance(error, (OSError, errors.InterfaceError)):
             return None
         code = error.args[0] if error.args else None
-        if isinstance(error, errors.Error) and code in _AWAY:
+        if isinstance(error, errors.Error) and code in _TRANSIENT:
             return None
         return str(error.args[1] if len(error.args) > 1 else error) or type(error).__name__
 
@@ -122,10 +124,10 @@ class MysqlDialect(Dialect):
         if not engine:
             return None
         if engine[0][0] is None:
-            raise ProgramError(f"Table {table} is a view. Give the table behind it")
+            raise ProgramError(f"Table {table} is a view. Use its base table")
         if engine[0][0].lower() != "innodb":
             raise ProgramError(
-                f"Table {table} is one of the engine {engine[0][0]}, which has no transactions. "
+                f"Table {table} uses the engine {engine[0][0]}, which has no transactions. "
                 f"Run: ALTER TABLE {_quoted(table)} ENGINE = InnoDB"
             )
         columns = _rows(
@@ -142,7 +144,7 @@ class MysqlDialect(Dialect):
 
     def make_commits_table(self, connection: Any, table: TableName) -> None:
         if self.shape(connection, table) is None:
-            _do(
+            _execute(
                 connection,
                 f"CREATE TABLE IF NOT EXISTS {_quoted(table)} "
                 "(committer varchar(512) CHARACTER SET ascii COLLATE ascii_bin PRIMARY KEY, epoch bigint NOT NULL, "
@@ -151,8 +153,8 @@ class MysqlDialect(Dialect):
         shape = self.shape(connection, table)
         if shape is None or not {"committer", "epoch", "committed_at"} <= shape.columns.keys():
             raise ProgramError(
-                f"Table {table} has the columns {list(shape.columns) if shape else []}, and a table of commits has "
-                "committer, epoch and committed_at. Give commits_table another name"
+                f"Table {table} has the columns {list(shape.columns) if shape else []}, but a table of commits has "
+                "committer, epoch and committed_at. Set commits_table to another name"
             )
         connection.rollback()
 
@@ -160,12 +162,12 @@ class MysqlDialect(Dialect):
         question = f"SELECT epoch FROM {_quoted(table)} WHERE committer = %s FOR UPDATE"
         rows = _rows(connection, question, (committer,))
         if not rows:
-            _do(connection, f"INSERT IGNORE INTO {_quoted(table)} (committer, epoch) VALUES (%s, 0)", (committer,))
+            _execute(connection, f"INSERT IGNORE INTO {_quoted(table)} (committer, epoch) VALUES (%s, 0)", (committer,))
             rows = _rows(connection, question, (committer,))
         return int(rows[0][0])
 
     def record_commit(self, connection: Any, table: TableName, committer: str, epoch: int) -> None:
-        _do(
+        _execute(
             connection,
             f"UPDATE {_quoted(table)} SET epoch = %s, committed_at = CURRENT_TIMESTAMP WHERE committer = %s",
             (epoch, committer),
@@ -191,7 +193,7 @@ class MysqlDialect(Dialect):
             deletes = [False] * len(rows) if batch.deletes is None else batch.deletes.to_pylist()
             for deletes_rows, run in groupby(_changes(rows, deletes, places), key=lambda change: change[0]):
                 _write_run(connection, put, remove, places, deletes_rows, [row for _, row in run])
-        # An index may have been made since the start; none can be between the first row and the commit.
+        # An index may have been created since the start; none can be between the first row and the commit.
         indexes = _unique_indexes(connection, *_place(table))
         check_upsert_key(indexes, key, f"Table {table}", self.other_index_advice)
 
@@ -203,7 +205,7 @@ class MysqlDialect(Dialect):
         self, connection: Any, query: str, parameters: Sequence[Any], types: Sequence[TypeInformation]
     ) -> list[pa.Array]:
         with connection.cursor() as cursor:
-            connection.decoders = {}  # the server's own texts, which say all that a value is
+            connection.decoders = {}  # the server's own texts, which represent values exactly
             cursor.execute(query, parameters)
             rows, bits = cursor.fetchall(), pymysql().constants.FIELD_TYPE.BIT
             are_bits = [column[1] == bits for column in cursor.description]
@@ -212,8 +214,8 @@ class MysqlDialect(Dialect):
             for at, (type_info, is_bits) in enumerate(zip(types, are_bits, strict=True))
         ]
 
-    def is_unfit(self, error: BaseException) -> bool:
-        # The client's own, for NaN and infinity: the server's have a number.
+    def is_invalid_parameter(self, error: BaseException) -> bool:
+        # Raised by the client for NaN and infinity: the server's errors have a number.
         return isinstance(error, pymysql().err.ProgrammingError) and "can not be used with MySQL" in str(error)
 
     def _execute_many(self, connection: Any, sql: str, batches: Iterator[RowBatch], batch_rows: int) -> None:
@@ -225,13 +227,13 @@ class MysqlDialect(Dialect):
 
 
 def _place(table: TableName) -> tuple[str, tuple[str | None, str]]:
-    """Where a table stands in the catalogue: a condition, and what it asks for."""
+    """The catalogue condition for a table, and its parameters."""
     schema = table.parts[0] if len(table.parts) == 2 else None
     return "table_schema = COALESCE(%s, DATABASE()) AND table_name = %s", (schema, table.parts[-1])
 
 
 def _unique_indexes(connection: Any, where: str, place: Sequence[Any]) -> tuple[UniqueIndex, ...]:
-    """Of an index on a part of a column (its first letters), or on an expression, that column is left out."""
+    """Unique indexes. Prefix and expression parts of an index are omitted from its columns."""
     parts = _rows(
         connection,
         "SELECT index_name, CASE WHEN sub_part IS NULL THEN column_name END FROM information_schema.statistics "
@@ -248,7 +250,7 @@ def _unique_indexes(connection: Any, where: str, place: Sequence[Any]) -> tuple[
 def _changes(
     rows: list[tuple[Any, ...]], deletes: list[bool], places: list[int]
 ) -> Iterator[tuple[bool, tuple[Any, ...]]]:
-    """Whether a row is removed or put, row by row, without the first half of updates of one key."""
+    """Whether each row is deleted or written, row by row, without the first half of updates of one key."""
     for number, (row, is_removed) in enumerate(zip(rows, deletes, strict=True)):
         has_next = number + 1 < len(rows)
         if is_removed and has_next and not deletes[number + 1]:
@@ -272,7 +274,7 @@ def _write_run(
             cursor.execute(f"{remove} ({', '.join([mark] * len(keys))})", [value for key in keys for value in key])
 
 
-def _do(connection: Any, statement: str, parameters: Sequence[Any] | None = None) -> None:
+def _execute(connection: Any, statement: str, parameters: Sequence[Any] | None = None) -> None:
     with connection.cursor() as cursor:
         cursor.execute(statement, parameters)
 

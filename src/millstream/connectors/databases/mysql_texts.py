@@ -1,7 +1,7 @@
-"""What MySQL writes for values, as PostgreSQL would: so that one place (`column_types`) makes values of texts.
+"""Converts MySQL's texts for values to PostgreSQL's, so that `column_types` alone parses values.
 
-A BOOLEAN is a small number in MySQL, a BIT some bytes, a moment has no zone (the session's is UTC), bytes are bytes,
-and lists are JSON.
+In MySQL a BOOLEAN is a small number, a BIT is some bytes, a timestamp has no zone (the session's is UTC), bytes are raw
+bytes, and lists are JSON.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["mysql_texts"]
 
 
 def mysql_texts(values: Sequence[str | bytes | None], type_info: TypeInformation, *, is_bits: bool = False) -> pa.Array:
-    """A column of MySQL's texts, to be read as this type. What is no value of it stays as it is, and is told later.
+    """A column of MySQL's texts, to be parsed as this type. An invalid text is passed on and reported by the parser.
 
     >>> mysql_texts(["1", None, "0"], Types.BOOLEAN()).to_pylist()
     ['t', None, 'f']
@@ -34,7 +34,7 @@ def mysql_texts(values: Sequence[str | bytes | None], type_info: TypeInformation
 
 
 def _number(bits: str | bytes, type_info: TypeInformation) -> str | bytes:
-    """A BIT column as the number that it is; as bytes where bytes are wanted."""
+    """A BIT column as a number; as bytes for a column of bytes."""
     assert isinstance(bits, bytes)
     return bits if is_byte_array(plain_type(type_info)) else str(int.from_bytes(bits, "big"))
 

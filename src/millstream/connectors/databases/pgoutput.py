@@ -1,16 +1,16 @@
-"""What a logical replication slot tells of a table, message by message, as columns of texts with a kind per row.
+"""Decodes the messages of a logical replication slot for a table, as columns of texts with a row kind per row.
 
-PostgreSQL's output plugin `pgoutput` (protocol 1) sends whole transactions in the order of their commits:
+PostgreSQL's output plugin `pgoutput` (protocol 1) sends whole transactions in commit order:
 
     B(egin), with the position of the commit  ·  R(elation), before its first change  ·  I(nsert), U(pdate), D(elete),
     T(runcate)  ·  C(ommit)
 
 The position of a transaction is that of its commit record. A range of the log [start, stop) holds the transactions
-whose position is in it: never a part of one. What is not in the range is passed over unread.
+whose position is in it: never a part of one. Other transactions are skipped undecoded.
 
-What an update or delete tells of the row before depends on the table's replica identity. FULL: all of it. DEFAULT (the
-primary key): the key, and nothing else. A large value that an update did not touch is not in the log at all, unless the
-identity is FULL. What is missing and needed is an error that says the statement that helps; it is never a null.
+The previous row in an update or delete depends on the table's replica identity. FULL: the whole row. DEFAULT (the
+primary key): the key only. A large value that an update did not touch is not in the log at all, unless the
+identity is FULL. A missing but required value is an error that names the statement to run; it is never a null.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _INSERT, _BEFORE, _AFTER, _DELETE = (
     RowKind.UPDATE_AFTER.value,
     RowKind.DELETE.value,
 )
-_PASSED_OVER = frozenset(b"OYM")  # origins, types and messages of applications say nothing of rows
+_PASSED_OVER = frozenset(b"OYM")  # origin, type and logical messages contain no rows
 
 Cell = bytes | None
 
 
 class _Unchanged:
-    """Stands for a large value that an update did not touch and that is not in the log."""
+    """Marks a large value that an update did not touch and that is not in the log."""
 
 
 _UNCHANGED: Any = _Unchanged()
@@ -55,13 +55,13 @@ def parse_lsn(text: str) -> int:
 
 
 def lsn_text(lsn: int) -> str:
-    """A position as PostgreSQL writes it."""
+    """A position in PostgreSQL's notation."""
     return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
 
 
 @dataclass(frozen=True)
 class LoggedColumn:
-    """A column, and the number of its type in the catalogue."""
+    """A column, and the oid of its type in the catalogue."""
 
     name: str
     type_number: int
@@ -69,10 +69,10 @@ class LoggedColumn:
 
 @dataclass(frozen=True)
 class LoggedTable:
-    """The table whose changes are read: columns in the order they are wanted, each with the number of its type.
+    """The table whose changes are read: columns in the requested order, each with the oid of its type.
 
-    `upserts`: updates and deletes may tell only the key of the row before, which must have the columns `key`.
-    `relation`: the table's number, by which it is known whatever it is called meanwhile; 0: it is known by its name.
+    `upserts`: updates and deletes may have only the key of the previous row, which must contain the columns `key`.
+    `relation`: the table's oid, which identifies it under any name; 0: it is identified by its name.
     `has_parts`: it is partitioned, and all tables of the log are its partitions.
     """
 
@@ -91,7 +91,7 @@ class LoggedTable:
 
 @dataclass
 class LogRows:
-    """Rows as columns of texts, and the kind of each."""
+    """Rows as columns of texts, with their row kinds."""
 
     columns: list[list[Cell]]
     kinds: list[int]
@@ -101,32 +101,32 @@ class LogRows:
         return cls([[] for _ in range(width)], [])
 
     def after(self, count: int) -> LogRows:
-        """These rows without the first `count` of them."""
+        """These rows without the first `count`."""
         return LogRows([column[count:] for column in self.columns], self.kinds[count:]) if count else self
 
     def texts(self) -> list[pa.Array]:
-        """The columns, checked to be texts."""
+        """The columns, checked to be text."""
         return [pa.array(column, pa.binary()).cast(pa.string()) for column in self.columns]
 
 
 class ChangeDecoder:
-    """Decodes the messages of one reading of a slot. Rows of the range gather in `rows` until they are taken."""
+    """Decodes the messages of one reading of a slot. Rows of the range are buffered in `rows` until they are taken."""
 
     def __init__(self, table: LoggedTable, start: int, stop: int) -> None:
         self._table, self._start, self._stop = table, start, stop
         self._width = len(table.columns)
-        self._places: dict[int, list[int]] = {}  # of our tables: where each wanted column stands in a tuple
+        self._places: dict[int, list[int]] = {}  # of captured tables: the position of each wanted column in a tuple
         self._keys: dict[int, list[bool]] = {}
         self.is_wanted = False
         self.rows = LogRows.empty(self._width)
 
     def take_rows(self) -> LogRows:
-        """What has gathered; it is whole only together with what comes next of the same transaction."""
+        """The buffered rows; a transaction may continue in the next ones."""
         rows, self.rows = self.rows, LogRows.empty(self._width)
         return rows
 
     def take(self, message: bytes) -> int | None:
-        """Read one message. Where it ends a transaction of the range: where in the log that is."""
+        """Decode one message. If it ends a transaction of the range, returns its end in the log."""
         tag = message[0]
         if tag == 0x42:  # B
             self.is_wanted = self._start <= int.from_bytes(message[1:9], "big") < self._stop
@@ -149,7 +149,7 @@ class ChangeDecoder:
         else:
             raise ProgramError(
                 f"Changes of {self._table}: the server sent a message of the kind {chr(tag)!r}, which protocol 1 does "
-                "not have. Use a PostgreSQL of a version that Millstream is tested with (15)"
+                "not have. Use a PostgreSQL version that Millstream is tested with (15)"
             )
         return None
 
@@ -159,17 +159,17 @@ class ChangeDecoder:
             return
         tag, old = message[5], None
         at = 6
-        if tag != 0x4E:  # N: nothing is told of the row before
+        if tag != 0x4E:  # N: without the previous row
             old, at = _cells(message, 6)
             at += 1
         new, _ = _cells(message, at)
-        if tag == 0x4F:  # O: all of it
+        if tag == 0x4F:  # O: the whole row
             assert old is not None
             new = [before if after is _UNCHANGED else after for before, after in zip(old, new, strict=True)]
             self._add(_BEFORE, relation, old)
         elif not self._table.upserts:
             raise self._identity_error("an update")
-        elif old is not None:  # K: the key was changed, so another row is gone
+        elif old is not None:  # K: the key has changed, so the row with the old key is deleted
             self._add(_DELETE, relation, self._key_only(relation, old))
         self._add(_AFTER, relation, new)
 
@@ -189,60 +189,60 @@ class ChangeDecoder:
         relations = {int.from_bytes(message[6 + 4 * i : 10 + 4 * i], "big") for i in range(count)}
         if relations & self._places.keys() and not self._table.skips_truncate:
             raise ProgramError(
-                f"Changes of {self._table}: the table was truncated, and the log does not tell which rows were in it. "
-                "Start the job anew, from a snapshot; or, if the stream should keep the rows, read on with "
+                f"Changes of {self._table}: the table was truncated, and the log does not list the removed rows. "
+                "Start the job again from a new snapshot; or, if the stream should keep the rows, continue with "
                 "skip_truncate=True. Where it may happen again, use DELETE FROM instead of TRUNCATE"
             )
 
     def _relation(self, message: bytes) -> None:
-        """A table as it is from here on in the log: ours must still have the columns that are read."""
+        """A table's definition from here on in the log: a captured one must still have the columns that are read."""
         relation = int.from_bytes(message[1:5], "big")
         schema, at = _name(message, 5)
         table, at = _name(message, at)
-        if not self._is_ours(relation, schema or "pg_catalog", table):
+        if not self._is_captured(relation, schema or "pg_catalog", table):
             return
         identity = message[at : at + 1]
         count = int.from_bytes(message[at + 1 : at + 3], "big")
         at += 3
-        found: dict[str, tuple[int, int]] = {}
+        logged_columns: dict[str, tuple[int, int]] = {}
         keys = []
         for place in range(count):
             keys.append(bool(message[at] & 1))
             name, at = _name(message, at + 1)
-            found[name] = (place, int.from_bytes(message[at : at + 4], "big"))
+            logged_columns[name] = (place, int.from_bytes(message[at : at + 4], "big"))
             at += 8
         for column in self._table.columns:
             name = column.name
-            if name not in found or found[name][1] != column.type_number:
-                change = "is not there any more" if name not in found else "has another type"
+            if name not in logged_columns or logged_columns[name][1] != column.type_number:
+                change = "no longer exists" if name not in logged_columns else "has another type"
                 raise ProgramError(
                     f"Changes of {self._table}: the table was altered while it was read: column {name!r} {change}. "
-                    "Changes after that cannot be rows of the job's type. Alter it back, or start the job anew, from a "
-                    "snapshot, with the new type"
+                    "Changes after that cannot be rows of the job's type. Alter it back, or start the job again from a "
+                    "new snapshot, with the new type"
                 )
-        self._check_identity(identity, [name for name, is_key in zip(found, keys, strict=True) if is_key])
-        self._places[relation] = [found[column.name][0] for column in self._table.columns]
+        self._check_identity(identity, [name for name, is_key in zip(logged_columns, keys, strict=True) if is_key])
+        self._places[relation] = [logged_columns[column.name][0] for column in self._table.columns]
         self._keys[relation] = keys
 
-    def _is_ours(self, relation: int, schema: str, table: str) -> bool:
-        ours = self._table
-        is_named = (schema, table) == (ours.schema, ours.table)
-        if ours.has_parts or not ours.relation:
-            return ours.has_parts or is_named
-        if is_named and relation != ours.relation:
+    def _is_captured(self, relation: int, schema: str, table: str) -> bool:
+        captured = self._table
+        is_named = (schema, table) == (captured.schema, captured.table)
+        if captured.has_parts or not captured.relation:
+            return captured.has_parts or is_named
+        if is_named and relation != captured.relation:
             raise ProgramError(
-                f"Changes of {ours}: the log tells of another table of this name than the job has begun with: it was "
-                "dropped or renamed, and made anew. Start the job anew, from a snapshot"
+                f"Changes of {captured}: the log has another table of this name than the job started with: it was "
+                "dropped or renamed, and created again. Start the job again from a new snapshot"
             )
-        return relation == ours.relation
+        return relation == captured.relation
 
     def _check_identity(self, identity: bytes, names: Sequence[str]) -> None:
-        """Of rows that are gone the log tells the columns `names` (FULL: all); the key must be among them."""
+        """Deleted rows have only the columns `names` in the log (FULL: all); they must include the key."""
         if self._table.upserts and identity != b"f" and not set(self._table.key) <= set(names):
             raise ProgramError(
                 f"Changes of {self._table}: the replica identity was changed to {', '.join(names) or 'nothing'} while "
-                f"the table was read, and rows are found by {', '.join(self._table.key)}: which row a delete removes "
-                "is not known. Change it back, and start the job anew, from a snapshot"
+                f"the table was read, but rows are identified by {', '.join(self._table.key)}: the row of a delete "
+                "is unknown. Change it back, and start the job again from a new snapshot"
             )
 
     def _key_only(self, relation: int, cells: Sequence[Cell]) -> list[Cell]:
@@ -256,16 +256,16 @@ class ChangeDecoder:
                 name = self._table.columns[number].name
                 raise ProgramError(
                     f"Changes of {self._table}: an update did not touch the large value of column {name!r}, so it is "
-                    f"not in the log. Run: ALTER TABLE {self._table} REPLICA IDENTITY FULL, and start the job anew"
+                    f"not in the log. Run: ALTER TABLE {self._table} REPLICA IDENTITY FULL, and start the job again"
                 )
             column.append(cell)
         rows.kinds.append(kind)
 
     def _identity_error(self, change: str) -> ProgramError:
         return ProgramError(
-            f"Changes of {self._table}: the log tells of {change} no more than the key of the row before. "
-            f"Run: ALTER TABLE {self._table} REPLICA IDENTITY FULL, and start the job anew. "
-            "Or take changes without the row before: upserts=True"
+            f"Changes of {self._table}: for {change} the log has only the key of the previous row. "
+            f"Run: ALTER TABLE {self._table} REPLICA IDENTITY FULL, and start the job again. "
+            "Or read changes without the previous row: upserts=True"
         )
 
 
@@ -275,7 +275,7 @@ def _name(message: bytes, at: int) -> tuple[str, int]:
 
 
 def _cells(message: bytes, at: int) -> tuple[list[Cell], int]:
-    """The cells of a tuple that begins at `at`, and where it ends."""
+    """The cells of a tuple that starts at `at`, and its end."""
     count = int.from_bytes(message[at : at + 2], "big")
     at += 2
     cells: list[Cell] = []

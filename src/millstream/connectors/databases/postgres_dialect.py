@@ -1,7 +1,7 @@
-"""What the sink asks, in PostgreSQL's words. Rows are handed over by COPY.
+"""The sink's operations in PostgreSQL. Rows are transferred by COPY.
 
-Upserts go through a temporary table of the target's column types, so that which keys are equal is the database's word.
-It is made once per connection, and empties itself at the end of each transaction.
+Upserts use a temporary table with the target's column types, so that the database decides which keys are equal.
+It is created once per connection, and empties itself at the end of each transaction.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ _UNIQUE_INDEXES = """
         AND NOT EXISTS (SELECT FROM pg_inherits WHERE inhrelid = i.indexrelid))
     GROUP BY i.indexrelid ORDER BY 1
 """
-"""Those of a partition that the partitioned table does not have stand in the way, too."""
-# Texts that are no value of the column's type, numbers and times beyond it, letters that the encoding has not.
+"""Indexes that only a partition has conflict, too."""
+# Texts that are invalid for the column's type, numbers and times out of range, characters missing in the encoding.
 _UNFIT_CODES = frozenset({"22P02", "22003", "22007", "22008", "22021", "22P05"})
 _ORDINAL, _DELETES = "__millstream_n", "__millstream_d"
 _COPIED_ROWS = 65_536
 
 
 class PostgresDialect(Dialect):
-    """What the sink asks, in PostgreSQL's words."""
+    """The sink's operations in PostgreSQL."""
 
     other_index_advice = (
-        "PostgreSQL would refuse the rows of an epoch that is committed already. Make it a deferrable constraint, "
-        "which is checked when all rows of an epoch are there (ALTER TABLE … ADD UNIQUE (…) DEFERRABLE), drop it "
+        "PostgreSQL would refuse the rows of an epoch that is already committed. Make it a deferrable constraint, "
+        "which is checked at the end of the epoch (ALTER TABLE … ADD UNIQUE (…) DEFERRABLE), drop it "
         "(DROP INDEX {}), or write by its columns as the key"
     )
 
@@ -67,14 +67,14 @@ class PostgresDialect(Dialect):
         return refusal(error)
 
     def shape(self, connection: Connection[Any], table: TableName) -> TableShape | None:
-        found = connection.execute(
+        entry = connection.execute(
             "SELECT c.oid, c.relpersistence, has_table_privilege(c.oid, 'INSERT'), current_user "
             "FROM pg_class c WHERE c.oid = to_regclass(%s)",
             [quoted(table)],
         ).fetchone()
-        if found is None:
+        if entry is None:
             return None
-        oid, persistence, may_insert, role = found
+        oid, persistence, may_insert, role = entry
         if not may_insert:
             raise ProgramError(
                 f"Role {role!r} may not write to table {table}. Have its owner run: "
@@ -82,8 +82,8 @@ class PostgresDialect(Dialect):
             )
         if persistence == "u":
             raise ProgramError(
-                f"Table {table} is unlogged: a crash of the server empties it, and what was written exactly once is "
-                f"gone. Run: ALTER TABLE {quoted(table)} SET LOGGED"
+                f"Table {table} is unlogged: a crash of the server empties it, and output written exactly once is "
+                f"lost. Run: ALTER TABLE {quoted(table)} SET LOGGED"
             )
         columns = connection.execute(
             "SELECT attname, format_type(atttypid, atttypmod), attnotnull AND NOT atthasdef AND attidentity = '' "
@@ -108,27 +108,27 @@ class PostgresDialect(Dialect):
                 connection.execute(statement)
                 connection.commit()
             except (library.errors.UniqueViolation, library.errors.DuplicateTable):
-                connection.rollback()  # somebody else makes it at this moment
+                connection.rollback()  # another session creates it at this moment
             except library.errors.InsufficientPrivilege as error:
                 raise ProgramError(
-                    f"The table of commits {table} is not there, and this role may not make it "
-                    f"({error.diag.message_primary}). Have somebody run: {statement}"
+                    f"The table of commits {table} does not exist, and this role may not create it "
+                    f"({error.diag.message_primary}). Have an authorised role run: {statement}"
                 ) from error
         shape = self.shape(connection, table)
         if shape is None or not {"committer", "epoch", "committed_at"} <= shape.columns.keys():
             raise ProgramError(
-                f"Table {table} has the columns {list(shape.columns) if shape else []}, and a table of commits has "
-                "committer, epoch and committed_at. Give commits_table another name"
+                f"Table {table} has the columns {list(shape.columns) if shape else []}, but a table of commits has "
+                "committer, epoch and committed_at. Set commits_table to another name"
             )
 
     def lock_committer(self, connection: Connection[Any], table: TableName, committer: str) -> int:
         name = quoted(table).replace("%", "%%")
-        # Two statements: the second sees what another transaction committed while the first one waited for it.
+        # Two statements: the second sees the commit of another transaction that the first one waited for.
         connection.execute(
             f"INSERT INTO {name} (committer, epoch) VALUES (%s, 0) ON CONFLICT (committer) DO NOTHING", [committer]
         )
         row = connection.execute(f"SELECT epoch FROM {name} WHERE committer = %s FOR UPDATE", [committer]).fetchone()
-        assert row is not None, "the row was made in this transaction, or before it"
+        assert row is not None, "the row exists since this transaction or before"
         return int(row[0])
 
     def record_commit(self, connection: Connection[Any], table: TableName, committer: str, epoch: int) -> None:
@@ -160,10 +160,10 @@ class PostgresDialect(Dialect):
         batches: Iterator[RowBatch],
     ) -> None:
         target, keys, columns = quoted(table), _list(key), _list(names)
-        connection.execute("SET CONSTRAINTS ALL DEFERRED")  # rows may trade unique values within an epoch
+        connection.execute("SET CONSTRAINTS ALL DEFERRED")  # rows may exchange unique values within an epoch
         stage = _make_stage(connection, table, names)
         has_deletes = _copy(connection, f"pg_temp.{stage} ({columns}, {_ORDINAL}, {_DELETES})", batches, staged=True)
-        # Ordered by key, so that two jobs that write the same keys do not wait for each other in a circle.
+        # Ordered by key, to prevent deadlocks between two jobs that write the same keys.
         last = f"(SELECT DISTINCT ON ({keys}) * FROM pg_temp.{stage} ORDER BY {keys}, {_ORDINAL} DESC) AS s"
         if has_deletes:
             same_key = " AND ".join(f"t.{quoted_name(name)} = s.{quoted_name(name)}" for name in key)
@@ -171,7 +171,7 @@ class PostgresDialect(Dialect):
         others = [name for name in names if name not in key]
         updates = ", ".join(f"{quoted_name(name)} = EXCLUDED.{quoted_name(name)}" for name in others)
         connection.execute(
-            # As COPY does: a column that is GENERATED ALWAYS AS IDENTITY takes the stream's values.
+            # As in COPY: a column that is GENERATED ALWAYS AS IDENTITY receives the stream's values.
             f"INSERT INTO {target} ({columns}) OVERRIDING SYSTEM VALUE "
             f"SELECT {columns} FROM {last} WHERE NOT s.{_DELETES} "
             f"ON CONFLICT ({keys}) DO {f'UPDATE SET {updates}' if updates else 'NOTHING'}"
@@ -199,27 +199,27 @@ class PostgresDialect(Dialect):
     ) -> list[pa.Array]:
         with connection.cursor() as cursor:
             answer = cursor.execute(query, parameters).pgresult
-            assert answer is not None, "a query has an answer"
-            # Not as Python's values: the server's texts are what a scan and the log have.
+            assert answer is not None, "a query has a result"
+            # Not as Python values: a scan and the log have the server's texts.
             columns = [[answer.get_value(row, at) for row in range(answer.ntuples)] for at in range(answer.nfields)]
         return [pa.array(column, pa.binary()).cast(pa.string()) for column in columns]
 
-    def is_unfit(self, error: BaseException) -> bool:
+    def is_invalid_parameter(self, error: BaseException) -> bool:
         library = psycopg()
         if not isinstance(error, library.DataError):
             return False
-        # Without a code it is the client's own: NUL in a text. The server names the parameter, as `$1`.
+        # Without a code it is the client's own error: NUL in a text. The server names the parameter, as `$1`.
         return error.sqlstate is None or (error.sqlstate in _UNFIT_CODES and "$" in (error.diag.context or ""))
 
 
 def _stage_of(table: TableName, names: Sequence[str]) -> str:
-    """The temporary table through which these columns are put into a table."""
+    """The name of the temporary table for upserts of these columns into a table."""
     digest = hashlib.sha256(f"{quoted(table)}|{_list(names)}".encode()).hexdigest()[:16]
     return quoted_name(f"millstream_{digest}")
 
 
 def _make_stage(connection: Connection[Any], table: TableName, names: Sequence[str]) -> str:
-    """The same, which is there now; a connection has it until it is closed, and it is empty after each transaction."""
+    """Create the temporary table; it exists until the connection is closed, and is empty after each transaction."""
     stage = _stage_of(table, names)
     connection.execute("SET LOCAL client_min_messages = warning")
     connection.execute(
@@ -230,7 +230,7 @@ def _make_stage(connection: Connection[Any], table: TableName, names: Sequence[s
 
 
 def _is_copied_into(connection: Connection[Any], table: str) -> bool:
-    """Whether COPY does for this table what INSERT does. Views and tables with security by row it refuses."""
+    """Whether COPY is equivalent to INSERT for this table. COPY refuses views and tables with row security."""
     row = connection.execute(
         "SELECT relkind IN ('r', 'p') AND NOT relrowsecurity FROM pg_class WHERE oid = to_regclass(%s)", [table]
     ).fetchone()
@@ -238,7 +238,7 @@ def _is_copied_into(connection: Connection[Any], table: str) -> bool:
 
 
 def _copy(connection: Connection[Any], target: str, batches: Iterator[RowBatch], *, staged: bool) -> bool:
-    """Copy the rows; `staged`: with their numbers, and whether they delete. Whether any did."""
+    """Copy the rows; `staged`: with their numbers and delete marks. Returns whether any row deletes."""
     has_deletes = False
     with connection.cursor() as cursor, cursor.copy(f"COPY {target} FROM STDIN (FORMAT csv)") as copy:
         for batch in batches:

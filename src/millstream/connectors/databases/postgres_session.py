@@ -1,9 +1,9 @@
-"""Sessions of PostgreSQL, by psycopg 3: how they are made, and what their errors mean.
+"""PostgreSQL sessions through psycopg 3: their settings, and the classification of their errors.
 
-A session is made so that our promises hold whatever the role's settings are: a commit that the server acknowledges has
-reached its disk (`synchronous_commit` is switched on where it is off), and whoever stalls within a transaction is cut
-off by the server, so that nobody waits for a locked row for ever. Values are written as one text, whatever the zone and
-the style of dates of the server are.
+The settings uphold our guarantees whatever the role's settings are: an acknowledged commit is on the server's
+disk (`synchronous_commit` is enabled where it is off), and the server ends sessions that stall within a transaction,
+so that no other session waits for a locked row forever. Values have one text format, whatever the zone and
+the date style of the server are.
 """
 
 from __future__ import annotations
@@ -22,7 +22,16 @@ from millstream.errors import PlatformError
 if TYPE_CHECKING:
     from psycopg import Connection
 
-__all__ = ["NO_TRANSACTION_TIMEOUT", "connect", "deadline", "is_away", "psycopg", "quoted", "quoted_name", "refusal"]
+__all__ = [
+    "NO_TRANSACTION_TIMEOUT",
+    "connect",
+    "deadline",
+    "is_transient",
+    "psycopg",
+    "quoted",
+    "quoted_name",
+    "refusal",
+]
 
 _IDLE_MS_MAX = 60_000
 _SETTINGS = """
@@ -39,12 +48,12 @@ _SETTINGS = """
 NO_TRANSACTION_TIMEOUT = """
     SELECT set_config('transaction_timeout', '0', false) WHERE current_setting('transaction_timeout', true) IS NOT NULL
 """
-"""For transactions that last as long as a table is copied. PostgreSQL 17 has the setting."""
+"""For transactions that last while a table is copied. PostgreSQL 17 has the setting."""
 
-# Classes and codes of errors that pass: lost connections, shutdown and recovery, time-outs, deadlocks, no room.
-_AWAY_CLASSES = ("08", "53", "40")
-_AWAY_CODES = frozenset({"57P01", "57P02", "57P03", "57P05", "57014", "55P03", "25P03", "55006"})
-# When a connection is refused there is no code, only the server's words: these pass, and any other FATAL does not.
+# Classes and codes of transient errors: lost connections, shutdown and recovery, time-outs, deadlocks, no room.
+_TRANSIENT_CLASSES = ("08", "53", "40")
+_TRANSIENT_CODES = frozenset({"57P01", "57P02", "57P03", "57P05", "57014", "55P03", "25P03", "55006"})
+# A refused connection has no code, only the server's message: these are transient, any other FATAL is not.
 _PASSING_REFUSALS = (
     "starting up",
     "shutting down",
@@ -58,7 +67,7 @@ _WRONG_SETTINGS = (
     "invalid connection option",
     "invalid sslmode",
     "no password supplied",
-    # Of TLS: whoever answers is not who was named, or there is no certificate to know him by.
+    # TLS: the server is not the named host, or there is no certificate to verify it with.
     "certificate verify failed",
     "does not match host name",
     "certificate file",
@@ -81,7 +90,7 @@ def psycopg() -> Any:
 def connect(address: DatabaseAddress, timeouts: Timeouts, *, plain: bool = True, **more: Any) -> Connection[Any]:
     """A session whose commits are durable, whose texts are UTF-8 and whose times are in UTC.
 
-    One that is not `plain` speaks the replication protocol, and may stand idle for as long as a snapshot is read.
+    One that is not `plain` uses the replication protocol, and may be idle while a snapshot is read.
     """
     options = dict(address.options)
     search_path = options.pop("search_path", None)
@@ -90,7 +99,7 @@ def connect(address: DatabaseAddress, timeouts: Timeouts, *, plain: bool = True,
         "client_encoding": "UTF8",
         "application_name": "millstream",
         "connect_timeout": str(max(2, int(timeouts.connect_s))),
-        # A cut network is noticed by silence; without these, after hours.
+        # Detects a broken network by missing keep-alives; without these settings, only after hours.
         "keepalives_idle": "10",
         "keepalives_interval": "5",
         "keepalives_count": "3",
@@ -109,8 +118,8 @@ def connect(address: DatabaseAddress, timeouts: Timeouts, *, plain: bool = True,
         return connection
     try:
         with connection.cursor() as cursor:
-            # One round trip for all of them.
-            idle_ms = min(milliseconds, _IDLE_MS_MAX)  # 0 is none
+            # One round trip for all settings.
+            idle_ms = min(milliseconds, _IDLE_MS_MAX)  # 0 means no limit
             cursor.execute(_SETTINGS.format(statement_ms=milliseconds, idle_ms=idle_ms).encode())
         if search_path is not None:
             connection.execute("SELECT set_config('search_path', %s, false)", [search_path])
@@ -123,9 +132,9 @@ def connect(address: DatabaseAddress, timeouts: Timeouts, *, plain: bool = True,
 
 @contextmanager
 def deadline(connection: Connection[Any], total_s: float) -> Iterator[None]:
-    """Cut the connection if what is done meanwhile takes longer: whoever waits for an answer then gets an error.
+    """Close the socket if the body takes longer: a call that waits for the server then fails.
 
-    The server's own time-outs do not help where its answer is lost by something on the way that keeps connections open.
+    The server's own time-outs do not help if something on the way loses its answer and keeps connections open.
     """
     timer = threading.Timer(total_s, _cut, [connection.fileno()])
     timer.daemon = True
@@ -141,14 +150,14 @@ def _cut(descriptor: int) -> None:
         copy.shutdown(socket.SHUT_RDWR)
 
 
-def is_away(error: BaseException) -> bool:
-    """Whether an error may pass by itself."""
+def is_transient(error: BaseException) -> bool:
+    """Whether an error is transient."""
     library = psycopg()
     if not isinstance(error, library.Error):
         return isinstance(error, OSError)
     code = error.sqlstate
     if code is not None:
-        return code.startswith(_AWAY_CLASSES) or code in _AWAY_CODES
+        return code.startswith(_TRANSIENT_CLASSES) or code in _TRANSIENT_CODES
     if not isinstance(error, library.OperationalError):
         return False
     text = str(error)
@@ -158,19 +167,19 @@ def is_away(error: BaseException) -> bool:
 
 
 def refusal(error: BaseException) -> str | None:
-    """Why the server refuses for good, in its own words; None for an error that may pass."""
-    if is_away(error):
+    """Why the server permanently refuses, in its own words; None for a transient error."""
+    if is_transient(error):
         return None
     diag = getattr(error, "diag", None)
-    told = [str(error).splitlines()[0].strip() if str(error) else type(error).__name__]
+    messages = [str(error).splitlines()[0].strip() if str(error) else type(error).__name__]
     for more in (getattr(diag, "message_detail", None), getattr(diag, "message_hint", None)):
-        told += [more] if more else []
+        messages += [more] if more else []
     context = (getattr(diag, "context", None) or "").splitlines()
-    return ". ".join(part.rstrip(".") for part in [*told, *context[:1]])
+    return ". ".join(part.rstrip(".") for part in [*messages, *context[:1]])
 
 
 def quoted_name(name: str) -> str:
-    """A name as SQL takes it, whatever is in it.
+    """A name quoted for SQL.
 
     >>> quoted_name("Odd name")
     '"Odd name"'
@@ -179,5 +188,5 @@ def quoted_name(name: str) -> str:
 
 
 def quoted(table: TableName) -> str:
-    """A table as SQL takes it."""
+    """A table name quoted for SQL."""
     return ".".join(map(quoted_name, table.parts))

@@ -1,11 +1,11 @@
-"""The publication that a table's changes are read with: made if it is not there, and held against the table.
+"""The publication for a table's changes: created if it does not exist, and checked against the table.
 
-A publication tells which tables, rows and columns are logged for readers. What it leaves out would be missing in
-silence, so one that does not tell everything of the table is refused: at the start, and at every look at the log.
+A publication defines which tables, rows and columns are logged for readers. Omitted changes would be missing
+silently, so one that omits any change of the table is rejected: at the start, and with every scan of the log.
 
-Changes of a partitioned table are told under the names of its partitions. Told under the table's own name
-(`publish_via_partition_root`), TRUNCATE of a partition is not told at all. So the publication of a partitioned table
-holds that table alone: whatever it tells is then of a partition.
+Changes of a partitioned table are logged under the names of its partitions. Logged under the table's own name
+(`publish_via_partition_root`), TRUNCATE of a partition is not logged at all. So the publication of a partitioned table
+contains that table alone: every logged change then belongs to a partition.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _OF_TABLE = """
         ON t.pubname = p.pubname AND t.schemaname = %s AND t.tablename = %s
     WHERE p.pubname = %s
 """
-# Schemas, row filters and lists of columns came with PostgreSQL 15.
+# Schemas, row filters and lists of columns were added in PostgreSQL 15.
 _OF_PARTITIONS = """
     SELECT p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate, p.pubviaroot, p.puballtables,
         ARRAY(SELECT r.prrelid::bigint FROM pg_publication_rel r WHERE r.prpubid = p.oid),
@@ -46,28 +46,28 @@ _OF_PARTITIONS = """
 def ensure_publication(
     connection: Connection[Any], publication: str, table: CapturedTable, columns: Collection[str], subject: str
 ) -> bool:
-    """Make the publication, unless it is there; whether it was made. Refuses one that does not tell all changes."""
+    """Create the publication, unless it exists; returns whether it was created. Rejects an incomplete one."""
     errors = psycopg().errors
     statement = f"CREATE PUBLICATION {quoted_name(publication)} FOR TABLE {quoted(table.name)}"
-    is_made = False
+    is_created = False
     if connection.execute("SELECT FROM pg_publication WHERE pubname = %s", [publication]).fetchone() is None:
         try:
             connection.execute(statement)
             connection.commit()
-            is_made = True
+            is_created = True
         except errors.DuplicateObject:
             connection.rollback()
         except errors.InsufficientPrivilege as error:
             raise ProgramError(
-                f"{subject}: there is no publication {publication!r}, and this role may not make it "
+                f"{subject}: publication {publication!r} does not exist, and this role may not create it "
                 f"({error.diag.message_primary}). Have the owner of the table run: {statement}"
             ) from error
     check_publication(connection, publication, table, columns, subject)
-    return is_made
+    return is_created
 
 
 def drop_publication(connection: Connection[Any], publication: str) -> None:
-    """Drop the publication, if it is there."""
+    """Drop the publication, if it exists."""
     connection.execute(f"DROP PUBLICATION IF EXISTS {quoted_name(publication)}")
     connection.commit()
 
@@ -75,7 +75,7 @@ def drop_publication(connection: Connection[Any], publication: str) -> None:
 def check_publication(
     connection: Connection[Any], publication: str, table: CapturedTable, columns: Collection[str], subject: str
 ) -> None:
-    """Refuse a publication that does not tell all changes of the table: they would be missing in silence."""
+    """Reject a publication that omits changes of the table: they would be missing silently."""
     reason = (
         _of_partitions(connection, publication, table)
         if table.is_partitioned
@@ -84,8 +84,8 @@ def check_publication(
     connection.rollback()
     if reason is not None:
         raise ProgramError(
-            f"{subject}: publication {publication!r} {reason}, so changes would be missing in silence. "
-            "Give another name, under which one is made, and start anew, from a snapshot"
+            f"{subject}: publication {publication!r} {reason}, so changes would be missing silently. "
+            "Use another name, under which one is created, and start again from a new snapshot"
         )
 
 
@@ -94,35 +94,35 @@ def _of_table(
 ) -> str | None:
     row = connection.execute(_OF_TABLE, [table.relation, *table.name.parts, publication]).fetchone()
     if row is None:
-        return "is not there any more"
-    tells_all, has_table, row_filter, names, existing = row
+        return "no longer exists"
+    publishes_all, has_table, row_filter, names, existing = row
     if not has_table:
         return "does not have the table"
-    if not tells_all:
-        return "does not tell every kind of change"
+    if not publishes_all:
+        return "does not publish every kind of change"
     if row_filter is not None:
-        return f"tells some rows only, {row_filter}"
-    # A column that was dropped is told by the log, with what to do.
+        return f"publishes some rows only, {row_filter}"
+    # Decoding the log reports a dropped column, with advice.
     missing = [] if names is None else [name for name in columns if name in existing and name not in names]
-    return f"leaves out the columns {', '.join(missing)}" if missing else None
+    return f"omits the columns {', '.join(missing)}" if missing else None
 
 
 def _of_partitions(connection: Connection[Any], publication: str, table: CapturedTable) -> str | None:
     row = connection.execute(_OF_PARTITIONS, [table.relation, publication]).fetchone()
     if row is None:
-        return "is not there any more"
-    tells_all, is_by_root, has_all, relations, has_filter, has_list, has_others = row
+        return "no longer exists"
+    publishes_all, is_by_root, has_all, relations, has_filter, has_list, has_others = row
     if not has_all and table.relation not in relations:
         return "does not have the table"
-    if not tells_all:
-        return "does not tell every kind of change"
+    if not publishes_all:
+        return "does not publish every kind of change"
     if has_filter or has_list:
-        return "tells some rows or some columns only"
+        return "publishes some rows or some columns only"
     if is_by_root:
         return (
-            "tells changes of partitions under the name of the table, and TRUNCATE of a partition not at all (run: "
-            f"ALTER PUBLICATION {quoted_name(publication)} SET (publish_via_partition_root = false), and go on)"
+            "publishes changes of partitions under the name of the table, and TRUNCATE of a partition not at all (run: "
+            f"ALTER PUBLICATION {quoted_name(publication)} SET (publish_via_partition_root = false), and continue)"
         )
     if has_all or has_others or len(relations) > 1:
-        return "has other tables beside this partitioned one, whose partitions could not be told from them"
+        return "has other tables besides this partitioned one, which could not be distinguished from its partitions"
     return None

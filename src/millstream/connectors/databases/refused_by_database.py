@@ -1,9 +1,9 @@
-"""Which rows a database refuses, found by asking it: the rest of the epoch is good, and is to be published.
+"""Determines which rows a database refuses by trial, so that the other rows of the epoch can be published.
 
-After a transaction failed for a value, the same rows are written once more in parts, each behind a savepoint. A part
-that fails is taken back and halved, until the rows that are refused stand alone; a part that is taken stays, so that a
-row is also refused for what was written before it. In the end everything is rolled back: this only finds out. What
-tells of the whole statement, and not of a row (a missing table, a permission), is no reason to look for rows.
+After a transaction failed because of a value, the same rows are written once more in parts, each after a savepoint. A
+failing part is rolled back and halved, until single refused rows remain; an accepted part stays, so that a
+row is also refused because of rows written before it. At the end everything is rolled back: this is only a test. An
+error of the whole statement, and not of a row (a missing table, a permission), starts no search.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from millstream.errors import ProgramError
 __all__ = ["NumberedRows", "is_about_rows", "refused_rows"]
 
 _ROWS_MAX = 500
-"""So many are looked for at once: each costs some round trips. Whoever leaves them out is told the next ones."""
+"""Maximum number of refused rows per search: each costs some round trips. A repeat reports the next ones."""
 
 _POSTGRES_CLASSES = ("22", "23", "44")  # data exceptions, integrity constraints, WITH CHECK OPTION
 _POSTGRES_CODES = ("54000", "P0001")  # a row too large for its index, RAISE in a trigger
@@ -38,7 +38,7 @@ _MYSQL_CODES = frozenset(
 
 @dataclass(frozen=True)
 class NumberedRows:
-    """Rows of one staged item, and the number of each there."""
+    """Rows of one staged item, with their numbers in it."""
 
     item: int
     numbers: npt.NDArray[np.int64]
@@ -46,9 +46,9 @@ class NumberedRows:
 
 
 def is_about_rows(kind: str, error: BaseException) -> bool:
-    """Whether a row is refused for what is in it: by the database, or before it by what makes text of values (a NaN in
+    """Whether a row is refused because of its content: by the database, or by the conversion to text (a NaN in
     JSON, a year that Python's datetime does not have)."""
-    if isinstance(error, ProgramError):  # a ValueError too, and about the whole table
+    if isinstance(error, ProgramError):  # also a ValueError, but about the whole table
         return False
     if isinstance(error, (ValueError, OverflowError)):
         return True
@@ -58,7 +58,7 @@ def is_about_rows(kind: str, error: BaseException) -> bool:
         library = psycopg()
         code = getattr(error, "sqlstate", None) or ""
         is_data = isinstance(error, (library.DataError, library.IntegrityError))
-        if code == _POSTGRES_NO_RIGHT:  # also of a row that a policy does not let in, which this alone tells apart
+        if code == _POSTGRES_NO_RIGHT:  # also raised for a row that a policy refuses; only this field distinguishes it
             return bool(error.diag.source_function == "ExecWithCheckOptions")  # type: ignore[attr-defined]
         return is_data or code.startswith(_POSTGRES_CLASSES) or code in _POSTGRES_CODES
     from millstream.connectors.databases.mysql_dialect import pymysql
@@ -78,9 +78,9 @@ def refused_rows(
     reason_of: Callable[[BaseException], str],
     is_time_up: Callable[[], bool],
 ) -> list[RefusedRow]:
-    """The rows that are refused: the first `_ROWS_MAX` of them, or as many as are found in time, but one at least. The
-    transaction is to be rolled back then."""
-    found: list[RefusedRow] = []
+    """The refused rows: the first `_ROWS_MAX` of them, or as many as are found in time, but at least one. The
+    caller must then roll back the transaction."""
+    refused: list[RefusedRow] = []
     if kind == "postgresql":
         _execute(connection, "SET CONSTRAINTS ALL IMMEDIATE")
     for batch in batches:
@@ -89,9 +89,9 @@ def refused_rows(
             reasons.setdefault(value.row, f"{value.column!r} is {value.reason}")
         good = np.setdiff1d(np.arange(batch.rows.columns.num_rows), list(reasons))
         parts = [good] if len(good) else []
-        while parts and len(reasons) + len(found) < _ROWS_MAX and not ((reasons or found) and is_time_up()):
+        while parts and len(reasons) + len(refused) < _ROWS_MAX and not ((reasons or refused) and is_time_up()):
             part = parts.pop()
-            error = _tried(kind, connection, write, _part(batch.rows, part))
+            error = _try_write(kind, connection, write, _part(batch.rows, part))
             if error is None:
                 continue
             if len(part) == 1:
@@ -100,10 +100,10 @@ def refused_rows(
                 parts += [part[len(part) // 2 :], part[: len(part) // 2]]
         for row in sorted(reasons):
             shown = shown_row(batch.rows.columns, row)
-            found.append(RefusedRow(batch.item, int(batch.numbers[row]), reasons[row], shown))
-        if len(found) >= _ROWS_MAX or (found and is_time_up()):
+            refused.append(RefusedRow(batch.item, int(batch.numbers[row]), reasons[row], shown))
+        if len(refused) >= _ROWS_MAX or (refused and is_time_up()):
             break
-    return found
+    return refused
 
 
 def _part(rows: RowBatch, at: npt.NDArray[np.int64]) -> RowBatch:
@@ -112,10 +112,10 @@ def _part(rows: RowBatch, at: npt.NDArray[np.int64]) -> RowBatch:
     return replace(rows, columns=rows.columns.take(places), first=rows.first + int(at[0]), deletes=deletes)
 
 
-def _tried(
+def _try_write(
     kind: str, connection: Any, write: Callable[[Iterator[RowBatch]], None], rows: RowBatch
 ) -> BaseException | None:
-    """Write rows; the error if they are refused. They stay written if they are not."""
+    """Try to write rows; returns the error if they are refused. Accepted rows stay written."""
     _execute(connection, "SAVEPOINT millstream")
     try:
         write(iter([rows]))

@@ -1,20 +1,20 @@
 """A sink that writes each epoch to a database in one transaction, together with the name of its commit.
 
-Tasks stage rows in the job's store, in columns. When the manifest stands, the driver opens a transaction and takes its
-committer's row in the table of commits. The row holds the newest epoch that this committer has published. If that is
-this epoch or a newer one, everything is there already, and nothing is done. Else the rows are written, then the epoch,
+Tasks stage rows in the job's store, in columns. After the manifest is written, the driver opens a transaction and locks
+its committer's row in the table of commits. The row holds the newest epoch that this committer has published. If it is
+this epoch or a newer one, nothing is done. Else the rows are written, then the epoch,
 and the transaction is committed: rows and epoch appear together or not at all.
 
-That is why nothing here can double or lose rows:
+Rows are therefore never duplicated or lost:
 
-- A connection that is lost before COMMIT leaves nothing; one that is lost after it left all, and the row says so.
-  In both cases the whole transaction is done again.
-- A driver that was replaced, and wakes up in the middle, either holds the row (then its successor waits, sees the epoch
-  and does nothing) or comes later (then it sees the epoch itself). The server cuts off one that holds it too long.
-- `CommitId.committer` has the job's id in it, so that another job, also a fork of this one, has a row of its own.
+- A connection lost before COMMIT leaves nothing; one lost after it left everything, and the committer's row shows it.
+  In both cases the whole transaction is repeated.
+- A replaced driver that wakes up in the middle either holds the row lock (then its successor waits, sees the epoch
+  and does nothing) or comes later (then it sees the epoch itself). The server ends a session that holds it too long.
+- `CommitId.committer` contains the job's id, so that another job, also a fork of this one, has its own row.
 
-An epoch is written by one connection, from the driver, so that it appears as a whole. Handing over columns by COPY is
-faster than a single server takes them in; several connections would give each part its own transaction, for nothing.
+One connection of the driver writes an epoch, so that it appears as a whole. COPY delivers columns
+faster than a single server can store them; several connections would only split the transaction.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from millstream.connectors.databases.refused_by_database import NumberedRows, is
 from millstream.connectors.databases.sql_values import checked_fields
 from millstream.connectors.databases.statements import with_percent_parameters
 from millstream.connectors.databases.unique_indexes import check_upsert_key
-from millstream.connectors.refused_rows import RefusedRowsError, kept_rows, shown_row
+from millstream.connectors.refused_rows import RefusedRowsError, accepted_rows, shown_row
 from millstream.connectors.staging import StagedBatches, decode_columns, read_staged, read_staged_values
 from millstream.errors import ProgramError, TypeMismatchError
 from millstream.records.batch import Batch
@@ -52,14 +52,14 @@ __all__ = ["COMMITS_TABLE", "DatabaseSink", "StatementRows", "TableRows"]
 
 COMMITS_TABLE = "millstream_commits"
 _LOOKING = 0.2
-"""This part of the time that a transaction may take is spent on looking for refused rows, once one was found."""
+"""The fraction of the transaction time limit for the search for refused rows, once one was detected."""
 _REMOVES = (RowKind.UPDATE_BEFORE.value, RowKind.DELETE.value)
 _KIND_TEXTS = {kind.value: str(kind) for kind in RowKind}
 
 
 @dataclass(frozen=True)
 class TableRows:
-    """Rows of a table: added to it, or, if `key` is given, put in the place of the row that has their key."""
+    """Rows of a table: inserted, or, with a `key`, upserted by it."""
 
     table: TableName
     key: tuple[str, ...] = ()
@@ -70,7 +70,7 @@ class TableRows:
 
 @dataclass(frozen=True)
 class StatementRows:
-    """A statement, executed for each row in turn; its `?` are the fields of `type_info`."""
+    """A statement, executed for each row in order; its `?` are the fields of `type_info`."""
 
     sql: str
     type_info: TypeInformation
@@ -83,7 +83,7 @@ class StatementRows:
 class DatabaseSink(Sink):
     """Writes rows to the database at `address`."""
 
-    tells_refused_rows = True
+    reports_refused_rows = True
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class DatabaseSink(Sink):
         self.address, self.rows = address, rows
         self.commits_table = commits_table or TableName((COMMITS_TABLE,))
         self.patience, self.timeouts = patience or Patience(), timeouts or Timeouts()
-        # What the driver learns of the table when it opens the sink travels with the plan to the tasks.
+        # The driver's view of the table, read when it opens the sink, is sent to the tasks with the plan.
         self.accepted = AcceptedValues(address.kind)
         if isinstance(rows, StatementRows):
             _check_statement(rows)
@@ -104,19 +104,19 @@ class DatabaseSink(Sink):
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
-        # What travels is the sink that the program made: whoever opens it connects by itself.
+        # Pickles only the sink as the program made it: each process opens its own connection.
         return {**self.__dict__, "_connection": None, "_lock": None}
 
     @property
     def subject(self) -> str:
-        """What errors begin with."""
+        """The prefix of error messages."""
         return f"Sink to {self.address.shown} ({self.rows.describe()})"
 
     def writer(self, context: WriterContext) -> SinkWriter:
         return _RowWriter(self, context)
 
     def opened(self, session: Any) -> Sink:
-        """This sink, once the database has said that it can take the rows. Nothing of the job has run yet."""
+        """This sink, after checking that the database can store the rows. No part of the job has run yet."""
         sink = copy(self)
         sink._lock = threading.Lock()
         sink._with_connection(lambda dialect, connection: sink._check_tables(dialect, connection))
@@ -134,8 +134,8 @@ class DatabaseSink(Sink):
 
     def after_restore(self, pending: Json, point: RestorePoint) -> tuple[Json, str]:
         if isinstance(self.rows, TableRows) and self.rows.key:
-            return pending, "the rows of later epochs come again, to the same keys"
-        return pending, "the rows of later epochs stay in the table, and come again in commits of their own"
+            return pending, "the rows of later epochs are repeated, with the same keys"
+        return pending, "the rows of later epochs stay in the table, and are repeated in new commits"
 
     def close(self) -> None:
         with self._lock:
@@ -165,7 +165,7 @@ class DatabaseSink(Sink):
     def _refuse_rows(
         self, dialect: Dialect, connection: Any, publish: Sequence[Json], store: Store, error: BaseException
     ) -> None:
-        """Find out which rows the database refuses, and raise that. Returns if it refuses none of them now."""
+        """Determine the rows that the database refuses, and raise them. Returns if it refuses none of them now."""
 
         until_s = self.patience.monotonic() + self.timeouts.transaction_s * _LOOKING
 
@@ -190,9 +190,7 @@ class DatabaseSink(Sink):
         connection.rollback()
         if rows:
             reason, shown = reason_of(error).rstrip("."), rows[0].shown
-            raise RefusedRowsError(
-                f"{self.subject}: {reason}. The first row that is refused is {shown}", rows
-            ) from error
+            raise RefusedRowsError(f"{self.subject}: {reason}. The first refused row is {shown}", rows) from error
 
     def _write(self, dialect: Dialect, connection: Any, staged: Json, batches: Iterator[RowBatch]) -> None:
         if isinstance(self.rows, StatementRows):
@@ -204,8 +202,8 @@ class DatabaseSink(Sink):
         else:
             dialect.append(connection, self.rows.table, names, batches)
 
-    def _with_connection(self, act: Any) -> None:
-        """Do `act(dialect, connection)`; again on a new connection if the old one, or its server, is lost."""
+    def _with_connection(self, operation: Any) -> None:
+        """Call `operation(dialect, connection)`; repeat on a new connection if the connection or its server is lost."""
         dialect = dialect_of(self.address)
 
         def attempt() -> None:
@@ -213,7 +211,7 @@ class DatabaseSink(Sink):
                 self._connection = dialect.connect(self.address, self.timeouts)
             try:
                 with dialect.deadline(self._connection, self.timeouts.transaction_s):
-                    act(dialect, self._connection)
+                    operation(dialect, self._connection)
             except BaseException:
                 self._disconnect()  # which rolls back
                 raise
@@ -237,7 +235,7 @@ class DatabaseSink(Sink):
             shape = dialect.shape(connection, self.rows.table)
             if shape is None:
                 raise ProgramError(
-                    f"{self.subject}: there is no such table. Make it first, with a column for each field"
+                    f"{self.subject}: the table does not exist. Create it first, with a column for each field"
                 )
             missing = [name for name in self.rows.key if name not in shape.columns]
             if missing:
@@ -249,7 +247,7 @@ class DatabaseSink(Sink):
 
 
 class _RowWriter(SinkWriter):
-    """Stages the rows of one task attempt; refuses what the table could not take back."""
+    """Stages the rows of one task attempt; rejects rows that the table cannot store."""
 
     def __init__(self, sink: DatabaseSink, context: WriterContext) -> None:
         self._sink, self._context = sink, context
@@ -278,47 +276,45 @@ class _RowWriter(SinkWriter):
         if KIND_COLUMN in columns.schema.names:
             kinds = columns.column(KIND_COLUMN)
             if kinds.null_count:
-                raise TypeMismatchError(f"{subject}: a record is None, and a row was expected. Filter it out before")
+                raise TypeMismatchError(f"{subject}: a record is None, expected a row. Filter it out before")
             _check_kinds(set(kinds.unique().to_pylist()), rows, subject)
         if isinstance(rows, TableRows):
             for name in rows.key:
                 if name not in self._names:
-                    raise ProgramError(f"{subject}: records have the fields {self._names}, and no field {name!r}")
+                    raise ProgramError(f"{subject}: records have the fields {self._names}, but no field {name!r}")
                 if columns.column(name).null_count:
-                    raise TypeMismatchError(
-                        f"{subject}: {name!r} of a record is None, and a key must not be: no row could be found by it"
-                    )
+                    raise TypeMismatchError(f"{subject}: {name!r} of a record is None, but a key must not be None")
         if self._context.dead_letters is None:
             self._check_values(columns)
 
     def _check_values(self, columns: pa.RecordBatch) -> None:
-        """Refuse what the table would refuse, now: after the commit it would stop the job for good."""
+        """Reject values that the table would refuse: after the commit they would stop the job permanently."""
         rows, deletes = _without_kinds(columns, self._names)
         value = next(self._sink.accepted.refused(rows, deletes), None)
         if value is not None:
             raise TypeMismatchError(
                 f"{self._sink.subject}: {value.column!r} is {value.reason}. The row is {shown_row(rows, value.row)}. "
-                "Change such values or leave them out before the sink. A DatabaseSink can have such rows written "
+                "Change such values or filter them out before the sink. A DatabaseSink can write such rows "
                 "elsewhere: sink.with_dead_letters(folder)"
             )
 
 
 def _check_names(names: Sequence[str], accepted: AcceptedValues, subject: str) -> None:
-    """Refuse fields with which no row can be written, before an epoch is committed that has them."""
+    """Reject fields with which no row can be written, before an epoch with them is committed."""
     if missing := accepted.missing(names):
         raise ProgramError(
-            f"{subject}: records have the fields {names}, and the table has the columns {list(accepted.types)}, not "
-            f"{missing}. Name each field as its column is called"
+            f"{subject}: records have the fields {names}, and the table has the columns {list(accepted.types)}, but "
+            f"not {missing}. Name each field like its column"
         )
-    if left_out := accepted.left_out(names):
+    if omitted_columns := accepted.omitted_columns(names):
         raise ProgramError(
-            f"{subject}: records have the fields {names}, and the table's columns {left_out} take no null and have no "
-            "default. Give them one, or add such fields"
+            f"{subject}: records have the fields {names}, but the table's columns {omitted_columns} are NOT NULL and "
+            f"have no default. Give them a default, or add such fields"
         )
-    if computed := accepted.written_by_itself(names):
+    if computed := accepted.computed_columns(names):
         raise ProgramError(
-            f"{subject}: records have the fields {computed}, and the database computes these columns itself. Leave "
-            "such fields out before the sink"
+            f"{subject}: records have the fields {computed}, but the database computes these columns itself. Remove "
+            "such fields before the sink"
         )
 
 
@@ -330,7 +326,7 @@ def _check_kinds(kinds: set[int], rows: TableRows | StatementRows, subject: str)
     if refused:
         texts = ", ".join(_KIND_TEXTS[kind] for kind in refused)
         raise TypeMismatchError(
-            f"{subject}: found rows of kind {texts}. Rows that change or delete others need a key to find them by: "
+            f"{subject}: found rows of kind {texts}. Updates and deletes need a key: "
             "use millstream.datastream.connectors.databases.DatabaseSink(..., key=[...])"
         )
 
@@ -341,25 +337,25 @@ def _check_statement(rows: StatementRows) -> None:
     if count != len(names):
         raise ProgramError(
             f"JdbcSink.sink: the statement has {count} parameters (?), and type_info has {len(names)} fields {names}. "
-            "Give one field for each ?, in their order"
+            "Declare one field for each ?, in order"
         )
 
 
 def _row_batches(publish: Sequence[Json], store: Store) -> Iterator[NumberedRows]:
-    """The staged rows that are to be written, payload by payload, so that one of them is in memory at a time."""
+    """The staged rows to write, payload by payload, so that only one of them is in memory at a time."""
     first = 0
     for item, payload in enumerate(publish):
         type_info = _staged_type(payload)
         schema = stream_schema(type_info)
         assert schema is not None
-        for columns, numbers in kept_rows(payload, decode_columns(read_staged(payload, store))):
+        for columns, numbers in accepted_rows(payload, decode_columns(read_staged(payload, store))):
             rows, deletes = _without_kinds(columns, schema.names)
             yield NumberedRows(item, numbers, RowBatch(rows, type_info, first, deletes))
             first += columns.num_rows
 
 
 def _without_kinds(columns: pa.RecordBatch, names: Sequence[str]) -> tuple[pa.RecordBatch, pa.Array | None]:
-    """The fields of rows, and which of them remove the row of their key, if they say of what kind they are."""
+    """The fields of rows, and the mask of deletes if the rows have kinds."""
     if KIND_COLUMN not in columns.schema.names:
         return columns, None
     kinds = columns.column(KIND_COLUMN)
@@ -367,5 +363,5 @@ def _without_kinds(columns: pa.RecordBatch, names: Sequence[str]) -> tuple[pa.Re
 
 
 def _staged_type(payload: Json) -> TypeInformation:
-    """The type of staged rows: as the program declared it when they were staged, perhaps by a run before this one."""
+    """The type of staged rows: as declared when they were staged, possibly by an earlier run."""
     return type_from(payload["type"], "staged rows")

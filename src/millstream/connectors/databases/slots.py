@@ -1,15 +1,15 @@
-"""A logical replication slot of PostgreSQL: made, copied, read by range, moved on, dropped.
+"""Logical replication slots of PostgreSQL: create, copy, read by range, advance, drop.
 
-A slot keeps the log from a position on (`confirmed_flush_lsn`). It is read with `pg_logical_slot_peek_binary_changes`,
-which consumes nothing: the same range gives the same transactions as long as the slot has not been moved past its
-beginning. Nobody moves it but `advance`, and whoever reads checks that nobody did.
+A slot retains the log from a position on (`confirmed_flush_lsn`). It is read with
+`pg_logical_slot_peek_binary_changes`, which consumes nothing: the same range returns the same transactions until the
+slot is advanced past its start. Only `advance` moves it, and every read checks that it was not moved.
 
-Decoding begins where the slot stands, so a range that begins much later costs more. Beside the slot that keeps the log
-there is a **reader**, a copy of it that is moved on as the job goes: it holds nothing back, and may be lost or left
-behind at any time. A range is read from the one of the two that stands nearest before it (`slot_for`).
+Decoding starts at the slot's position, so a range that starts much later costs more. Next to the slot that retains the
+log there is a **reader**, a copy of it that advances with the job: it retains nothing that is needed, and may be lost
+at any time. A range is read from the one of the two with the nearest position before it (`slot_for`).
 
 A range ends where a record of the log ends: at the end of a commit, or at an insert position that has reached the disk
-since. So no commit stands across the boundary of two ranges, and each belongs to one of them.
+since. So no commit spans two ranges, and each belongs to one of them.
 """
 
 from __future__ import annotations
@@ -36,14 +36,13 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
 __all__ = [
-    "BeginningError",
+    "ConcurrentStartError",
     "ExportedSnapshot",
     "LoggedCommit",
     "Slot",
     "SlotMovedError",
     "add_reader",
     "advance",
-    "begun",
     "check_slot",
     "commits",
     "copy_slot",
@@ -53,6 +52,7 @@ __all__ = [
     "logical_slots",
     "messages",
     "slot_for",
+    "start_lock",
 ]
 
 _LOG = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ _PEEK = "pg_logical_slot_peek_binary_changes(%s, %s::pg_lsn, %s, 'proto_version'
 
 @dataclass(frozen=True)
 class Slot:
-    """A slot and the publication it is read with."""
+    """A slot and its publication."""
 
     name: str
     publication: str
@@ -73,13 +73,13 @@ class Slot:
 
     @property
     def reader(self) -> Slot:
-        """The slot beside it that is moved on as the job reads."""
+        """The copy of the slot that advances as the job reads."""
         return Slot(f"{self.name}_r", self.publication)
 
 
 @dataclass(frozen=True)
 class LoggedCommit:
-    """A transaction in the log: its position, where its commit ends, and how many messages there were up to then."""
+    """A transaction in the log: its position, the end of its commit, and the number of messages up to there."""
 
     position: int
     end: int
@@ -87,15 +87,15 @@ class LoggedCommit:
 
 
 class SlotMovedError(OSError):
-    """A slot was moved on just before it was read. Its reader may be: the slot itself is asked then."""
+    """A slot was advanced just before it was read. If it was the reader, the slot itself is read next."""
 
 
-class BeginningError(OSError):
-    """Another driver makes slot and copy just now. It may be done, or dead, in a moment."""
+class ConcurrentStartError(OSError):
+    """Another driver is creating slot and copy. It may finish, or fail, in a moment."""
 
 
 class ExportedSnapshot:
-    """A new slot, and the state of the database just where it begins, for as long as this is open."""
+    """A new slot, and a snapshot of the database at its start, valid while this is open."""
 
     def __init__(self, connection: Connection[Any], lsn: int, name: str) -> None:
         self._connection, self.lsn, self.name = connection, lsn, name
@@ -106,8 +106,8 @@ class ExportedSnapshot:
 
 
 def export_snapshot(address: DatabaseAddress, timeouts: Timeouts, slot: Slot) -> ExportedSnapshot:
-    """Make the slot. It tells every transaction that is not in the snapshot, and no other."""
-    # A connection of the replication protocol takes its settings at the beginning only.
+    """Create the slot. It contains every transaction that is not in the snapshot, and no other."""
+    # A connection of the replication protocol accepts settings at its start only.
     library = psycopg()
     try:
         connection = connect(address, timeouts, plain=False, replication="database", autocommit=True)
@@ -131,44 +131,44 @@ def export_snapshot(address: DatabaseAddress, timeouts: Timeouts, slot: Slot) ->
 
 
 @contextmanager
-def begun(connection: Connection[Any], job: str) -> Iterator[None]:
-    """While this lasts, no other driver makes or drops slots for `job`; BeginningError if one just does.
+def start_lock(connection: Connection[Any], job: str) -> Iterator[None]:
+    """Excludes other drivers that create or drop slots for `job`; ConcurrentStartError if one is doing so.
 
-    The server tells a driver that lives from one that died: a lock ends with its session, which keep-alives end if its
-    machine is gone.
+    The server distinguishes live drivers from dead ones: a lock ends with its session, which keep-alives end if its
+    machine fails.
     """
     connection.execute("SET tcp_keepalives_idle = 10")
     connection.execute("SET tcp_keepalives_interval = 5")
     connection.execute("SET tcp_keepalives_count = 3")
-    # It stands idle for as long as the table is copied.
+    # The session is idle while the table is copied.
     connection.execute("SET idle_session_timeout = 0")
     row = connection.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", [job]).fetchone()
     connection.commit()
     if row != (True,):
-        raise BeginningError("another driver is just beginning this job, and copies the table")
-    yield  # whoever fails closes the connection, and so lets the lock go
+        raise ConcurrentStartError("another driver is starting this job, and copies the table")
+    yield  # after a failure the caller closes the connection, which releases the lock
     connection.execute("SELECT pg_advisory_unlock(hashtextextended(%s, 0))", [job])
     connection.execute("RESET idle_session_timeout")
     connection.commit()
 
 
 def copy_slot(connection: Connection[Any], source: str, slot: Slot) -> None:
-    """A slot that keeps the log from where `source` keeps it."""
+    """Create a slot that retains the log from the same position as `source`."""
     connection.execute("SELECT pg_copy_logical_replication_slot(%s, %s)", [source, slot.name])
     connection.commit()
 
 
 def add_reader(connection: Connection[Any], slot: Slot) -> None:
-    """Make the reader of a slot. A server that has no room for it does without."""
+    """Create the reader of a slot. It is optional: the server may have no free slot."""
     try:
         copy_slot(connection, slot.name, slot.reader)
     except psycopg().Error as error:
         connection.rollback()
-        _LOG.warning("no reader beside slot %s, so that ranges are read from there: %s", slot.name, error)
+        _LOG.warning("no reader for slot %s, so that ranges are read from the slot: %s", slot.name, error)
 
 
 def drop_slot(connection: Connection[Any], slot: Slot) -> None:
-    """Drop the slot and its reader, if they are there, so that the server may remove the log."""
+    """Drop the slot and its reader, if they exist, so that the server may remove the log."""
     connection.execute(
         "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = ANY (%s)",
         [[slot.name, slot.reader.name]],
@@ -177,7 +177,7 @@ def drop_slot(connection: Connection[Any], slot: Slot) -> None:
 
 
 def logical_slots(connection: Connection[Any]) -> frozenset[str]:
-    """The slots of this database that are read with a publication."""
+    """The pgoutput slots of this database."""
     rows = connection.execute(
         "SELECT slot_name FROM pg_replication_slots WHERE plugin = 'pgoutput' AND database = current_database()"
     ).fetchall()
@@ -186,7 +186,7 @@ def logical_slots(connection: Connection[Any]) -> frozenset[str]:
 
 
 def slot_for(connection: Connection[Any], slot: Slot, start: int, subject: str) -> tuple[Slot, int]:
-    """The slot or its reader, whichever stands nearest before `start`, and where it stands."""
+    """The slot or its reader, whichever has the nearest position before `start`, and that position."""
     rows = connection.execute(
         "SELECT slot_name, confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = ANY (%s) "
         "AND plugin = 'pgoutput' AND wal_status <> 'lost' AND confirmed_flush_lsn <= %s::pg_lsn",
@@ -200,7 +200,7 @@ def slot_for(connection: Connection[Any], slot: Slot, start: int, subject: str) 
 
 
 def log_ends(connection: Connection[Any]) -> tuple[int, int]:
-    """Where the next record will begin, and up to where the log is on the server's disk."""
+    """Where the next record will start, and up to where the log is on the server's disk."""
     row = connection.execute("SELECT pg_current_wal_insert_lsn()::text, pg_current_wal_flush_lsn()::text").fetchone()
     connection.rollback()
     assert row is not None
@@ -208,7 +208,7 @@ def log_ends(connection: Connection[Any]) -> tuple[int, int]:
 
 
 def commits(connection: Connection[Any], slot: Slot, stop: int, messages_max: int) -> list[LoggedCommit]:
-    """The transactions that the slot tells up to `stop`: all, or the first with `messages_max` messages or more."""
+    """The transactions of the slot up to `stop`: all, or the first with `messages_max` messages or more."""
     rows = connection.execute(
         f"SELECT n, data FROM (SELECT row_number() OVER () AS n, data FROM {_PEEK}) AS log "
         "WHERE get_byte(data, 0) = 67",  # C(ommit)
@@ -219,9 +219,9 @@ def commits(connection: Connection[Any], slot: Slot, stop: int, messages_max: in
 
 
 def messages(connection: Connection[Any], slot: Slot, start: int, stop: int, limit_s: float) -> Iterator[bytes]:
-    """All messages that the slot tells up to `stop`, some at a time. SlotMovedError if it stands behind `start`.
+    """All messages of the slot up to `stop`, in pieces. SlotMovedError if its position is after `start`.
 
-    Each answer of the server is waited for `limit_s` at most; how long the caller takes in between is his affair.
+    Each server response has the time limit `limit_s`; the caller's time between them is not limited.
     """
     connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
     with connection.cursor(name="millstream_changes") as cursor:
@@ -229,9 +229,9 @@ def messages(connection: Connection[Any], slot: Slot, start: int, stop: int, lim
             parameters = [slot.name, lsn_text(stop), None, slot._publications]
             cursor.execute(f"SELECT data FROM {_PEEK}", parameters, binary=True)
             rows = cursor.fetchmany(_FETCHED_MESSAGES)
-            # The server has read all of it by now, and nobody could move the slot meanwhile. Had somebody done so
-            # before, the first transactions would be missing: look before anything is given.
-            if not _stands_before(connection, slot, start):
+            # The server has read the whole range by now, and nobody could advance the slot since. Had it been advanced
+            # before, the first transactions would be missing: check before the first message is returned.
+            if not _starts_before(connection, slot, start):
                 raise SlotMovedError(f"replication slot {slot.name!r} was moved beyond {lsn_text(start)}, or dropped")
         while rows:
             for (data,) in rows:
@@ -241,7 +241,7 @@ def messages(connection: Connection[Any], slot: Slot, start: int, stop: int, lim
     connection.rollback()
 
 
-def _stands_before(connection: Connection[Any], slot: Slot, start: int) -> bool:
+def _starts_before(connection: Connection[Any], slot: Slot, start: int) -> bool:
     row = connection.execute(
         "SELECT confirmed_flush_lsn <= %s::pg_lsn FROM pg_replication_slots WHERE slot_name = %s",
         [lsn_text(start), slot.name],
@@ -250,35 +250,35 @@ def _stands_before(connection: Connection[Any], slot: Slot, start: int) -> bool:
 
 
 def check_slot(connection: Connection[Any], slot: Slot, start: int, subject: str) -> None:
-    """Refuse to read from `start` if the slot does not keep the log from there any more."""
+    """Reject reading from `start` if the slot no longer retains the log from there."""
     row = connection.execute(
         "SELECT confirmed_flush_lsn::text, wal_status, plugin FROM pg_replication_slots WHERE slot_name = %s",
         [slot.name],
     ).fetchone()
     connection.rollback()
-    anew = "Start the job anew, from a snapshot: give the source another name, or the job another store"
+    advice = "Start the job again from a new snapshot: give the source another name, or the job another store"
     if row is None:
         raise ProgramError(
-            f"{subject}: the replication slot {slot.name!r} was dropped, and the log it kept may be gone. {anew}"
+            f"{subject}: the replication slot {slot.name!r} was dropped, and its log may be lost. {advice}"
         )
     confirmed, wal_status, plugin = row
     if wal_status == "lost" or confirmed is None:
         raise ProgramError(
             f"{subject}: the replication slot {slot.name!r} has lost its log: it grew beyond max_slot_wal_keep_size "
-            f"while the job did not read. {anew}, and raise that setting"
+            f"while the job did not read. {advice}, and raise that setting"
         )
     if plugin != "pgoutput":
         raise ProgramError(f"{subject}: slot {slot.name!r} has the plugin {plugin!r}, expected 'pgoutput'")
     if parse_lsn(confirmed) > start:
         raise ProgramError(
-            f"{subject}: the job is to go on from {lsn_text(start)} in the log, and the replication slot "
-            f"{slot.name!r} keeps it from {confirmed} on only: no epoch that was kept needed more, or somebody else "
-            f"moved it on. Start from a newer epoch. Or: {anew[0].lower()}{anew[1:]}"
+            f"{subject}: the job continues from {lsn_text(start)} in the log, but the replication slot "
+            f"{slot.name!r} retains it from {confirmed} only: no retained epoch needed more, or another client "
+            f"advanced it. Start from a newer epoch. Or: {advice[0].lower()}{advice[1:]}"
         )
 
 
 def advance(connection: Connection[Any], slot: Slot, lsn: int) -> None:
-    """Let the server forget the log before `lsn`. Never moves back; a slot that is being read is left as it is."""
+    """Let the server remove the log before `lsn`. Never moves back; skips a slot that is being read."""
     try:
         connection.execute(
             "SELECT pg_replication_slot_advance(slot_name, %s::pg_lsn) FROM pg_replication_slots "
@@ -287,4 +287,4 @@ def advance(connection: Connection[Any], slot: Slot, lsn: int) -> None:
         )
         connection.commit()
     except psycopg().errors.ObjectInUse:
-        connection.rollback()  # the next time will do
+        connection.rollback()  # retried next time

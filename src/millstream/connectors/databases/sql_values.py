@@ -1,11 +1,11 @@
-"""Values as a database takes them: the parameters of a statement, and the text of a value.
+"""Values for a database: statement parameters, and the text of a value.
 
-Most values are what the client library takes. An INSTANT becomes a datetime in UTC (databases keep microseconds; what
-is below is cut), bytes stay bytes, and a ROW, TUPLE or MAP within a record becomes JSON text. A LIST is an array in
-PostgreSQL and JSON text elsewhere.
+The client library accepts most values unchanged. An INSTANT becomes a datetime in UTC (databases store microseconds;
+finer digits are truncated), bytes stay bytes, and a ROW, TUPLE or MAP within a record becomes JSON text. A LIST is an
+array in PostgreSQL and JSON text elsewhere.
 
-`text_of` is the slow, obvious way to write any value as PostgreSQL reads it: the reference for `copy_text`, which does
-the same for whole columns, and the way of nested values, for which there are no columns.
+`text_of` writes any value in PostgreSQL's text format, one at a time: the reference for `copy_text`, which does
+the same for whole columns, and the path for nested values, which have no column type.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 def checked_fields(type_info: TypeInformation | None, subject: str) -> tuple[list[str], list[TypeInformation]]:
-    """Names and types of the fields of records that can be rows of a table."""
+    """Names and types of the fields of records that are rows of a table."""
     plain = plain_type(type_info) if type_info is not None else None
     if isinstance(plain, RowTypeInfo):
         names, types = plain.get_field_names(), plain.get_field_types()
@@ -40,13 +40,13 @@ def checked_fields(type_info: TypeInformation | None, subject: str) -> tuple[lis
         names = [f"f{i}" for i in range(len(types))]
     else:
         raise ProgramError(
-            f"{subject} takes records with fields, and got {'records without a type' if plain is None else plain}. "
+            f"{subject} needs records with fields, found {'records without a type' if plain is None else plain}. "
             "Declare a ROW before it: .map(..., output_type=Types.ROW_NAMED([names], [types]))"
         )
     for name, field_type in zip(names, types, strict=True):
         if arrow_type(field_type) is None or holds_pickles(field_type):
             raise ProgramError(
-                f"{subject}: field {name!r} has no type that a database knows ({field_type}). Declare one"
+                f"{subject}: field {name!r} has a type without a database equivalent ({field_type}). Declare another"
             )
     return list(names), list(types)
 
@@ -58,7 +58,7 @@ def element_type(type_info: TypeInformation) -> TypeInformation | None:
 
 
 def is_array(type_info: TypeInformation) -> bool:
-    """Whether values are lists, but not bytes."""
+    """Whether values are lists, except bytes."""
     return element_type(type_info) is not None
 
 
@@ -75,7 +75,7 @@ def column_values(column: pa.Array, type_info: TypeInformation) -> list[Any]:
 
 
 def row_values(columns: pa.RecordBatch, types: list[TypeInformation], *, arrays: bool) -> list[tuple[Any, ...]]:
-    """The rows as parameters for a client library; `arrays`: lists stay lists, for a database that has arrays."""
+    """The rows as parameters for a client library; `arrays`: lists stay lists, for a database with array types."""
     parameters = []
     for column, type_info in zip(columns.columns, types, strict=True):
         values, convert = column_values(column, type_info), _converter(type_info, arrays)
@@ -95,12 +95,12 @@ def _converter(type_info: TypeInformation, arrays: bool) -> Callable[[Any], Any]
 
 
 def moment(instant: Instant) -> dt.datetime:
-    """An instant as a datetime in UTC, cut to microseconds."""
+    """An instant as a datetime in UTC, truncated to microseconds."""
     return _EPOCH + dt.timedelta(seconds=instant.seconds, microseconds=instant.nanos // 1000)
 
 
 def json_text(value: Any) -> str:
-    """A nested value as JSON: a Row as an object, a tuple as a list, exact numbers and times as texts.
+    """A nested value as JSON: a Row as an object, a tuple as a list, exact numbers and times as text.
 
     >>> json_text(Row(a=1, b=[Decimal("1.50")]))
     '{"a": 1, "b": ["1.50"]}'

@@ -1,7 +1,7 @@
-"""JDBC's statements, whose parameters are `?`, in the words of Python's clients, whose parameters are `%s`.
+"""Translates JDBC statements, whose parameters are `?`, for Python's clients, whose parameters are `%s`.
 
-A `?` within a text, a quoted name or a comment is none. Where a `?` is an operator (PostgreSQL's JSON has some), JDBC
-writes it twice, and so it is here.
+A `?` within a string literal, a quoted name or a comment is not a parameter. A `?` that is an operator (PostgreSQL's
+JSON has some) is doubled, as in JDBC.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _INSERT = re.compile(
 
 
 def with_percent_parameters(sql: str) -> tuple[str, int]:
-    """The statement with `%s` for every `?`, and how many there are.
+    """The statement with `%s` for every `?`, and the number of parameters.
 
     >>> with_percent_parameters("UPDATE t SET a = ?, b = 'why? 100%' WHERE c ?? 'd'")
     ("UPDATE t SET a = %s, b = 'why? 100%%' WHERE c ? 'd'", 1)
@@ -56,7 +56,7 @@ def with_percent_parameters(sql: str) -> tuple[str, int]:
 
 
 def inserted_columns(sql: str) -> tuple[str, str] | None:
-    """Table and columns of a statement that does nothing but insert its parameters, as they are written; else None.
+    """Table and columns, as written, of a statement that only inserts its parameters; else None.
 
     >>> inserted_columns("INSERT INTO t (a, b) VALUES (?, ?)"), inserted_columns("DELETE FROM t WHERE a = ?")
     (('t', 'a, b'), None)

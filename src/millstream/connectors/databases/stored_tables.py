@@ -1,12 +1,12 @@
-"""What a job's store says of a table that the job reads: the copy of its rows, and the slot that tells its changes.
+"""The documents in a job's store for a captured table: the copy of its rows, and the slot with its changes.
 
-    input/{name}/slot.json        the slot that is about to be made, so that one left over from a crash is dropped
-    input/{name}/table.json       the copy and the slot: written when both are complete; without it there is neither
+    input/{name}/slot.json        the slot that is about to be created, so that one left over from a crash is dropped
+    input/{name}/table.json       the copy and the slot: written when both are complete; without it neither exists
     input/{name}/rows-{series}/00000.parquet …
 
-Both documents are sealed. A series is a token that is drawn for each copy and is part of the names of its splits, so
-that a position in one is never taken for one in another. A job that was forked reads the copy where it is, with the
-series of the job it came from, and has a slot of its own.
+Both documents are sealed. A series is a random token per copy and part of the names of its splits, so
+that a position in one copy is never taken for one in another. A forked job reads the original job's copy, with its
+series, and has its own slot.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ __all__ = [
     "StoredTable",
     "check_type",
     "claim_name",
+    "concurrent_start_error",
     "create_table",
     "inherited_table",
     "load_intent",
@@ -41,7 +42,6 @@ __all__ = [
     "rows_folder",
     "save_intent",
     "save_table",
-    "twice_begun",
 ]
 
 _TABLE, _INTENT = "table.json", "slot.json"
@@ -50,11 +50,11 @@ _KIND, _INTENT_KIND, _FORMAT = "input-table", "input-slot", 1
 
 @dataclass(frozen=True)
 class StoredTable:
-    """A table's copy in `store`, and the slot that tells what happened since `lsn`.
+    """A table's copy in `store`, and the slot with the changes since `lsn`.
 
-    `columns` are those of the log, with the numbers of their types. `is_removed`: every kept epoch had read the copy.
-    `relation` and `parts` are what the catalogue knows the table and its partitions by; 0: the copy was made by a
-    version that knew it by its name. `key`: what its rows are found by, where changes tell no more of a row than that.
+    `columns` are those of the log, with the oids of their types. `is_removed`: every retained epoch had read the copy.
+    `relation` and `parts` identify the table and its partitions in the catalogue; 0: an older version made the copy
+    and identified it by name. `key`: the columns that identify rows, where changes have no other columns of a row.
     Many attributes: it is one document, which is stored as a whole.
     """
 
@@ -81,8 +81,8 @@ class StoredTable:
         return f"{self.series}-changes"
 
     def splits(self) -> list[Split]:
-        """A split for each file of the copy; its offset is the row number. The last is listed for ever: by it every
-        manifest tells whether the copy was read."""
+        """A split for each file of the copy; its offset is the row number. The last one is always listed: by it every
+        manifest shows whether the copy was read."""
         splits = [
             Split(f"{self.series}-{number:05d}", 0, {"store": self.store, "file": file.file, "end": file.rows})
             for number, file in enumerate(self.files)
@@ -95,12 +95,12 @@ class StoredTable:
 
 
 def rows_folder(name: str, series: str) -> str:
-    """Where the files of a copy are."""
+    """The folder of a copy."""
     return f"{input_folder(name)}/rows-{series}"
 
 
 def remove_other_copies(store: Store, name: str, series: str) -> None:
-    """Remove what starts that died have left: copies that no document names. Only for a job that has committed."""
+    """Remove copies left by crashed starts, which no document names. Only for a job that has committed."""
     folder, own = f"{input_folder(name)}/rows-", f"{rows_folder(name, series)}/"
     files = [file for file in store.list(input_folder(name)) if file.startswith(folder) and not file.startswith(own)]
     if files:
@@ -108,17 +108,17 @@ def remove_other_copies(store: Store, name: str, series: str) -> None:
 
 
 def save_table(store: Store, name: str, table: StoredTable) -> None:
-    """From now on the store has this copy and slot."""
+    """Write the document of this copy and slot."""
     store.put(f"{input_folder(name)}/{_TABLE}", seal(_KIND, _FORMAT, to_json(table)))
 
 
 def create_table(store: Store, name: str, table: StoredTable) -> bool:
-    """As `save_table`, unless another driver of the same job was first: then False."""
+    """As `save_table`, but False if another driver of the same job wrote it first."""
     return store.create(f"{input_folder(name)}/{_TABLE}", seal(_KIND, _FORMAT, to_json(table)))
 
 
 def load_table(store: Store, name: str) -> StoredTable | None:
-    """The copy and slot that `store` itself has under this name."""
+    """The copy and slot in `store` itself under this name."""
     file = f"{input_folder(name)}/{_TABLE}"
     if not store.exists(file):
         return None
@@ -132,18 +132,18 @@ def load_table(store: Store, name: str) -> StoredTable | None:
 
 
 def inherited_table(store: Store, name: str) -> StoredTable | None:
-    """That of the job which this one was forked from."""
+    """The copy and slot of the original job of a fork."""
     bases = store.bases if isinstance(store, LayeredStore) else ()
     return next((table for base in bases if (table := load_table(base, name)) is not None), None)
 
 
 def save_intent(store: Store, name: str, slot: str) -> None:
-    """A slot of this name is about to be made."""
+    """Record that a slot of this name is about to be created."""
     store.put(f"{input_folder(name)}/{_INTENT}", seal(_INTENT_KIND, _FORMAT, {"slot": slot}))
 
 
 def load_intent(store: Store, name: str) -> str | None:
-    """A slot that was about to be made, and that nothing was read from."""
+    """The slot that was about to be created, and was never read."""
     file = f"{input_folder(name)}/{_INTENT}"
     if not store.exists(file):
         return None
@@ -151,18 +151,18 @@ def load_intent(store: Store, name: str) -> str | None:
 
 
 def check_type(stored: StoredTable, type_info: TypeInformation, table: str, subject: str) -> None:
-    """Refuse a program that reads the stored copy as something else."""
+    """Reject a program that reads the stored copy with another type."""
     if stored.table != table or stored.type != written_type(type_info):
-        found = type_from(stored.type, subject)
+        stored_type = type_from(stored.type, subject)
         raise ProgramError(
-            f"{subject}: this job has stored rows of {stored.table} as {found.notation}, and is to read {table} as "
-            f"{type_info.notation}. Declare what it was, or begin anew: give the source another name"
+            f"{subject}: this job has stored rows of {stored.table} as {stored_type.notation}, but reads {table} as "
+            f"{type_info.notation}. Declare the stored type, or start again: give the source another name"
         )
 
 
-def twice_begun(subject: str) -> FencedError:
-    """Two drivers made the copy at once; the other one was faster."""
-    return FencedError(f"{subject}: another driver has begun this job at the same time. This one has stopped")
+def concurrent_start_error(subject: str) -> FencedError:
+    """Two drivers created the copy at once; the other one was faster."""
+    return FencedError(f"{subject}: another driver has started this job at the same time. This one has stopped")
 
 
 _CLAIMS: set[tuple[str, str]] = set()
@@ -170,7 +170,7 @@ _CLAIMS_LOCK = threading.Lock()
 
 
 def claim_name(store: Store, name: str) -> tuple[str, str]:
-    """Take the name for a source of this job: two under one name would read each other's rows."""
+    """Claim the name for a source of this job: two under one name would read each other's rows."""
     claim = (store.url, name)
     with _CLAIMS_LOCK:
         if claim in _CLAIMS:
@@ -180,7 +180,7 @@ def claim_name(store: Store, name: str) -> tuple[str, str]:
 
 
 def release_name(claim: tuple[str, str] | None) -> None:
-    """The source is closed."""
+    """Release the name when the source is closed."""
     with _CLAIMS_LOCK:
         if claim is not None:
             _CLAIMS.discard(claim)

@@ -1,10 +1,10 @@
-"""A table as it is in one snapshot, copied into a job's store: Parquet files, one per range of its pages.
+"""Copies a table in one snapshot into a job's store: Parquet files, one per range of its pages.
 
-Rows that were read from a table cannot be read again: the table goes on. So they are stored first, all of them, in one
-state of the database (an exported snapshot that all readers share), and the job reads the files as often as it must.
-Ranges of pages are equally large whatever the keys are, need no index, and are read side by side.
+Rows read from a table cannot be read again, because the table changes. So all of them are stored first, in one
+state of the database (an exported snapshot that all readers share), and the job reads the files as often as necessary.
+Ranges of pages have equal size whatever the keys are, need no index, and are read concurrently.
 
-A copy is written before anything of it is used, so a crash meanwhile leaves nothing but files that nobody names.
+A copy is complete before it is used, so a crash leaves nothing but files that no document names.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _FIRST_LINES = 64
 
 @dataclass(frozen=True)
 class CopiedFile:
-    """A stored range: the file, how many rows it has, its length and checksum."""
+    """A stored range: the file, its number of rows, its length and checksum."""
 
     file: str
     rows: int
@@ -54,7 +54,7 @@ class CopiedFile:
 
 @dataclass(frozen=True)
 class CopyPlace:
-    """Which database to copy from, and where to: a folder that no other copy has."""
+    """The database to copy from, and the target: a folder that no other copy has."""
 
     address: DatabaseAddress
     timeouts: Timeouts
@@ -65,10 +65,10 @@ class CopyPlace:
 def copy_table(
     place: CopyPlace, layout: TableLayout, type_info: RowTypeInfo, snapshot: str, range_pages: int = _RANGE_PAGES
 ) -> tuple[CopiedFile, ...]:
-    """Copy all rows of the table in this snapshot; returns the files that have any."""
+    """Copy all rows of the table in this snapshot; returns the non-empty files."""
     with _reader(place, snapshot) as connection:
-        # Locks the table until all ranges are read: what rewrites one (VACUUM FULL, CLUSTER, REFRESH) moves its rows to
-        # other pages, and those that moved between two ranges would be copied twice, or not at all.
+        # Lock the table until all ranges are read: VACUUM FULL, CLUSTER or REFRESH would move rows to
+        # other pages, and a row moved between two ranges would be copied twice, or not at all.
         connection.execute(f"SELECT FROM {quoted(layout.name)} LIMIT 0")
         row = connection.execute("SELECT pg_relation_size(to_regclass(%s))", [quoted(layout.name)]).fetchone()
         pages = -(-int(row[0] or 0) // _PAGE_BYTES) if layout.is_plain and row is not None else 0
@@ -84,7 +84,7 @@ def copy_table(
 
 
 def _page_ranges(pages: int, range_pages: int) -> list[str]:
-    """Conditions that each row of a table of so many pages fits one of; of a small one, none at all."""
+    """Conditions that divide the rows of a table with this many pages; a small one has a single empty condition."""
     starts = list(range(0, max(pages, 1), range_pages))
     if len(starts) == 1:
         return [""]
@@ -92,7 +92,7 @@ def _page_ranges(pages: int, range_pages: int) -> list[str]:
 
 
 def _page_range(start: int, stop: int | None) -> str:
-    """The rows of some pages. The last range has no end: pages may have been added since they were counted."""
+    """The rows of a page range. The last range has no end: pages may have been added since they were counted."""
     end = "" if stop is None else f" AND ctid < '({stop},0)'::tid"
     return f" WHERE ctid >= '({start},0)'::tid{end}"
 
@@ -102,7 +102,7 @@ def _reader(place: CopyPlace, snapshot: str) -> Connection[Any]:
     connection = connect(place.address, place.timeouts)
     try:
         connection.execute("SET statement_timeout = 0")
-        connection.execute("SET idle_in_transaction_session_timeout = 0")  # one of them only holds the lock
+        connection.execute("SET idle_in_transaction_session_timeout = 0")  # one connection only holds the lock
         connection.execute(NO_TRANSACTION_TIMEOUT)
         connection.commit()
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
@@ -145,7 +145,7 @@ def _batches(
 
 
 def _pieces(copy: Any) -> Iterator[bytes]:
-    """Whole lines, some megabytes at a time, however large one is: the server sends each row by itself."""
+    """Whole lines, some megabytes at a time, however large a line is: the server sends each row separately."""
     lines, count = iter(copy), _FIRST_LINES
     while piece := b"".join(islice(lines, count)):
         yield piece
@@ -154,10 +154,10 @@ def _pieces(copy: Any) -> Iterator[bytes]:
 
 
 def _parse(text: bytes, width: int) -> list[pa.Array]:
-    """The columns of CSV text: nothing between commas is a null, two quotes are an empty text."""
+    """Parses columns of CSV text: nothing between commas is a null, two quotes are an empty text."""
     names = [str(i) for i in range(width)]
     if text.startswith(BOM_UTF8):
-        text = BOM_UTF8 + text  # the parser takes one away from the beginning, and this one is of a value
+        text = BOM_UTF8 + text  # the parser removes a mark at the start, and this one belongs to a value
     table = csv.read_csv(
         pa.BufferReader(text),
         csv.ReadOptions(column_names=names, block_size=len(text) + 1, use_threads=False),

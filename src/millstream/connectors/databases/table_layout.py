@@ -1,4 +1,4 @@
-"""A table of PostgreSQL as its catalogue describes it, and the stream type of its rows."""
+"""A PostgreSQL table from the catalogue, and the stream type of its rows."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ _COLUMNS = """
 
 @dataclass(frozen=True)
 class TableLayout:
-    """Where a table is and what its columns are: name, number of the type, text of the type (of a domain: its base)."""
+    """A table's oid, name and columns: name, oid of the type, text of the type (of a domain: its base type)."""
 
     schema: str
     table: str
     columns: tuple[tuple[str, int, str], ...]
     is_plain: bool
-    """Whether it has pages of its own: no view, and not partitioned."""
+    """Whether it has pages: not a view, and not partitioned."""
     generated: frozenset[str] = frozenset()
-    """Columns that the server computes from others: they are not in the log."""
+    """Generated columns: they are not in the log."""
 
     @property
     def name(self) -> TableName:
@@ -51,13 +51,13 @@ class TableLayout:
         return Types.ROW_NAMED(names, [type_of_column(text) for _, _, text in self.columns])
 
     def logged_columns(self, names: list[str]) -> tuple[LoggedColumn, ...]:
-        """These columns, each with the number of its type."""
+        """These columns, each with the oid of its type."""
         numbers = {name: number for name, number, _ in self.columns}
         return tuple(LoggedColumn(name, numbers[name]) for name in names)
 
 
 def read_layout(connection: Connection[Any], table: TableName, subject: str) -> TableLayout:
-    """The table as it is now."""
+    """Read the current table."""
     row = connection.execute(
         "SELECT c.oid::bigint, n.nspname, c.relname, c.relkind FROM pg_class c "
         "JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass(%s)",
@@ -65,8 +65,8 @@ def read_layout(connection: Connection[Any], table: TableName, subject: str) -> 
     ).fetchone()
     if row is None:
         raise ProgramError(
-            f"{subject}: there is no table {table}, or this role may not see it. Names are taken as they "
-            "are written: without quotes, PostgreSQL has made them small when the table was made"
+            f"{subject}: table {table} does not exist, or is not visible to this role. Names are case-sensitive "
+            "here: PostgreSQL folds unquoted names to lower case when a table is created"
         )
     oid, schema, name, kind = row
     columns = connection.execute(_COLUMNS, [oid]).fetchall()
@@ -77,15 +77,15 @@ def read_layout(connection: Connection[Any], table: TableName, subject: str) -> 
 
 
 def checked_row_type(type_info: TypeInformation | None, layout: TableLayout, subject: str) -> RowTypeInfo:
-    """The declared type, or that of the table where none is; refused where the table does not have its columns."""
+    """The declared type, or the table's if none is declared; rejected if the table lacks its columns."""
     if type_info is None:
         return layout.type()
     if not isinstance(type_info, RowTypeInfo):
-        raise ProgramError(f"{subject}: a table has rows, not {type_info}. Declare Types.ROW_NAMED([…], […])")
+        raise ProgramError(f"{subject}: a table needs a row type, not {type_info}. Declare Types.ROW_NAMED([…], […])")
     columns = [name for name, _, _ in layout.columns]
     missing = [name for name in type_info.get_field_names() if name not in columns]
     if missing:
-        raise ProgramError(f"{subject}: the table has the columns {columns}, and not {missing}. Correct the type")
+        raise ProgramError(f"{subject}: the table has the columns {columns}, but not {missing}. Correct the type")
     return type_info
 
 
@@ -96,11 +96,11 @@ def described_table(
     patience: Patience,
     timeouts: Timeouts,
 ) -> tuple[TableLayout, RowTypeInfo]:
-    """The table at this address, and the type of its rows in a stream, while a program is being written down."""
+    """The table at this address, and the stream type of its rows, while a program is being built."""
     subject = f"Table {table} at {address.shown}"
     if address.kind != "postgresql":
         raise ProgramError(
-            f"{subject}: tables are read from PostgreSQL only. Its address is postgresql://host/database"
+            f"{subject}: tables are read from PostgreSQL only. Use an address postgresql://host/database"
         )
 
     def read() -> TableLayout:

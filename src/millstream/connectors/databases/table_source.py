@@ -1,8 +1,8 @@
-"""The rows of a PostgreSQL table, once: as they are in one snapshot at the job's first start.
+"""Reads the rows of a PostgreSQL table once, from one snapshot at the job's first start.
 
 The rows are copied into the job's store before the first epoch (`table_copy`): all ranges of the table in one state of
-the database. So every epoch can be read again, also after a crash and whatever happens to the table meanwhile, and a
-job that is restarted or forked reads the same rows. What that costs is the room of one copy, and that nothing is read
+the database. So every epoch can be read again, also after a crash and after changes of the table, and a
+job that is restarted or forked reads the same rows. The cost is the space of one copy, and that no row is read
 before it is complete.
 """
 
@@ -23,13 +23,13 @@ from millstream.connectors.databases.stored_tables import (
     StoredTable,
     check_type,
     claim_name,
+    concurrent_start_error,
     create_table,
     inherited_table,
     load_table,
     release_name,
     remove_other_copies,
     rows_folder,
-    twice_begun,
 )
 from millstream.connectors.databases.table_copy import CopyPlace, copy_table
 from millstream.connectors.databases.table_layout import checked_row_type, read_layout
@@ -43,7 +43,7 @@ __all__ = ["PostgresTableSource"]
 
 @dataclass(frozen=True)
 class TablePlace:
-    """Which table, of which database, and where it is stored in the job."""
+    """The table, its database, and its name in the job's store."""
 
     address: DatabaseAddress
     table: TableName
@@ -75,7 +75,7 @@ class PostgresTableSource(Source):
 
     @property
     def subject(self) -> str:
-        """What errors begin with."""
+        """The prefix of error messages."""
         return f"Table {self.place.table} at {self.place.address.shown}"
 
     def opened(self, store: Store, session: Any) -> Source:
@@ -84,7 +84,7 @@ class PostgresTableSource(Source):
         try:
             stored = load_table(store, self.place.name) or inherited_table(store, self.place.name)
             if stored is None:
-                stored = retry(lambda: self._copy(store), self.patience, self.subject, self._why)
+                stored = retry(lambda: self._copy(store), self.patience, self.subject, self._permanent_reason)
             source._take(stored)
         except BaseException:
             source.close()
@@ -95,7 +95,7 @@ class PostgresTableSource(Source):
         source = PostgresTableSource(self.place, self.row_type, self.patience, self.timeouts)
         stored = load_table(store, self.place.name) or inherited_table(store, self.place.name)
         if stored is None:
-            raise NotAvailableError(f"{self.subject}: the job has stored nothing of it, so nothing can be read again")
+            raise NotAvailableError(f"{self.subject}: the job has stored no copy of it, so nothing can be read again")
         source._take(stored)
         return source
 
@@ -120,8 +120,8 @@ class PostgresTableSource(Source):
         foreign = sorted(name for name in positions if not name.startswith(f"{self._stored.series}-"))
         if foreign:
             raise ProgramError(
-                f"{self.subject}: the job stands at {foreign[0]!r}, in another copy of the table than this store has. "
-                "Start from STORE@EPOCH of the job itself, or give the source another name"
+                f"{self.subject}: the job's position is {foreign[0]!r}, in another copy of the table than this store "
+                "has. Start from STORE@EPOCH of the job itself, or give the source another name"
             )
         if self._store is not None and positions:
             remove_other_copies(self._store, self.place.name, self._stored.series)
@@ -137,7 +137,7 @@ class PostgresTableSource(Source):
         check_type(stored, self.row_type, str(self.place.table), self.subject)
         self._stored = stored
 
-    def _why(self, error: BaseException) -> str | None:
+    def _permanent_reason(self, error: BaseException) -> str | None:
         reason = refusal(error)
         return None if reason is None else self.place.address.without_secrets(reason)
 
@@ -146,7 +146,7 @@ class PostgresTableSource(Source):
         with connect(self.place.address, replace(self.timeouts, transaction_s=0)) as connection:
             layout = read_layout(connection, self.place.table, self.subject)
             checked_row_type(self.row_type, layout, self.subject)
-            # The snapshot lives as long as this transaction.
+            # The snapshot is valid during this transaction.
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             row = connection.execute("SELECT pg_export_snapshot()").fetchone()
             assert row is not None
@@ -157,5 +157,5 @@ class PostgresTableSource(Source):
             series=series, table=str(self.place.table), type=written_type(self.row_type), store=store.url, files=files
         )
         if not create_table(store, self.place.name, stored):
-            raise twice_begun(self.subject)
+            raise concurrent_start_error(self.subject)
         return stored

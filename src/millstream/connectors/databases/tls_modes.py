@@ -1,13 +1,13 @@
-"""What is checked of a server's certificate: the words of libpq, MySQL and their JDBC drivers, as one mode.
+"""How a server's certificate is checked: the options of libpq, MySQL and their JDBC drivers, mapped to one mode.
 
     disable       no TLS
-    prefer        TLS if the server has it; nothing is checked
-    require       TLS or no connection; nothing is checked, unless a CA file is given: then as verify-ca
-    verify-ca     the certificate is signed by the CA file's, or the system's, authorities
-    verify-full   and names the host that the address names
+    prefer        TLS if the server has it; no checks
+    require       TLS or no connection; no checks, unless a CA file is set: then as verify-ca
+    verify-ca     the certificate is signed by an authority in the CA file, or of the system
+    verify-full   and is issued for the host in the address
 
-A CA file without a mode means verify-full: a program that names its authority expects a check. An unknown word is
-refused: a mode that is misspelt must not become a connection without a check.
+A CA file without a mode means verify-full: a program that names its authority expects a check. An unknown mode is
+an error: a misspelt mode must not become a connection without a check.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MYSQL_MODES = {
 _KNOWN_OF_MYSQL = (*_LIBPQ_MODES, "trust", "DISABLED", "PREFERRED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY")
 _STRICTNESS = ("prefer", "disable", "require", "verify-ca", "verify-full")
 
-# Options of addresses, in small letters and without separators, and what each of them says.
+# Options of addresses, in lower case and without separators, and their meaning.
 _MODE_NAMES = ("sslmode",)
 _FILE_NAMES = {"sslca": "ca", "serversslcert": "ca", "sslcert": "certificate", "sslkey": "key"}
 _SWITCHES = {
@@ -53,7 +53,7 @@ _TRUE, _FALSE = ("", "true", "1", "yes", "on"), ("false", "0", "no", "off")
 
 @dataclass(frozen=True)
 class TlsMode:
-    """How a connection is encrypted and checked, and the PEM files that this needs."""
+    """How a connection is encrypted and checked, with the PEM files for it."""
 
     mode: str = "prefer"
     ca: str | None = None
@@ -62,14 +62,14 @@ class TlsMode:
 
 
 def mode_of(text: str, subject: str) -> str:
-    """libpq's mode, checked: an unknown one is refused here, and not by whoever connects first."""
+    """The libpq mode, checked here rather than at the first connection."""
     if text not in _LIBPQ_MODES:
         raise ProgramError(f"{subject}: sslmode is {text!r}, expected one of {', '.join(_LIBPQ_MODES)}")
     return text
 
 
 def mysql_tls(options: Mapping[str, str], subject: str, *, is_mariadb: bool = False) -> tuple[TlsMode, dict[str, str]]:
-    """The mode that an address's options ask for, and the options that say nothing of TLS.
+    """The mode from an address's options, and the options unrelated to TLS.
 
     >>> mysql_tls({"sslMode": "VERIFY_IDENTITY", "charset": "x"}, "Database")
     (TlsMode(mode='verify-full', ca=None, certificate=None, key=None), {'charset': 'x'})
@@ -94,7 +94,7 @@ def mysql_tls(options: Mapping[str, str], subject: str, *, is_mariadb: bool = Fa
         else:
             others[name] = value
     if mode is None:
-        mode = _switched(switches, has_files=bool(files), has_ca="ca" in files)
+        mode = _implied_mode(switches, has_files=bool(files), has_ca="ca" in files)
     elif mode == "require" and "ca" in files:
         mode = "verify-ca"
     return TlsMode(mode, files.get("ca"), files.get("certificate"), files.get("key")), others
@@ -106,8 +106,8 @@ def _is_on(name: str, value: str, subject: str) -> bool:
     return value.lower() in _TRUE
 
 
-def _switched(switches: set[str], *, has_files: bool, has_ca: bool) -> str:
-    """The mode of an address that names none: the strictest of what it asks for."""
+def _implied_mode(switches: set[str], *, has_files: bool, has_ca: bool) -> str:
+    """The mode of an address without an explicit one: the strictest that its options imply."""
     if "trust" in switches:
         return "require"
     least = "verify-full" if has_ca else "require" if has_files else "disable" if "disable" in switches else "prefer"
@@ -115,7 +115,7 @@ def _switched(switches: set[str], *, has_files: bool, has_ca: bool) -> str:
 
 
 def tls_context(tls: TlsMode, subject: str) -> ssl.SSLContext | None:
-    """The client's side of a connection of this mode; None: without TLS, or as the client library prefers."""
+    """The client's TLS context for this mode; None: without TLS, or as the client library prefers."""
     if tls.mode in ("disable", "prefer"):
         return None
     try:

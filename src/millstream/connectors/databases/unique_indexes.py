@@ -1,14 +1,14 @@
-"""Which unique indexes of a table a sink that writes by key can live with.
+"""Checks that the unique indexes of a table allow upserts by key.
 
-A row takes the place of the one with its key. Another unique index than that of the key stands in the way of this:
+A row replaces the one with its key. A unique index other than the key's conflicts with this:
 
-    MySQL         ON DUPLICATE KEY UPDATE hits whichever index a row collides with: a row of another key is overwritten
-    PostgreSQL    the statement is refused, after its epoch was committed in the job; also where rows only trade values
-                  (a's mail to b, b's to a) and the table would be right in the end
+    MySQL         ON DUPLICATE KEY UPDATE matches any unique index: it may overwrite a row with another key
+    PostgreSQL    refuses the statement, after the job has committed its epoch; also if rows only exchange values
+                  (a's mail to b, b's to a) and the result would be valid
 
-So tables with such an index are refused before anything runs. Indexes that have all columns of the key among theirs
-collide in rows of one key only, and are no matter. PostgreSQL checks a deferrable constraint when the transaction ends,
-where only values that are really there twice collide: that is the stream's fault, and told as any other constraint is.
+So tables with such an index are rejected before the job runs. Indexes that include all columns of the key
+conflict only between rows of one key, and are allowed. PostgreSQL checks a deferrable constraint at the end of the
+transaction, where only real duplicates conflict: these are errors in the stream, reported like any other constraint.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["UniqueIndex", "check_upsert_key"]
 
 @dataclass(frozen=True)
 class UniqueIndex:
-    """An index that refuses a second row. `columns` are those it has at their full length, without expressions.
+    """An index that refuses duplicates. `columns` are its full columns, without prefixes and expressions.
 
     `is_whole`: it consists of them, for all rows. `is_deferrable`: it is checked at the end of the transaction.
     """
@@ -38,20 +38,20 @@ class UniqueIndex:
 
 
 def check_upsert_key(indexes: Sequence[UniqueIndex], key: Sequence[str], subject: str, advice: str) -> None:
-    """Refuse a key that is not unique in the table, and other indexes that rows may collide in.
+    """Reject a key that is not unique in the table, and other indexes in which rows may conflict.
 
-    `advice` ends the message: what this database offers, with {} for the name of the index.
+    `advice` ends the message: the database's alternatives, with {} for the name of the index.
     """
     columns = frozenset(key)
     if not any(index.is_whole and not index.is_deferrable and index.columns == columns for index in indexes):
         unique = ", ".join(map(str, indexes)) or "none"
         raise ProgramError(
             f"{subject}: {', '.join(key)} is not unique in the table (unique are: {unique}), so "
-            "no row can be put in the place of another. Make it the primary key, or give it a unique index"
+            "no row can be replaced by it. Make it the primary key, or create a unique index on it"
         )
     for index in indexes:
         if not index.is_deferrable and not columns <= index.columns:
             raise ProgramError(
-                f"{subject}: the table has the unique index {index} beside the key {', '.join(key)}, and a row may "
-                f"collide with a row of another key there. {advice.format(index.name)}"
+                f"{subject}: the table has the unique index {index} besides the key {', '.join(key)}, in which a row "
+                f"may conflict with a row of another key. {advice.format(index.name)}"
             )

@@ -1,11 +1,11 @@
-"""The data files of a Delta table, as tasks write them: Parquet, a file for each combination of partition values.
+"""Writes the data files of a Delta table in tasks: Parquet, one file per combination of partition values.
 
-A file that no transaction names is not part of the table: readers look into the log alone. So a task writes straight
-into the table's folder, under names that no other attempt can have, and what a lost attempt leaves there is seen by
-nobody (Delta's `vacuum` removes it).
+A file that no transaction lists is not part of the table: readers use only the log. So a task writes directly
+into the table's folder, under names unique to the attempt, and leftovers of a lost attempt are invisible
+(Delta's `vacuum` removes them).
 
-What is said of a file in the log is only what is certain: the number of its records, of the nulls in plain columns, and
-the least and greatest value of whole numbers and dates. Readers skip files by these; a wrong one would hide records.
+The log receives only exact statistics of a file: the number of its records, of the nulls in simple columns, and
+minimum and maximum of whole numbers and dates. Readers skip files by these; a wrong one would hide records.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from millstream.connectors.absent_targets import named_target
 from millstream.connectors.contracts import Json, SinkWriter, WriterContext
 from millstream.connectors.files.part_plan import token_of
 from millstream.connectors.foreign_columns import outward
+from millstream.connectors.unavailable_targets import named_target
 from millstream.errors import ProgramError
 from millstream.records.batch import Batch
 from millstream.records.columns import to_record_batch
@@ -39,7 +39,7 @@ _NO_VALUE_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 
 @dataclass(frozen=True)
 class TableShape:
-    """What a writer must know: where the table is, what its rows are, and by which columns they are divided."""
+    """The table's address, the type of its rows, and its partition columns, for a writer."""
 
     url: str
     row_type: Any
@@ -48,7 +48,7 @@ class TableShape:
 
 
 class DataFileWriter(SinkWriter):
-    """The data files of one task attempt in one epoch. Rows are gathered in memory; a file is written by one call."""
+    """Writes the data files of one task attempt in one epoch. Buffers rows in memory; one call writes a file."""
 
     def __init__(self, shape: TableShape, context: WriterContext) -> None:
         self._shape = shape
@@ -88,7 +88,7 @@ class DataFileWriter(SinkWriter):
         return outward(columns, row_type)
 
     def _finish(self, values: tuple[str | None, ...]) -> None:
-        """Write what is gathered for these partition values."""
+        """Write the buffered rows of these partition values."""
         context, shape = self._context, self._shape
         table = pa.Table.from_batches(self._open.pop(values))
         del self._open_bytes[values]
@@ -101,7 +101,7 @@ class DataFileWriter(SinkWriter):
         ]
         token = token_of(context.job, context.nonce, context.uid)
         file = f"part-{context.epoch:012d}-{context.subtask:05d}-{token}-{len(self._files):05d}.snappy.parquet"
-        # These names need no escaping in the log: '=', '-', '_', '.', letters and digits stand for themselves.
+        # These names need no escaping in the log: '=', '-', '_', '.', letters and digits are unreserved.
         path = "/".join([*folders, file])
         with named_target(shape.url, context.store):
             self._store.put(path, data)
@@ -120,7 +120,7 @@ class DataFileWriter(SinkWriter):
 def divided(
     batch: pa.RecordBatch, partition_columns: Sequence[str]
 ) -> Iterator[tuple[tuple[str | None, ...], pa.RecordBatch]]:
-    """The rows by their partition values, as the log writes these, without the columns that hold them.
+    """The rows by their partition values, in the log's format, without the columns that hold them.
 
     Rows of one group stay in order; groups come in the order of their first rows.
     """
@@ -146,7 +146,7 @@ def divided(
 
 
 def partition_text(name: str, value: Any) -> str | None:
-    """A partition value as the log writes it.
+    """A partition value in the log's format.
 
     >>> partition_text("day", dt.date(2026, 3, 1)), partition_text("paid", True), partition_text("shop", None)
     ('2026-03-01', 'true', None)
@@ -155,8 +155,8 @@ def partition_text(name: str, value: Any) -> str | None:
         return None
     if value == "":
         raise ProgramError(
-            f"Delta sink: a record has '' in the partition column {name!r}. Delta keeps no empty text there, it would "
-            "be read as null. Map it to None, or to a word of your own, before the sink"
+            f"Delta sink: a record has '' in the partition column {name!r}. Delta does not store empty text there, it "
+            "would be read as null. Map it to None, or to another word, before the sink"
         )
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -164,7 +164,7 @@ def partition_text(name: str, value: Any) -> str | None:
 
 
 def file_facts(table: pa.Table) -> dict[str, Json]:
-    """What the log says of a file's content.
+    """The log's statistics of a file.
 
     >>> file_facts(pa.table({"n": [3, None, 1], "who": ["a", "b", None]}))
     {'numRecords': 3, 'minValues': {'n': 1}, 'maxValues': {'n': 3}, 'nullCount': {'n': 1, 'who': 1}}

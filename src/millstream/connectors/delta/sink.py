@@ -1,8 +1,8 @@
 """A sink that adds the records of each epoch to a Delta table, in one transaction, exactly once.
 
-Tasks write data files into the table's folder, where no reader of the table sees them (`data_files`). When the epoch's
-manifest stands, the driver adds them to the table's log, with the epoch's name (`table`). Nothing else is a truth: a
-driver that dies between the two publishes the same again, and the table itself says whether that is still to be done.
+Tasks write data files into the table's folder, where no reader of the table sees them (`data_files`). After the epoch's
+manifest is written, the driver adds them to the table's log, with the epoch's name (`table`). There is no other record:
+if the driver crashes between the two, the publishing is repeated, and the table itself shows whether it was done.
 
 The table may be in a local or mounted folder, or in an object store that creates names only if they are absent.
 """
@@ -17,7 +17,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from millstream.common.typeinfo import BasicType, BasicTypeInfo, RowTypeInfo, Types
-from millstream.connectors.absent_targets import named_target
 from millstream.connectors.contracts import CommitId, CommitPlan, Json, RestorePoint, Sink, SinkWriter, WriterContext
 from millstream.connectors.delta.data_files import DataFileWriter, TableShape
 from millstream.connectors.delta.table import (
@@ -34,6 +33,7 @@ from millstream.connectors.files.part_rules import STAGING
 from millstream.connectors.files.places import refuse_credentials
 from millstream.connectors.files.publishing import service_of
 from millstream.connectors.foreign_columns import foreign_schema
+from millstream.connectors.unavailable_targets import named_target
 from millstream.errors import MillstreamError, ProgramError, StoreDamagedError, StoreError
 from millstream.records.shapes import plain_type
 from millstream.storage.local import LocalStore
@@ -46,15 +46,15 @@ if TYPE_CHECKING:
 __all__ = ["DeltaTableSink"]
 
 _FILE_BYTES_MAX = 128 * 1024 * 1024
-_ASKED_AT_ONCE = 16
+_CONCURRENT_REQUESTS = 16
 _DIVIDING = frozenset(
     {BasicType.STRING, BasicType.BOOLEAN, BasicType.BYTE, BasicType.SHORT, BasicType.INT, BasicType.LONG}
 )
 
 
 class DeltaTableSink(Sink):
-    """Adds rows of `row_type` to the Delta table at `url`, divided by `partition_columns`. `adds_columns`: the table is
-    given columns of the rows that it has not.
+    """Adds rows of `row_type` to the Delta table at `url`, partitioned by `partition_columns`. `adds_columns`: add
+    missing columns of the rows to the table.
 
     >>> sink = DeltaTableSink("s3://shop/sales", Types.ROW_NAMED(["shop", "cents"], [Types.STRING(), Types.LONG()]))
     >>> sink.describe()
@@ -72,10 +72,10 @@ class DeltaTableSink(Sink):
     ) -> None:
         if isinstance(partition_columns, str):
             raise ProgramError(
-                f"Delta sink: partition_columns is the text {partition_columns!r}. Give a list of names."
+                f"Delta sink: partition_columns is the text {partition_columns!r}. Pass a list of names."
             )
         if file_bytes_max < 1:
-            raise ProgramError(f"Delta sink: file_bytes_max is {file_bytes_max}. Give at least 1.")
+            raise ProgramError(f"Delta sink: file_bytes_max is {file_bytes_max}. Use at least 1.")
         self._shape = TableShape(_checked_url(url), row_type, tuple(partition_columns), file_bytes_max)
         names, types = row_type.get_field_names(), row_type.get_field_types()
         check_names(names)
@@ -85,14 +85,14 @@ class DeltaTableSink(Sink):
         if len(set(self._shape.partition_columns)) != len(self._shape.partition_columns):
             raise ProgramError(f"Delta sink: a partition column is named twice in {list(partition_columns)}")
         if len(names) == len(self._shape.partition_columns):
-            raise ProgramError("Delta sink: all columns are partition columns, so that its files would have none")
+            raise ProgramError("Delta sink: all columns are partition columns, so its files would have none")
         self._schema = foreign_schema(row_type)
         self._table: DeltaTable | None = None
         self._needed_columns: list[str] = []
         self._adds_columns = adds_columns
 
     def __getstate__(self) -> dict[str, Any]:
-        # The table's log is the driver's business.
+        # Only the driver uses the table's log.
         return {**self.__dict__, "_table": None}
 
     def writer(self, context: WriterContext) -> SinkWriter:
@@ -115,7 +115,7 @@ class DeltaTableSink(Sink):
         return patiently(partial(opened_table, address, self._schema, self._shape.partition_columns))
 
     def _check_writable(self) -> None:
-        """Try to write where tasks will, in a hidden folder: a store without conditional create is refused, too."""
+        """Probe the tasks' target, in a hidden folder: also rejects a store without conditional create."""
         store = with_patience(open_store(f"{self._shape.url.rstrip('/')}/{STAGING}"))
         try:
             store.check_writable()
@@ -133,11 +133,11 @@ class DeltaTableSink(Sink):
             for name in self._needed_columns:
                 if nulls.get(name, 0):
                     raise ProgramError(
-                        f"{self.describe()}: column {name!r} takes no null, and a file of this epoch has "
-                        f"{int(nulls[name])} rows or more with None there. Nothing of the epoch was committed. Filter "
+                        f"{self.describe()}: column {name!r} is not nullable, but a file of this epoch has "
+                        f"{int(nulls[name])} rows or more with None there. The epoch was not committed. Filter "
                         "or fill them before the sink"
                     )
-        # The table's id tells it from another that is put in its place.
+        # The table's id distinguishes it from another that replaces it.
         table = {} if self._table is None else {"table": self._table.metadata().id}
         return CommitPlan(tuple({**file, "target": self._shape.url, **table} for file in staged))
 
@@ -153,36 +153,36 @@ class DeltaTableSink(Sink):
         if not _holds(table, commit):
             self._check_files(publish)
         try:
-            # Harmless when repeated: the table says whether an attempt that was not answered has added the epoch.
+            # Idempotent: the table shows whether an attempt without a response has added the epoch.
             columns = self._shape.partition_columns
             patiently(partial(add_epoch, table, address, commit, publish, self._schema, columns))
         except MillstreamError:
-            # What this object knows of the table may be behind what went wrong: the next attempt reads it anew.
+            # This object's view of the table may be outdated after an error: the next attempt reads it again.
             self._table = None
             raise
         self._table = table
 
     def _check_same_table(self, table: DeltaTable, publish: Sequence[Json]) -> None:
-        """What was written for one table is not added to another: its earlier epochs would be missing in silence."""
-        found, ids = table.metadata().id, {file.get("table") for file in publish} - {None}
-        if ids - {found}:
+        """Reject adding files of one table to another: its earlier epochs would be missing silently."""
+        table_id, ids = table.metadata().id, {file.get("table") for file in publish} - {None}
+        if ids - {table_id}:
             raise StoreDamagedError(
-                f"{self.describe()} is not the table that this job wrote to: its id is {found}, expected "
-                f"{', '.join(sorted(ids))}. Was it deleted and made anew? Nothing was added. Put the table back, or "
-                "start the job from the beginning, with a new store"
+                f"{self.describe()} is not the table that this job wrote to: its id is {table_id}, expected "
+                f"{', '.join(sorted(ids))}. Was it deleted and created again? Nothing was added. Put the table back, "
+                f"or start the job from the beginning, with a new store"
             )
 
     def _check_files(self, files: Sequence[Json]) -> None:
-        """Every file must be there: a table whose log names a missing file cannot be read any more."""
+        """Check that every file exists: a table whose log lists a missing file is unreadable."""
         target = with_patience(open_store(self._shape.url))
-        with ThreadPoolExecutor(min(len(files), _ASKED_AT_ONCE)) as threads:
+        with ThreadPoolExecutor(min(len(files), _CONCURRENT_REQUESTS)) as threads:
             sizes = list(threads.map(lambda file: _size_of(target, file["path"]), files))
         for file, size in zip(files, sizes, strict=True):
             if size != file["bytes"]:
-                state = "is gone" if size is None else f"has {size} bytes, expected {file['bytes']}"
+                state = "is missing" if size is None else f"has {size} bytes, expected {file['bytes']}"
                 raise StoreDamagedError(
                     f"{self.describe()}: data file {file['path']!r} {state}, and it is not part of the table yet. "
-                    "Nothing of its epoch was added. Did a vacuum without retention remove it? Put the file back, or "
+                    "The epoch was not added. Did a vacuum without retention remove it? Put the file back, or "
                     "start from an earlier savepoint"
                 )
 
@@ -195,7 +195,7 @@ class DeltaTableSink(Sink):
             table = self._loaded_table()
             history = table.history()
         except MillstreamError:
-            return pending, ""  # opening the sink will say what is wrong
+            return pending, ""  # opening the sink will report the error
         committer = CommitId(point.past_job, point.uid, 0).committer
         later_versions = []
         for entry in history:
@@ -209,10 +209,10 @@ class DeltaTableSink(Sink):
         advice = (
             "let this job write to another table"
             if point.forked
-            else f"restore the table (DeltaTable(…).restore({first - 1})) if nobody else writes to it, or let the job "
+            else f"restore the table (DeltaTable(…).restore({first - 1})) if no one else writes to it, or let the job "
             "write to another one"
         )
-        return pending, f"{versions} of the table hold records of later epochs, which come again: {advice}"
+        return pending, f"{versions} of the table hold records of later epochs, which will be repeated: {advice}"
 
     def close(self) -> None:
         self._table = None
@@ -222,7 +222,7 @@ class DeltaTableSink(Sink):
 
 
 def _holds(table: DeltaTable, commit: CommitId) -> bool:
-    """Whether the table, as far as it was read, has this epoch already."""
+    """Whether the table, as far as it was read, contains this epoch."""
     newest_epoch = table.transaction_version(commit.committer)
     return newest_epoch is not None and newest_epoch >= commit.epoch
 
@@ -241,18 +241,18 @@ def _checked_url(url: str) -> str:
     address = open_store(url).url
     if not is_object_address(address) and not isinstance(open_store(url), LocalStore):
         raise ProgramError(
-            f"Delta sink: {url} is neither a folder nor an object store. Give a path, or s3://bucket/table"
+            f"Delta sink: {url} is neither a folder nor an object store. Use a path, or s3://bucket/table"
         )
     if "%" in shown_address(address):
-        # The package takes '%41' in a path for a letter, and looks elsewhere than it writes.
+        # The package unescapes '%41' in a path when it reads, but not when it writes.
         raise ProgramError(
-            f"Delta sink: {shown_address(address)} has '%' in it, which deltalake does not take. Rename it"
+            f"Delta sink: {shown_address(address)} contains '%', which deltalake does not support. Rename it"
         )
     return address
 
 
 def _delta_address(url: str) -> str:
-    """The address as the package wants it: it knows S3 by one name, and a folder by its path."""
+    """The address in the package's form: one scheme for S3, and a plain path for a folder."""
     return url.replace("s3a://", "s3://", 1) if is_object_address(url) else shown_address(url)
 
 

@@ -1,13 +1,14 @@
-"""A Delta table as the driver of a job sees it: made if it is absent, held against the stream's type, added to.
+"""The driver's view of a Delta table: creates it if absent, checks it against the stream's type, and adds epochs.
 
-One transaction per epoch adds the epoch's files and says, in the same step, which epoch of which job and sink it was
-(an application transaction: `CommitId.committer` and the epoch). So whether an epoch is in the table is read from the
-table itself, and nowhere else: a repeat after a crash, or by a second driver, finds it there and adds nothing. If
-two drivers add the same epoch at the same moment, Delta lets one of them through: the other is told that a transaction
-of the same application came between, looks again, and is content.
+One transaction per epoch adds the epoch's files and, in the same step, records the epoch with its job and sink
+(an application transaction: `CommitId.committer` and the epoch). So only the table itself shows whether it has an
+epoch: a repeat after a crash, or by a second driver, detects it and adds nothing. If
+two drivers add the same epoch at the same moment, Delta accepts one of them: the other receives a conflict with a
+transaction of the same application, reads the table again, and finishes.
 
-What this sink would do wrong in silence it refuses: columns of another type, tables that ask every writer for work that
-is not done here (checks, generated columns, renamed columns, row ids), tables that forget application transactions.
+The sink rejects tables that it would silently corrupt: columns of another type, tables that require work of every
+writer that is not supported here (checks, generated columns, renamed columns, row ids), tables that expire application
+transactions.
 """
 
 from __future__ import annotations
@@ -40,40 +41,40 @@ __all__ = [
 ]
 
 COMMIT_KEY = "millstream.commit"
-"""What a transaction's commit is called in the table's history."""
+"""The operation name of a commit in the table's history."""
 
 _ATTEMPTS = 10
 _REASON_CHARS_MAX = 600
 _SERVICE_OPTIONS = {"max_retries": "8", "retry_timeout": "10s", "connect_timeout": "5s", "timeout": "30s"}
 _UNKEPT = {
     "delta.columnMapping.mode": ("none", "its columns have other names in its files"),
-    "delta.enableRowTracking": ("false", "every row must be given an id"),
-    "delta.setTransactionRetentionDuration": (None, "it forgets which epochs it holds, and could take one twice"),
-    "delta.enableIcebergCompatV1": ("false", "its files must suit Iceberg too"),
-    "delta.enableIcebergCompatV2": ("false", "its files must suit Iceberg too"),
+    "delta.enableRowTracking": ("false", "every row needs an id"),
+    "delta.setTransactionRetentionDuration": (None, "it expires the epochs it holds, and could add one twice"),
+    "delta.enableIcebergCompatV1": ("false", "its files must be compatible with Iceberg"),
+    "delta.enableIcebergCompatV2": ("false", "its files must be compatible with Iceberg"),
 }
 _UNKEPT_OF_COLUMNS = ("delta.generationExpression", "delta.identity", "delta.invariants")
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Delta's rules for the names of columns; ProgramError says which is against them."""
+    """Checks Delta's rules for column names; raises ProgramError with the wrong one."""
     lowered = [name.lower() for name in names]
-    twice = sorted({name for name in names if lowered.count(name.lower()) > 1})
-    if twice:
-        raise ProgramError(f"Delta sink: the columns {twice} differ in upper and lower case only, expected other names")
-    wrong = [name for name in names if not name or any(letter in " ,;{}()\n\t=" for letter in name)]
-    if wrong:
+    duplicates = sorted({name for name in names if lowered.count(name.lower()) > 1})
+    if duplicates:
+        raise ProgramError(f"Delta sink: the columns {duplicates} differ only in case, expected other names")
+    invalid = [name for name in names if not name or any(letter in " ,;{}()\n\t=" for letter in name)]
+    if invalid:
         raise ProgramError(
-            f"Delta sink: a column is called {wrong[0]!r}. Delta takes no empty name, and no ' ,;{{}}()=', tab or line "
-            "end in one. Name it otherwise"
+            f"Delta sink: a column is named {invalid[0]!r}. Delta allows no empty name, and no ' ,;{{}}()=', tab or "
+            "line end in one. Rename it"
         )
 
 
 def opened_table(url: str, schema: pa.Schema, partition_columns: Sequence[str]) -> DeltaTable:
-    """The table at `url`, which is made if there is none."""
+    """The table at `url`, created if it does not exist."""
     deltalake = _package()
     with _explained(url):
-        # Not asked by `is_deltatable`: that holds up every thread of this process while it waits for the service.
+        # `is_deltatable` is not used: it blocks every thread of this process while it waits for the service.
         try:
             return _loaded(url)
         except deltalake.exceptions.TableNotFoundError:
@@ -81,7 +82,7 @@ def opened_table(url: str, schema: pa.Schema, partition_columns: Sequence[str]) 
         try:
             return _created(url, schema, partition_columns)
         except deltalake.exceptions.DeltaError:
-            # Another driver made it a moment ago, or the next line says what is wrong.
+            # Another driver created it a moment ago, or the next line raises the reason.
             return _loaded(url)
 
 
@@ -98,7 +99,7 @@ def _created(url: str, schema: pa.Schema, partition_columns: Sequence[str]) -> D
 
 
 def delta_fields(url: str, schema: pa.Schema) -> list[dict[str, Json]]:
-    """The columns of a stream as Delta describes them; ProgramError for a type that Delta has not."""
+    """The columns of a stream in Delta's schema; ProgramError for a type that Delta does not have."""
     fields: list[dict[str, Json]] = []
     for field in schema:
         try:
@@ -115,49 +116,51 @@ def delta_fields(url: str, schema: pa.Schema) -> list[dict[str, Json]]:
 
 
 def check_columns(table: DeltaTable, url: str, schema: pa.Schema, partition_columns: Sequence[str]) -> None:
-    """Rows of `schema` can be added to the table, and mean there what they mean here; ProgramError says why not."""
+    """Checks that rows of `schema` can be added to the table with the same meaning; raises ProgramError otherwise."""
     configuration = table.metadata().configuration
     for key, (harmless, reason) in _UNKEPT.items():
         if key in configuration and configuration[key] != harmless:
             raise ProgramError(
-                f"Delta table {url} has {key}={configuration[key]!r}: {reason}, which this sink does not do. Unset the "
-                "property, or write to another table"
+                f"Delta table {url} has {key}={configuration[key]!r}: {reason}, which this sink does not support. "
+                f"Unset the property, or write to another table"
             )
     constraints = sorted(key for key in configuration if key.startswith("delta.constraints."))
     if constraints:
         raise ProgramError(
-            f"Delta table {url} has the rule {constraints[0]}={configuration[constraints[0]]!r}, which this sink does "
-            "not check. Drop the rule and filter the stream, or write to another table"
+            f"Delta table {url} has the constraint {constraints[0]}={configuration[constraints[0]]!r}, which this sink "
+            "does not check. Drop the constraint and filter the stream, or write to another table"
         )
     _check_partitions(table, url, partition_columns)
     columns = {field["name"]: field for field in json.loads(table.schema().to_json())["fields"]}
     for name, field in columns.items():
-        unkept_keys = [key for key in field["metadata"] if key.startswith(_UNKEPT_OF_COLUMNS)]
-        if unkept_keys:
-            raise ProgramError(f"Delta table {url}: column {name!r} has {unkept_keys[0]}, which this sink does not do")
+        unsupported_keys = [key for key in field["metadata"] if key.startswith(_UNKEPT_OF_COLUMNS)]
+        if unsupported_keys:
+            raise ProgramError(
+                f"Delta table {url}: column {name!r} has {unsupported_keys[0]}, which this sink does not support"
+            )
     stream_fields = delta_fields(url, schema)
     for field in stream_fields:
         name = field["name"]
         if name not in columns:
             raise ProgramError(
-                f"Delta table {url} has the columns {list(columns)}, and {name!r} of the stream is not among them. Add "
-                "it to the table (DeltaTable(…).alter.add_columns(…)), or leave it out of the rows"
+                f"Delta table {url} has the columns {list(columns)}, and {name!r} of the stream is missing. Add "
+                "it to the table (DeltaTable(…).alter.add_columns(…)), or remove it from the rows"
             )
         if text_of(columns[name]["type"]) != text_of(field["type"]):
             raise ProgramError(
-                f"Delta table {url}: column {name!r} is {text_of(columns[name]['type'])}, and the stream has "
+                f"Delta table {url}: column {name!r} is {text_of(columns[name]['type'])}, but the stream has "
                 f"{text_of(field['type'])}. Change the type of the rows, or write to another table"
             )
     names = {field["name"] for field in stream_fields}
     missing = [name for name, field in columns.items() if name not in names and not field["nullable"]]
     if missing:
         raise ProgramError(
-            f"Delta table {url}: column {missing[0]!r} must not be null, and the stream has no such field"
+            f"Delta table {url}: column {missing[0]!r} must not be null, but the stream has no such field"
         )
 
 
 def add_columns(table: DeltaTable, url: str, schema: pa.Schema) -> None:
-    """Give the table the columns of `schema` that it has not; they are null in the rows it has."""
+    """Add the missing columns of `schema` to the table; they are null in existing rows."""
     deltalake = _package()
     names = {field["name"] for field in json.loads(table.schema().to_json())["fields"]}
     fields = deltalake.Schema.from_arrow(pa.schema([field for field in schema if field.name not in names])).fields
@@ -171,13 +174,13 @@ def _check_partitions(table: DeltaTable, url: str, partition_columns: Sequence[s
     columns = list(table.metadata().partition_columns)
     if columns != list(partition_columns):
         raise ProgramError(
-            f"Delta table {url} is divided by {columns}, and the sink by {list(partition_columns)}. Give the sink the "
-            "table's partition columns, in their order, or write to another table"
+            f"Delta table {url} is partitioned by {columns}, but the sink by {list(partition_columns)}. Use the "
+            "table's partition columns, in order, or write to another table"
         )
 
 
 def text_of(delta_type: Json) -> str:
-    """A Delta type without what it says about nulls.
+    """A Delta type without its nullability.
 
     >>> text_of({"type": "array", "elementType": "long", "containsNull": False})
     'array<long>'
@@ -194,7 +197,7 @@ def text_of(delta_type: Json) -> str:
 
 
 def needed_columns(table: DeltaTable) -> list[str]:
-    """The columns in which the table takes no null."""
+    """The non-nullable columns of the table."""
     return [field["name"] for field in json.loads(table.schema().to_json())["fields"] if not field["nullable"]]
 
 
@@ -206,7 +209,7 @@ def add_epoch(
     schema: pa.Schema,
     partition_columns: Sequence[str],
 ) -> bool:
-    """Add the files of one epoch to the table, once; False when they are in it already."""
+    """Add the files of one epoch to the table, once; False if it already contains them."""
     from deltalake import CommitProperties, Transaction
     from deltalake.exceptions import CommitFailedError
 
@@ -231,7 +234,7 @@ def add_epoch(
                 )
                 return True
             except CommitFailedError:
-                # Somebody changed the table between: perhaps a driver of this job, with this very epoch. Look again.
+                # The table was changed concurrently, perhaps by a driver of this job with this epoch. Check again.
                 if attempt == _ATTEMPTS - 1:
                     raise
     raise AssertionError("every attempt returns or raises")
@@ -268,7 +271,7 @@ def _options(url: str) -> dict[str, str] | None:
 
 @contextmanager
 def _explained(url: str) -> Iterator[None]:
-    """Errors of the package as ours, with the table's address."""
+    """Converts errors of the package to ours, with the table's address."""
     from deltalake.exceptions import DeltaError
 
     try:
@@ -284,6 +287,6 @@ def _explained(url: str) -> Iterator[None]:
 
 
 def _plain_reason(error: BaseException) -> str:
-    """What the package says, on one line: it draws a coloured tree of causes."""
+    """The package's message on one line, instead of its coloured tree of causes."""
     lines = [re.sub(r"\x1b\[[0-9;]*m|↳", "", line).strip() for line in str(error).split("\n\n", 1)[0].splitlines()]
     return ": ".join(line for line in lines if line).rstrip(".")[:_REASON_CHARS_MAX]

@@ -1,1 +1,1 @@
-"""Files in and out: `source.FileSource` reads them in ranges, `sink.FileSink` makes them appear whole and once."""
+"""File source and sink: `source.FileSource` reads files in ranges, `sink.FileSink` publishes each whole and once."""

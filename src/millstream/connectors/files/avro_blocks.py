@@ -1,11 +1,11 @@
-"""The blocks of an Avro file, unpacked in bounded work.
+"""Unpacks the blocks of an Avro file with bounded memory.
 
-fastavro unpacks a block whole, however large it becomes, and reads as many records as the block claims to hold. So it
-never sees the file: `PlainBlocks` reads the container itself, checks and unpacks block after block, and passes them on
-as a file that is not packed. Nothing in fastavro is replaced: the program may read files of its own with it.
+fastavro unpacks a block whole, whatever its size, and reads as many records as the block claims to hold. So it
+never sees the file: `PlainBlocks` reads the container itself, checks and unpacks one block after the other, and
+presents them as an uncompressed file. Nothing in fastavro is patched: the program may read its own files with it.
 
-Bounds of each block: `BLOCK_BYTES_MAX` when it is unpacked, and as many records as its bytes can hold. Records that
-take no bytes (all their fields are null) cannot be held against bytes: a block has at most `EMPTY_RECORDS_MAX`.
+Limits of each block: `BLOCK_BYTES_MAX` unpacked bytes, and no more records than its bytes can hold. Records that
+take no bytes (all their fields are null) cannot be checked this way: a block has at most `EMPTY_RECORDS_MAX`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from millstream.connectors.messages.avro_schemas import fastavro_module
 __all__ = ["BLOCK_BYTES_MAX", "EMPTY_RECORDS_MAX", "PlainBlocks"]
 
 BLOCK_BYTES_MAX = 1 << 30
-"""So large a block may be when it is unpacked. Writers make blocks of some kilobytes."""
+"""Maximum size of an unpacked block. Writers make blocks of some kilobytes."""
 EMPTY_RECORDS_MAX = 1 << 16
 
 _HEADER = {
@@ -38,28 +38,28 @@ _HEADER = {
         {"name": "sync", "type": {"type": "fixed", "name": "Sync", "size": 16}},
     ],
 }
-_PIECE_BYTES = 1 << 20  # a file may be asked for more than it has, and not for a buffer of that size
+_PIECE_BYTES = 1 << 20  # a read may request more than the file has, but must not allocate a buffer of that size
 _VARINT_BYTES_MAX = 10
 
 
 class PlainBlocks:
-    """A file for fastavro's readers: the header of `file`, then its blocks, unpacked. Nobody asks it where it is.
+    """A file for fastavro's readers: the header of `file`, then its unpacked blocks. fastavro never uses its position.
 
-    `position` is where the block ends in `file` that was loaded last.
+    `position` is the end, in `file`, of the block loaded last.
     """
 
     def __init__(self, file: BinaryIO) -> None:
-        """Read the header. Raises ValueError; ProgramError where its schema is not read."""
+        """Read the header. Raises ValueError; ProgramError where its schema is unsupported."""
         file.seek(0)
         self._file = file
         self.position = 0
         fastavro = fastavro_module()
-        header = fastavro.schemaless_reader(_Taker(self._take), _HEADER)
+        header = fastavro.schemaless_reader(_Readable(self._read_exactly), _HEADER)
         if header["magic"] != b"Obj\x01":
-            raise ValueError("it does not begin as an Avro file does")
+            raise ValueError("it does not start with an Avro header")
         codec = header["meta"].pop("avro.codec", b"null").decode()
         if codec not in _UNPACKERS:
-            raise ValueError(f"its blocks are packed by {codec!r}, expected one of {', '.join(_UNPACKERS)}")
+            raise ValueError(f"its blocks are compressed with {codec!r}, expected one of {', '.join(_UNPACKERS)}")
         self._unpacked = _UNPACKERS[codec]
         self._sync: bytes = header["sync"]
         schema = json.loads(header["meta"]["avro.schema"])
@@ -70,25 +70,25 @@ class PlainBlocks:
         self._plain.seek(0)
 
     def seek(self, position: int) -> None:
-        """Go on with the block that begins there."""
+        """Continue with the block at `position`."""
         self._file.seek(position)
         self.position = position
         self._plain = io.BytesIO()
 
     def tell(self) -> int:
-        """Fastavro notes it for blocks, and nobody reads it there."""
+        """Part of the file interface: fastavro stores it for blocks and never uses it."""
         return 0
 
     def read(self, size: int) -> bytes:
-        """The next bytes of the unpacked file, of the header or of one block."""
+        """The next bytes of the header or of one unpacked block."""
         return self._plain.read(size) or (self._plain.read(size) if self._load() else b"")
 
     def next_sizes(self) -> tuple[int, int] | None:
-        """The bytes in the file of the next block, and its records; None at the end."""
-        first = self._taken(1)
+        """The size in the file and the record count of the next block; None at the end."""
+        first = self._read_up_to(1)
         if not first:
             return None
-        records, size = self._number(first), self._number(self._take(1))
+        records, size = self._number(first), self._number(self._read_exactly(1))
         if records < 0 or size < 0:
             raise ValueError(f"a block claims to hold {records} records in {size} bytes")
         return size, records
@@ -98,33 +98,33 @@ class PlainBlocks:
         if sizes is None:
             return False
         size, records = sizes
-        content = self._unpacked(self._take(size))
-        if self._take(len(self._sync)) != self._sync:
-            raise ValueError("the mark behind a block is not that of the file")
+        content = self._unpacked(self._read_exactly(size))
+        if self._read_exactly(len(self._sync)) != self._sync:
+            raise ValueError("the sync marker after a block differs from the header's")
         if records * self._record_bytes > len(content) or (not self._record_bytes and records > EMPTY_RECORDS_MAX):
             raise ValueError(f"a block of {len(content)} bytes claims to hold {records} records")
         self._plain = io.BytesIO(b"".join((_varint(records), _varint(len(content)), content, self._sync)))
         return True
 
     def _number(self, data: bytes) -> int:
-        """The number that begins with that byte."""
+        """The variable-length number that starts with this byte."""
         bits = data[0] & 127
         for place in range(1, _VARINT_BYTES_MAX + 1):
             if data[0] < 128:
                 return bits >> 1 ^ -(bits & 1)
-            data = self._take(1)
+            data = self._read_exactly(1)
             bits |= (data[0] & 127) << 7 * place
         raise ValueError("a number has more than 64 bits")
 
-    def _take(self, size: int) -> bytes:
-        data = self._taken(size)
+    def _read_exactly(self, size: int) -> bytes:
+        data = self._read_up_to(size)
         if len(data) < size:
-            # No EOFError: between blocks fastavro takes that for the end of the file.
+            # Not EOFError: between blocks fastavro would treat it as the end of the file.
             raise ValueError(f"it ends within a block, {size - len(data)} bytes too early")
         return data
 
-    def _taken(self, size: int) -> bytes:
-        """So many bytes, or those that are left."""
+    def _read_up_to(self, size: int) -> bytes:
+        """Up to `size` bytes; fewer at the end of the file."""
         pieces: list[bytes] = []
         missing = size
         while missing > 0 and (piece := self._file.read(min(missing, _PIECE_BYTES))):
@@ -134,8 +134,8 @@ class PlainBlocks:
         return b"".join(pieces)
 
 
-class _Taker:
-    """A file of which nothing but `read` is used."""
+class _Readable:
+    """A file-like object that implements only `read`."""
 
     def __init__(self, read: Callable[[int], bytes]) -> None:
         self.read = read
@@ -152,7 +152,7 @@ def _varint(number: int) -> bytes:
 
 def _bounded(size: int) -> int:
     if size > BLOCK_BYTES_MAX:
-        raise ValueError(f"a block is more than {BLOCK_BYTES_MAX >> 20} MiB when it is unpacked")
+        raise ValueError(f"a block is more than {BLOCK_BYTES_MAX >> 20} MiB unpacked")
     return size
 
 
@@ -172,7 +172,7 @@ def _by_python(unpacker: Callable[[], Any]) -> Callable[[bytes], bytes]:
 
 
 def _snappy(packed: bytes) -> bytes:
-    """Snappy's own length comes first; the sum of the content stands behind it."""
+    """Snappy stores its own length first; the checksum of the content follows the data."""
     size = 0
     for place, byte in enumerate(packed[:5]):
         size |= (byte & 127) << 7 * place
@@ -180,7 +180,7 @@ def _snappy(packed: bytes) -> bytes:
             break
     content = _by_arrow("snappy", packed[:-4], size)
     if zlib.crc32(content) != int.from_bytes(packed[-4:]):
-        raise ValueError("a packed block is damaged: its sum is another")
+        raise ValueError("a packed block is damaged: its checksum differs")
     return content
 
 

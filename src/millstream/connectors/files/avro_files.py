@@ -1,10 +1,10 @@
 """Avro files: an offset is the byte position of a block, and an epoch reads whole blocks.
 
-A file says at its front by which schema it was written; records are read by the schema of the rows, as Avro resolves
-the two. Blocks may be packed by any of Avro's codecs (`avro_blocks`). A file that is not whole is named.
+A file starts with the schema it was written with; records are read with the schema of the rows, following Avro's
+schema resolution. Blocks may use any of Avro's codecs (`avro_blocks`). An error names a file that is incomplete.
 
-Written files are packed by deflate unless told otherwise. The blocks of several chunks become one file without being
-unpacked.
+Files are written with deflate by default. Blocks of several chunks are combined into one file without
+unpacking them.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class AvroRows(ByteFormat):
                     break
                 except fastavro_module().read.SchemaResolutionError as error:
                     raise JobFailedError(
-                        f"File {path} was written by a schema that cannot be read as the one of the rows: {error}. "
-                        "Correct the schema of the source"
+                        f"File {path} was written with a schema that cannot be read as the schema of the rows: "
+                        f"{error}. Correct the schema of the source"
                     ) from error
                 except NO_AVRO as error:
                     raise _damaged(path, position, error) from error
@@ -87,7 +87,7 @@ class AvroRows(ByteFormat):
             return file, fastavro_module().block_reader(file, reader_schema=self._records.schema.reading)
         except ProgramError as error:
             raise JobFailedError(
-                f"File {path} was written by a schema that is not read: {error}. Write it with another, or leave it out"
+                f"File {path} has an unsupported schema: {error}. Write it with another, or leave it out"
             ) from error
         except NO_AVRO as error:
             raise _damaged(path, 0, error) from error
@@ -104,26 +104,26 @@ class AvroRows(ByteFormat):
 def _damaged(path: str, position: int, error: BaseException) -> JobFailedError:
     reason = str(error) or type(error).__name__
     return JobFailedError(
-        f"File {path} is not whole Avro ({reason}, at byte {position} or behind it). Replace it by a whole copy."
+        f"File {path} is not complete Avro ({reason}, at byte {position} or later). Replace it with a complete copy."
     )
 
 
 @lru_cache(maxsize=4096)
 def _record_bytes(path: str, size: int, mark: str) -> int:
-    """About how many bytes a record takes, from the first block; only the size of an epoch depends on it."""
+    """Approximate bytes per record, from the first block; only the size of an epoch depends on it."""
     if is_remote(path):
-        return _RECORD_BYTES  # asking about each object would cost a request
+        return _RECORD_BYTES  # inspecting each object would cost a request
     try:
         with opened_bytes(Split(path, 0, {"path": path, "size": size, "mark": mark})) as raw:
             size, records = PlainBlocks(raw).next_sizes() or (_RECORD_BYTES, 1)
             return max(1, size // max(1, records))
     except (JobFailedError, ProgramError, *NO_AVRO):
-        return _RECORD_BYTES  # reading the records will say what is wrong
+        return _RECORD_BYTES  # reading the records will report the error
 
 
 @dataclass(frozen=True)
 class AvroParts(PartFormat):
-    """Rows as Avro records of the schema, which stands at the front of each file."""
+    """Rows as Avro records of the schema, which each file starts with."""
 
     schema: AvroSource
     codec: str = _CODEC
@@ -135,7 +135,7 @@ class AvroParts(PartFormat):
     def assemble(self, chunks: Sequence[bytes]) -> bytes:
         fastavro = fastavro_module()
         whole = io.BytesIO()
-        # The mark between blocks follows from the content, so that assembling again gives the same bytes.
+        # The sync marker is derived from the content, so that assembling again produces the same bytes.
         marker = hashlib.md5(chunks[0], usedforsecurity=False).digest()
         writer = fastavro.write.Writer(whole, self.schema.parsed, codec=self.codec, sync_marker=marker)
         for chunk in chunks:

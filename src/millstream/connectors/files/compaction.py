@@ -1,15 +1,14 @@
-"""Small parts are gathered, and published as one file: readers never see the small ones.
+"""Gathers small parts and publishes them as one file: readers never see the small ones.
 
-Compaction stands between rolling and publishing. A part that the rolling policy calls complete is not given its name
-yet: it waits, in the manifest, with the other parts of its bucket. When they are enough, by their size or by the number
-of epochs the first of them has waited, all of them become one file, in the one publishing step that every part takes
-(`publishing`). So there is no moment at which a reader could see a small file and the large one, or neither: the small
-ones never have a name. What waits is counted in manifests, so a crash changes nothing about which file holds which
-record.
+Compaction comes between rolling and publishing. A part that the rolling policy completes is not named yet: it is
+pending, in the manifest, with the other parts of its bucket. When their total size or the number
+of epochs since the first of them is large enough, all of them become one file, in the same publishing step as any part
+(`publishing`). A reader can never see both a small file and the large one, or neither: the small
+ones are never named. Manifests list the pending parts, so a crash does not change which file holds which record.
 
-What was gathered is always published together, also when the input ends or the program no longer compacts: one chunk
-that is gone says, of all that waited with it, that it was published. `delimiter` stands between the parts of a file.
-Why it is done here, and not by replacing published files: docs/decisions/0015.
+Gathered parts are always published together, also when the input ends or the program no longer compacts: one missing
+chunk therefore means that all parts gathered with it were published. `delimiter` separates the parts of a file.
+Why parts are gathered instead of replacing published files: docs/decisions/0015.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ __all__ = ["Compaction", "gather"]
 
 @dataclass(frozen=True)
 class Compaction:
-    """When the gathered parts of a bucket are enough: after so many epochs, or with so many bytes.
+    """When the gathered parts of a bucket are published: after `epochs` epochs, or with `size_bytes` bytes.
 
     >>> rule = Compaction(epochs=3, size_bytes=1_000)
     >>> [rule.is_enough(waited, size) for waited, size in ((2, 999), (3, 1), (1, 1_000))]
@@ -41,7 +40,7 @@ class Compaction:
 
     def __post_init__(self) -> None:
         if self.epochs is None and self.size_bytes is None:
-            raise ProgramError("Compaction: neither a number of epochs nor a size is given. Give one of them.")
+            raise ProgramError("Compaction: neither epochs nor size_bytes is set. Set one of them.")
 
     def is_enough(self, epochs_waited: int, size_bytes: int) -> bool:
         return (self.epochs is not None and epochs_waited >= self.epochs) or (
@@ -56,10 +55,10 @@ def gather(
     final: bool,
     due_buckets: Collection[str] = (),
 ) -> tuple[list[Sequence[Part]], list[Part]]:
-    """The parts that are published now, those of one file together, and those that go on waiting.
+    """The parts to publish now, grouped by file, and the parts that stay pending.
 
-    `rolled` are those that became complete in this epoch, `gathered` those that waited before. Nothing of
-    `due_buckets` goes on waiting.
+    `rolled` became complete in this epoch, `gathered` were pending before. No part of
+    `due_buckets` stays pending.
     """
     buckets: dict[str, list[Part]] = {}
     for part in gathered:

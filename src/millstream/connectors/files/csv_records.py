@@ -1,7 +1,7 @@
 """CSV files, read from the front: a quoted field may hold line ends, so only the parser knows where a record starts.
 
-The offset is the byte position of a record's start. The parser is fed line by line and asked after each record how
-many bytes it has eaten; that is the only definition of where the next record starts.
+The offset is the byte position of a record's start. The parser is fed line by line; after each record, the number of
+bytes consumed defines where the next record starts.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _FIELD_CHARS_MAX = 256 * 1024 * 1024
 
 @dataclass(frozen=True)
 class CsvDialect:
-    """How fields are written. `header`: 'skip' the first record, or take the columns' 'names' from it; 'position' does
-    the same as 'names' where all columns are named in it, and else skips it, as Flink does. `column_separators` are the
-    separators inside lists and rows of single columns, by their position; other columns have `array_separator`."""
+    """The syntax of fields. `header`: 'skip' the first record, or read the columns' 'names' from it; 'position' works
+    like 'names' if the header names all columns, and otherwise skips it, as Flink does. `column_separators` are the
+    separators inside lists and rows of single columns, by position; other columns use `array_separator`."""
 
     delimiter: str = ","
     quote: str | None = '"'
@@ -46,10 +46,10 @@ class CsvDialect:
         for name in ("delimiter", "quote", "escape"):
             letter = getattr(self, name)
             if letter is not None and (len(letter) != 1 or letter in "\r\n"):
-                raise ProgramError(f"CSV {name} is {letter!r}. Give one character that is no line end.")
+                raise ProgramError(f"CSV {name} is {letter!r}. Use one character other than a line end.")
 
     def separator(self, position: int) -> str:
-        """What stands between the parts of a list or row in the column at this position."""
+        """The separator between the elements of a list or row in the column at this position."""
         return dict(self.column_separators).get(position, self.array_separator)
 
 
@@ -63,13 +63,13 @@ class CsvRecords(ByteFormat):
         self, type_info: TypeInformation, dialect: CsvDialect | None = None, ignore_parse_errors: bool = False
     ) -> None:
         if not isinstance(type_info, (RowTypeInfo, TupleTypeInfo)):
-            raise ProgramError(f"CSV files hold records of several fields, not {type_info}. Give a ROW or TUPLE type.")
+            raise ProgramError(f"CSV files hold records of several fields, not {type_info}. Use a ROW or TUPLE type.")
         self.type_info: TypeInformation = type_info
         self.dialect = dialect or CsvDialect()
         self.ignore_parse_errors = ignore_parse_errors
         self._width = len(type_info.get_field_types())
         self._names = type_info.get_field_names() if isinstance(type_info, RowTypeInfo) else []
-        # Said now: a type that CSV cannot hold is found where the program declares it.
+        # Checked here, so that a type that CSV cannot hold is reported where the program declares it.
         self._converters()
 
     def read(self, split: Split, start: Offset, stop: Offset) -> Read:
@@ -77,13 +77,13 @@ class CsvRecords(ByteFormat):
             return start
         path = split.info["path"]
         bad = BadRecords(path, self.name, self.ignore_parse_errors)
-        # The module's own limit is for all of this process; it is only ever raised here.
+        # The csv module's limit is global to this process; it is only ever raised here.
         csv.field_size_limit(max(csv.field_size_limit(), _FIELD_CHARS_MAX))
         size = None if is_compressed(path) else split.info["size"]
         with opened_bytes(split) as file:
             order = None
             if self.dialect.header in ("names", "position"):
-                order = self._order(file, size, path, is_told=start == 0)
+                order = self._order(file, size, path, is_logged=start == 0)
             file.seek(start)
             records = ParsedRecords(file, start, size, self.dialect, bad)
             if start == 0 and self.dialect.header != "none":
@@ -99,17 +99,18 @@ class CsvRecords(ByteFormat):
         bad.report()
         return {"end": records.position} if size is None and records.has_ended else records.position
 
-    def _order(self, file: BinaryIO, size: int | None, path: str, is_told: bool) -> list[int] | None:
-        """Where each field of the type stands in this file, by the names in its first record; None: in this order,
-        which is told once per file."""
+    def _order(self, file: BinaryIO, size: int | None, path: str, is_logged: bool) -> list[int] | None:
+        """The position in this file of each field of the type, by the names in its first record; None: the type's
+        order, logged once per file."""
         file.seek(0)
         first = ParsedRecords(file, 0, size, self.dialect, BadRecords(path, self.name, False)).next()
         header = [] if first is None else [name.strip() for name in first[1]]
         missing = [name for name in self._names if name not in header]
         if missing and self.dialect.header == "position":
-            if is_told and first is not None:
+            if is_logged and first is not None:
                 _LOG.warning(
-                    "%s: its first line %s does not name all columns %s, so it is left out and columns go by position. "
+                    "%s: its first line %s does not name all columns %s, so it is skipped and columns are matched by "
+                    "position. "
                     "Use set_use_header() for files with a header only; set_strict_headers() makes this an error",
                     path,
                     header,
@@ -118,7 +119,7 @@ class CsvRecords(ByteFormat):
             return None
         if missing:
             raise JobFailedError(
-                f"File {path} has the columns {header}, and {missing} of the declared type is not among them. "
+                f"File {path} has the columns {header}, and {missing} of the declared type is missing. "
                 f"Correct the header, or the names of the type."
             )
         return [header.index(name) for name in self._names]
@@ -138,7 +139,7 @@ class CsvRecords(ByteFormat):
             return to_record_batch(good, self.type_info)
 
     def _values(self, rows: list[list[str]], order: list[int] | None) -> list[tuple[Any, ...]]:
-        """The records, converted a column at a time."""
+        """Converts the records, one column at a time."""
         for row in rows:
             if len(row) != self._width and (order is None or len(row) <= max(order)):
                 raise ValueError(f"it has {len(row)} fields, expected {self._width}")
@@ -155,7 +156,7 @@ class CsvRecords(ByteFormat):
         if convert is None:
             return texts if null_text is None else [None if text == null_text else text for text in texts]
         try:
-            # An empty field is no number and no date; for text it is the empty text.
+            # An empty field is NULL for numbers and dates, and the empty text for text.
             return [None if text == null_text or not text else convert(text) for text in texts]
         except ValueError as error:
             name = repr(self._names[position]) if self._names else position + 1
@@ -168,7 +169,7 @@ class CsvRecords(ByteFormat):
 
 
 class ParsedRecords:
-    """Parsed records one at a time, and after each one the byte position at which the next begins."""
+    """Reads parsed records one at a time, each with the byte position of the next one."""
 
     def __init__(self, file: BinaryIO, start: int, size: int | None, dialect: CsvDialect, bad: BadRecords) -> None:
         self.position = start

@@ -1,10 +1,10 @@
-r"""Records as lines of CSV, as Flink writes them: numbers as Java does, text in quotes unless it is short and harmless.
+r"""Writes records as lines of CSV, as Flink does: numbers in Java's format, text in quotes unless short and plain.
 
-Flink's writer (Jackson's) does not look closely. It puts text into quotes if it is longer than 24 characters, or holds
-a character up to the delimiter and the quote in the order of Unicode: so `a b` is quoted, because a space comes before
-a comma. Numbers and booleans stand bare. A list, or a row in a row, is one field with a separator between its parts.
+Flink's writer (Jackson's) decides coarsely. It quotes text that is longer than 24 characters, or contains
+a character up to the delimiter and the quote in Unicode order: so `a b` is quoted, because a space comes before
+a comma. Numbers and booleans are not quoted. A list or a nested row is one field with a separator between its elements.
 
-Invariant: what is written is read back by `CsvRecords` of the same dialect as the same fields. A number that holds the
+Invariant: `CsvRecords` with the same dialect reads the same fields back. A number that contains the
 delimiter is quoted too, where Jackson would write two fields.
 """
 
@@ -70,7 +70,7 @@ _WRITERS: dict[type, Callable[[Any], str]] = {
 
 
 def field_text(value: Any, type_info: TypeInformation | None, separator: str, null_text: str) -> str:
-    """The text of one field before it is quoted; `type_info` is None where the stream has no type.
+    """The text of one field before quoting; `type_info` is None where the stream is untyped.
 
     >>> field_text([1.100000023841858, None], Types.LIST(Types.FLOAT()), "|", "-")
     '1.1|-'
@@ -93,7 +93,7 @@ def field_text(value: Any, type_info: TypeInformation | None, separator: str, nu
 
 @dataclass(frozen=True)
 class CsvLines:
-    """Writes records as lines. `separators` are those of single columns, by their position.
+    """Writes records as lines. `separators` are the separators of single columns, by position.
 
     >>> CsvLines().write([("a b", 1.5, True), ("b", None, False)], None)
     ['"a b",1.5,true', 'b,,false']
@@ -106,7 +106,7 @@ class CsvLines:
     separators: tuple[tuple[int, str], ...] = ()
 
     def write(self, records: Sequence[Any], type_info: TypeInformation | None) -> list[str]:
-        """A line for each record, without its end. Where the type says what a column holds, it is written at once."""
+        """A line for each record, without its end. Typed columns are converted column by column."""
         plain = None if type_info is None else plain_type(type_info)
         if isinstance(plain, RowTypeInfo | TupleTypeInfo) and records and None not in map(_none_or_true, records):
             columns = zip(*records, strict=True)
@@ -129,7 +129,7 @@ class CsvLines:
         if isinstance(plain, DecimalTypeInfo) or (isinstance(plain, BasicTypeInfo) and plain.basic_type in _BARE):
             pairs = zip(values, texts(values, plain), strict=True)
             return [self.null_text if value is None else self._quoted(text, self._special()) for value, text in pairs]
-        needs_quotes = self._suspicious()
+        needs_quotes = self._coarsely_quoted()
         return [
             self.null_text
             if value is None
@@ -146,11 +146,11 @@ class CsvLines:
         return f"{self.quote}{text.replace(self.quote, self.quote * 2)}{self.quote}"
 
     def _special(self) -> re.Pattern[str]:
-        """What would end a field."""
+        """The characters that end an unquoted field."""
         return re.compile(f"[{re.escape(self.delimiter + self.quote)}\r\n]")
 
-    def _suspicious(self) -> re.Pattern[str]:
-        """Text that Jackson puts into quotes, without looking whether it must."""
+    def _coarsely_quoted(self) -> re.Pattern[str]:
+        """The form of text that Jackson quotes without checking whether it must."""
         last = re.escape(max(self.delimiter, self.quote, "\r"))
         return re.compile(f"[\\x00-{last}]|^.{{{_UNQUOTED_CHARS_MAX + 1}}}", re.DOTALL)
 

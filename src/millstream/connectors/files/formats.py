@@ -1,8 +1,8 @@
-"""What a file format must say so that a file can be read in ranges, again and again with the same answer.
+"""The contract of a file format: a file can be read in ranges, repeatedly, with the same result.
 
-`FileFormat` is the contract. `ByteFormat` is the part that formats made of bytes share: a file is cut into byte
-ranges, an offset is a byte position, and a compressed file, whose length nobody knows before its end, is read from
-the front and says with its last offset, `{"end": n}`, that it is over.
+`FileFormat` is the contract. `ByteFormat` is shared by formats that consist of bytes: a file is cut into byte
+ranges, an offset is a byte position, and a compressed file, whose length is unknown before its end, is read from
+the front; its last offset, `{"end": n}`, marks its end.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.connectors.contracts import Offset, Read, Split
-from millstream.connectors.files.places import InputFile, gone_error, is_remote, opened_file
+from millstream.connectors.files.places import InputFile, is_remote, missing_error, opened_file
 from millstream.connectors.files.unpacking import FILES, NOT_WHOLE, is_compressed, packing_of, unpacked
 from millstream.errors import JobFailedError, MillstreamError, TypeMismatchError
 from millstream.storage.store import is_transient
@@ -53,7 +53,7 @@ class FileFormat(ABC):
 
     @abstractmethod
     def reach(self, split: Split, offset: Offset, budget: int) -> Offset:
-        """How far about `budget` records from `offset` go."""
+        """The offset about `budget` records after `offset`."""
 
     @abstractmethod
     def finished(self, split: Split, offset: Offset) -> bool:
@@ -65,18 +65,18 @@ class FileFormat(ABC):
 
 
 class RowCountedFormat(FileFormat):
-    """A format whose offsets are numbers of rows, which may be of any size: a range is read as far as bytes allow."""
+    """A format whose offsets are row numbers, with rows of any size: a byte limit may shorten a range."""
 
     def read(self, split: Split, start: Offset, stop: Offset) -> Read:
         return self.read_within(split, start, stop, None)
 
     @abstractmethod
     def read_within(self, split: Split, start: Offset, stop: Offset, bytes_max: int | None) -> Read:
-        """As `read`, but end when the rows have about `bytes_max` bytes, with at least one; None: read all."""
+        """As `read`, but stops when the rows have about `bytes_max` bytes, after at least one; None: read all."""
 
 
 def bounded_batches(table: pa.Table, bytes_max: int | None) -> list[pa.RecordBatch]:
-    """The table in pieces of some ten thousand rows, or of so few that one has about `bytes_max` bytes."""
+    """The table in pieces of some ten thousand rows, or fewer, so that a piece has about `bytes_max` bytes."""
     rows_max = _BATCH_RECORDS_MAX
     if bytes_max is not None and table.nbytes > bytes_max:
         rows_max = min(rows_max, max(1, bytes_max * table.num_rows // table.nbytes))
@@ -84,30 +84,30 @@ def bounded_batches(table: pa.Table, bytes_max: int | None) -> list[pa.RecordBat
     return batches
 
 
-_LOOKS_CUT = re.compile(r"#\d+")
+_SPLIT_SUFFIX = re.compile(r"#\d+")
 
 
 def split_name(file: InputFile, start: int) -> str:
-    """The name of the split that begins there. The first has the file's own name, unless it looks like another's.
+    """The name of the split that starts there. The first has the file's own name, unless it resembles a later split's.
 
     >>> [split_name(InputFile(path, 9, 0), start) for path, start in (("/a", 0), ("/a", 5), ("/a#5", 0))]
     ['/a', '/a#5', '/a#5#0']
     """
-    plain = start == 0 and (file.cut_by_content or not _LOOKS_CUT.fullmatch(file.path[file.path.rfind("#") :]))
+    plain = start == 0 and (file.cut_by_content or not _SPLIT_SUFFIX.fullmatch(file.path[file.path.rfind("#") :]))
     return file.path if plain else f"{file.path}#{start}"
 
 
 def split_info(file: InputFile, end: int | None) -> dict[str, str | int | None]:
-    """What a task must know of the file to read a split that reaches to `end`; None: to wherever the file ends."""
+    """The file facts that a task needs to read a split that ends at `end`; None: at the end of the file."""
     info: dict[str, str | int | None] = {"path": file.path, "end": end, "size": file.size}
     return {**info, "mark": file.mark} if file.mark else info
 
 
 class ByteFormat(FileFormat):
-    """Files whose offsets are byte positions (of the uncompressed bytes where they are compressed)."""
+    """Files whose offsets are byte positions (in the uncompressed bytes if they are compressed)."""
 
     cuttable: bool = True
-    """Whether a record's start can be found from any byte position."""
+    """Whether a record's start can be located from any byte position."""
 
     def plan(self, file: InputFile, split_bytes_max: int) -> Sequence[Split]:
         if file.size == 0:
@@ -139,16 +139,16 @@ class ByteFormat(FileFormat):
 
 @contextmanager
 def opened_bytes(split: Split) -> Iterator[BinaryIO]:
-    """The bytes of a split's file, unpacked; a file that is not what it was planned to be is refused."""
+    """The uncompressed bytes of a split's file; raises if the file has changed since it was planned."""
     path, size, mark = split.info["path"], split.info["size"], split.info.get("mark", "")
     with explained_file_errors(path, f"{packing_of(path)} data" if is_compressed(path) else None):
-        if not is_remote(path):  # an object is refused by its mark, with the first range of it
+        if not is_remote(path):  # an object's mark is checked by its first range request
             size_now = os.stat(path).st_size
-            # What is added to a file of lines lies behind its planned end; a packed one is read to whatever end it has.
+            # Lines may be appended after the planned end; a compressed file is read to its actual end.
             if size_now < size or (size_now > size and is_compressed(path)):
                 raise JobFailedError(
-                    f"File {path} has {size_now} bytes, and had {size} when it was first seen: it was changed or "
-                    f"replaced. Nothing of it was skipped. Put the original back, and give changed data a new name."
+                    f"File {path} has {size_now} bytes, and had {size} when it was first listed: it was changed or "
+                    f"replaced. No data was skipped. Put the original back, and store changed data under a new name."
                 )
         if is_compressed(path):
             with FILES.borrow(path, size, mark) as unpacked_file:
@@ -160,13 +160,13 @@ def opened_bytes(split: Split) -> Iterator[BinaryIO]:
 
 @contextmanager
 def explained_file_errors(path: str, kind: str | None) -> Iterator[None]:
-    """What goes wrong while the file is read, said with its name. `kind`: what it should hold whole, if known."""
+    """Reports read errors with the name of the file. `kind`: the format the whole file should have, if known."""
     try:
         yield
     except MillstreamError:
         raise
     except FileNotFoundError as error:
-        raise gone_error(path) from error
+        raise missing_error(path) from error
     except MemoryError as error:
         raise JobFailedError(
             f"File {path} has parts that need more memory than there is ({error}). Write it in smaller parts, or leave "
@@ -175,13 +175,15 @@ def explained_file_errors(path: str, kind: str | None) -> Iterator[None]:
     except (*NOT_WHOLE, pa.ArrowException, OSError) as error:
         if kind is None or is_transient(error):
             raise
-        raise JobFailedError(f"File {path} is not whole {kind} ({error}). Replace it by a whole copy.") from error
+        raise JobFailedError(
+            f"File {path} is not complete {kind} ({error}). Replace it with a complete copy."
+        ) from error
 
 
 def _record_bytes(path: str, size: int, mark: str) -> int:
-    """About how long a line of this file is, from its first lines; only the size of an epoch depends on it.
+    """Approximate length of a line of this file, from its first lines; only the size of an epoch depends on it.
 
-    Objects of one folder are taken to be alike: asking about each of them would cost a request."""
+    Objects of one folder are assumed to be similar: inspecting each of them would cost a request."""
     sample_name = f"{path.rpartition('/')[0]}/*{packing_of(path) or ''}" if is_remote(path) else path
     length = _RECORD_BYTES.get(sample_name)
     if length is None:
@@ -201,14 +203,14 @@ def _sampled_record_bytes(path: str, size: int, mark: str) -> int:
         with opened_file(path, size, mark) as file:
             sample = (unpacked(file, packing) if packing else file).read(_SAMPLE_BYTES)
     except (MillstreamError, OSError, *NOT_WHOLE):
-        # Reading the records will say what is wrong, with the file and the position.
+        # Reading the records will report the error, with the file and the position.
         return 100
     return max(1, len(sample) // max(1, sample.count(b"\n")))
 
 
 class BadRecords:
-    """What to do with records that cannot be parsed: stop at the first, or count them and go on. `remedy`: what else
-    the user can do than to correct the file or the type."""
+    """Handles records that cannot be parsed: raises at the first, or counts them. `remedy`: advice in addition to
+    correcting the file or the type."""
 
     def __init__(self, path: str, format_name: str, ignore: bool, remedy: str = "") -> None:
         self._path = path
@@ -230,6 +232,6 @@ class BadRecords:
         self._first_message = self._first_message or f"{message}: {excerpt!r}"
 
     def report(self) -> None:
-        """Say in the log how many there were."""
+        """Log how many records were ignored."""
         if self._count:
             _LOG.warning("%d records ignored; the first: %s", self._count, self._first_message)

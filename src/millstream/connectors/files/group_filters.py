@@ -1,8 +1,8 @@
-"""Which row groups of a Parquet file may hold rows that a query wants, as the file's own statistics tell.
+"""Selects the row groups of a Parquet file that may hold matching rows, by the file's statistics.
 
-A condition is one column against a constant. What it says `no` to has no row for which the condition is true; what it
-says `yes` to may have none either: who asks still looks at every row. Statistics that are missing, or of another kind
-than the constant, rule nothing out.
+A condition compares one column with a constant. A row group that the condition excludes has no matching row; one that
+it includes may have none either: the caller still checks every row. Statistics that are missing, or of another type
+than the constant, exclude nothing.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ class GroupFilter:
     comparison: str
     constant: Any = None
 
-    def may_take(self, low: Any, high: Any) -> bool:
-        """Whether a value from `low` to `high` may be taken.
+    def may_match(self, low: Any, high: Any) -> bool:
+        """Whether a value in the range from `low` to `high` may match.
 
-        >>> GroupFilter("n", ">", 5).may_take(1, 5), GroupFilter("n", "IN", (3, 9)).may_take(4, 9)
+        >>> GroupFilter("n", ">", 5).may_match(1, 5), GroupFilter("n", "IN", (3, 9)).may_match(4, 9)
         (False, True)
         """
         constant = self.constant
         if self.comparison == "IN":
-            return any(GroupFilter(self.column, "=", each).may_take(low, high) for each in constant)
+            return any(GroupFilter(self.column, "=", each).may_match(low, high) for each in constant)
         kinds = {_kind(low), _kind(high), _kind(constant)}
         if len(kinds) > 1 or None in kinds:
             return True
@@ -48,29 +48,29 @@ class GroupFilter:
         }
         return answers.get(self.comparison, True)
 
-    def may_be_in(self, group: Any) -> bool:
+    def may_match_group(self, group: Any) -> bool:
         """Whether a row group may have a row for which the condition is true."""
         chunks = [group.column(number) for number in range(group.num_columns)]
-        found = [chunk for chunk in chunks if chunk.path_in_schema == self.column]
+        column_chunks = [chunk for chunk in chunks if chunk.path_in_schema == self.column]
         # A name with a dot may be a field of a row.
-        if len(found) != 1 or "." in self.column or found[0].statistics is None:
+        if len(column_chunks) != 1 or "." in self.column or column_chunks[0].statistics is None:
             return True
-        statistics = found[0].statistics
+        statistics = column_chunks[0].statistics
         nulls = statistics.null_count if statistics.has_null_count else None
         if self.comparison == "IS NULL":
             return nulls != 0
-        if nulls is not None and nulls == found[0].num_values:  # NULL is never equal, less or greater
+        if nulls is not None and nulls == column_chunks[0].num_values:  # NULL is never equal, less or greater
             return False
         if self.comparison == "IS NOT NULL" or not statistics.has_min_max:
             return True
-        return self.may_take(statistics.min, statistics.max)
+        return self.may_match(statistics.min, statistics.max)
 
 
 def _kind(value: Any) -> type | None:
-    """What values are compared as; None of what is not compared here (a datetime is no date)."""
+    """The type under which values are compared; None for types not compared here (a datetime is no date)."""
     return type(value) if type(value) in _COMPARED else None
 
 
 def may_hold(filters: Sequence[GroupFilter], group: Any) -> bool:
     """Whether a row group may have a row for which all conditions are true."""
-    return all(each.may_be_in(group) for each in filters)
+    return all(each.may_match_group(group) for each in filters)

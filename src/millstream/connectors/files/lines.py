@@ -1,13 +1,13 @@
 """Files of lines: plain text, and JSON with a document on each line.
 
-A line belongs to the range in which it starts. A reader that is put down in the middle of a line goes to the next
-one; the reader of the range before reads that line to its end. The byte before a position says whether a
+A line belongs to the range in which it starts. A reader that starts in the middle of a line skips to the next
+one; the reader of the range before reads that line to its end. The byte before a position shows whether a
 line starts there, so the start of a range and the offset of a later epoch are treated alike.
 
-Lines end at '\\n' or '\\r\\n'. Charsets in which '\\n' is not that one byte (UTF-16, UTF-32) are for `wide_text`.
+Lines end at '\\n' or '\\r\\n'. `wide_text` reads charsets in which '\\n' is not that one byte (UTF-16, UTF-32).
 
-JSON goes straight into columns where that is certain to give what parsing document by document gives: the lines of a
-block are read as messages are (`messages/json_reading`). Where that leaves a line in doubt, the slow way decides.
+JSON is read directly into columns where the result is certain to equal parsing document by document: the lines of a
+block are read as messages are (`messages/json_reading`). If a line is doubtful, the slow parser reads the block.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = ["JsonLines", "LineFormat", "TextLines", "line_array", "line_blocks", 
 
 _BLOCK_BYTES = 4 * 1024 * 1024
 _DECODED_BYTES_MAX = 1 << 30
-# What says of a line that it is no record; the last, that its lists or objects are nested deeper than Python can read.
+# Errors that mean that a line is not a record; the last: its lists or objects are nested deeper than Python can parse.
 _NO_RECORD = (ValueError, TypeMismatchError, RecursionError)
 
 
@@ -46,7 +46,7 @@ def line_blocks(
 ) -> Generator[tuple[int, bytes], None, tuple[int, bool]]:
     r"""Whole lines that start in [start, stop), in blocks with the position of each; returns the position after them.
 
-    `size` is where the file ends, None when only reading on will tell; the second value returned says whether it ended.
+    `size` is the end of the file, None if unknown; the second value returned is whether the file ended.
 
     >>> import io
     >>> list(line_blocks(io.BytesIO(b"ab\ncd\nef\n"), 1, 4, 9))
@@ -76,7 +76,7 @@ def line_blocks(
 
 
 def line_array(block: bytes) -> tuple[pa.Array, npt.NDArray[np.int64]]:
-    r"""The lines of a block without their ends, as binary, and where in the block each begins.
+    r"""The lines of a block without their ends, as binary, and the position of each in the block.
 
     >>> lines, starts = line_array(b"ab\r\n\nc")
     >>> lines.to_pylist(), starts.tolist()
@@ -88,7 +88,7 @@ def line_array(block: bytes) -> tuple[pa.Array, npt.NDArray[np.int64]]:
         ends = np.append(ends, len(block))
     starts = np.concatenate([[0], ends[:-1] + 1])
     if b"\r\n" not in block and not block.endswith(b"\r"):
-        # Line ends stay between the values: they are cut off by slicing, which copies once.
+        # Line ends stay between the values: slicing removes them, with a single copy.
         lines = pa.Array.from_buffers(
             pa.large_binary(),
             len(starts),
@@ -110,12 +110,12 @@ def read_blocks(
     start: Offset,
     stop: Offset,
     decode: Callable[[int, bytes], Any],
-    go_on: Callable[[BinaryIO, int, int | None], Generator[Any, None, tuple[int, bool]]] | None = None,
+    read_rest: Callable[[BinaryIO, int, int | None], Generator[Any, None, tuple[int, bool]]] | None = None,
 ) -> Read:
-    """Read a split of lines; `decode` makes records of a block, given where it begins.
+    """Read a split of lines; `decode` converts a block at a position to records.
 
-    Where `decode` returns None, `go_on` reads the rest of the range: it is given the file, where it stands, and where
-    the file ends if that is known, and returns where it has come to, and whether the file has ended.
+    Where `decode` returns None, `read_rest` reads the rest of the range: its arguments are the file, the position, and
+    the file's end if known; it returns the position reached, and whether the file has ended.
     """
     if isinstance(start, dict):
         return start
@@ -129,22 +129,22 @@ def read_blocks(
                 reached, has_ended = end.value
                 break
             records = decode(position, block)
-            if records is None and go_on is not None:
+            if records is None and read_rest is not None:
                 file.seek(position)
-                reached, has_ended = yield from go_on(file, position, size)
+                reached, has_ended = yield from read_rest(file, position, size)
                 break
             yield records
     return {"end": reached} if size is None and has_ended else reached
 
 
 class LineFormat(ByteFormat):
-    """Reads blocks of lines and leaves to `decode` what a line means."""
+    """Reads blocks of lines; `decode` interprets the lines."""
 
     charset: str = "UTF-8"
     ignore_parse_errors: bool = False
 
     def read(self, split: Split, start: Offset, stop: Offset) -> Read:
-        remedy = ", or leave such records out with ignore_parse_errors=True"
+        remedy = ", or skip such records with ignore_parse_errors=True"
         bad = BadRecords(split.info["path"], self.name, self.ignore_parse_errors, remedy)
         reached = yield from read_blocks(split, start, stop, lambda position, block: self.decode(position, block, bad))
         bad.report()
@@ -156,7 +156,7 @@ class LineFormat(ByteFormat):
 
     def lines(self, block: bytes) -> list[str]:
         """The lines of a block, without their ends."""
-        # As Flink does, bytes that are no text of the charset become U+FFFD rather than stop the job.
+        # As in Flink, bytes that are invalid in the charset become U+FFFD instead of stopping the job.
         text = block.decode(self.charset, "replace")
         lines = text.split("\n")
         if text.endswith("\n"):
@@ -173,7 +173,7 @@ class TextLines(LineFormat):
         try:
             one_byte = "\n".encode(charset) == b"\n"
         except (LookupError, TypeError) as error:
-            raise ProgramError(f"Charset {charset!r} is not known. Give a name such as 'UTF-8'.") from error
+            raise ProgramError(f"Charset {charset!r} is not known. Use a name such as 'UTF-8'.") from error
         if not one_byte:
             raise ProgramError(
                 f"Charset {charset!r} does not end a line with one byte, so its files cannot be read in ranges. "
@@ -215,7 +215,7 @@ class JsonLines(LineFormat):
         return self.decode_values(position, block, bad) if columns is None else columns
 
     def _decoded(self, block: bytes) -> pa.RecordBatch | None:
-        """The lines at once; None where one of them is in doubt."""
+        """Decode all lines at once; None if one of them is doubtful."""
         if self._decoder is None or not self._decoder.has_columns or len(block) > _DECODED_BYTES_MAX:
             return None
         lines, _ = line_array(block)
@@ -224,7 +224,7 @@ class JsonLines(LineFormat):
         return read.batch if read is not None and read.is_read.all() else None
 
     def decode_values(self, position: int, block: bytes, bad: BadRecords) -> Any:
-        """Document by document: the slow way, which defines what the fast one must give."""
+        """Decode document by document: the slow path, which defines the result of the fast one."""
         try:
             return self._records(self.lines(block))
         except _NO_RECORD:
@@ -239,7 +239,7 @@ class JsonLines(LineFormat):
         return to_record_batch(values if convert is None else [convert(value) for value in values], self.type_info)
 
     def _good_lines(self, position: int, block: bytes, bad: BadRecords) -> list[str]:
-        """One by one: the lines that parse, when the bad ones may be ignored."""
+        """Parse one by one: the lines that parse, when bad ones may be ignored."""
         good = []
         for raw in block.split(b"\n"):
             [line] = self.lines(raw + b"\n")

@@ -1,7 +1,7 @@
 """ORC files: an offset is a row number, a file is one split, and an epoch reads the stripes that hold its rows.
 
-Columns are taken by name, and cast to the declared type only where nothing is lost. How many rows a stripe has is
-learnt by reading one column of it, and kept: an epoch that goes on in a file does not read what is before.
+Columns are matched by name, and cast to the declared type only without loss. The number of rows of a stripe is
+learnt by reading one of its columns, and cached: an epoch that continues in a file does not read earlier stripes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from millstream.records.columns import stream_schema
 
 __all__ = ["OrcParts", "OrcRows"]
 
-_STRIPE_ROWS_MAX = 1 << 28  # a column of numbers that repeat is some bytes in the file, and 2 GiB in memory
+_STRIPE_ROWS_MAX = 1 << 28  # a column of repeated numbers is some bytes in the file, and 2 GiB in memory
 
 
 class OrcRows(RowCountedFormat):
@@ -41,7 +41,7 @@ class OrcRows(RowCountedFormat):
 
     def __init__(self, type_info: TypeInformation) -> None:
         if stream_schema(type_info) is None:
-            raise ProgramError("An ORC file source needs the type of its rows. Give Types.ROW_NAMED([…], […]).")
+            raise ProgramError("An ORC file source needs the type of its rows. Pass Types.ROW_NAMED([…], […]).")
         self.type_info: TypeInformation = type_info
 
     def plan(self, file: InputFile, split_bytes_max: int) -> Sequence[Split]:
@@ -64,8 +64,8 @@ class OrcRows(RowCountedFormat):
             _check_names(file.schema.names, schema.names, path)
             if file.nrows > file.nstripes * _STRIPE_ROWS_MAX:
                 raise JobFailedError(
-                    f"File {path} says that it has {file.nrows:,} rows in {file.nstripes} stripes, and a stripe is "
-                    f"read whole, of at most {_STRIPE_ROWS_MAX:,} rows. Write it with smaller stripes, or as Parquet"
+                    f"File {path} claims to have {file.nrows:,} rows in {file.nstripes} stripes; a stripe is "
+                    f"read whole, and may have at most {_STRIPE_ROWS_MAX:,} rows. Write smaller stripes, or Parquet"
                 )
             counts = _stripe_rows(path, identity_of(path, mark))
             first, row, bytes_read = 0, start, 0
@@ -91,7 +91,7 @@ class OrcRows(RowCountedFormat):
 
 @lru_cache(maxsize=256)
 def _stripe_rows(path: str, identity: tuple[int | str, ...]) -> list[int]:
-    """The rows of the stripes of a file, as far as they were read. Another file of that path has its own."""
+    """The row counts of the stripes of a file that were read so far. Cached per file identity, not per path."""
     return []
 
 
@@ -99,7 +99,7 @@ def _check_names(names: Sequence[str], wanted: Sequence[str], path: str) -> None
     missing = [name for name in wanted if name not in names]
     if missing:
         raise JobFailedError(
-            f"File {path} has the columns {list(names)}, and {missing} of the declared type is not among them. "
+            f"File {path} has the columns {list(names)}, and {missing} of the declared type is missing. "
             f"Correct the names of the type."
         )
 

@@ -1,11 +1,11 @@
 """Parquet files: an offset is a row number, a split some neighbouring row groups, or all of a file that is not large.
 
-How many rows a small file has is known when it is read: its last offset, `{"end": n}`, says that it is over.
+The number of rows of a small file is known once it is read: its last offset, `{"end": n}`, marks its end.
 
-A row group is decoded as it is read (`row_groups.py`), so a small epoch of a large row group costs little. One that can
-have no row that is wanted is not read at all (`group_filters.py`).
+A row group is decoded as it is read (`row_groups.py`), so a small epoch of a large row group costs little. A row group
+without any matching row is not read at all (`group_filters.py`).
 
-Columns are taken by name and cast to the declared type only where nothing is lost; a value that does not fit is an
+Columns are matched by name and cast to the declared type only without loss; a value that does not fit is an
 error that names file and column.
 """
 
@@ -34,8 +34,8 @@ from millstream.connectors.files.places import InputFile, check_size, identity_o
 from millstream.connectors.files.row_groups import (
     GroupName,
     GroupReader,
+    cache_reader,
     group_reader,
-    keep,
     without_large_dictionaries,
 )
 from millstream.connectors.foreign_columns import inward
@@ -53,15 +53,15 @@ class ParquetRows(RowCountedFormat):
     name = "Parquet"
 
     def __init__(self, type_info: TypeInformation, *, emit_dictionaries: bool = False) -> None:
-        """`emit_dictionaries`: text that the file has as dictionaries is given so."""
+        """`emit_dictionaries`: emit dictionary-encoded text as dictionaries."""
         if stream_schema(type_info) is None:
-            raise ProgramError("A Parquet file source needs the type of its rows. Give Types.ROW_NAMED([…], […]).")
+            raise ProgramError("A Parquet file source needs the type of its rows. Pass Types.ROW_NAMED([…], […]).")
         self.type_info: TypeInformation = type_info
         self._emit_dictionaries = emit_dictionaries
         self._filters: tuple[GroupFilter, ...] = ()
 
     def skipping(self, filters: Sequence[GroupFilter]) -> ParquetRows:
-        """The same, which passes over row groups that have no row for which all of these are true."""
+        """A copy that skips row groups without a row for which all `filters` are true."""
         made = copy(self)
         made._filters = tuple(filters)
         return made
@@ -90,7 +90,7 @@ class ParquetRows(RowCountedFormat):
         end = split.info["end"]
         if end is None:
             return offset + max(1, budget)
-        # The footer was read when the split was planned, so its row groups cost nothing to know.
+        # The footer was read when the split was planned, so its row groups are known without a read.
         footer = _footer(split.info["path"], split.info["size"], split.info.get("mark", ""))
         return min(end, near_boundary(group_ends(footer), offset, offset + budget))
 
@@ -98,8 +98,8 @@ class ParquetRows(RowCountedFormat):
         return isinstance(offset, dict) or (split.info["end"] is not None and offset >= split.info["end"])
 
     def outlook(self, split: Split, offset: Offset, position: int) -> Outlook | None:
-        """How many rows are left, and the earliest time in the column at `position`, where the file tells it. An object
-        is not opened for it if it was not when the split was planned."""
+        """The number of rows left, and the earliest time in the column at `position`, if the footer has it. Does not
+        open an object for it that was not opened when the split was planned."""
         path, size, end = split.info["path"], split.info["size"], split.info["end"]
         if self.finished(split, offset) or (end is None and is_remote(path)):
             return None
@@ -108,7 +108,7 @@ class ParquetRows(RowCountedFormat):
         try:
             times = _group_times(path, size, split.info.get("mark", ""), schema.field(position))
         except (MillstreamError, OSError):
-            return None  # whoever reads it says what is wrong with it
+            return None  # reading the file will report the error
         end = times[-1].end if end is None and times else end
         left = [group.earliest_ms for group in times if group.begin < (end or 0) and group.end > offset]
         known = [earliest_ms for earliest_ms in left if earliest_ms is not None]
@@ -126,7 +126,7 @@ class ParquetRows(RowCountedFormat):
         missing = [name for name in schema.names if name not in names]
         if missing:
             raise JobFailedError(
-                f"File {path} has the columns {names}, and {missing} of the declared type is not among them. "
+                f"File {path} has the columns {names}, and {missing} of the declared type is missing. "
                 f"Correct the names of the type."
             )
         paths = tuple(path for field in schema for path in _paths(field, stored.field(field.name)))
@@ -146,13 +146,13 @@ class ParquetRows(RowCountedFormat):
                         is_full = bytes_max is not None and row > start and bytes_read >= bytes_max
                         if is_full:
                             break
-                        reader.pass_over(batch.num_rows)
+                        reader.advance(batch.num_rows)
                         row, bytes_read = row + batch.num_rows, bytes_read + batch.nbytes
                         yield declared.batch(batch)
                 except BaseException:
                     reader.close()
                     raise
-                keep(reader)
+                cache_reader(reader)
                 if is_full:
                     return row
         has_ended = split.info["end"] is None and stop >= footer.num_rows
@@ -160,7 +160,7 @@ class ParquetRows(RowCountedFormat):
 
 
 class _DeclaredRows:
-    """Makes batches of a file those of the declared type. A schema that needed no change needs none in later ones."""
+    """Converts batches of a file to the declared type. Remembers that a schema needs no conversion."""
 
     def __init__(self, type_info: TypeInformation, schema: pa.Schema, path: str) -> None:
         self._type_info, self._schema, self._path = type_info, schema, path
@@ -169,13 +169,13 @@ class _DeclaredRows:
         if batch.schema.equals(self._schema):
             return batch
         made = inward(batch, self._type_info, self._path)
-        if made.schema.equals(batch.schema):  # text as dictionaries, which it may be
+        if made.schema.equals(batch.schema):  # dictionary-encoded text is allowed
             self._schema = batch.schema
         return made
 
 
 def _paths(wanted: pa.Field, stored: pa.Field, above: str = "") -> Iterator[str]:
-    """What of a column is read: of a row inside, only the fields that are wanted, if the file has all of them."""
+    """The column paths to read: of a nested row only the wanted fields, if the file has all of them."""
     path = f"{above}{wanted.name}"
     fields = list(wanted.type) if pa.types.is_struct(wanted.type) and pa.types.is_struct(stored.type) else []
     inside = {field.name: field for field in stored.type} if fields else {}
@@ -188,13 +188,13 @@ def _paths(wanted: pa.Field, stored: pa.Field, above: str = "") -> Iterator[str]
 
 
 def group_ends(footer: pq.FileMetaData) -> list[int]:
-    """The row behind each row group."""
+    """The row after each row group."""
     return list(accumulate(footer.row_group(group).num_rows for group in range(footer.num_row_groups)))
 
 
 def near_boundary(ends: Sequence[int], start: int, stop: int) -> int:
-    """Where a range of about [start, stop) ends best: with a row group, if one ends near enough. The rest of it may
-    be for another process, which would have to decode what comes before.
+    """The best end for a range of about [start, stop): the end of a row group, if one is near enough. Otherwise
+    another process may have to decode the row group again up to that row.
 
     >>> [near_boundary([100, 200, 300], 0, stop) for stop in (30, 70, 130, 190, 210)]
     [30, 100, 100, 200, 200]
@@ -204,7 +204,7 @@ def near_boundary(ends: Sequence[int], start: int, stop: int) -> int:
 
 
 def row_ranges(footer: pq.FileMetaData, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
-    """The row groups that hold the rows [start, stop), each with the range of its own rows that is meant."""
+    """The row groups that hold the rows [start, stop), each with the range of its rows to read."""
     first = 0
     for group in range(footer.num_row_groups):
         count = footer.row_group(group).num_rows
@@ -214,32 +214,32 @@ def row_ranges(footer: pq.FileMetaData, start: int, stop: int) -> Iterator[tuple
 
 
 def _batches_until(reader: GroupReader, end: int, bytes_max: int | None) -> Iterator[pa.RecordBatch]:
-    """The rows before `end`; each batch has to be passed over before the next is asked for."""
+    """The rows before `end`; the caller must pass over each batch before the next."""
     while reader.row < end:
         ahead = reader.ahead()
         if end - reader.row < ahead.num_rows:
             ahead = ahead.slice(0, end - reader.row)
-        pieces = [ahead]  # a reader gives no more rows than a batch may have
+        pieces = [ahead]  # a reader returns no more rows than a batch may have
         if bytes_max is not None and ahead.nbytes > bytes_max:
             pieces = bounded_batches(pa.Table.from_batches([ahead]), bytes_max)
         yield from map(without_large_dictionaries, pieces) if reader.has_dictionaries else pieces
 
 
 def _footer(path: str, size: int, mark: str) -> pq.FileMetaData:
-    """What the file says of itself."""
+    """The footer of the file."""
     with explained_file_errors(path, "Parquet"):
         return _footer_of(path, size, mark, identity_of(path, mark))
 
 
 @lru_cache(maxsize=256)
 def _footer_of(path: str, size: int, mark: str, identity: tuple[int | str, ...]) -> pq.FileMetaData:
-    """Cached for one `identity`: a process may run several jobs, and their files be written anew between them."""
+    """Cached per `identity`: a process may run several jobs, and their files may be rewritten between them."""
     with opened_whole(path, size, mark) as file:
         return pq.read_metadata(file)
 
 
 class _GroupTime(NamedTuple):
-    """A row group from row to row, and the earliest time of a column in it; None: it is not told."""
+    """A row group's first and last row, and the earliest time of a column in it; None: unknown."""
 
     begin: int
     end: int
@@ -255,12 +255,12 @@ def _group_times(path: str, size: int, mark: str, column: pa.Field) -> tuple[_Gr
 def _group_times_of(
     path: str, size: int, mark: str, column: pa.Field, identity: tuple[int | str, ...]
 ) -> tuple[_GroupTime, ...]:
-    # Every epoch asks for all files that are left, of every source: far more than there are footers kept.
+    # Every epoch queries all remaining files of every source: far more than the cached footers.
     footer = _footer(path, size, mark)
     stored = footer.schema.to_arrow_schema()
     at = stored.get_field_index(column.name)
     kind = stored.field(at).type if at >= 0 else pa.null()
-    # A time without a zone is no moment: one is not taken for the other here, whatever reading makes of it.
+    # A time without a zone is not an instant: the two are not mixed here, whatever reading does with them.
     is_time = pa.types.is_timestamp(kind) and pa.types.is_timestamp(column.type)
     unit = kind.unit if is_time and (kind.tz is None) == (column.type.tz is None) else None
     return tuple(
@@ -270,7 +270,7 @@ def _group_times_of(
 
 
 def _earliest_ms(group: pq.RowGroupMetaData, name: str, unit: str) -> int | None:
-    """The earliest time that a column has in a row group, as its statistics tell."""
+    """The earliest time of a column in a row group, from its statistics."""
     chunks = [chunk for chunk in map(group.column, range(group.num_columns)) if chunk.path_in_schema == name]
     if len(chunks) != 1 or chunks[0].physical_type != "INT64" or chunks[0].statistics is None:
         return None

@@ -1,11 +1,11 @@
-"""Which files an epoch publishes: a pure function from what was staged and what is pending to parts.
+"""Plans the files that an epoch publishes: a pure function from staged and pending chunks to parts.
 
-A **chunk** is what one task staged for one bucket in one epoch. A **part** is the file readers see: the chunks of one
-(bucket, subtask), gathered until the rolling policy says enough. Chunks that wait are listed in the manifest, and so
-is every decision made here; a crash changes nothing about which file holds which record.
+A **chunk** is the output of one task for one bucket in one epoch. A **part** is the file that readers see: the chunks
+of one (bucket, subtask), gathered until the rolling policy completes it. The manifest lists pending chunks and every
+decision made here, so a crash does not change which file holds which record.
 
 A part is named after its subtask, the epoch of its last chunk, and a token from the job and the task attempt that wrote
-its first chunk: two jobs that write to one folder, or one job run twice from the start, never meet in a name.
+its first chunk: names of two jobs that write to one folder, or of two runs of a job from the start, never collide.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _NAME = re.compile(r"-(?P<job>[0-9a-f]{8})?[0-9a-f]{8}-\d+-(?P<epoch>\d+)(-\d+)?
 
 @dataclass(frozen=True)
 class Chunk:
-    """One staged file: its name below the base path, where it belongs, and what it must still hold when published.
+    """One staged file: its name below the base path, its bucket and subtask, and its expected content.
 
-    `mark` is what the service of an object store gave its content, "" elsewhere."""
+    `mark` is the entity tag that an object store assigned to its content, "" elsewhere."""
 
     file: str
     bucket: str
@@ -57,7 +57,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Part:
-    """Chunks on their way to becoming one file. `epochs_gathered`: it is complete, and waits to be compacted."""
+    """Chunks that will become one file. `epochs_gathered` is set: it is complete and waits for compaction."""
 
     chunks: tuple[Chunk, ...]
     since_ms: int
@@ -66,7 +66,7 @@ class Part:
 
     @property
     def is_gathered(self) -> bool:
-        """Whether it is complete, and waits to be compacted."""
+        """Whether it is complete and waits for compaction."""
         return self.epochs_gathered is not None
 
     @property
@@ -79,12 +79,12 @@ class Part:
 
     @property
     def place(self) -> tuple[str, int, int, int]:
-        """Which part of a job it is, whatever its chunks are called."""
+        """Identifies a part of a job, independent of the names of its chunks."""
         first = self.chunks[0]
         return (first.bucket, first.subtask, first.epoch, first.index)
 
     def file_name(self, prefix: str, suffix: str) -> str:
-        """The name readers see, below the base path.
+        """The published name, below the base path.
 
         >>> chunk = Chunk("c", "day=1", 2, 7, 0, "3f9a2c1b", 10, 0, 1)
         >>> Part((chunk,), 0, 0).file_name("part", ".txt")
@@ -97,7 +97,7 @@ class Part:
 
 
 def epoch_of_part(file: str, prefix: str, suffix: str, job: str) -> int | None:
-    """The epoch in the name of a part, or None for any other file and for a part that is known to be another job's.
+    """The epoch in the name of a part, or None for any other file and for a part known to belong to another job.
 
     >>> [epoch_of_part(name, "part", ".txt", "j1") for name in ("day=1/part-3f9a2c1b-2-7.txt", "notes.txt")]
     [7, None]
@@ -109,14 +109,14 @@ def epoch_of_part(file: str, prefix: str, suffix: str, job: str) -> int | None:
     if not (name.startswith(prefix) and name.endswith(suffix)):
         return None
     match = _NAME.fullmatch(name[len(prefix) : len(name) - len(suffix)])
-    # A name from before there were marks does not tell whose it is.
+    # A name in the older format, without a token, does not identify its job.
     return int(match["epoch"]) if match and match["job"] in (None, job_mark(job)) else None
 
 
 @dataclass(frozen=True)
 class PublishedPart:
-    """A part under its final name, as the manifest lists it. `gathered`: it is made of several, each of so many
-    chunks, with `delimiter` between them."""
+    """A part under its final name, as the manifest lists it. `gathered`: the chunk counts of the parts it combines,
+    with `delimiter` between them."""
 
     file: str
     chunks: tuple[Chunk, ...]
@@ -125,24 +125,24 @@ class PublishedPart:
 
 
 def job_mark(job: str) -> str:
-    """Eight letters and digits that stand for a job."""
+    """Eight letters and digits that identify a job."""
     return hashlib.sha256(job.encode()).hexdigest()[:8]
 
 
 def token_of(job: str, attempt: str, sink: str = "") -> str:
-    """What stands for a task attempt in the name of a part: eight letters and digits for its job, eight for itself and
-    for its `sink`. A task may have several, and two of them one folder: the second part of a name would be taken for
-    published, with other rows in it.
+    """Identifies a task attempt in the name of a part: eight letters and digits for its job, eight for the attempt and
+    its `sink`. A task may have several sinks that share a folder: without the sink, the second part of a name would be
+    taken for published, with other rows in it.
 
-    Eight alone, as there were once, are too few: of a million parts written by two jobs, two would meet once in some
-    thousand times, and the second would be taken for published.
+    Eight in total, as in older versions, are too few: of a million parts written by two jobs, two names would collide
+    once in some thousand runs, and the second part would be taken for published.
     """
     return job_mark(job) + hashlib.sha256(f"{attempt}{sink}".encode()).hexdigest()[:8]
 
 
 @dataclass(frozen=True)
 class PartRules:
-    """By what a sink makes parts of chunks. Of `due_buckets` every part is published, whatever the policy says."""
+    """A sink's rules for making parts of chunks. Every part of `due_buckets` is published, whatever the policy."""
 
     policy: RollingPolicy
     prefix: str = "part"
@@ -154,19 +154,19 @@ class PartRules:
 def plan_parts(staged: Sequence[Json], pending: Json, now_ms: int, final: bool, rules: PartRules) -> CommitPlan:
     """Add the epoch's chunks to their parts, and publish the parts that are complete, or gather them first.
 
-    A part that was pending is first asked whether it is due, so that an old part does not swallow new records; then
-    chunk by chunk, so that one long epoch makes several parts. A chunk that is large enough by itself becomes a part by
-    itself, which costs a link and no second writing: what waited before it is published then, as it is. So beside every
-    large part there is one smaller part at most, and by their names parts stand in the order of their records.
+    A pending part is first checked for being due, so that an old part does not absorb new records; then chunks are
+    added one by one, so that one long epoch makes several parts. A chunk that is large enough becomes a part by
+    itself, which costs a link and no rewrite: chunks pending before it are then published as they are. So next to every
+    large part there is at most one smaller part, and the order of part names is the order of their records.
     """
     rolled: list[Part] = []
     waiting: dict[tuple[str, int], Part] = {}
     parts_before = pending_parts(pending)
     for part in parts_before:
         if not part.is_gathered:
-            _sort_out(part, rolled, waiting, rules.policy, now_ms)
-    # Within a task in the order in which they were staged, which an index does not tell: epochs that are committed as
-    # one, and the rounds of a loop, may have one number, and each counts its chunks from 0.
+            _assign_part(part, rolled, waiting, rules.policy, now_ms)
+    # Within a task in the order of staging, which an index does not show: epochs that are committed together, and the
+    # rounds of a loop, may have one number, and each counts its chunks from 0.
     chunks = sorted((Chunk(**entry) for entry in staged), key=lambda c: (c.epoch, c.subtask, c.bucket))
     for chunk in chunks:
         previous = waiting.pop((chunk.bucket, chunk.subtask), None)
@@ -178,20 +178,20 @@ def plan_parts(staged: Sequence[Json], pending: Json, now_ms: int, final: bool, 
             previous.since_ms if previous else now_ms,
             touched_ms=now_ms,
         )
-        _sort_out(part, rolled, waiting, rules.policy, now_ms)
+        _assign_part(part, rolled, waiting, rules.policy, now_ms)
     due = [at for at in waiting if final or at[0] in rules.due_buckets]
     rolled.extend([waiting.pop(at) for at in due])
     gathered_before = [part for part in parts_before if part.is_gathered]
     publish, gathered = gather(rolled, gathered_before, rules.compaction, final, rules.due_buckets)
-    held_back = [*waiting.values(), *gathered]
-    sweep = _sweep_entry([*(part for parts in publish for part in parts), *held_back], held_back)
-    return CommitPlan(tuple([_entry(parts, rules) for parts in publish] + sweep), pending_json(held_back))
+    pending_all = [*waiting.values(), *gathered]
+    sweep = _sweep_entry([*(part for parts in publish for part in parts), *pending_all], pending_all)
+    return CommitPlan(tuple([_entry(parts, rules) for parts in publish] + sweep), pending_json(pending_all))
 
 
 def _entry(parts: Sequence[Part], rules: PartRules) -> Json:
-    """What the manifest says of one file, which is made of one part or of several."""
+    """The manifest entry of one file, which consists of one part or several."""
     chunks = tuple(chunk for part in parts for chunk in part.chunks)
-    # Named after its newest chunk: by their names, one finds the files with records of later epochs when one goes back.
+    # Named after its newest chunk: after a restore, names identify the files with records of later epochs.
     newest = max(chunks, key=lambda chunk: (chunk.epoch, chunk.subtask, chunk.index))
     name = Part((chunks[0], newest), 0, 0).file_name(rules.prefix, rules.suffix)
     entry = {"part": name, "chunks": [asdict(chunk) for chunk in chunks]}
@@ -204,7 +204,7 @@ def _entry(parts: Sequence[Part], rules: PartRules) -> Json:
     }
 
 
-def _sort_out(
+def _assign_part(
     part: Part, publish: list[Part], waiting: dict[tuple[str, int], Part], policy: RollingPolicy, now_ms: int
 ) -> None:
     if policy.rolls(part.bytes, part.since_ms, part.touched_ms, now_ms):
@@ -214,10 +214,10 @@ def _sort_out(
 
 
 def _sweep_entry(parts: Iterable[Part], waiting_parts: Iterable[Part]) -> list[Json]:
-    """Below which epoch a staged file that no part lists is a leftover of a lost attempt.
+    """The epoch below which a staged file that no part lists is a leftover of a lost attempt.
 
-    Files of the newest epoch are left alone: an attempt that lost its race may still be writing. What is pending was
-    staged at or after the limit, so the committer needs no list of it.
+    Files of the newest epoch are not removed: an attempt that lost its race may still be writing. Pending chunks were
+    staged at or after the limit, so the committer needs no list of them.
     """
     chunks = [chunk for part in parts for chunk in part.chunks]
     if not chunks:
@@ -242,12 +242,12 @@ def published_parts(publish: Sequence[Json]) -> list[PublishedPart]:
 
 
 def sweep_limit(publish: Sequence[Json]) -> tuple[str, int] | None:
-    """The staging folder, and the epoch below which its leftovers may go; None when the epoch names none."""
+    """The staging folder, and the epoch below which its leftovers may be removed; None when the epoch lists none."""
     return next(((entry["sweep"], entry["before"]) for entry in publish if "sweep" in entry), None)
 
 
 def pending_json(parts: Iterable[Part]) -> Json:
-    """Parts as a manifest keeps them back; the inverse of `pending_parts`."""
+    """Pending parts as the manifest stores them; the inverse of `pending_parts`."""
     encoded = [_without_none(asdict(part)) for part in sorted(parts, key=lambda part: part.destination)]
     return encoded or None
 
@@ -257,9 +257,9 @@ def _without_none(entry: dict[str, Json]) -> dict[str, Json]:
 
 
 def pending_parts(pending: Json) -> list[Part]:
-    """The parts a manifest keeps back."""
+    """The pending parts of a manifest."""
     if isinstance(pending, dict):
-        pending = pending["parts"]  # of a job that committed partitions before, and does no longer
+        pending = pending["parts"]  # from a job that used to commit partitions
     return [
         Part(
             tuple(Chunk(**chunk) for chunk in entry["chunks"]),

@@ -1,13 +1,13 @@
-"""Into which folder below a file sink's base path a record goes, and when a part becomes a file that readers see.
+"""Rules that assign records to folders below a file sink's base path, and complete its parts.
 
-A *bucket* is a relative path, '' for the base path itself. Some assigners look at the record, some only at the clock;
-processing time stands still within an epoch, so the latter give one answer for a whole epoch and cost nothing.
-A bucket that would leave the base path is refused.
+A *bucket* is a relative path, '' for the base path itself. Some assigners use the record, some only the clock;
+processing time is constant within an epoch, so the latter compute one bucket for a whole epoch.
+A bucket outside the base path is rejected.
 
-What tasks write waits as *chunks* in a hidden staging folder, one for each job and sink.
+Task output is staged as *chunks* in a hidden staging folder, one per job and sink.
 
-A *rolling policy* is asked once per part and epoch, with numbers that are in the manifest: the same manifest always
-gives the same files.
+A *rolling policy* is evaluated once per part and epoch, with numbers from the manifest: the same manifest always
+yields the same files.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ class BucketAssigner(ABC):
 
     @abstractmethod
     def for_epoch(self, now_ms: int) -> str | None:
-        """The bucket of every record of this epoch, or None when it depends on the record."""
+        """The bucket of every record of this epoch, or None if it depends on the record."""
 
     def for_value(self, value: Any, now_ms: int) -> str:
-        """The bucket of one record; asked only when `for_epoch` gave None."""
+        """The bucket of one record; called only if `for_epoch` returned None."""
         raise NotImplementedError(f"{type(self).__name__} decides per epoch")
 
     def divided(self, batch: Batch) -> Iterable[tuple[str, Batch]] | None:
-        """A batch by buckets, where columns decide: what is written into each. None (the default): records do."""
+        """Splits a batch by bucket from its columns, with the rows to write. None (the default): use the records."""
         return None
 
 
 @dataclass(frozen=True)
 class BasePathBuckets(BucketAssigner):
-    """Everything goes into the base path itself."""
+    """Writes everything into the base path itself."""
 
     def for_epoch(self, now_ms: int) -> str:
         return ""
@@ -65,7 +65,7 @@ class BasePathBuckets(BucketAssigner):
 
 @dataclass(frozen=True)
 class DateTimeBuckets(BucketAssigner):
-    """Folders named after processing time, in Flink's (Java's) date pattern.
+    """Folders named after processing time, by a date pattern in Flink's (Java's) syntax.
 
     >>> DateTimeBuckets("yyyy-MM-dd--HH", "UTC").for_epoch(0)
     '1970-01-01--00'
@@ -77,7 +77,7 @@ class DateTimeBuckets(BucketAssigner):
     timezone: str | None = None
 
     def __post_init__(self) -> None:
-        # A bad pattern or zone is found where the program says it, not in the first epoch.
+        # Report a bad pattern or zone where the program declares it, not in the first epoch.
         self.for_epoch(0)
 
     def for_epoch(self, now_ms: int) -> str:
@@ -89,7 +89,7 @@ class DateTimeBuckets(BucketAssigner):
 
 @dataclass(frozen=True)
 class FunctionBuckets(BucketAssigner):
-    """The user's function of the record; it returns the bucket as text."""
+    """The user's function of the record, which returns the bucket as text."""
 
     function: Callable[[Any], str]
 
@@ -100,13 +100,13 @@ class FunctionBuckets(BucketAssigner):
         bucket = self.function(value)
         if not isinstance(bucket, str):
             raise ProgramError(
-                f"The bucket function gave {bucket!r} ({type(bucket).__name__}) for {value!r}. Return a str."
+                f"The bucket function returned {bucket!r} ({type(bucket).__name__}) for {value!r}. Return a str."
             )
         return bucket
 
 
 def checked_bucket(bucket: str) -> str:
-    """The bucket without its outer slashes, when it stays below the base path.
+    """The bucket without leading and trailing slashes; raises if it leaves the base path.
 
     >>> checked_bucket("day=1/"), checked_bucket("")
     ('day=1', '')
@@ -125,7 +125,7 @@ def _zone(name: str | None) -> ZoneInfo:
     try:
         return ZoneInfo(name or "UTC")
     except (KeyError, ValueError, OSError) as error:
-        raise ProgramError(f"Time zone {name!r} is not known. Give a name such as 'Europe/Berlin' or 'UTC'.") from error
+        raise ProgramError(f"Time zone {name!r} is not known. Use a name such as 'Europe/Berlin' or 'UTC'.") from error
 
 
 _TOKEN = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']+")
@@ -135,7 +135,7 @@ _LETTERS = {"y": "%Y", "u": "%Y", "M": "%m", "d": "%d", "H": "%H", "h": "%I", "m
 def _tokens(pattern: str) -> list[re.Match[str]]:
     tokens = list(_TOKEN.finditer(pattern))
     if sum(len(token.group()) for token in tokens) != len(pattern):
-        raise ProgramError(f"Date pattern {pattern!r} has a quote that is not closed.")
+        raise ProgramError(f"Date pattern {pattern!r} has an unclosed quote.")
     return tokens
 
 
@@ -165,7 +165,7 @@ def _piece(token: re.Match[str], moment: datetime, pattern: str) -> str:
 
 @dataclass(frozen=True)
 class OnCheckpoint:
-    """Every epoch publishes what it wrote."""
+    """Publishes the output of every epoch."""
 
     @property
     def chunk_bytes_max(self) -> int | None:
@@ -180,7 +180,7 @@ class OnCheckpoint:
 
 @dataclass(frozen=True)
 class WhenLargeOrOld:
-    """A part is published when it is large, has been open for long, or has not grown for a while. Flink's default.
+    """Publishes a part when it is large, has been open for long, or has not grown for a while. Flink's default.
 
     >>> policy = WhenLargeOrOld()
     >>> policy.rolls(part_bytes=10, since_ms=0, touched_ms=0, now_ms=59_999)
@@ -196,18 +196,18 @@ class WhenLargeOrOld:
     def __post_init__(self) -> None:
         for name in ("part_bytes", "rollover_ms", "inactivity_ms"):
             if getattr(self, name) <= 0:
-                raise ProgramError(f"Rolling policy: {name} is {getattr(self, name)}. Give more than 0.")
+                raise ProgramError(f"Rolling policy: {name} is {getattr(self, name)}. Use more than 0.")
 
     @property
     def chunk_bytes_max(self) -> int | None:
-        """A writer cuts what it stages at this size, so that one long epoch still makes parts of the wished size."""
+        """The size at which a writer cuts chunks, so that one long epoch still makes parts of the desired size."""
         return self.part_bytes
 
     def rolls(self, part_bytes: int, since_ms: int, touched_ms: int, now_ms: int) -> bool:
         return part_bytes >= self.part_bytes or now_ms >= self.due_ms(since_ms, touched_ms)
 
     def due_ms(self, since_ms: int, touched_ms: int) -> int:
-        """When a part must be published though nothing more is written to it."""
+        """When a part must be published although it receives no more records."""
         return min(since_ms + self.rollover_ms, touched_ms + self.inactivity_ms)
 
 
@@ -219,10 +219,10 @@ STAGING = ".millstream-staging"
 
 
 def staging_folder(job: str, uid: str) -> str:
-    """Where below STAGING the sink `uid` of the job with this id stages.
+    """The folder below STAGING for the sink `uid` of the job with this id.
 
-    The id tells jobs apart that write to one folder, whatever they call their stores and on whatever machine: one must
-    never sweep the other's chunks.
+    The id separates jobs that write to one folder, whatever their store names and machines: a job must
+    never sweep the chunks of another.
     """
     return f"{safe(job)}-{safe(uid)}"
 

@@ -1,8 +1,7 @@
-"""How records become the bytes of a part file, and how the chunks of several epochs become one part.
+"""Encodes records into part files, and assembles the chunks of several epochs into one part.
 
-A writer encodes an epoch's records into chunks. For formats that are lines of text the chunks of a part are simply
-laid end to end; for Parquet their row groups are written into one file. Either way the records of a part stand in
-the order in which their chunks were written.
+A writer encodes an epoch's records into chunks. Chunks of line formats are concatenated; the row groups of Parquet
+chunks are rewritten into one file. Either way a part holds its records in the order in which the chunks were written.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ __all__ = [
 
 
 class PartEncoder(ABC):
-    """Gathers the records of one chunk."""
+    """Encodes the records of one chunk."""
 
     @abstractmethod
     def add(self, batch: Batch) -> None:
@@ -57,28 +56,28 @@ class PartEncoder(ABC):
 
     @abstractmethod
     def size_bytes(self) -> int:
-        """About how large the chunk is by now."""
+        """Approximate current size of the chunk."""
 
-    def taken(self, bytes_min: int) -> memoryview:
-        """Take out what the chunk begins with, or goes on with behind what was taken before; nothing while that is less
-        than `bytes_min`, nor of a format whose bytes are not settled before its end."""
+    def drain(self, bytes_min: int) -> memoryview:
+        """Remove and return the next bytes of the chunk; nothing while they are fewer
+        than `bytes_min`, nor for a format whose bytes are final only at its end."""
         return memoryview(b"")
 
     @abstractmethod
     def finish(self) -> bytes:
-        """The chunk, behind what was taken of it."""
+        """The remaining bytes of the chunk."""
 
 
 class PartFormat(ABC):
-    """What the bytes of a part look like."""
+    """The file format of a part."""
 
     suffix: str = ""
-    """The file ending when the user gives none."""
+    """The default file ending."""
     whole_chunks: bool = True
-    """True when a single chunk is a part as it stands, so that publishing it is only giving it its name."""
+    """True when a single chunk is a complete part, so that publishing it only means renaming it."""
 
     is_bytes: bool = False
-    """True when parts laid end to end, with whatever between them, are a file of this format."""
+    """True when concatenated parts, with any separator between them, are a file of this format."""
 
     @abstractmethod
     def encoder(self) -> PartEncoder:
@@ -90,12 +89,12 @@ class PartFormat(ABC):
 
 
 class PieceEncoder(PartEncoder):
-    """A chunk of a row format: the bytes of its records, end to end. `encode` gives those of a batch."""
+    """Encodes a chunk of a row format: the concatenated bytes of its records. `encode` returns the bytes of a batch."""
 
     def __init__(self, encode: Callable[[Batch], Any]) -> None:
         self._encode = encode
         self._pieces: list[Any] = []
-        self._size_bytes = self._taken_bytes = 0
+        self._size_bytes = self._drained_bytes = 0
 
     def add(self, batch: Batch) -> None:
         piece = self._encode(batch)
@@ -105,11 +104,11 @@ class PieceEncoder(PartEncoder):
     def size_bytes(self) -> int:
         return self._size_bytes
 
-    def taken(self, bytes_min: int) -> memoryview:
-        if self._size_bytes - self._taken_bytes < bytes_min:
+    def drain(self, bytes_min: int) -> memoryview:
+        if self._size_bytes - self._drained_bytes < bytes_min:
             return memoryview(b"")
-        pieces, self._pieces, self._taken_bytes = self._pieces, [], self._size_bytes
-        # A single piece may be a buffer of Arrow's, which need not be copied to be written.
+        pieces, self._pieces, self._drained_bytes = self._pieces, [], self._size_bytes
+        # A single piece may be an Arrow buffer, which need not be copied to be written.
         return memoryview(pieces[0] if len(pieces) == 1 else b"".join(pieces))
 
     def finish(self) -> bytes:
@@ -124,12 +123,12 @@ class _RowFormat(PartFormat):
 
     @abstractmethod
     def encode(self, values: list[Any], type_info: TypeInformation | None = None) -> bytes:
-        """The bytes of these records of a stream of that type, end to end."""
+        """The concatenated bytes of these records, for a stream of this type."""
 
 
 @dataclass(frozen=True)
 class TextParts(_RowFormat):
-    r"""Each record's text on a line: Flink's text of the stream's type (`records/text`).
+    r"""Each record as a line of text, in Flink's text form of the stream's type (`records/text`).
 
     >>> TextParts().encode(["a", 1])
     b'a\n1\n'
@@ -152,21 +151,21 @@ class TextParts(_RowFormat):
 
     def _lines(self, values: list[Any], type_info: TypeInformation | None) -> bytes:
         try:
-            # Most streams of lines are str already; the join itself finds out whether this one is.
+            # Most text streams are str already; the join itself detects other values.
             lines = values
             text = "\n".join(lines)
         except TypeError:
             lines = texts(values, type_info)
             text = "\n".join(lines)
         if "\n".encode(self.charset) != b"\n":
-            # Each text of this charset has a mark at its start, as UTF-16 has: Flink writes record by record.
+            # Each text of this charset starts with a byte order mark, as in UTF-16: Flink encodes record by record.
             return b"".join([f"{line}\n".encode(self.charset) for line in lines])
         return (text + "\n").encode(self.charset) if values else b""
 
 
 @dataclass(frozen=True)
 class EncodedParts(_RowFormat):
-    """Each record as the user's encoder writes it: an object with `encode(value) -> bytes`."""
+    """Records encoded by the user's encoder: an object with `encode(value) -> bytes`."""
 
     encode_value: Any
 
@@ -175,15 +174,15 @@ class EncodedParts(_RowFormat):
         try:
             return b"".join(pieces)
         except TypeError:
-            wrong = next(piece for piece in pieces if not isinstance(piece, (bytes, bytearray, memoryview)))
+            invalid = next(piece for piece in pieces if not isinstance(piece, (bytes, bytearray, memoryview)))
             raise ProgramError(
-                f"{type(self.encode_value).__name__}.encode returned {wrong!r} ({type(wrong).__name__}), expected "
-                "bytes: the record as it stands in the file, with its line end"
+                f"{type(self.encode_value).__name__}.encode returned {invalid!r} ({type(invalid).__name__}), expected "
+                "bytes: the record as written to the file, with its line end"
             ) from None
 
 
 def parts_of_encoder(encoder: Encoder) -> PartFormat:
-    """The format that writes what `encoder` writes; the usual string encoder is told the type of the stream.
+    """The part format of `encoder`; the built-in string encoder uses the type of the stream.
 
     >>> parts_of_encoder(Encoder.simple_string_encoder())
     TextParts(charset='utf-8')
@@ -196,8 +195,8 @@ def parts_of_encoder(encoder: Encoder) -> PartFormat:
 
 @dataclass(frozen=True)
 class JsonParts(_RowFormat):
-    r"""One JSON document per line; rows become objects. FLOATs have the digits that 32 bits need. NaN and the
-    infinities, for which JSON has no number, are text, as in Flink.
+    r"""One JSON document per line; rows become objects. FLOATs have the digits of 32-bit precision. NaN and
+    infinities, which are not JSON numbers, are text, as in Flink.
 
     >>> JsonParts().encode([Row(a=1, b="x"), {"c": [None]}])
     b'{"a":1,"b":"x"}\n{"c":[null]}\n'
@@ -218,7 +217,7 @@ class JsonParts(_RowFormat):
 @dataclass(frozen=True)
 class CsvParts(_RowFormat):
     r"""Rows as CSV records, quoted as Flink does (`csv_text`); `header` writes the column names once per file. With a
-    `row_type`, records of other streams are brought into its form: fields by name, and nothing that does not fit.
+    `row_type`, records of other types are converted to it: fields by name; a value that does not fit is an error.
 
     >>> CsvParts(("name", "note")).encode([Row("a", 'say "hi", twice'), ("b", None)])
     b'a,"say ""hi"", twice"\nb,\n'
@@ -236,7 +235,7 @@ class CsvParts(_RowFormat):
 
     def __post_init__(self) -> None:
         if self.header and not self.columns:
-            raise ProgramError("CsvParts: a header needs the names of the columns. Give columns=(…).")
+            raise ProgramError("CsvParts: a header needs the names of the columns. Pass columns=(…).")
 
     @property
     def whole_chunks(self) -> bool:  # type: ignore[override]
@@ -262,7 +261,7 @@ class CsvParts(_RowFormat):
 
 @dataclass(frozen=True)
 class ColumnParts(PartFormat):
-    """A format that holds columns: of the stream's type, or of `type_info` when the stream itself is untyped."""
+    """A columnar format: of the stream's type, or of `type_info` when the stream itself is untyped."""
 
     type_info: TypeInformation | None = None
     format_name = ""
@@ -275,11 +274,11 @@ class ColumnParts(PartFormat):
 
     @abstractmethod
     def written(self, tables: Iterable[pa.Table]) -> bytes:
-        """A file that holds these tables, one behind the other."""
+        """A file that holds these tables, in order."""
 
     @abstractmethod
     def tables(self, chunk: bytes) -> Iterator[pa.Table]:
-        """What a chunk holds, a piece at a time."""
+        """The tables of a chunk, one piece at a time."""
 
 
 @dataclass(frozen=True)
@@ -315,7 +314,7 @@ class _Columns(PartEncoder):
         if type_info is None or schema is None:
             raise ProgramError(
                 f"A file sink of {name} needs to know the type of its records, and this stream is untyped. "
-                "Give output_type= to the operator before it, or a row type to the sink."
+                "Pass output_type= to the operator before it, or a row type to the sink."
             )
         same = batch.typed and batch.type_info == type_info
         columns = batch.columns() if same else to_record_batch(batch.values(), type_info)
@@ -334,14 +333,14 @@ class _Columns(PartEncoder):
 
 
 def _line_at(error: UnicodeEncodeError) -> str:
-    """The line that has the character in question."""
+    """The line that contains the failing character."""
     text = error.object
     end = text.find("\n", error.start)
     return text[text.rfind("\n", 0, error.start) + 1 : len(text) if end < 0 else end]
 
 
 def _without_odd_numbers(value: Any) -> Any:
-    """The value with texts for the numbers that JSON has not.
+    """The value with non-finite numbers replaced by text.
 
     >>> _without_odd_numbers({"a": [float("nan"), 1.5]})
     {'a': ['NaN', 1.5]}
@@ -360,11 +359,11 @@ def _check_charset(charset: str) -> None:
     try:
         codecs.lookup(charset)
     except LookupError as error:
-        raise ProgramError(f"Charset {charset!r} is not known. Give a name such as 'UTF-8'.") from error
+        raise ProgramError(f"Charset {charset!r} is not known. Use a name such as 'UTF-8'.") from error
 
 
 def plain_json(value: Any) -> Any:
-    """What JSON has no word for, as text or as an object."""
+    """Converts a value that JSON cannot represent to text or an object."""
     if isinstance(value, Row):
         return value.as_dict()
     if isinstance(value, (datetime, date, time)):

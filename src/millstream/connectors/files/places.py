@@ -1,11 +1,10 @@
-"""Where files lie: on local disk, or in an object store. What is read of either is what was seen first.
+"""File access on local disk and in object stores. Detects files that changed since they were first listed.
 
-A path is absolute and local (`/data/in`), or the address of an object (`s3://bucket/in/a.txt`). An object is known by
-the mark that the service gives its content (its entity tag). Every range of it is asked for with that mark, so that an
-object that was replaced meanwhile is refused by the service itself, in the same request. A local file is held against
-its size.
+A path is absolute and local (`/data/in`), or the address of an object (`s3://bucket/in/a.txt`). An object is identified
+by the entity tag that the service assigns to its content (its mark). Every range request carries that mark, so the
+service itself refuses an object that was replaced, in the same request. A local file is checked against its size.
 
-Objects are read in ranges, by the task that needs them; nothing of a bucket is copied anywhere. Credentials, region and
+Tasks read the ranges of objects that they need; no object is copied to disk. Credentials, region and
 endpoint come from the environment, as for the job's store.
 """
 
@@ -36,9 +35,9 @@ __all__ = [
     "check_path",
     "check_size",
     "files_below",
-    "gone_error",
     "identity_of",
     "is_remote",
+    "missing_error",
     "opened_file",
     "opened_whole",
     "place_of",
@@ -51,9 +50,9 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """A file as it was when it was first seen. `mark` stands for the content of an object; "" for a local file.
+    """A file as first listed. `mark` identifies the content of an object; "" for a local file.
 
-    `cut_by_content`: it was listed by a Millstream that looked into every file to cut it, and is cut so for ever."""
+    `cut_by_content`: an older version listed it and inspected its content to cut it; it is always cut this way."""
 
     path: str
     size: int
@@ -72,7 +71,7 @@ def is_remote(path: str) -> bool:
 
 
 def place_of(path: str) -> str:
-    """The absolute local path that `path` (plain, or file://) names, or the address of an object as it is.
+    """The absolute local path of `path` (plain, or file://), or the normalised address of an object.
 
     >>> place_of("file:///data/in%20put"), place_of("s3a://bucket/in/")
     ('/data/in put', 's3://bucket/in')
@@ -93,28 +92,28 @@ def place_of(path: str) -> str:
 
 
 def _object_address(path: str) -> str:
-    # S3's two spellings mean one service; one of them is kept, so that a file has one name.
+    # S3 has two spellings of its scheme; use one of them, so that a file has one name.
     path = re.sub(r"^s3a://", "s3://", path, flags=re.IGNORECASE)
     bucket, key = _bucket_and_key(path)
     refuse_credentials(path, "FileSource")
     parts = key.split("/") if key else []
     if not bucket.partition("://")[2] or any(part in ("", ".", "..") for part in parts):
-        raise ProgramError(f"FileSource: {redacted_address(path)} is no address of objects. Give s3://bucket/folder")
+        raise ProgramError(f"FileSource: {redacted_address(path)} is not an object address. Write s3://bucket/folder")
     return path.rstrip("/")
 
 
 def refuse_credentials(address: str, subject: str) -> None:
-    """ProgramError, which does not repeat it, for an address in which credentials may be."""
+    """Raise ProgramError, without repeating the address, if it may contain credentials."""
     bucket, _, key = address.partition("://")[2].partition("/")
     if is_object_address(address) and ("@" in bucket or "?" in bucket or "?" in key):
         raise ProgramError(
-            f"{subject}: the address holds '@' or '?', where some put credentials. They belong into the environment "
-            "(AWS_ACCESS_KEY_ID and the like); give s3://bucket/folder"
+            f"{subject}: the address contains '@' or '?', which may mark credentials. Put them into the environment "
+            "(AWS_ACCESS_KEY_ID and the like) and write s3://bucket/folder"
         )
 
 
 def _bucket_and_key(path: str) -> tuple[str, str]:
-    """The address of the bucket, and the rest.
+    """The address of the bucket, and the key.
 
     >>> _bucket_and_key("s3://bucket/in/a b.txt")
     ('s3://bucket', 'in/a b.txt')
@@ -126,38 +125,38 @@ def _bucket_and_key(path: str) -> tuple[str, str]:
 
 @lru_cache(maxsize=64)
 def _backend(bucket: str) -> Backend:
-    """The connection to a bucket. One per process: it holds the open connections."""
+    """The client of a bucket. One per process: it holds the open connections."""
     return connect(bucket)
 
 
 def check_path(path: str, is_watched: bool) -> None:
-    """The path must be there, and readable, before the job runs; ProgramError says what is not.
+    """Check before the job runs that the path exists and is readable; raises ProgramError otherwise.
 
-    A folder of a bucket is there with its first object; one that is watched for new ones need not be there yet."""
+    A folder of a bucket exists once it has an object; one that is watched for new objects may be empty."""
     if is_remote(path):
         if not _has_objects(path) and not is_watched:
             raise ProgramError(f"FileSource: there is no object at {path} nor below it. Check the address")
     elif os.path.islink(path) and not os.path.exists(path):
-        raise ProgramError(f"FileSource: the path {path} is a link that leads nowhere, or back to itself. Correct it.")
+        raise ProgramError(f"FileSource: the path {path} is a broken or circular symbolic link. Correct it.")
     elif not os.path.exists(path):
         is_pattern = any(sign in path for sign in "*?[")
-        advice = "Paths are no patterns: pass *glob.glob(...)" if is_pattern else "Check it, or make the folder first"
+        advice = "Patterns are not supported: pass *glob.glob(...)" if is_pattern else "Check it, or create the folder"
         raise ProgramError(f"FileSource: the path {path} does not exist. {advice}.")
     elif not os.access(path, os.R_OK):
-        raise ProgramError(f"FileSource: {path} may not be read by this user. Change its permissions.")
+        raise ProgramError(f"FileSource: {path} is not readable by this user. Change its permissions.")
 
 
 def _has_objects(path: str) -> bool:
-    """Whether there is an object; StoreError when the bucket is not there, or may not be read."""
+    """Whether an object exists; StoreError when the bucket does not exist, or is not readable."""
     bucket, key = _bucket_and_key(path)
 
-    def look() -> bool:
+    def has_object() -> bool:
         with explained_errors(bucket, key), _unreadable_names(bucket):
-            found = next(iter(_backend(bucket).list(key or None, chunk_size=1)), None)
-            return bool(found) or (bool(key) and _head(bucket, key) is not None)
+            page = next(iter(_backend(bucket).list(key or None, chunk_size=1)), None)
+            return bool(page) or (bool(key) and _head(bucket, key) is not None)
 
     try:
-        return patiently(look)
+        return patiently(has_object)
     except StoreError as error:
         raise type(error)(error.message.replace("Store ", "FileSource: ", 1)) from error
 
@@ -165,8 +164,8 @@ def _has_objects(path: str) -> bool:
 def files_below(root: str, known: Any = ()) -> Iterator[InputFile]:
     """The visible files at and below `root` whose paths are not among `known`.
 
-    Hidden is what starts with '.' or '_', but for folders of a partition (`_day=2026-11-18`), as in Spark and Hive. A
-    file that the user names is read even when its name is hidden.
+    Names starting with '.' or '_' are hidden, except partition folders (`_day=2026-11-18`), as in Spark and Hive. A
+    file that the user names is read even if its name is hidden.
     """
     return _objects_below(root, known) if is_remote(root) else _local_files_below(root, known)
 
@@ -180,20 +179,22 @@ def _local_files_below(root: str, known: Any) -> Iterator[InputFile]:
         try:
             status = os.stat(path)
         except FileNotFoundError:
-            # Removed between listing and looking: it was never seen.
+            # Removed between listing and stat: treat it as never listed.
             continue
         except OSError as error:
             if error.errno == errno.ELOOP:
-                continue  # a link that leads to itself has nothing to read, as one that leads nowhere
+                continue  # a circular link has no content, like a broken one
             raise
         yield InputFile(path, status.st_size, status.st_mtime_ns)
 
 
 def _visible(root: str, known: Any) -> Iterator[str]:
-    # A known file is passed over by its name alone: asking the disk about each of a million takes seconds.
+    # Skip a known file by its name alone: a stat of each of a million files takes seconds.
     for place, folders, names in os.walk(root, followlinks=True, onerror=_refuse_unlistable):
         folders[:] = sorted(
-            name for name in folders if not _is_hidden_folder(name) and not _leads_back(os.path.join(place, name), root)
+            name
+            for name in folders
+            if not _is_hidden_folder(name) and not _is_circular_link(os.path.join(place, name), root)
         )
         for name in names:
             if not name.startswith((".", "_")):
@@ -203,7 +204,7 @@ def _visible(root: str, known: Any) -> Iterator[str]:
 
 
 def _is_hidden_folder(name: str) -> bool:
-    """Whether a folder is none of the table's own.
+    """Whether a folder is not part of the data.
 
     >>> [_is_hidden_folder(name) for name in ("_staging", ".git", "_day=1", ".day=1", "day=1")]
     [True, True, False, True, False]
@@ -211,8 +212,8 @@ def _is_hidden_folder(name: str) -> bool:
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 
-def _leads_back(folder: str, root: str) -> bool:
-    """Whether a folder is a link to one that it is in: all files there are read already."""
+def _is_circular_link(folder: str, root: str) -> bool:
+    """Whether a folder is a link to one of its parents, whose files are listed already."""
     if not os.path.islink(folder):
         return False
     target, at = os.path.realpath(folder), os.path.dirname(folder)
@@ -225,15 +226,15 @@ def _leads_back(folder: str, root: str) -> bool:
 
 
 def _refuse_unlistable(error: OSError) -> None:
-    """A folder that is gone by now was never seen; the files of one that may not be listed would be missing."""
+    """Raise if a folder cannot be listed, since its files would be missing; ignore one removed since it was listed."""
     is_systems_own = os.path.basename(error.filename or "") == "lost+found"
     if not is_systems_own and not isinstance(error, FileNotFoundError | NotADirectoryError):
         reason = error.strerror or type(error).__name__
-        raise ProgramError(f"FileSource: the folder {error.filename} cannot be listed ({reason}). Mend it, or move it")
+        raise ProgramError(f"FileSource: the folder {error.filename} cannot be listed ({reason}). Fix or move it")
 
 
 def _objects_below(root: str, known: Any) -> Iterator[InputFile]:
-    # All of it before any of it: a listing that breaks off is begun again.
+    # Read the complete listing first: an interrupted listing starts again.
     return iter(patiently(lambda: list(_listed_objects(root, known))))
 
 
@@ -247,7 +248,7 @@ def _listed_objects(root: str, known: Any) -> Iterator[InputFile]:
             for item in page:
                 name = item["path"]
                 path = f"{bucket}/{name}"
-                # A folder made by hand in a console is an empty object whose name ends with '/'.
+                # Consoles create a folder as an empty object whose name ends with '/'.
                 *folders, last = name[skipped:].split("/")
                 hidden = last.startswith((".", "_")) or any(map(_is_hidden_folder, folders))
                 if not hidden and not name.endswith("/") and path not in known:
@@ -263,7 +264,7 @@ def _unreadable_names(bucket: str) -> Iterator[None]:
     except InvalidPathError as error:
         reason = str(error).split("\n", 1)[0]
         raise StoreError(
-            f"FileSource: {bucket} has an object whose name cannot be read here ({reason}). Names must have no control "
+            f"FileSource: {bucket} has an object whose name cannot be read ({reason}). Names must have no control "
             "characters, no empty part between slashes, and no part '.' or '..'. Rename it, or read another folder"
         ) from error
 
@@ -281,7 +282,7 @@ def _input_file(path: str, item: dict[str, Any]) -> InputFile:
 
 
 def identity_of(path: str, mark: str) -> tuple[int | str, ...]:
-    """What tells a file from another that was put under its name."""
+    """Distinguishes a file from a later one of the same name."""
     if is_remote(path):
         return (mark,)
     status = os.stat(path)
@@ -289,29 +290,29 @@ def identity_of(path: str, mark: str) -> tuple[int | str, ...]:
 
 
 def opened_file(path: str, size: int, mark: str) -> BinaryIO:
-    """The file, to be read and sought in; what is gone or another one by now is an error."""
+    """The file, for reading and seeking; raises if it was removed or replaced."""
     if is_remote(path):
         return cast(BinaryIO, io.BufferedReader(_ObjectFile(path, size, mark), _BUFFER_BYTES))
     return open(path, "rb")
 
 
 def check_size(path: str, size: int) -> None:
-    """Refuse a file that has another size than when it was first seen; an object is refused by its mark when read."""
+    """Reject a file whose size has changed since it was first listed; an object's mark is checked by every read."""
     if not is_remote(path) and (size_now := os.stat(path).st_size) != size:
         raise JobFailedError(
-            f"File {path} has {size_now} bytes, and had {size} when it was first seen: it was cut or replaced. "
-            f"Nothing of it was skipped. Put the original back, and give changed data a new name."
+            f"File {path} has {size_now} bytes, and had {size} when it was first listed: it was truncated or replaced. "
+            f"No data was skipped. Put the original back, and store changed data under a new name."
         )
 
 
 def opened_whole(path: str, size: int, mark: str) -> BinaryIO:
-    """As `opened_file`, for formats that need all of the file: one that has grown is refused too."""
+    """As `opened_file`, for formats that need the whole file: rejects a file that has grown, too."""
     check_size(path, size)
     return opened_file(path, size, mark)
 
 
 class _ObjectFile(io.RawIOBase):
-    """An object as a file. Nothing is asked before something is read; then the range, and no more."""
+    """An object as a file. Requests nothing before the first read; then only the ranges read."""
 
     def __init__(self, path: str, size: int, mark: str) -> None:
         super().__init__()
@@ -349,14 +350,14 @@ class _ObjectFile(io.RawIOBase):
                 try:
                     return self._conditional_range(bucket, key, start, stop)
                 except PreconditionError:
-                    # Some services spell a mark otherwise in a listing, without its quotes.
+                    # Some services write the mark differently in a listing, without quotes.
                     mark_now = _backend(bucket).head(key)["e_tag"] or ""
-                    if mark_now == self._mark or _bare(mark_now) != _bare(self._mark):
+                    if mark_now == self._mark or _bare_mark(mark_now) != _bare_mark(self._mark):
                         raise
                     self._mark = mark_now
                     return self._conditional_range(bucket, key, start, stop)
             except FileNotFoundError as error:
-                raise gone_error(self._path) from error
+                raise missing_error(self._path) from error
             except PreconditionError as error:
                 raise _changed_error(self._path) from error
 
@@ -371,24 +372,24 @@ class _ObjectFile(io.RawIOBase):
         return data
 
 
-def _bare(mark: str) -> str:
-    """A mark without what services put around it.
+def _bare_mark(mark: str) -> str:
+    """A mark without the prefix and quotes that some services add.
 
-    >>> _bare('W/"0f72"'), _bare("0f72")
+    >>> _bare_mark('W/"0f72"'), _bare_mark("0f72")
     ('0f72', '0f72')
     """
     return mark.removeprefix("W/").strip('"')
 
 
-def gone_error(path: str) -> JobFailedError:
-    """The error for a file that was seen, and is not there any more."""
+def missing_error(path: str) -> JobFailedError:
+    """The error for a listed file that no longer exists."""
     return JobFailedError(
-        f"File {path} is gone, and its records were not all read. Put it back under its name and start again."
+        f"File {path} no longer exists, and not all of its records were read. Restore it under its name and restart."
     )
 
 
 def _changed_error(path: str) -> JobFailedError:
     return JobFailedError(
-        f"File {path} is not what it was when it was first seen: it was changed or replaced. "
-        f"Nothing of it was skipped. Put the original back, and give changed data a new name."
+        f"File {path} has changed since it was first listed: it was modified or replaced. "
+        f"No data was skipped. Put the original back, and store changed data under a new name."
     )

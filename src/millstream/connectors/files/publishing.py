@@ -1,26 +1,26 @@
-"""Giving parts their names, so that a reader sees each one whole and once; also when the job goes on from the past.
+"""Publishes parts under their final names, each complete and exactly once, also after a restore.
 
-The steps for a part, in this order; a crash between any two of them is mended by doing them all again:
+The steps for a part, in this order; after a crash between any two of them all are repeated:
 
-1. The final name exists: an earlier attempt got this far, skip to 4.
-2. Every chunk must be there and be what the manifest says. One that is not is damage, and nothing is published.
-3. Give the bytes their final name, atomically and only if it is free: a hard link when one local chunk is the whole
-   part, a copy made by the service when it is one object, else create-if-absent of the assembled part. Durable before
-   going on.
+1. If the final name exists, an earlier attempt got this far: skip to 4.
+2. Check that every chunk exists and matches the manifest. One that does not is damaged, and nothing is published.
+3. Create the final file atomically and only if the name is free: a hard link when one local chunk is the whole
+   part, a server-side copy when it is one object, else create-if-absent of the assembled part. It is durable before
+   step 4.
 4. Remove the chunks.
 
-Where the target is far and much has to be assembled, tasks do the steps of those parts: their bytes go from the store
-to an executor and back, and not through the driver. A part that is one chunk is copied by the service itself.
+If the target is remote and large parts must be assembled, tasks perform the steps: the bytes go from the store
+to an executor and back, and not through the driver. The service itself copies a part that is one chunk.
 
-After the parts, leftovers of lost task attempts are swept from the staging folder: only below the epoch the manifest
-names, so never a file that somebody may still be writing or that waits for a later epoch. What processes that were
-killed left half-written, under a temporary name, goes when it is old.
+After the parts, leftovers of lost task attempts are swept from the staging folder: only those below the epoch that the
+manifest names, so never a file that is still being written or that waits for a later epoch. Temporary files that killed
+processes left behind are removed once they are old.
 
-When a job goes on from an epoch of the past, chunks that waited in that epoch are, by now, either still staged or
-published: a part is published whole, so one missing chunk says that all of its part was. What is still staged goes on
-waiting. A job that was *forked* copies it to a staging folder of its own: the job it was forked from may go on, and
-finds everything as it left it. Parts of later epochs stand under their names, and nothing here touches them. The user
-is told which they are, and can choose.
+When a job continues from an earlier epoch, chunks that were pending in that epoch are either still staged or
+published: a part is published whole, so one missing chunk means that its whole part was published. Parts still staged
+stay pending. A *forked* job copies them to its own staging folder: the original job may continue, and needs its files
+unchanged. Parts of later epochs have their final names and are never touched here; a message lists them, so that the
+user can choose.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ __all__ = [
 ]
 
 _PUBLISHED_AT_ONCE = 8
-# A Spark job takes some tenths of a second: so much passes through the driver in less.
+# A Spark job takes some tenths of a second; the driver transfers this many bytes in less.
 _IN_TASKS_FROM_BYTES = 16 << 20
 _SWEPT_FOLDERS: set[tuple[str, str]] = set()
 _SWEPT_FOLDERS_MAX = 16_384
@@ -74,7 +74,7 @@ _CHUNK = re.compile(r"(\d{12,})-\d{5,}-[A-Za-z0-9]+-\d{5,}")
 
 
 def publish_all(target: Store, publish: Sequence[Json], format: PartFormat, session: Any = None) -> None:
-    """Publish the parts a manifest lists, then sweep what is left of lost attempts. `session`: Spark's, if there is."""
+    """Publish the parts that a manifest lists, then sweep leftovers of lost attempts. `session`: Spark's, or None."""
     listed_parts = published_parts(publish)
     heavy_parts = _heavy_parts(target, listed_parts, format) if session is not None else []
     if heavy_parts:
@@ -84,7 +84,7 @@ def publish_all(target: Store, publish: Sequence[Json], format: PartFormat, sess
         for part in parts:
             _publish(target, part, format)
     else:
-        # A request to a far store takes long and costs little here. Few at once: each may hold a part in memory.
+        # Requests to a remote store are slow but cheap here. Limited, because each may hold a part in memory.
         with ThreadPoolExecutor(min(len(parts), _PUBLISHED_AT_ONCE)) as threads:
             list(threads.map(lambda part: _publish(target, part, format), parts))
     _sweep_unfinished(target, [part.file for part in listed_parts])
@@ -95,7 +95,7 @@ def publish_all(target: Store, publish: Sequence[Json], format: PartFormat, sess
 
 
 def _heavy_parts(target: Store, parts: Sequence[PublishedPart], format: PartFormat) -> list[PublishedPart]:
-    """The parts of a far target that have to be assembled, if they are so large together that tasks should do it."""
+    """The parts of a remote target that must be assembled, if they are large enough in total to use tasks."""
     if target.local_path(STAGING) is not None:
         return []
     heavy_parts = [part for part in parts if len(part.chunks) > 1 or not format.whole_chunks]
@@ -108,7 +108,7 @@ def _publish_in_task(url: str, format: PartFormat, part: PublishedPart) -> None:
 
 
 def _sweep_unfinished(target: Store, names: Sequence[str]) -> None:
-    """What killed drivers left unfinished beside these parts: in each folder once in the life of this process, because
+    """Remove files that killed drivers left unfinished next to these parts: once per folder and process, because
     a folder may hold very many parts."""
     store = folder_of(target)
     if store is not None:
@@ -139,18 +139,18 @@ def _publish(target: Store, part: PublishedPart, format: PartFormat) -> None:
 
 
 def _create(target: Store, part: PublishedPart, format: PartFormat) -> None:
-    """Write the part that these chunks make; in a folder piece by piece, if they stand end to end in it."""
+    """Write the part assembled from these chunks; in a folder piece by piece, if they are only concatenated."""
     folder = folder_of(target)
     if folder is None or not format.is_bytes:
         chunks = [_read(target, chunk, part.file) for chunk in part.chunks]
         target.create(part.file, _assembled(part, chunks, format))
     elif not patiently(lambda: folder.create_of(part.file, _pieces(folder, part))):
-        # It is there after all: this step was taken before, and may have ended before its sync.
+        # The file exists: an earlier attempt created it, and may have ended before its sync.
         target.settle(part.file)
 
 
 def _pieces(folder: LocalStore, part: PublishedPart) -> Iterator[bytes]:
-    """The bytes of a part of a format that is bytes. A chunk that is not what the manifest says raises at its end."""
+    """The bytes of a part of a byte format. Raises at the end of a chunk that does not match the manifest."""
     ends = set(accumulate(part.gathered))
     for number, chunk in enumerate(part.chunks):
         if number in ends and part.delimiter:
@@ -165,7 +165,7 @@ def _pieces(folder: LocalStore, part: PublishedPart) -> Iterator[bytes]:
 
 
 def _assembled(part: PublishedPart, chunks: list[bytes], format: PartFormat) -> bytes:
-    """The bytes of the part. Without anything to stand between gathered parts, they are assembled as one."""
+    """The bytes of the part. Gathered parts without a delimiter are assembled as one."""
     if not part.delimiter:
         return format.assemble(chunks)
     at, pieces = 0, []
@@ -176,52 +176,53 @@ def _assembled(part: PublishedPart, chunks: list[bytes], format: PartFormat) -> 
 
 
 def service_of(target: Store) -> ObjectStore | None:
-    """The object store that the target is, or None. It does for itself what a folder needs hands for."""
-    store = _below_patience(target)
+    """The object store behind the target, or None. It performs copies itself, without a transfer."""
+    store = _without_retries(target)
     return store if isinstance(store, ObjectStore) else None
 
 
 def folder_of(target: Store) -> LocalStore | None:
-    """The folder of this machine that the target is, or None."""
-    store = _below_patience(target)
+    """The local folder behind the target, or None."""
+    store = _without_retries(target)
     return store if isinstance(store, LocalStore) else None
 
 
-def _below_patience(target: Store) -> Store:
+def _without_retries(target: Store) -> Store:
     return target.below if isinstance(target, PatientStore) else target
 
 
 def _copied(target: Store, chunk: Chunk, final: str) -> bool:
-    """Let the service give what the chunk holds its final name, too; False when this target has no such thing.
+    """Copy the chunk to its final name within the service; False when the target does not support it.
 
-    The bytes do not pass through here, so they are held against the size and the mark that the service gave them."""
+    The bytes do not pass through the driver, so the service's size and mark are checked."""
     service = service_of(target)
     if not chunk.mark or service is None:
         return False
-    found = patiently(partial(service.size_and_mark, chunk.file))
-    if found is None:
+    size_and_mark = patiently(partial(service.size_and_mark, chunk.file))
+    if size_and_mark is None:
         raise _missing_error(target, chunk, final)
-    if found != (chunk.bytes, chunk.mark):
-        raise _damage_error(target, chunk, f"has {found[0]} bytes and the mark {found[1]}, expected {chunk.bytes}")
-    # A copy that was made, and not answered, is found by the repeat: it holds the same.
+    if size_and_mark != (chunk.bytes, chunk.mark):
+        problem = f"has {size_and_mark[0]} bytes and the mark {size_and_mark[1]}, expected {chunk.bytes}"
+        raise _damage_error(target, chunk, problem)
+    # If a copy was made but its response was lost, the repeat finds the same content.
     return patiently(partial(service.create_copy, final, chunk.file)) is not None
 
 
 def _link(target: Store, chunk: Chunk, final: str) -> bool:
-    """Give the chunk its final name by a hard link; False when this target has no such thing."""
-    source, goal = target.local_path(chunk.file), target.local_path(final)
-    if source is None or goal is None:
+    """Hard-link the chunk to its final name; False when the target does not support it."""
+    source, destination = target.local_path(chunk.file), target.local_path(final)
+    if source is None or destination is None:
         return False
     if not source.is_file():
         raise _missing_error(target, chunk, final)
-    # All of it is read once more: a link would make public whatever the chunk has become since it was written.
+    # Read the whole chunk once more: a link would publish damage that occurred since it was written.
     _check(target, chunk, *content_of(target, chunk.file))
     try:
-        os.link(source, goal)
+        os.link(source, destination)
     except FileExistsError:
         pass
     except OSError:
-        # No hard links here: the slower way explains itself if it cannot work either.
+        # No hard links here: the fallback reports its own error if it fails too.
         return False
     target.settle(final)
     return True
@@ -236,7 +237,7 @@ def _read(target: Store, chunk: Chunk, final: str) -> bytes:
 
 
 def _check(target: Store, chunk: Chunk, length: int, checksum: int) -> None:
-    """Refuse a chunk that is not what the manifest says."""
+    """Reject a chunk that does not match the manifest."""
     if (length, checksum) != (chunk.bytes, chunk.crc32):
         problem = f"has {length} bytes with checksum {checksum}, expected {chunk.bytes} with {chunk.crc32}"
         raise _damage_error(target, chunk, problem)
@@ -244,8 +245,8 @@ def _check(target: Store, chunk: Chunk, length: int, checksum: int) -> None:
 
 def _missing_error(target: Store, chunk: Chunk, final: str) -> StoreDamagedError:
     return StoreDamagedError(
-        f"File sink {target.url}: neither {final!r} nor the staged {chunk.file!r} it is made of is there. "
-        f"Something removed {chunk.records} records of epoch {chunk.epoch} before they were published. "
+        f"File sink {target.url}: neither {final!r} nor its staged chunk {chunk.file!r} exists. "
+        f"{chunk.records} records of epoch {chunk.epoch} were removed before they were published. "
         f"Put the file back, or start from an earlier savepoint."
     )
 
@@ -253,14 +254,14 @@ def _missing_error(target: Store, chunk: Chunk, final: str) -> StoreDamagedError
 def _damage_error(target: Store, chunk: Chunk, problem: str) -> StoreDamagedError:
     return StoreDamagedError(
         f"File sink {target.url}: staged file {chunk.file!r} {problem}. "
-        f"It was changed after it was written; nothing of it was published. Put the original back."
+        f"It was changed after it was written; none of it was published. Put the original back."
     )
 
 
 def waiting_parts(target: Store, parts: list[Part], point: RestorePoint) -> list[Part]:
-    """The parts that are still to be published, by this job."""
+    """The parts that this job still has to publish."""
     whole = {id(part): all(target.exists(chunk.file) for chunk in part.chunks) for part in parts}
-    # What was gathered in one bucket is published in one file: if one part of it is gone, none of it waits.
+    # Parts gathered in one bucket are published in one file: if one of them is missing, none is pending.
     published_buckets = {part.destination[0] for part in parts if part.is_gathered and not whole[id(part)]}
     staged_parts = [
         part
@@ -279,47 +280,47 @@ def waiting_parts(target: Store, parts: list[Part], point: RestorePoint) -> list
 def _copy(target: Store, chunk: Chunk, folder: str, job: str) -> Chunk:
     """The chunk in another staging folder; copying it again, after a crash, changes nothing.
 
-    Its token is another one: parts are named after their first chunk, and the two jobs must not meet in a name.
+    Its token changes: parts are named after their first chunk, and the names of the two jobs must not collide.
     """
     name = f"{STAGING}/{folder}/{chunk.file.rpartition('/')[2]}"
     target.put(name, target.get(chunk.file))
-    # The copy may have another mark (an encrypted one has), so it is known by its checksum alone.
+    # The copy may have another mark (an encrypted one has), so it is identified by its checksum alone.
     return replace(chunk, file=name, token=token_of(job, chunk.token), mark="")
 
 
 def later_parts(target: Store, point: RestorePoint, prefix: str, suffix: str) -> list[str]:
     """The part files of the job that hold records of later epochs, in the order of their epochs."""
-    published_then = {entry["part"] for entry in point.published if "part" in entry}
-    files = [file for file in target.list("") if file not in published_then]
+    published_before = {entry["part"] for entry in point.published if "part" in entry}
+    files = [file for file in target.list("") if file not in published_before]
     epochs = {file: epoch_of_part(file, prefix, suffix, point.past_job) for file in files}
     parts = [(epoch, file) for file, epoch in epochs.items() if epoch is not None]
     return [file for epoch, file in sorted(parts) if epoch > point.epoch]
 
 
 def restored_sentence(later: list[str], published_parts: list[Part], point: RestorePoint) -> str:
-    """What the user should know; "" when nothing came after that epoch.
+    """The message for the user; "" when nothing was published after that epoch.
 
     >>> restored_sentence(["part-a-0-8", "part-a-1-8", "part-a-0-9"], [], RestorePoint(7, "out", None, "3f9a", "3f9a"))
-    '3 part files there hold records of later epochs (part-a-0-8 to part-a-0-9), which come again: delete them, or let \
-the job write to another folder'
+    '3 part files there hold records of later epochs (part-a-0-8 to part-a-0-9), which will be repeated: delete them, \
+or let the job write to another folder'
     """
     sentences = []
     records = sum(chunk.records for part in published_parts for chunk in part.chunks)
     if later:
         span = later[0] if len(later) == 1 else f"{later[0]} to {later[-1]}"
         files = "1 part file there holds" if len(later) == 1 else f"{len(later)} part files there hold"
-        # What waited then may have been published in one file with later records, and is read no more.
+        # Parts pending then may have been published in one file with later records, and are not read again.
         choice = _NO_CHOICE if records else _CHOICE
         advice = "let this job write to another folder" if point.forked else choice
-        sentences.append(f"{files} records of later epochs ({span}), which come again: {advice}")
+        sentences.append(f"{files} records of later epochs ({span}), which will be repeated: {advice}")
     if records:
-        fate = "are left to the job it was forked from" if point.forked else "have been published since"
-        sentences.append(f"the {records} records that waited to be published then {fate}")
+        outcome = "are left to the job it was forked from" if point.forked else "have been published since"
+        sentences.append(f"the {records} records pending in that epoch {outcome}")
     return "; ".join(sentences)
 
 
 _CHOICE = "delete them, or let the job write to another folder"
 _NO_CHOICE = (
-    "let the job write to another folder, and do not delete them, for records that waited then may be in them, and "
-    "these come no more"
+    "let the job write to another folder, and do not delete them, for records pending in that epoch may be in them, "
+    "and these are not repeated"
 )

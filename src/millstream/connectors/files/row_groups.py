@@ -1,12 +1,12 @@
-"""The rows of a Parquet file's row groups, decoded as they are asked for and each once.
+"""Reads the row groups of Parquet files, decoding rows incrementally and once.
 
-A range of rows may end inside a row group. Its reader then stays open in this process, standing at the next row: the
-next epoch, which mostly comes to the same process, goes on there. An epoch that begins elsewhere (it is run again, or
-runs in another process) opens the row group anew and passes over what comes before. Either way the rows are the same:
-a reader that stays is a short cut, and no truth.
+A range of rows may end inside a row group. Its reader then stays open in this process, positioned at the next row: the
+next epoch, which usually runs in the same process, continues there. An epoch that starts elsewhere (it is repeated, or
+runs in another process) opens the row group again and skips the rows before. Either way the rows are the same:
+an open reader is only a cache.
 
-Readers that stay hold a file open and what they have read ahead. So there is a most of both, and the one that has
-waited longest goes first.
+Open readers hold a file and the rows they have read ahead. Both are limited, and the least recently used
+reader is closed first.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ import pyarrow.parquet as pq
 
 from millstream.connectors.files.places import check_size, is_remote, opened_file
 
-__all__ = ["GroupName", "GroupReader", "group_reader", "keep", "without_large_dictionaries"]
+__all__ = ["GroupName", "GroupReader", "cache_reader", "group_reader", "without_large_dictionaries"]
 
 BATCH_ROWS_MAX = 65_536
 _BATCH_BYTES = 4 * 1024 * 1024
-_AHEAD_BYTES = 256 * 1024  # of a column, of a file on this machine; of an object all that the row group has
-_KEPT_BYTES_MAX = 192 * 1024 * 1024  # in a worker process, of all readers together
-_KEPT_MAX = 256
-_PIECE_BYTES_MAX = 64 << 20  # of long texts that stand in a dictionary once
-_CODE_BYTES_MAX = 4  # for each value: text that is spelt out has a length of so many bytes before it
+_AHEAD_BYTES = 256 * 1024  # per column of a local file; of an object, the whole row group
+_IDLE_BYTES_MAX = 192 * 1024 * 1024  # per worker process, for all idle readers
+_IDLE_READERS_MAX = 256
+_PIECE_BYTES_MAX = 64 << 20  # of long texts stored once in a dictionary
+_CODE_BYTES_MAX = 4  # per value: the length prefix of plain-encoded text
 
 
 @dataclass(frozen=True)
 class GroupName:
-    """A row group of a file, and the columns that are wanted of it. `emit_dictionaries`: text that the file has
-    as dictionaries comes so. `paths`: what of them is read, where it is not all of each row inside: `bid.price`.
-    `identity`: which file of that path is meant."""
+    """A row group of a file, and its wanted columns. `emit_dictionaries`: return dictionary-encoded text as
+    dictionaries. `paths`: the column paths to read, if not every field of a nested row: `bid.price`.
+    `identity`: distinguishes files with the same path."""
 
     path: str
     size: int
@@ -51,7 +51,7 @@ class GroupName:
 
 
 class GroupReader:
-    """Reads one row group from its beginning; `row` is the next one."""
+    """Reads one row group from its start; `row` is the next row."""
 
     def __init__(self, name: GroupName, footer: pq.FileMetaData) -> None:
         self.name, self.row = name, 0
@@ -64,8 +64,8 @@ class GroupReader:
         self._raw: Any = opened_file(name.path, name.size, name.mark) if is_remote_file else pa.OSFile(name.path)
         coded = _coded_columns(footer, chunks) if name.emit_dictionaries else []
         heavy = _heavy_columns(name.columns, chunks, self.rows)
-        # `pre_buffer` reads the row group whole, whatever `buffer_size` says: for an object few requests, of a file
-        # here only memory, which the system gives dearly the first time.
+        # `pre_buffer` reads the row group whole, whatever `buffer_size` is: for an object this saves requests, for a
+        # local file it only costs memory, whose first allocation is expensive.
         self._file = pq.ParquetFile(
             self._raw,
             metadata=footer,
@@ -73,9 +73,9 @@ class GroupReader:
             buffer_size=0 if is_remote_file else _AHEAD_BYTES,
             pre_buffer=is_remote_file,
         )
-        # A file of Arrow's own may give them unasked.
+        # A file written by Arrow may return dictionaries without this option.
         self.has_dictionaries = any(pa.types.is_dictionary(each) for each in self._file.schema_arrow.types)
-        # Many bytes in few rows: what is decoded at once is bounded by both. As coded bytes tell it, which is about.
+        # Few rows may have many bytes: both limit a batch. Sizes are estimated from the encoded bytes.
         row_bytes = max(1, sum(chunk.total_uncompressed_size for chunk in chunks) // max(1, self.rows))
         batches: Iterator[pa.RecordBatch] = self._file.iter_batches(
             batch_size=max(1, min(BATCH_ROWS_MAX, _BATCH_BYTES // row_bytes)),
@@ -87,22 +87,22 @@ class GroupReader:
         self._decoded: pa.RecordBatch | None = None
 
     @property
-    def held_bytes(self) -> int:
-        """About the memory that it holds: what is read ahead, and what is decoded and not passed over."""
+    def memory_bytes(self) -> int:
+        """Approximate memory of the reader: rows read ahead, and decoded rows not passed over."""
         decoded = self._decoded
         return self._ahead_bytes + (0 if decoded is None else int(decoded.get_total_buffer_size()))
 
     def ahead(self) -> pa.RecordBatch:
-        """The next rows, some of them; they are given again until they are passed over."""
+        """The next rows, in part; the same rows are returned until they are passed over."""
         while self._decoded is None or not self._decoded.num_rows:
             decoded = next(self._batches, None)
             if decoded is None:
-                raise pa.ArrowInvalid(f"row group {self.name.group} ends at row {self.row}, and has {self.rows} rows")
+                raise pa.ArrowInvalid(f"row group {self.name.group} ends at row {self.row}, but has {self.rows} rows")
             self._decoded = decoded.select(list(self.name.columns))
         return self._decoded
 
-    def pass_over(self, rows: int) -> None:
-        """So many of the next rows are done with."""
+    def advance(self, rows: int) -> None:
+        """Advance by `rows` rows."""
         while rows:
             decoded = self.ahead()
             passed = min(rows, decoded.num_rows)
@@ -110,7 +110,7 @@ class GroupReader:
             self.row, rows = self.row + passed, rows - passed
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._decoded = None
         with suppress(OSError):
             self._file.close(force=True)
@@ -119,20 +119,20 @@ class GroupReader:
 
 
 def _chunks(group: Any, columns: Sequence[str]) -> list[Any]:
-    """What a row group says of the columns that are wanted; nested ones have several."""
+    """The column chunks of a row group for the wanted columns; nested ones have several."""
     wanted = tuple(f"{column}." for column in columns)
     chunks = [group.column(number) for number in range(group.num_columns)]
     return [chunk for chunk in chunks if f"{chunk.path_in_schema}.".startswith(wanted)]
 
 
 def _coded_columns(footer: pq.FileMetaData, chunks: Sequence[Any]) -> list[str]:
-    """The columns of text that a row group has as dictionaries."""
+    """The text columns that are dictionary-encoded in a row group."""
     texts = {field.name for field in footer.schema.to_arrow_schema() if pa.types.is_string(field.type)}
     return [chunk.path_in_schema for chunk in chunks if chunk.path_in_schema in texts and _is_coded(chunk)]
 
 
 def _heavy_columns(columns: Sequence[str], chunks: Sequence[Any], rows: int) -> list[str]:
-    """The columns of text or bytes whose dictionaries may hold a value so long that a batch of it would not fit."""
+    """The text or bytes columns whose dictionaries may hold a value so long that a batch of it would not fit."""
     return [
         chunk.path_in_schema
         for chunk in chunks
@@ -144,10 +144,10 @@ def _heavy_columns(columns: Sequence[str], chunks: Sequence[Any], rows: int) -> 
 
 
 def _in_pieces(
-    batches: Iterator[pa.RecordBatch], heavy: Sequence[str], spelt: Collection[str]
+    batches: Iterator[pa.RecordBatch], heavy: Sequence[str], plain_columns: Collection[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Batches whose values of `heavy` columns, which come as dictionaries, are bounded together. A dictionary of one
-    long text makes gigabytes of a few hundred bytes otherwise. `spelt`: the columns that nobody wants so."""
+    """Batches whose values of `heavy` columns, read as dictionaries, are limited in total size. Otherwise a dictionary
+    of one long text expands a few hundred bytes to gigabytes. `plain_columns`: the columns to return decoded."""
     for batch in batches:
         sizes = np.zeros(batch.num_rows, np.int64)
         for name in heavy:
@@ -157,15 +157,15 @@ def _in_pieces(
         whole = batch.num_rows if sizes.sum() <= _PIECE_BYTES_MAX else max(1, _PIECE_BYTES_MAX // int(sizes.max()))
         for start in range(0, batch.num_rows, whole or 1):
             piece = batch.slice(start, whole)
-            for name in spelt:
+            for name in plain_columns:
                 at = piece.schema.get_field_index(name)
                 piece = piece.set_column(at, name, piece.column(at).dictionary_decode())
             yield piece
 
 
 def _is_coded(chunk: Any) -> bool:
-    """Whether all values of a column of text stand in its dictionary. A writer that finds a dictionary too large goes
-    on without; making a dictionary of the rest would cost more than it saves."""
+    """Whether all values of a text column are in its dictionary. A writer whose dictionary grows too large continues
+    without it; building a dictionary for the rest would cost more than it saves."""
     if not chunk.has_dictionary_page or chunk.dictionary_page_offset is None or not chunk.num_values:
         return False
     dictionary_bytes = chunk.data_page_offset - chunk.dictionary_page_offset
@@ -174,19 +174,19 @@ def _is_coded(chunk: Any) -> bool:
 
 
 def without_large_dictionaries(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A dictionary of more values than there are rows is spelt out: it would only be carried along."""
+    """Decodes a dictionary with more values than the batch has rows: it would only use memory."""
     for at, column in enumerate(batch.columns):
         if isinstance(column, pa.DictionaryArray) and len(column.dictionary) > len(column):
             batch = batch.set_column(at, batch.schema.names[at], column.dictionary_decode())
     return batch
 
 
-_kept: dict[GroupName, GroupReader] = {}
+_idle_readers: dict[GroupName, GroupReader] = {}
 
 
 def group_reader(name: GroupName, footer: pq.FileMetaData, row: int) -> GroupReader:
-    """A reader that stands at a row of a row group: the one that was kept, if it has not passed it."""
-    reader = _kept.pop(name, None)
+    """A reader positioned at a row of a row group: the cached one, unless it is past the row."""
+    reader = _idle_readers.pop(name, None)
     if reader is not None and reader.row <= row:
         try:
             check_size(name.path, name.size)
@@ -198,18 +198,21 @@ def group_reader(name: GroupName, footer: pq.FileMetaData, row: int) -> GroupRea
             reader.close()
         reader = GroupReader(name, footer)
     try:
-        reader.pass_over(row - reader.row)
+        reader.advance(row - reader.row)
     except BaseException:
         reader.close()
         raise
     return reader
 
 
-def keep(reader: GroupReader) -> None:
-    """The reader is done with for now: it stays as far as there is room, unless it is at its end."""
-    if reader.row >= reader.rows or reader.held_bytes > _KEPT_BYTES_MAX:
+def cache_reader(reader: GroupReader) -> None:
+    """Cache a reader while there is room, unless it is at its end."""
+    if reader.row >= reader.rows or reader.memory_bytes > _IDLE_BYTES_MAX:
         reader.close()
         return
-    _kept[reader.name] = reader
-    while len(_kept) > _KEPT_MAX or sum(each.held_bytes for each in _kept.values()) > _KEPT_BYTES_MAX:
-        _kept.pop(next(iter(_kept))).close()
+    _idle_readers[reader.name] = reader
+    while (
+        len(_idle_readers) > _IDLE_READERS_MAX
+        or sum(each.memory_bytes for each in _idle_readers.values()) > _IDLE_BYTES_MAX
+    ):
+        _idle_readers.pop(next(iter(_idle_readers))).close()

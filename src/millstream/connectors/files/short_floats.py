@@ -1,7 +1,7 @@
-"""FLOATs with the digits that 32 bits need, for formats that write Python's floats.
+"""Rounds FLOATs to the digits of 32-bit precision, for formats that write Python's floats.
 
-A FLOAT is held in 64 bits outside of columns: 1.1 is 1.100000023841858 there, and would be written so. Here it becomes
-the float whose shortest text is the FLOAT's, as Flink writes it. Reading it back gives the same FLOAT.
+Outside of columns a FLOAT has 64 bits: 1.1 is 1.100000023841858 there, and would be written this way. Here it becomes
+the float whose shortest text is the FLOAT's, as Flink writes it. Reading it back yields the same FLOAT.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def with_short_floats(values: list[Any], type_info: TypeInformation | None) -> l
 
 
 def _converter(type_info: TypeInformation) -> _Convert | None:
-    """What shortens the FLOATs in a value of the type; None if it has none."""
+    """The converter that rounds the FLOATs in a value of the type; None if it has none."""
     plain = plain_type(type_info)
     if isinstance(plain, BasicTypeInfo):
         return short_float if plain.basic_type is BasicType.FLOAT else None

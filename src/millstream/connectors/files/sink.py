@@ -1,8 +1,8 @@
 """A sink that writes files: each finished file appears whole, once, and holds the records of committed epochs only.
 
 A task stages chunks in a hidden folder below the base path; the plan of the epoch (`part_plan`) decides which chunks
-become which part and when; the driver gives parts their names (`publishing`), or tasks where that is heavy work. A
-reader who lists the base path and ignores hidden names never sees a partial or a doubled file.
+become which part and when; the driver names the parts (`publishing`), or tasks if that is expensive. A
+reader that lists the base path and ignores hidden names never sees a partial or a duplicate file.
 
 The base path may be a local or mounted folder, or an address of an object store; there a part is one conditional put.
 """
@@ -16,7 +16,6 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
-from millstream.connectors.absent_targets import named_target
 from millstream.connectors.contracts import CommitId, CommitPlan, Json, RestorePoint, Sink, SinkWriter, WriterContext
 from millstream.connectors.files.compaction import Compaction
 from millstream.connectors.files.name_lengths import check_length
@@ -48,6 +47,7 @@ from millstream.connectors.files.publishing import (
     waiting_parts,
 )
 from millstream.connectors.files.staging import ChunkWriter
+from millstream.connectors.unavailable_targets import named_target
 from millstream.errors import ProgramError, StoreError
 from millstream.records.batch import Batch
 from millstream.storage.local import UNFINISHED_MS
@@ -81,7 +81,7 @@ class FileSink(Sink):
             if "/" in text or "\\" in text or (name == "prefix" and text[:1] in (".", "_", "")):
                 raise ProgramError(
                     f"FileSink: part {name} is {text!r}. "
-                    f"Give text without '/'; a prefix must not start with '.' or '_', which hide a file from readers."
+                    f"Use text without '/'; a prefix must not start with '.' or '_', which hide a file from readers."
                 )
         refuse_credentials(base_path, "FileSink")
         # Absolute from here on: a task may have another working directory.
@@ -94,10 +94,10 @@ class FileSink(Sink):
         self.compaction = compaction
         if compaction is not None and compaction.delimiter and not format.is_bytes:
             raise ProgramError(
-                f"FileSink: a {self.format.suffix} file takes no {compaction.delimiter!r} between its parts. Leave the "
-                "delimiter out: parts are joined record by record"
+                f"FileSink: a {self.format.suffix} file cannot have {compaction.delimiter!r} between its parts. Omit "
+                f"the delimiter: parts are joined record by record"
             )
-        self._folders: set[str] = set()  # where this job stages
+        self._folders: set[str] = set()  # staging folders of this job
         self._session: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -118,13 +118,13 @@ class FileSink(Sink):
         final: bool,
         due_buckets: frozenset[str] = frozenset(),
     ) -> CommitPlan:
-        """What the epoch publishes; of `due_buckets`, everything."""
+        """The entries that the epoch publishes; of `due_buckets`, all parts."""
         rules = PartRules(self.rolling, self.prefix, self.suffix, self.compaction, due_buckets)
         plan = plan_parts(staged, pending, now_ms, final, rules)
-        # With the address, whoever looks at the job's store alone can tell whether its output is whole.
-        held_back = None if plan.pending is None else [{**part, "target": self.base_url} for part in plan.pending]
+        # With the address, a tool that reads only the job's store can check whether its output is complete.
+        pending = None if plan.pending is None else [{**part, "target": self.base_url} for part in plan.pending]
         return CommitPlan(
-            tuple({**entry, "target": self.base_url} if "part" in entry else entry for entry in plan.publish), held_back
+            tuple({**entry, "target": self.base_url} if "part" in entry else entry for entry in plan.publish), pending
         )
 
     def commit(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
@@ -134,13 +134,13 @@ class FileSink(Sink):
                 publish_all(with_patience(open_store(self.base_url)), publish, self.format, self._session)
 
     def due_ms(self, pending: Json) -> int | None:
-        """When the rolling policy wants an epoch though no record comes: to publish a part that waits."""
+        """When the rolling policy requires an epoch without input, to publish a pending part."""
         times_ms = [self._due_ms(part) for part in pending_parts(pending)]
         return min((time_ms for time_ms in times_ms if time_ms is not None), default=None)
 
     def _due_ms(self, part: Part) -> int | None:
         if part.is_gathered:
-            # Epochs are counted: those without records count, too, or the last parts would wait for the next record.
+            # Epochs without records count, too, or the last parts would wait for the next record.
             counts = self.compaction is None or self.compaction.epochs is not None
             return part.touched_ms if counts else None
         return self.rolling.due_ms(part.since_ms, part.touched_ms)
@@ -154,26 +154,26 @@ class FileSink(Sink):
         return pending_json(waiting), restored_sentence(later, published_parts, point)
 
     def opened(self, session: Any) -> Sink:
-        # The probe is made in the hidden folder: a reader of the base path must not meet it.
+        # The probe file is created in the hidden folder: readers of the base path must not see it.
         try:
             staging = with_patience(open_store(f"{self.base_url.rstrip('/')}/{STAGING}"))
             staging.check_writable()
             staging.remove_unfinished(int(time.time() * 1000) - UNFINISHED_MS)  # files have the time of the machine
         except StoreError as error:
-            # The store's own words advise about the job's --store, which is another place.
+            # The store's own message advises about the job's --store, which is another location.
             cause = error.__cause__
             if isinstance(cause, (FileExistsError, NotADirectoryError)):
-                reason = "it is not a folder, a file stands there or above it"
+                reason = "it is not a folder: the path, or a parent, is a file"
             else:
                 reason = cause.strerror if isinstance(cause, OSError) and cause.strerror else error.message
             raise StoreError(
-                f"FileSink cannot write to {self.base_url}: {reason}. Give it a folder that this user may write"
+                f"FileSink cannot write to {self.base_url}: {reason}. Use a folder that this user may write"
             ) from error
         self._session = session
         return self
 
     def close(self) -> None:
-        """Remove this job's staging folders if they are empty. What still waits there stays, and so do other jobs'."""
+        """Remove this job's empty staging folders. Pending chunks stay, and so do folders of other jobs."""
         staging = open_store(self.base_url).local_path(f"{STAGING}/any")
         if staging is not None:
             for folder in (*(staging.parent / name for name in self._folders), staging.parent):
@@ -236,7 +236,7 @@ class _FileWriter(SinkWriter):
             self._stage_chunk(bucket)
 
     def _check_name(self, bucket: str) -> None:
-        """Refuse a bucket whose parts would have names that are too long, which would never be published."""
+        """Reject a bucket whose part names would be too long, since they could never be published."""
         sink, context = self._sink, self._context
         longest = f"{sink.prefix}-{token_of('', '')}-{context.subtask}-{context.epoch}-{_INDEX_DIGITS}{sink.suffix}"
         check_length(sink.base_url, f"{bucket}/{longest}".lstrip("/"), f"FileSink to {sink.base_url}")
@@ -269,7 +269,7 @@ class _FileWriter(SinkWriter):
 
 
 def _take(batch: Batch, indexes: list[int]) -> Batch:
-    """The records at `indexes`; the batch itself when they are all of it."""
+    """The records at `indexes`; the batch itself if they are all of its records."""
     if len(indexes) == batch.length:
         return batch
     import numpy as np

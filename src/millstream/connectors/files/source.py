@@ -1,7 +1,7 @@
-"""A source over files: all that are there now, or all that will ever appear.
+"""A source over files: all that exist at the start, or also new ones.
 
-What to read is decided by `discovery` and written down before it is read; how to read it is the format's business.
-Static: the files found at the start of the job, for ever. Monitored: the folders are looked at again every so often,
+`discovery` decides which files to read and logs them before they are read; the format decides how to read them.
+Static: the files listed at the start of the job only. Monitored: the folders are listed again at an interval,
 and a new file is a new split.
 """
 
@@ -31,7 +31,7 @@ _SEARCH_S_MAX = 0.5
 class FileSource(Source):
     """The records of the files at `paths` (folders are read recursively) in `format`.
 
-    `discovery_interval_ms` None reads what is there at the start; a number keeps looking for new files.
+    `discovery_interval_ms` None reads the files present at the start; a number also discovers new files.
 
     >>> from millstream.connectors.files.lines import TextLines
     >>> FileSource(["in"], TextLines(), discovery_interval_ms=1000).bounded
@@ -48,11 +48,11 @@ class FileSource(Source):
         split_bytes_max: int = _SPLIT_BYTES_MAX,
     ) -> None:
         if isinstance(paths, str):
-            raise ProgramError(f"FileSource: paths is the text {paths!r}. Give a list of paths.")
+            raise ProgramError(f"FileSource: paths is the text {paths!r}. Pass a list of paths.")
         if discovery_interval_ms is not None and discovery_interval_ms < 0:
-            raise ProgramError(f"FileSource: discovery_interval_ms is {discovery_interval_ms}. Give 0 or more.")
+            raise ProgramError(f"FileSource: discovery_interval_ms is {discovery_interval_ms}. Use 0 or more.")
         if split_bytes_max < 1:
-            raise ProgramError(f"FileSource: split_bytes_max is {split_bytes_max}. Give at least 1.")
+            raise ProgramError(f"FileSource: split_bytes_max is {split_bytes_max}. Use at least 1.")
         self.paths = tuple(place_of(path) for path in paths)
         self.format = format
         self.discovery_interval_ms = discovery_interval_ms
@@ -68,14 +68,14 @@ class FileSource(Source):
     def opened(self, store: Store, session: Any) -> Source:
         log = FileLog(self.paths, store)
         if not log.has_started:
-            # A resumed job knows its files by name already; one that is missing is an error when it is read.
+            # A resumed job already has its list of files; a missing file is an error when it is read.
             check_paths(self.paths, is_watched=not self.bounded)
         source = type(self)(self.paths, self.format, self.discovery_interval_ms, self.split_bytes_max)
         source._log = log
         return source
 
     def __getstate__(self) -> dict[str, Any]:
-        # A task reads splits it is given; the list of files stays on the driver.
+        # A task reads the splits it is assigned; the list of files stays on the driver.
         return {**self.__dict__, "_log": None, "_splits": None, "_search": None}
 
     def splits(self, context: SourceContext) -> Sequence[Split]:
@@ -88,7 +88,7 @@ class FileSource(Source):
         return self._splits
 
     def _discover(self, log: FileLog, now_ms: int) -> None:
-        """Look for files if it is time. Looking that takes long is done beside the epochs, from the second time on."""
+        """List new files if it is time. Slow listings run concurrently with epochs, from the second one on."""
         if self._search is not None:
             if not self._search.done():
                 return
@@ -98,19 +98,19 @@ class FileSource(Source):
         elif self._is_discovery_due(log, now_ms):
             self._discovered_ms = now_ms
             if self._search_s < _SEARCH_S_MAX:
-                log.add(self._timed(log.look))
+                log.add(self._timed(log.unlisted_files))
             else:
-                self._search = _in_background(partial(self._timed, log.look))
+                self._search = _in_background(partial(self._timed, log.unlisted_files))
 
-    def _timed(self, look: Callable[[], list[InputFile]]) -> list[InputFile]:
+    def _timed(self, list_new: Callable[[], list[InputFile]]) -> list[InputFile]:
         began_s = time.monotonic()
-        files = look()
+        files = list_new()
         self._search_s = max(time.monotonic() - began_s, 0.9 * self._search_s)
         return files
 
     def _planned(self, file: InputFile) -> Sequence[Split]:
         splits = self.format.plan(file, self.split_bytes_max) if file.size else ()
-        # An empty file has its place in the list all the same: at its start it is at its end.
+        # An empty file is listed too: its start is its end.
         return splits or (Split(split_name(file, 0), 0, {"path": file.path, "end": 0, "size": 0}),)
 
     def _is_discovery_due(self, log: FileLog, now_ms: int) -> bool:
@@ -122,7 +122,7 @@ class FileSource(Source):
         stop = self.format.reach(split, offset, budget)
         if context.record_bytes_max is None or not isinstance(self.format, ByteFormat) or not isinstance(stop, int):
             return stop
-        # Here an offset is a number of bytes: an epoch that may hold so many reads so many.
+        # Here an offset is a byte position: the byte limit of the epoch is the limit of the range.
         return min(stop, offset + max(1, budget) * context.record_bytes_max)
 
     def finished(self, split: Split, offset: Offset) -> bool:
@@ -138,7 +138,7 @@ class FileSource(Source):
 
 
 class RowFileSource(FileSource):
-    """A file source of a format whose offsets are numbers of rows: an epoch reads no more bytes than it may hold."""
+    """A file source of a format whose offsets are row numbers: the byte limit of an epoch applies while it reads."""
 
     format: RowCountedFormat
 
@@ -147,7 +147,7 @@ class RowFileSource(FileSource):
 
 
 def _as_number(stop: Offset) -> Offset:
-    """The end of a file is an offset of its own, `{"end": N}`. A range up to it is given so when it is read again."""
+    """The end of a file is a special offset, `{"end": N}`. A replayed range up to it stops at N."""
     return stop["end"] if isinstance(stop, dict) else stop
 
 
@@ -158,7 +158,7 @@ def file_source(paths: Sequence[str], format: FileFormat, discovery_interval_ms:
 
 
 def _in_background(call: Callable[[], list[InputFile]]) -> Future[list[InputFile]]:
-    """The answer of `call`, to come. The thread does not keep a process alive that is done otherwise."""
+    """The future result of `call`. The thread does not keep the process alive."""
     future: Future[list[InputFile]] = Future()
 
     def work() -> None:

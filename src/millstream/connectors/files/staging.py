@@ -1,10 +1,10 @@
-"""A chunk on its way into the staging folder: what one task attempt writes for one bucket of a file sink.
+"""Writes a chunk, the output of one task attempt for one bucket of a file sink, into the staging folder.
 
-In a folder of this machine a chunk of records that stand end to end is written piece by piece as records come, under
-its own name: memory holds one piece, which is still in the processor's cache when it is written. Nobody else knows the
-name, which carries the attempt, before the epoch's manifest lists it, and `staged` makes the whole of it durable before
-that. An attempt that dies leaves a piece of a chunk that no manifest lists, which is swept like any chunk of a lost
-attempt. Elsewhere, and in formats that are written as a whole, a chunk is gathered in memory and put by one call.
+In a local folder a chunk of a concatenable format is written piece by piece as records arrive, under
+its own name: memory holds one piece, which is still in the processor's cache when it is written. The name contains the
+attempt and is unknown to readers until the epoch's manifest lists it, and `staged` syncs the file before
+that. An attempt that fails leaves a partial chunk that no manifest lists, which is swept like any chunk of a lost
+attempt. Elsewhere, and in formats that are written as a whole, a chunk is buffered in memory and written by one put.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from millstream.storage.store import Store
 __all__ = ["PIECE_BYTES", "ChunkWriter"]
 
 PIECE_BYTES = 1 << 20
-"""A piece is written when it is so large."""
+"""Size at which a piece is written."""
 
 
 class ChunkWriter:
-    """Writes one chunk under the name `file` of the target. `bytes` and `crc32` are those of what was written."""
+    """Writes one chunk as the file `file` of the target. `bytes` and `crc32` describe the bytes written."""
 
     def __init__(self, target: Store, file: str, index: int, encoder: PartEncoder) -> None:
         self.file, self.index, self.records = file, index, 0
@@ -35,18 +35,18 @@ class ChunkWriter:
 
     @property
     def size_bytes(self) -> int:
-        """About how large it is by now."""
+        """Approximate current size."""
         return self._encoder.size_bytes()
 
     def add(self, batch: Batch) -> None:
-        """Encode a batch, and write what is ready."""
+        """Encode a batch, and write complete pieces."""
         self._encoder.add(batch)
         self.records += batch.length
-        if self._folder is not None and (piece := self._encoder.taken(PIECE_BYTES)):
+        if self._folder is not None and (piece := self._encoder.drain(PIECE_BYTES)):
             self._append(self._folder, piece)
 
     def staged(self) -> str:
-        """The chunk is complete: make it durable. The mark that the service of an object store gave it, else ""."""
+        """Complete the chunk and make it durable. Returns the entity tag assigned by an object store, else ""."""
         rest, service, mark = self._encoder.finish(), service_of(self._target), ""
         if self._folder is not None and self.bytes:
             self._append(self._folder, rest)

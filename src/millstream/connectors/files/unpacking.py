@@ -1,14 +1,14 @@
-"""Compressed files, unpacked while they are read, and read on where the last epoch stopped.
+"""Decompresses files while they are read, and continues where the last epoch stopped.
 
-A compressed file can only be unpacked from its front. An epoch reads a part of it, and the next epoch the part behind:
-a task that began at the front each time would unpack a file of a hundred epochs fifty times over. So a worker keeps the
-files open that it has begun, each with what it unpacked last, and a read that goes on there unpacks nothing twice. Any
-other read is answered too: one that goes back, after a failure, begins at the front again. A few files are kept open,
-those used last; a file that has changed under its name is opened anew. This only saves time: every answer is the one
-that a fresh file would give.
+A compressed file can only be unpacked from its front. An epoch reads a part of it, and the next epoch the next part:
+a task that started at the front each time would unpack a file of a hundred epochs fifty times over. So a worker caches
+the files it has begun, each with its last unpacked window, and a read that continues there unpacks nothing twice. Any
+other read works too: one that goes back, after a failure, starts at the front again. The cache holds a few files, the
+most recently used; a file that has changed under its name is opened again. The cache only saves time: every result
+equals that of a freshly opened file.
 
-How a file is packed is told by the end of its name, as in Flink: .gz .gzip .bz2 .xz .zst .lz4 .deflate. Files packed in
-several pieces, one behind the other, are read as one.
+The end of its name determines the compression of a file, as in Flink: .gz .gzip .bz2 .xz .zst .lz4 .deflate. Files that
+consist of several concatenated streams are read as one.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from millstream.connectors.files.places import identity_of, opened_file
 __all__ = ["FILES", "NOT_WHOLE", "UnpackedFile", "UnpackedFiles", "is_compressed", "packing_of", "unpacked"]
 
 NOT_WHOLE = (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError, pa.ArrowInvalid)
-"""What is raised, besides some kinds of OSError, when a file is not whole data of its kind."""
+"""The errors, besides some kinds of OSError, raised when a file is not complete data of its kind."""
 
 
 class _Inflated(io.RawIOBase):
-    """What a zlib stream (.deflate) holds."""
+    """The content of a zlib stream (.deflate)."""
 
     def __init__(self, file: BinaryIO) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ _ENDINGS = {
 
 
 def packing_of(path: str) -> str | None:
-    """How the file is packed, by the end of its name; None when it is not.
+    """The compression of the file, by the end of its name; None if uncompressed.
 
     >>> packing_of("a/log.txt.GZ"), packing_of("a/log.txt"), packing_of("a/gz")
     ('gzip', None, None)
@@ -112,7 +112,7 @@ def packing_of(path: str) -> str | None:
 
 
 def is_compressed(path: str) -> bool:
-    """Whether the file is unpacked while it is read.
+    """Whether the file is decompressed while it is read.
 
     >>> is_compressed("a/log.txt.zst"), is_compressed("a/log.txt")
     (True, False)
@@ -121,7 +121,7 @@ def is_compressed(path: str) -> bool:
 
 
 def unpacked(file: BinaryIO, packing: str) -> BinaryIO:
-    """What `file` holds, to be read from its front."""
+    """The uncompressed content of `file`, from its front."""
     return _UNPACKERS[packing](file)
 
 
@@ -132,12 +132,12 @@ _FILES_MAX = 16
 
 
 class UnpackedFile:
-    """The bytes of a packed file: positions may be sought freely, and those near the last read cost nothing."""
+    """The bytes of a compressed file: any position may be sought, and those near the last read are cheap."""
 
     def __init__(self, file: BinaryIO, packing: str = "gzip") -> None:
         self._file = file
         self._packing = packing
-        self._head = b""  # the beginning of the file, where formats have their names
+        self._head = b""  # the start of the file, which holds column names in some formats
         self._at = 0
         self.unpacked_bytes = 0
         self._start_over()
@@ -148,11 +148,11 @@ class UnpackedFile:
         self._window, self._window_start, self.is_at_end = b"", 0, False
 
     def seek(self, position: int) -> None:
-        """Read on at `position`."""
+        """Continue at `position`."""
         self._at = position
 
     def read(self, size: int) -> bytes:
-        """Some of the next bytes, at most `size`; none only at the end of the file."""
+        """Some of the next bytes, at most `size`; empty only at the end of the file."""
         if self._at + size <= len(self._head):
             data = self._head[self._at : self._at + size]
         else:
@@ -162,7 +162,7 @@ class UnpackedFile:
         return data
 
     def readline(self, size: int = -1) -> bytes:
-        """The rest of the line, with its end, or of the file; at most `size` bytes unless that is negative."""
+        """The rest of the line, with its end, or of the file; at most `size` bytes unless negative."""
         end = self._head.find(b"\n", self._at) + 1
         line = self._head[self._at : end] if end else self._line_of_window(size)
         line = line if size < 0 else line[:size]
@@ -170,8 +170,8 @@ class UnpackedFile:
         return line
 
     def _line_of_window(self, size: int) -> bytes:
-        """The rest of the line, or as many windows of it as hold `size` bytes. It is gathered window by window: one
-        that grew with its line would be copied and searched again for every step."""
+        """The rest of the line, or the windows of it that hold `size` bytes. Gathered window by window: a
+        growing window would be copied and searched again for every step."""
         start, pieces = self._at, []
         while size < 0 or self._at - start < size:
             offset = self._window_offset(1)
@@ -184,7 +184,7 @@ class UnpackedFile:
         return b"".join(pieces)
 
     def _window_offset(self, size: int) -> int:
-        """Where in the window the next bytes stand: `size` of them at least, unless the file ends before."""
+        """The position in the window of the next bytes: at least `size` of them, unless the file ends before."""
         if self._at < self._window_start:
             self._start_over()
         while self._window_start + len(self._window) < self._at + size and not self.is_at_end:
@@ -198,20 +198,20 @@ class UnpackedFile:
         return min(self._at - self._window_start, len(self._window))
 
     def trim(self) -> None:
-        """Forget what was read, but for the byte before the position: it tells whether a line starts there."""
+        """Discard the bytes read, except the byte before the position: it shows whether a line starts there."""
         passed = min(max(0, self._at - 1 - self._window_start), len(self._window))
         self._window, self._window_start = self._window[passed:], self._window_start + passed
 
     def close(self) -> None:
-        """Let the file go."""
+        """Close the file."""
         self._file.close()
 
     def __del__(self) -> None:
-        self.close()  # a process ends with some of them kept
+        self.close()  # some are still cached when a process ends
 
 
 class UnpackedFiles:
-    """The compressed files that this process has begun to read; each is used by one reader at a time."""
+    """The compressed files that this process has open; each is used by one reader at a time."""
 
     def __init__(self, files_max: int = _FILES_MAX) -> None:
         self._files_max = files_max
@@ -220,12 +220,12 @@ class UnpackedFiles:
 
     @property
     def idle(self) -> list[str]:
-        """The files that are kept, those used last at the end."""
+        """The cached files, most recently used last."""
         return list(self._idle)
 
     @contextmanager
     def borrow(self, path: str, size: int = 0, mark: str = "") -> Iterator[UnpackedFile]:
-        """The file at `path`, at the position where it was left, else at its front. It is kept for the next reader
+        """The file at `path`, at its last position, else at its front. It is cached for the next reader
         unless it is at its end, or reading fails."""
         identity = identity_of(path, mark)
         with self._lock:
@@ -239,9 +239,9 @@ class UnpackedFiles:
         except BaseException:
             file.close()
             raise
-        self._keep(path, identity, file)
+        self._cache(path, identity, file)
 
-    def _keep(self, path: str, identity: tuple[int | str, ...], file: UnpackedFile) -> None:
+    def _cache(self, path: str, identity: tuple[int | str, ...], file: UnpackedFile) -> None:
         surplus = [file] if file.is_at_end else []
         file.trim()  # it may have read a very long line
         with self._lock:

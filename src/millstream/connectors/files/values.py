@@ -1,7 +1,7 @@
-"""Values out of text: what CSV and JSON write for a type, turned into the Python value of that type.
+"""Converts text in CSV and JSON to Python values of a type.
 
-Text has fewer types than we do: dates, decimals, bytes and rows come as strings, numbers and objects. A converter is
-built once per type. It raises ValueError for text that is not a value of its type and never guesses: no '1.5' for an
+Text formats have fewer types than ours: dates, decimals, bytes and rows are strings, numbers and objects. A converter
+is built once per type. It raises ValueError for text that is not a value of its type and never guesses: no '1.5' for an
 INT, no 'yes' for a BOOLEAN.
 """
 
@@ -41,7 +41,7 @@ _INTEGERS = (BasicType.BYTE, BasicType.SHORT, BasicType.INT, BasicType.LONG, Bas
 
 
 class NumberText(float):
-    """A fraction of a JSON document that has not lost its digits: its text is the one it was read from.
+    """A fraction of a JSON document that retains its digits: its text is the original text.
 
     >>> str(NumberText("0.10000000000000000001")), NumberText("0.5") + 1
     ('0.10000000000000000001', 1.5)
@@ -59,7 +59,7 @@ class NumberText(float):
 
 
 def _integer(text: str) -> int:
-    # Python's own spelling of large numbers is not a number anywhere else.
+    # Only Python accepts underscores in numbers.
     try:
         return int("" if "_" in text else text)
     except ValueError:
@@ -98,7 +98,7 @@ def _instant(text: str) -> Instant:
 
 
 def _iso(text: str) -> str:
-    # Python 3.10 reads neither 'Z' nor a fraction that is not three or six digits long.
+    # Python 3.10 parses neither 'Z' nor a fraction with other than three or six digits.
     text = text.strip().replace("Z", "+00:00").replace("z", "+00:00")
     head, dot, tail = text.partition(".")
     if not dot:
@@ -108,7 +108,7 @@ def _iso(text: str) -> str:
 
 
 def _time(text: str) -> dt.time:
-    # Flink writes a 'Z' behind times of day too.
+    # Flink appends a 'Z' to times of day too.
     return dt.time.fromisoformat(_iso(text).removesuffix("+00:00"))
 
 
@@ -130,18 +130,18 @@ _FROM_TEXT: dict[BasicType, Converter] = {
 
 
 def _json_fraction(value: Any) -> Any:
-    """A number; those that are none to JSON are written as text."""
+    """Converts a number; JSON writes NaN and infinities as text."""
     if type(value) is NumberText:
         return float(value)
     return float(value) if value in _NO_NUMBERS else value
 
 
-def _without_texts(value: Any) -> Any:
-    """Any part of a document, with plain numbers in it."""
+def _with_floats(value: Any) -> Any:
+    """The value with every NumberText replaced by a float."""
     if isinstance(value, dict):
-        return {key: _without_texts(item) for key, item in value.items()}
+        return {key: _with_floats(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_without_texts(item) for item in value]
+        return [_with_floats(item) for item in value]
     return float(value) if type(value) is NumberText else value
 
 
@@ -159,7 +159,7 @@ def _temporal(type_info: TypeInformation) -> Converter | None:
 
 
 def text_converter(type_info: TypeInformation, array_separator: str = ";") -> Converter | None:
-    """What turns the text of a CSV field into a value of the type; None when the text is the value.
+    """The converter from the text of a CSV field to a value of the type; None when the text is the value.
 
     >>> text_converter(Types.LIST(Types.INT()))("1;2")
     [1, 2]
@@ -186,11 +186,11 @@ def text_converter(type_info: TypeInformation, array_separator: str = ";") -> Co
 
 
 def _part_converter(type_info: TypeInformation, separator: str, whole: TypeInformation) -> Converter | None:
-    """The converter of one part of a field. A part has no parts: they would be separated as it is from the next."""
+    """The converter of one element of a field. Elements cannot be nested: the separators would be ambiguous."""
     plain = plain_type(type_info)
     if is_sequence(plain) or isinstance(plain, (RowTypeInfo, TupleTypeInfo)):
         raise ProgramError(
-            f"A CSV field cannot hold {whole}: its parts have parts. Use JSON or Parquet, or read it as STRING."
+            f"A CSV field cannot hold {whole}: its elements are nested. Use JSON or Parquet, or read it as STRING."
         )
     return text_converter(type_info, separator)
 
@@ -211,7 +211,7 @@ def _split_text(text: str, separator: str, inner: Converter | None) -> list[Any]
 
 @lru_cache(maxsize=256)
 def json_converter(type_info: TypeInformation, fail_on_missing_field: bool = False) -> Converter | None:
-    """What turns a parsed JSON value into a value of the type; None when it is one already.
+    """The converter from a parsed JSON value to a value of the type; None when no conversion is needed.
 
     >>> json_converter(Types.ROW_NAMED(["day", "n"], [Types.SQL_DATE(), Types.INT()]))({"n": 1, "day": "2024-02-29"})
     (datetime.date(2024, 2, 29), 1)
@@ -233,7 +233,7 @@ def json_converter(type_info: TypeInformation, fail_on_missing_field: bool = Fal
     if isinstance(plain, MapTypeInfo):
         return _nullable(_map(plain, fail_on_missing_field))
     if isinstance(plain, PickledBytesTypeInfo):
-        return _without_texts
+        return _with_floats
     temporal = _temporal(plain)
     if temporal is None:
         raise ProgramError(f"JSON cannot be read as {type_info}. Declare another type, or none.")
@@ -287,7 +287,7 @@ def _tuple(type_info: TupleTypeInfo, fail_on_missing_field: bool) -> Converter:
 
 
 def _map(type_info: MapTypeInfo, fail_on_missing_field: bool) -> Converter:
-    # JSON's keys are text, whatever the type of the map's keys.
+    # JSON keys are text, whatever the type of the map's keys.
     key = text_converter(type_info.key_type)
     value = json_converter(type_info.value_type, fail_on_missing_field)
 

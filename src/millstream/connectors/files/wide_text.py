@@ -1,10 +1,10 @@
-"""Lines of text in UTF-16 and UTF-32, whose letters are two or four bytes at least.
+"""Lines of text in UTF-16 and UTF-32, whose characters have at least two or four bytes.
 
-A line end is one unit there, and its bytes may also stand across two letters, so it is looked for by units. A file is
-one split: its first bytes may say in which order the bytes of a unit stand, and nothing else does. Without such a mark
-it is the order of the charset's name, and for plain UTF-16 and UTF-32 the large end first, as in Java.
+A line end is one unit there, and its bytes may also occur across two characters, so the search is by units. A file is
+one split: only its byte order mark, at the start, defines the byte order. Without one
+the order is the one in the charset's name, and for plain UTF-16 and UTF-32 big-endian, as in Java.
 
-A mark at the beginning of a line is none of its letters: Flink's sinks write one before every record, and so do ours.
+A mark at the start of a line is not part of its text: Flink's sinks write one before every record, and so do ours.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MARKS = {
 
 
 def wide_charset(charset: str) -> str | None:
-    """The charset's name in this module, if its files are read here.
+    """The charset's name in this module, if it reads such files.
 
     >>> wide_charset("UTF-16LE"), wide_charset("UTF-8")
     ('utf-16-le', None)
@@ -61,7 +61,7 @@ class WideTextLines(ByteFormat):
     def __init__(self, charset: str) -> None:
         name = wide_charset(charset)
         if name is None:
-            raise ProgramError(f"Charset {charset!r} is none of UTF-16 and UTF-32.")
+            raise ProgramError(f"Charset {charset!r} is neither UTF-16 nor UTF-32.")
         self.charset = name
         self.type_info: TypeInformation = Types.STRING()
 
@@ -83,7 +83,7 @@ class WideTextLines(ByteFormat):
         return {"end": position} if size is None and has_ended else position
 
     def _order(self, file: BinaryIO) -> str:
-        """The charset with the order of its bytes, by the first of them."""
+        """The charset with its byte order, from the first bytes of the file."""
         marks = _MARKS.get(self.charset, {})
         file.seek(0)
         first = _full_read(file, _CHARSETS[self.charset][1]) if marks else b""
@@ -102,7 +102,7 @@ def unit_line_blocks(
 ) -> Generator[bytes, None, tuple[int, bool]]:
     """Whole lines that start in [start, stop), in blocks; returns the position after them, and whether the file ended.
 
-    `start` is where a line starts; `size` where the file ends, None when only reading on will tell.
+    `start` is the start of a line; `size` the end of the file, None if unknown.
     """
     at = start
     file.seek(at)
@@ -129,13 +129,13 @@ def unit_line_blocks(
 
 
 def _line_ends(block: bytes, unit: int, is_little: bool) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Where the lines of a block end."""
+    """The positions of the line ends in a block."""
     letters = np.frombuffer(block, f"{'<' if is_little else '>'}u{unit}", len(block) // unit)
     return (np.flatnonzero(letters == ord("\n")) + 1) * unit
 
 
 def _full_read(file: BinaryIO, size: int) -> bytes:
-    """So many bytes, fewer only at the end of the file."""
+    """`size` bytes, fewer only at the end of the file."""
     pieces = [file.read(size)] if size > 0 else []
     while pieces and pieces[-1] and (missing := size - sum(map(len, pieces))):
         pieces.append(file.read(missing))

@@ -1,1 +1,1 @@
-"""HTTP: records sent to a web service as requests that it can recognise when they come again."""
+"""HTTP: sends records to a web service as requests with idempotency keys."""

@@ -1,8 +1,8 @@
-"""One request to a web service: sent, answered, and judged. Python's own HTTP client; no redirects, no proxies.
+"""Sends one request to a web service and classifies its response. Uses Python's HTTP client; no redirects, no proxies.
 
-An answer of 2xx is taken. What may pass by itself (no answer, 408, 425, 429, any 5xx) is `ConnectorAwayError`, so that
-the publishing is tried again; what will not (any other status) is `ConnectorError`: `RefusedRequestError` where it is
-about what was sent. Nothing of an URL's path or query and of a header's value is ever shown.
+A status of 2xx means accepted. Failures that may pass (no response, 408, 425, 429, any 5xx) are `ConnectorAwayError`,
+so that publishing is retried; others (any other status) are `ConnectorError`: `RefusedRequestError` if caused by the
+content. Paths and queries of URLs and values of headers are never shown.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ __all__ = ["Destination", "HttpConnection", "RefusedRequestError"]
 
 _PASSING = frozenset((408, 425, 429))
 _ABOUT_THE_REQUEST = frozenset((400, 406, 409, 411, 412, 413, 414, 415, 417, 422, 431))
-"""Another request may be taken. Any other status is about all of them: a wrong address, no right to send."""
+"""Statuses about one request's content. Any other concerns all requests: a wrong address, no permission."""
 _SHOWN_BYTES_MAX = 300
 _ANSWER_BYTES_MAX = 65_536
-"""More of an answer is not read: nobody needs it, and it might never end."""
+"""Only this much of a response is read: it has no further use, and might never end."""
 
 
 class RefusedRequestError(ConnectorError):
-    """The service refuses what is in a request."""
+    """The service refuses the content of a request."""
 
 
 @dataclass(frozen=True)
 class Destination:
-    """Where requests go, and with what. `headers` may hold secrets: they are not shown."""
+    """The target of requests, with headers. `headers` may contain secrets: they are not shown."""
 
     url: str = field(repr=False)
     method: str = "POST"
@@ -43,16 +43,16 @@ class Destination:
     def __post_init__(self) -> None:
         parts = checked_url(self.url, "HttpSink", ("http", "https"))
         if parts.username or parts.password:
-            raise ProgramError("HttpSink: the url holds a user or a password. Give an Authorization header instead")
+            raise ProgramError("HttpSink: the url holds a user or a password. Use an Authorization header instead")
         for name, value in self.headers.items():
             if not isinstance(name, str) or not isinstance(value, str) or "\n" in name + value or "\r" in name + value:
-                raise ProgramError(f"HttpSink: the header {name!r} is no pair of texts of one line")
+                raise ProgramError(f"HttpSink: the header {name!r} is not a pair of single-line texts")
             if name.lower() == "idempotency-key":
-                raise ProgramError(f"HttpSink: the header {name!r} is the sink's own: every request has another")
+                raise ProgramError(f"HttpSink: the header {name!r} is reserved for the sink, which sets it per request")
 
     @property
     def place(self) -> str:
-        """Host and port, for people. A webhook's path is its password, so it is not shown.
+        """Host and port, for display. A webhook's path is its password, so it is hidden.
 
         >>> Destination("https://hooks.example.com/services/T0/B0/secret?token=1").place
         'https://hooks.example.com/…'
@@ -63,21 +63,21 @@ class Destination:
 
 
 class HttpConnection:
-    """A kept connection to one destination. Made again when the other side has closed it."""
+    """A persistent connection to one destination. Reopened after the server has closed it."""
 
     def __init__(self, destination: Destination) -> None:
         self._destination = destination
         self._connection: http.client.HTTPConnection | None = None
 
     def send(self, body: bytes, headers: Mapping[str, str]) -> None:
-        """Send one request; returns when it was taken, and raises when it was not."""
-        place, was_kept = self._destination.place, self._connection is not None
+        """Send one request; returns when it was accepted, and raises otherwise."""
+        place, was_reused = self._destination.place, self._connection is not None
         try:
             status, answer = self._exchange(body, headers)
         except (http.client.HTTPException, OSError) as error:
             self.close()
-            if was_kept:
-                # Servers close connections that were quiet for a while. The request's own key makes sending it twice
+            if was_reused:
+                # Servers close connections that were quiet for a while. The request's idempotency key makes a repeat
                 # harmless.
                 return self.send(body, headers)
             if (reason := certificate_refusal(error)) is not None:
@@ -92,8 +92,8 @@ class HttpConnection:
         if status in _PASSING or status >= 500:
             raise ConnectorAwayError(message)
         if status in _ABOUT_THE_REQUEST:
-            raise RefusedRequestError(f"{message}. Nothing of the request was taken")
-        raise ConnectorError(f"{message}. Nothing of the request was taken. Mend the service, or the program")
+            raise RefusedRequestError(f"{message}. The request was not accepted")
+        raise ConnectorError(f"{message}. The request was not accepted. Correct the service, or the program")
 
     def _exchange(self, body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
         destination = self._destination
@@ -107,7 +107,7 @@ class HttpConnection:
         answer = self._connection.getresponse()
         shown = answer.read(_ANSWER_BYTES_MAX)
         if not answer.isclosed():
-            self.close()  # the rest of it would be taken for the next answer
+            self.close()  # its rest would be read as the next response
         return answer.status, shown
 
     def close(self) -> None:

@@ -1,12 +1,12 @@
-"""Sends records to a web service, some in one request, in order, after their epoch is committed.
+"""Sends records to a web service, several per request, in order, after their epoch is committed.
 
-No service can be asked whether it has taken a request whose answer was lost, so a request may come again: at least
-once. Every request carries a name that is never given to another one and is the same whenever it comes again,
+A service cannot report whether it accepted a request whose response was lost, so a request may be repeated: at least
+once. Every request has a unique name that is the same when it is repeated,
 
     Idempotency-Key: 3f9a….webhook.000000000007-00002
 
-so a service that remembers the names it has taken has every record exactly once. The records of a request are cut by
-number and staged so: a repeat sends the same bytes under the same name.
+so a service that remembers the names it has accepted has every record exactly once. Records are divided into requests
+by number and staged in this form: a repeat sends the same bytes under the same name.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ _REQUESTS = pa.schema([pa.field("body", pa.large_binary())])
 
 
 class HttpSink(Sink):
-    """Requests of at most `records_max` records each, as one body: an array, lines, or each record by itself."""
+    """Sends requests of at most `records_max` records each, as one body: an array, lines, or one record each."""
 
     guarantee = "at-least-once"
-    tells_refused_rows = True
+    reports_refused_rows = True
 
     def __init__(self, destination: Destination, schema: SerializationSchema, form: BodyForm, records_max: int) -> None:
         self._destination, self._schema, self._form, self._records_max = destination, schema, form, records_max
         self._connection: HttpConnection | None = None
-        self._answered_requests: set[str] = set()  # requests that were answered, of a commit that was not
+        self._answered_requests: set[str] = set()  # accepted requests of an unfinished commit
 
     def __getstate__(self) -> dict[str, Any]:
         # A connection belongs to the driver.
@@ -58,15 +58,15 @@ class HttpSink(Sink):
     def commit(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
         if self._connection is None:
             self._connection = HttpConnection(self._destination)
-        # Where it is known what becomes of refused requests, the others are sent first: only then nothing comes twice.
-        goes_on = self.dead_letters is not None or any(REFUSED in staged for staged in publish)
+        # If refused requests are set aside, the others are sent first: only then none is repeated.
+        sets_aside = self.dead_letters is not None or any(REFUSED in staged for staged in publish)
         refused_requests: list[RefusedRow] = []
-        first = 0  # requests that are left out keep their numbers: no name ever means another request
+        first = 0  # omitted requests keep their numbers: no name is reused for another request
         for item, staged in enumerate(publish):
             for columns, numbers in read_numbered_columns(staged, store):
                 for row, body in zip(numbers.tolist(), columns.column(0), strict=True):
                     name = f"{commit}-{first + row:05d}"
-                    if name in self._answered_requests:  # before others were refused, or the service was away
+                    if name in self._answered_requests:  # before others were refused, or the service was unavailable
                         continue
                     try:
                         self._send(self._connection, name, body.as_py())
@@ -74,7 +74,7 @@ class HttpSink(Sink):
                     except RefusedRequestError as error:
                         shown = json_line(body.as_py()[:_SHOWN_BYTES])
                         refused_requests.append(RefusedRow(item, row, error.message, shown))
-                        if not goes_on or len(refused_requests) >= _REFUSED_AT_ONCE:
+                        if not sets_aside or len(refused_requests) >= _REFUSED_AT_ONCE:
                             raise RefusedRowsError(error.message, refused_requests) from error
             first += staged["records"]
         if refused_requests:
@@ -86,11 +86,11 @@ class HttpSink(Sink):
         connection.send(body, {**headers, **self._own_headers()})
 
     def _own_headers(self) -> dict[str, str]:
-        """What the program set goes before what we would: a Content-Type of its own, say."""
+        """The program's headers override ours, such as its own Content-Type."""
         return {name: value for name, value in self._destination.headers.items() if name.lower() == "content-type"}
 
     def after_restore(self, pending: Json, point: RestorePoint) -> tuple[Json, str]:
-        return pending, "what was sent after that epoch was sent, and comes again under other keys"
+        return pending, "output sent after that epoch remains sent, and is repeated under other keys"
 
     def close(self) -> None:
         if self._connection is not None:
@@ -101,7 +101,7 @@ class HttpSink(Sink):
 
 
 class _RequestWriter(SinkWriter):
-    """Cuts records into requests, over the batches of an epoch."""
+    """Divides records into requests, across the batches of an epoch."""
 
     def __init__(self, schema: SerializationSchema, form: BodyForm, records_max: int, context: WriterContext) -> None:
         self._encoder = encoder_of(schema, context.input_type)
@@ -115,7 +115,7 @@ class _RequestWriter(SinkWriter):
             for at, message in enumerate(messages):
                 if b"\n" in message:
                     raise ProgramError(
-                        f"HttpSink: {batch.values()[at]!r} is written as more than one line, and body='lines' sends "
+                        f"HttpSink: {batch.values()[at]!r} is encoded as more than one line, but body='lines' sends "
                         "a line per record. Write records as JSON, or use body='single'"
                     )
         self._waiting += messages

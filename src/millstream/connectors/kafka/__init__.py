@@ -1,1 +1,1 @@
-"""Kafka: topics as sources and sinks, by confluent-kafka (`pip install millstream[kafka]`)."""
+"""Kafka: topics as sources and sinks, through confluent-kafka (`pip install millstream[kafka]`)."""

@@ -1,12 +1,12 @@
-"""How to reach a Kafka cluster: properties as Java programs write them, given to librdkafka as it wants them.
+"""Client properties of a Kafka cluster: in the Java client's names, translated for librdkafka.
 
-PyFlink programs hold the properties of Kafka's Java client. Here the client is librdkafka. Most names are the same in
-both; the rest is translated, has no meaning here and is left out, or is refused with a sentence that says what to write
-instead. What neither client knows is refused by librdkafka when it is made. A value is never dropped if that could make
-a connection less safe than the program asked for.
+PyFlink programs use the properties of Kafka's Java client. Here the client is librdkafka. Most names are the same in
+both; other properties are translated, or dropped if they have no meaning here, or rejected with an alternative.
+librdkafka rejects properties unknown to both when it is created. A value is never dropped if that could make
+a connection less secure than the program requested.
 
-Secrets are in the settings because tasks need them. They are in no text made from the settings: not in `repr`, and what
-a client complains about goes through `hide_secrets` first.
+Settings contain secrets because tasks need them. No text made from the settings shows them: neither `repr`, nor
+client errors, which pass `hide_secrets` first.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TRANSLATED: Mapping[str, str] = {
     "compression.lz4.level": "compression.level",
     "compression.zstd.level": "compression.level",
 }
-"""Names of the Java client, and librdkafka's for the same."""
+"""Names of the Java client, and their equivalents in librdkafka."""
 
 _WITHOUT_MEANING = frozenset(
     {
@@ -61,17 +61,17 @@ _WITHOUT_MEANING = frozenset(
         "register.producer.metrics",
     }
 )
-"""What says how the Java client works inside. Left out: results are the same without."""
+"""Internals of the Java client. Dropped: they do not affect results."""
 
 _REFUSED: Mapping[str, str] = {
     "interceptor.classes": "Java classes cannot run here. Map the stream instead",
     "metric.reporters": "Java classes cannot run here. Millstream has its own metrics",
     "partitioner.class": "Java classes cannot run here. librdkafka's property is 'partitioner', such as murmur2_random",
-    "ssl.engine.factory.class": "Java classes cannot run here. Give certificates in PEM form",
-    "security.providers": "Java classes cannot run here. Give certificates in PEM form",
+    "ssl.engine.factory.class": "Java classes cannot run here. Use certificates in PEM format",
+    "security.providers": "Java classes cannot run here. Use certificates in PEM format",
     "sasl.client.callback.handler.class": "Java classes cannot run here. Use a mechanism of librdkafka's: PLAIN, "
     "SCRAM-SHA-256, SCRAM-SHA-512, GSSAPI, OAUTHBEARER",
-    "sasl.login.class": "Java classes cannot run here. Give sasl.username and sasl.password",
+    "sasl.login.class": "Java classes cannot run here. Use sasl.username and sasl.password",
 }
 
 _LOGIN_HANDLER = "sasl.login.callback.handler.class"
@@ -98,7 +98,7 @@ class ClientSettings:
 
     @classmethod
     def of(cls, properties: Mapping[str, Any]) -> ClientSettings:
-        """Settings of these properties. Numbers and truth values become the text that they are in a properties file."""
+        """Settings of these properties. Numbers and booleans become text, as in a properties file."""
         settings = cls(tuple(sorted((_name(name), _text(name, value)) for name, value in properties.items())))
         for server in settings.bootstrap_servers.split(","):
             checked_host_and_port(server.strip(), "Kafka property bootstrap.servers")
@@ -106,31 +106,31 @@ class ClientSettings:
 
     @property
     def bootstrap_servers(self) -> str:
-        """The addresses to begin with."""
+        """The initial addresses."""
         return dict(self.properties).get("bootstrap.servers", "")
 
     def get(self, name: str, default: str | None = None) -> str | None:
-        """The value of a property, as the program wrote it."""
+        """The value of a property, as written by the program."""
         return dict(self.properties).get(name, default)
 
     def without(self, *names: str) -> ClientSettings:
-        """The same without some properties: those that the connector itself obeys."""
+        """A copy without some properties: the ones that the connector itself handles."""
         return ClientSettings(tuple(pair for pair in self.properties if pair[0] not in names))
 
-    def for_role(self, role: Role, **ours: Any) -> dict[str, Any]:
-        """librdkafka's configuration of a client. `ours` goes before the program's, with '_' for '.' in its names.
+    def for_role(self, role: Role, **overrides: Any) -> dict[str, Any]:
+        """librdkafka's configuration of a client. `overrides` replace the program's, with '_' for '.' in their names.
 
         >>> ClientSettings.of({"fetch.max.wait.ms": 5}).for_role("consumer", group_id="g")
         {'fetch.wait.max.ms': '5', 'group.id': 'g'}
         """
-        given = dict(self.properties)
-        translated = dict(tls_settings(given)) | dict(_sasl_settings(given))
-        for name, value in given.items():
+        properties = dict(self.properties)
+        translated = dict(tls_settings(properties)) | dict(_sasl_settings(properties))
+        for name, value in properties.items():
             translated |= _translated(name, value, role)
-        return translated | {name.replace("_", "."): value for name, value in ours.items()}
+        return translated | {name.replace("_", "."): value for name, value in overrides.items()}
 
     def hide_secrets(self, text: str) -> str:
-        """`text` without the values of secret properties, also those inside a JAAS line."""
+        """`text` with the values of secret properties hidden, also those inside a JAAS line."""
         return redact(text, self._secrets())
 
     def _secrets(self) -> Iterator[str]:
@@ -149,7 +149,7 @@ class ClientSettings:
 
 def _name(name: Any) -> str:
     if not isinstance(name, str) or not name.strip():
-        raise ConfigurationError(f"Kafka property {name!r}: its name is no text. Write, for example, 'group.id'.")
+        raise ConfigurationError(f"Kafka property {name!r}: its name is not a text. Write, for example, 'group.id'.")
     return name.strip()
 
 
@@ -163,7 +163,7 @@ def _text(name: str, value: Any) -> str:
 
 
 def _translated(name: str, value: str, role: Role) -> Mapping[str, str]:
-    """What a property is for librdkafka, unless it is about TLS or SASL and was translated with its neighbours."""
+    """A property in librdkafka's terms; TLS and SASL properties are translated together elsewhere."""
     if name in _REFUSED:
         raise ConfigurationError(f"Kafka property {name}: {_REFUSED[name]}.")
     if name in _WITHOUT_MEANING or name in _SASL_TOGETHER or name.startswith("ssl."):
@@ -171,7 +171,7 @@ def _translated(name: str, value: str, role: Role) -> Mapping[str, str]:
     if name == "buffer.memory":
         return {"queue.buffering.max.kbytes": str(max(1, int(value) // 1024))}
     if name == "request.timeout.ms":
-        # librdkafka's property of this name is the producer's; elsewhere it is a time for any request.
+        # In librdkafka this name is the producer's; for other clients it limits any request.
         return {name: value} if role == "producer" else {"socket.timeout.ms": value}
     if name == "client.dns.lookup" and value == "default":
         return {name: "use_all_dns_ips"}
@@ -196,8 +196,8 @@ def _sasl_settings(properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     if handler is not None:
         if not handler.endswith(_OIDC_HANDLER):
             raise ConfigurationError(
-                f"Kafka property {_LOGIN_HANDLER}: found {handler!r}, and Java classes cannot run here. Kafka's own "
-                f"{_OIDC_HANDLER} is known: it asks sasl.oauthbearer.token.endpoint.url for tokens."
+                f"Kafka property {_LOGIN_HANDLER}: found {handler!r}, a Java class, which cannot run here. Supported: "
+                f"{_OIDC_HANDLER}, which requests tokens from sasl.oauthbearer.token.endpoint.url."
             )
         yield "sasl.oauthbearer.method", "oidc"
     jaas = properties.get("sasl.jaas.config")
@@ -206,19 +206,19 @@ def _sasl_settings(properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _jaas_settings(line: str) -> Iterator[tuple[str, str]]:
-    """What a JAAS line says, for librdkafka."""
+    """The settings of a JAAS line, for librdkafka."""
     match = _JAAS.fullmatch(line)
     if match is None:
         raise ConfigurationError(
-            "Kafka property sasl.jaas.config: its value (not shown) is no line of the form "
-            "'module required name=\"value\" …;'. Correct it, or give sasl.username and sasl.password instead."
+            "Kafka property sasl.jaas.config: its value (not shown) is not of the form "
+            "'module required name=\"value\" …;'. Correct it, or use sasl.username and sasl.password instead."
         )
     module, options = match["module"].rpartition(".")[2], _jaas_options(line)
     known = _JAAS_MODULES.get(module)
     if known is None:
         raise ConfigurationError(
             f"Kafka property sasl.jaas.config: the login module {match['module']} is a Java class, which cannot run "
-            f"here. Known are {', '.join(sorted(_JAAS_MODULES))}."
+            f"here. Supported: {', '.join(sorted(_JAAS_MODULES))}."
         )
     for option, name in known.items():
         if option in options:
@@ -247,8 +247,8 @@ def _jaas_options(line: str) -> dict[str, str]:
     >>> _jaas_options('x.PlainLoginModule required username="me" password="a\\\\"b";')
     {'username': 'me', 'password': 'a"b'}
     """
-    found = (match.groups() for match in _JAAS_OPTION.finditer(line))
+    matches = (match.groups() for match in _JAAS_OPTION.finditer(line))
     return {
         name: re.sub(r"\\(.)", r"\1", double if double is not None else single if single is not None else bare)
-        for name, double, single, bare in found
+        for name, double, single, bare in matches
     }

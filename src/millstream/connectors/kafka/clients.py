@@ -1,8 +1,8 @@
-"""Clients of Kafka: every consumer, producer and client for administration is made here.
+"""Creates all clients of Kafka: consumers, producers and clients for administration.
 
-A client works on threads of its own. Why it cannot reach a broker it tells there (a refused login, a certificate that
-is not trusted, a closed port), while the call that waits for the broker only says that time is up. `Complaints` keeps
-what was told; `kafka_failures` makes one sentence of both.
+A client runs its own threads. They report why a broker is unreachable (a refused login, an untrusted
+certificate, a closed port), while the call that waits for the broker only times out. `ClientErrors` stores
+these reports; `kafka_failures` combines both into one message.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from typing import Any
 from millstream.connectors.kafka.client_settings import ClientSettings, Role
 from millstream.errors import ConfigurationError, PlatformError
 
-__all__ = ["Complaints", "confluent", "error_of", "new_client"]
+__all__ = ["ClientErrors", "confluent", "error_of", "new_client"]
 
 _LOG = logging.getLogger(__name__)
 
 
 class _ClientLog:
-    """Takes the lines that librdkafka would write to stderr itself, past everybody's logging. For whoever looks for
-    them: what matters of them is told by errors, and that a publisher was fenced is nothing to shout about."""
+    """Receives the lines that librdkafka would write to stderr, bypassing logging. At debug level:
+    raised errors report the relevant ones, and a fenced publisher is a normal event."""
 
     def log(self, level: int, *line: Any) -> None:
-        """Called by the client. `level` is what the client thinks of it."""
+        """Called by the client. `level` is the client's log level."""
         _LOG.debug(*line)
 
 
 _CLIENT_LOG = _ClientLog()
 
 _QUIET = 2
-"""librdkafka's log level: only what is critical. Its complaints are told with the error they lead to."""
+"""librdkafka's log level: critical only. Other reports appear in the error they lead to."""
 
 
 def confluent() -> ModuleType:
-    """The module of Kafka's client."""
+    """The Kafka client module."""
     try:
         import confluent_kafka
     except ImportError as error:
@@ -45,8 +45,8 @@ def confluent() -> ModuleType:
     return module
 
 
-class Complaints:
-    """What a client's threads told of, the newest of each kind. Called by the client."""
+class ClientErrors:
+    """The errors reported by a client's threads, the newest of each kind. Called by the client."""
 
     def __init__(self) -> None:
         self._newest: dict[str, Any] = {}
@@ -56,16 +56,16 @@ class Complaints:
         self._newest[error.name()] = error
 
     def __getitem__(self, name: str) -> Any:
-        """The newest error of this name; None where there was none."""
+        """The newest error of this name, or None."""
         return self._newest.get(name)
 
-    def forget(self) -> None:
-        """The client works again."""
+    def clear(self) -> None:
+        """Drop the errors, since the client works again."""
         self._newest.clear()
 
-    def telling(self, first: Iterable[str] = ()) -> Any:
-        """The complaint that says most: one of those in `first`, or the newest; None where there was none. That all
-        brokers are down follows from others."""
+    def most_specific(self, first: Iterable[str] = ()) -> Any:
+        """The most specific error: one of `first`, or the newest; None if there is none. That all
+        brokers are down is only a consequence of others."""
         for name in first:
             if name in self._newest:
                 return self._newest[name]
@@ -74,14 +74,14 @@ class Complaints:
 
 
 def new_client(
-    role: Role, settings: ClientSettings, complaints: Complaints, on_delivery: Any = None, **ours: Any
+    role: Role, settings: ClientSettings, client_errors: ClientErrors, on_delivery: Any = None, **overrides: Any
 ) -> Any:
-    """A client. `ours` is what the connector itself decides, with '_' for '.' in its names. A producer calls
-    `on_delivery` with what became of a message, and the message."""
+    """A client. `overrides` are the connector's own properties, with '_' for '.' in their names. A producer calls
+    `on_delivery` with the delivery error and the message."""
     module = confluent()
-    properties = settings.for_role(role, **ours)
+    properties = settings.for_role(role, **overrides)
     properties.setdefault("log_level", _QUIET)
-    properties |= {"error_cb": complaints, "logger": _CLIENT_LOG}
+    properties |= {"error_cb": client_errors, "logger": _CLIENT_LOG}
     properties |= {} if on_delivery is None else {"on_delivery": on_delivery}
     try:
         if role == "admin":
@@ -92,10 +92,10 @@ def new_client(
     except (module.KafkaException, TypeError, ValueError) as error:
         cause = error_of(error)
         text = cause.str().strip() if isinstance(cause, module.KafkaError) else str(error)
-        refusal = f"Kafka's client refuses the properties: {text}. Correct those of the {role}."
+        refusal = f"Kafka's client rejects the properties: {text}. Correct those of the {role}."
         raise ConfigurationError(settings.hide_secrets(refusal)) from None
 
 
 def error_of(error: Any) -> Any:
-    """The KafkaError in an exception, or the one given."""
+    """The KafkaError in an exception, or the argument itself."""
     return error.args[0] if isinstance(error, BaseException) and error.args else error

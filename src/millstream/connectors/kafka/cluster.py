@@ -1,7 +1,7 @@
-"""What the driver asks of a Kafka cluster: topics, offsets, and where a group stands.
+"""The driver's requests to a Kafka cluster: topics, offsets, and the offsets of a consumer group.
 
-Everything is asked for all partitions at once, in one request per broker. A question that finds no answer in time is an
-error of `kafka_failures`; a partition that has no leader just now is left out of an answer that may do without.
+Each request covers all partitions at once, with one message per broker. A request without a response in time is an
+error of `kafka_failures`; a partition without a leader is omitted where the result may be partial.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millstream.connectors.kafka.client_settings import ClientSettings
-from millstream.connectors.kafka.clients import Complaints, confluent, error_of, new_client
+from millstream.connectors.kafka.clients import ClientErrors, confluent, error_of, new_client
 from millstream.connectors.kafka.group_offsets import group_offsets
 from millstream.connectors.kafka.kafka_failures import failure_of
 from millstream.connectors.kafka.offsets import Partition
@@ -23,7 +23,7 @@ from millstream.errors import ConnectorAwayError, ConnectorError, ProgramError
 __all__ = ["PATIENCE_S", "Cluster", "Topic"]
 
 PATIENCE_S = 30.0
-"""So long an answer may take before it is an error."""
+"""Time limit of a response."""
 
 _GRACE_S = 5.0
 _LOG = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ _NO_LEADER = (*_NO_TOPIC, "_UNKNOWN_PARTITION", "_NOENT")
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic as it is now. `id` is another for every topic that was ever made, also of the same name."""
+    """A topic as it is now. `id` is unique for each topic ever created, also of the same name."""
 
     name: str
     id: str
@@ -41,44 +41,44 @@ class Topic:
 
 
 class Cluster:
-    """One cluster, as one consumer group sees it. `group` "" has no committed offsets. Looks offsets up for
-    `offsets.resolve`. Used by one thread."""
+    """One cluster, seen by one consumer group. `group` "" has no committed offsets. Implements
+    `offsets.OffsetLookup`. Used by one thread."""
 
     def __init__(self, settings: ClientSettings, group: str = "", *, reads_committed: bool = True) -> None:
         self._settings, self._group, self._reads_committed = settings, group, reads_committed
-        self._complaints = Complaints()
+        self._client_errors = ClientErrors()
         self._admin: Any = None
         self._committing: Future[Any] | None = None
 
     def check_settings(self) -> None:
-        """Refuse properties that no client can be made with. Nothing is connected yet."""
+        """Reject unusable properties. Does not connect yet."""
         self._settings.for_role("consumer")
         self._connected()
 
     def close(self) -> None:
-        """Let the connections go."""
+        """Close the connections."""
         self._admin = None
 
     # --- topics -----------------------------------------------------------------------------------------------
 
     def topics(self, names: Iterable[str], timeout_s: float = PATIENCE_S) -> dict[str, Topic]:
-        """Those of these topics that there are."""
+        """The existing ones of these topics."""
         wanted = sorted(set(names))
         if not wanted:
             return {}
-        module, subject = confluent(), f"looking for topic {', '.join(wanted[:3])}"
+        module, subject = confluent(), f"looking up topic {', '.join(wanted[:3])}"
         collection = module.TopicCollection(wanted)
-        found: dict[str, Topic] = {}
-        for name, answer in self._ask(
+        existing: dict[str, Topic] = {}
+        for name, answer in self._request(
             subject, lambda admin: admin.describe_topics(collection, request_timeout=timeout_s), timeout_s
         ).items():
             description = self._answer(subject, answer, timeout_s, may_be=_NO_TOPIC)
             if description is not None:
-                found[name] = Topic(name, str(description.topic_id), len(description.partitions))
-        return found
+                existing[name] = Topic(name, str(description.topic_id), len(description.partitions))
+        return existing
 
     def topic_names(self, timeout_s: float = PATIENCE_S) -> list[str]:
-        """All topics that this user may see."""
+        """All topics visible to this user."""
         module, subject = confluent(), "listing topics"
         try:
             listing = self._connected().list_topics(timeout=timeout_s)
@@ -101,11 +101,11 @@ class Cluster:
         return offsets | (self.latest(behind) if behind else {})
 
     def known_ends(self, partitions: Iterable[Partition], timeout_s: float) -> dict[Partition, int | ConnectorError]:
-        """The offset behind the last record that may be read now, or why it cannot be told."""
+        """The offset after the last record that may be read now, or why it is unknown."""
         return self._offsets(list(partitions), timeout_s, "latest")
 
     def _all_offsets(self, partitions: Iterable[Partition], kind: str, *arguments: Any) -> dict[Partition, int]:
-        """Of all partitions: those that cannot be told are asked for again until time is up."""
+        """The offsets of all partitions: unknown ones are requested again until the time limit."""
         wanted, offsets, until = list(partitions), dict[Partition, int](), time.monotonic() + PATIENCE_S
         while wanted:
             answers = self._offsets(wanted, max(1.0, until - time.monotonic()), kind, *arguments)
@@ -131,8 +131,8 @@ class Cluster:
             module.IsolationLevel.READ_COMMITTED if self._reads_committed else module.IsolationLevel.READ_UNCOMMITTED
         )
         wanted = {module.TopicPartition(at.topic, at.number): spec for at in partitions}
-        answers = self._ask(
-            "asking for offsets",
+        answers = self._request(
+            "requesting offsets",
             lambda admin: admin.list_offsets(wanted, isolation_level=level, request_timeout=timeout_s),
             timeout_s,
         )
@@ -142,12 +142,12 @@ class Cluster:
             try:
                 offsets[partition] = int(answer.result(timeout=timeout_s + _GRACE_S).offset)
             except (module.KafkaException, TimeoutError) as error:
-                reason = self._error(f"asking for offsets of {partition.name}", error)
-                is_missed = isinstance(error, module.KafkaException) and error_of(error).name() in _NO_LEADER
-                # Whether it is gone for good is not for this question to say.
-                offsets[partition] = ConnectorAwayError(reason.message) if is_missed else reason
+                reason = self._error(f"requesting offsets of {partition.name}", error)
+                has_no_leader = isinstance(error, module.KafkaException) and error_of(error).name() in _NO_LEADER
+                # This request cannot decide whether the partition is permanently lost.
+                offsets[partition] = ConnectorAwayError(reason.message) if has_no_leader else reason
         if any(isinstance(offset, int) for offset in offsets.values()):
-            self._complaints.forget()
+            self._client_errors.clear()
         return offsets
 
     # --- the group --------------------------------------------------------------------------------------------
@@ -156,11 +156,11 @@ class Cluster:
         if not self._group:
             return {}
         wanted = {(at.topic, at.number): at for at in partitions}
-        standing = group_offsets(self._settings, self._group, list(wanted), PATIENCE_S)
-        return {wanted[place]: offset for place, offset in standing.offsets.items()}
+        stored = group_offsets(self._settings, self._group, list(wanted), PATIENCE_S)
+        return {wanted[place]: offset for place, offset in stored.offsets.items()}
 
     def commit(self, offsets: Mapping[Partition, int]) -> bool:
-        """Begin to tell the group where the job stands; nobody waits for it. False: it is being told something else."""
+        """Start committing the job's offsets to the group; does not wait. False: an earlier commit is still running."""
         if not self._group or not offsets or (self._committing is not None and not self._committing.done()):
             return False
         module = confluent()
@@ -170,43 +170,43 @@ class Cluster:
             self._connected().alter_consumer_group_offsets(request, request_timeout=PATIENCE_S).values()
         )
         assert self._committing is not None
-        self._committing.add_done_callback(self._tell_failure)
+        self._committing.add_done_callback(self._log_failure)
         return True
 
     def await_commit(self, timeout_s: float) -> None:
-        """Wait until the group was told, so that the last commit of a job that ends is not lost."""
+        """Wait for the running commit, so that the last one of a finished job is not lost."""
         if self._committing is not None:
             try:
                 self._committing.result(timeout=timeout_s)
-            except Exception:  # told by the callback
+            except Exception:  # logged by the callback
                 return
 
-    def _tell_failure(self, answer: Future[Any]) -> None:
+    def _log_failure(self, answer: Future[Any]) -> None:
         error = answer.exception()
         if error is not None:
             text = self._settings.hide_secrets(str(error_of(error)))
-            _LOG.warning("group '%s' could not be told how far the job has read: %s", self._group, text)
+            _LOG.warning("the offsets of group '%s' could not be committed: %s", self._group, text)
 
-    # --- asking -----------------------------------------------------------------------------------------------
+    # --- requests ---------------------------------------------------------------------------------------------
 
     def _connected(self) -> Any:
         if self._admin is None:
-            self._admin = new_client("admin", self._settings, self._complaints)
+            self._admin = new_client("admin", self._settings, self._client_errors)
         return self._admin
 
-    def _ask(self, subject: str, question: Any, timeout_s: float) -> dict[Any, Future[Any]]:
+    def _request(self, subject: str, question: Any, timeout_s: float) -> dict[Any, Future[Any]]:
         module = confluent()
         try:
             answers: dict[Any, Future[Any]] = question(self._connected())
-        except ProgramError:  # the client refuses its properties
+        except ProgramError:  # the client rejects its properties
             raise
         except (module.KafkaException, ValueError) as error:
             raise self._error(subject, error) from error
         return answers
 
     def _answer(self, subject: str, answer: Future[Any], timeout_s: float, *, may_be: tuple[str, ...] = ()) -> Any:
-        """What was answered; None for an error whose name is in `may_be`. The client itself should tell when time is
-        up; it is not waited for much longer than that."""
+        """The response; None for an error whose name is in `may_be`. The client itself should report a timeout;
+        this waits only slightly longer."""
         module = confluent()
         try:
             return answer.result(timeout=timeout_s + _GRACE_S)
@@ -218,8 +218,8 @@ class Cluster:
             raise self._error(subject, error) from error
 
     def _error(self, subject: str, error: BaseException) -> ConnectorError:
-        self._connected().poll(0)  # lets the client's threads tell what they know
+        self._connected().poll(0)  # lets the client's threads report their errors
         if isinstance(error, (TimeoutError, ValueError)):
             module = confluent()
             error = module.KafkaException(module.KafkaError(module.KafkaError._TIMED_OUT, str(error)))
-        return failure_of(error, self._settings, subject, complaints=self._complaints)
+        return failure_of(error, self._settings, subject, client_errors=self._client_errors)

@@ -1,17 +1,17 @@
-"""Reading ranges of partitions in a task, with consumers that stay open between epochs.
+"""Reads ranges of partitions in a task, with consumers that stay open between epochs.
 
-A process keeps some consumers, each for one partition (`_Reader`). The next epoch usually goes on where the last one
-ended: then its records are there already, because a consumer fetches ahead. For anything else (another range after a
-failure, a partition that came from another process) there is a new consumer. That is sooner ready than one that is sent
-elsewhere, which has to wait for the fetch it is in, and what it had fetched cannot be mistaken for what is wanted.
+A process caches some consumers, each for one partition (`_Reader`). The next epoch usually continues where the last one
+ended: its records are then already fetched, because a consumer fetches ahead. In any other case (another range after a
+failure, a partition that moved from another process) a new consumer is created. It is ready sooner than one that
+seeks, which must first wait for its current fetch, and prefetched records cannot be mistaken for the wanted ones.
 
-**Where a range ends.** Offsets have gaps: marks of transactions, records of aborted ones, what compaction removed. So a
-range is not over after so many records, nor at a record with its last offset. It is over when a record at or behind
-`stop` is seen, or the end of what may be read (the consumer tells the offset it has come to). A record behind `stop` is
-kept for the next epoch. That it has come to the end a consumer tells when a fetch brings nothing, for which a broker
-takes its time. So where ranges end in such marks, as with transactions they all do, consumers fetch with less patience.
+**The end of a range.** Offsets have gaps: transaction markers, records of aborted transactions, compacted records. So a
+range does not end after a number of records, nor at a record with its last offset. It ends when a record at or after
+`stop` arrives, or the end of readable data (the consumer reports its position). A record after `stop` is
+cached for the next epoch. A consumer reports the end when a fetch returns nothing, for which a broker takes its time.
+So where ranges end in markers, as with transactions they always do, consumers use a shorter fetch wait.
 
-Nothing is skipped in silence: an offset that is not in the partition any more is an error, and never "the earliest".
+No record is skipped silently: an offset that no longer exists is an error, and never replaced by "the earliest".
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from millstream.connectors.kafka.client_settings import ClientSettings
-from millstream.connectors.kafka.clients import Complaints, confluent, new_client
+from millstream.connectors.kafka.clients import ClientErrors, confluent, new_client
 from millstream.connectors.kafka.cluster import PATIENCE_S
 from millstream.connectors.kafka.kafka_failures import failure_of
 from millstream.connectors.kafka.offsets import Partition
@@ -36,17 +36,17 @@ from millstream.errors import ConnectorError
 __all__ = ["close_consumers", "read_range"]
 
 _CONSUMERS_MAX = 128
-"""So many consumers a process keeps for one cluster. Each has some threads and a buffer of its own."""
+"""Consumers that a process caches per cluster. Each has some threads and its own buffer."""
 _WIDE_MAX, _NARROW_KBYTES = 32, "2048"
-"""Beyond so many, a consumer has a smaller buffer: all of them together stay about as large."""
+"""With more consumers than this, each has a smaller buffer: their total size stays about constant."""
 _IDLE_S = 120.0
 _BATCH_RECORDS = 8_192
 _WAIT_S = 0.2
 _GATHER_S = 0.005
 _SILENCE_S = 10.0
-"""After so long without a record it is asked whether the topic is still there."""
+"""After this time without a record the existence of the topic is checked."""
 _BRIEF_FETCH_MS = "30"
-"""How long a broker may wait for records where the end must be known soon."""
+"""How long a broker may wait for records where the end must be detected soon."""
 _DEFAULTS = {
     "isolation.level": "read_committed",
     "queued.max.messages.kbytes": "8192",
@@ -68,15 +68,15 @@ def read_range(
 ) -> Generator[list[Any], None, int]:
     """The messages of `partition` with offsets from `start` to below `stop`, in their order, some at a time.
 
-    After each lot `is_enough` is asked whether to end there. Returns the offset that was reached. `source` tells apart
-    who reads: two sources of one topic have consumers of their own.
+    Calls `is_enough` after each batch to decide whether to stop. Returns the offset reached. `source` separates
+    readers: two sources of one topic have their own consumers.
     """
     with _reader_of((os.getpid(), source, settings), partition, start) as reader:
         return (yield from reader.read(stop, is_enough))
 
 
 def close_consumers() -> None:
-    """Close all consumers of this process that nobody reads with."""
+    """Close all idle consumers of this process."""
     with _LOCK:
         readers = [reader for (process, *_), pool in _POOLS.items() if process == os.getpid() for reader in pool]
         _POOLS.clear()
@@ -89,16 +89,17 @@ def close_consumers() -> None:
 _LOCK = threading.Lock()
 _PoolKey = tuple[int, str, ClientSettings]
 _POOLS: dict[_PoolKey, list[_Reader]] = {}
-"""Consumers that nobody reads with just now, the longest unused first, by process, source and settings. A forked
-process finds none of its parent's."""
+"""Idle consumers by process, source and settings, least recently used first. A forked
+process does not use its parent's."""
 _MARKED: set[tuple[_PoolKey, Partition]] = set()
-"""Partitions of which ranges have ended in marks that no consumer gets to see."""
+"""Partitions with ranges that ended in markers, which consumers do not return."""
 atexit.register(close_consumers)
 
 
 @contextmanager
 def _reader_of(key: _PoolKey, partition: Partition, start: int) -> Iterator[_Reader]:
-    """A reader of one range: the one that stands at its start, or a new one. It is kept, but for one that failed."""
+    """A reader of one range: the cached one positioned at its start, or a new one. It is cached again unless it
+    fails."""
     with _LOCK:
         pool = _POOLS.setdefault(key, [])
         of_partition = [each for each in pool if each.partition == partition]
@@ -112,38 +113,38 @@ def _reader_of(key: _PoolKey, partition: Partition, start: int) -> Iterator[_Rea
     reader = reader or _Reader(key[2], partition, start, is_brief=is_brief, is_narrow=is_narrow)
     try:
         yield reader
-    except BaseException:  # also one that is given up in the middle: it stands nowhere
+    except BaseException:  # also if the caller abandons it: its position is unknown
         reader.close()
         raise
-    _put_back(key, reader)
+    _cache_reader(key, reader)
 
 
-def _put_back(key: _PoolKey, reader: _Reader) -> None:
+def _cache_reader(key: _PoolKey, reader: _Reader) -> None:
     if reader.meets_marks and not reader.is_brief:
         _MARKED.add((key, reader.partition))
         reader.close()
         return
     now_s = reader.used_s = time.monotonic()
-    left_out: list[_Reader] = []
+    closing: list[_Reader] = []
     with _LOCK:
         _POOLS.setdefault(key, []).append(reader)
         for pool in _POOLS.values():
-            left_out += [each for each in pool if now_s - each.used_s > _IDLE_S]
-            pool[:] = [each for each in pool if each not in left_out]
-            # The newest go: an epoch reads its partitions in turn, and the oldest is the next to be asked for.
-            left_out += pool[_CONSUMERS_MAX:]
+            closing += [each for each in pool if now_s - each.used_s > _IDLE_S]
+            pool[:] = [each for each in pool if each not in closing]
+            # Close the newest: an epoch reads its partitions in turn, and the oldest is requested next.
+            closing += pool[_CONSUMERS_MAX:]
             del pool[_CONSUMERS_MAX:]
-    for each in left_out:
+    for each in closing:
         each.close()
 
 
 class _Reader:
     """A consumer of one partition.
 
-    `is_brief`: brokers shall not wait long; `meets_marks`: it has come to an end that it could only be told of.
-    `position`: all records before it were given out; None: nobody knows, so it cannot be used again. `_scanned`: all
-    records before it have come from the consumer; those that were not given out yet are `_ahead`. Many attributes: the
-    client, the place in the partition, and what is known of a silence.
+    `is_brief`: brokers use a short fetch wait; `meets_marks`: it reached an end that only the consumer's report shows.
+    `position`: all records before it were returned; None: unknown, so it cannot be reused. `_scanned`: all
+    records before it were received; the ones not returned yet are in `_ahead`. Many attributes: the
+    client, the place in the partition, and the state of a silence.
     """
 
     def __init__(
@@ -151,7 +152,7 @@ class _Reader:
     ) -> None:
         self._settings = settings
         self._module = confluent()
-        self._complaints = Complaints()
+        self._client_errors = ClientErrors()
         special = {"queued.max.messages.kbytes": _NARROW_KBYTES} if is_narrow else {}
         if is_brief and settings.get("fetch.max.wait.ms") is None:
             special["fetch.wait.max.ms"] = _BRIEF_FETCH_MS
@@ -159,7 +160,7 @@ class _Reader:
         self._consumer = new_client(
             "consumer",
             settings,
-            self._complaints,
+            self._client_errors,
             **defaults,
             enable_auto_commit=False,
             enable_auto_offset_store=False,
@@ -173,18 +174,18 @@ class _Reader:
         self.is_brief, self.meets_marks = is_brief, False
         self._scanned = start
         self._ahead: list[Any] = []
-        self._asked_s = 0.0
-        self._gone_since_s: float | None = None
+        self._checked_s = 0.0
+        self._missing_since_s: float | None = None
 
     def close(self) -> None:
-        """Give its connections and its buffer back."""
+        """Release its connections and its buffer."""
         self._consumer.close()
 
     def read(self, stop: int, is_enough: Callable[[], bool]) -> Generator[list[Any], None, int]:
-        """The messages before `stop`. While some are given out the position is unknown: whoever does not come back for
-        more may have had them or not."""
+        """The messages before `stop`. The position is unknown while the caller holds a batch: an abandoned caller
+        may or may not have used it."""
         quiet_since_s = time.monotonic()
-        self._gone_since_s = None
+        self._missing_since_s = None
         while True:
             assert self.position is not None
             if not self._ahead:
@@ -202,30 +203,30 @@ class _Reader:
                 self.position = None
                 lot = [messages]
                 del messages
-                yield lot.pop()  # whoever takes them is the only one to hold them, and lets them go soon
+                yield lot.pop()  # the caller holds the only reference, and releases it soon
                 quiet_since_s = time.monotonic()
             self.position = position
             if count and is_enough():
                 return position
 
     def _check_silence(self, quiet_s: float, stop: int) -> None:
-        """Nothing has come for a while. A consumer waits for a topic that is gone as for one that moves. So the broker
-        is asked whether there is one; for a moment it may not know."""
+        """Check the topic after a time without records. A consumer waits for a deleted topic as for one whose leader
+        moves, so this queries the broker, which may be wrong for a moment."""
         if quiet_s > PATIENCE_S:
-            raise self._no_answer(stop)
+            raise self._timeout_error(stop)
         now_s = time.monotonic()
-        if quiet_s < _SILENCE_S or now_s - self._asked_s < _SILENCE_S / 4:
+        if quiet_s < _SILENCE_S or now_s - self._checked_s < _SILENCE_S / 4:
             return
-        self._asked_s = now_s
+        self._checked_s = now_s
         if not self._is_topic_missing():
-            self._gone_since_s = None
-        elif self._gone_since_s is None:
-            self._gone_since_s = now_s
-        elif now_s - self._gone_since_s > _SILENCE_S / 2:
+            self._missing_since_s = None
+        elif self._missing_since_s is None:
+            self._missing_since_s = now_s
+        elif now_s - self._missing_since_s > _SILENCE_S / 2:
             raise ConnectorError(
-                f"reading {self._place()}: the topic is gone. Keep topics that are read; or, to go on without what is "
-                "lost, give the source another uid and start with --allow-non-restored-state: it then begins as its "
-                "starting offsets say."
+                f"reading {self._place()}: the topic was deleted. Keep topics that are read; or, to continue without "
+                "the lost records, give the source another uid and start with --allow-non-restored-state: it then "
+                "starts at its starting offsets."
             )
 
     def _is_topic_missing(self) -> bool:
@@ -233,7 +234,7 @@ class _Reader:
         try:
             error = self._consumer.list_topics(topic, _SILENCE_S / 4).topics[topic].error
         except self._module.KafkaException:
-            return False  # nobody answers, which is another matter
+            return False  # no response is a different failure
         return error is not None and error.code() == self._module.KafkaError.UNKNOWN_TOPIC_OR_PART
 
     def _count_before(self, stop: int) -> int:
@@ -242,7 +243,7 @@ class _Reader:
         return bisect_left(self._ahead, stop, key=lambda message: message.offset())
 
     def _fetch(self, wanted: int) -> bool:
-        """Take what has come, or wait a little for something to come; whether that is further than before."""
+        """Receive available records, or wait briefly for some; returns whether the position advanced."""
         count, scanned = min(wanted, _BATCH_RECORDS), self._scanned
         messages = self._take(count, 0)
         if not messages:
@@ -257,8 +258,8 @@ class _Reader:
         return self._scanned > scanned
 
     def _take(self, count: int, timeout_s: float) -> list[Any]:
-        """What has come, without Python's search for garbage in between: it would go through thousands of messages
-        again and again, and then through all else, for a fifth of the time that reading takes."""
+        """Receive available records, with garbage collection disabled: it would traverse thousands of messages
+        repeatedly, and then all other objects, for a fifth of the reading time."""
         was_enabled = gc.isenabled()
         gc.disable()
         try:
@@ -269,7 +270,7 @@ class _Reader:
         return messages
 
     def _without_events(self, messages: list[Any]) -> list[Any]:
-        """The records among `messages`; others tell how far the consumer has come, or why it comes no further."""
+        """The records among `messages`; others are events that report the consumer's position, or its error."""
         error_codes = self._module.KafkaError
         records = [message for message in messages if message.error() is None]
         seen = max(self._scanned, records[-1].offset() + 1) if records else self._scanned
@@ -281,7 +282,7 @@ class _Reader:
                 self.meets_marks |= message.offset() > seen
                 self._scanned = max(self._scanned, message.offset())
             elif error.code() in (error_codes._AUTO_OFFSET_RESET, error_codes.OFFSET_OUT_OF_RANGE):
-                raise self._lost(error)
+                raise self._loss_error(error)
             elif not error.retriable():
                 raise self._failure(f"reading {self._place()}", error)
         return records
@@ -290,19 +291,19 @@ class _Reader:
         at = "" if self.position is None else f" from offset {self.position}"
         return f"partition {self.partition.number} of topic {self.partition.topic}{at}"
 
-    def _no_answer(self, stop: int) -> ConnectorError:
-        error = self._module.KafkaError(self._module.KafkaError._TIMED_OUT, f"no record came in {PATIENCE_S:.0f} s")
+    def _timeout_error(self, stop: int) -> ConnectorError:
+        error = self._module.KafkaError(self._module.KafkaError._TIMED_OUT, f"no record arrived in {PATIENCE_S:.0f} s")
         return self._failure(f"reading {self._place()} to {stop}", error)
 
     def _failure(self, subject: str, error: Any) -> ConnectorError:
-        return failure_of(error, self._settings, subject, complaints=self._complaints)
+        return failure_of(error, self._settings, subject, client_errors=self._client_errors)
 
-    def _lost(self, error: Any) -> ConnectorError:
+    def _loss_error(self, error: Any) -> ConnectorError:
         topic = self.partition.topic
         return ConnectorError(
-            f"reading {self._place()}: Kafka does not have that offset any more ({error.str().strip()}). The topic's "
-            f"retention was shorter than the job was away, or the topic was deleted and made anew. The records are "
-            f"lost to this job. To go on without them: give the source another uid and start with "
-            f"--allow-non-restored-state, so that it begins as its starting offsets say. So that it does not happen "
-            f"again: raise retention.ms of topic {topic}."
+            f"reading {self._place()}: Kafka no longer has that offset ({error.str().strip()}). The topic's "
+            f"retention was shorter than the job's downtime, or the topic was deleted and created again. The records "
+            f"are lost to this job. To continue without them: give the source another uid and start with "
+            f"--allow-non-restored-state, so that it starts at its starting offsets. To prevent it: "
+            f"raise retention.ms of topic {topic}."
         )

@@ -1,8 +1,8 @@
-"""Where a consumer group stands: its committed offsets, asked for by a consumer that never joins it.
+"""The committed offsets of a consumer group, read by a consumer that never joins it.
 
-The client for administration must not be asked. Where a coordinator is starting or has moved, its
-`list_consumer_group_offsets` crashes the whole process (librdkafka 2.16: an answer to OffsetFetch is handled as that of
-a member, and there is none). A consumer handles the same answer well.
+The administration client cannot be used. While a coordinator starts or moves, its
+`list_consumer_group_offsets` crashes the whole process (librdkafka 2.16: it handles an OffsetFetch response like a
+member's, and there is no member). A consumer handles the same response correctly.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from millstream.connectors.kafka.client_settings import ClientSettings
-from millstream.connectors.kafka.clients import Complaints, confluent, new_client
+from millstream.connectors.kafka.clients import ClientErrors, confluent, new_client
 from millstream.connectors.kafka.kafka_failures import failure_of
 
 __all__ = ["GroupOffsets", "group_offsets"]
 
 _ANSWER_S = 2.0
 
-# A coordinator that starts, moves or is busy with a transaction says so, and is asked again.
+# Errors of a coordinator that starts, moves or is busy with a transaction: the request is retried.
 _PASSING = frozenset(
     {
         "NOT_COORDINATOR",
@@ -39,7 +39,7 @@ _NONE = ("UNKNOWN_TOPIC_OR_PART", "GROUP_ID_NOT_FOUND")
 
 @dataclass(frozen=True)
 class GroupOffsets:
-    """`offsets` are those that are committed, by topic and partition; `group` stands for the group in a transaction."""
+    """The committed `offsets`, by topic and partition; `group` identifies the group in a transaction."""
 
     offsets: dict[tuple[str, int], int]
     group: Any
@@ -48,33 +48,33 @@ class GroupOffsets:
 def group_offsets(
     settings: ClientSettings, group: str, places: Sequence[tuple[str, int]], limit_s: float
 ) -> GroupOffsets:
-    """The group's offsets at `places`. An offset that an open transaction may still change is waited for."""
+    """The group's offsets at `places`. Waits for an offset that an open transaction may still change."""
     kafka = confluent()
-    ours = {"group_id": group, "enable_auto_commit": False, "isolation_level": "read_committed"}
-    consumer = new_client("consumer", settings, Complaints(), **ours)
+    overrides = {"group_id": group, "enable_auto_commit": False, "isolation_level": "read_committed"}
+    consumer = new_client("consumer", settings, ClientErrors(), **overrides)
     wanted = [kafka.TopicPartition(topic, partition) for topic, partition in places]
     deadline = time.monotonic() + limit_s
     try:
         while True:
-            answers, trouble = _asked(consumer, wanted)
-            if trouble is None:
-                standing = {(at.topic, at.partition): at.offset for at in answers if at.error is None}
-                offsets = {place: offset for place, offset in standing.items() if offset >= 0}
+            answers, failure = _request(consumer, wanted)
+            if failure is None:
+                committed = {(at.topic, at.partition): at.offset for at in answers if at.error is None}
+                offsets = {place: offset for place, offset in committed.items() if offset >= 0}
                 return GroupOffsets(offsets, consumer.consumer_group_metadata())
-            if trouble.name() not in _PASSING or time.monotonic() > deadline:
-                raise failure_of(trouble, settings, f"asking where group {group} stands")
+            if failure.name() not in _PASSING or time.monotonic() > deadline:
+                raise failure_of(failure, settings, f"reading the offsets of group {group}")
             time.sleep(0.05)
     finally:
         consumer.close()
 
 
-def _asked(consumer: Any, wanted: list[Any]) -> tuple[list[Any], Any]:
-    """The answers, and what went wrong, if something did."""
+def _request(consumer: Any, wanted: list[Any]) -> tuple[list[Any], Any]:
+    """The responses, and the first error, if any."""
     try:
         answers = consumer.committed(wanted, _ANSWER_S)
     except confluent().KafkaException as error:
-        # That the group is forbidden is told beside; the call only says that time is up.
+        # A missing permission is reported as an event; the call only times out.
         complaint = consumer.poll(0)
         return [], error.args[0] if complaint is None else complaint.error()
-    troubles = (at.error for at in answers if at.error is not None and at.error.name() not in _NONE)
-    return answers, next(troubles, None)
+    failures = (at.error for at in answers if at.error is not None and at.error.name() not in _NONE)
+    return answers, next(failures, None)

@@ -1,16 +1,16 @@
-"""Dividing what an epoch publishes into lanes, each of which is one transaction.
+"""Divides the output of an epoch into lanes, each of which is one transaction.
 
-A transaction costs some round trips whatever is in it, and a Spark job costs more than a small transaction. So a small
-epoch is one lane, which the driver publishes by itself; what is larger is divided by bytes, and each lane is published
-in a task. All that one task staged stays in one lane: there the order of its records is kept.
+A transaction costs some round trips whatever its size, and a Spark job costs more than a small transaction. So a small
+epoch is one lane, which the driver publishes itself; larger output is divided by bytes, and each lane is published
+in a task. All output of one task stays in one lane, which preserves the order of its records.
 
-The division is a pure function of what was staged, made before the manifest and written into it:
+The division is a pure function of the staged output, made before the manifest and written into it:
 
     {"form": 1, "lane": "driver", "prefix": "millstream", "mark_topic": "out", "staged_ms": 1794800000000,
-     "parts": [what tasks staged]}
+     "parts": [output staged by tasks]}
 
-A driver that publishes the epoch again, perhaps at another parallelism or under other settings, takes the lanes as they
-stand there.
+A driver that publishes the epoch again, perhaps at another parallelism or under other settings, uses the lanes of the
+manifest.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LANE_BYTES = 4 * 1024 * 1024
 
 
 def divided(staged: Sequence[Json], prefix: str = "millstream") -> tuple[Json, ...]:
-    """The lanes of an epoch. What lies in one is as even as whole tasks allow.
+    """The lanes of an epoch, as even as whole tasks allow.
 
     >>> part = {"first_topic": "out", "bytes": 3_000_000, "staged_ms": 0}
     >>> [(lane["lane"], len(lane["parts"])) for lane in divided([part, part, part, part])]
@@ -43,7 +43,7 @@ def divided(staged: Sequence[Json], prefix: str = "millstream") -> tuple[Json, .
     count = min(len(staged), -(-total // LANE_BYTES))
     lanes: list[list[Any]] = [[] for _ in range(count)]
     filled = [0] * count
-    # The largest first, each to the emptiest lane; equal ones in their order, so that it is the same for everybody.
+    # Largest first, each to the emptiest lane; ties in input order, so that the result is deterministic.
     for part in sorted(staged, key=lambda part: -int(part["bytes"])):
         emptiest = min(range(count), key=filled.__getitem__)
         lanes[emptiest].append(part)

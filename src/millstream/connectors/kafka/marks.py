@@ -1,15 +1,15 @@
-"""Marks: how a lane of a sink knows which of its epochs are in Kafka already.
+"""Marks: they record which epochs of a lane are already in Kafka.
 
-A mark is the committed offset of a consumer group that nobody ever joins. The group has the name of the lane's
+A mark is the committed offset of a consumer group without members. The group has the name of the lane's
 transactional id, the offset is the number of the newest epoch that the lane has published, and its metadata is the
-`CommitId`, for people who look. It stands at partition 0 of a topic that the epoch wrote to, because a broker keeps
-offsets only of topics that it has.
+`CommitId`, for people. It is stored for partition 0 of a topic that the epoch wrote to, because a broker stores
+offsets of existing topics only.
 
-A mark is read after `init_transactions`, so no transaction of its lane is open, and the answer stands still. A broker
-forgets offsets of groups without members after offsets.retention.minutes. That a mark is *absent* proves something only
-while the epoch is younger than that. How old it is, is the difference between the clocks of two machines; a tenth of
-the broker's time is left for that (16 hours of its 7 days), and a clock that is more than a minute away is told when a
-job starts (`spark.executor_checks`).
+A mark is read after `init_transactions`, so no transaction of its lane is open, and the value cannot change. A broker
+expires offsets of groups without members after offsets.retention.minutes. An *absent* mark therefore proves something
+only while the epoch is younger than that. Its age is the difference between the clocks of two machines; a tenth of
+the retention is reserved for that (16 hours of 7 days), and a clock that differs by more than a minute is reported when
+a job starts (`spark.executor_checks`).
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from typing import Any, Literal
 
 from millstream.connectors.contracts import CommitId, Json
 from millstream.connectors.kafka.client_settings import ClientSettings
-from millstream.connectors.kafka.clients import Complaints, confluent, new_client
+from millstream.connectors.kafka.clients import ClientErrors, confluent, new_client
 from millstream.connectors.kafka.group_offsets import group_offsets
 from millstream.connectors.kafka.kafka_failures import timeout_s
 from millstream.errors import ConnectorError
 
-__all__ = ["EXPIRED_MARKS_PROPERTY", "ExpiredMarks", "Mark", "is_published", "kept_marks_ms", "read_mark"]
+__all__ = ["EXPIRED_MARKS_PROPERTY", "ExpiredMarks", "Mark", "is_published", "mark_retention_ms", "read_mark"]
 
 ExpiredMarks = Literal["fail", "publish", "skip"]
-"""What to do with an epoch of which nobody can tell any more whether it is published."""
+"""What to do with an epoch whose publication can no longer be determined."""
 
 EXPIRED_MARKS_PROPERTY = "millstream.expired-marks"
 _DEFAULT_RETENTION_MS = 7 * 24 * 3_600_000
@@ -38,7 +38,7 @@ _ANSWER_S = 2.0
 
 @dataclass(frozen=True)
 class Mark:
-    """`epoch` is the newest that the lane has published, None where no mark stands; `group` is what stands for the
+    """`epoch` is the newest that the lane has published, None without a mark; `group` identifies the
     group in a transaction."""
 
     epoch: int | None
@@ -46,32 +46,32 @@ class Mark:
 
 
 def read_mark(settings: ClientSettings, name: str, topic: str) -> Mark:
-    """The mark of the lane `name` at `topic`. Asks the broker."""
-    standing = group_offsets(settings, name, [(topic, 0)], timeout_s(settings))
-    return Mark(standing.offsets.get((topic, 0)), standing.group)
+    """Read the mark of the lane `name` at `topic` from the broker."""
+    stored = group_offsets(settings, name, [(topic, 0)], timeout_s(settings))
+    return Mark(stored.offsets.get((topic, 0)), stored.group)
 
 
 def is_published(settings: ClientSettings, mark: Mark, commit: CommitId, lane: Json, expired: ExpiredMarks) -> bool:
-    """Whether the lane has published `commit`, by its mark."""
+    """Whether the lane has published `commit`, according to its mark."""
     if mark.epoch is not None:
         return mark.epoch >= commit.epoch
     age_ms = int(time.time() * 1000) - lane["staged_ms"]
-    if age_ms < _CERTAIN_MS or age_ms < 0.9 * kept_marks_ms(settings):
+    if age_ms < _CERTAIN_MS or age_ms < 0.9 * mark_retention_ms(settings):
         return False
     if expired != "fail":
         return expired == "skip"
     hours = age_ms // 3_600_000
     raise ConnectorError(
         f"Kafka at {settings.bootstrap_servers}: epoch {commit.epoch} was to be published to {lane['mark_topic']!r} "
-        f"{hours} hours ago, and the broker keeps no mark for so long, so nobody can tell whether it was. Look into "
-        f"the topic for what {commit} holds, and start the job with set_property('{EXPIRED_MARKS_PROPERTY}', 'skip') "
-        "if it is there, or with 'publish' if it is not"
+        f"{hours} hours ago, but the broker expires marks earlier, so whether it was published is unknown. Check "
+        f"the topic for the content of {commit}, and start the job with set_property('{EXPIRED_MARKS_PROPERTY}', "
+        "'skip') if it is there, or with 'publish' if it is not"
     )
 
 
-def kept_marks_ms(settings: ClientSettings) -> int:
-    """How long the broker keeps a mark; Kafka's default, where it does not say."""
-    admin = new_client("admin", settings, Complaints())
+def mark_retention_ms(settings: ClientSettings) -> int:
+    """How long the broker retains a mark; Kafka's default if unknown."""
+    admin = new_client("admin", settings, ClientErrors())
     from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
 
     try:
@@ -80,4 +80,4 @@ def kept_marks_ms(settings: ClientSettings) -> int:
         configuration = admin.describe_configs([resource], request_timeout=_ANSWER_S)[resource].result()
         return int(configuration["offsets.retention.minutes"].value) * 60_000
     except confluent().KafkaException:
-        return _DEFAULT_RETENTION_MS  # this user may not ask
+        return _DEFAULT_RETENTION_MS  # this user may not read it

@@ -1,12 +1,12 @@
-"""Where the reading of a partition begins and ends: the program's rule, made into a number once.
+"""Where reading of a partition starts and ends: the program's rule, resolved to a number once.
 
-An `OffsetRule` says it in words: at the earliest record, at the newest, at a time, where a group has committed, or at
-offsets that are given. `resolve` makes numbers of it, with what `OffsetLookup` finds out from the brokers. It is asked
-once for each partition, when that is discovered; from then on the number stands (`partitions`), whatever happens to the
+An `OffsetRule` is the earliest record, the newest, a time, a group's committed offsets, or
+specific offsets. `resolve` turns it into numbers, using `OffsetLookup` for the brokers. It is called
+once for each partition, on discovery; from then on the number is fixed (`partitions`), whatever happens to the
 topic.
 
-An offset that is not in the partition (any more, or yet) is replaced as the rule's `reset` says; without one it is an
-error. Nothing is skipped that the program did not say may be skipped.
+An offset that is not in the partition (any more, or yet) is replaced according to the rule's `reset`; without one it is
+an error. No record is skipped without the program's permission.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Literal, Protocol
 
 from millstream.errors import ConnectorError, ProgramError
 
-__all__ = ["EARLIEST", "LATEST", "OffsetLookup", "OffsetRule", "Partition", "Reset", "committed", "given", "resolve"]
+__all__ = ["EARLIEST", "LATEST", "OffsetLookup", "OffsetRule", "Partition", "Reset", "committed", "resolve", "specific"]
 
 Reset = Literal["earliest", "latest", "none"]
 
 _MARKERS = {-2: "earliest", -1: "latest", -3: "committed"}
-"""Offsets below 0 that Flink's programs write for "the earliest", "the newest" and "where the group is"."""
+"""Negative offsets in Flink programs: the earliest, the newest, the group's committed one."""
 _BOUND = 1 << 63
-"""No offset or time reaches it."""
+"""Greater than any offset or time."""
 
 
 @dataclass(frozen=True, order=True)
@@ -45,7 +45,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class OffsetRule:
-    """Where to begin or end. `offsets` of given ones; `timestamp_ms` of a time; `reset` where an offset is not there.
+    """Where to start or stop. `offsets`: specific ones; `timestamp_ms`: of a time; `reset`: for a missing offset.
 
     >>> OffsetRule("timestamp", timestamp_ms=-1)
     Traceback (most recent call last):
@@ -65,7 +65,7 @@ class OffsetRule:
         for partition, offset in self.offsets:
             if not min(_MARKERS) <= offset < _BOUND:
                 raise ProgramError(
-                    f"Kafka offsets: that of {partition.name} is {offset}, expected 0 or more, or Flink's "
+                    f"Kafka offsets: the offset of {partition.name} is {offset}, expected 0 or more, or Flink's "
                     "-1 (latest), -2 (earliest), -3 (committed)."
                 )
 
@@ -73,7 +73,7 @@ class OffsetRule:
         if self.kind == "timestamp":
             return f"timestamp {self.timestamp_ms}"
         if self.kind == "given":
-            return f"{len(self.offsets)} given offsets"
+            return f"{len(self.offsets)} specific offsets"
         return "committed offsets" if self.kind == "committed" else self.kind
 
 
@@ -82,37 +82,37 @@ LATEST = OffsetRule("latest")
 
 
 def committed(reset: Reset = "none") -> OffsetRule:
-    """Where the group has committed."""
+    """The group's committed offsets."""
     return OffsetRule("committed", reset)
 
 
-def given(offsets: Mapping[Partition, int], reset: Reset = "earliest") -> OffsetRule:
-    """At these offsets; for other partitions where the group has committed, or else by `reset`."""
+def specific(offsets: Mapping[Partition, int], reset: Reset = "earliest") -> OffsetRule:
+    """These offsets; for other partitions the group's committed ones, or else by `reset`."""
     return OffsetRule("given", reset, offsets=tuple(sorted(offsets.items())))
 
 
 class OffsetLookup(Protocol):
-    """What brokers know of offsets. Each answer has all partitions that were asked for, but for `committed`."""
+    """Offset queries to brokers. Each result has all requested partitions, except for `committed`."""
 
     def earliest(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
-        """The first offset that is still there."""
+        """The first existing offset."""
 
     def latest(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
-        """The offset behind the last record that may be read."""
+        """The offset after the last record that may be read."""
 
     def at_time(self, partitions: Iterable[Partition], timestamp_ms: int) -> dict[Partition, int]:
-        """The first offset of a record at or after this time; the latest where there is none."""
+        """The first offset of a record at or after this time; the latest if there is none."""
 
     def committed(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
-        """Where the group has committed; a partition of which it has not is left out."""
+        """The group's committed offsets; partitions without one are omitted."""
 
 
 def resolve(
     rule: OffsetRule, partitions: Iterable[Partition], lookup: OffsetLookup, *, ends: bool = False
 ) -> dict[Partition, int]:
-    """The offset of each partition by the rule. Brokers are asked about all that need it at once.
+    """The offset of each partition by the rule, with one query for all partitions that need it.
 
-    `ends`: where reading ends, which may be an offset that is not there yet.
+    `ends`: resolve the end of reading, which may be an offset that does not exist yet.
     """
     wanted = dict.fromkeys(partitions, rule.kind)
     offsets: dict[Partition, int] = {}
@@ -131,13 +131,13 @@ def resolve(
     offsets |= lookup.committed(in_group) if in_group else {}
     if not ends:
         offsets = _within(offsets, lookup)
-    lost = [
+    invalid = [
         partition for partition in wanted if partition not in offsets and wanted[partition] in ("committed", "given")
     ]
-    if lost and rule.reset == "none":
-        raise _no_offset(rule, lost)
-    earliest = [*_of_kind(wanted, "earliest"), *(lost if rule.reset == "earliest" else ())]
-    latest = [*_of_kind(wanted, "latest"), *(lost if rule.reset == "latest" else ())]
+    if invalid and rule.reset == "none":
+        raise _missing_offset_error(rule, invalid)
+    earliest = [*_of_kind(wanted, "earliest"), *(invalid if rule.reset == "earliest" else ())]
+    latest = [*_of_kind(wanted, "latest"), *(invalid if rule.reset == "latest" else ())]
     offsets |= lookup.earliest(earliest) if earliest else {}
     return offsets | (lookup.latest(latest) if latest else {})
 
@@ -147,18 +147,18 @@ def _of_kind(wanted: Mapping[Partition, str], kind: str) -> list[Partition]:
 
 
 def _within(offsets: dict[Partition, int], lookup: OffsetLookup) -> dict[Partition, int]:
-    """Those that are in their partitions, or right behind their ends."""
+    """The offsets that are in their partitions, or right after their ends."""
     if not offsets:
         return offsets
     first, end = lookup.earliest(offsets), lookup.latest(offsets)
     return {at: offset for at, offset in offsets.items() if first[at] <= offset <= end[at]}
 
 
-def _no_offset(rule: OffsetRule, partitions: list[Partition]) -> ConnectorError:
+def _missing_offset_error(rule: OffsetRule, partitions: list[Partition]) -> ConnectorError:
     names = ", ".join(partition.name for partition in sorted(partitions)[:5])
-    more = f" and {len(partitions) - 5} more" if len(partitions) > 5 else ""
-    what = "committed" if rule.kind == "committed" else "given or committed"
+    suffix = f" and {len(partitions) - 5} more" if len(partitions) > 5 else ""
+    what = "committed" if rule.kind == "committed" else "specific or committed"
     return ConnectorError(
-        f"Kafka: no {what} offset of {names}{more} that is still there, and the reset strategy is NONE. Choose "
-        "KafkaOffsetResetStrategy.EARLIEST or LATEST for it, or begin at KafkaOffsetsInitializer.earliest()."
+        f"Kafka: no {what} offset of {names}{suffix} still exists, and the reset strategy is NONE. Use "
+        "KafkaOffsetResetStrategy.EARLIEST or LATEST for it, or start at KafkaOffsetsInitializer.earliest()."
     )

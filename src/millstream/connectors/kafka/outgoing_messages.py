@@ -1,15 +1,15 @@
-"""The messages that a sink makes of its records, as columns: what is sent, and what waits in the store to be sent.
+"""Converts a sink's records to messages in columns, and stages them in the store.
 
-Columns of a batch of messages: `key` and `value` (binary, null: none), `timestamp` (int64 milliseconds, null: that of
-sending), `topic` only where messages of one sink go to several, and `headers` (maps) only where the rows have some.
+Columns of a batch of messages: `key` and `value` (binary, null: none), `timestamp` (int64 milliseconds, null: the send
+time), `topic` only where messages of one sink have several topics, and `headers` (maps) only where the rows have some.
 
-What a task stages of an epoch, as JSON in the manifest (`staged_columns`, with where they go and when):
+The staged output of a task in an epoch, as JSON in the manifest (`staged_columns`, with destination and time):
 
     {"form": 1, "topic": "out", "first_topic": "out", "records": 3, "bytes": 120,
      "staged_ms": 1794800000000, "chunks": [payloads of `staging`]}
 
-Chunks hold the messages in the order in which the records came, and are sent in that order: what has the same key keeps
-its order. Each has a length and a checksum of its own.
+Chunks hold the messages in the order of the records, and are sent in that order: messages with the same key keep
+their order. Each chunk has its own length and checksum.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from millstream.storage.store import Store
 
 __all__ = ["MessageMaker", "MessageMetadata", "RecordSerializer", "StagedMessages", "by_topic", "read_messages"]
 
-# A message's own bytes beside key and value, as Kafka's clients count them when they hold it against the limit.
+# The overhead of a message besides key and value, as Kafka clients count it against the limit.
 _OVERHEAD_BYTES = 70
 _HEADER_OVERHEAD_BYTES = 10
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}", re.ASCII)
@@ -44,7 +44,7 @@ _TOPIC_NAME_RULE = "at most 249 letters, digits, '.', '_' and '-'"
 
 
 class MessageMetadata(Protocol):
-    """What a message has beside key and value, from columns of the rows. None: nothing."""
+    """Timestamp and headers of messages, from columns of the rows. None: the message has none."""
 
     def timestamps(self, batch: Batch) -> pa.Array | None:
         """Milliseconds since 1970."""
@@ -55,7 +55,7 @@ class MessageMetadata(Protocol):
 
 @dataclass(frozen=True)
 class RecordSerializer:
-    """How a record becomes a message. Of `topic` and `selector` one is given; without `key` messages have none."""
+    """How a record becomes a message. Either `topic` or `selector` is set; without `key` messages have none."""
 
     value: SerializationSchema
     key: SerializationSchema | None = None
@@ -66,7 +66,7 @@ class RecordSerializer:
 
     def __post_init__(self) -> None:
         if self.topic is not None and not _is_topic_name(self.topic):
-            raise ProgramError(f"Kafka takes no topic that is called {self.topic!r}: {_TOPIC_NAME_RULE}")
+            raise ProgramError(f"Kafka does not support the topic name {self.topic!r}: {_TOPIC_NAME_RULE}")
 
 
 def _is_topic_name(name: Any) -> bool:
@@ -74,8 +74,8 @@ def _is_topic_name(name: Any) -> bool:
 
 
 class MessageMaker:
-    """Makes messages of the records of one stream, and refuses what no broker would take before it is staged: an epoch
-    that is committed must be one that can be published."""
+    """Converts the records of one stream to messages. Rejects unsupported ones before they are staged: a
+    committed epoch must be publishable."""
 
     def __init__(
         self, serializer: RecordSerializer, input_type: TypeInformation | None, message_bytes_max: int
@@ -104,19 +104,19 @@ class MessageMaker:
             return pc.if_else(pc.less(times, 0), pa.scalar(None, pa.int64()), times)
         if batch.timestamps is None or not self._serializer.with_timestamps:
             return pa.nulls(batch.length, pa.int64())
-        # As in Flink: what is before 1970 is no timestamp for Kafka.
+        # As in Flink: Kafka has no timestamps before 1970.
         return pa.array(batch.timestamps, pa.int64(), mask=batch.timestamps < 0)
 
     def _topics(self, batch: Batch) -> pa.Array:
         selector = self._serializer.selector
         assert selector is not None
         topics = [selector(value) for value in batch.values()]
-        wrong = [topic for topic in topics if not isinstance(topic, str)]
-        wrong = wrong or [topic for topic in dict.fromkeys(topics) if not _is_topic_name(topic)]
-        if wrong:
+        invalid = [topic for topic in topics if not isinstance(topic, str)]
+        invalid = invalid or [topic for topic in dict.fromkeys(topics) if not _is_topic_name(topic)]
+        if invalid:
             raise ProgramError(
-                f"the topic selector returned {wrong[0]!r} for {batch.values()[topics.index(wrong[0])]!r}, expected "
-                f"the name of a topic: {_TOPIC_NAME_RULE}"
+                f"the topic selector returned {invalid[0]!r} for {batch.values()[topics.index(invalid[0])]!r}, "
+                f"expected the name of a topic: {_TOPIC_NAME_RULE}"
             )
         return pa.array(topics, pa.string()).dictionary_encode()
 
@@ -134,7 +134,7 @@ class MessageMaker:
 
 
 def _header_bytes(headers: pa.Array) -> npt.NDArray[np.int64]:
-    """How many bytes the headers of each message take, at most."""
+    """An upper bound of the header bytes of each message."""
     sizes = pc.add(pc.binary_length(headers.keys), pc.fill_null(pc.binary_length(headers.items), 0))
     sums = np.append(0, np.cumsum(np.asarray(sizes, np.int64) + _HEADER_OVERHEAD_BYTES))
     offsets = np.asarray(headers.offsets)
@@ -147,7 +147,7 @@ def _binary(column: pa.Array) -> pa.Array:
 
 
 class StagedMessages:
-    """Gathers the messages of one writer, and says where they go."""
+    """Buffers the messages of one writer, with their destination."""
 
     def __init__(self, context: WriterContext, topic: str | None) -> None:
         self._staged = StagedColumns(context)
@@ -160,14 +160,14 @@ class StagedMessages:
         self._staged.add(messages)
 
     def stage(self) -> Sequence[Json]:
-        """What `SinkWriter.stage` returns: one item, or none when nothing came."""
+        """The result of `SinkWriter.stage`: one item, or none without messages."""
         return [
             {
                 **staged,
                 "topic": self._topic,
                 "first_topic": min(self._topics),
                 "bytes": sum(chunk["bytes"] for chunk in staged["chunks"]),
-                # By this machine's own clock, not the job's, which a test may turn: a broker counts real days.
+                # The machine's clock, not the job's, which a test may set: a broker counts real days.
                 "staged_ms": int(time.time() * 1000),
             }
             for staged in self._staged.stage()
@@ -175,13 +175,13 @@ class StagedMessages:
 
 
 def read_messages(staged: Json, store: Store) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """What a writer staged: topic and messages, in order, a chunk at a time in memory."""
+    """The output staged by a writer: topic and messages, in order, with one chunk in memory at a time."""
     for messages in read_staged_columns(staged, store):
         yield from by_topic(staged["topic"], messages)
 
 
 def by_topic(topic: str | None, messages: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The messages of each topic, in order; between topics Kafka keeps none."""
+    """The messages of each topic, in order; Kafka has no order between topics."""
     if topic is not None:
         yield topic, messages
         return

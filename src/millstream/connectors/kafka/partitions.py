@@ -1,14 +1,14 @@
-"""Which partitions a source reads, and what was decided about each when it was first seen.
+"""The partitions that a source reads, with the decisions made when each was discovered.
 
-A `Subscription` says which topics, or which partitions, a program wants. The partitions that are found are written down
-in the job's store before they are read (`PartitionLog`): where reading begins, where it ends, and the id of the topic,
-which tells a topic from another one of the same name that was made after the first was deleted. A restart finds all of
-it there; it asks no broker where to begin.
+A `Subscription` selects the topics or partitions for a program. Discovered partitions are written to
+the job's store before they are read (`PartitionLog`): where reading starts, where it ends, and the id of the topic,
+which distinguishes a topic from a later one of the same name. A restart reads all of this
+from the store and queries no broker for the start.
 
-    input/kafka-{source's uid}/{number}.json      the partitions that one discovery found, sealed
+    input/kafka-{source's uid}/{number}.json      the partitions of one discovery, sealed
 
-What the first discovery ever finds begins as the program says; what appears later begins at its earliest record, as in
-Flink: it is new, so all of it is.
+Partitions of the first discovery start as the program specifies; later ones start at their earliest record, as in
+Flink: a new partition is read completely.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LIST = re.compile(r"input/kafka-[^/]+/\d{12,}\.json")
 
 @dataclass(frozen=True)
 class Subscription:
-    """What a program wants to read: `topics`, or topics whose whole name fits `pattern`, or `partitions`.
+    """The program's selection: `topics`, or topics whose whole name matches `pattern`, or `partitions`.
 
     >>> Subscription(pattern="order.*").chosen_topics(["orders", "border"])
     ['orders']
@@ -47,7 +47,7 @@ class Subscription:
     def __post_init__(self) -> None:
         if sum(map(bool, (self.topics, self.pattern is not None, self.partitions))) != 1:
             raise ProgramError(
-                "Kafka source: give either topics (set_topics), or a pattern of topics (set_topic_pattern), or "
+                "Kafka source: set either topics (set_topics), or a pattern of topics (set_topic_pattern), or "
                 "partitions (set_partitions)."
             )
         if self.pattern is not None:
@@ -55,29 +55,29 @@ class Subscription:
                 re.compile(self.pattern)
             except re.error as error:
                 raise ProgramError(
-                    f"Kafka source: the topic pattern {self.pattern!r} is no regular expression: {error}."
+                    f"Kafka source: the topic pattern {self.pattern!r} is not a regular expression: {error}."
                 ) from None
 
     @property
     def named_topics(self) -> tuple[str, ...]:
-        """The topics that must be there."""
+        """The topics that must exist."""
         return self.topics or tuple(sorted({partition.topic for partition in self.partitions}))
 
     def chosen_topics(self, names: Iterable[str]) -> list[str]:
-        """Those among `names` that fit the pattern. Kafka's own topics never do."""
+        """The names that match the pattern. Kafka's internal topics never do."""
         assert self.pattern is not None
         pattern = re.compile(self.pattern)
         return sorted(name for name in names if not name.startswith("__") and pattern.fullmatch(name))
 
     def chosen_partitions(self, counts: Mapping[str, int]) -> list[Partition]:
-        """The partitions that are read, of topics that have so many."""
+        """The partitions to read, given the partition counts of topics."""
         if self.partitions:
             return [at for at in sorted(set(self.partitions)) if at.number < counts.get(at.topic, 0)]
         return [Partition(topic, number) for topic, count in sorted(counts.items()) for number in range(count)]
 
     def __str__(self) -> str:
         if self.pattern is not None:
-            return f"topics like {self.pattern}"
+            return f"topics matching {self.pattern}"
         if self.partitions:
             return f"partitions {', '.join(at.name for at in self.partitions)}"
         return f"topic{'s' if len(self.topics) > 1 else ''} {', '.join(self.topics)}"
@@ -85,7 +85,7 @@ class Subscription:
 
 @dataclass(frozen=True)
 class DiscoveredPartition:
-    """A partition and what was decided when it was found. `stop` None: it is read for ever."""
+    """A partition with the decisions made at its discovery. `stop` None: it is unbounded."""
 
     topic: str
     number: int
@@ -99,9 +99,9 @@ class DiscoveredPartition:
 
 
 class PartitionLog:
-    """The partitions of one source in the order of their discovery, kept in the job's store.
+    """The partitions of one source in the order of their discovery, stored in the job's store.
 
-    A job that began from another's epoch goes on with that job's list. Without a store it is kept in memory only.
+    A job that started from another's epoch continues with that job's list. Without a store it is in memory only.
     """
 
     def __init__(self, store: Store | None, uid: str) -> None:
@@ -116,11 +116,11 @@ class PartitionLog:
 
     @property
     def has_started(self) -> bool:
-        """Whether there was a first discovery, by this driver or one before it."""
+        """Whether this driver or an earlier one has already discovered partitions."""
         return self._list_count > 0
 
     def add(self, partitions: Sequence[DiscoveredPartition]) -> None:
-        """Write down what is new, before anybody reads it. If another driver was first, what that wrote stands."""
+        """Write new partitions before they are read. If another driver was first, its list is used."""
         new = [each for each in partitions if each.partition not in self.partitions]
         if self.has_started and not new:
             return
@@ -129,23 +129,23 @@ class PartitionLog:
             if not self._store.create(self._name(self._list_count + 1), data):
                 self._catch_up()
                 return
-        self._take(new)
+        self._append(new)
 
     def _catch_up(self) -> None:
         assert self._store is not None
         for name in self._store.list(self._folder):
             number = name.rpartition("/")[2].removesuffix(".json")
             if not _LIST.fullmatch(name) or int(number) <= self._list_count:
-                continue  # a stray file, or known
+                continue  # an unrelated file, or one already read
             if int(number) != self._list_count + 1:
                 raise StoreDamagedError(
                     f"Store {self._store.url}: {self._name(self._list_count + 1)!r}, a list of Kafka partitions, is "
-                    "missing. Put it back; without it records would be skipped or read twice."
+                    "missing. Restore it; without it records would be skipped or read twice."
                 )
-            self._take(partitions_of_list(self._store.get(name), f"Store {self._store.url}: {name!r}"))
+            self._append(partitions_of_list(self._store.get(name), f"Store {self._store.url}: {name!r}"))
 
     def _inherit(self, bases: tuple[Store, ...]) -> None:
-        """Begin with the list of the job that this one came from, in one piece, under this job's own name."""
+        """Start with the list of the original job, merged into one file, under this job's own name."""
         for base in bases:
             of_base = PartitionLog.__new__(PartitionLog)
             of_base._store, of_base._folder, of_base._list_count, of_base.partitions = base, self._folder, 0, {}
@@ -154,7 +154,7 @@ class PartitionLog:
                 self.add(list(of_base.partitions.values()))
                 return
 
-    def _take(self, new: Iterable[DiscoveredPartition]) -> None:
+    def _append(self, new: Iterable[DiscoveredPartition]) -> None:
         for each in new:
             self.partitions.setdefault(each.partition, each)
         self._list_count += 1
@@ -164,7 +164,7 @@ class PartitionLog:
 
 
 def partitions_of_list(data: bytes, name: str) -> list[DiscoveredPartition]:
-    """The partitions in a stored list; StoreDamagedError if it is none or was changed."""
+    """The partitions in a stored list; StoreDamagedError if it is damaged or another file."""
     document = unseal(data, _KIND, _FORMAT, name)
     try:
         return [DiscoveredPartition(**entry) for entry in document["partitions"]]
@@ -173,7 +173,7 @@ def partitions_of_list(data: bytes, name: str) -> list[DiscoveredPartition]:
 
 
 def is_partition_list(name: str) -> bool:
-    """Whether a file of a store has the name of such a list.
+    """Whether a file of a store is named like a partition list.
 
     >>> is_partition_list("input/kafka-orders/000000000001.json"), is_partition_list("input/in/series.json")
     (True, False)

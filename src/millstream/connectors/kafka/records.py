@@ -1,18 +1,18 @@
-"""What a Kafka record becomes: the value, read by a schema, and beside it what else the program asked for.
+"""Converts Kafka records: the value, decoded by a schema, and the requested metadata.
 
-A `RecordLayout` without metadata gives the rows of its schema as they are. With metadata it gives rows of the value's
-fields (of a value that is no row: the one field `value`) and behind them a column for each of
+A `RecordLayout` without metadata emits the rows of its schema. With metadata it emits rows of the value's
+fields (for a value that is not a row: the one field `value`), followed by a column for each of
 
-    key             bytes, or what the key's schema makes of them
-    timestamp       milliseconds since 1970, as the producer or the broker gave it
+    key             bytes, or the value decoded by the key's schema
+    timestamp       milliseconds since 1970, set by the producer or the broker
     timestamp_type  "CreateTime", "LogAppendTime" or "NoTimestampType"
     topic, partition, offset
-    headers         a list of (name, bytes), in their order; names may repeat
+    headers         a list of (name, bytes), in order; names may repeat
 
-The record's timestamp is always the time of the rows it becomes. A change kind of a row is kept.
+The record's timestamp is always the timestamp of its rows. The row kind of a row is preserved.
 
-A message is an object of the client's, and what it holds is taken out by `map` over the client's own methods: that is
-the cheapest there is, and makes a third of what reading costs.
+A message is a client object, whose content is extracted by `map` over the client's own methods: the
+cheapest way, which still takes a third of the reading time.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _second = itemgetter(1)
 
 @dataclass(frozen=True)
 class RecordLayout:
-    """How records are read: values by `value_schema`, and the `metadata`, each with the name of its column.
+    """How records are decoded: values by `value_schema`, and the `metadata`, each with the name of its column.
 
     >>> from millstream.common.serialization import SimpleStringSchema
     >>> RecordLayout(SimpleStringSchema(), (("offset", "at"),)).type_info
@@ -72,27 +72,27 @@ class RecordLayout:
         if unknown:
             raise ProgramError(f"Kafka metadata: found {unknown[0]!r}, expected one of {', '.join(METADATA)}.")
         names = [*self._value_fields(), *(name for _, name in self.metadata)]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice and self.metadata:
+        duplicates = sorted({name for name in names if names.count(name) > 1})
+        if duplicates and self.metadata:
             raise ProgramError(
-                f"Kafka metadata: two columns are called {twice[0]!r}. Name it otherwise: metadata={{'{twice[0]}': "
-                f"'kafka_{twice[0]}'}}."
+                f"Kafka metadata: two columns are named {duplicates[0]!r}. Rename one: metadata={{'{duplicates[0]}': "
+                f"'kafka_{duplicates[0]}'}}."
             )
 
     @property
     def value_type(self) -> TypeInformation | None:
-        """The type of the values; None: any Python values."""
+        """The type of the values; None: plain Python values."""
         produced = self.value_schema.produced_type()
         return produced if is_typed(produced) else None
 
     @property
     def dead_letter_tag(self) -> Any:
-        """Where records go that cannot be read; None: they stop the job."""
+        """The tag for unreadable records; None: they stop the job."""
         return self.value_schema.dead_letter_tag
 
     @property
     def type_info(self) -> TypeInformation | None:
-        """The type of the records; None: any Python values."""
+        """The type of the records; None: plain Python values."""
         value_type = self.value_type
         if not self.metadata or value_type is None:
             return value_type
@@ -114,16 +114,16 @@ class RecordLayout:
 
 
 class MessageReader(Protocol):
-    """What makes batches of the messages of one partition."""
+    """Converts the messages of one partition to batches."""
 
     def items(self, messages: list[Any]) -> list[Batch | DeadLetters]:
-        """The rows of `messages`, with their times, and the messages that cannot be read if they have a place to go."""
+        """The rows of `messages`, with their times, and the unreadable messages if they have a tag."""
 
 
 class RecordReader:
-    """Turns messages of one partition into batches. Made in the task, for one range.
+    """Converts messages of one partition to batches. Created in the task, for one range.
 
-    `declared_type` is what the program says of records whose schema does not say what they are.
+    `declared_type` is the program's type for records whose schema has none.
     """
 
     def __init__(self, layout: RecordLayout, partition: Partition, declared_type: TypeInformation | None) -> None:
@@ -135,9 +135,9 @@ class RecordReader:
         self._key_decoder = None if layout.key_schema is None else decoder_of(layout.key_schema)
 
     def items(self, messages: list[Any]) -> list[Batch | DeadLetters]:
-        """The rows of `messages`, with their times, and the messages that cannot be read if they have a place to go.
+        """The rows of `messages`, with their times, and the unreadable messages if they have a tag.
 
-        A list, so that nobody holds the messages when the rows are on their way.
+        A list, so that no reference to the messages remains when the rows are emitted.
         """
         if any(kind == "headers" for kind, _ in self._layout.metadata):
             unreadable = unreadable_headers(messages)
@@ -163,8 +163,8 @@ class RecordReader:
     def _decoded(
         self, decoder: MessageDecoder, messages: list[Any], texts: list[bytes | None], part: str = ""
     ) -> tuple[Decoded, DeadLetters | None]:
-        """What a decoder makes of the values or keys of messages, and those it can make nothing of. `part` names what
-        it is of them, where that is not their values."""
+        """The decoded values or keys of messages, and the unreadable ones. `part` names the part
+        of the message, if it is not the value."""
         incoming = Messages(pa.array(texts, pa.binary()), lambda index: self._place(messages[index]))
         decoded = decoder.decode(incoming)
         if not decoded.bad:
@@ -219,7 +219,7 @@ class RecordReader:
     def _array(self, metadata: tuple[str, str], values: Sequence[Any]) -> pa.Array:
         kind, type_info = metadata[0], self._layout.metadata_type(metadata[0])
         if kind == "headers" or (kind == "key" and self._key_decoder is not None):
-            # As one column of a row: nested values are checked there.
+            # Converted as one column of a row, which checks nested values.
             row_type = Types.ROW_NAMED(["value"], [type_info])
             return to_record_batch([(value,) for value in values], row_type).column(0)
         return pa.array(values, arrow_type(type_info))
@@ -239,7 +239,7 @@ class RecordReader:
         return [self._partition.topic if kind == "topic" else self._partition.number] * len(messages)
 
     def _rows(self, values: list[Any], columns: list[Sequence[Any]]) -> list[Any]:
-        """Rows of values that have no type."""
+        """Rows of untyped values."""
         names = ["value", *(name for _, name in self._layout.metadata)]
         rows = []
         for fields in zip(values, *columns, strict=True):
@@ -250,19 +250,19 @@ class RecordReader:
 
 
 headers_of = methodcaller("headers")
-"""The headers of a message, instead of `message.headers()`: for a name that is no UTF-8 the client returns a result and
-sets an exception. Python's own call of a method does not look for that once it is specialised, and raises it later."""
+"""The headers of a message, instead of `message.headers()`: for a name that is not UTF-8 the client returns a result
+and sets an exception. A specialised method call in Python does not check for that, and raises it later."""
 
 
 def unreadable_headers(messages: list[Any]) -> tuple[BadMessage, ...]:
-    """The messages with a header whose name is no UTF-8. The client makes a SystemError of it when it is asked."""
+    """The messages with a header whose name is not UTF-8, for which the client raises a SystemError."""
     bad = []
     for at, message in enumerate(messages):
         try:
             headers_of(message)
         except (SystemError, UnicodeError) as error:
             cause = error.__cause__ or error.__context__ or error
-            bad.append(BadMessage(at, f"the name of one of its headers is no UTF-8 ({cause})", error))
+            bad.append(BadMessage(at, f"the name of one of its headers is not UTF-8 ({cause})", error))
     return tuple(bad)
 
 
@@ -272,7 +272,7 @@ def _without(messages: list[Any], unreadable: Sequence[BadMessage]) -> list[Any]
 
 
 def _by_message(decoded: Decoded, count: int) -> list[Any]:
-    """The values of messages that have one each at most; None for those that have none."""
+    """The values of messages that have at most one each; None for those without."""
     values = decoded.batch.values()
     if decoded.origins is None:
         return values

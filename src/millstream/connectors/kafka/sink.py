@@ -1,11 +1,11 @@
-"""Writing to Kafka, with one of Flink's three promises.
+"""Writes to Kafka with one of Flink's three delivery guarantees.
 
-- *Exactly once*: a task makes messages of its records and stages them in the job's store. When the manifest of the
-  epoch stands, they are published in transactions that also hold the mark of the epoch (`transactions`). Who reads with
-  isolation.level=read_committed sees every message once.
+- *Exactly once*: a task converts its records to messages and stages them in the job's store. After the epoch's manifest
+  is written, they are published in transactions that also contain the mark of the epoch (`transactions`). Consumers
+  with isolation.level=read_committed see every message once.
 - *At least once*: a task sends its messages while the epoch runs, and ends the epoch when the broker has acknowledged
-  all of them. An epoch that is run again sends them again.
-- *None*: a task sends and waits for nothing. A message that the broker refuses is lost, with a warning in the log.
+  all of them. An epoch that is repeated sends them again.
+- *None*: a task sends without waiting. A message that the broker refuses is lost, with a warning in the log.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from millstream.connectors.kafka.outgoing_messages import (
     read_messages,
 )
 from millstream.connectors.kafka.producers import (
-    KEPT,
     MESSAGE_BYTES_MAX,
+    POOL,
     OpenProducer,
     check_topic,
     flush,
     open_producer,
     send,
 )
-from millstream.connectors.kafka.transactions import Target, publish_lane, transactional_id, try_transactions
+from millstream.connectors.kafka.transactions import Target, check_transactions, publish_lane, transactional_id
 from millstream.connectors.two_phase import commit_in_tasks
 from millstream.errors import ConfigurationError
 from millstream.records.batch import Batch
@@ -51,8 +51,8 @@ _EXPIRED_ANSWERS: tuple[ExpiredMarks, ...] = ("fail", "publish", "skip")
 
 
 class KafkaSink(Sink):
-    """What sinks of all three promises share: how to reach Kafka, how records become messages, and how lanes are
-    published. Who promises less now may have promised exactly once when the newest epoch was committed."""
+    """The base of the sinks for all three guarantees: client settings, conversion to messages, and publishing of
+    lanes. A sink with a weaker guarantee may have to publish an epoch committed under exactly once."""
 
     delivery: Delivery
 
@@ -66,19 +66,19 @@ class KafkaSink(Sink):
         self.serializer = serializer
         self.target = Target(self.settings, expired)
         self._session: Any = None
-        self._published_here: set[str] = set()  # by the driver itself, under these names
+        self._published_here: set[str] = set()  # names under which the driver itself has published
 
     def __getstate__(self) -> dict[str, Any]:
         # A session cannot leave the driver.
         return {**self.__dict__, "_session": None}
 
     def maker(self, context: WriterContext) -> MessageMaker:
-        """What makes messages of the records of a task."""
+        """The converter from a task's records to messages."""
         limit = int(self.settings.for_role("producer").get("message.max.bytes", MESSAGE_BYTES_MAX))
         return MessageMaker(self.serializer, context.input_type, limit)
 
     def commit(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
-        lanes = [entry for entry in publish if "lane" in entry]  # of messages that were sent only their count is told
+        lanes = [entry for entry in publish if "lane" in entry]  # for messages already sent there is only a count
         publish_here = partial(_publish, self.target, commit, store)
         for lane in lanes:
             if lane["lane"] == DRIVER_LANE:
@@ -89,21 +89,21 @@ class KafkaSink(Sink):
             commit_in_tasks(self._session, publish_here, for_tasks)
 
     def opened(self, session: Any) -> Sink:
-        """Ask the broker for the topic: a name that is spelt wrong is told at the start, not by the first epoch."""
+        """Look up the topic: a misspelt name is an error at the start, not in the first epoch."""
         check_topic(self.settings, self.serializer.topic)
         sink = copy.copy(self)
         sink._session, sink._published_here = session, set()
         return sink
 
     def close(self) -> None:
-        """Let the driver's own producers go. Those of tasks go with their processes, or when they have been idle."""
+        """Close the driver's own producers. Those of tasks are closed with their processes, or when idle."""
         while self._published_here:
-            producer = KEPT.take((self.settings, self._published_here.pop()))
+            producer = POOL.take((self.settings, self._published_here.pop()))
             if producer is not None:
                 producer.close()
 
     def after_restore(self, pending: Json, point: RestorePoint) -> tuple[Json, str]:
-        return pending, "what it wrote to Kafka after that epoch stays there, and comes again"
+        return pending, "output written to Kafka after that epoch stays there, and is repeated"
 
     def describe(self) -> str:
         topic = self.serializer.topic
@@ -117,7 +117,7 @@ def kafka_sink(
     delivery: Delivery = "none",
     transactional_id_prefix: str = "millstream",
 ) -> KafkaSink:
-    """The sink that promises `delivery`.
+    """The sink with the guarantee `delivery`.
 
     >>> from millstream.common.serialization import SimpleStringSchema
     >>> serializer = RecordSerializer(SimpleStringSchema(), topic="out")
@@ -131,7 +131,7 @@ def kafka_sink(
 
 
 class StagingKafkaSink(KafkaSink):
-    """Exactly once: messages wait in the job's store until their epoch is committed."""
+    """Exactly once: messages are staged in the job's store until their epoch is committed."""
 
     delivery = "exactly-once"
     guarantee = "exactly-once"
@@ -141,9 +141,9 @@ class StagingKafkaSink(KafkaSink):
         self.transactional_id_prefix = transactional_id_prefix
 
     def opened(self, session: Any) -> Sink:
-        """Also try whether this user may use transactions, before an epoch is committed that needs one."""
+        """Also check that this user may use transactions, before an epoch is committed that needs one."""
         sink = super().opened(session)
-        try_transactions(self.target, self.transactional_id_prefix, self.serializer.topic)
+        check_transactions(self.target, self.transactional_id_prefix, self.serializer.topic)
         return sink
 
     def writer(self, context: WriterContext) -> SinkWriter:
@@ -153,11 +153,11 @@ class StagingKafkaSink(KafkaSink):
         return CommitPlan(divided(staged, self.transactional_id_prefix))
 
     def merges(self, staged: Sequence[Json]) -> bool:
-        """One lane keeps the order of epochs. Several do not: they are filled by size."""
+        """One lane preserves the order of epochs. Several do not: they are filled by size."""
         return len(divided(staged, self.transactional_id_prefix)) <= 1
 
     def staged_records(self, staged: Json, store: Store) -> Sequence[Any]:
-        """Of what a writer staged, or of a lane: topic, key and value of each message."""
+        """Topic, key and value of each message of a writer's output, or of a lane."""
         return [
             (topic, *message)
             for part in staged.get("parts", (staged,))
@@ -167,7 +167,7 @@ class StagingKafkaSink(KafkaSink):
 
 
 class SendingKafkaSink(KafkaSink):
-    """At least once, or less: messages are sent while the epoch runs, and nothing is left to publish."""
+    """At least once, or no guarantee: messages are sent while the epoch runs, and nothing remains to publish."""
 
     def __init__(self, settings: ClientSettings, serializer: RecordSerializer, delivery: Delivery) -> None:
         super().__init__(settings, serializer)
@@ -182,7 +182,7 @@ def _publish(target: Target, commit: CommitId, store: Store, lane: Json) -> None
 
 
 class _StagingWriter(SinkWriter):
-    """Exactly once: messages wait in the job's store."""
+    """Exactly once: stages messages in the job's store."""
 
     def __init__(self, maker: MessageMaker, staged: StagedMessages) -> None:
         self._maker, self._staged = maker, staged
@@ -196,7 +196,7 @@ class _StagingWriter(SinkWriter):
 
 
 class _SendingWriter(SinkWriter):
-    """At least once, or less: messages are sent at once."""
+    """At least once, or no guarantee: sends messages immediately."""
 
     def __init__(self, sink: SendingKafkaSink, maker: MessageMaker, context: WriterContext) -> None:
         self._sink, self._maker = sink, maker
@@ -208,7 +208,7 @@ class _SendingWriter(SinkWriter):
         if batch.length == 0:
             return
         if self._producer is None:
-            self._producer = KEPT.take(self._purpose) or open_producer(self._sink.settings)
+            self._producer = POOL.take(self._purpose) or open_producer(self._sink.settings)
             self._producer.may_lose = self._sink.delivery == "none"
         kafka = confluent()
         for topic, messages in by_topic(self._sink.serializer.topic, self._maker.messages(batch)):
@@ -228,7 +228,7 @@ class _SendingWriter(SinkWriter):
             except BaseException:
                 producer.close()
                 raise
-        KEPT.give_back(self._purpose, producer)
+        POOL.put_back(self._purpose, producer)
         return ({"records": self._records},)
 
     def abort(self) -> None:

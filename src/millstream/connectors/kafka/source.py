@@ -1,14 +1,14 @@
 """A source over Kafka topics: a split is a partition, an offset is Kafka's.
 
-On the driver it knows the partitions (`partitions`: found now and then, decided upon once, written down) and asks
+The driver maintains the partitions (`partitions`: discovered at an interval, decided once, stored) and queries
 before each epoch how far they can be read. With `isolation.level` read_committed, the default, that is the last stable
-offset: what is behind it belongs to transactions that are still open. Tasks read ranges with consumers that stay open
-(`consumers`). What was read is in the manifest. Where the consumer group stands is told to Kafka after each epoch, for
-people and monitoring; the job itself never goes by it, except where the program says to begin at committed offsets.
+offset: later records belong to transactions that are still open. Tasks read ranges with consumers that stay open
+(`consumers`). The manifest stores the positions. After each epoch the offsets are committed to the consumer group, for
+people and monitoring; the job itself never uses them, unless the program starts at committed offsets.
 
-**Away and lost.** Brokers that do not answer are waited for; meanwhile there is nothing new to read, and other sources
-go on. After 30 s it is an error, and the restart strategy decides. A topic that is gone, or was made anew under the
-same name, or has fewer records than were read, is an error that no restart mends: it says how to go on.
+**Unavailability and loss.** The source waits for silent brokers; in the meantime it has no new records, and other
+sources continue. After 30 s it is an error, and the restart strategy decides. A topic that was deleted, or created
+again under the same name, or has fewer records than were read, is a permanent error, which explains how to continue.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ _LOG = logging.getLogger(__name__)
 _DISCOVERY_INTERVAL_MS = 300_000
 _ATTEMPT_S = 5.0
 _NEW_TOPIC_S = 3.0
-"""A topic that was made a moment ago may not be known everywhere yet."""
+"""A topic created a moment ago may not be known to all brokers yet."""
 _CLOSE_S = 5.0
 
 
 class KafkaSource(Source):
     """The records of the partitions of `subscription`, read by `layout`.
 
-    `group` "" is no group. `discovery_interval_ms` 0 looks for partitions once. Many attributes: what the program says
-    of a source, and what the driver knows of the cluster just now.
+    `group` "" means no group. `discovery_interval_ms` 0 discovers partitions once. Many attributes: the program's
+    settings, and the driver's cached view of the cluster.
     """
 
     carries_timestamps = True
@@ -72,31 +72,31 @@ class KafkaSource(Source):
         self._store: Store | None = None
         self._replays = False
         self._name = ""
-        self._forget()
+        self._reset_view()
 
-    def _forget(self) -> None:
-        """Begin to know nothing of the cluster."""
+    def _reset_view(self) -> None:
+        """Initialise the driver's view of the cluster."""
         self._cluster: Cluster | None = None
         self._log: PartitionLog | None = None
         self._splits: list[Split] = []
         self._ends: dict[Partition, int] = {}
         self._positions: dict[Partition, int] = {}
         self._group_positions: dict[Partition, int] = {}
-        self._looked_ms: int | None = None
-        self._troubles: dict[str, float] = {}
+        self._discovered_ms: int | None = None
+        self._failures: dict[str, float] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        # Tasks read the ranges they are given: what the driver knows stays there.
+        # Tasks read assigned ranges: the driver's view of the cluster stays there.
         state = self.__dict__ | {"_store": None, "_cluster": None, "_log": None, "_splits": [], "_ends": {}}
         return state | {"_positions": {}, "_group_positions": {}, "_troubles": {}}
 
     def opened(self, store: Store, session: Any) -> Source:
         source = copy.copy(self)
-        source._forget()
+        source._reset_view()
         source._store = store
         source._name = secrets.token_hex(4)
         source._cluster = Cluster(self.settings, self.group, reads_committed=self._reads_committed)
-        source._cluster.check_settings()  # what is wrong with them is told at the user's line
+        source._cluster.check_settings()  # reports wrong settings at the user's line
         return source
 
     def reopened(self, store: Store, session: Any) -> Source:
@@ -118,47 +118,49 @@ class KafkaSource(Source):
             self._log = PartitionLog(self._store, context.uid)
         if not self._replays:
             try:
-                self._look(self._cluster, self._log, context.now_ms)
-                self._troubles.pop("the cluster", None)
+                self._refresh(self._cluster, self._log, context.now_ms)
+                self._failures.pop("the cluster", None)
             except ConnectorAwayError as error:
                 self._ends = {}
-                self._bear("the cluster", error)
-        for found in list(self._log.partitions.values())[len(self._splits) :]:
-            info = {"topic": found.topic, "partition": found.number, "stop": found.stop}
-            self._splits.append(Split(found.partition.name, found.start, info))
+                self._tolerate("the cluster", error)
+        for discovered in list(self._log.partitions.values())[len(self._splits) :]:
+            info = {"topic": discovered.topic, "partition": discovered.number, "stop": discovered.stop}
+            self._splits.append(Split(discovered.partition.name, discovered.start, info))
         return self._splits
 
-    def _look(self, cluster: Cluster, log: PartitionLog, now_ms: int) -> None:
-        """Look for partitions if it is time to, and for how far all can be read."""
-        is_looked_for, ends_before = self._is_discovery_due(now_ms), dict(self._ends)
-        if is_looked_for:
+    def _refresh(self, cluster: Cluster, log: PartitionLog, now_ms: int) -> None:
+        """Discover partitions if it is time, and query the readable end of all."""
+        discovers, ends_before = self._is_discovery_due(now_ms), dict(self._ends)
+        if discovers:
             self._discover(cluster, log)
-            self._looked_ms = now_ms
+            self._discovered_ms = now_ms
         wanted = [
-            at for at, found in log.partitions.items() if found.stop is None or self._ends.get(at, -1) < found.stop
+            at
+            for at, discovered in log.partitions.items()
+            if discovered.stop is None or self._ends.get(at, -1) < discovered.stop
         ]
         for partition, end in cluster.known_ends(wanted, _ATTEMPT_S).items():
             if isinstance(end, int):
                 self._ends[partition] = end
-                self._troubles.pop(partition.name, None)
+                self._failures.pop(partition.name, None)
                 self._check_end(partition, end)
             elif not isinstance(end, ConnectorAwayError):
                 raise end
             else:
                 self._ends.pop(partition, None)
-                self._looked_ms = None  # it may be gone: look at its topic
-                self._bear(partition.name, end)
-        if not is_looked_for and self._ends != ends_before:
-            # There is something to read. Of what was read before, or of another topic that has its name now?
+                self._discovered_ms = None  # it may be deleted: check its topic
+                self._tolerate(partition.name, end)
+        if not discovers and self._ends != ends_before:
+            # New records exist. Check whether they are in the same topic, or in a new one of the same name.
             self._check_topics(cluster.topics({at.topic for at in log.partitions}, _ATTEMPT_S), log)
 
     def _is_discovery_due(self, now_ms: int) -> bool:
-        if self._looked_ms is None:
+        if self._discovered_ms is None:
             return True
-        return self.discovery_interval_ms > 0 and not 0 <= now_ms - self._looked_ms < self.discovery_interval_ms
+        return self.discovery_interval_ms > 0 and not 0 <= now_ms - self._discovered_ms < self.discovery_interval_ms
 
     def _discover(self, cluster: Cluster, log: PartitionLog) -> None:
-        """Find partitions, decide where they begin and end, and write that down."""
+        """Discover partitions, decide where they start and end, and store the decisions."""
         known_topics = {partition.topic for partition in log.partitions}
         wanted = set(self.subscription.named_topics)
         if self.subscription.pattern is not None and not (log.has_started and self.discovery_interval_ms == 0):
@@ -169,7 +171,7 @@ class KafkaSource(Source):
             return
         counts = {name: topic.partition_count for name, topic in topics.items() if name in wanted}
         new = [at for at in self.subscription.chosen_partitions(counts) if at not in log.partitions]
-        # What was there before the first look begins as the program says. What appears later is new, so all of it is.
+        # Partitions of the first discovery start as the program specifies. Later ones are new, so they are read whole.
         starts = resolve(EARLIEST if log.has_started or self._positions else self.start, new, cluster)
         stops = {} if self.stop is None else resolve(self.stop, new, cluster, ends=True)
         log.add([_discovered(at, topics[at.topic], starts[at], stops.get(at)) for at in new])
@@ -184,7 +186,7 @@ class KafkaSource(Source):
             time.sleep(0.1)
 
     def _check_topics(self, topics: dict[str, Topic], log: PartitionLog) -> None:
-        """The topics must be there, and be the ones that were read so far."""
+        """Check that the topics exist and are the ones that were read so far."""
         for name in self.subscription.named_topics:
             if name not in topics and not any(at.topic == name for at in log.partitions):
                 raise ConnectorError(
@@ -195,47 +197,48 @@ class KafkaSource(Source):
             count = topics[partition.topic].partition_count if partition.topic in topics else 0
             if partition.number >= count and partition not in log.partitions:
                 raise ConnectorError(
-                    f"Kafka topic '{partition.topic}' has {count} partitions, and no partition {partition.number}. "
-                    f"Choose from 0 to {count - 1}."
+                    f"Kafka topic '{partition.topic}' has {count} partitions, but no partition {partition.number}. "
+                    f"Use 0 to {count - 1}."
                 )
-        for partition, found in log.partitions.items():
+        for partition, discovered in log.partitions.items():
             topic = topics.get(partition.topic)
             if topic is None:
-                self._bear(
-                    f"topic {partition.topic}", _lost(f"topic '{partition.topic}' is gone", "Keep topics that are read")
+                self._tolerate(
+                    f"topic {partition.topic}",
+                    _loss_error(f"topic '{partition.topic}' was deleted", "Keep topics that are read"),
                 )
-            elif topic.id != found.topic_id:
-                raise _lost(
-                    f"topic '{partition.topic}' was deleted and made anew: offsets of the old one mean nothing in the "
+            elif topic.id != discovered.topic_id:
+                raise _loss_error(
+                    f"topic '{partition.topic}' was deleted and created again: its old offsets are invalid in the "
                     "new one",
-                    "Make topics under new names",
+                    "Create topics under new names",
                 )
             else:
-                self._troubles.pop(f"topic {partition.topic}", None)
+                self._failures.pop(f"topic {partition.topic}", None)
 
     def _check_end(self, partition: Partition, end: int) -> None:
-        """A partition never has less than was read of it, but for a moment after its leader has changed."""
-        position, trouble = self._positions.get(partition, 0), f"end of {partition.name}"
+        """A partition never ends before the read position, except shortly after its leader has changed."""
+        position, failure = self._positions.get(partition, 0), f"end of {partition.name}"
         if end >= position:
-            self._troubles.pop(trouble, None)
+            self._failures.pop(failure, None)
             return
         self._ends.pop(partition, None)
-        self._looked_ms = None
-        self._bear(
-            trouble,
-            _lost(
-                f"partition {partition.number} of topic '{partition.topic}' ends at offset {end}, and the job has read "
-                f"to {position}: records were lost in Kafka, or the topic was made anew",
-                "Forbid unclean leader elections",
+        self._discovered_ms = None
+        self._tolerate(
+            failure,
+            _loss_error(
+                f"partition {partition.number} of topic '{partition.topic}' ends at offset {end}, but the job has read "
+                f"to {position}: records were lost in Kafka, or the topic was created again",
+                "Disable unclean leader elections",
             ),
         )
 
-    def _bear(self, trouble: str, error: ConnectorError) -> None:
-        """Wait for a trouble to pass; if it lasts, raise its error."""
+    def _tolerate(self, failure: str, error: ConnectorError) -> None:
+        """Tolerate a failure for some time; then raise its error."""
         now_s = time.monotonic()
-        since_s = self._troubles.setdefault(trouble, now_s)
+        since_s = self._failures.setdefault(failure, now_s)
         if now_s - since_s >= PATIENCE_S - _ATTEMPT_S:
-            self._troubles.clear()
+            self._failures.clear()
             raise error
         if since_s == now_s:
             _LOG.warning("%s", error)
@@ -251,7 +254,7 @@ class KafkaSource(Source):
         return None if end is None else max(0, end - offset)
 
     def _end(self, split: Split) -> int | None:
-        """How far a split can be read now; None: not known."""
+        """How far a split can be read now; None: unknown."""
         end, stop = self._ends.get(_partition_of(split)), split.info["stop"]
         return end if end is None or stop is None else min(end, stop)
 
@@ -269,7 +272,7 @@ class KafkaSource(Source):
         return (yield from self._read(split, start, stop, bytes_max))
 
     def reader(self, partition: Partition) -> MessageReader:
-        """What makes rows of the messages of a partition. Made in the task."""
+        """The converter from messages of a partition to rows. Created in the task."""
         return RecordReader(self.layout, partition, self.type_info)
 
     def _read(self, split: Split, start: int, stop: int, bytes_max: int | None) -> Read:
@@ -292,10 +295,10 @@ class KafkaSource(Source):
         for name, offset in positions.items():
             topic, _, number = name.rpartition("-")
             self._positions[Partition(topic, int(number))] = offset
-        self._tell_group()
+        self._commit_offsets()
 
-    def _tell_group(self) -> None:
-        """Tell it where all partitions stand, unless it knows, or is just being told: then the next epoch tells it."""
+    def _commit_offsets(self) -> None:
+        """Commit the positions of all partitions, unless unchanged; if a commit is running, the next epoch does it."""
         if (
             not self.commits_offsets
             or self._replays
@@ -309,7 +312,7 @@ class KafkaSource(Source):
     def close(self) -> None:
         if self._cluster is not None:
             self._cluster.await_commit(_CLOSE_S)
-            self._tell_group()
+            self._commit_offsets()
             self._cluster.await_commit(_CLOSE_S)
             self._cluster.close()
             self._cluster = None
@@ -328,8 +331,8 @@ def _discovered(partition: Partition, topic: Topic, start: int, stop: int | None
     return DiscoveredPartition(partition.topic, partition.number, topic.id, start, stop)
 
 
-def _lost(what: str, advice: str) -> ConnectorError:
+def _loss_error(what: str, advice: str) -> ConnectorError:
     return ConnectorError(
-        f"Kafka {what}. {advice}; or, to go on without what is lost, give the source another uid and start with "
-        "--allow-non-restored-state: it then begins as its starting offsets say."
+        f"Kafka {what}. {advice}; or, to continue without the lost records, give the source another uid and start with "
+        "--allow-non-restored-state: it then starts at its starting offsets."
     )

@@ -1,7 +1,7 @@
-"""Certificates and keys: what a Java program says of its key stores, for a client that reads PEM and PKCS#12.
+"""Translates the key stores of Java programs for a client that reads PEM and PKCS#12.
 
-A trust store in Java's own form (JKS) cannot be read by librdkafka. It is refused with the command that converts it; a
-connection is never made with other certificates than those the program names.
+librdkafka cannot read a trust store in Java's format (JKS). It is rejected with the command that converts it; a
+connection never uses other certificates than the ones that the program names.
 """
 
 from __future__ import annotations
@@ -63,8 +63,9 @@ def _trust(properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         return
     if _form(properties, "truststore", location) != "PEM":
         raise ConfigurationError(
-            f"Kafka property ssl.truststore.location: {location} is no PEM file, and librdkafka reads no other trust "
-            f"store. Convert it: keytool -list -rfc -keystore {location} > ca.pem. Then set it to ca.pem, and "
+            f"Kafka property ssl.truststore.location: {location} is not a PEM file, the only trust store that "
+            f"librdkafka "
+            f"reads. Convert it: keytool -list -rfc -keystore {location} > ca.pem. Then set it to ca.pem, and "
             "ssl.truststore.type to PEM."
         )
     yield "ssl.ca.location", location
@@ -80,7 +81,7 @@ def _identity(properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         return
     form = _form(properties, "keystore", location)
     if form == "PEM":
-        # One file holds the key and its certificates, as Kafka's Java client wants it.
+        # One file holds the key and its certificates, as for Kafka's Java client.
         yield "ssl.key.location", location
         yield "ssl.certificate.location", location
     elif form == "PKCS12":
@@ -96,7 +97,7 @@ def _identity(properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _form(properties: Mapping[str, str], store: str, location: str) -> str:
-    """What a store is: as the program says, or else by its name. Without either it is Java's own form."""
+    """The format of a store: as the program declares it, or by its file name, or else Java's own."""
     declared = properties.get(f"ssl.{store}.type", "").upper()
     if declared:
         return declared
@@ -105,9 +106,9 @@ def _form(properties: Mapping[str, str], store: str, location: str) -> str:
 
 
 def _check_protocols(value: str) -> None:
-    """librdkafka takes TLS 1.2 and 1.3. A program that allows only one of them would get more than it allows."""
+    """Check the protocols. librdkafka uses TLS 1.2 and 1.3; a program that allows only one would get both."""
     if not {"TLSv1.2", "TLSv1.3"} <= {protocol.strip() for protocol in value.split(",")}:
         raise ConfigurationError(
-            f"Kafka property ssl.enabled.protocols: found {value!r}, and librdkafka takes TLSv1.2 and TLSv1.3. Name "
-            "both, or leave it out and let the brokers say which they take."
+            f"Kafka property ssl.enabled.protocols: found {value!r}, but librdkafka uses TLSv1.2 and TLSv1.3. Name "
+            "both, or remove it and let the brokers decide."
         )

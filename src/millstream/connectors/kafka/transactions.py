@@ -1,26 +1,27 @@
-"""Publishing an epoch to Kafka exactly once: messages and the mark of their epoch in one transaction.
+"""Publishes an epoch to Kafka exactly once: messages and the epoch's mark in one transaction.
 
-What an epoch publishes is divided into *lanes* (`lanes.py`), and the manifest says so: whoever publishes the epoch,
-this driver or a later one, at whatever parallelism, publishes the same lanes. A lane has one transactional id and one
+The output of an epoch is divided into *lanes* (`lanes.py`), which the manifest lists: any driver that publishes the
+epoch, now or later, at any parallelism, publishes the same lanes. A lane has one transactional id and one
 *mark*: the offset of a consumer group of that name, which is the number of the newest epoch that this lane has
-published. The offset travels in the same transaction as the messages, so either both are there or neither.
+published. The offset is committed in the same transaction as the messages, so either both are visible or neither.
 
 The steps, for one lane of epoch N:
 
-1. `init_transactions`. Whatever an earlier producer of this id left open is committed or aborted now, and if one is
-   still alive somewhere, it can never commit again.
-2. Read the mark. N or more: the lane is published, nothing is to be done.
+1. `init_transactions`. It commits or aborts any transaction that an earlier producer of this id left open, and if one
+is still alive somewhere, it can never commit again.
+2. Read the mark. N or more: the lane is published, nothing remains to do.
 3. Send the messages and the mark N in one transaction, and commit it.
 
-Why that is exactly once: of two who publish the same lane at the same time, the later one to pass step 1 fences the
-other. If the other has committed before that, step 2 sees its mark; if not, it never will. A producer that is kept open
-skips 1 and 2 in the next epoch: had anybody else published for this lane since, it would have been fenced, and would
-begin again at step 1. Where epochs have their marks at different topics, the mark of each is read when it is met first.
+Why this is exactly once: if two drivers publish the same lane at the same time, the later one to pass step 1 fences the
+other. If the other has committed before that, step 2 sees its mark; if not, it never will. A producer that stays open
+skips 1 and 2 in the next epoch: had another producer published for this lane since, it would have been fenced, and
+would start again at step 1. Where epochs have their marks at different topics, each topic's mark is read at its first
+use.
 
-Marks are kept by the broker as offsets of groups are, for offsets.retention.minutes (7 days unless set) after the last
-one. An epoch that has a receipt in the job's store is never published again, so a mark is only ever asked for when a
-driver died between the transaction and the receipt. If that was longer ago than the broker keeps marks, no mark proves
-nothing: then a person is asked, and told how to answer (`marks.py`).
+Brokers retain marks, like any group offset, for offsets.retention.minutes (7 days unless set) after the last
+one. An epoch with a receipt in the job's store is never published again, so a mark is only needed when a
+driver crashed between the transaction and the receipt. If that was longer ago than the retention, a missing mark proves
+nothing: then the job stops and explains how to decide (`marks.py`).
 """
 
 from __future__ import annotations
@@ -38,66 +39,66 @@ from typing import Any
 from millstream.connectors.contracts import CommitId, Json
 from millstream.connectors.kafka.client_settings import ClientSettings
 from millstream.connectors.kafka.clients import confluent
-from millstream.connectors.kafka.kafka_failures import failure_of, is_fenced, no_answer, timeout_s
+from millstream.connectors.kafka.kafka_failures import failure_of, is_fenced, silence_error, timeout_s
 from millstream.connectors.kafka.lanes import FORM
 from millstream.connectors.kafka.marks import ExpiredMarks, is_published, read_mark
 from millstream.connectors.kafka.outgoing_messages import read_messages
-from millstream.connectors.kafka.producers import KEPT, OpenProducer, called, flush, open_producer, send
+from millstream.connectors.kafka.producers import POOL, OpenProducer, call_client, flush, open_producer, send
 from millstream.errors import ConnectorAwayError, MillstreamError, StoreDamagedError
 from millstream.storage.store import Store
 
-__all__ = ["Target", "publish_lane", "transactional_id", "try_transactions"]
+__all__ = ["Target", "check_transactions", "publish_lane", "transactional_id"]
 
 _ABORT_S = 2.0
 _FENCED_PAUSE_S = 0.5
 _OVER = ("_STATE", "_FATAL")
-"""What a message is refused with where the transaction it would belong to is over."""
+"""Errors for a message whose transaction is over."""
 _WAITED = ("_TIMED_OUT", "_MSG_TIMED_OUT", "REQUEST_TIMED_OUT")
-"""What was waited for as long as the program allows."""
+"""Errors for a timeout of the program's own limit."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where a sink publishes."""
+    """The target of a sink."""
 
     settings: ClientSettings
     expired_marks: ExpiredMarks = "fail"
 
 
 def transactional_id(commit: CommitId, lane: Json) -> str:
-    """The name under which a lane publishes: of its transactions, and of the group that holds its mark. Its prefix is
-    that of the program which committed the epoch: who publishes it again may be set otherwise, and must know it."""
+    """The name under which a lane publishes: of its transactions, and of the group that holds its mark. Uses the
+    prefix of the program that committed the epoch; a later program may have another, and must use this one."""
     return f"{lane['prefix']}.{commit.committer}.{lane['lane']}"
 
 
-def try_transactions(target: Target, prefix: str, topic: str | None) -> None:
-    """Begin as a lane would, under a name of no job: what a person must mend is told before an epoch needs it."""
+def check_transactions(target: Target, prefix: str, topic: str | None) -> None:
+    """Start like a lane, under a name of no job, to report permission errors before an epoch depends on them."""
     name = f"{prefix}.check"
     producer = open_producer(target.settings, name)
     try:
-        _until_done(producer.client.init_transactions, timeout_s(target.settings))
+        _retry_step(producer.client.init_transactions, timeout_s(target.settings))
         if topic is not None:
             read_mark(target.settings, name, topic)
     except confluent().KafkaException as error:
         if is_fenced(error.args[0]):
-            return  # by another job that tries at the same time
+            return  # fenced by another job that checks at the same time
         raise failure_of(error, target.settings, destination=topic) from error
     finally:
         producer.close()
 
 
 def publish_lane(target: Target, commit: CommitId, lane: Json, store: Store) -> None:
-    """Publish one lane of an epoch, unless it is published. Harmless when repeated, also at the same time."""
+    """Publish one lane of an epoch, unless it is published. Idempotent, also when run concurrently."""
     if lane.get("form") != FORM:
         raise StoreDamagedError(
-            f"Store {store.url}: output for Kafka is listed in form {lane.get('form')!r}, and this version reads form "
+            f"Store {store.url}: output for Kafka has the format {lane.get('form')!r}, and this version reads format "
             f"{FORM}. Publish it with the version that committed it."
         )
     name = transactional_id(commit, lane)
     purpose = (target.settings, name)
-    old_producer = KEPT.take(purpose)
-    if old_producer is not None and _was_published(old_producer, target, name, commit, lane, store):
-        KEPT.give_back(purpose, old_producer)
+    old_producer = POOL.take(purpose)
+    if old_producer is not None and _published_by_cached(old_producer, target, name, commit, lane, store):
+        POOL.put_back(purpose, old_producer)
         return
     deadline: float | None = None
     while True:
@@ -106,45 +107,47 @@ def publish_lane(target: Target, commit: CommitId, lane: Json, store: Store) -> 
             _publish(producer, target, name, commit, lane, store)
         except confluent().KafkaException as error:
             producer.close()
-            # From the first failure on: before it, a large lane may have taken long.
+            # Count from the first failure: a large lane may have taken long before it.
             deadline = deadline or time.monotonic() + timeout_s(target.settings)
             failure = failure_of(error, target.settings, destination=lane["mark_topic"])
-            if not _is_begun_again(error.args[0], failure) or time.monotonic() > deadline:
+            if not _may_retry(error.args[0], failure) or time.monotonic() > deadline:
                 raise failure from error
-            # Two who fence each other must not keep step.
+            # Random pauses: two publishers that fence each other must not stay in step.
             time.sleep(random.uniform(0.1, 1.0) * _FENCED_PAUSE_S)
         except TimeoutError as error:
             producer.close()
-            raise no_answer(target.settings, "the transaction could not be ended", producer.complaints) from error
+            raise silence_error(
+                target.settings, "the transaction could not be ended", producer.client_errors
+            ) from error
         except BaseException:
             producer.close()
             raise
         else:
-            KEPT.give_back(purpose, producer)
+            POOL.put_back(purpose, producer)
             return
 
 
-def _is_begun_again(error: Any, failure: Exception) -> bool:
-    """Whether another producer may succeed where one's transaction has failed. It begins at step 1, so nothing of the
-    failed transaction is ever seen, and what was committed after all is found by its mark."""
+def _may_retry(error: Any, failure: Exception) -> bool:
+    """Whether a new producer may succeed where a transaction has failed. It starts at step 1, so no part of the
+    failed transaction is ever visible, and a transaction that was committed after all is detected by its mark."""
     is_over = error.txn_requires_abort() or error.fatal() or is_fenced(error) or error.name() in _OVER
     return isinstance(failure, ConnectorAwayError) and is_over and error.name() not in _WAITED
 
 
-def _was_published(
+def _published_by_cached(
     producer: OpenProducer, target: Target, name: str, commit: CommitId, lane: Json, store: Store
 ) -> bool:
-    """Publish with a producer that was kept open; False when it cannot be used any more, and one must start afresh."""
+    """Publish with a cached producer; False if it is unusable, and a new one must be created."""
     try:
         _publish(producer, target, name, commit, lane, store)
     except confluent().KafkaException as error:
         producer.close()
         if error.args[0].retriable():
             raise failure_of(error, target.settings, destination=lane["mark_topic"]) from error
-        return False  # fenced, when the lane has moved between processes; or the broker has forgotten it
+        return False  # fenced, if the lane has moved between processes; or its id has expired at the broker
     except TimeoutError as error:
         producer.close()
-        raise no_answer(target.settings, "the transaction could not be ended", producer.complaints) from error
+        raise silence_error(target.settings, "the transaction could not be ended", producer.client_errors) from error
     except BaseException:
         producer.close()
         raise
@@ -154,14 +157,14 @@ def _was_published(
 def _publish(producer: OpenProducer, target: Target, name: str, commit: CommitId, lane: Json, store: Store) -> None:
     client, limit_s, topic = producer.client, timeout_s(target.settings), lane["mark_topic"]
     if not producer.is_ready:
-        _until_done(client.init_transactions, limit_s)
+        _retry_step(client.init_transactions, limit_s)
         producer.is_ready = True
     if topic not in producer.marks:
         mark = read_mark(target.settings, name, topic)
         producer.group = mark.group
-        is_there = is_published(target.settings, mark, commit, lane, target.expired_marks)
-        standing = -1 if mark.epoch is None else mark.epoch
-        producer.marks[topic] = max(standing, commit.epoch) if is_there else standing
+        published = is_published(target.settings, mark, commit, lane, target.expired_marks)
+        marked_epoch = -1 if mark.epoch is None else mark.epoch
+        producer.marks[topic] = max(marked_epoch, commit.epoch) if published else marked_epoch
     if producer.marks[topic] >= commit.epoch:
         return
     client.begin_transaction()
@@ -171,8 +174,8 @@ def _publish(producer: OpenProducer, target: Target, name: str, commit: CommitId
                 send(producer, destination, messages)
         flush(producer)
         new_mark = confluent().TopicPartition(topic, 0, commit.epoch, str(commit))
-        _until_done(partial(_send_mark, client, new_mark, producer.group), limit_s)
-        _until_done(client.commit_transaction, limit_s)
+        _retry_step(partial(_send_mark, client, new_mark, producer.group), limit_s)
+        _retry_step(client.commit_transaction, limit_s)
     except confluent().KafkaException as error:
         reason = _reason(producer, error)
         _abort(client)
@@ -184,36 +187,36 @@ def _publish(producer: OpenProducer, target: Target, name: str, commit: CommitId
 
 
 def _reason(producer: OpenProducer, error: Exception) -> Exception:
-    """Why a transaction has failed. While it is sent to, something else may end it: the broker, another producer of its
-    name, a message that was not delivered. The next message is then refused with no more than that the state is wrong,
-    or that there was a fatal error; a transaction that shall begin now is refused with the reason."""
+    """Why a transaction has failed. Something else may end it while messages are sent: the broker, another producer of
+    its name, an undelivered message. The next message is then refused with only an invalid state
+    or a fatal error; an attempt to begin a transaction is refused with the reason."""
     if error.args[0].name() not in _OVER:
         return error
     reason = error
     try:
-        called(producer.client.begin_transaction)
+        call_client(producer.client.begin_transaction)
     except confluent().KafkaException as refusal:
         reason = refusal
     try:
-        called(producer.client.poll, 0)
+        call_client(producer.client.poll, 0)
         if not is_fenced(reason.args[0]):
-            producer.check()  # a message that was not delivered says most
+            producer.check()  # an undelivered message is the most specific error
     except (confluent().KafkaException, MillstreamError) as undelivered:
         return undelivered
     return reason
 
 
 def _abort(client: Any) -> None:
-    """End a transaction that failed: readers wait behind an open one. If this fails too, the first step of the next
+    """End a failed transaction: readers wait behind an open one. If this fails too, the first step of the next
     attempt ends it."""
     with suppress(confluent().KafkaException):
-        called(client.purge)
-        called(client.abort_transaction, _ABORT_S)
+        call_client(client.purge)
+        call_client(client.abort_transaction, _ABORT_S)
 
 
 def _send_mark(client: Any, mark: Any, group: Any, limit_s: float) -> None:
-    """Put the mark into the transaction. The client obeys no limit here but the transaction's own timeout, so it is
-    called on a thread that can be left behind."""
+    """Add the mark to the transaction. The client ignores any limit here except the transaction's own timeout, so it
+    is called on a thread that can be abandoned."""
     outcome: Future[None] = Future()
 
     def call() -> None:
@@ -226,12 +229,12 @@ def _send_mark(client: Any, mark: Any, group: Any, limit_s: float) -> None:
     outcome.result(limit_s)
 
 
-def _until_done(step: Callable[[float], Any], limit_s: float) -> None:
-    """Call a step of a transaction again while the client says that this helps."""
+def _retry_step(step: Callable[[float], Any], limit_s: float) -> None:
+    """Repeat a step of a transaction while the client reports it as retriable."""
     deadline = time.monotonic() + limit_s
     while True:
         try:
-            called(step, max(1.0, deadline - time.monotonic()))
+            call_client(step, max(1.0, deadline - time.monotonic()))
             return
         except confluent().KafkaException as error:
             if not error.args[0].retriable() or time.monotonic() > deadline:

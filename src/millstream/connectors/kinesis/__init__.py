@@ -1,1 +1,1 @@
-"""Kinesis: streams as sources and sinks, and Firehose as a sink, by boto3 (`pip install millstream[kinesis]`)."""
+"""Kinesis: streams as sources and sinks, and Firehose as a sink, through boto3 (`pip install millstream[kinesis]`)."""

@@ -1,7 +1,7 @@
-"""How Kinesis and Firehose are reached, and what their errors mean. Keys are shown nowhere.
+"""Clients of Kinesis and Firehose, and the classification of their errors. Keys are never shown.
 
-A request that was throttled, or that got no answer, is made again after pauses that grow, for `PATIENCE_S` seconds;
-then it is an error and the restart strategy decides. What AWS refuses for good is told at once.
+A request that was throttled, or got no response, is retried with growing pauses, for `PATIENCE_S` seconds;
+then it is an error and the restart strategy decides. Permanent errors of AWS are raised at once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from millstream.connectors.service_urls import checked_url
 from millstream.errors import ConnectorAwayError, ConnectorError, PlatformError, ProgramError
 from millstream.storage.certificates import certificate_refusal
 
-__all__ = ["PATIENCE_S", "AwsAddress", "IteratorExpiredError", "PlaceInvalidError", "answer", "client_of"]
+__all__ = ["PATIENCE_S", "AwsAddress", "IteratorExpiredError", "PlaceInvalidError", "call_with_retries", "client_of"]
 
 PATIENCE_S = 30.0
 _FIRST_PAUSE_S = 0.1
@@ -56,16 +56,16 @@ _PASSING = frozenset(
 
 
 class IteratorExpiredError(Exception):
-    """A shard iterator is older than its five minutes: make a new one."""
+    """A shard iterator has expired after its five minutes: create a new one."""
 
 
 class PlaceInvalidError(ConnectorError):
-    """Kinesis does not know a sequence number in that shard."""
+    """The shard has no record with this sequence number."""
 
 
 @dataclass(frozen=True)
 class AwsAddress:
-    """A region of AWS, or something that answers as it does at `endpoint`, and who asks. None: as boto3 finds it."""
+    """A region of AWS, or a compatible service at `endpoint`, and the credentials. None: resolved by boto3."""
 
     region: str | None = None
     endpoint: str | None = None
@@ -78,19 +78,17 @@ class AwsAddress:
         if self.endpoint is not None:
             parts = checked_url(self.endpoint, "Kinesis, aws.endpoint", ("https", "http"))
             if parts.username or parts.password:
-                raise ProgramError(
-                    "Kinesis: the endpoint holds a user or a password. Give the keys by their own options"
-                )
+                raise ProgramError("Kinesis: the endpoint holds a user or a password. Use the options for keys")
 
     @property
     def place(self) -> str:
-        """For people."""
+        """The address for display."""
         return self.endpoint or self.region or "the default region"
 
 
 @lru_cache(maxsize=16)
 def client_of(address: AwsAddress, service: str) -> Any:
-    """A client; one per process, address and service. Clients are safe to use from several threads."""
+    """A client, cached per process, address and service. Clients are thread-safe."""
     try:
         import boto3
         from botocore.config import Config
@@ -105,35 +103,35 @@ def client_of(address: AwsAddress, service: str) -> Any:
             region_name=address.region,
             profile_name=address.profile,
         )
-        # What is worth a second try is decided in `answer`, with an end.
+        # `call_with_retries` decides about retries, with a limit.
         config = Config(retries={"total_max_attempts": 1}, connect_timeout=_CONNECT_S, read_timeout=_READ_S)
         return session.client(service, endpoint_url=address.endpoint, config=config)
     except (BotoCoreError, ValueError) as error:
         raise ConnectorError(f"Kinesis at {address.place}: the settings are not usable ({error})") from None
 
 
-def answer(subject: str, act: Callable[..., _Answer], *given: Any, **named: Any) -> _Answer:
-    """What `act(…)` gives, asked again while that may help. `subject` says whom it concerns: "Kinesis stream 'a' …"."""
+def call_with_retries(subject: str, operation: Callable[..., _Answer], *arguments: Any, **named: Any) -> _Answer:
+    """The result of `operation(…)`, with retries. `subject` names the target in errors: "Kinesis stream 'a' …"."""
     deadline_s, pause_s = time.monotonic() + PATIENCE_S, _FIRST_PAUSE_S
     while True:
         try:
-            return act(*given, **named)
+            return operation(*arguments, **named)
         except Exception as error:
-            meaning = _meaning(error, subject)
+            meaning = _classified(error, subject)
             if not isinstance(meaning, ConnectorAwayError) or time.monotonic() + pause_s > deadline_s:
                 raise meaning from None
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
 
-def _meaning(error: Exception, subject: str) -> Exception:
-    """The client's error as one of ours. Its text is left out where it could quote what was signed."""
+def _classified(error: Exception, subject: str) -> Exception:
+    """The client's error as one of ours. Its text is omitted where it could quote signed content."""
     from botocore import exceptions as raised
 
     if isinstance(error, (raised.NoCredentialsError, raised.PartialCredentialsError, raised.CredentialRetrievalError)):
         return ConnectorError(
-            f"{subject}: no credentials found. Set aws.credentials.provider.basic.accesskeyid and .secretkey, or give "
-            "the machines of the job a role or environment variables"
+            f"{subject}: no credentials. Set aws.credentials.provider.basic.accesskeyid and .secretkey, or use "
+            "a role or environment variables on the machines of the job"
         )
     if isinstance(error, raised.ClientError):
         return _refusal(error, subject)
@@ -153,12 +151,12 @@ def _refusal(error: Any, subject: str) -> Exception:
     if code == "ExpiredIteratorException":
         return IteratorExpiredError()
     if code in _PASSING or status >= 500:
-        return ConnectorAwayError(f"{subject} is busy ({code}). More shards, or fewer readers, help if this lasts")
+        return ConnectorAwayError(f"{subject} is busy ({code}). If this persists, use more shards, or fewer readers")
     if code in _NOT_LET_IN:
-        return ConnectorError(f"{subject} does not let us in ({code}). Check the keys, the region and the policies")
+        return ConnectorError(f"{subject} denies access ({code}). Check the keys, the region and the policies")
     if code == "ResourceNotFoundException":
         return ConnectorError(
-            f"{subject} is not there, or a shard of it is gone. Check its name and the region: {text}"
+            f"{subject} does not exist, or one of its shards has expired. Check its name and the region: {text}"
         )
     kind = PlaceInvalidError if code == "InvalidArgumentException" else ConnectorError
     return kind(f"{subject} refuses: {code} {text}")

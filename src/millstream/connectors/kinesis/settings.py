@@ -1,7 +1,7 @@
-"""The properties that Flink's documentation has for Kinesis, as settings of ours.
+"""Translates the properties of Flink's Kinesis connector to our settings.
 
-What only tunes Flink's own readers and writers is accepted, and said once. What would change whom we are or what is
-read, and is not there, is refused. The values of keys are shown in no error.
+Properties that only tune Flink's own readers and writers are accepted and logged once. Unsupported properties that
+affect the identity or the input are rejected. No error shows the values of keys.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["SourceSettings", "address_of", "source_settings_of"]
 _LOG = logging.getLogger(__name__)
 _PROVIDER = "aws.credentials.provider"
 _BASIC = (f"{_PROVIDER}.basic.accesskeyid", f"{_PROVIDER}.basic.secretkey")
-_FOUND_BY_BOTO3 = ("AUTO", "ENV_VAR", "WEB_IDENTITY_TOKEN")
+_RESOLVED_BY_BOTO3 = ("AUTO", "ENV_VAR", "WEB_IDENTITY_TOKEN")
 _ADDRESS_KEYS = frozenset(
     {"aws.region", "aws.endpoint", _PROVIDER, *_BASIC, f"{_PROVIDER}.basic.sessiontoken", f"{_PROVIDER}.profile.name"}
 )
@@ -36,25 +36,25 @@ SourceSettings = dict[str, Any]
 
 
 def address_of(what: str, properties: Mapping[str, Any]) -> AwsAddress:
-    """Where to go and who asks. `what` begins the messages.
+    """The address and credentials. `what` is the prefix of messages.
 
     >>> address_of("sink", {"aws.region": "eu-central-1", "aws.endpoint": "http://localhost:4566"}).place
     'http://localhost:4566'
     """
     _check_keys(what, properties)
     if not properties.get("aws.region") and not properties.get("aws.endpoint"):
-        raise ProgramError(f"{what}: neither aws.region nor aws.endpoint is given. Set one, such as 'eu-central-1'")
+        raise ProgramError(f"{what}: neither aws.region nor aws.endpoint is set. Set one, such as 'eu-central-1'")
     access_key, secret_key = (properties.get(key) for key in _BASIC)
     if (access_key is None) != (secret_key is None):
-        raise ProgramError(f"{what}: {_BASIC[0]} and {_BASIC[1]} belong together, and only one is given")
+        raise ProgramError(f"{what}: {_BASIC[0]} and {_BASIC[1]} belong together, but only one is set")
     provider = properties.get(_PROVIDER, "BASIC" if access_key else "AUTO")
-    if provider not in ("BASIC", "PROFILE", *_FOUND_BY_BOTO3):
+    if provider not in ("BASIC", "PROFILE", *_RESOLVED_BY_BOTO3):
         raise ProgramError(
             f"{what}: {_PROVIDER} is {provider!r}, expected BASIC, PROFILE, AUTO, ENV_VAR or WEB_IDENTITY_TOKEN. A "
             "role to assume is best named in a profile of ~/.aws/config"
         )
     if provider == "BASIC" and access_key is None:
-        raise ProgramError(f"{what}: {_PROVIDER} is BASIC, and {_BASIC[0]} and {_BASIC[1]} are missing")
+        raise ProgramError(f"{what}: {_PROVIDER} is BASIC, but {_BASIC[0]} and {_BASIC[1]} are missing")
     is_basic = provider == "BASIC"
     return AwsAddress(
         properties.get("aws.region"),
@@ -67,7 +67,7 @@ def address_of(what: str, properties: Mapping[str, Any]) -> AwsAddress:
 
 
 def source_settings_of(what: str, properties: Mapping[str, Any]) -> SourceSettings:
-    """How a stream is read."""
+    """The settings for reading a stream."""
     kind = properties.get(_START, "LATEST")
     if kind not in _STARTS:
         raise ProgramError(f"{what}: {_START} is {kind!r}, expected one of {', '.join(_STARTS)}")
@@ -83,7 +83,8 @@ def _check_keys(what: str, properties: Mapping[str, Any]) -> None:
     for key in properties:
         if not isinstance(key, str) or not key.startswith(("aws.", "flink.")):
             raise ProgramError(
-                f"{what}: there is no property {key!r}. Those of Flink's Kinesis connector begin with aws. or flink."
+                f"{what}: there is no property {key!r}. The properties of Flink's Kinesis connector start with aws. "
+                f"or flink."
             )
         if key not in _ADDRESS_KEYS | _SOURCE_KEYS:
             if key.startswith(f"{_PROVIDER}.") or key == f"{_START}.timestamp.format":

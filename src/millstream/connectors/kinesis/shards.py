@@ -1,20 +1,20 @@
-"""One shard: where reading stands in it, and how records are got from there.
+"""One shard: positions in it, and reading of its records.
 
 A **position** is a JSON object:
 
-    {"after": sequence number, "ms": …}     the record of that number is the last one read
-    {"from": sequence number, "ms": …}      begin with that record
-    {"at": "TRIM_HORIZON" or ms, "ms": …}   begin with the first record there will be, or with the first of that time
-    … "ended": true                          the shard was closed, and all of it is read
-    … "more": true                           records were seen behind it
-    … "or_oldest": true                      if that record has aged out before it was read, begin with the oldest
+    {"after": sequence number, "ms": …}     the record with that number is the last one read
+    {"from": sequence number, "ms": …}      start with that record
+    {"at": "TRIM_HORIZON" or ms, "ms": …}   start with the first record available, or with the first at that time
+    … "ended": true                          the shard is closed, and completely read
+    … "more": true                           there are records after it
+    … "or_oldest": true                      if that record has expired before it was read, start with the oldest
 
-`ms` bounds what may be lost: no record behind the position arrived before it, so while it is younger than the stream's
-retention, nothing behind the position can have aged out. A shard that is quiet is looked at now and then to say so
-again. Where `ms` is too old, the record at the position must still be there; else reading on would be a silent gap, for
-Kinesis itself goes on with the oldest record it has.
+`ms` bounds possible loss: no record after the position arrived before it, so while it is younger than the stream's
+retention, no record after the position can have expired. A quiet shard is read now and then to renew the bound.
+If `ms` is too old, the record at the position must still exist; otherwise reading on would leave a silent gap,
+because Kinesis itself continues with the oldest record it has.
 
-How far an epoch may read is not known before: a **stop** is a position with `records`, how many to read at most.
+How far an epoch may read is not known in advance: a **stop** is a position with `records`, the maximum number to read.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from millstream.connectors.kinesis.clients import (
     AwsAddress,
     IteratorExpiredError,
     PlaceInvalidError,
-    answer,
+    call_with_retries,
     client_of,
 )
 from millstream.errors import ConnectorError
 
-__all__ = ["AGE_MARGIN_MS", "Answer", "Position", "Shard", "epoch_ms", "ms_of"]
+__all__ = ["AGE_MARGIN_MS", "Position", "Response", "Shard", "epoch_ms", "ms_of"]
 
 Position = Json
 
 AGE_MARGIN_MS = 300_000
 """Arrival times are approximate, and clocks differ."""
 _RECORDS_MAX = 10_000
-"""What Kinesis gives at once."""
+"""The maximum number of records per response."""
 
 
 @dataclass(frozen=True)
-class Answer:
-    """Some records, in order; whether they are all there is now, and whether the shard ends behind them."""
+class Response:
+    """Some records, in order; whether they are all available ones, and whether the shard ends after them."""
 
     records: list[dict[str, Any]]
     is_at_tip: bool
@@ -56,7 +56,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Shard:
-    """A shard of a stream, and how to reach it."""
+    """A shard of a stream, and its address."""
 
     address: AwsAddress
     stream: str
@@ -66,37 +66,37 @@ class Shard:
     def subject(self) -> str:
         return f"Kinesis stream {self.stream!r} at {self.address.place}"
 
-    def answers(self, position: Position, limit: int) -> Iterator[Answer]:
-        """What stands behind `position`, request after request; whoever asks says when it is enough.
+    def responses(self, position: Position, limit: int) -> Iterator[Response]:
+        """Responses with the records after `position`, one request after the other, until the caller stops.
 
-        An iterator of Kinesis' lives for five minutes. One that has expired is made anew behind the last record.
+        A Kinesis iterator lives for five minutes. An expired one is replaced by a new one after the last record.
         """
         client, limit = client_of(self.address, "kinesis"), min(limit, _RECORDS_MAX)
         iterator = self._iterator(client, position)
         while iterator is not None:
             try:
-                got = answer(self.subject, client.get_records, ShardIterator=iterator, Limit=limit)
+                response = call_with_retries(self.subject, client.get_records, ShardIterator=iterator, Limit=limit)
             except IteratorExpiredError:
                 iterator = self._iterator(client, position)
                 continue
-            records, iterator = got["Records"], got.get("NextShardIterator")
+            records, iterator = response["Records"], response.get("NextShardIterator")
             if records:
                 position = {"after": records[-1]["SequenceNumber"]}
-            # Milliseconds do not tell of records that came within the same one: a full answer may have more behind it.
-            is_at_tip = got.get("MillisBehindLatest", 0) == 0 and len(records) < limit
-            yield Answer(records, is_at_tip, iterator is None)
+            # Several records may arrive in the same millisecond: more may follow a full response.
+            is_at_tip = response.get("MillisBehindLatest", 0) == 0 and len(records) < limit
+            yield Response(records, is_at_tip, iterator is None)
 
     def has_more(self, position: Position) -> bool:
-        """Whether there may be records behind `position`, by one look."""
-        got = next(self.answers(position, 1), None)
-        return got is not None and (bool(got.records) or not got.is_at_tip)
+        """Whether there may be records after `position`, by one request."""
+        response = next(self.responses(position, 1), None)
+        return response is not None and (bool(response.records) or not response.is_at_tip)
 
-    def first(self, position: Position) -> Answer:
-        """The first record behind `position` if there is one. Kinesis may answer with nothing before it comes to it."""
-        last = Answer([], True, True)
-        for got in self.answers(position, 1):
-            last = got
-            if got.records or got.is_at_tip:
+    def first(self, position: Position) -> Response:
+        """The first record after `position` if there is one. Kinesis may return empty responses before it."""
+        last = Response([], True, True)
+        for response in self.responses(position, 1):
+            last = response
+            if response.records or response.is_at_tip:
                 break
         return last
 
@@ -111,54 +111,54 @@ class Shard:
         else:
             moment = datetime.fromtimestamp(position["at"] / 1000, UTC)
             request |= {"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": moment}
-        got = answer(self.subject, client.get_shard_iterator, **request)
-        iterator: str | None = got["ShardIterator"]
+        response = call_with_retries(self.subject, client.get_shard_iterator, **request)
+        iterator: str | None = response["ShardIterator"]
         return iterator
 
-    def check_kept(self, position: Position, retention_ms: int) -> None:
-        """Raise an error if records behind `position` may have aged out."""
-        if not self._is_kept(position, retention_ms):
+    def check_retained(self, position: Position, retention_ms: int) -> None:
+        """Raise an error if records after `position` may have expired."""
+        if not self._is_retained(position, retention_ms):
             raise self._aged_out(position)
 
-    def kept_or_oldest(self, position: Position, retention_ms: int) -> Position:
-        """Where to begin: there, or where the shard begins now if that has aged out. The oldest records go all the
-        time, and what nobody has read yet is no gap."""
+    def retained_or_oldest(self, position: Position, retention_ms: int) -> Position:
+        """The position, or the current start of the shard if the position has expired. For records that were never
+        read, this is not a gap: the oldest records expire all the time."""
         oldest = {"at": "TRIM_HORIZON", "ms": position["ms"]}
-        return position if self._is_kept(position, retention_ms) else oldest
+        return position if self._is_retained(position, retention_ms) else oldest
 
-    def _is_kept(self, position: Position, retention_ms: int) -> bool:
+    def _is_retained(self, position: Position, retention_ms: int) -> bool:
         if epoch_ms() - position["ms"] <= retention_ms - AGE_MARGIN_MS:
             return True
         number = position.get("after", position.get("from"))
         if number is None:
             return False
         try:
-            found = self.first({"from": number}).records
+            records = self.first({"from": number}).records
         except PlaceInvalidError:
             return False
-        return bool(found) and found[0]["SequenceNumber"] == number
+        return bool(records) and records[0]["SequenceNumber"] == number
 
     def _aged_out(self, position: Position) -> ConnectorError:
         place = position.get("after", position.get("from", position.get("at")))
         return ConnectorError(
-            f"{self.subject}, shard {self.name}: the job stands at {place}, which is older than the stream keeps "
-            "records. What came behind it may have aged out unread. Lengthen the stream's retention for next time; to "
-            "go on without what is lost, give the source another uid and start with --allow-non-restored-state"
+            f"{self.subject}, shard {self.name}: the job's position is {place}, which is older than the stream's "
+            "retention. Later records may have expired unread. Extend the stream's retention for next time; to "
+            "continue without the lost records, give the source another uid and start with --allow-non-restored-state"
         )
 
-    def not_found(self, stop: Position) -> ConnectorError:
+    def missing_record_error(self, stop: Position) -> ConnectorError:
         return ConnectorError(
-            f"{self.subject}, shard {self.name}: the record {stop['after']}, which was read before, is not there any "
-            "more: it has aged out, or the stream was made anew under its name. This epoch cannot be read again"
+            f"{self.subject}, shard {self.name}: the record {stop['after']}, which was read before, no longer exists: "
+            "it has expired, or the stream was created again under its name. This epoch cannot be read again"
         )
 
 
 def epoch_ms() -> int:
-    """Now, as records have it."""
+    """The current time, comparable to arrival times."""
     return time.time_ns() // 1_000_000
 
 
 def ms_of(record: dict[str, Any]) -> int:
-    """When a record arrived."""
+    """The arrival time of a record."""
     moment: datetime = record["ApproximateArrivalTimestamp"]
     return round(moment.timestamp() * 1000)

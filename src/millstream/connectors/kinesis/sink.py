@@ -1,8 +1,8 @@
 """Writes records to a Kinesis stream or a Firehose delivery stream, after their epoch is committed: at least once.
 
-Neither has a way to recognise a record that comes again, so what was sent just before a crash is sent again after it.
-A request carries many records, and some of them may fail while others are taken; these are sent again, behind others
-of their key perhaps. What could never be sent, because it is too large, is an error in the task, before the epoch is
+Neither can recognise repeated records, so records sent just before a crash are sent again after it.
+A request carries many records, and some of them may fail while others are accepted; failed ones are sent again,
+possibly after later records of their key. A record that is too large is an error in the task, before the epoch is
 committed.
 """
 
@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from millstream.common.serialization import SerializationSchema
 from millstream.connectors.contracts import CommitId, Json, RestorePoint, Sink, SinkWriter, WriterContext
-from millstream.connectors.kinesis.clients import PATIENCE_S, AwsAddress, answer, client_of
+from millstream.connectors.kinesis.clients import PATIENCE_S, AwsAddress, call_with_retries, client_of
 from millstream.connectors.messages.codecs import encoder_of
 from millstream.connectors.staged_columns import StagedColumns, read_staged_columns
 from millstream.errors import ConnectorAwayError, ProgramError
@@ -32,12 +32,12 @@ _LONGEST_PAUSE_S = 2.0
 _KEY_CHARACTERS_MAX = 256
 
 KeyRule = str | Callable[[Any], str]
-"""How records get their partition keys: "fixed" (one per subtask), "random", or a function of the record."""
+"""The partition keys of records: "fixed" (one per subtask), "random", or a function of the record."""
 
 
 @dataclass(frozen=True)
 class SendLimits:
-    """How much goes into one request."""
+    """The limits of one request."""
 
     records: int = 500
     size_bytes: int = 5 * 1024 * 1024
@@ -46,7 +46,7 @@ class SendLimits:
 
 @dataclass(frozen=True)
 class Service:
-    """What differs between Kinesis and Firehose. `limits` are what AWS takes at most."""
+    """The differences between Kinesis and Firehose. `limits` are the maxima of AWS."""
 
     name: str
     title: str
@@ -62,12 +62,12 @@ class Service:
         return client.describe_delivery_stream(DeliveryStreamName=stream)
 
     def send(self, client: Any, stream: str, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """One answer per record; one with an `ErrorCode` was not taken."""
+        """One result per record; one with an `ErrorCode` was not accepted."""
         if self.has_keys:
-            answers = client.put_records(StreamName=stream, Records=records)["Records"]
+            responses = client.put_records(StreamName=stream, Records=records)["Records"]
         else:
-            answers = client.put_record_batch(DeliveryStreamName=stream, Records=records)["RequestResponses"]
-        return list(answers)
+            responses = client.put_record_batch(DeliveryStreamName=stream, Records=records)["RequestResponses"]
+        return list(responses)
 
 
 STREAMS = Service("kinesis", "Kinesis stream", SendLimits())
@@ -75,7 +75,7 @@ FIREHOSE = Service("firehose", "Firehose delivery stream", SendLimits(500, 4 * 1
 
 
 class AwsSink(Sink):
-    """Records written by `schema`, to `stream` of `service`. `is_strict`: a record that fails fails the commit."""
+    """Writes records encoded by `schema`, to `stream` of `service`. `is_strict`: a failed record fails the commit."""
 
     guarantee = "at-least-once"
 
@@ -99,7 +99,7 @@ class AwsSink(Sink):
 
     def opened(self, session: Any) -> Sink:
         client = client_of(self._address, self._service.name)
-        answer(self._subject, self._service.check, client, self._stream)
+        call_with_retries(self._subject, self._service.check, client, self._stream)
         return self
 
     def writer(self, context: WriterContext) -> SinkWriter:
@@ -123,26 +123,28 @@ class AwsSink(Sink):
         return ({"Data": each, "PartitionKey": key} for each, key in zip(data, keys, strict=True))
 
     def _send(self, records: list[dict[str, Any]]) -> None:
-        """Until all are taken. Every record that is gives the others their time anew."""
+        """Send until all are accepted. Every accepted record resets the time limit of the others."""
         client, pause_s, deadline_s = client_of(self._address, self._service.name), _FIRST_PAUSE_S, _deadline_s()
         while True:
-            answers = answer(self._subject, self._service.send, client, self._stream, records)
-            failed = [(record, got) for record, got in zip(records, answers, strict=True) if got.get("ErrorCode")]
+            responses = call_with_retries(self._subject, self._service.send, client, self._stream, records)
+            failed = [
+                (record, result) for record, result in zip(records, responses, strict=True) if result.get("ErrorCode")
+            ]
             if not failed:
                 return
             if len(failed) < len(records):
                 pause_s, deadline_s = _FIRST_PAUSE_S, _deadline_s()
             if self._is_strict or time.monotonic() + pause_s > deadline_s:
                 raise ConnectorAwayError(
-                    f"{self._subject} does not take {len(failed)} records ({failed[0][1]['ErrorCode']}). They are sent "
-                    "again when the job is restarted. If it is throttled, give it more shards"
+                    f"{self._subject} does not accept {len(failed)} records ({failed[0][1]['ErrorCode']}). They are "
+                    f"sent again when the job is restarted. If it is throttled, add shards"
                 )
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
             records = [record for record, _ in failed]
 
     def after_restore(self, pending: Json, point: RestorePoint) -> tuple[Json, str]:
-        return pending, "what was sent after that epoch was sent, and comes again"
+        return pending, "output sent after that epoch remains sent, and is repeated"
 
     def describe(self) -> str:
         return self._subject
@@ -153,7 +155,7 @@ def _deadline_s() -> float:
 
 
 def _batches(records: Iterator[dict[str, Any]], limits: SendLimits) -> Iterator[list[dict[str, Any]]]:
-    """The records in their order, cut so that each request has what it may have.
+    """The records in order, divided by the request limits.
 
     >>> [len(batch) for batch in _batches(iter([{"Data": b"abc"}] * 5), SendLimits(3, 6, 6))]
     [2, 2, 1]
@@ -172,7 +174,7 @@ def _batches(records: Iterator[dict[str, Any]], limits: SendLimits) -> Iterator[
 
 
 def _size(record: dict[str, Any]) -> int:
-    """As AWS counts it: data and key."""
+    """The size that AWS counts: data and key."""
     return len(record["Data"]) + len(record.get("PartitionKey", "").encode())
 
 
@@ -190,8 +192,8 @@ class _RecordWriter(SinkWriter):
             size = (len(value.as_buffer()) if value.is_valid else 0) + len(key.encode())
             if size > self._limits.record_bytes:
                 raise ProgramError(
-                    f"{self._subject}: a record has {size} bytes with its key, and at most {self._limits.record_bytes} "
-                    "are allowed. Write smaller records, or only where the data lies"
+                    f"{self._subject}: a record has {size} bytes with its key, but at most {self._limits.record_bytes} "
+                    "are allowed. Write smaller records, or only a reference to the data"
                 )
         self._staged.add(pa.RecordBatch.from_pydict({"data": data, "key": pa.array(keys, pa.string())}))
 

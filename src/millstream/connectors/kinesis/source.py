@@ -1,13 +1,13 @@
 """Kinesis streams as a source: a shard is a split, and its position is a sequence number (`shards`).
 
-The driver lists the shards now and then, and looks before an epoch, at most once a second and shard, whether there is
-anything to read; how much there is, only reading tells. A task reads up to a number of records and returns where it
-came to. Between two sequence numbers stand always the same records, so an epoch can be read again, for as long as the
-stream keeps them.
+The driver lists the shards at an interval, and checks before an epoch, at most once a second per shard, whether there
+are records; only reading shows how many. A task reads up to a number of records and returns the position
+reached. Between two sequence numbers are always the same records, so an epoch can be read again, within the
+stream's retention.
 
-Shards that were split or merged are read to their end before those that came of them are begun: records of one
-partition key stay in order. Where a shard begins that was there at the first look is as the program says; what appears
-later is read from its first record.
+Shards that were split or merged are read to their end before their children are started: records of one
+partition key stay in order. Shards present at the first listing start as the program specifies; later
+ones are read from their first record.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from millstream.common.serialization import DeserializationSchema
 from millstream.connectors.contracts import Offset, Read, Source, SourceContext, Split
-from millstream.connectors.kinesis.clients import AwsAddress, answer, client_of
+from millstream.connectors.kinesis.clients import AwsAddress, call_with_retries, client_of
 from millstream.connectors.kinesis.shards import Position, Shard, epoch_ms, ms_of
 from millstream.connectors.messages.codecs import Messages, decoder_of
 from millstream.connectors.messages.dead_letters import dead_letters
@@ -34,16 +34,16 @@ from millstream.storage.store import Store
 __all__ = ["LATEST", "TRIM_HORIZON", "KinesisSource", "StartRule"]
 
 _PEEK_S = 1.0
-_LOOK_AGAIN_MS = 3_600_000
-"""A quiet shard is read, in vain, so often: its position then says that nothing behind it was missed."""
+_PROBE_INTERVAL_MS = 3_600_000
+"""A quiet shard is read at this interval: its position then proves that no record after it was missed."""
 _HOUR_MS = 3_600_000
 _READ_S_MAX = 5.0
-"""A shard gives 2 MB a second, so a range of many records is left to several epochs."""
+"""A shard delivers 2 MB a second, so several epochs read a range of many records."""
 
 
 @dataclass(frozen=True)
 class StartRule:
-    """Where to begin: `kind` is TRIM_HORIZON, LATEST or AT_TIMESTAMP (then at `at_ms`)."""
+    """Where to start: `kind` is TRIM_HORIZON, LATEST or AT_TIMESTAMP (then at `at_ms`)."""
 
     kind: str
     at_ms: int = 0
@@ -54,7 +54,7 @@ LATEST, TRIM_HORIZON = StartRule("LATEST"), StartRule("TRIM_HORIZON")
 
 @dataclass
 class _Peek:
-    """What the last look at a shard told: at which position, when, and whether there is more behind it."""
+    """The result of the last check of a shard: the position, the time, and whether there are records after it."""
 
     position: Position
     at_s: float
@@ -62,9 +62,9 @@ class _Peek:
 
 
 class KinesisSource(Source):
-    """The records of `streams`, read by `schema`. Its own time is when records arrived.
+    """The records of `streams`, decoded by `schema`. Their own timestamps are arrival times.
 
-    It has more attributes than most: what the program says, and what the driver knows of the shards just now.
+    It has many attributes: the program's settings, and the driver's view of the shards.
     """
 
     carries_timestamps = True
@@ -84,10 +84,10 @@ class KinesisSource(Source):
         self._discovery_interval_ms, self._records_max = discovery_interval_ms, records_max
         self.type_info = decoder_of(schema).type_info
         self.dead_letter_tag = schema.dead_letter_tag
-        self._forget()
+        self._reset_view()
 
-    def _forget(self) -> None:
-        """Begin to know nothing of the streams."""
+    def _reset_view(self) -> None:
+        """Initialise the driver's view of the streams."""
         self._splits: list[Split] = []
         self._starts: dict[str, Position] = {}
         self._positions: Mapping[str, Position] = {}
@@ -96,12 +96,12 @@ class KinesisSource(Source):
         self._listed_ms: int | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        # Tasks read the ranges they are given: what the driver knows stays there.
+        # Tasks read assigned ranges: the driver's view stays there.
         return self.__dict__ | {"_splits": [], "_starts": {}, "_positions": {}, "_unfinished": set(), "_peeks": {}}
 
     def opened(self, store: Store, session: Any) -> Source:
         source = copy.copy(self)
-        source._forget()
+        source._reset_view()
         return source
 
     # --- shards -----------------------------------------------------------------------------------------------
@@ -116,24 +116,24 @@ class KinesisSource(Source):
     def _splits_of(self, stream: str, is_first: bool) -> list[Split]:
         """The shards of a stream, parents before their children."""
         client, subject = client_of(self._address, "kinesis"), f"Kinesis stream {stream!r} at {self._address.place}"
-        summary = answer(subject, client.describe_stream_summary, StreamName=stream)
+        summary = call_with_retries(subject, client.describe_stream_summary, StreamName=stream)
         retention_ms = summary["StreamDescriptionSummary"]["RetentionPeriodHours"] * _HOUR_MS
         shards: dict[str, dict[str, Any]] = {}
         request: dict[str, Any] = {"StreamName": stream}
         while True:
-            page = answer(subject, client.list_shards, **request)
+            page = call_with_retries(subject, client.list_shards, **request)
             shards |= {shard["ShardId"]: shard for shard in page["Shards"]}
             if not page.get("NextToken"):
                 break
             request = {"NextToken": page["NextToken"]}
-        parents = {name: [up for up in _parents(shard) if up in shards] for name, shard in shards.items()}
+        parents = {name: [parent for parent in _parents(shard) if parent in shards] for name, shard in shards.items()}
         splits = []
         for name in sorted(shards, key=lambda name: (_depth(name, parents), name)):
             shard = Shard(self._address, stream, name)
             info = {
                 "stream": stream,
                 "shard": name,
-                "parents": [_split_name(stream, up) for up in parents[name]],
+                "parents": [_split_name(stream, parent) for parent in parents[name]],
                 "is_closed": "EndingSequenceNumber" in shards[name]["SequenceNumberRange"],
                 "retention_ms": retention_ms,
             }
@@ -141,7 +141,7 @@ class KinesisSource(Source):
         return splits
 
     def _start_of(self, shard: Shard, is_first: bool) -> Position:
-        """Where a shard begins, found out once: the manifest keeps it."""
+        """The start of a shard, determined once: the manifest stores it."""
         name = _split_name(shard.stream, shard.name)
         if name in self._positions:
             return self._positions[name]
@@ -158,14 +158,14 @@ class KinesisSource(Source):
     # --- ranges -----------------------------------------------------------------------------------------------
 
     def reach(self, split: Split, offset: Offset, budget: int, context: SourceContext) -> Offset:
-        # Only shards that are not finished are asked about, parents before their children.
+        # Only unfinished shards are queried, parents before their children.
         self._unfinished.add(split.name)
         if any(parent in self._unfinished for parent in split.info["parents"]):
             return offset
         if offset.get("more") or self._has_more(split, offset):
             return {**offset, "records": max(1, budget)}
-        # Nothing to read, and something to find out: that it has ended, or that nothing was missed until now.
-        if split.info["is_closed"] or epoch_ms() - offset["ms"] >= _LOOK_AGAIN_MS:
+        # No records, but a read may show that the shard has ended, or that no record was missed.
+        if split.info["is_closed"] or epoch_ms() - offset["ms"] >= _PROBE_INTERVAL_MS:
             return {**offset, "records": 1}
         return offset
 
@@ -175,7 +175,7 @@ class KinesisSource(Source):
             peek = _Peek(offset, now_s, self._shard(split).has_more(offset))
             self._peeks[split.name] = peek
         elif peek.position != offset:
-            return False  # it was read since; the next look tells
+            return False  # it was read since; the next check decides
         return peek.has_more
 
     def finished(self, split: Split, offset: Offset) -> bool:
@@ -190,51 +190,51 @@ class KinesisSource(Source):
     def _read(self, split: Split, start: Position, stop: Position, bytes_max: int | None) -> Read:
         shard = self._shard(split)
         if "records" in stop and "or_oldest" in start:
-            start = shard.kept_or_oldest(start, split.info["retention_ms"])
+            start = shard.retained_or_oldest(start, split.info["retention_ms"])
         else:
-            shard.check_kept(start, split.info["retention_ms"])
+            shard.check_retained(start, split.info["retention_ms"])
         if "records" in stop:
             return (yield from self._read_on(split, start, stop["records"], bytes_max))
         if "after" in stop and stop["after"] != start.get("after"):
-            yield from self._read_again(split, start, int(stop["after"]), shard.not_found(stop))
+            yield from self._read_again(split, start, int(stop["after"]), shard.missing_record_error(stop))
         return stop
 
     def _read_on(self, split: Split, start: Position, count: int, bytes_max: int | None) -> Read:
-        """At most so many records, as far as there are any; returns the position behind them."""
+        """At most `count` available records; returns the position after them."""
         position, size, has_read = {key: start[key] for key in start if key != "more"}, 0, False
-        asked_ms, until_s = epoch_ms(), time.monotonic() + _READ_S_MAX
-        for got in self._shard(split).answers(start, min(count, self._records_max)):
-            records = got.records[:count]
+        requested_ms, until_s = epoch_ms(), time.monotonic() + _READ_S_MAX
+        for response in self._shard(split).responses(start, min(count, self._records_max)):
+            records = response.records[:count]
             count -= len(records)
-            is_all = len(records) == len(got.records)
+            is_all = len(records) == len(response.records)
             if records:
                 yield from self._items(split, records)
                 size += sum(len(record["Data"]) for record in records)
                 position, has_read = {"after": records[-1]["SequenceNumber"], "ms": ms_of(records[-1])}, True
-            elif got.is_at_tip:
-                position = {**position, "ms": max(asked_ms, position["ms"])}
-            # A closed shard gets no more records. Where there is nothing behind, it ends.
-            if is_all and (got.is_at_end or (split.info["is_closed"] and got.is_at_tip and not records)):
+            elif response.is_at_tip:
+                position = {**position, "ms": max(requested_ms, position["ms"])}
+            # A closed shard receives no more records. If no record follows, it has ended.
+            if is_all and (response.is_at_end or (split.info["is_closed"] and response.is_at_tip and not records)):
                 return {**position, "ended": True}
             is_enough = count <= 0 or (bytes_max is not None and size >= bytes_max) or time.monotonic() >= until_s
             if is_enough and has_read:
-                return position if is_all and got.is_at_tip else {**position, "more": True}
-            if got.is_at_tip and not split.info["is_closed"]:
+                return position if is_all and response.is_at_tip else {**position, "more": True}
+            if response.is_at_tip and not split.info["is_closed"]:
                 return position
-            asked_ms = epoch_ms()
+            requested_ms = epoch_ms()
         return position
 
-    def _read_again(self, split: Split, start: Position, through: int, not_found: ConnectorError) -> Read:
-        """The records up to that one, which were read before."""
-        for got in self._shard(split).answers(start, self._records_max):
-            records = [record for record in got.records if int(record["SequenceNumber"]) <= through]
+    def _read_again(self, split: Split, start: Position, through: int, missing_record_error: ConnectorError) -> Read:
+        """The records up to a position that were read before."""
+        for response in self._shard(split).responses(start, self._records_max):
+            records = [record for record in response.records if int(record["SequenceNumber"]) <= through]
             if records:
                 yield from self._items(split, records)
             if records and int(records[-1]["SequenceNumber"]) == through:
                 return None
-            if len(records) < len(got.records) or (not got.records and got.is_at_tip):
+            if len(records) < len(response.records) or (not response.records and response.is_at_tip):
                 break
-        raise not_found
+        raise missing_record_error
 
     def _items(self, split: Split, records: list[dict[str, Any]]) -> Read:
         place = f"Kinesis stream {split.info['stream']!r}, shard {split.info['shard']}, sequence number "
@@ -274,22 +274,22 @@ def _parents(shard: dict[str, Any]) -> list[str]:
 
 
 def _depth(name: str, parents: Mapping[str, list[str]]) -> int:
-    """How many generations stand before a shard."""
+    """The number of ancestor generations of a shard."""
     depth, generation = 0, {name}
-    while generation := {up for each in generation for up in parents[each]}:
+    while generation := {parent for each in generation for parent in parents[each]}:
         depth += 1
     return depth
 
 
 def _resolved(shard: Shard, rule: StartRule, is_first: bool) -> Position:
-    """What a rule means now. Old enough to be looked at soon: then it is written down, also if nothing comes."""
+    """The position for a rule now. Its `ms` is old enough for an early read, which then stores the position."""
     now_ms = epoch_ms()
-    soon_ms = now_ms - _LOOK_AGAIN_MS
+    soon_ms = now_ms - _PROBE_INTERVAL_MS
     if rule.kind == "LATEST":
         return {"at": now_ms, "ms": soon_ms}
     at: Any = "TRIM_HORIZON" if rule.kind == "TRIM_HORIZON" else rule.at_ms
-    found = shard.first({"at": at}).records
-    if found:
-        position = {"from": found[0]["SequenceNumber"], "ms": ms_of(found[0])}
+    records = shard.first({"at": at}).records
+    if records:
+        position = {"from": records[0]["SequenceNumber"], "ms": ms_of(records[0])}
         return {**position, "or_oldest": True} if is_first else position
     return {"at": at, "ms": soon_ms}

@@ -1,4 +1,4 @@
-"""Records that are bytes while they travel: messages of a log or a queue, and how they become columns and back.
+"""Formats of messages: the bytes of a log or a queue, and their conversion to columns and back.
 
-`codecs` holds the contract; each format has a module of its own beside it.
+`codecs` holds the contract; each format has its own module.
 """

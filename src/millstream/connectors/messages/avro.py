@@ -1,10 +1,10 @@
-"""Avro records as rows and back: of messages, and of whatever else holds Avro.
+"""Avro records as rows and back, for messages and for Avro in other places.
 
-fastavro reads and writes the bytes; here its values become those of the schema's row type. It gives timestamps with
-the zone UTC and ids as objects, we have UTC times without a zone and text.
+fastavro reads and writes the bytes; this module converts its values to the schema's row type. fastavro returns
+timestamps with the zone UTC and ids as objects; rows have UTC times without a zone and text.
 
-`AvroRecords` is the definition, record by record; `AvroDecoder` and `AvroEncoder` are for messages. A message is read
-whole: bytes left over behind its record mean that it was written with another schema, and it is a bad one.
+`AvroRecords` is the reference, record by record; `AvroDecoder` and `AvroEncoder` are for messages. A message is read
+to its end: bytes after its record mean that it was written with another schema, and make it a bad one.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ NO_AVRO = (
     StopIteration,
     MemoryError,
 )
-"""What fastavro raises for bytes that are no record."""
+"""The errors that fastavro raises for bytes that are not a record."""
 
 
 class AvroRecords:
@@ -59,15 +59,15 @@ class AvroRecords:
         parsed_schema(schema.text)
 
     def row(self, record: Any) -> Any:
-        """The fields of a record as fastavro gives it, in the order of the row type."""
+        """The fields of a fastavro record, in the order of the row type."""
         return inward(self.schema.text)(record)
 
     def record(self, row: Any) -> Any:
-        """A row as fastavro takes it."""
+        """A row as a fastavro record."""
         return outward(self.schema.text)(row)
 
     def value(self, message: bytes, writer: AvroSource | None = None) -> Any:
-        """What a message holds, before it is held against the type. `writer`: the schema it was written with."""
+        """The content of a message, before its type check. `writer`: the schema it was written with."""
         stream = io.BytesIO(message)
         try:
             if writer is None or writer == self.schema:
@@ -76,9 +76,9 @@ class AvroRecords:
                 record = fastavro_module().schemaless_reader(stream, writer.reading, self.schema.reading)
             row = self.row(record)
         except fastavro_module().read.SchemaResolutionError as error:
-            raise ValueError(f"its schema cannot be read as the one of the rows: {error}") from error
+            raise ValueError(f"its schema cannot be read as the schema of the rows: {error}") from error
         except NO_AVRO as error:
-            raise ValueError(f"it is no Avro record of the schema ({type(error).__name__}: {error})") from error
+            raise ValueError(f"it is not an Avro record of the schema ({type(error).__name__}: {error})") from error
         if stream.tell() != len(message):
             raise ValueError(f"its record ends after {stream.tell()} of {len(message)} bytes: another schema wrote it")
         return row
@@ -92,11 +92,11 @@ class AvroRecords:
         return self.encoded(as_declared([row], self.type_info)[0])
 
     def encoded(self, row: Any) -> bytes:
-        """The message of a row that is known to be of the type."""
+        """The message of a row whose type was checked."""
         stream = io.BytesIO()
         try:
             fastavro_module().schemaless_writer(stream, self.schema.parsed, self.record(row), strict=True)
-        except ProgramError:  # no row is to blame
+        except ProgramError:  # not caused by a row
             raise
         except NO_AVRO as error:
             raise TypeMismatchError(
@@ -106,7 +106,7 @@ class AvroRecords:
 
 
 class AvroDecoder(RowDecoder):
-    """Rows from messages that are an Avro record each."""
+    """Decodes rows from messages that are an Avro record each."""
 
     def __init__(self, records: AvroRecords) -> None:
         self._records = records
@@ -121,7 +121,7 @@ class AvroDecoder(RowDecoder):
 
 
 class AvroEncoder(MessageEncoder):
-    """Messages from rows; each begins with what `head` says."""
+    """Encodes rows as messages; each starts with `head`."""
 
     def __init__(self, records: AvroRecords, head: bytes = b"") -> None:
         self._records = records

@@ -1,9 +1,9 @@
-"""What a few bytes of Avro may cost: schemas and decimals that strangers wrote are bounded.
+"""Limits the cost of Avro from untrusted sources: a few bytes could otherwise cost unbounded memory or time.
 
-Avro counts values before it writes them. A value that takes no bytes can be counted a billion times for nothing, a type
+Avro writes the count of values before the values. A billion values that take no bytes can be claimed for free, a type
 that is named twice in each of thirty types is a billion fields, and a decimal of a megabyte takes Python minutes. A
-schema is checked once (`least_bytes`). Decimals are read by a logical type of our own (`bounded_schema`): fastavro's is
-for the whole process, and the program may use that for data of its own.
+schema is checked once (`least_bytes`). Decimals are read by our own logical type (`bounded_schema`): fastavro's is
+global to the process, and the program may use it for its own data.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _LOGICAL_TYPE = "millstream-decimal"
 _BYTES = {"null": 0, "float": 4, "double": 8, "boolean": 1, "int": 1, "long": 1, "string": 1, "bytes": 1}
 
 Cost = tuple[int, int]
-"""The fewest bytes that a value takes, and how many values are read for it."""
+"""The fewest bytes of a value, and the number of values read for it."""
 
 
 def least_bytes(schema: Any) -> int:
-    """The fewest bytes that a value of a parsed schema takes. Raises ProgramError where few bytes could be a value
-    without end.
+    """The fewest bytes of a value of a parsed schema. Raises ProgramError where few bytes could hold an unbounded
+    value.
 
     >>> least_bytes({"type": "record", "name": "R", "fields": [{"name": "a", "type": "double"}]})
     8
@@ -35,7 +35,7 @@ def least_bytes(schema: Any) -> int:
 
 
 def _cost(schema: Any, named: dict[str, Cost | None]) -> Cost:
-    """`named`: what named types cost; None while that is not known, which is within themselves."""
+    """`named`: costs of named types; None inside the type itself, while it is unknown."""
     if isinstance(schema, list):
         costs = [_cost(branch, named) for branch in schema]
         return 1 + min((size for size, _ in costs), default=0), max((fields for _, fields in costs), default=0)
@@ -57,7 +57,7 @@ def _cost(schema: Any, named: dict[str, Cost | None]) -> Cost:
         if size == 0:
             raise ProgramError(
                 "an Avro array whose items take no bytes can hold any number of them in a few bytes, so it is not "
-                "read. Give the items a field."
+                "supported. Add a field to the items."
             )
         return 1, fields
     if kind == "map":
@@ -74,14 +74,14 @@ def _named_cost(schema: Any, kind: str, named: dict[str, Cost | None]) -> Cost:
     size, fields = sum(size for size, _ in costs), sum(fields for _, fields in costs)
     if fields > _FIELDS_MAX:
         raise ProgramError(
-            f"Avro record {schema['name']!r} has {fields:,} fields, those of its records counted, expected at most "
+            f"Avro record {schema['name']!r} has {fields:,} fields, including nested ones, expected at most "
             f"{_FIELDS_MAX:,}. Read it as bytes instead."
         )
     return size, fields
 
 
 def bounded_schema(schema: Any, fastavro: Any) -> Any:
-    """The schema by which fastavro reads decimals only within bounds. It is for reading: nothing is written by it."""
+    """The schema with which fastavro reads decimals only within limits. For reading only."""
     _enter_decimals(fastavro)
     return _renamed(schema)
 

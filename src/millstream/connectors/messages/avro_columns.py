@@ -1,10 +1,10 @@
-"""Avro records into columns, many messages at once: field by field over all of them, if none is a list or a map.
+"""Decodes many Avro messages at once into columns, field by field, for schemas without lists and maps.
 
-Every message has a position. Reading a field reads it in all messages, from where each stands, and moves them on. Where
-something is in doubt (a number that is too long, an end that comes too soon, a branch that is none), the message is
-marked and read by itself. So is one whose record does not end where the message does.
+Every message has a position. Reading a field reads it in all messages at their positions, and advances them. A message
+that is doubtful (a number that is too long, a premature end, an unknown branch) is
+marked and read by itself. So is one whose record does not end where the message ends.
 
-Invariant: a message that is not marked is one that `AvroRecords.value` reads as the same row.
+Invariant: for an unmarked message the row equals that of `AvroRecords.value`.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from millstream.records.columns import arrow_type, stream_schema
 __all__ = ["avro_columns", "has_avro_columns"]
 
 Rows = npt.NDArray[np.int64]
-_VARINT_BYTES_MAX = 9  # those of ten bytes may not fit, and are rare
+_VARINT_BYTES_MAX = 9  # ten bytes may overflow, and are rare
 _DAY_US = 86_400_000_000
 _DAYS = (-719_162, 2_932_896)  # the years 1 to 9999
 _MICROS = (_DAYS[0] * _DAY_US, (_DAYS[1] + 1) * _DAY_US - 1)
 
 
 class _Messages:
-    """The bytes of all messages, how far each was read, and which are in doubt."""
+    """The bytes of all messages, the position in each, and the mask of doubtful ones."""
 
     def __init__(self, values: pa.Array, skipped_bytes: int) -> None:
         _, offsets, data = values.buffers()
@@ -43,7 +43,7 @@ class _Messages:
         self.doubt = self.position > self.end
 
     def starts(self, rows: Rows, size: Any) -> Rows:
-        """Where the next `size` bytes of these messages begin, which are passed; 0 where there are not as many."""
+        """The positions of the next `size` bytes of these messages, which are then skipped; 0 where too few remain."""
         begins = self.position[rows]
         is_short = begins + size > self.end[rows]
         if is_short.any():
@@ -53,7 +53,7 @@ class _Messages:
         return begins
 
     def longs(self, rows: Rows) -> npt.NDArray[np.int64]:
-        """The next number of each of these messages."""
+        """The next number in each of these messages."""
         numbers = np.zeros(len(rows), np.uint64)
         at = np.arange(len(rows))
         for place in range(_VARINT_BYTES_MAX):
@@ -66,29 +66,29 @@ class _Messages:
         return (numbers >> np.uint64(1)).astype(np.int64) ^ -(numbers & np.uint64(1)).astype(np.int64)
 
     def fixed(self, rows: Rows, size: int) -> npt.NDArray[np.uint8]:
-        """The next `size` bytes of each, a row for each."""
+        """The next `size` bytes of each, one row per message."""
         begins = self.starts(rows, size)
         at = np.minimum(begins[:, None] + np.arange(size), len(self.data) - 1)
-        found: npt.NDArray[np.uint8] = self.data[at]
-        return found
+        data: npt.NDArray[np.uint8] = self.data[at]
+        return data
 
     def mark(self, rows: Rows, is_odd: npt.NDArray[np.bool_]) -> None:
-        """These of the messages are in doubt."""
+        """Mark these messages as doubtful."""
         if is_odd.any():
             self.doubt[rows[is_odd]] = True
 
 
 Read = Callable[[_Messages, Rows], pa.Array]
-"""Reads a field of some messages: a column as long as these are."""
+"""Reads a field of the selected messages as a column of the same length."""
 
 
 def has_avro_columns(text: str) -> bool:
-    """Whether records of this schema can be read at once."""
+    """Whether many records of this schema can be read at once."""
     return _readers(text) is not None
 
 
 def avro_columns(values: pa.Array, text: str, skipped_bytes: int = 0) -> ReadColumns | None:
-    """The rows of messages that begin behind `skipped_bytes`; None where only record by record can tell."""
+    """The rows of messages that start after `skipped_bytes`; None if they must be read one by one."""
     readers = _readers(text)
     if readers is None or not len(values):
         return None
@@ -96,7 +96,7 @@ def avro_columns(values: pa.Array, text: str, skipped_bytes: int = 0) -> ReadCol
     rows = np.arange(len(values))
     try:
         columns = [read(messages, rows) for read in readers]
-    except pa.ArrowInvalid:  # text that is no UTF-8
+    except pa.ArrowInvalid:  # text that is not UTF-8
         return None
     messages.doubt |= messages.position != messages.end
     batch = pa.RecordBatch.from_arrays(columns, schema=stream_schema(row_type_of(text)))
@@ -116,7 +116,7 @@ def _readers(text: str) -> list[Read] | None:
 
 
 def _reader(schema: Any, arrow: pa.DataType | None) -> Read | None:
-    """What reads values of a schema into a column of this type; None: only record by record."""
+    """The reader from values of a schema to a column of this type; None: one by one only."""
     if arrow is None:
         return None
     if isinstance(schema, list):
@@ -173,7 +173,7 @@ def _enum(symbols: list[str]) -> Read:
 
 
 def _within(messages: _Messages, rows: Rows, numbers: npt.NDArray[np.int64], low: int, high: int) -> Any:
-    """The numbers; those outside of the bounds are in doubt, and 0 here."""
+    """The numbers; those out of range are doubtful, and 0 here."""
     is_odd = (numbers < low) | (numbers > high)
     messages.mark(rows, is_odd)
     return np.where(is_odd, 0, numbers) if is_odd.any() else numbers
@@ -231,7 +231,7 @@ def _bytes(messages: _Messages, rows: Rows) -> pa.Array:
     sizes = np.where(messages.doubt[rows], 0, sizes)
     bounds = np.zeros(len(rows) + 1, np.int64)
     np.cumsum(sizes, out=bounds[1:])
-    # Each byte by its place in its text and the place of that text.
+    # Each byte by its position in its text and the position of that text.
     at = np.repeat(begins - bounds[:-1], sizes) + np.arange(bounds[-1])
     data, offsets = pa.py_buffer(messages.data[at]), pa.py_buffer(bounds.astype(np.int32))
     return pa.Array.from_buffers(pa.binary(), len(rows), [None, offsets, data])

@@ -1,11 +1,11 @@
-"""Avro schemas: parsed, checked, and the row types that they stand for.
+"""Avro schemas: parsing, checks, and their row types.
 
-A record is a ROW, an enum and a uuid are STRING, `bytes` and `fixed` are bytes, or DECIMAL where they say so. A union
-with null is the other type; a union of several types is any Python value, without a type. Dates and times are Flink's:
-timestamps of every precision are SQL_TIMESTAMP, as their UTC time.
+A record is a ROW, an enum and a uuid are STRING, `bytes` and `fixed` are bytes, or DECIMAL where declared. A union
+with null is the other type; a union of several types is a plain Python value, without a type. Dates and times are
+Flink's: timestamps of every precision are SQL_TIMESTAMP, as their UTC time.
 
-Two kinds of schemas are refused, because a short message could make its reader work without end: a record that
-contains itself, and a list of things that take no bytes.
+Two kinds of schemas are rejected, because a short message could make its reader run without end: a record that
+contains itself, and a list of items that take no bytes.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _DECIMAL_DIGITS_MAX = 38
 
 
 def fastavro_module() -> Any:
-    """The package that reads and writes Avro."""
+    """The package for Avro."""
     try:
         import fastavro
     except ImportError:
@@ -54,7 +54,7 @@ def fastavro_module() -> Any:
 
 @dataclass(frozen=True)
 class AvroSource:
-    """A schema as its text, which is all that travels to tasks; `parsed` is made where it is needed.
+    """A schema as its text, the only part that is pickled; `parsed` is computed where it is needed.
 
     >>> AvroSource('{"type": "record", "name": "Ad", "fields": [{"name": "id", "type": "long"}]}').row_type
     Types.ROW_NAMED(['id'], [Types.LONG()])
@@ -64,12 +64,12 @@ class AvroSource:
 
     @property
     def parsed(self) -> Any:
-        """The schema as fastavro knows it."""
+        """The schema parsed by fastavro."""
         return parsed_schema(self.text)
 
     @property
     def reading(self) -> Any:
-        """The same for reading: decimals are bounded."""
+        """The schema for reading: decimals are bounded."""
         return _reading_schema(self.text)
 
     @property
@@ -80,7 +80,7 @@ class AvroSource:
 
 @lru_cache(maxsize=256)
 def parsed_schema(text: str) -> Any:
-    """The schema as fastavro knows it, with all names resolved. Raises ProgramError."""
+    """The schema parsed by fastavro, with all names resolved. Raises ProgramError."""
     fastavro = fastavro_module()
     try:
         parsed = fastavro.parse_schema(json.loads(text))
@@ -91,7 +91,7 @@ def parsed_schema(text: str) -> Any:
         TypeError,
         KeyError,
     ) as error:
-        raise ProgramError(f"this is no Avro schema: {error!r}. Found {str(text)[:200]!r}.") from error
+        raise ProgramError(f"this is not an Avro schema: {error!r}. Found {str(text)[:200]!r}.") from error
     except (RecursionError, AttributeError) as error:
         raise ProgramError(f"this Avro schema cannot be read: {error!r}. Found {str(text)[:200]!r}.") from error
     least_bytes(parsed)
@@ -100,14 +100,14 @@ def parsed_schema(text: str) -> Any:
 
 @lru_cache(maxsize=256)
 def _reading_schema(text: str) -> Any:
-    parsed_schema(text)  # refuses what cannot be used
+    parsed_schema(text)  # rejects unusable schemas
     return fastavro_module().parse_schema(bounded_schema(json.loads(text), fastavro_module()))
 
 
 @lru_cache(maxsize=256)
 def row_type_of(text: str) -> RowTypeInfo:
     """The row type of a record's schema."""
-    parsed_schema(text)  # refuses what cannot be used
+    parsed_schema(text)  # rejects unusable schemas
     type_info = type_of(fastavro_module().parse_schema(json.loads(text), expand=True))
     if not isinstance(type_info, RowTypeInfo):
         raise ProgramError(f"an Avro schema of rows is a record, not {str(text)[:200]!r}.")

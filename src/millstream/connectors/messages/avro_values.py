@@ -1,7 +1,7 @@
-"""Values between fastavro and rows: what differs, by schema.
+"""Converts values between fastavro's form and rows, by schema.
 
-fastavro has a dict for a record, a timestamp with the zone UTC, and an object for a uuid; we have a row, UTC time
-without a zone, and text. A union of several types has no type here, so its values pass as fastavro has them.
+fastavro has a dict for a record, a timestamp with the zone UTC, and an object for a uuid; rows have fields, UTC time
+without a zone, and text. A union of several types has no type here, so its values pass unchanged.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _ZONED = ("timestamp-millis", "timestamp-micros")
 
 @lru_cache(maxsize=256)
 def inward(text: str) -> Convert:
-    """What turns a record of fastavro's into the fields of a row. `text` is a schema that was checked."""
+    """The converter from a fastavro record to the fields of a row. `text` is a checked schema."""
     return _converter(_expanded(text), _inward_single, _inward_record) or _same
 
 
 @lru_cache(maxsize=256)
 def outward(text: str) -> Convert:
-    """What turns a row into a record for fastavro."""
+    """The converter from a row to a fastavro record."""
     return _converter(_expanded(text), _outward_single, _outward_record) or _same
 
 
@@ -45,7 +45,7 @@ Record = Callable[[list[str], list[Convert | None]], Convert]
 
 
 def _converter(schema: Any, single: Single, record: Record) -> Convert | None:
-    """The converter of a schema; None where nothing differs."""
+    """The converter of a schema; None if values need no conversion."""
     if isinstance(schema, list):
         others = [branch for branch in schema if branch not in ("null", {"type": "null"})]
         return _nullable(_converter(others[0], single, record)) if len(others) == 1 else None
@@ -94,7 +94,7 @@ def _outward_record(names: list[str], converters: list[Convert | None]) -> Conve
 
     def convert_row(row: Any) -> Any:
         if row is None:
-            return None  # fastavro refuses it where the schema does
+            return None  # fastavro rejects it if the schema does
         cells = zip(fields, row, strict=True)
         return {name: cell if convert is None else convert(cell) for (name, convert), cell in cells}
 

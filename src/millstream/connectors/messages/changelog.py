@@ -1,10 +1,10 @@
-"""Changes of a table's rows as JSON messages: rows with their kind, from Debezium's envelope and from Canal's.
+"""Changelog messages in JSON: rows with row kinds, in Debezium's envelope and in Canal's.
 
-A change is two rows: what was there (UPDATE_BEFORE) and what is there now (UPDATE_AFTER). Both formats write one row
-per message, as Flink does: a row that came is an insertion, one that went is a deletion.
+An update is two rows: the previous (UPDATE_BEFORE) and the current (UPDATE_AFTER) one. Both formats write one row
+per message, as Flink does: a new or current row as an insert, a deleted or previous one as a delete.
 
-A message without a value follows a deletion in a topic that is compacted, for the broker's sake; it holds no row.
-Debezium's messages are read in columns; what is in doubt there, and all of Canal's, whose values are text, one by one.
+In compacted topics a message without a value follows a delete, for the broker; it has no row.
+Debezium's messages are read in columns; doubtful ones, and all of Canal's, whose values are text, one by one.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ __all__ = [
 
 
 Change = tuple[RowKind, Any]
-"""A row as JSON has it, and its kind."""
+"""A row as a JSON object, and its kind."""
 
 
 class ChangelogDecoder(RowDecoder):
-    """What both formats share: documents, and rows of a kind."""
+    """The base of both formats: parses documents, and returns rows with kinds."""
 
     def __init__(self, type_info: RowTypeInfo, ignore_parse_errors: bool) -> None:
         self.type_info: TypeInformation = type_info
@@ -69,12 +69,12 @@ class ChangelogDecoder(RowDecoder):
         """The rows of a parsed message."""
 
     def deserialized(self, message: bytes) -> list[Row]:
-        """The rows of a message, held against the type."""
+        """The rows of a message, checked against the type."""
         return as_declared(list(self.rows(message)), self.type_info)
 
 
 class DebeziumDecoder(ChangelogDecoder):
-    """Rows from Debezium's envelope. `with_schema`: it stands under `payload`, beside the schema of the connector.
+    """Decodes rows from Debezium's envelope. `with_schema`: it is under `payload`, next to the connector's schema.
 
     >>> row = Types.ROW_NAMED(["id"], [Types.INT()])
     >>> DebeziumDecoder(row).rows(b'{"before": {"id": 1}, "after": {"id": 2}, "op": "u"}')
@@ -101,10 +101,10 @@ class DebeziumDecoder(ChangelogDecoder):
 
 
 def debezium_changes(document: dict[str, Any], with_schema: bool) -> list[Change]:
-    """The rows of an envelope, as objects of JSON with their kinds. Raises ValueError."""
+    """The rows of an envelope, as JSON objects with their kinds. Raises ValueError."""
     envelope = document.get("payload") if with_schema else document
     if not isinstance(envelope, dict):
-        raise ValueError("it has no payload; leave with_schema out if messages come without their schema")
+        raise ValueError("it has no payload; omit with_schema if messages have no schema")
     operation = envelope.get("op")
     if operation in ("c", "r"):
         return [(RowKind.INSERT, _side(envelope, "after"))]
@@ -120,12 +120,12 @@ def _side(envelope: dict[str, Any], side: str) -> Any:
     cells = envelope.get(side)
     if cells is None:
         hint = ". Set REPLICA IDENTITY FULL on the table" if side == "before" else ""
-        raise ValueError(f"it is of op {envelope['op']!r} and has nothing under {side!r}{hint}")
+        raise ValueError(f"it is of op {envelope['op']!r} but has nothing under {side!r}{hint}")
     return cells
 
 
 def envelope_rows(read: ReadColumns, with_schema: bool, type_info: TypeInformation) -> ReadColumns:
-    """The rows of envelopes that were read in columns, those in doubt left out."""
+    """The rows of envelopes that were read in columns, without the doubtful ones."""
     before, after, operations = read.batch.column(0).flatten() if with_schema else read.batch.columns
     has_before, has_after = np.asarray(before.is_valid()), np.asarray(after.is_valid())
     is_insert = _is_in(operations, ["c", "r"]) & has_after
@@ -146,15 +146,17 @@ def _is_in(column: pa.Array, values: list[str]) -> Any:
 def _interleaved(
     before: pa.Array, after: pa.Array, is_insert: Any, is_update: Any, is_known: Any, type_info: TypeInformation
 ) -> pa.RecordBatch:
-    """The rows of all changes in order, with their kinds; those before a change stand before those after it."""
+    """The rows of all changes in order, with their kinds; a previous row precedes the current one."""
     size = len(before)
     messages = np.repeat(np.arange(size)[is_known], np.where(is_update, 2, 1)[is_known])
-    # Of the two rows of an update the second repeats the message of the one before it.
+    # Of the two rows of an update the second repeats the message index of the first.
     is_second = np.zeros(len(messages), np.bool_)
     is_second[1:] = messages[1:] == messages[:-1]
     takes_after = is_insert[messages] | is_second
-    went = np.where(is_update[messages], RowKind.UPDATE_BEFORE.value, RowKind.DELETE.value)
-    kinds = np.where(is_insert[messages], RowKind.INSERT.value, np.where(is_second, RowKind.UPDATE_AFTER.value, went))
+    before_kinds = np.where(is_update[messages], RowKind.UPDATE_BEFORE.value, RowKind.DELETE.value)
+    kinds = np.where(
+        is_insert[messages], RowKind.INSERT.value, np.where(is_second, RowKind.UPDATE_AFTER.value, before_kinds)
+    )
     at = pa.array(messages + np.where(takes_after, size, 0))
     pairs = zip(before.flatten(), after.flatten(), strict=True)
     columns = [pa.concat_arrays(pair).take(at) for pair in pairs]
@@ -167,7 +169,7 @@ def _interleaved(
 
 
 class CanalDecoder(ChangelogDecoder):
-    """Rows from Canal's messages, each of which may hold several. `database`, `table`: patterns of those to be read.
+    """Decodes rows from Canal's messages, each of which may hold several. `database`, `table`: patterns to select.
 
     Canal writes values as text, so numbers are read from text here.
     """
@@ -192,7 +194,7 @@ class CanalDecoder(ChangelogDecoder):
 
 
 def canal_changes(document: dict[str, Any], filters: Sequence[tuple[str, str]]) -> list[Change]:
-    """The rows of a message, as objects of JSON with their kinds; `filters`: patterns by name. Raises ValueError."""
+    """The rows of a message, as JSON objects with their kinds; `filters`: patterns by name. Raises ValueError."""
     for name, pattern in filters:
         if not re.fullmatch(pattern, str(document.get(name))):
             return []
@@ -208,10 +210,10 @@ def canal_changes(document: dict[str, Any], filters: Sequence[tuple[str, str]]) 
         return [(row_kind, cells) for cells in data]
     old = document.get("old")
     if not isinstance(old, list) or len(old) != len(data) or not all(isinstance(cells, dict) for cells in old):
-        raise ValueError(f"it is an UPDATE of {len(data)} rows, and its old is {old!r}, expected as many objects")
+        raise ValueError(f"it is an UPDATE of {len(data)} rows, but its old is {old!r}, expected as many objects")
     changes: list[Change] = []
     for before, after in zip(old, data, strict=True):
-        # Only what has changed stands in `old`.
+        # `old` has the changed fields only.
         changes += [(RowKind.UPDATE_BEFORE, {**after, **before}), (RowKind.UPDATE_AFTER, after)]
     return changes
 
@@ -224,11 +226,11 @@ def _canal_value(value: Any, type_info: TypeInformation) -> Any:
     return value if convert is None else convert(value)
 
 
-_COMING: dict[str, tuple[str, str]] = {
+_INSERT_PARTS: dict[str, tuple[str, str]] = {
     "Debezium": ('{"before":null,"after":', ',"op":"c"}'),
     "Canal": ('{"data":[', '],"type":"INSERT"}'),
 }
-_GOING: dict[str, tuple[str, str]] = {
+_DELETE_PARTS: dict[str, tuple[str, str]] = {
     "Debezium": ('{"before":', ',"after":null,"op":"d"}'),
     "Canal": ('{"data":[', '],"type":"DELETE"}'),
 }
@@ -240,14 +242,14 @@ def changelog_message(row: Any, type_info: RowTypeInfo, format_name: str) -> byt
     [value] = as_declared([row], type_info)
     if value is None:
         raise TypeMismatchError(
-            f"{format_name} was given None in place of a row. Filter such records before the sink", value=row
+            f"{format_name} received None in place of a row. Filter such records before the sink", value=row
         )
-    head, tail = (_COMING if value.get_row_kind() in _COMING_KINDS else _GOING)[format_name]
+    head, tail = (_INSERT_PARTS if value.get_row_kind() in _COMING_KINDS else _DELETE_PARTS)[format_name]
     return f"{head}{json_writer(type_info)(value)}{tail}".encode()
 
 
 class ChangelogEncoder(MessageEncoder):
-    """A message for every row; `format_name` is Debezium or Canal."""
+    """Encodes every row as a message; `format_name` is Debezium or Canal."""
 
     def __init__(self, type_info: RowTypeInfo, format_name: str) -> None:
         self._type_info, self._format_name = type_info, format_name
@@ -259,8 +261,11 @@ class ChangelogEncoder(MessageEncoder):
 
 
 def enveloped(rows: pa.Array, kinds: npt.NDArray[np.int8], format_name: str) -> pa.Array:
-    """Rows, as texts of JSON, in the messages that say what became of them."""
-    is_coming = pa.array((kinds == RowKind.INSERT.value) | (kinds == RowKind.UPDATE_AFTER.value))
-    coming, going = _COMING[format_name], _GOING[format_name]
-    heads, tails = (pc.if_else(is_coming, came, went) for came, went in zip(coming, going, strict=True))
+    """Wraps rows, as JSON texts, in messages with their kind."""
+    is_insert = pa.array((kinds == RowKind.INSERT.value) | (kinds == RowKind.UPDATE_AFTER.value))
+    insert_parts, delete_parts = _INSERT_PARTS[format_name], _DELETE_PARTS[format_name]
+    heads, tails = (
+        pc.if_else(is_insert, insert_part, delete_part)
+        for insert_part, delete_part in zip(insert_parts, delete_parts, strict=True)
+    )
     return pc.binary_join_element_wise(heads, rows, tails, "")

@@ -1,15 +1,15 @@
-"""What turns messages into batches, and batches into messages.
+"""The contracts of message decoders and encoders.
 
-A connector that carries bytes knows nothing of formats. It reads `Messages`, some of one split in their order, and has
-them decoded: `decoder_of(schema)` is the columnar decoder of a schema that has one, and else calls the schema's
-`deserialize` per message. Both give the same: the columnar one is the fast path, the other the reference.
+A connector that carries bytes is independent of formats. It passes `Messages`, some of one split in order, to a
+decoder: `decoder_of(schema)` is the schema's columnar decoder if it has one, and otherwise calls the schema's
+`deserialize` per message. Both return the same rows: the columnar one is the fast path, the other the reference.
 
-Rows are not always as many as messages: a change of a row is two of them, and what the schema leaves out is none. So
-`Decoded.origins` tells which message each row came from, and whoever has more to say about a message (its time, its
-headers) takes it along by these numbers.
+The numbers of rows and messages may differ: an update is two rows, and a message that the schema skips has none. So
+`Decoded.origins` maps each row to its message, and connectors use it to attach a message's properties (its time, its
+headers).
 
-A message that cannot be read is never a silent null and never lost: it is among `Decoded.bad`, and the connector raises
-`bad_message_error`, with the message's place and bytes, or sends it where the user said.
+A message that cannot be read never becomes a null and is never lost: it is in `Decoded.bad`, and the connector raises
+`bad_message_error`, with the message's place and bytes, or sends it to the user's side output.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ _REASON_CHARS_MAX = 1_000
 
 @dataclass(frozen=True)
 class Messages:
-    """Some messages of one split, in order. A null value is a message without one (Kafka's tombstone).
+    """Some messages of one split, in order. Null means a message without a value (Kafka's tombstone).
 
-    `place(i)` says where message `i` stands, for people: "topic orders, partition 3, offset 17".
+    `place(i)` describes the place of message `i` for people: "topic orders, partition 3, offset 17".
     """
 
     values: pa.Array
@@ -67,27 +67,27 @@ class Messages:
 
 @dataclass(frozen=True)
 class BadMessage:
-    """A message that cannot be read: its number among those that were decoded together, and why."""
+    """A message that cannot be read: its index among the messages decoded together, and the reason."""
 
     index: int
     reason: str
     error: Exception | None = field(default=None, compare=False, repr=False)
-    """What a schema raised, for whoever must find out where."""
+    """The exception that a schema raised, for its traceback."""
 
     @classmethod
     def of(cls, index: int, error: Exception) -> BadMessage:
-        """With the reason that an error tells. It is short, however long the message is that it speaks of."""
+        """With the error's text as the reason, shortened."""
         text = str(error).rstrip(".")
         if not isinstance(error, (ValueError, TypeMismatchError)):
-            text = f"{type(error).__name__}: {text}"  # as a KeyError, which says no more than the key
+            text = f"{type(error).__name__}: {text}"  # such as a KeyError, whose text is only the key
         reason = text if len(text) <= _REASON_CHARS_MAX else f"{text[:_REASON_CHARS_MAX]} …"
-        # An error may quote text that cannot be stored.
+        # An error may quote characters that cannot be stored.
         return cls(index, reason.encode("utf-8", "backslashreplace").decode(), error)
 
 
 @dataclass(frozen=True)
 class Decoded:
-    """The rows of some messages. `origins`: the message of each row, ascending; None: row `i` is of message `i`."""
+    """The rows of some messages. `origins`: the message index of each row, ascending; None: row `i` is message `i`."""
 
     batch: Batch
     origins: npt.NDArray[np.int64] | None = None
@@ -95,19 +95,19 @@ class Decoded:
 
 
 class MessageDecoder(ABC):
-    """Turns messages into rows of `type_info` (None: plain Python values). Holds no messages from call to call."""
+    """Decodes messages to rows of `type_info` (None: plain Python values). Stateless between calls."""
 
     type_info: TypeInformation | None
     ignores_bad: bool = False
-    """Whether messages that cannot be read are left out, as the program said."""
+    """Whether unreadable messages are skipped, as set by the program."""
 
     @abstractmethod
     def decode(self, messages: Messages) -> Decoded:
-        """The rows of all messages that can be read, in order, and which cannot."""
+        """The rows of all readable messages, in order, and the unreadable messages."""
 
 
 class MessageEncoder(ABC):
-    """Turns the rows of a batch into messages."""
+    """Encodes the rows of a batch as messages."""
 
     @abstractmethod
     def encode(self, batch: Batch) -> pa.Array:
@@ -129,8 +129,8 @@ def encoder_of(schema: SerializationSchema, input_type: TypeInformation | None) 
 
 
 def _overrides(schema: Any, methods: tuple[str, ...], column_method: str) -> bool:
-    """Whether a program's own class has other `methods` than the class that says how to work in columns: then only
-    they know what the bytes are."""
+    """Whether a user's subclass overrides `methods` below the class that defines the columnar method: then only
+    the overrides know the bytes."""
     order = type(schema).__mro__
     makers = [next(at for at, kind in enumerate(order) if method in vars(kind)) for method in methods]
     column_maker = next(
@@ -142,7 +142,7 @@ def _overrides(schema: Any, methods: tuple[str, ...], column_method: str) -> boo
 
 
 def _plain_decoder(schema: DeserializationSchema) -> MessageDecoder | None:
-    """The decoders of schemas that know nothing of columns, because they stand below them."""
+    """The decoders for schemas that cannot refer to decoders, because they are in a lower layer."""
     from millstream.connectors.messages.text import BytesDecoder, TextDecoder
 
     if isinstance(schema, SimpleStringSchema):
@@ -168,29 +168,29 @@ def bad_message_error(bad: BadMessage, messages: Messages) -> TypeMismatchError:
     more = f" and {len(value) - _SHOWN_BYTES_MAX} bytes more" if value and len(value) > _SHOWN_BYTES_MAX else ""
     return TypeMismatchError(
         f"{messages.place(bad.index)}: {bad.reason}. The message is {shown}{more}. Correct the declared type, "
-        "or say where messages that cannot be read go: schema.with_dead_letters(tag)",
+        "or send unreadable messages to a side output: schema.with_dead_letters(tag)",
         value=value,
     )
 
 
 def raise_if_of_program(error: Exception) -> None:
-    """Raise again what no message is to blame for, as a package that is missing: a ProgramError is a ValueError too."""
+    """Raise errors again that no message causes, such as a missing package: a ProgramError is also a ValueError."""
     if isinstance(error, ProgramError) and not isinstance(error, TypeMismatchError):
         raise error
 
 
 def unreadable_error(message: bytes, expected: str, error: Exception) -> TypeMismatchError:
-    """What `deserialize` of our schemas raises for bytes that are no `expected`."""
+    """The exception of our schemas' `deserialize` for bytes that are not a valid `expected`."""
     reason = BadMessage.of(0, error).reason
     return TypeMismatchError(
-        f"a message is no {expected}: {reason}. Found {message[:_SHOWN_BYTES_MAX]!r}. Correct the schema's type, or "
-        "say where messages that cannot be read go with its with_dead_letters(tag)",
+        f"a message is not a valid {expected}: {reason}. Found {message[:_SHOWN_BYTES_MAX]!r}. Correct the schema's "
+        "type, or send unreadable messages to a side output with its with_dead_letters(tag)",
         value=message,
     )
 
 
 class PerMessageDecoder(MessageDecoder):
-    """Calls `deserialize` for every message: the reference, and the way of schemas that programs bring along.
+    """Calls `deserialize` for every message: the reference, and the decoder for user-defined schemas.
 
     >>> from millstream.common.serialization import SimpleStringSchema
     >>> messages = Messages(pa.array([b"a", None, b"b"]), lambda i: f"message {i}")
@@ -210,15 +210,15 @@ class PerMessageDecoder(MessageDecoder):
         bad: list[BadMessage] = []
         for index, message in enumerate(messages.values.to_pylist()):
             if message is None:
-                continue  # nothing to read: as Flink's schemas, which are not asked
+                continue  # no value to decode: Flink does not call its schemas either
             try:
                 value = self._schema.deserialize(message)
             except (MemoryError, MillstreamError) as error:
                 if not isinstance(error, TypeMismatchError):
-                    raise  # a registry that is away says nothing about the message
+                    raise  # an unavailable registry is not the message's error
                 bad.append(BadMessage.of(index, error))
                 continue
-            except Exception as error:  # whatever it is, it is this message that the schema cannot read
+            except Exception as error:  # any other error means that the schema cannot read this message
                 bad.append(BadMessage.of(index, error))
                 continue
             if value is not None:
@@ -230,11 +230,11 @@ class PerMessageDecoder(MessageDecoder):
             values, origins = self._conforming(values, origins, bad)
             batch = Batch.of_values(values, self.type_info)
             bad.sort(key=lambda each: each.index)
-        kept = None if len(origins) == len(messages.values) else np.array(origins, np.int64)
-        return Decoded(batch, kept, tuple(bad))
+        row_origins = None if len(origins) == len(messages.values) else np.array(origins, np.int64)
+        return Decoded(batch, row_origins, tuple(bad))
 
     def _conforming(self, values: list[Any], origins: list[int], bad: list[BadMessage]) -> tuple[list[Any], list[int]]:
-        """The values that fit the type that the schema says; the messages of others are bad ones."""
+        """The values that match the schema's declared type; messages of others become bad ones."""
         assert self.type_info is not None
         fitting: list[tuple[Any, int]] = []
         for value, index in zip(values, origins, strict=True):

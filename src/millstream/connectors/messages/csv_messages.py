@@ -1,10 +1,10 @@
-"""CSV records as messages, one in each: rows from them and back.
+"""CSV records as messages, one in each: conversion to rows and back.
 
-`CsvMessages` is the definition, message by message, by Python's csv module and the converters of `files/values`. The
-decoder hands Arrow's CSV reader only messages that are plainly one record with the right number of fields: every field
-is either without a quote, or in quotes from end to end, and no line ends inside. Their fields are then columns of text.
+`CsvMessages` is the reference, message by message, using Python's csv module and the converters of `files/values`. The
+decoder passes to Arrow's CSV reader only messages that are certainly one record with the right number of fields: every
+field is either unquoted, or fully quoted, and contains no line end. Their fields are then columns of text.
 
-A message that holds more than one record is a bad one: the others would be lost without a word.
+A message with more than one record is a bad one: the others would be lost silently.
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ _USUAL = CsvDialect()
 
 @dataclass(frozen=True)
 class CsvMessages:
-    """Records of a row type, written as `dialect` says; each that is written ends with `line_delimiter`."""
+    """Records of a row type in the syntax of `dialect`; written records end with `line_delimiter`."""
 
     row_type: RowTypeInfo
     dialect: CsvDialect = _USUAL
     line_delimiter: str = "\n"
 
     def value(self, message: bytes) -> tuple[Any, ...] | None:
-        """What a message holds, before it is held against the type; None for a comment. Raises ValueError."""
+        """The content of a message, before its type check; None for a comment. Raises ValueError."""
         text = message.decode()
         if self.dialect.comments and text.startswith("#"):
             return None
-        # The module's own limit is for all of this process; it is only ever raised.
+        # The csv module's limit is global to this process; it is only ever raised.
         csv.field_size_limit(max(csv.field_size_limit(), _FIELD_CHARS_MAX))
         try:
             records = list(csv.reader(io.StringIO(text, newline=""), **self._arguments(), strict=True))
         except csv.Error as error:
             raise ValueError(str(error)) from error
         while records and not records[-1]:
-            records.pop()  # lines without anything behind the record
+            records.pop()  # empty lines after the record
         if len(records) > 1:
             raise ValueError(f"it holds {len(records)} records, expected one")
         fields = records[0] if records else []
@@ -79,7 +79,7 @@ class CsvMessages:
         return None if value is None else as_declared([value], self.row_type)[0]
 
     def write(self, rows: Sequence[Any]) -> list[bytes]:
-        """The messages of rows that are known to be of the type."""
+        """The messages of rows whose type was checked."""
         if not rows:
             return []
         dialect, end = self.dialect, self.line_delimiter
@@ -89,27 +89,27 @@ class CsvMessages:
         return [self._unquoted(row) for row in rows]
 
     def _unquoted(self, row: Any) -> bytes:
-        """By Python's writer, which knows escapes."""
+        """Uses Python's writer, which supports escapes."""
         dialect = self.dialect
         fields = [
             field_text(field, field_type, dialect.array_separator, dialect.null_text or "")
             for field, field_type in zip(row, self.row_type.get_field_types(), strict=True)
         ]
         text = io.StringIO(newline="")
-        # The writer quotes only the line ends it is told of, and a reader knows both: so it is told of both.
+        # The writer quotes only its own line end, but readers recognise both: so its line end contains both.
         writer = csv.writer(text, **self._arguments(), lineterminator=_LINE_END)
         try:
             writer.writerow(fields)
         except csv.Error as error:
             raise TypeMismatchError(
                 f"{row!r} cannot be written as a CSV record without quotes: {error}. "
-                "Leave the quote character on, or set an escape character",
+                "Enable the quote character, or set an escape character",
                 value=row,
             ) from error
         return (text.getvalue().removesuffix(_LINE_END) + self.line_delimiter).encode()
 
     def _arguments(self) -> dict[str, Any]:
-        """The dialect in the words of Python's csv module."""
+        """The dialect as arguments of Python's csv module."""
         return {
             "delimiter": self.dialect.delimiter,
             "quotechar": self.dialect.quote,
@@ -119,7 +119,7 @@ class CsvMessages:
 
 
 class CsvDecoder(RowDecoder):
-    """Rows from CSV messages."""
+    """Decodes rows from CSV messages."""
 
     def __init__(self, messages: CsvMessages, ignore_parse_errors: bool = False) -> None:
         self._messages = messages
@@ -137,16 +137,16 @@ class CsvDecoder(RowDecoder):
             return None
         try:
             texts = pc.utf8_rtrim(values.cast(pa.string()), characters="\r\n")
-        except pa.ArrowInvalid:  # no UTF-8
+        except pa.ArrowInvalid:  # not UTF-8
             return None
         is_plain = pc.match_substring_regex(texts, layout.form).to_numpy(zero_copy_only=False)
-        given = texts if is_plain.all() else texts.filter(pa.array(is_plain))
-        if not len(given):
+        eligible = texts if is_plain.all() else texts.filter(pa.array(is_plain))
+        if not len(eligible):
             return None
-        columns = layout.fields(given)
+        columns = layout.fields(eligible)
         if columns is None:
             return None
-        doubt = np.zeros(len(given), np.bool_)
+        doubt = np.zeros(len(eligible), np.bool_)
         null_text = self._messages.dialect.null_text
         try:
             finished = []
@@ -155,7 +155,7 @@ class CsvDecoder(RowDecoder):
                 if null_text is not None:
                     present = pc.if_else(pc.equal(column, null_text), pa.scalar(None, pa.string()), column)
                 finished.append(finish(present, doubt))
-        except pa.ArrowInvalid:  # as a number that is too large for its column
+        except pa.ArrowInvalid:  # such as a number that is too large for its column
             return None
         batch = pa.RecordBatch.from_arrays(finished, schema=stream_schema(self.type_info))
         if doubt.any():
@@ -166,7 +166,7 @@ class CsvDecoder(RowDecoder):
 
 @dataclass(frozen=True)
 class _Layout:
-    """How messages of one dialect and type are read at once: the form of those that may be, and each column."""
+    """How messages of one dialect and type are read at once: the form of eligible ones, and each column."""
 
     form: str
     finishes: list[Finish]
@@ -174,7 +174,7 @@ class _Layout:
     quote: str | None
 
     def fields(self, texts: pa.Array) -> list[pa.Array] | None:
-        """The fields of messages of the form, a column of text for each."""
+        """The fields of eligible messages, a column of text for each."""
         lists = pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts)
         names = [str(at) for at in range(len(self.finishes))]
         try:
@@ -212,7 +212,7 @@ def _layout(messages: CsvMessages) -> _Layout | None:
     if dialect.comments or dialect.escape is not None or not marks.isascii() or not known or len(known) < len(finishes):
         return None
     quote, delimiter = re.escape(dialect.quote or ""), re.escape(dialect.delimiter)
-    # Arrow takes away a byte order mark at the beginning, which is a character to Python.
+    # Arrow removes a byte order mark at the start, which Python reads as a character.
     bare = rf"[^{quote}{delimiter}\r\n\x00\x{{FEFF}}]*"
     field = rf"(?:{bare}|{quote}[^{quote}\r\n\x00]*(?:{quote}{quote}[^{quote}\r\n\x00]*)*{quote})" if quote else bare
     more = f"(?:{delimiter}{field}){{{len(known) - 1}}}" if len(known) > 1 else ""

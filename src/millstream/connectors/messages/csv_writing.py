@@ -1,7 +1,7 @@
-"""Rows as CSV messages, a column at a time.
+"""Encodes rows as CSV messages, column by column.
 
-Each field becomes a column of texts, put into quotes where `CsvLines` puts them, and the columns are joined row by row.
-Invariant: the messages are those of `CsvMessages.write`. Types that are not here are written by it.
+Each field becomes a column of texts, quoted where `CsvLines` quotes them, and the columns are joined row by row.
+Invariant: the messages equal those of `CsvMessages.write`, which also writes the types unsupported here.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _UNQUOTED_CHARS_MAX = 24
 
 
 class CsvEncoder(MessageEncoder):
-    """Messages from rows.
+    """Encodes rows as messages.
 
     >>> from millstream.common.typeinfo import Types
     >>> row_type = Types.ROW_NAMED(["name", "n"], [Types.STRING(), Types.INT()])
@@ -58,12 +58,14 @@ class CsvEncoder(MessageEncoder):
         return pc.binary_join_element_wise(lines, self._messages.line_delimiter, "").cast(pa.binary())
 
     def _field(self, writer: tuple[Write, bool], column: pa.Array) -> pa.Array:
-        """The texts of a field, in quotes where they need them; what is null is not."""
+        """The texts of a field, quoted where necessary; null is not quoted."""
         write, is_bare = writer
         dialect = self._messages.dialect
         quote = dialect.quote or ""
         written = write(column)
-        form = f"[{re.escape(dialect.delimiter + quote)}\r\n]" if is_bare else _suspicious(dialect.delimiter, quote)
+        form = (
+            f"[{re.escape(dialect.delimiter + quote)}\r\n]" if is_bare else _coarsely_quoted(dialect.delimiter, quote)
+        )
         is_quoted = pc.match_substring_regex(written, form)
         if pc.any(is_quoted, min_count=0).as_py():
             doubled = pc.replace_substring(written, quote, quote * 2)
@@ -71,14 +73,14 @@ class CsvEncoder(MessageEncoder):
         return pc.fill_null(written, dialect.null_text or "")
 
 
-def _suspicious(delimiter: str, quote: str) -> str:
-    """Text that Jackson puts into quotes, without looking whether it must."""
+def _coarsely_quoted(delimiter: str, quote: str) -> str:
+    """The form of text that Jackson quotes without checking whether it must."""
     last = ord(max(delimiter, quote, "\r"))
     return rf"(?s)[\x{{0}}-\x{{{last:x}}}]|^.{{{_UNQUOTED_CHARS_MAX + 1}}}"
 
 
 def _writer(type_info: TypeInformation) -> tuple[Write, bool] | None:
-    """What writes a column, and whether it stands bare unless it holds what ends a field; None: value by value."""
+    """The writer of a column, and whether it is unquoted unless it contains a separator; None: value by value."""
     plain = plain_type(type_info)
     if isinstance(plain, DecimalTypeInfo):
         return (_text, True) if plain.scale <= _PLAIN_SCALE_MAX else None

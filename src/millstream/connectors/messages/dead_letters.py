@@ -1,8 +1,8 @@
-"""Messages that cannot be read, and where the user said they should go: a side output of the source.
+"""Unreadable messages and their side output.
 
-Without such a tag a bad message stops the job, with its place and bytes. With one (`schema.with_dead_letters(tag)`) a
-source yields `DeadLetters` beside its records, and `stream.get_side_output(tag)` is a stream of them. They are part of
-their epoch like any record: read again after a crash, published once.
+Without a tag a bad message stops the job, with its place and bytes. With one (`schema.with_dead_letters(tag)`) a
+source yields `DeadLetters` in addition to its records, and `stream.get_side_output(tag)` is a stream of them. They
+belong to their epoch like any record: read again after a crash, published once.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ _BYTES = Types.PRIMITIVE_ARRAY(Types.BYTE())
 DEAD_LETTER_TYPE: RowTypeInfo = Types.ROW_NAMED(
     ["place", "reason", "key", "value"], [Types.STRING(), Types.STRING(), _BYTES, _BYTES]
 )
-"""A message that could not be read: where it stands, why, and its bytes as they came."""
+"""An unreadable message: its place, the reason, and its original bytes."""
 
 
 @dataclass(frozen=True)
 class DeadLetters:
-    """What a source yields for messages that cannot be read: rows of `DEAD_LETTER_TYPE`."""
+    """A source's output for unreadable messages: rows of `DEAD_LETTER_TYPE`."""
 
     batch: Batch
 
 
 def dead_letters(decoded: Decoded, messages: Messages, tag: Any) -> DeadLetters | None:
-    """What a connector does about messages that could not be read: nothing if there are none, an error for the first
-    of them without a `tag` (that of its schema), else what it is to yield beside the records.
+    """Handles a connector's unreadable messages: None if there are none, an error for the first
+    without a `tag` (the schema's), else the item to yield in addition to the records.
 
     >>> from millstream.connectors.messages.codecs import BadMessage
     >>> messages = Messages(pa.array([b"a", b"x"]), lambda i: f"offset {i}")

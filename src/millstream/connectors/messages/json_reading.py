@@ -1,19 +1,19 @@
-"""JSON documents into columns, many at once.
+"""Decodes many JSON documents at once into columns.
 
-Most documents of a topic have one shape, and their values are cut out of it (`json_shapes`). Others are for Arrow's
-reader. It is six times as fast as parsing document by document, and a little more generous. So it is asked only about
-messages that plainly are one object each, and for each type only what both read alike:
+Most documents of a topic have one shape, and their values are cut out of it (`json_shapes`). Arrow reads the
+others. It is six times as fast as parsing document by document, and slightly more lenient. So it only receives
+messages that are certainly one object each, and types that both parse alike:
 
 - Messages are joined by line ends. Inside an object a '}' is never followed by a line end and a '{', nor is a line end
-  ever inside a text. So if each message begins with '{' and ends with '}', each holds at least one whole document, and
-  when Arrow finds as many documents as there are messages, each is of its own message.
-- A field that comes twice, a text for a number, a lone surrogate: Arrow refuses, and the slow way decides.
-- Dates, times and bytes are read as text and then made what they are (`_FINISHED`), where their form is beyond doubt.
-  Where it is not, the message is marked, and read by itself.
-- MAP, TUPLE, BIG_INT, BIG_DEC and parts without a type are not for Arrow: rows that have them are parsed one by one,
-  and become columns together.
+  ever inside a text. So if each message starts with '{' and ends with '}', each holds at least one whole document, and
+  when Arrow returns as many documents as there are messages, each belongs to its own message.
+- For a repeated field, a text for a number, a lone surrogate: Arrow fails, and the slow parser decides.
+- Dates, times and bytes are read as text and then converted (`_FINISHED`), where their form is certain.
+  Otherwise the message is marked, and read by itself.
+- Arrow does not read MAP, TUPLE, BIG_INT, BIG_DEC and untyped parts: rows with them are parsed one by one,
+  and converted to columns together.
 
-Invariant: the answers are those of `JsonDocuments.read` for each message.
+Invariant: the rows equal those of `JsonDocuments.read` for each message.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from millstream.common.typeinfo import (
     TypeInformation,
     Types,
 )
-from millstream.connectors.messages.json_shapes import is_shapely, learnt_shape, read_shape
+from millstream.connectors.messages.json_shapes import learnt_shape, read_shape, supports_shapes
 from millstream.connectors.messages.json_values import NESTING_MAX, JsonDocuments, holds_decimals
 from millstream.connectors.messages.row_decoder import ReadColumns, RowDecoder
 from millstream.connectors.messages.text_columns import (
@@ -63,13 +63,13 @@ _ALIKE = frozenset(
 _SPACE = " \t\r\n"
 _SHAPED_MIN, _SHAPED_MANY, _SKIPS_MAX = 64, 4096, 64
 _WINDOW, _WINDOW_MIN, _SHOWN_CHARS_MAX = 256, 16, 100
-_ROWS_PER_REFUSAL = 32  # a refusal costs as much as some documents that are read one by one
+_ROWS_PER_REFUSAL = 32  # a failure costs as much as some documents read one by one
 _REFUSED_ROW = re.compile("in row ([0-9]{1,9})$")
-_MANY_DIGITS = "[0-9]{1000}"  # Python reads no whole number of more than 4,300
+_MANY_DIGITS = "[0-9]{1000}"  # Python rejects whole numbers with more than 4,300
 
 
 class JsonDecoder(RowDecoder):
-    """Rows from JSON documents.
+    """Decodes rows from JSON documents.
 
     >>> from millstream.connectors.messages.codecs import Messages
     >>> row = Types.ROW_NAMED(["n"], [Types.LONG()])
@@ -97,7 +97,7 @@ class JsonDecoder(RowDecoder):
             return None
         try:
             texts = values.cast(pa.string())
-        except pa.ArrowInvalid:  # no UTF-8
+        except pa.ArrowInvalid:  # not UTF-8
             return None
         cut = self._cut(texts, layout)
         if cut is not None:
@@ -105,22 +105,22 @@ class JsonDecoder(RowDecoder):
         texts, is_plain = _objects(texts)
         if layout.has_decimals:
             is_plain &= ~pc.match_substring_regex(texts, LONG_EXPONENT).to_numpy(zero_copy_only=False)
-        given = texts if is_plain.all() else texts.filter(pa.array(is_plain))
-        if not len(given):
+        eligible = texts if is_plain.all() else texts.filter(pa.array(is_plain))
+        if not len(eligible):
             return None
-        batch = _parsed(given, layout.wire)
+        batch = _parsed(eligible, layout.wire)
         if isinstance(batch, pa.RecordBatch):
             return self._finished(batch.columns, is_plain, layout)
-        if len(given) <= _WINDOW_MIN:
+        if len(eligible) <= _WINDOW_MIN:
             return None
-        batch, is_parsed = _parsed_around(given, layout.wire)
+        batch, is_parsed = _parsed_in_windows(eligible, layout.wire)
         is_plain[np.flatnonzero(is_plain)[~is_parsed]] = False
         return self._finished(batch.columns, is_plain, layout) if batch.num_rows else None
 
     def _cut(self, texts: pa.Array, layout: _Layout) -> ReadColumns | None:
-        """The documents of one shape, if at least half are. Where that was tried in vain, it is not tried for a while,
-        longer each time."""
-        if not layout.is_shapely or len(texts) < _SHAPED_MIN:
+        """The documents of one shape, if at least half match. After a failed attempt the next ones are skipped for a
+        growing time."""
+        if not layout.supports_shapes or len(texts) < _SHAPED_MIN:
             return None
         if self._skips:
             self._skips -= 1
@@ -128,7 +128,7 @@ class JsonDecoder(RowDecoder):
         shape = learnt_shape(texts, layout.wire)
         cut = None if shape is None else read_shape(texts, shape, layout.wire)
         if cut is None or 2 * np.count_nonzero(cut[1]) < len(texts):
-            if len(texts) >= _SHAPED_MANY:  # few may be what others have left
+            if len(texts) >= _SHAPED_MANY:  # a few may be the rest of a larger batch
                 self._misses += 1
                 self._skips = min(2**self._misses, _SKIPS_MAX)
             return None
@@ -138,11 +138,11 @@ class JsonDecoder(RowDecoder):
         return None if result is None else replace(result, is_open=True)
 
     def _finished(self, wire_columns: Sequence[pa.Array], is_plain: Mask, layout: _Layout) -> ReadColumns | None:
-        """Columns as Arrow reads them, made what the type says."""
+        """Converts Arrow's columns to the declared types."""
         doubt = np.zeros(len(wire_columns[0]), np.bool_)
         try:
             columns = [finish(column, doubt) for finish, column in zip(layout.finishes, wire_columns, strict=True)]
-        except pa.ArrowInvalid:  # as a 30th of February
+        except pa.ArrowInvalid:  # such as a 30th of February
             return None
         if self._documents.fails_on_missing_field:
             for column in columns:
@@ -155,7 +155,7 @@ class JsonDecoder(RowDecoder):
 
 
 def _objects(texts: pa.Array) -> tuple[pa.Array, Mask]:
-    """The texts without space around them, and which of them look like one object that Arrow may be asked about."""
+    """The texts without surrounding space, and the mask of those that look like one object readable by Arrow."""
     is_plain = _are_braced(texts)
     if not is_plain.all():
         texts = pc.utf8_trim(texts, characters=_SPACE)
@@ -176,30 +176,31 @@ def _are_braced(texts: pa.Array) -> Mask:
     return braced.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
-def _parsed_around(texts: pa.Array, wire: pa.Schema) -> tuple[pa.RecordBatch, Mask]:
-    """The documents as Arrow reads them but for those that it refuses, and which were read.
+def _parsed_in_windows(texts: pa.Array, wire: pa.Schema) -> tuple[pa.RecordBatch, Mask]:
+    """The documents read by Arrow, without those that it rejects, and the mask of the ones read.
 
-    It stops at the first that it refuses, and mostly says which. So it is asked about windows: the documents before
-    that one are asked about again, and the next window begins behind it. Where it refuses many, the rest is not read.
+    Arrow stops at the first rejected document, and usually reports its number. So it reads windows: the documents
+    before the rejected one are read again, and the next window starts after it. After many rejections the rest is not
+    read.
     """
     batches: list[pa.RecordBatch] = []
     is_parsed = np.zeros(len(texts), np.bool_)
     start, width, refusals = 0, _WINDOW, 0
     while start < len(texts) and refusals * _ROWS_PER_REFUSAL <= start + _WINDOW:
         window = texts.slice(start, width)
-        found = _parsed(window, wire)
-        if isinstance(found, pa.RecordBatch):
-            batches.append(found)
+        batch_or_row = _parsed(window, wire)
+        if isinstance(batch_or_row, pa.RecordBatch):
+            batches.append(batch_or_row)
             is_parsed[start : start + len(window)] = True
             start, width = start + len(window), min(2 * width, _WINDOW)
             continue
         refusals += 1
-        if found is not None and found < len(window):
-            before = _parsed(window.slice(0, found), wire) if found else None
+        if batch_or_row is not None and batch_or_row < len(window):
+            before = _parsed(window.slice(0, batch_or_row), wire) if batch_or_row else None
             if isinstance(before, pa.RecordBatch):
                 batches.append(before)
-                is_parsed[start : start + found] = True
-            start += found + 1
+                is_parsed[start : start + batch_or_row] = True
+            start += batch_or_row + 1
         elif len(window) > _WINDOW_MIN:
             width = max(len(window) // 4, _WINDOW_MIN)
         else:
@@ -208,8 +209,8 @@ def _parsed_around(texts: pa.Array, wire: pa.Schema) -> tuple[pa.RecordBatch, Ma
 
 
 def _parsed(texts: pa.Array, wire: pa.Schema) -> pa.RecordBatch | int | None:
-    """The documents as Arrow reads them. Where it refuses one: the number of that, or None if it does not say; also
-    None where it does not find one in each text."""
+    """The documents read by Arrow. If it rejects one: its number, or None if unknown; also
+    None if there is not one document per text."""
     lists = pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts)
     try:
         body = pc.binary_join(lists, "\n")[0].as_buffer()
@@ -219,15 +220,15 @@ def _parsed(texts: pa.Array, wire: pa.Schema) -> pa.RecordBatch | int | None:
             parse_options=pj.ParseOptions(explicit_schema=wire, unexpected_field_behavior="ignore"),
         )
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowCapacityError, OverflowError) as error:
-        return _refused_row(str(error), texts)
+        return _rejected_row(str(error), texts)
     if table.num_rows != len(texts) or not table.schema.equals(wire):
         return None
     [batch] = table.combine_chunks().to_batches()
     return batch
 
 
-def _refused_row(reason: str, texts: pa.Array) -> int | None:
-    """Which document Arrow means; a guess, that nothing but time depends on."""
+def _rejected_row(reason: str, texts: pa.Array) -> int | None:
+    """The document that Arrow's error refers to; a guess, which affects only the speed."""
     row = _REFUSED_ROW.search(reason)
     if row is not None:
         return int(row[1])
@@ -239,13 +240,13 @@ def _refused_row(reason: str, texts: pa.Array) -> int | None:
 
 
 class _Layout:
-    """What Arrow is asked for, and how it becomes the columns of a type."""
+    """The types that Arrow reads, and their conversion to the columns of a type."""
 
     def __init__(self, row: RowTypeInfo, columns: list[tuple[pa.DataType, Finish]]) -> None:
         self.wire = pa.schema(
             [pa.field(name, wire) for name, (wire, _) in zip(row.get_field_names(), columns, strict=True)]
         )
-        self.is_shapely = is_shapely(self.wire)
+        self.supports_shapes = supports_shapes(self.wire)
         self.has_decimals = holds_decimals(row)
         self.finishes = [finish for _, finish in columns]
         self.schema = stream_schema(row)
@@ -261,7 +262,7 @@ def _layout(type_info: TypeInformation) -> _Layout | None:
 
 
 def _column(type_info: TypeInformation) -> tuple[pa.DataType, Finish] | None:
-    """What Arrow is asked for in place of a type, and the rest of the way; None: Arrow cannot read it as we do."""
+    """The type that Arrow reads in place of a type, and its conversion; None: Arrow cannot read it equivalently."""
     plain = plain_type(type_info)
     arrow = arrow_type(plain)
     if isinstance(plain, RowTypeInfo):
@@ -273,19 +274,19 @@ def _column(type_info: TypeInformation) -> tuple[pa.DataType, Finish] | None:
     if isinstance(plain, DecimalTypeInfo):
         return wide_decimal(plain), narrow_decimals(plain)
     if isinstance(plain, BasicTypeInfo) and plain.basic_type in _ALIKE:
-        return arrow, _as_it_is
+        return arrow, _unchanged
     if isinstance(plain, BasicTypeInfo):
         return _FINISHED.get(plain.basic_type)
     temporal = temporal_column(plain)
     return None if temporal is None else (pa.string(), temporal)
 
 
-def _as_it_is(array: pa.Array, doubt: Mask) -> pa.Array:
+def _unchanged(array: pa.Array, doubt: Mask) -> pa.Array:
     return array
 
 
 def _double(array: pa.Array, doubt: Mask) -> pa.Array:
-    # To Python a whole -0 is 0, to Arrow it is -0.0.
+    # Python reads -0 as the integer 0, Arrow as -0.0.
     numbers = array.to_numpy(zero_copy_only=False)
     is_negative_zero = (numbers == 0) & np.signbit(numbers)
     if is_negative_zero.any():
@@ -317,7 +318,7 @@ def _list(element_type: TypeInformation) -> tuple[pa.DataType, Finish] | None:
     arrow = arrow_type(Types.LIST(element_type))
 
     def finish(array: pa.Array, doubt: Mask) -> pa.Array:
-        items = array.flatten()  # only those that belong to a list that is not null
+        items = array.flatten()  # only items of lists that are not null
         element_doubt = np.zeros(len(items), np.bool_)
         items = finish_element(items, element_doubt)
         lengths = np.asarray(pc.fill_null(pc.list_value_length(array), 0))
@@ -332,7 +333,7 @@ def _list(element_type: TypeInformation) -> tuple[pa.DataType, Finish] | None:
 
 
 def _mark_nulls(array: pa.Array, doubt: Mask) -> None:
-    """Where a field is null it may be missing: only the document itself can say."""
+    """Marks nulls as doubtful, since the field may be missing: only the document itself can show it."""
     if array.null_count:
         doubt |= np.asarray(array.is_null())
     if pa.types.is_struct(array.type):

@@ -1,15 +1,15 @@
-"""Documents of one shape: the same fields in the same order with the same space between, as one program writes them.
+"""Decodes documents of one shape: the same fields in the same order with the same spacing, as one program writes them.
 
-Such a document is constant text with values in between. So the shape is learnt from one document, and the values of all
-others are cut out of their bytes, a column at a time, which takes less time than a parser does. What is not of the
-shape is marked, and somebody else reads it: so some bad documents among many cost only themselves.
+A document is then constant text with values in between. So the shape is learnt from one document, and the values of all
+others are cut out of their bytes, a column at a time, which is faster than a parser. Documents of another
+shape are marked, and read by other means: so a few bad documents among many cost only themselves.
 
-A *shape* is a list of fields. What stands before a value, from the quote that opens its name to the value's first byte,
-is its `lead`; what stands between a value and the next name, or the end, is its `trail`. Both are compared byte by
-byte. Names, separators and quotes are in them, so a document fits only if it is the same text but for the values. These
-are checked to be what they claim: texts without escapes and control characters, whole numbers, fractions, truth values.
+A *shape* is a list of fields. The text before a value, from the quote that opens its name to the value's first byte,
+is its `lead`; the text between a value and the next name, or the end, is its `trail`. Both are compared byte by
+byte. They contain names, separators and quotes, so a document matches only if it is the same text except for the
+values. These are validated: texts without escapes and control characters, whole numbers, fractions, booleans.
 
-Invariant: what a document that fits is read as is what JSON says it is. Whatever is not beyond doubt does not fit.
+Invariant: a matching document has the values that JSON defines. A doubtful document does not match.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["Shape", "is_shapely", "learnt_shape", "read_shape", "shape_of"]
+__all__ = ["Shape", "learnt_shape", "read_shape", "shape_of", "supports_shapes"]
 
 Mask = npt.NDArray[np.bool_]
 Positions = npt.NDArray[np.int64]
@@ -52,23 +52,23 @@ class _Field:
 
 @dataclass(frozen=True)
 class Shape:
-    """The fields of a document, in order; `head` is what stands before the first."""
+    """The fields of a document, in order; `head` is the text before the first."""
 
     head: bytes
     fields: tuple[_Field, ...]
 
     @property
     def quotes(self) -> int:
-        """How many quotes a document has."""
+        """The number of quotes in a document."""
         return sum(4 if field.kind == "text" else 2 for field in self.fields)
 
 
-def is_shapely(wire: pa.Schema) -> bool:
-    """Whether all columns are such that values can be cut out for them."""
-    return all(_is_cut(field.type) for field in wire)
+def supports_shapes(wire: pa.Schema) -> bool:
+    """Whether values can be cut out for all columns."""
+    return all(_can_be_cut(field.type) for field in wire)
 
 
-def _is_cut(arrow: pa.DataType) -> bool:
+def _can_be_cut(arrow: pa.DataType) -> bool:
     return bool(
         pa.types.is_string(arrow)
         or pa.types.is_boolean(arrow)
@@ -78,7 +78,7 @@ def _is_cut(arrow: pa.DataType) -> bool:
 
 
 def shape_of(document: bytes, wire: pa.Schema) -> Shape | None:
-    """The shape of a document; None where it has none that can be cut into these columns.
+    """The shape of a document; None if it has none from which these columns can be cut.
 
     >>> shape = shape_of(b'{"n": 1, "s": "a"}', pa.schema([("n", pa.int64())]))
     >>> [(field.lead, field.trail) for field in shape.fields]
@@ -114,7 +114,7 @@ def shape_of(document: bytes, wire: pa.Schema) -> Shape | None:
 
 
 def read_shape(texts: pa.Array, shape: Shape, wire: pa.Schema) -> tuple[dict[str, pa.Array], Mask] | None:
-    """The columns of `wire` of those documents that have the shape, and which they are. None: not worth it. `texts` are
+    """The columns of `wire` for the documents that match the shape, and the mask of these. None: too few. `texts` are
     UTF-8, without nulls."""
     documents = _Documents.of(texts)
     if documents is None:
@@ -127,7 +127,7 @@ def read_shape(texts: pa.Array, shape: Shape, wire: pa.Schema) -> tuple[dict[str
     types: Mapping[str, pa.DataType] = {field.name: field.type for field in wire}
     for number, field in enumerate(shape.fields):
         if field.kind == "text" and field.name not in types:
-            continue  # any text is well
+            continue  # any text is valid
         column = values.column(number)
         if field.kind == "text":
             columns[field.name] = column
@@ -143,12 +143,12 @@ def read_shape(texts: pa.Array, shape: Shape, wire: pa.Schema) -> tuple[dict[str
 
 
 class _Documents:
-    """Documents that lie in one buffer, one behind the other. `rows` are those that have as many quotes as the shape;
+    """Documents in one contiguous buffer. `rows` are those with as many quotes as the shape;
     None: all."""
 
     def __init__(self, body: Bytes, buffer: pa.Buffer, starts: Positions, ends: Positions) -> None:
         self.body, self.buffer, self.starts, self.ends = body, buffer, starts, ends
-        # One of them for all that is asked of every byte: memory that is new costs more than what is written to it.
+        # One mask for all tests of single bytes: allocating new memory costs more than writing to it.
         self._answers = np.empty(len(body) - int(starts[0]), np.bool_)
         self._words = np.ndarray((len(body) - 7,), "<u8", body, strides=(1,))
         self._count = len(starts)
@@ -166,7 +166,7 @@ class _Documents:
         return documents if documents.is_plain.any() else None
 
     def _plain(self) -> Mask:
-        """Which documents have neither escapes nor control characters."""
+        """The documents without escapes and control characters."""
         first = int(self.starts[0])
         own, is_plain = self.body[first:], np.ones(self._count, np.bool_)
         is_odd = np.equal(own, _BACKSLASH, out=self._answers)
@@ -176,7 +176,7 @@ class _Documents:
         return is_plain
 
     def quotes(self, expected: int) -> Positions | None:
-        """Where the quotes of each document are, a row for each that has as many as expected."""
+        """The positions of the quotes of each document, one row for each with the expected number."""
         first = int(self.starts[0])
         places = np.flatnonzero(np.equal(self.body[first:], _QUOTE, out=self._answers))
         places += first
@@ -194,7 +194,7 @@ class _Documents:
         return chosen
 
     def with_fit(self, is_fit: Mask) -> Mask:
-        """Of all documents, which fit."""
+        """The mask over all documents from the mask of the candidates."""
         if self._rows is None:
             return is_fit
         mask = np.zeros(self._count, np.bool_)
@@ -202,15 +202,15 @@ class _Documents:
         return mask
 
     def is_at(self, places: Positions, text: bytes) -> Mask:
-        """Whether `text` stands at each place, all of which are inside. Eight bytes are compared at once; where fewer
-        are left, those before them come along, and are shifted out."""
+        """Whether `text` is at each place, all of which are inside. Compares eight bytes at once; where fewer
+        remain, preceding bytes are included and shifted out."""
         last, result = len(self._words) - 1, np.ones(len(places), np.bool_)
         is_inside = places.max() + len(text) <= last
         for at in range(0, len(text), 8):
             piece = text[at : at + 8]
             wanted, mask = (np.frombuffer(part.ljust(8, b"\0"), "<u8")[0] for part in (piece, b"\xff" * len(piece)))
-            found = self._words[places + at if at else places] if is_inside else self._words_at(places + at, last)
-            result &= (found if len(piece) == 8 else found & mask) == wanted
+            words = self._words[places + at if at else places] if is_inside else self._words_at(places + at, last)
+            result &= (words if len(piece) == 8 else words & mask) == wanted
         return result
 
     def _words_at(self, places: Positions, last: int) -> npt.NDArray[np.uint64]:
@@ -220,7 +220,7 @@ class _Documents:
 
 
 class _Values:
-    """Where the values of documents are, and which documents have the shape."""
+    """The positions of values in documents, and the mask of documents that match the shape."""
 
     def __init__(self, documents: _Documents, quotes: Positions, shape: Shape) -> None:
         self._documents, self._shape = documents, shape
@@ -230,7 +230,7 @@ class _Values:
             names.append(quotes[:, at])
             at += 4 if field.kind == "text" else 2
         self.is_fit: Mask = documents.is_plain & (names[0] == documents.starts + len(shape.head))
-        # What is constant stands between two values: the trail of one, the lead of the next.
+        # Between two values is constant text: the trail of one, the lead of the next.
         place, constant = documents.starts, shape.head
         for number, field in enumerate(shape.fields):
             starts = names[number] + len(field.lead)
@@ -243,11 +243,11 @@ class _Values:
         self.is_fit &= documents.is_at(place, constant)
 
     def column(self, number: int) -> pa.Array:
-        """The texts of one field's values, whatever they are where a document does not fit. Offsets that alternate
-        between begin and end of a value make a view of the documents' own bytes, of which every second is taken."""
+        """The texts of one field's values; undefined where a document does not match. Alternating offsets
+        of start and end of values form a view of the documents' own bytes, of which every second element is taken."""
         starts, ends = self._bounds[number]
         if not self.is_fit.all():
-            # Views go forward: those that do not fit are empty, at a place where they do no harm.
+            # Offsets must ascend: values of other documents are empty, at a harmless position.
             begin = self._documents.starts
             starts, ends = np.where(self.is_fit, starts, begin), np.where(self.is_fit, ends, begin)
         offsets = np.empty(2 * len(starts), np.int32)
@@ -259,8 +259,8 @@ class _Values:
 
 
 def _read_bare(column: pa.Array, arrow: pa.DataType | None, is_fit: Mask) -> pa.Array:
-    """Values without quotes as what they are. Those that are not, and null, do not fit. None as `arrow` is for fields
-    that nobody wants: they must be some number or truth value."""
+    """Converts unquoted values to their type. Invalid ones, and null, do not match. `arrow` None is for unwanted
+    fields: they must be a number or boolean."""
     if arrow is None:
         is_fit &= _matches(column, _FRACTION_FORM) | np.asarray(pc.is_in(column, pa.array(["true", "false", "null"])))
         return column
@@ -270,10 +270,10 @@ def _read_bare(column: pa.Array, arrow: pa.DataType | None, is_fit: Mask) -> pa.
         return is_true
     if pa.types.is_float64(arrow):
         is_fit &= _matches(column, _FRACTION_FORM)
-        return _only(column, is_fit, "1").cast(pa.float64())
-    if not _are_plainly_whole(column):
+        return _replace_others(column, is_fit, "1").cast(pa.float64())
+    if not _are_integers(column):
         is_fit &= _matches(column, _WHOLE_FORM)
-        column = _only(column, is_fit, "0")
+        column = _replace_others(column, is_fit, "0")
     numbers = column.cast(pa.int64())
     if arrow != pa.int64():
         limits = np.iinfo(arrow.to_pandas_dtype())
@@ -283,8 +283,8 @@ def _read_bare(column: pa.Array, arrow: pa.DataType | None, is_fit: Mask) -> pa.
     return numbers
 
 
-def _are_plainly_whole(column: pa.Array) -> bool:
-    """Whether all are digits, some, and not too many; a leading zero stands alone."""
+def _are_integers(column: pa.Array) -> bool:
+    """Whether all consist of digits, at least one and not too many; a leading zero must be the only digit."""
     offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
     data = np.frombuffer(column.buffers()[2], np.uint8)
     lengths = np.diff(offsets)
@@ -303,13 +303,13 @@ def _flags(column: pa.Array) -> Mask:
     return column.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
-def _only(column: pa.Array, is_fit: Mask, other: str) -> pa.Array:
-    """The texts that fit, and another in place of those that do not."""
+def _replace_others(column: pa.Array, is_fit: Mask, other: str) -> pa.Array:
+    """The matching texts, and another text in place of the others."""
     return column if is_fit.all() else pc.if_else(pa.array(is_fit), column, other)
 
 
 def learnt_shape(texts: pa.Array, wire: pa.Schema) -> Shape | None:
-    """A shape that some document has: of the first, one in the middle, or the last."""
+    """The shape of some document: of the first, one in the middle, or the last."""
     for at in dict.fromkeys((0, len(texts) // 2, len(texts) - 1)):
         shape = shape_of(texts[at].as_buffer().to_pybytes(), wire)
         if shape is not None:

@@ -1,14 +1,14 @@
-"""JSON documents of a declared type, one at a time: what they are read as, and how they are written.
+"""JSON documents of a declared type, one at a time: how they are read and written.
 
-This is the definition. `json_reading` and `json_writing` do the same in columns and must give the same answers.
+This is the reference. `json_reading` and `json_writing` do the same in columns and must return the same values.
 
-Reading follows Flink where it is strict: a field that is missing or null is None, one that the type lacks is dropped,
-of a field that comes twice the last counts. Numbers never come from text, nor whole numbers from fractions. A DECIMAL
+Reading follows Flink in its strict mode: a field that is missing or null is None, one that the type lacks is dropped,
+the last of repeated fields counts. Numbers are never read from text, nor whole numbers from fractions. A DECIMAL
 takes its digits from the document, not from a floating-point number. Dates and times are ISO 8601, with a space or a T
 between them and with or without a zone (SQL and ISO-8601 of Flink's options); a timestamp with a zone is its UTC time.
 
-Writing gives what Flink's schema gives: decimals as numbers, bytes in base 64, timestamps and times of day with a 'Z',
-NaN and the infinities as text. Both ways meet: what is written is read as the same values.
+Writing equals Flink's schema: decimals as numbers, bytes in base 64, timestamps and times of day with a 'Z',
+NaN and the infinities as text. Written documents are read back as the same values.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ from millstream.records.text import texts
 __all__ = ["NESTING_MAX", "JsonDocuments", "Writer", "holds_decimals", "json_writer", "parse", "quoted"]
 
 NESTING_MAX = 400
-"""How deep lists and objects of a document may be nested: more is an attack, and where Python gives up depends."""
+"""Maximum nesting of lists and objects: more is an attack, and Python's own limit varies."""
 
 Writer = Callable[[Any], str]
 
-# As `json.loads` makes anew for each document.
+# The decoder that `json.loads` creates anew for each document.
 _PLAIN, _EXACT = json.JSONDecoder(), json.JSONDecoder(parse_float=NumberText)
 _STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"?', re.DOTALL)
 
 
 def parse(message: bytes | str, is_exact: bool = False) -> Any:
-    """The document's Python value. `is_exact`: fractions keep their digits (`NumberText`).
+    """The document's Python value. `is_exact`: fractions retain their digits (`NumberText`).
 
     >>> parse(b'{"a": [1, null]}')
     {'a': [1, None]}
@@ -91,11 +91,11 @@ class JsonDocuments:
     def __init__(self, type_info: TypeInformation, fail_on_missing_field: bool = False) -> None:
         self.type_info = type_info
         self.fails_on_missing_field = fail_on_missing_field
-        json_converter(type_info, fail_on_missing_field)  # a type that JSON cannot hold is refused here
+        json_converter(type_info, fail_on_missing_field)  # rejects a type that JSON cannot hold
         self._is_exact = holds_decimals(type_info)
 
     def value(self, message: bytes) -> Any:
-        """What the message holds, before it is held against the type. Raises ValueError."""
+        """The message's value, before its type check. Raises ValueError."""
         document = parse(message, self._is_exact)
         convert = json_converter(self.type_info, self.fails_on_missing_field)
         return document if convert is None else convert(document)
@@ -111,7 +111,7 @@ class JsonDocuments:
 
 @lru_cache(maxsize=256)
 def holds_decimals(type_info: TypeInformation) -> bool:
-    """Whether any part of the type is a decimal, which takes its digits from the text of a document."""
+    """Whether any part of the type is a decimal, whose digits come from the text of a document."""
     plain = plain_type(type_info)
     if isinstance(plain, RowTypeInfo | TupleTypeInfo):
         return any(map(holds_decimals, plain.get_field_types()))
@@ -134,13 +134,13 @@ def quoted(text: str) -> str:
 
 
 def _number(text: str) -> str:
-    """A number as JSON: what is none, as text."""
+    """A number as JSON: NaN and infinities as text."""
     return text if text[-1].isdigit() else quoted(text)
 
 
 @lru_cache(maxsize=256)
 def json_writer(type_info: TypeInformation) -> Writer:
-    """What writes values of the type, None included.
+    """The writer of values of the type, including None.
 
     >>> json_writer(Types.LIST(Types.DOUBLE()))([1.5, None, float("inf")])
     '[1.5,null,"Infinity"]'
@@ -198,7 +198,7 @@ def _object_writer(plain: RowTypeInfo) -> Writer:
 
 
 def _map_writer(plain: MapTypeInfo) -> Writer:
-    # JSON's keys are text, whatever the type of the map's keys.
+    # JSON keys are text, whatever the type of the map's keys.
     key_type, item = plain.key_type, json_writer(plain.value_type)
 
     def write(value: Any) -> str:

@@ -1,6 +1,6 @@
-"""Rows as JSON documents, a column at a time.
+"""Encodes rows as JSON documents, column by column.
 
-Each field becomes a column of texts, and the columns are joined row by row. Invariant: the documents are those of
+Each field becomes a column of texts, and the columns are joined row by row. Invariant: the documents equal those of
 `JsonDocuments.write` for each row.
 """
 
@@ -33,7 +33,7 @@ from millstream.records.unpickling import unpickled
 __all__ = ["JsonEncoder"]
 
 Write = Callable[[pa.Array], pa.Array]
-"""Writes a column: the text of every value, 'null' where there is none."""
+"""Writes a column: the text of every value, 'null' for a null."""
 
 _WHOLE = (BasicType.BYTE, BasicType.SHORT, BasicType.INT, BasicType.LONG, BasicType.BOOLEAN)
 _PLAIN_SCALE_MAX = 6  # Python writes smaller numbers with an exponent
@@ -41,7 +41,7 @@ _ESCAPED = r'["\\\x00-\x1f]'
 
 
 class JsonEncoder(MessageEncoder):
-    """Documents from rows of `type_info`.
+    """Encodes rows of `type_info` as documents.
 
     >>> row_type = Types.ROW_NAMED(["ad", "n"], [Types.STRING(), Types.INT()])
     >>> JsonEncoder(row_type).encode(Batch.of_values([("x", 1), (None, 2)], row_type)).to_pylist()
@@ -57,7 +57,7 @@ class JsonEncoder(MessageEncoder):
         return self.texts(inserted_rows(batch, self._type_info, "JSON")).cast(pa.binary())
 
     def texts(self, columns: pa.RecordBatch) -> pa.Array:
-        """The documents as text; `columns` are those of the type alone."""
+        """The documents as text; `columns` are those of the type only."""
         return _object(self._fields, columns.columns, columns.num_rows)
 
 
@@ -77,7 +77,7 @@ def _writer(type_info: TypeInformation) -> Write:
 
 
 def _present_writer(plain: TypeInformation) -> Write | None:
-    """Writes a column at once, null where a value is null; None: for this type it is done value by value."""
+    """The writer of a whole column, null where a value is null; None: this type is written value by value."""
     if isinstance(plain, BasicTypeInfo):
         if plain.basic_type in (BasicType.STRING, BasicType.CHAR):
             return _quoted

@@ -1,11 +1,11 @@
 """Protobuf messages as rows and back, from a compiled class or from a descriptor set.
 
-A message type is a row: an enum is its name, a repeated field a list, `Timestamp` a point of time, an unsigned number
-of 64 bits a BIG_INT. A field that can be absent and is, is None. A field that cannot (a plain one of proto3) always
-has a value, so None is refused for it: it would come back as 0.
+A message type is a row: an enum is its name, a repeated field a list, `Timestamp` an instant, an unsigned 64-bit
+number a BIG_INT. An optional field that is absent is None. A field without presence (a plain one of proto3) always
+has a value, so None is rejected for it: it would be read back as 0.
 
-What travels to tasks is the descriptor set, as bytes; classes are made of it where they are needed. Types that contain
-themselves are refused, since a row cannot.
+Tasks receive the descriptor set, as bytes, and create classes from it where needed. Types that contain
+themselves are rejected, since a row cannot.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Write = Callable[[Any, Any], None]
 
 
 def _protobuf() -> Any:
-    """The package's modules that are needed here."""
+    """The required modules of the package."""
     try:
         from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory
     except ImportError:
@@ -45,7 +45,7 @@ def _protobuf() -> Any:
 
 @dataclass(frozen=True)
 class ProtobufSource:
-    """A message type: the descriptor set that holds it, as bytes, and its full name."""
+    """A message type: its full name, and the descriptor set that contains it, as bytes."""
 
     descriptor_set: bytes
     name: str
@@ -61,12 +61,12 @@ class ProtobufSource:
         return _row_type(self)
 
     def value(self, data: bytes) -> tuple[Any, ...]:
-        """What a message holds, before it is held against the type. Raises ValueError."""
+        """The content of a message, before its type check. Raises ValueError."""
         message = _message_class(self)()
         try:
             message.ParseFromString(data)
         except _protobuf()[2].DecodeError as error:
-            raise ValueError(f"it is no Protobuf message {self.name} ({error})") from error
+            raise ValueError(f"it is not a Protobuf message {self.name} ({error})") from error
         if not message.IsInitialized():
             raise ValueError(f"required fields of {self.name} are missing: {message.FindInitializationErrors()}")
         fields: tuple[Any, ...] = _reader(self)(message)
@@ -77,7 +77,7 @@ class ProtobufSource:
         return as_declared([self.value(data)], self.row_type)[0]
 
     def encoded(self, row: Any) -> bytes:
-        """The message of a row that is known to be of the type."""
+        """The message of a row whose type was checked."""
         message = _message_class(self)()
         try:
             _writer(self)(message, row)
@@ -94,25 +94,25 @@ class ProtobufSource:
 
 
 def protobuf_source(message_class: Any = None, descriptor_set: Any = None, message_name: Any = None) -> ProtobufSource:
-    """The message type of a compiled class, or of that name in a descriptor set."""
+    """The message type of a compiled class, or of a name in a descriptor set."""
     descriptor_pb2 = _protobuf()[0]
     if message_class is not None:
         descriptor = getattr(message_class, "DESCRIPTOR", None)
         if descriptor is None or not hasattr(descriptor, "fields_by_name"):
-            raise ProgramError(f"found {message_class!r}, expected a class that protoc made of a message.")
+            raise ProgramError(f"found {message_class!r}, expected a message class compiled by protoc.")
         files = descriptor_pb2.FileDescriptorSet()
         _add_file(descriptor.file, files, set())
         source = ProtobufSource(files.SerializeToString(deterministic=True), descriptor.full_name)
     elif isinstance(descriptor_set, bytes) and isinstance(message_name, str):
         source = ProtobufSource(descriptor_set, message_name)
     else:
-        raise ProgramError("give a compiled message class, or descriptor_set= (bytes) with message_name=.")
-    assert source.row_type is not None  # refuses what cannot be a row
+        raise ProgramError("pass a compiled message class, or descriptor_set= (bytes) with message_name=.")
+    assert source.row_type is not None  # rejects types that cannot be a row
     return source
 
 
 def _add_file(file: Any, files: Any, names: set[str]) -> None:
-    """The file and those it needs, which stand before it."""
+    """Adds the file after the files it depends on."""
     if file.name in names:
         return
     names.add(file.name)
@@ -131,8 +131,8 @@ def _message_class(source: ProtobufSource) -> Any:
         return message_factory.GetMessageClass(pool.FindMessageTypeByName(source.name))
     except (message.DecodeError, TypeError, KeyError) as error:
         raise ProgramError(
-            f"the descriptor set has no message {source.name!r} that can be used: {error}. Write it with protoc "
-            "--include_imports --descriptor_set_out, and give the message's full name."
+            f"the descriptor set has no usable message {source.name!r}: {error}. Write it with protoc "
+            "--include_imports --descriptor_set_out, and pass the message's full name."
         ) from error
 
 
@@ -145,7 +145,7 @@ def _message_type(descriptor: Any, outer: tuple[str, ...]) -> RowTypeInfo:
     if descriptor.full_name in outer:
         raise ProgramError(f"Protobuf message {descriptor.full_name} contains itself, which rows cannot.")
     if not descriptor.fields:
-        raise ProgramError(f"Protobuf message {descriptor.full_name} has no fields, and a row has some.")
+        raise ProgramError(f"Protobuf message {descriptor.full_name} has no fields, but a row needs some.")
     inner = (*outer, descriptor.full_name)
     types = [_field_type(field, inner) for field in descriptor.fields]
     return Types.ROW_NAMED([field.name for field in descriptor.fields], types)
@@ -179,7 +179,7 @@ def _single_type(field: Any, outer: tuple[str, ...]) -> TypeInformation:
 
 
 def _is_repeated(field: Any) -> bool:
-    # Releases before 6 know a field's label, later ones do not.
+    # Releases before 6 have a field's label, later ones do not.
     return bool(field.is_repeated if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED)
 
 
@@ -264,7 +264,7 @@ def _field_writer(field: Any) -> Write:
         if value is not None:
             set_value(message, value)
         elif not has_presence:
-            raise ValueError(f"field {name} is None, and it always has a value. Declare it `optional`")
+            raise ValueError(f"field {name} is None, but it always has a value. Declare it `optional`")
 
     return write
 
@@ -307,7 +307,7 @@ def _list_writer(field: Any) -> Write:
 
     def write(message: Any, values: Any) -> None:
         if values is None or None in values:
-            raise ValueError(f"field {name} is or holds None, and a repeated field cannot. Give an empty list")
+            raise ValueError(f"field {name} is or holds None, but a repeated field cannot. Use an empty list")
         target = getattr(message, name)
         if field.message_type is None:
             target.extend(map(_single_writer(field), values))
@@ -324,7 +324,7 @@ def _map_writer(field: Any) -> Write:
 
     def write(message: Any, values: Any) -> None:
         if values is None or any(value is None for value in values.values()):
-            raise ValueError(f"field {name} is or holds None, and a map cannot. Give an empty dict")
+            raise ValueError(f"field {name} is or holds None, but a map cannot. Use an empty dict")
         target = getattr(message, name)
         for key, value in values.items():
             if value_field.message_type is None:
@@ -336,7 +336,7 @@ def _map_writer(field: Any) -> Write:
 
 
 class ProtobufDecoder(RowDecoder):
-    """Rows from messages."""
+    """Decodes rows from messages."""
 
     def __init__(self, source: ProtobufSource, ignore_parse_errors: bool = False) -> None:
         self._source = source
@@ -348,7 +348,7 @@ class ProtobufDecoder(RowDecoder):
 
 
 class ProtobufEncoder(MessageEncoder):
-    """Messages from rows."""
+    """Encodes rows as messages."""
 
     def __init__(self, source: ProtobufSource) -> None:
         self._source = source

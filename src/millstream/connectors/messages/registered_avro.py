@@ -1,7 +1,7 @@
-"""Avro messages with a schema registry: each says by which schema it was written, and is read as that of the rows.
+"""Avro messages with a schema registry: each names its writer's schema, and is read with the schema of the rows.
 
-A field that the writer did not know has the default of the reader's schema, one that the reader does not know is left
-out, numbers may grow: Avro's rules of schema resolution, as fastavro follows them.
+Follows Avro's schema resolution, as implemented by fastavro: a field unknown to the writer has the default of the
+reader's schema, one unknown to the reader is dropped, and numbers may be widened.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _HEAD_BYTES = 5
 
 
 def registered_value(records: AvroRecords, registry: SchemaRegistry, message: bytes) -> Any:
-    """What a message holds, before it is held against the type. Raises ValueError for one that cannot be read."""
+    """The content of a message, before its type check. Raises ValueError for one that cannot be read."""
     schema_id = schema_id_of(message)
     writer = registry.schema(schema_id)
     try:
         assert writer.parsed is not None
     except ProgramError as error:
-        raise ValueError(f"schema {schema_id} of the registry cannot be used: {error}") from error
+        raise ValueError(f"schema {schema_id} of the registry is not usable: {error}") from error
     return records.value(message[_HEAD_BYTES:], writer)
 
 
 class RegisteredAvroDecoder(RowDecoder):
-    """Rows from messages that begin with the number of their schema."""
+    """Decodes rows from messages that start with the number of their schema."""
 
     def __init__(self, records: AvroRecords, registry: SchemaRegistry) -> None:
         self._records, self._registry = records, registry
@@ -48,14 +48,14 @@ class RegisteredAvroDecoder(RowDecoder):
         self.has_columns = has_avro_columns(records.schema.text)
 
     def columns(self, values: pa.Array) -> ReadColumns | None:
-        """Those whose writer had the same schema, at once."""
+        """The messages written with the reader's schema, all at once."""
         heads = pc.binary_slice(values, 0, _HEAD_BYTES)
         is_same = np.zeros(len(values), np.bool_)
         for head in heads.unique().to_pylist():
             if self._is_own(head):
                 is_same |= pc.equal(heads, pa.scalar(head, heads.type)).to_numpy(zero_copy_only=False)
-        given = values if is_same.all() else values.filter(pa.array(is_same))
-        read = avro_columns(given, self._records.schema.text, _HEAD_BYTES)
+        own_messages = values if is_same.all() else values.filter(pa.array(is_same))
+        read = avro_columns(own_messages, self._records.schema.text, _HEAD_BYTES)
         if read is None:
             return None
         is_read = is_same.copy()
@@ -63,7 +63,7 @@ class RegisteredAvroDecoder(RowDecoder):
         return ReadColumns(read.batch, is_read)
 
     def _is_own(self, head: bytes) -> bool:
-        """Whether a message that begins so was written with the schema of the rows."""
+        """Whether a message with this start was written with the schema of the rows."""
         try:
             writer = self._registry.schema(schema_id_of(head))
             return bool(json.loads(writer.text) == json.loads(self._records.schema.text))
@@ -75,7 +75,7 @@ class RegisteredAvroDecoder(RowDecoder):
 
 
 class RegisteredAvroEncoder(MessageEncoder):
-    """Messages that begin with the number of their schema, which is registered when the first is written."""
+    """Encodes messages that start with the number of their schema, which is registered before the first is written."""
 
     def __init__(self, records: AvroRecords, registry: SchemaRegistry, subject: str) -> None:
         self._records, self._registry, self._subject = records, registry, subject

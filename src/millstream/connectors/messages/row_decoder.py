@@ -1,11 +1,11 @@
-"""What decoders of row formats share: the fast way for most messages, the slow one for those in doubt.
+"""The base of row format decoders: a fast path for most messages, a slow path for doubtful ones.
 
-A format says two things. `columns` reads many messages at once, straight into columns, and marks those it cannot judge;
-it may also give up on all of them. `rows` reads one message and is the definition: what it raises makes the message a
-bad one. Where the fast way gives up, its messages are halved until those that made it give up are few, and these are
-read one by one. So one bad message in a batch costs little, and nothing is ever answered by a guess.
+A format implements two methods. `columns` reads many messages at once, directly into columns, and marks doubtful ones;
+it may also fail for the whole batch. `rows` reads one message and is the reference: its exception makes the message a
+bad one. Where the fast path fails, its messages are halved until few remain around the cause, and these are
+read one by one. So one bad message in a batch costs little, and no result is a guess.
 
-Invariant: the rows and bad messages are those that `rows` gives for every message by itself, in order.
+Invariant: the rows and bad messages are those that `rows` returns for every message by itself, in order.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from millstream.records.conformance import conform
 __all__ = ["NO_RECORD", "ReadColumns", "RowDecoder"]
 
 NO_RECORD = (ValueError, ArithmeticError, TypeMismatchError, RecursionError)
-"""What `rows` raises for a message that is no record. ArithmeticError: a number that Python does not compute with; the
-last: nested deeper than Python can read."""
+"""Exceptions of `rows` for a message that is not a record. ArithmeticError: a number that Python does not compute with;
+the last: nested deeper than Python can read."""
 
 _PIECE_MESSAGES = 16_384
 _PIECE_BYTES = 32 << 20
 _HALVED_MIN = 256
-_HALVINGS_MAX = 32  # where bad messages are many, looking for each by halves would cost more than reading all slowly
+_HALVINGS_MAX = 32  # with many bad messages, halving for each would cost more than reading all slowly
 
 _UTF8 = (
     r"^(?:[\x00-\x7f]|[\xc2-\xdf][\x80-\xbf]|\xe0[\xa0-\xbf][\x80-\xbf]|[\xe1-\xec\xee\xef][\x80-\xbf]{2}|\xed[\x80-\x9f][\x80-\xbf]"
@@ -47,7 +47,7 @@ Indices = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class ReadColumns:
-    """What was read of some messages at once: their rows, of which messages, and how many of each (None: one).
+    """The result of reading some messages at once: their rows, their messages, and the row count of each (None: one).
     `is_open`: some of the others may be read at once, too; at least half of all were."""
 
     batch: pa.RecordBatch
@@ -57,49 +57,49 @@ class ReadColumns:
 
 
 class RowDecoder(MessageDecoder):
-    """Turns messages into rows of `type_info`."""
+    """Decodes messages to rows of `type_info`."""
 
     type_info: TypeInformation
     is_text: bool = True
     """Whether messages are UTF-8."""
     has_columns: bool = False
-    """Whether `columns` may give anything else than None."""
+    """Whether `columns` may return anything other than None."""
 
     def columns(self, values: pa.Array) -> ReadColumns | None:
-        """The rows of those messages that can be read at once. None: only `rows` can say. `values` are binary, without
+        """The rows of the messages that can be read at once. None: `rows` must read them. `values` are binary, without
         nulls."""
         return None
 
     @abstractmethod
     def rows(self, message: bytes) -> Sequence[Any]:
-        """The rows of one message, none if it is to be left out. Raises one of `NO_RECORD`."""
+        """The rows of one message, empty to skip it. Raises one of `NO_RECORD`."""
 
     def batch_of(self, rows: list[Any]) -> pa.RecordBatch:
-        """The columns of rows that `rows` gave. Raises TypeMismatchError."""
+        """The columns of rows returned by `rows`. Raises TypeMismatchError."""
         return to_record_batch(rows, self.type_info)
 
     def decode(self, messages: Messages) -> Decoded:
         values = messages.values
         present = np.flatnonzero(np.asarray(values.is_valid())) if values.null_count else None
-        given = values if present is None else values.drop_null()
-        work = _Work(self)
-        for start, length in _pieces(given):
-            work.read_piece(given.slice(start, length), np.arange(start, start + length))
+        present_values = values if present is None else values.drop_null()
+        work = _DecodeCall(self)
+        for start, length in _pieces(present_values):
+            work.read_piece(present_values.slice(start, length), np.arange(start, start + length))
         batch, origins = work.gathered()
         bad = work.bad
         if present is not None:
             origins = present[origins]
-            bad = [replace(one, index=int(present[one.index])) for one in bad]
+            bad = [replace(message, index=int(present[message.index])) for message in bad]
         is_one_to_one = len(origins) == len(values) and not bad and bool(np.all(origins == np.arange(len(values))))
         return Decoded(
             Batch.of_columns(batch, self.type_info),
             None if is_one_to_one else origins,
-            () if self.ignores_bad else tuple(sorted(bad, key=lambda one: one.index)),
+            () if self.ignores_bad else tuple(sorted(bad, key=lambda message: message.index)),
         )
 
 
-class _Work:
-    """The messages of one call: what was read of them so far."""
+class _DecodeCall:
+    """The messages of one call, with the rows read so far."""
 
     def __init__(self, decoder: RowDecoder) -> None:
         self._decoder = decoder
@@ -109,7 +109,7 @@ class _Work:
         self._halvings_left = _HALVINGS_MAX
 
     def read_piece(self, values: pa.Array, indices: Indices) -> None:
-        """Read messages. Those that are no text are put apart first: one of them would make all others doubtful."""
+        """Read messages. Separates invalid text first: one such message would make all others doubtful."""
         is_text = utf8_mask(values) if self._decoder.has_columns and self._decoder.is_text else None
         if is_text is None:
             self.read(values, indices)
@@ -120,7 +120,7 @@ class _Work:
         self._read_slowly(values.filter(pc.invert(chosen)), indices[~is_text])
 
     def read(self, values: pa.Array, indices: Indices) -> None:
-        """Read messages, which have the numbers `indices`."""
+        """Read the messages with the numbers `indices`."""
         result = self._decoder.columns(values)
         if result is not None:
             is_read, origins = result.is_read, indices[result.is_read]
@@ -159,7 +159,7 @@ class _Work:
             self._origins.append(np.array(origins, np.int64))
 
     def _conforming(self, rows: list[Any], origins: list[int]) -> tuple[list[Any], list[int]]:
-        """The rows of those messages whose rows all fit the type."""
+        """The rows of the messages whose rows all match the type."""
         for row, index in zip(rows, origins, strict=True):
             try:
                 conform(row, self._decoder.type_info)
@@ -167,11 +167,11 @@ class _Work:
                 if not self.bad or self.bad[-1].index != index:
                     self._refuse(index, error)
         refused = {message.index for message in self.bad}
-        kept = [(row, index) for row, index in zip(rows, origins, strict=True) if index not in refused]
-        return [row for row, _ in kept], [index for _, index in kept]
+        matching = [(row, index) for row, index in zip(rows, origins, strict=True) if index not in refused]
+        return [row for row, _ in matching], [index for _, index in matching]
 
     def _refuse(self, index: int, error: Exception) -> None:
-        # Its frames would hold the messages and all that was made of them, until they are collected as garbage.
+        # Its frames would keep the messages and everything derived alive until garbage collection.
         self.bad.append(BadMessage.of(index, error.with_traceback(None)))
 
     def gathered(self) -> tuple[pa.RecordBatch, Indices]:
@@ -180,7 +180,7 @@ class _Work:
         assert schema is not None, "decoders of rows have a type"
         if not self._batches:
             return _empty(schema), np.zeros(0, np.int64)
-        batch = pa.concat_batches(_alike(self._batches)) if len(self._batches) > 1 else self._batches[0]
+        batch = pa.concat_batches(_with_one_schema(self._batches)) if len(self._batches) > 1 else self._batches[0]
         origins = np.concatenate(self._origins)
         if np.all(origins[:-1] <= origins[1:]):
             return batch, origins
@@ -189,7 +189,7 @@ class _Work:
 
 
 def utf8_mask(values: pa.Array) -> npt.NDArray[np.bool_] | None:
-    """Which of the messages are UTF-8; None: all are.
+    """The mask of messages that are UTF-8; None: all are.
 
     >>> utf8_mask(pa.array([b"a", "é".encode(), b"\\xe9"])).tolist()
     [True, True, False]
@@ -200,15 +200,17 @@ def utf8_mask(values: pa.Array) -> npt.NDArray[np.bool_] | None:
         pass
     else:
         return None
-    given = values.cast(pa.binary())
-    _, offsets, data = given.buffers()
-    ends = np.frombuffer(offsets, np.int32)[given.offset + 1 : given.offset + len(given) + 1]
+    present_values = values.cast(pa.binary())
+    _, offsets, data = present_values.buffers()
+    ends = np.frombuffer(offsets, np.int32)[present_values.offset + 1 : present_values.offset + len(present_values) + 1]
     letters = np.frombuffer(data, np.uint8)[: ends[-1]]
-    # Few messages have letters beyond ASCII, or all have. Places before the first message are of others.
+    # Few messages have characters beyond ASCII, or all have. Positions before the first message belong to others.
     places = np.flatnonzero(letters >= 0x80)
-    rows = np.unique(np.searchsorted(ends, places[places >= ends[0] - len(given[0].as_buffer())], side="right"))
-    mask = np.ones(len(given), np.bool_)
-    mask[rows] = pc.match_substring_regex(given.take(pa.array(rows)), _UTF8).to_numpy(zero_copy_only=False)
+    rows = np.unique(
+        np.searchsorted(ends, places[places >= ends[0] - len(present_values[0].as_buffer())], side="right")
+    )
+    mask = np.ones(len(present_values), np.bool_)
+    mask[rows] = pc.match_substring_regex(present_values.take(pa.array(rows)), _UTF8).to_numpy(zero_copy_only=False)
     return mask
 
 
@@ -216,8 +218,8 @@ def _empty(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
 
 
-def _alike(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """The batches with one schema: where one has the kinds of its rows, all have them."""
+def _with_one_schema(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """The batches with one schema: if one has row kinds, all receive them."""
     if not any(KIND_COLUMN in batch.schema.names for batch in batches):
         return batches
     return [batch if KIND_COLUMN in batch.schema.names else _with_inserts(batch) for batch in batches]
@@ -229,7 +231,7 @@ def _with_inserts(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _pieces(values: pa.Array) -> Iterator[tuple[int, int]]:
-    """Ranges of messages that are read together: bounded in number and, but for single large ones, in bytes."""
+    """Ranges of messages that are read together: bounded in number and, except for single large ones, in bytes."""
     start = 0
     while start < len(values):
         length = min(_PIECE_MESSAGES, len(values) - start)

@@ -1,7 +1,7 @@
-"""The kinds of rows at the edge of a job: formats that have no word for them take new rows only.
+"""Row kinds at the edge of a job: formats without row kinds accept inserts only.
 
-A deletion that is written as a plain document would be read as a new row. So such formats refuse rows that are no
-INSERT, and name the formats that hold them.
+A delete written as a plain document would be read as a new row. So such formats reject other rows than
+INSERT, and name the formats that support them.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ __all__ = ["check_insert", "inserted_rows", "rows_and_kinds"]
 
 
 def check_insert(row: Any, format_name: str) -> None:
-    """Raises unless `row` is a new row."""
+    """Raises unless `row` is an insert."""
     if row is None:
         raise TypeMismatchError(
-            f"{format_name} was given None in place of a row. Filter such records before the sink", value=row
+            f"{format_name} received None in place of a row. Filter such records before the sink", value=row
         )
     if isinstance(row, Row) and row.get_row_kind() is not RowKind.INSERT:
         raise TypeMismatchError(
-            f"{format_name} has no word for what became of a row, and was given one of kind {row.get_row_kind().name}: "
+            f"{format_name} cannot represent row kinds, but received a row of kind {row.get_row_kind().name}: "
             f"{row!r}. Write changes as Debezium or Canal JSON, or filter rows by their kind before the sink",
             value=row,
         )
 
 
 def rows_and_kinds(batch: Batch, type_info: TypeInformation) -> tuple[pa.RecordBatch, npt.NDArray[np.int8]]:
-    """The columns of the type, and the kind of each row by its number. None is no row, and refused."""
+    """The columns of the type, and the kind of each row by its number. None instead of a row is rejected."""
     if batch.typed and batch.type_info == type_info:
         columns = batch.columns()
     else:
@@ -50,7 +50,7 @@ def rows_and_kinds(batch: Batch, type_info: TypeInformation) -> tuple[pa.RecordB
 
 
 def inserted_rows(batch: Batch, type_info: TypeInformation, format_name: str) -> pa.RecordBatch:
-    """The columns of a batch of new rows of the type, without that of their kinds. Others are refused."""
+    """The columns of a batch of inserts, without the column of row kinds. Other rows are rejected."""
     columns, kinds = rows_and_kinds(batch, type_info)
     if kinds.any():
         for row in batch.values():

@@ -1,7 +1,7 @@
-"""Text and bytes, which need no parsing: a message is its record, and many of them are a column at once.
+"""Text and bytes, which need no parsing: a message is its record, and many of them form a column directly.
 
-Text that is not of its charset is no error: what cannot be read becomes U+FFFD, as in Java, and so PyFlink programs
-expect it. UTF-8 is what columns hold, so it is only looked at; other charsets (UTF-16, Latin-1) are read text by text.
+Text that is invalid in its charset is not an error: invalid bytes become U+FFFD, as in Java, which PyFlink programs
+expect. Columns hold UTF-8, so it is only validated; other charsets (UTF-16, Latin-1) are decoded text by text.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ def _single_column(column: pa.Array, type_info: TypeInformation) -> Batch:
 
 
 class _ValueDecoder(MessageDecoder):
-    """A record for every message that has a value."""
+    """Decodes a record from every message that has a value."""
 
     type_info: TypeInformation
 
     def column(self, values: pa.Array) -> pa.Array:
-        """The column of messages that all have a value."""
+        """The column of messages without nulls."""
         raise NotImplementedError
 
     def decode(self, messages: Messages) -> Decoded:
         values = messages.values
         origins = np.flatnonzero(np.asarray(values.is_valid())) if values.null_count else None
-        given = values if origins is None else values.drop_null()
-        return Decoded(_single_column(self.column(given.cast(pa.binary())), self.type_info), origins)
+        present_values = values if origins is None else values.drop_null()
+        return Decoded(_single_column(self.column(present_values.cast(pa.binary())), self.type_info), origins)
 
 
 class TextDecoder(_ValueDecoder):
@@ -58,13 +58,13 @@ class TextDecoder(_ValueDecoder):
             try:
                 return values.cast(pa.string())
             except pa.ArrowInvalid:
-                pass  # some of it is no UTF-8
+                pass  # some of it is not UTF-8
         charset = self._charset
         return pa.array([message.decode(charset, "replace") for message in values.to_pylist()], pa.string())
 
 
 class BytesDecoder(_ValueDecoder):
-    """Messages as they are."""
+    """Messages unchanged."""
 
     def __init__(self) -> None:
         self.type_info = Types.PRIMITIVE_ARRAY(Types.BYTE())
@@ -74,7 +74,7 @@ class BytesDecoder(_ValueDecoder):
 
 
 class _ValueEncoder(MessageEncoder):
-    """A message for every record; a record that is None has none, and the schema says so with its error."""
+    """Encodes every record as a message; None is an error, raised by the schema."""
 
     def __init__(self, schema: SerializationSchema) -> None:
         self._schema = schema
@@ -88,7 +88,7 @@ class _ValueEncoder(MessageEncoder):
 
 
 class TextEncoder(_ValueEncoder):
-    """Text as messages in a charset, for streams of STRING."""
+    """Encodes text in a charset, for streams of STRING."""
 
     def __init__(self, schema: SerializationSchema, charset: str) -> None:
         super().__init__(schema)
@@ -103,21 +103,21 @@ class TextEncoder(_ValueEncoder):
 
 
 class BytesEncoder(_ValueEncoder):
-    """Bytes as they are, for streams of them."""
+    """Bytes unchanged, for streams of bytes."""
 
     def encode(self, batch: Batch) -> pa.Array:
         return self.present(batch)
 
 
 class FieldEncoder(MessageEncoder):
-    """One field of rows or tuples: text, bytes, or a whole number as text. A field that is None is empty."""
+    """One field of rows or tuples: text, bytes, or a whole number as text. None is empty."""
 
     def __init__(self, schema: RowFieldExtractorSchema, fields: int) -> None:
         self._schema, self._fields = schema, fields
 
     @classmethod
     def of(cls, schema: RowFieldExtractorSchema, type_info: TypeInformation) -> FieldEncoder | None:
-        """The encoder for streams of this type; None: not in columns."""
+        """The encoder for streams of this type; None if it is not columnar."""
         if not isinstance(type_info, (RowTypeInfo, TupleTypeInfo)):
             return None
         types = [plain_type(field) for field in type_info.get_field_types()]
@@ -128,7 +128,7 @@ class FieldEncoder(MessageEncoder):
 
     def encode(self, batch: Batch) -> pa.Array:
         columns = batch.columns()
-        if columns.num_columns != self._fields:  # kinds of rows: some of them may be None
+        if columns.num_columns != self._fields:  # with row kinds: some rows may be None
             return PerMessageEncoder(self._schema).encode(batch)
         column = columns.column(self._schema.field_index)
         if pa.types.is_integer(column.type):

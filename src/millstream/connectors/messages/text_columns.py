@@ -1,8 +1,8 @@
-"""Columns of text that become what a type says, at once, where the text's form is beyond doubt.
+"""Converts columns of text to a type, a column at a time, where the text's form is certain.
 
-JSON and CSV write dates, times, bytes and decimals as text. A value whose form is plain is converted with its column;
-one that is not is marked as in doubt, and its record is read by itself, by the converters of `files/values`. Those are
-the definition: what is converted here is what they would give.
+JSON and CSV write dates, times, bytes and decimals as text. A value of a simple form is converted with its column;
+any other is marked as doubtful, and its record is read by itself, by the converters of `files/values`. Those are
+the reference: a conversion here must equal theirs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 
 Mask = npt.NDArray[np.bool_]
 Finish = Callable[[pa.Array, Mask], pa.Array]
-"""Makes a column what the type says; marks the values that only the slow way can judge."""
+"""Converts a column to the type; marks the values that only the slow path can convert."""
 
 _TIME = rf"{HOUR_FORM}(?:\.[0-9]{{1,6}})?"
 _DATE_FORM, _TIME_FORM = f"^{DAY_FORM}$", f"^{_TIME}Z?$"
@@ -50,8 +50,8 @@ _WHOLE = (BasicType.BYTE, BasicType.SHORT, BasicType.INT, BasicType.LONG)
 
 
 def narrow_floats(array: pa.Array, doubt: Mask) -> pa.Array:
-    """Numbers of 64 bits as those of 32; what does not fit is in doubt."""
-    # Rounded once from the number of 64 bits that Python reads, not from the text: the two differ, if rarely.
+    """64-bit numbers as 32-bit ones; a number out of range is doubtful."""
+    # Rounded once from the 64-bit number that Python reads, not from the text: the two differ, if rarely.
     wide = array.to_numpy(zero_copy_only=False)
     with np.errstate(over="ignore", invalid="ignore"):
         narrow = wide.astype(np.float32)
@@ -60,7 +60,7 @@ def narrow_floats(array: pa.Array, doubt: Mask) -> pa.Array:
 
 
 def narrow_whole(array: pa.Array, arrow: pa.DataType, doubt: Mask) -> pa.Array:
-    """Whole numbers of 64 bits as those of a type; what does not fit is in doubt."""
+    """64-bit whole numbers as a narrower type; a number out of range is doubtful."""
     if arrow == array.type:
         return array
     limits = np.iinfo(arrow.to_pandas_dtype())
@@ -76,7 +76,7 @@ def char_column(array: pa.Array, doubt: Mask) -> pa.Array:
 
 
 def _in_form(array: pa.Array, form: str, doubt: Mask) -> pa.Array:
-    """The texts that have the form; the others are in doubt, and null here."""
+    """The texts that match the form; the others are doubtful, and null here."""
     fits = pc.fill_null(pc.match_substring_regex(array, form), True)
     if pc.all(fits, min_count=0).as_py():
         return array
@@ -94,7 +94,7 @@ def _date(array: pa.Array, doubt: Mask) -> pa.Array:
 
 def _time(array: pa.Array, doubt: Mask) -> pa.Array:
     texts = _without_zone(_in_form(array, _TIME_FORM, doubt))
-    # Arrow reads no times of day, but those of a day.
+    # Arrow parses a time of day only as part of a timestamp.
     moments = pc.binary_join_element_wise("1970-01-01T", texts, "").cast(pa.timestamp("us"))
     return moments.cast(pa.int64()).cast(pa.time64("us"))
 
@@ -104,7 +104,7 @@ def _timestamp(array: pa.Array, doubt: Mask) -> pa.Array:
 
 
 def instant_column(array: pa.Array, doubt: Mask) -> pa.Array:
-    """Texts as points of time."""
+    """Texts as instants."""
     moments = _timestamp(array, doubt)
     nulls = np.asarray(moments.is_null()) if moments.null_count else None
     micros = np.asarray(pc.fill_null(moments.cast(pa.int64()), 0))
@@ -128,7 +128,7 @@ def bytes_column(array: pa.Array, doubt: Mask) -> pa.Array:
     return pa.array(decoded, pa.binary())
 
 
-def _as_it_is(array: pa.Array, doubt: Mask) -> pa.Array:
+def _unchanged(array: pa.Array, doubt: Mask) -> pa.Array:
     return array
 
 
@@ -145,15 +145,15 @@ def _boolean(array: pa.Array, doubt: Mask) -> pa.Array:
 
 
 def wide_decimal(type_info: DecimalTypeInfo) -> pa.DataType:
-    """The column that decimals are read into before they are held against their precision: Arrow makes sure that a
-    number has no more digits than its column when it goes from one column to another, but not when it is read."""
+    """The type in which decimals are read before their precision is checked: Arrow checks the number of digits when it
+    casts a column, but not when it parses text."""
     return (
         pa.decimal256(76, type_info.scale) if type_info.precision == _DIGITS_MAX else pa.decimal128(38, type_info.scale)
     )
 
 
 def narrow_decimals(type_info: DecimalTypeInfo) -> Finish:
-    """What makes a column of wide decimals one of the type; those with too many digits are in doubt."""
+    """The cast of wide decimals to the type; decimals with too many digits are doubtful."""
     arrow = pa.decimal128(type_info.precision, type_info.scale)
     limit = pa.scalar(Decimal((0, (1,), type_info.precision - type_info.scale)), pa.decimal256(76, type_info.scale))
 
@@ -176,7 +176,7 @@ def _decimal(type_info: DecimalTypeInfo) -> Finish:
 
 
 def finish_of_text(type_info: TypeInformation) -> Finish | None:
-    """What makes a column of texts, as CSV has them, one of the type; None: value by value only."""
+    """The converter from a column of CSV texts to the type; None: value by value only."""
     plain = plain_type(type_info)
     if isinstance(plain, DecimalTypeInfo):
         return _decimal(plain)
@@ -190,7 +190,7 @@ def finish_of_text(type_info: TypeInformation) -> Finish | None:
     if basic is BasicType.FLOAT:
         return lambda array, doubt: narrow_floats(_fraction(array, doubt), doubt)
     singles: dict[BasicType, Finish] = {
-        BasicType.STRING: _as_it_is,
+        BasicType.STRING: _unchanged,
         BasicType.CHAR: char_column,
         BasicType.DOUBLE: _fraction,
         BasicType.BOOLEAN: _boolean,
@@ -200,7 +200,7 @@ def finish_of_text(type_info: TypeInformation) -> Finish | None:
 
 
 def temporal_column(type_info: TypeInformation) -> Finish | None:
-    """What makes texts dates or times."""
+    """The converter from texts to dates or times."""
     columns: dict[TypeInformation, Finish] = {
         Types.SQL_DATE(): _date,
         Types.SQL_TIME(): _time,

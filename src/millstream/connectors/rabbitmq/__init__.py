@@ -1,1 +1,1 @@
-"""RabbitMQ: queues as sources and sinks, by pika (`pip install millstream[rabbitmq]`)."""
+"""RabbitMQ: queues as sources and sinks, through pika (`pip install millstream[rabbitmq]`)."""

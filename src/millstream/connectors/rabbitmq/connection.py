@@ -1,7 +1,7 @@
-"""How a RabbitMQ server is reached, and what its client's errors mean. Passwords are shown nowhere.
+"""Connections to a RabbitMQ server, and the classification of client errors. Passwords are never shown.
 
-A server that is frozen is told from one that has nothing to say by its heartbeats alone, so there are always some: the
-client gives a connection up after one or two times five seconds more than a beat, which is half a minute.
+Only heartbeats distinguish a frozen server from a silent one, so they are always enabled: the
+client closes a connection after one or two intervals of a heartbeat plus five seconds, at most half a minute.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from millstream.errors import ConnectorAwayError, ConnectorError, PlatformError,
 from millstream.redaction import redact
 from millstream.storage.certificates import certificate_refusal
 
-__all__ = ["RabbitAddress", "open_channel", "pass_over_odd_tables", "rabbit_errors"]
+__all__ = ["RabbitAddress", "open_channel", "rabbit_errors", "tolerate_invalid_headers"]
 
 _DEFAULT_PORT = 5672
 _HEARTBEAT_S = 10
-"""Unless the program says otherwise."""
+"""Default heartbeat interval."""
 
 
 @dataclass(frozen=True)
 class RabbitAddress:
-    """A server and how to log in: by `uri`, or by its parts. Many fields: each is one of PyFlink's settings."""
+    """A server and the credentials: as `uri`, or in parts. Many fields: each is one of PyFlink's settings."""
 
     host: str = "localhost"
     port: int = _DEFAULT_PORT
@@ -43,14 +43,14 @@ class RabbitAddress:
 
     @property
     def place(self) -> str:
-        """Host and port, for people."""
+        """Host and port, for display."""
         if self.uri is None:
             return f"{self.host}:{self.port}"
         parts = urlsplit(self.uri)
         return f"{parts.hostname}:{parts.port or _DEFAULT_PORT}"
 
     def check(self) -> None:
-        """Raise a ProgramError for what the client would not take, as far as it is there to be asked."""
+        """Raise a ProgramError for settings that the client rejects, if the client is installed."""
         secrets: list[str | None] = [self.password]
         if self.uri is not None:
             secrets.append(checked_url(self.uri, "RMQConnectionConfig", ("amqp", "amqps")).password)
@@ -62,12 +62,12 @@ class RabbitAddress:
             host, parameters = urlsplit(self.uri or "amqp://host").hostname, self.parameters(pika)
         except (ValueError, TypeError) as error:
             reason = redact(str(error), secrets)
-            raise ProgramError(f"RMQConnectionConfig: the client refuses it: {reason}. Correct it") from None
+            raise ProgramError(f"RMQConnectionConfig: the client rejects it: {reason}. Correct it") from None
         if not host or not parameters.host:
             raise ProgramError("RMQConnectionConfig: the uri has no host. Write amqp://user:password@host:5672/%2F")
 
     def parameters(self, pika: Any) -> Any:
-        """The same for the client."""
+        """The settings as parameters of the client."""
         if self.uri is not None:
             parameters = pika.URLParameters(self.uri)
         else:
@@ -80,17 +80,17 @@ class RabbitAddress:
         for name in ("heartbeat_s", "frame_max", "channel_max"):
             if getattr(self, name) is not None:
                 setattr(parameters, name.removesuffix("_s"), getattr(self, name))
-        parameters.heartbeat = parameters.heartbeat or _HEARTBEAT_S  # none at all is no choice
+        parameters.heartbeat = parameters.heartbeat or _HEARTBEAT_S  # heartbeats cannot be disabled
         return parameters
 
 
 def open_channel(address: RabbitAddress, queue: str) -> tuple[Any, Any]:
-    """A connection and a channel on it; the queue is there, durable, unless it was there in another form before."""
+    """A connection and a channel on it; declares the queue as durable, unless it exists with other settings."""
     try:
         import pika
     except ImportError as error:
         raise PlatformError("RabbitMQ needs the package pika: pip install 'millstream[rabbitmq]'") from error
-    pass_over_odd_tables()
+    tolerate_invalid_headers()
     with rabbit_errors(address, queue):
         connection = pika.BlockingConnection(address.parameters(pika))
         channel = connection.channel()
@@ -105,9 +105,9 @@ def open_channel(address: RabbitAddress, queue: str) -> tuple[Any, Any]:
 
 
 @lru_cache(maxsize=1)
-def pass_over_odd_tables() -> None:
-    """Have the client read a table of headers that it cannot as an empty one. It fails at a NaN, a time beyond the year
-    9999 and tables nested too deep, and with it the connection: a message would stop whoever takes it, again and again.
+def tolerate_invalid_headers() -> None:
+    """Makes the client read an undecodable header table as an empty one. It fails at a NaN, a time beyond the year
+    9999 and deeply nested tables, and closes the connection: one message would stop every consumer repeatedly.
     """
     import pika.data
 
@@ -124,7 +124,7 @@ def pass_over_odd_tables() -> None:
 
 @contextmanager
 def rabbit_errors(address: RabbitAddress, queue: str) -> Iterator[None]:
-    """What the client raises, as errors of ours: those that may pass by themselves, and those that will not."""
+    """Converts client errors to ours: transient ones, and permanent ones."""
     import pika.exceptions as raised
     from pika.adapters.utils.connection_workflow import AMQPConnectorException
 
@@ -133,11 +133,11 @@ def rabbit_errors(address: RabbitAddress, queue: str) -> Iterator[None]:
         yield
     except (raised.AuthenticationError, raised.ProbableAuthenticationError, raised.ProbableAccessDeniedError) as error:
         raise ConnectorError(
-            f"{place} does not let us in ({type(error).__name__}). Check user, password and virtual host"
+            f"{place} denies access ({type(error).__name__}). Check user, password and virtual host"
         ) from None
     except raised.ChannelClosedByBroker as error:
         reason = f"{place} refuses, for queue {queue!r}: {error.reply_code} {error.reply_text}"
-        raise ConnectorError(f"{reason}. Check the queue and what the user may do") from error
+        raise ConnectorError(f"{reason}. Check the queue and the user's permissions") from error
     except (raised.AMQPError, AMQPConnectorException, OSError) as error:
         if (refusal := certificate_refusal(error)) is not None:
             raise ConnectorError(f"{place}: {refusal}. Check the address, and the certificate") from error

@@ -1,8 +1,8 @@
-"""Publishes messages to a RabbitMQ queue after their epoch is committed, and waits until the server has taken them.
+"""Publishes messages to a RabbitMQ queue after their epoch is committed, and waits for confirmation by the server.
 
-The server cannot be asked whether it took a message whose confirmation was lost, so a message may come again: at least
-once. Every message carries a `message_id`, and the same as `correlation_id`, which is the same whenever it comes again
-and is never given to another: a reader that goes by it, as our source does, has every message exactly once.
+The server cannot report whether it accepted a message whose confirmation was lost, so a message may be repeated: at
+least once. Every message has a `message_id`, and an equal `correlation_id`, which is the same when it is repeated
+and never reused: a consumer that uses it, as our source does, processes every message exactly once.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ __all__ = ["RabbitSink"]
 
 _PERSISTENT = 2
 _MESSAGES_AT_ONCE = 1_000
-"""So many are sent before the server is waited for."""
+"""The number of messages sent before waiting for the server."""
 
 
 class RabbitSink(Sink):
-    """Messages written by `schema`, to `queue`."""
+    """Publishes messages encoded by `schema` to `queue`."""
 
     guarantee = "at-least-once"
 
@@ -57,7 +57,7 @@ class RabbitSink(Sink):
         try:
             self._publish_closing(commit, publish, store)
         except ConnectorAwayError:
-            # Between epochs nobody answers heartbeats, so the server may have hung up long ago.
+            # Heartbeats are not answered between epochs, so the server may have closed the connection long ago.
             if not was_connected:
                 raise
             self._publish_closing(commit, publish, store)
@@ -67,7 +67,7 @@ class RabbitSink(Sink):
             with rabbit_errors(self._address, self._queue):
                 self._publish(commit, publish, store)
         except BaseException:
-            self.close()  # a channel is not to be trusted after an error
+            self.close()  # a channel may be unusable after an error
             raise
 
     def _publish(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
@@ -89,26 +89,26 @@ class RabbitSink(Sink):
         self._settle()
 
     def _settle(self) -> None:
-        """Wait until the server has taken what was sent."""
+        """Wait until the server has confirmed all messages sent."""
         self._channel.tx_commit()
-        self._connection.process_data_events(0)  # what came back is told here only
+        self._connection.process_data_events(0)  # returned messages are only reported here
         if self._returned:
             raise ConnectorError(
-                f"RabbitMQ at {self._address.place} has no queue {self._queue!r} any more. Make it, and start again"
+                f"RabbitMQ at {self._address.place} no longer has the queue {self._queue!r}. Create it, and start again"
             )
 
     def _connect(self) -> None:
         if self._connection is None or not self._connection.is_open:
             self._connection, self._channel = open_channel(self._address, self._queue)
             self._returned = False
-            self._channel.add_on_return_callback(self._note_return)
+            self._channel.add_on_return_callback(self._on_return)
             self._channel.tx_select()
 
-    def _note_return(self, *returned: Any) -> None:
+    def _on_return(self, *returned: Any) -> None:
         self._returned = True
 
     def after_restore(self, pending: Json, point: RestorePoint) -> tuple[Json, str]:
-        return pending, "what was sent after that epoch was sent, and comes again under other ids"
+        return pending, "output sent after that epoch remains sent, and is repeated under other ids"
 
     def close(self) -> None:
         connection, self._connection, self._channel = self._connection, None, None

@@ -1,13 +1,13 @@
-"""Messages of a RabbitMQ queue. A thread on the driver stores what comes (`received_input`), then acknowledges it.
+"""Messages of a RabbitMQ queue. A thread on the driver stores each message (`received_input`), then acknowledges it.
 
-The server forgets a message when it is acknowledged, and gives it again when the connection is lost before. So a
-message is stored first: none is lost. One that was stored while its acknowledgement was lost comes again, and is known
-by its **correlation id**, if the sender gives each message one of its own: then every message counts exactly once.
-Without, at least once. The server has at most `prefetch_count` messages on their way, so as many ids are remembered,
-and read from the newest chunks after a restart.
+The server removes a message when it is acknowledged, and delivers it again if the connection is lost before. So a
+message is stored first, and none is lost. A message that was stored while its acknowledgement was lost is delivered
+again, and recognised by its **correlation id**, if the sender uses unique ones: then every message counts exactly once.
+Otherwise, at least once. The server has at most `prefetch_count` unacknowledged messages, so as many ids are
+remembered, and read from the newest chunks after a restart.
 
-The form of a chunk: `millstream-messages-1`, a line end, the CRC-32 of the rest in four bytes, and an Arrow stream with
-the columns `body` and `id`.
+The format of a chunk: `millstream-messages-1`, a line end, the CRC-32 of the rest in four bytes, and an Arrow stream
+with the columns `body` and `id`.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ _HEAD = b"millstream-messages-1\n"
 _CHUNK_MESSAGES_MAX = 10_000
 _FLUSH_S = 0.05
 _NO_ID = (
-    "it has no correlation id, and the source was told to go by them. Have its sender give every message one of its "
-    "own, or set use_correlation_id to False: at least once"
+    "it has no correlation id, which the source is set to use. Have its sender set a unique one on every message, "
+    "or set use_correlation_id to False: at least once"
 )
-_AWAY_S_MAX = 30.0
+_UNAVAILABLE_S_MAX = 30.0
 _RETRY_S = 0.5
 
 
 class RabbitSource(ReceivedSource):
-    """The messages of `queue`, read by `schema`."""
+    """The messages of `queue`, decoded by `schema`."""
 
     split_name = "queue"
 
@@ -90,11 +90,11 @@ class RabbitSource(ReceivedSource):
 
 
 class _QueueReceiver(Receiver):
-    """Consumes a queue. A connection that is lost is made again, for `_AWAY_S_MAX` seconds."""
+    """Consumes a queue. Reconnects for `_UNAVAILABLE_S_MAX` seconds after a lost connection."""
 
-    # A chunk is acknowledged right after it is stored. The acknowledgements of several may be on their way when the
-    # connection and the driver are lost together: the next driver must find the ids of all of these.
-    kept_chunks = 16
+    # A chunk is acknowledged right after it is stored. Several acknowledgements may be in flight when the
+    # connection and the driver are lost together: the next driver must know the ids of all of these.
+    retained_chunks = 16
 
     def __init__(
         self, address: RabbitAddress, queue: str, has_ids: bool, store: Store, bases: tuple[Store, ...], folder: str
@@ -102,7 +102,7 @@ class _QueueReceiver(Receiver):
         super().__init__("rabbitmq", store, bases, folder)
         self._address, self._queue, self._has_ids = address, queue, has_ids
         self._connection, self._channel = open_channel(address, queue)
-        self._known: dict[str, None] = {}  # ids in the order they came; a dictionary forgets the oldest cheaply
+        self._known: dict[str, None] = {}  # ids in order of arrival; removing a dictionary's oldest entry is cheap
         self._stored_in = ((store, *bases), folder)
 
     def take_over(self) -> None:
@@ -116,18 +116,18 @@ class _QueueReceiver(Receiver):
         return 2 * self._address.prefetch_count
 
     def receive(self) -> None:
-        away_since: float | None = None
+        unavailable_since: float | None = None
         while not self.stop_requested.is_set():
             try:
                 if self._connection is None:
                     self._connection, self._channel = open_channel(self._address, self._queue)
-                away_since = None
+                unavailable_since = None
                 with rabbit_errors(self._address, self._queue):
                     self._consume()
             except ConnectorAwayError:
                 self.disconnect()
-                away_since = away_since or time.monotonic()
-                if time.monotonic() - away_since > _AWAY_S_MAX:
+                unavailable_since = unavailable_since or time.monotonic()
+                if time.monotonic() - unavailable_since > _UNAVAILABLE_S_MAX:
                     raise
                 self.stop_requested.wait(_RETRY_S)
 
@@ -150,12 +150,14 @@ class _QueueReceiver(Receiver):
             if newest_tag is not None and (is_due or delivery is None):
                 if bodies:
                     self.keep(packed(bodies, ids), len(bodies))
-                    self._remember(chunk_ids)  # not before: what was not stored must be taken when it comes again
-                # Stored: now the server may forget them. If it does not hear of it, they come again.
+                    self._remember(
+                        chunk_ids
+                    )  # not before: an unstored message must be accepted when it is delivered again
+                # Stored: now the server may remove them. If the acknowledgement is lost, it delivers them again.
                 channel.basic_ack(newest_tag, multiple=True)
                 bodies, ids, chunk_ids, newest_tag, since = [], [], {}, None, time.monotonic()
             while not self.has_room and not self.stop_requested.is_set():
-                self._connection.sleep(_FLUSH_S)  # with the server's heartbeats answered
+                self._connection.sleep(_FLUSH_S)  # answers the server's heartbeats
             if self.stop_requested.is_set():
                 return
 
@@ -169,17 +171,17 @@ class _QueueReceiver(Receiver):
         if connection is not None and connection.is_open:
             try:
                 connection.close()
-            except Exception:  # it is given up in any case; what was not acknowledged comes again
+            except Exception:  # the connection is dropped anyway; unacknowledged messages are delivered again
                 return
 
 
 def _without(bodies: pa.Array, is_bad: Any) -> pa.Array:
-    """The bodies; those of bad messages are not there to be read."""
+    """The bodies, with null for bad messages."""
     return pc.if_else(pa.array(is_bad), pa.scalar(None, pa.binary()), bodies) if is_bad.any() else bodies
 
 
 def id_text(correlation_id: str | bytes | None) -> str | None:
-    """A correlation id as it is stored and compared; the client gives bytes where it is no UTF-8.
+    """A correlation id as stored and compared; the client returns bytes if it is not UTF-8.
 
     >>> id_text("a"), id_text(b"\\xff"), id_text("")
     ('a', '�ff', None)
@@ -196,17 +198,17 @@ def packed(bodies: Sequence[bytes], ids: Sequence[str | None]) -> bytes:
 
 
 def _unpacked(data: bytes, count: int) -> pa.RecordBatch:
-    """The messages of a chunk; ValueError when it is not what was stored.
+    """The messages of a chunk; ValueError if it is damaged.
 
     >>> _unpacked(packed([b"a"], ["1"]), 1).to_pylist()
     [{'body': b'a', 'id': '1'}]
     """
     content = data[len(_HEAD) + 4 :]
     if not data.startswith(_HEAD):
-        raise ValueError(f"it begins with {data[:24]!r}, and not as stored messages do")
+        raise ValueError(f"it starts with {data[:24]!r}, not like stored messages")
     if zlib.crc32(content).to_bytes(4) != data[len(_HEAD) : len(_HEAD) + 4]:
-        raise ValueError("its checksum is another one")
+        raise ValueError("its checksum does not match")
     [columns] = decode_columns(content)
     if columns.num_rows != count:
-        raise ValueError(f"it has {columns.num_rows} messages, and {count} were received")
+        raise ValueError(f"it has {columns.num_rows} messages, but {count} were received")
     return columns

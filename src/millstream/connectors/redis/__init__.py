@@ -1,1 +1,1 @@
-"""Redis: values, hashes, streams and commands of one's own, exactly once (`pip install millstream[redis]`)."""
+"""Redis: values, hashes, streams and user-defined commands, exactly once (`pip install millstream[redis]`)."""

@@ -1,7 +1,7 @@
-"""What a record becomes in Redis: commands, each a list of texts and bytes, made in the task.
+"""Converts records to Redis commands, each a list of texts and bytes, in the task.
 
-A row that is deleted (`RowKind.DELETE`) deletes its key, and so does one whose value is None. The old half of an update
-(`RowKind.UPDATE_BEFORE`) becomes nothing: its new half says all.
+A deleted row (`RowKind.DELETE`) deletes its key, and so does one whose value is None. The first half of an update
+(`RowKind.UPDATE_BEFORE`) has no command: its second half is sufficient.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ Field = str | int | Callable[[Any], Any]
 """A field of a row by its name or position, or a function of the record."""
 
 _ARGUMENTS_MAX = 7_000
-"""So many one command may have: a script of Redis cannot hand on more than about 8,000."""
+"""Maximum number of arguments of a command: a Redis script cannot pass more than about 8,000."""
 _ELSEWHERE = (b"SELECT", b"SWAPDB")
-"""Commands after which the mark of what was run would be written to another database, and what was run, run again."""
+"""Commands that would move the mark to another database, so that commands would run twice."""
 
 COMMANDS = pa.schema([pa.field("command", pa.list_(pa.binary()))])
 
 
 class CommandMaker(ABC):
-    """How records become commands. It holds settings, and travels to tasks."""
+    """Converts records to commands. It holds settings, and is sent to tasks."""
 
     @abstractmethod
     def commands(self, batch: Batch) -> Iterator[Command]:
@@ -45,30 +45,30 @@ class CommandMaker(ABC):
 
     @abstractmethod
     def describe(self) -> str:
-        """A few words for the plan."""
+        """A short description for the plan."""
 
 
 def command_columns(maker: CommandMaker, batch: Batch) -> pa.RecordBatch:
-    """The commands of a batch as they are staged: one row each. What no script can run is refused before its epoch is
-    committed: a script that fails half way would leave commands run that no mark tells of."""
+    """The commands of a batch as staged: one row each. Rejects commands that no script can run before their epoch is
+    committed: a script that fails half way would leave commands executed that no mark records."""
     commands = [[_bytes(argument) for argument in command] for command in maker.commands(batch)]
     for command in commands:
         if len(command) > _ARGUMENTS_MAX:
             raise ProgramError(
                 f"a Redis command {command[0].decode('utf-8', 'replace')!r} has {len(command):,} arguments, expected "
-                f"{_ARGUMENTS_MAX:,} at most. Give it in several commands"
+                f"{_ARGUMENTS_MAX:,} at most. Divide it into several commands"
             )
         if command[0].upper() in _ELSEWHERE:
             raise ProgramError(
                 f"a Redis command is {command[0].decode()!r}: all commands of a sink run in one database. Name it at "
-                "the end of the url, redis://host:6379/1, and use a sink for each"
+                "the end of the url, redis://host:6379/1, and use one sink per database"
             )
     return pa.RecordBatch.from_arrays([pa.array(commands, COMMANDS.field(0).type)], schema=COMMANDS)
 
 
 @dataclass(frozen=True)
 class SetValues(CommandMaker):
-    """`SET prefix+key value`. Without a value the whole record is one, by `schema`."""
+    """`SET prefix+key value`. Without a `value` field the value is the whole record, encoded by `schema`."""
 
     key: Field
     value: Field | None = None
@@ -81,12 +81,12 @@ class SetValues(CommandMaker):
         if self.schema is not None:
             values: Sequence[Argument | None] = encoder_of(self.schema, batch.type_info).encode(batch).to_pylist()
         else:
-            assert self.value is not None, "either is given"
+            assert self.value is not None, "either is set"
             values = _texts(batch, self.value)
         expiry = () if self.expire_s is None else ("EX", self.expire_s)
-        for key, value, is_gone in zip(keys, values, _kinds(batch), strict=True):
-            if is_gone is not None:
-                yield ("DEL", key) if is_gone or value is None else ("SET", key, value, *expiry)
+        for key, value, is_deleted in zip(keys, values, _kinds(batch), strict=True):
+            if is_deleted is not None:
+                yield ("DEL", key) if is_deleted or value is None else ("SET", key, value, *expiry)
 
     def describe(self) -> str:
         return f"values {self.prefix}*"
@@ -103,13 +103,13 @@ class SetHashes(CommandMaker):
     def commands(self, batch: Batch) -> Iterator[Command]:
         names = _field_names(batch.type_info)
         if names is None:
-            raise ProgramError("a hash has fields, and the stream has none. Declare it as Types.ROW_NAMED(...)")
+            raise ProgramError("a hash needs fields, but the stream has none. Declare it as Types.ROW_NAMED(...)")
         keys = _keys(batch, self.key, self.prefix)
         columns = {name: _texts(batch, name) for name in names if name != self.key}
-        for at, (key, is_gone) in enumerate(zip(keys, _kinds(batch), strict=True)):
-            if is_gone is None:
+        for at, (key, is_deleted) in enumerate(zip(keys, _kinds(batch), strict=True)):
+            if is_deleted is None:
                 continue
-            if is_gone:
+            if is_deleted:
                 yield ("DEL", key)
                 continue
             present = _named_parts(columns, at)
@@ -127,7 +127,7 @@ class SetHashes(CommandMaker):
 
 @dataclass(frozen=True)
 class AddToStream(CommandMaker):
-    """`XADD stream * field value …`: the fields of a row, or `value` with the whole record by `schema`."""
+    """`XADD stream * field value …`: the fields of a row, or `value` with the whole record encoded by `schema`."""
 
     stream: str
     schema: SerializationSchema | None = None
@@ -149,7 +149,7 @@ class AddToStream(CommandMaker):
             return
         columns = {name: _texts(batch, name) for name in names}
         for at in range(batch.length):
-            # An entry of a stream has one field at least.
+            # An entry of a stream needs at least one field.
             yield (*head, *(_named_parts(columns, at) or ("value", "")))
 
     def describe(self) -> str:
@@ -158,7 +158,7 @@ class AddToStream(CommandMaker):
 
 @dataclass(frozen=True)
 class RunCommands(CommandMaker):
-    """Commands of the program's own: a function gives one, or several, or None for each record."""
+    """User-defined commands: a function returns one, or several, or None for each record."""
 
     function: Callable[[Any], Any] = field(repr=False)
 
@@ -181,7 +181,7 @@ class RunCommands(CommandMaker):
 
 
 def _named_parts(columns: Mapping[str, Sequence[str | bytes | None]], at: int) -> list[Argument]:
-    """Name and value of every field that row `at` has, one after the other."""
+    """Name and value of every present field of row `at`, one after the other."""
     return [part for name, values in columns.items() if (value := values[at]) is not None for part in (name, value)]
 
 
@@ -199,7 +199,7 @@ def _bytes(argument: Any) -> bytes:
 
 
 def _kinds(batch: Batch) -> Iterator[bool | None]:
-    """Of every record whether its row is deleted; None: it is the old half of an update."""
+    """Whether each record's row is deleted; None: it is the first half of an update."""
     for value in batch.values():
         kind = value.get_row_kind() if isinstance(value, Row) else RowKind.INSERT
         yield None if kind is RowKind.UPDATE_BEFORE else kind is RowKind.DELETE
@@ -210,8 +210,8 @@ def _keys(batch: Batch, key: Field, prefix: str) -> list[Argument]:
     for at, text in enumerate(_texts(batch, key)):
         if text is None:
             raise TypeMismatchError(
-                f"the key {key!r} of {batch.values()[at]!r} is None, and Redis has no such key. Filter such records, "
-                "or give them a key",
+                f"the key {key!r} of {batch.values()[at]!r} is None, but Redis keys cannot be None. Filter such "
+                f"records, or set a key",
                 value=batch.values()[at],
             )
         keys.append(prefix.encode() + text if isinstance(text, bytes) else prefix + text)
@@ -219,7 +219,7 @@ def _keys(batch: Batch, key: Field, prefix: str) -> list[Argument]:
 
 
 def _texts(batch: Batch, chosen: Field) -> list[str | bytes | None]:
-    """A field of every record as Redis takes it: bytes as they are, anything else as its type's text."""
+    """A field of every record as a Redis argument: bytes unchanged, anything else as its type's text."""
     values, field_type = _column(batch, chosen)
     shown = iter(texts([value for value in values if value is not None and not isinstance(value, bytes)], field_type))
     return [value if value is None or isinstance(value, bytes) else next(shown) for value in values]
@@ -233,13 +233,13 @@ def _column(batch: Batch, chosen: Field) -> tuple[list[Any], TypeInformation | N
     if isinstance(type_info, (RowTypeInfo, TupleTypeInfo)):
         at = names.index(chosen) if names is not None and chosen in names else chosen
         if not isinstance(at, int) or not 0 <= at < len(type_info.get_field_types()):
-            raise ProgramError(f"there is no field {chosen!r} in {type_info}. Its fields are {names}")
+            raise ProgramError(f"{type_info} has no field {chosen!r}. Its fields are {names}")
         return [value[at] for value in batch.values()], type_info.get_field_types()[at]
     try:
         return [value[chosen] for value in batch.values()], None
     except (TypeError, KeyError, IndexError) as error:
         raise ProgramError(
-            f"a record has no field {chosen!r} ({error}). Declare the type of the stream, or give a function"
+            f"a record has no field {chosen!r} ({error}). Declare the type of the stream, or pass a function"
         ) from error
 
 

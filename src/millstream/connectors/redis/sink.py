@@ -1,18 +1,18 @@
-"""Runs commands in Redis, each exactly once, whatever they are: `INCR` as well as `SET`.
+"""Runs commands in Redis, each exactly once, also non-idempotent ones: `INCR` as well as `SET`.
 
-Commands are made in the tasks and staged with their epoch. The driver then runs them in order, some at a time, by a
-script that Redis runs alone. The script also moves the **mark** of the job and sink on, which says how many commands
-of which epoch were run:
+Tasks create the commands and stage them with their epoch. The driver then runs them in order, some at a time, in a
+script that Redis executes atomically. The script also advances the **mark** of the job and sink, which records how many
+commands of which epoch were run:
 
     millstream:{committer}      epoch 7   commands 2000
 
-Commands and mark change together or not at all, so a repeat after a crash goes on where the mark stands, and a driver
-that was replaced finds a newer epoch and runs nothing. If Redis refuses a command (a list where a hash is expected),
-the mark moves up to it: what ran before it in the script stays, and is not run again when the reason was mended.
+Commands and mark change together or not at all, so a repeat after a crash continues at the mark, and a replaced
+driver reads a newer epoch and runs nothing. If Redis refuses a command (a list where a hash is expected),
+the mark advances up to it: the script's commands before it stay, and are not run again after the cause was corrected.
 
-This holds for one Redis server that keeps what it has acknowledged (`appendonly yes`, `appendfsync always`). One that
+This holds for one Redis server that persists acknowledged writes (`appendonly yes`, `appendfsync always`). One that
 loses its last second loses marks and values of the same second, and later commands are not run twice either. Redis
-Cluster has no scripts over keys of several nodes: it refuses, and the error says so.
+Cluster has no scripts over keys of several nodes: it refuses, and the error explains it.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from millstream.storage.store import Store
 __all__ = ["RedisSink"]
 
 _COMMANDS_AT_ONCE = 500
-"""So many run in one script: others of the server's clients wait meanwhile."""
+"""Maximum number of commands per script: other clients of the server wait in the meantime."""
 _SCRIPT_BYTES_MAX = 8 << 20
-"""And about so many bytes, where commands are large."""
+"""Approximate maximum size of a script's commands in bytes."""
 
 _PASSING = ("READONLY", "NOREPLICAS", "MISCONF", "OOM", "LOADING", "MASTERDOWN", "BUSY")
-"""How Redis begins to say that it does not write just now: after a failover, with a full disk or memory."""
+"""Prefixes of Redis errors that writes are unavailable: after a failover, with a full disk or memory."""
 
 _ABOUT_US = ("NOPERM", "NOAUTH", "CROSSSLOT", "MOVED")
-"""How Redis begins to say that it is not about this command: any other one would be refused, too."""
+"""Prefixes of Redis errors that are unrelated to the command: any other one would be refused, too."""
 
 _SCRIPT = """
 local mark = redis.call('HMGET', KEYS[1], 'epoch', 'commands')
@@ -70,9 +70,10 @@ return {'done', tostring(own_epoch), tostring(done)}
 
 
 class RedisSink(Sink):
-    """Commands made of records, run once each. `url` is `redis://user:password@host:port/database`, or `rediss://…`."""
+    """Runs commands made from records, once each. `url`: `redis://user:password@host:port/database`, or
+    `rediss://…`."""
 
-    tells_refused_rows = True
+    reports_refused_rows = True
 
     def __init__(self, url: str, maker: CommandMaker, timeout_s: float = 10.0) -> None:
         parts = checked_url(url, "RedisSink", ("redis", "rediss", "unix"))
@@ -102,26 +103,26 @@ class RedisSink(Sink):
         client, mark = self._connected(), f"millstream:{commit.committer}"
         epoch, done = (int(part or 0) for part in client.hmget(mark, "epoch", "commands"))
         if epoch > commit.epoch:
-            return  # published before, by this driver or the one that replaced it
+            return  # already published, by this driver or the one that replaced it
         if epoch < commit.epoch:
             done = 0
         script = client.register_script(_SCRIPT)
         remaining = _commands(publish, store, done)
-        while some := _next_commands(remaining):
+        while batch := _next_commands(remaining):
             arguments: list[Any] = [commit.epoch, done]
-            for command in some:
+            for command in batch:
                 arguments += (len(command.words), *command.words)
             word, detail, count = (part.decode("utf-8", "replace") for part in script(keys=[mark], args=arguments))
             if word == "refused" and detail.startswith(_PASSING):
-                raise ConnectorAwayError(f"Redis at {self._place} does not write now ({detail})")
+                raise ConnectorAwayError(f"Redis at {self._place} does not accept writes now ({detail})")
             if word == "refused":
-                raise _refused(self._place, printable(detail), some[int(count) - done])
+                raise _refused(self._place, printable(detail), batch[int(count) - done])
             if word == "elsewhere":
                 raise ConnectorAwayError(
-                    f"Redis at {self._place}: another driver publishes {commit} too, and has come to command {count} "
-                    f"of epoch {detail}, where this one stands at {done}. It goes on from there when it is tried again"
+                    f"Redis at {self._place}: another driver publishes {commit} too, and has reached command {count} "
+                    f"of epoch {detail}, while this one is at {done}. A retry continues from there"
                 )
-            done += len(some)
+            done += len(batch)
 
     def _connected(self) -> Any:
         if self._client is None:
@@ -135,7 +136,7 @@ class RedisSink(Sink):
         return self._client
 
     def after_restore(self, pending: Json, point: RestorePoint) -> tuple[Json, str]:
-        return pending, "what was written to Redis after that epoch stays until it is written again"
+        return pending, "values written to Redis after that epoch stay until they are overwritten"
 
     def close(self) -> None:
         if self._client is not None:
@@ -148,24 +149,24 @@ class RedisSink(Sink):
 
 @contextmanager
 def _errors_of(place: str) -> Iterator[None]:
-    """What the client raises, as errors of ours: those that may pass by themselves, and those that will not."""
+    """Converts client errors to ours: transient ones, and permanent ones."""
     import redis
 
     try:
         yield
     except (redis.AuthenticationError, redis.exceptions.AuthorizationError) as error:
-        message = f"Redis at {place} does not let us in ({error}). Check user and password in the url"
+        message = f"Redis at {place} denies access ({error}). Check user and password in the url"
         raise ConnectorError(message) from None
     except (redis.ConnectionError, redis.TimeoutError, redis.exceptions.BusyLoadingError) as error:
         if (reason := certificate_refusal(error)) is not None:
             raise ConnectorError(f"Redis at {place}: {reason}. Check the address, and the certificate") from error
         raise ConnectorAwayError(f"Redis at {place} does not answer ({error})") from error
     except (redis.exceptions.ReadOnlyError, redis.exceptions.OutOfMemoryError) as error:
-        raise ConnectorAwayError(f"Redis at {place} does not write now ({error})") from error
+        raise ConnectorAwayError(f"Redis at {place} does not accept writes now ({error})") from error
     except redis.ResponseError as error:
         if str(error).startswith(_PASSING):
-            raise ConnectorAwayError(f"Redis at {place} does not write now ({error})") from error
-        hint = ". Redis Cluster cannot run one script over several nodes: give the url of a single server"
+            raise ConnectorAwayError(f"Redis at {place} does not accept writes now ({error})") from error
+        hint = ". Redis Cluster cannot run one script over several nodes: use the url of a single server"
         crosses = "CROSSSLOT" in str(error) or "cluster" in str(error).lower()
         raise ConnectorError(f"Redis at {place} refuses: {error}{hint if crosses else ''}") from error
 
@@ -174,16 +175,17 @@ def _refused(place: str, reason: str, command: _Command) -> ConnectorError:
     words = command.words
     shown = " ".join(repr(word[:80])[1:] for word in words[:4]) + (" …" if len(words) > 4 else "")
     message = (
-        f"Redis at {place} refuses the command {shown}: {reason}. What stood before it was run, and is not run again"
+        f"Redis at {place} refuses the command {shown}: {reason}. The commands before it were run, and are not run "
+        f"again"
     )
     if reason.startswith(_ABOUT_US):
-        return ConnectorError(f"{message}. Give the user of the url the right to it, and start the job again")
-    return RefusedRowsError(message, [RefusedRow(command.item, command.row, reason, shown)], goes_on_behind=True)
+        return ConnectorError(f"{message}. Grant the permission to the user of the url, and start the job again")
+    return RefusedRowsError(message, [RefusedRow(command.item, command.row, reason, shown)], continues_after=True)
 
 
 @dataclass(frozen=True)
 class _Command:
-    """A command as it is staged: the row of an item."""
+    """A staged command: a row of an item."""
 
     item: int
     row: int
@@ -202,23 +204,23 @@ class _CommandWriter(SinkWriter):
 
 
 def _next_commands(commands: Iterator[_Command]) -> list[_Command]:
-    """What the next script runs."""
-    some: list[_Command] = []
+    """The commands of the next script."""
+    batch: list[_Command] = []
     size = 0
     for command in islice(commands, _COMMANDS_AT_ONCE):
-        some.append(command)
+        batch.append(command)
         size += sum(map(len, command.words))
         if size >= _SCRIPT_BYTES_MAX:
             break
-    return some
+    return batch
 
 
 def _commands(publish: Sequence[Json], store: Store, done: int) -> Iterator[_Command]:
-    """The commands behind the first `done`. They are passed over as columns: each that is refused ends a reading."""
+    """The commands after the first `done`. Skipped ones stay columns, since each refused command ends a run."""
     for item, staged in enumerate(publish):
         for columns, numbers in read_numbered_columns(staged, store):
             for start in range(min(done, columns.num_rows), columns.num_rows, _COMMANDS_AT_ONCE):
-                some = columns.column(0).slice(start, _COMMANDS_AT_ONCE).to_pylist()
-                for row, words in zip(numbers[start : start + len(some)].tolist(), some, strict=True):
+                batch = columns.column(0).slice(start, _COMMANDS_AT_ONCE).to_pylist()
+                for row, words in zip(numbers[start : start + len(batch)].tolist(), batch, strict=True):
                     yield _Command(item, row, words)
             done = max(0, done - columns.num_rows)

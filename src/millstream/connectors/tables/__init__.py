@@ -1,1 +1,1 @@
-"""Connectors as tables of SQL: what stands in WITH (…) becomes a source or a sink."""
+"""Connectors as SQL tables: WITH (…) options define a source or a sink."""

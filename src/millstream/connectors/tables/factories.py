@@ -1,4 +1,4 @@
-"""All connectors that are tables, by the name that `'connector' = '…'` gives."""
+"""All table connectors, by the name in `'connector' = '…'`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def factory_of(name: str, table: str = "") -> TableFactory:
     if factory is None:
         raise ProgramError(
             f"{f'table {table!r}: ' if table else ''}there is no connector {name!r}."
-            f"{did_you_mean(name, FACTORIES)} There are: {_listed(FACTORIES)}"
+            f"{did_you_mean(name, FACTORIES)} Known: {_listed(FACTORIES)}"
         )
     return factory
 

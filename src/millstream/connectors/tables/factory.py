@@ -1,7 +1,7 @@
-"""What a connector says of itself as a table: its options, and how it makes a source or a sink of a definition.
+"""The contract of a table connector: its options, and the sources and sinks it builds from a definition.
 
-One class per connector, entered in the table of factories under the name that `'connector' = '…'` gives. A
-factory checks options before anything runs; what is unknown or malformed is an error with the nearest name.
+One class per connector, registered in the table of factories under its `'connector' = '…'` name. A
+factory checks options before anything runs; an unknown or malformed one is an error with the nearest name.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ __all__ = [
 
 
 GROWS = ("+I",)
-"""Rows are only added."""
+"""Insert-only."""
 UPSERTS = ("+I", "+U", "-D")
-"""Rows are put in the place of the one with their key, and deleted by it."""
+"""Upserts and deletes by key."""
 ALL_CHANGES = ("+I", "-U", "+U", "-D")
-"""Rows come, and go as they were."""
+"""Inserts, updates and deletes with complete rows."""
 
 
 @dataclass(frozen=True)
 class MetadataColumn:
-    """A column that is filled from what the connector knows of a row: Kafka's offset, a file's path."""
+    """A column filled from the connector's metadata of a row: a Kafka offset, a file's path."""
 
     name: str
     key: str
     type: DataType
-    is_virtual: bool = False  # only read, never written
+    is_virtual: bool = False  # read-only
 
 
 @dataclass(frozen=True)
 class TableDefinition:
-    """A table as its connector sees it: the physical columns, in the order of the file or message, and metadata.
+    """A table as seen by its connector: the physical columns, in the order of the file or message, and metadata.
 
-    A source gives `physical` columns, then `metadata` ones; computed columns and watermarks are the planner's."""
+    A source emits `physical` columns, then `metadata` ones; the planner adds computed columns and watermarks."""
 
     name: str
     physical: RowType
@@ -67,7 +67,7 @@ class TableDefinition:
 
 @dataclass(frozen=True)
 class TableOption:
-    """One option of a connector. `parse` raises ValueError with what was expected."""
+    """One option of a connector. `parse` raises ValueError with the expected form."""
 
     name: str
     doc: str
@@ -78,18 +78,18 @@ class TableOption:
 
 @dataclass(frozen=True)
 class TableSource:
-    """A source of a table, and what of the query it takes over itself."""
+    """A source of a table, with the parts of the query that were pushed into it."""
 
     source: Source
-    columns: tuple[int, ...] | None = None  # what it gives, by position in physical + metadata; None: all
-    filters: tuple[RowExpression, ...] = ()  # what it leaves out by itself, exactly
-    skips: tuple[RowExpression, ...] = ()  # by what it leaves out some rows; they are checked above
+    columns: tuple[int, ...] | None = None  # the columns it emits, by position in physical + metadata; None: all
+    filters: tuple[RowExpression, ...] = ()  # conditions it applies exactly
+    skips: tuple[RowExpression, ...] = ()  # conditions it applies partially; the plan checks them again
     own_watermarks: bool = False
     bounded: bool = field(default=False)
 
 
 class TableFactory(ABC):
-    """Makes sources and sinks of definitions. A connector that only does one of them overrides just that."""
+    """Builds sources and sinks from definitions. A read-only or write-only connector overrides only one of them."""
 
     name: str
     options: Sequence[TableOption] = ()
@@ -99,35 +99,35 @@ class TableFactory(ABC):
     """Whether its sources copy a table into the job's store, with the columns that are read."""
 
     def metadata_of(self, options: Mapping[str, str]) -> Mapping[str, DataType]:
-        """What is known of each row of a table with these options, by name: by the connector, and by its format."""
+        """Metadata of each row of a table with these options, by name: from the connector, and from its format."""
         return self.metadata_keys
 
     def prunes_fields(self, options: Mapping[str, str]) -> bool:
-        """Whether a source of these options makes rows inside columns of just the fields that the definition names."""
+        """Whether a source with these options reads only the defined fields of nested rows."""
         return False
 
     def source(
         self, table: TableDefinition, columns: Sequence[int] | None, filters: Sequence[RowExpression]
     ) -> TableSource:
-        """A source that gives at least the wanted `columns` (by position), and may leave out what `filters` reject."""
+        """A source that emits at least the wanted `columns` (by position), and may drop rows that `filters` reject."""
         raise NotImplementedError
 
     def sink(self, table: TableDefinition, overwrite: bool = False) -> Sink:
-        """A sink for rows of the physical columns and metadata that can be written."""
+        """A sink for rows of the physical columns and the writable metadata."""
         raise NotImplementedError
 
     def lookup(self, table: TableDefinition, columns: Sequence[int], keys: Sequence[int]) -> TableLookup:
-        """The table as one that is asked by key: rows of `columns`, by those of them that `keys` are the places of."""
+        """The table as a lookup source: rows of `columns`, looked up by the ones at the positions `keys`."""
         raise NotImplementedError
 
     def partitions(self, table: TableDefinition) -> list[dict[str, str]]:
-        """The partitions there are, by the names of their columns, as texts; in order."""
+        """The existing partitions, as texts by column name; in order."""
         raise NotImplementedError
 
-    def gives_changes(self, options: Mapping[str, str]) -> tuple[str, ...]:
-        """The kinds of changes that a source of a table with these options gives."""
+    def emitted_changes(self, options: Mapping[str, str]) -> tuple[str, ...]:
+        """The row kinds that a source of a table with these options emits."""
         return GROWS
 
-    def takes_changes(self, table: TableDefinition) -> tuple[str, ...]:
-        """The kinds of changes its sink takes."""
+    def accepted_changes(self, table: TableDefinition) -> tuple[str, ...]:
+        """The row kinds that its sink accepts."""
         return GROWS

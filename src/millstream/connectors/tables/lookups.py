@@ -1,10 +1,11 @@
-"""Tables that are asked by key, as rows come: the right side of a lookup join.
+"""Lookup tables: the right side of a lookup join, looked up by key as rows arrive.
 
-A `LookupSource` is asked for many keys at once. One that `is_whole` is small: it gives all its rows, which are kept and
-read again after a while. What is kept of others, for how long, and how often they are asked again is `LookupSettings`,
-from options that every such connector has.
+A `LookupSource` is queried for many keys at once. One that `is_whole` is small: it returns all its rows, which are
+cached and reloaded at an interval. For other sources `LookupSettings` defines the cache, its expiry and the retries,
+from options that all these connectors share.
 
-A third party's connector: a `TableFactory` whose `lookup` gives a source, or a function, by `'connector' = 'python'`.
+A third-party connector is a `TableFactory` whose `lookup` returns a source, or a function with `'connector' =
+'python'`.
 """
 
 from __future__ import annotations
@@ -38,22 +39,22 @@ __all__ = [
 
 _RELOAD = "lookup.full-cache.periodic-reload.interval"
 LOOKUP_OPTIONS = (
-    TableOption("lookup.cache", "NONE, PARTIAL (rows that were asked for) or FULL (the whole table)", default="NONE"),
-    TableOption("lookup.partial-cache.max-rows", "how many rows are kept", default="10000"),
-    TableOption("lookup.partial-cache.expire-after-write", "how long a row is kept"),
-    TableOption("lookup.partial-cache.expire-after-access", "how long a row is kept that nobody asks for"),
-    TableOption("lookup.partial-cache.cache-missing-key", "whether keys without rows are kept, too", default="true"),
-    TableOption(_RELOAD, "how often a whole table is read again; without it, once"),
-    TableOption("lookup.max-retries", "how often a request that failed is made again", default="3"),
-    TableOption("lookup.async", "as Flink has it; requests are made side by side", default="true"),
-    TableOption("lookup.requests", "how many requests are made side by side", default="4"),
-    TableOption("lookup.request-keys", "how many keys one request asks for", default="500"),
+    TableOption("lookup.cache", "NONE, PARTIAL (rows of requested keys) or FULL (the whole table)", default="NONE"),
+    TableOption("lookup.partial-cache.max-rows", "maximum number of cached rows", default="10000"),
+    TableOption("lookup.partial-cache.expire-after-write", "how long a row is cached"),
+    TableOption("lookup.partial-cache.expire-after-access", "how long an unused row is cached"),
+    TableOption("lookup.partial-cache.cache-missing-key", "whether keys without rows are cached, too", default="true"),
+    TableOption(_RELOAD, "reload interval of a whole table; default: never"),
+    TableOption("lookup.max-retries", "how often a failed request is retried", default="3"),
+    TableOption("lookup.async", "accepted as in Flink; requests are concurrent", default="true"),
+    TableOption("lookup.requests", "number of concurrent requests", default="4"),
+    TableOption("lookup.request-keys", "number of keys per request", default="500"),
 )
 
 
 @dataclass(frozen=True)
 class LookupSettings:
-    """What is kept, how long, and how a source is asked. `miss_attempts`: how often a key without rows is asked for."""
+    """Cache limits and request limits. `miss_attempts`: how often a key without rows is requested."""
 
     cache: str = "NONE"
     rows_max: int = 10_000
@@ -69,7 +70,7 @@ class LookupSettings:
 
 
 def lookup_settings(options: TableOptions) -> LookupSettings:
-    """The settings that a table's options say."""
+    """The settings from a table's options."""
     return LookupSettings(
         cache=str(options.choice("lookup.cache", ("NONE", "PARTIAL", "FULL"))),
         rows_max=options.integer("lookup.partial-cache.max-rows") or 0,
@@ -84,23 +85,23 @@ def lookup_settings(options: TableOptions) -> LookupSettings:
 
 
 class LookupSource(ABC):
-    """Rows of a table, by key. It travels to the tasks, is opened there, and may be asked by several threads."""
+    """Rows of a table, by key. Pickled and sent to the tasks, opened there, and used by several threads."""
 
     is_whole: bool = False
-    """Whether all rows are given, whatever is asked for: they are few."""
+    """Whether `rows` always returns the whole, small table."""
 
     @abstractmethod
     def rows(self, keys: pa.RecordBatch | None) -> pa.RecordBatch:
-        """All rows that have one of these keys, which are distinct; None: all rows. Those of others may be among
-        them. An error that is no `MillstreamError` is one that may pass."""
+        """All rows with one of these distinct keys; None: all rows. May include rows of other keys.
+        An error other than `MillstreamError` counts as transient."""
 
     def close(self) -> None:
-        """Nobody asks any more."""
+        """Release resources; no further calls follow."""
 
 
 @dataclass(frozen=True)
 class TableLookup:
-    """A table that can be asked by key: its rows have these columns."""
+    """A lookup table with these columns."""
 
     source: LookupSource
     row_type: RowType
@@ -108,7 +109,7 @@ class TableLookup:
 
 
 class WholeTable(LookupSource):
-    """All rows of a source that ends."""
+    """All rows of a bounded source."""
 
     is_whole = True
 
@@ -127,15 +128,15 @@ class WholeTable(LookupSource):
                     reading = source.read(split, offset, stop)
                     while True:
                         try:
-                            given = next(reading)
+                            item = next(reading)
                         except StopIteration as end:
                             offset = stop if end.value is None else end.value
                             break
-                        batches.append(given.columns() if isinstance(given, Batch) else given)
+                        batches.append(item.columns() if isinstance(item, Batch) else item)
         finally:
             source.close()
         whole = pa.Table.from_batches([each.cast(self._schema) for each in batches], self._schema)
-        # A table would be combined to several pieces where there is more text than a column holds: this fails then.
+        # Combining a table would split a column with too much text into several pieces: this raises instead.
         return pa.concat_batches(whole.to_batches()) if whole.num_rows else _no_rows(self._schema)
 
 
@@ -144,14 +145,14 @@ def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
 
 
 class PythonFactory(TableFactory):
-    """Rows that a function of the program's gives for keys."""
+    """Rows returned by a function of the program for keys."""
 
     name = "python"
     options = (
         TableOption(
             "function",
-            "module:function. It gets the keys as a pyarrow RecordBatch, and gives rows: a RecordBatch, or a list of "
-            "dicts",
+            "module:function. It receives the keys as a pyarrow RecordBatch, and returns rows: a RecordBatch, or a "
+            "list of dicts",
             required=True,
         ),
         *LOOKUP_OPTIONS,
@@ -170,15 +171,15 @@ class _PythonRows(LookupSource):
         self._place, self._row_type, self._table = place, row_type, table
 
     def rows(self, keys: pa.RecordBatch | None) -> pa.RecordBatch:
-        found: Any = _function(self._place, self._table)(keys)
+        answer: Any = _function(self._place, self._table)(keys)
         schema = self._row_type.schema
-        if isinstance(found, pa.RecordBatch | pa.Table):
-            arrays = [found.column(name) for name in schema.names]
+        if isinstance(answer, pa.RecordBatch | pa.Table):
+            arrays = [answer.column(name) for name in schema.names]
             whole = [each.combine_chunks() if isinstance(each, pa.ChunkedArray) else each for each in arrays]
             return pa.RecordBatch.from_arrays(
                 [each.cast(kind) for each, kind in zip(whole, schema.types, strict=True)], schema=schema
             )
-        rows = list(found)
+        rows = list(answer)
         arrays = [pa.array([row.get(field.name) for row in rows], field.type) for field in schema]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -186,11 +187,11 @@ class _PythonRows(LookupSource):
 def _function(place: str, table: str) -> Callable[[Any], Any]:
     module, _, name = place.partition(":")
     try:
-        found: Callable[[Any], Any] = getattr(importlib.import_module(module), name)
+        function: Callable[[Any], Any] = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise ProgramError(
-            f"table {table!r}: option 'function' is {place!r}, expected module:function of one that can be imported "
+            f"table {table!r}: option 'function' is {place!r}, expected module:function of an importable function "
             f"({error})"
         ) from None
-    assert callable(found)
-    return found
+    assert callable(function)
+    return function

@@ -1,7 +1,7 @@
-"""The options of one table, checked against what its connector knows: every name is known, every value is of its kind.
+"""The options of one table, checked against the options of its connector: names must be known, values well-formed.
 
-Nothing is guessed. A name that no connector, format or family of names has is an error with the nearest one; so is a
-value that is not of its kind, and an option that must be there and is not.
+Nothing is guessed. A name that no connector, format or option family has is an error with the nearest name; so is a
+malformed value, and a missing required option.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ CONNECTOR = "connector"
 GENERAL = (
     TableOption("scan.parallelism", "how many tasks read"),
     TableOption("sink.parallelism", "how many tasks write"),
-    TableOption("scan.watermark.idle-timeout", "when an input without rows is no longer waited for"),
-    TableOption("scan.watermark.alignment.group", "the sources that keep pace with each other"),
+    TableOption("scan.watermark.idle-timeout", "after this time watermarks ignore an input without rows"),
+    TableOption("scan.watermark.alignment.group", "the sources aligned with each other"),
     TableOption("scan.watermark.alignment.max-drift", "how far one may be ahead of the others"),
-    TableOption("scan.watermark.alignment.update-interval", "how often they look", default="1 s"),
-    TableOption("scan.watermark.emit.strategy", "as Flink has it; watermarks here go by epochs"),
-    TableOption("scan.watermark.emit.on-event.gap", "as Flink has it; watermarks here go by epochs"),
+    TableOption("scan.watermark.alignment.update-interval", "how often drift is checked", default="1 s"),
+    TableOption("scan.watermark.emit.strategy", "accepted as in Flink; watermarks follow epochs"),
+    TableOption("scan.watermark.emit.on-event.gap", "accepted as in Flink; watermarks follow epochs"),
 )
 """Options of every table. The planner reads them, not the connector."""
 _Value = TypeVar("_Value")
@@ -35,7 +35,7 @@ _SHOWN_MAX = 200
 
 
 class TableOptions:
-    """What stands in WITH (…) of a table.
+    """The WITH (…) options of a table.
 
     >>> known = (TableOption("rows-per-second", "how many", default="10000"),)
     >>> TableOptions("t", {"rows-per-second": "5"}, known).integer("rows-per-second")
@@ -78,31 +78,31 @@ Did you mean 'rows-per-second'? It knows: rows-per-second
         return name in self._settings
 
     def text(self, name: str) -> str | None:
-        """The option as it is written; its default where it is not."""
-        given = self._settings.get(name)
+        """The option as written, or its default."""
+        text = self._settings.get(name)
         option = self._option(name)
-        return given if given is not None or option is None else option.default
+        return text if text is not None or option is None else option.default
 
     def integer(self, name: str) -> int | None:
         """A whole number."""
-        return self._parsed(name, int, "a whole number, as 100")
+        return self._parsed(name, int, "a whole number, such as 100")
 
     def number(self, name: str) -> float | None:
-        return self._parsed(name, float, "a number, as 0.5")
+        return self._parsed(name, float, "a number, such as 0.5")
 
     def boolean(self, name: str) -> bool | None:
         return self._parsed(name, parse_boolean, "true or false")
 
     def duration_ms(self, name: str) -> int | None:
-        """A stretch of time: '5 s'."""
-        return self._parsed(name, parse_duration_ms, "a duration, as '5 s'")
+        """A duration: '5 s'."""
+        return self._parsed(name, parse_duration_ms, "a duration, such as '5 s'")
 
     def bytes(self, name: str) -> int | None:
         """A size: '128 MB'."""
-        return self._parsed(name, parse_bytes, "a size, as '128 MB'")
+        return self._parsed(name, parse_bytes, "a size, such as '128 MB'")
 
     def choice(self, name: str, choices: Iterable[str]) -> str | None:
-        """One of some words."""
+        """One of several words."""
         words = tuple(choices)
         value = self.text(name)
         if value is None or value in words:
@@ -110,16 +110,16 @@ Did you mean 'rows-per-second'? It knows: rows-per-second
         raise self.wrong(name, f"one of {', '.join(words)}.{did_you_mean(value, words)}")
 
     def listed(self, name: str) -> tuple[str, ...]:
-        """Texts between semicolons."""
+        """Texts separated by semicolons."""
         value = self.text(name)
         return () if value is None else tuple(part.strip() for part in re.split("[;]", value) if part.strip())
 
     def below(self, prefix: str) -> dict[str, str]:
-        """All options of a family, by what follows its name."""
+        """All options of a family, by the rest of the name."""
         return {name[len(prefix) :]: value for name, value in self._settings.items() if name.startswith(prefix)}
 
     def wrong(self, name: str, expected: str) -> ProgramError:
-        """The error of a value that is not of its kind."""
+        """The error for a malformed value."""
         text = self.text(name)
         value = None if text is None else redacted_value(name, text)
         shown = f"{value[:_SHOWN_MAX]!r}…" if value is not None and len(value) > _SHOWN_MAX else repr(value)

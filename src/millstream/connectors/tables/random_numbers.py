@@ -1,7 +1,7 @@
-"""Random numbers that are a pure function of an index: what is generated for row i is the same at every replay.
+"""Random numbers as a pure function of an index: row i has the same values in every replay.
 
-A number is the index, mixed with the salt of its column until no bit tells anything of the index (a finaliser of the
-kind of splitmix64). No state, no order: a range can be made anywhere, again, and in pieces.
+A number is the index, mixed with the salt of its column until no bit reveals the index (a finaliser like
+splitmix64's). No state and no order: any range can be generated anywhere, repeatedly, and in pieces.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SECOND = np.uint64(0x94D049BB133111EB)
 
 
 def salt_of(*names: str) -> int:
-    """A number for a column, by its names.
+    """A number for a column, from its names.
 
     >>> salt_of("orders", "price") == salt_of("orders", "price") != salt_of("orders", "id")
     True
@@ -41,7 +41,7 @@ def mixed(indexes: Int64s, salt: int) -> UInt64s:
 
 
 def unit(indexes: Int64s, salt: int) -> NDArray[np.float64]:
-    """A number from 0 to below 1 for each index.
+    """A number in [0, 1) for each index.
 
     >>> values = unit(np.arange(1000), 7)
     >>> bool(0 <= values.min() and values.max() < 1 and 0.45 < values.mean() < 0.55)
@@ -51,7 +51,7 @@ def unit(indexes: Int64s, salt: int) -> NDArray[np.float64]:
 
 
 def below(indexes: Int64s, salt: int, bound: int | Int64s) -> Int64s:
-    """A whole number from 0 to below `bound` for each index; the bound may be one for each.
+    """A whole number in [0, `bound`) for each index; each index may have its own bound.
 
     >>> sorted(set(below(np.arange(100), 3, 4).tolist()))
     [0, 1, 2, 3]

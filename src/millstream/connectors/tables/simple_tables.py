@@ -1,4 +1,4 @@
-"""Tables that need no system behind them: print and blackhole."""
+"""Tables without an external system: print and blackhole."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["BlackholeFactory", "PrintFactory"]
 
 
 class PrintFactory(TableFactory):
-    """Rows as lines on the standard output, as Flink's `print`."""
+    """Prints rows as lines on the standard output, as Flink's `print`."""
 
     name = "print"
     options = (
-        TableOption("print-identifier", "stands before every line"),
+        TableOption("print-identifier", "prefix of every line"),
         TableOption("standard-error", "whether to print there", default="false"),
     )
 
@@ -24,12 +24,12 @@ class PrintFactory(TableFactory):
         options = TableOptions(table.name, table.options, self.options)
         return PrintSink(options.text("print-identifier"), bool(options.boolean("standard-error")))
 
-    def takes_changes(self, table: TableDefinition) -> tuple[str, ...]:
+    def accepted_changes(self, table: TableDefinition) -> tuple[str, ...]:
         return ALL_CHANGES
 
 
 class BlackholeFactory(TableFactory):
-    """Takes every row and keeps none."""
+    """Accepts and discards all rows."""
 
     name = "blackhole"
 
@@ -37,5 +37,5 @@ class BlackholeFactory(TableFactory):
         TableOptions(table.name, table.options, self.options)
         return DiscardingSink()
 
-    def takes_changes(self, table: TableDefinition) -> tuple[str, ...]:
+    def accepted_changes(self, table: TableDefinition) -> tuple[str, ...]:
         return ALL_CHANGES

@@ -1,7 +1,7 @@
-"""`'connector' = 'socket'`: what a server sends, cut at a byte, as rows of a format. For play, as Flink's example.
+"""`'connector' = 'socket'`: lines from a TCP server, decoded by a format. For experiments, as Flink's example.
 
-Lines that were received are kept in the job's store and processed exactly once; what is sent while the job is down is
-lost, and nobody can tell (`connectors/socket`).
+Received lines are stored in the job's store and processed exactly once; lines sent while the job is down are
+lost without notice (`connectors/socket`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class SocketFactory(TableFactory):
     options = (
         TableOption("hostname", "the server", required=True),
         TableOption("port", "its port", required=True),
-        TableOption("byte-delimiter", "the byte that ends a message; only 10, the end of a line", default="10"),
+        TableOption("byte-delimiter", "the byte that ends a message; only 10, the line end", default="10"),
         TableOption("format", f"one of {', '.join(_FORMATS)}", required=True),
     )
 
@@ -48,13 +48,13 @@ class SocketFactory(TableFactory):
         if not 0 < port < 65_536:
             raise options.wrong("port", "a number from 1 to 65535")
         if options.integer("byte-delimiter") != _NEWLINE:
-            raise NotYetError.of(f"table {table.name!r}: another 'byte-delimiter' than 10", "other ends of messages")
+            raise NotYetError.of(f"table {table.name!r}: another 'byte-delimiter' than 10", "other message delimiters")
         decoder = format.decoder(FormatOptions(options, ""), table.physical)
         return TableSource(TableSocketSource(str(options.text("hostname")), port, decoder))
 
 
 class TableSocketSource(SocketSource):
-    """Rows from lines."""
+    """Decodes lines to rows."""
 
     def __init__(self, host: str, port: int, decoder: MessageDecoder) -> None:
         super().__init__(host, port)
@@ -71,7 +71,7 @@ class TableSocketSource(SocketSource):
         for bad in decoded.bad:
             raise TypeMismatchError(
                 f"line {first + bad.index + 1} from {self.subject}: {bad.reason}. It is {records[bad.index][:200]!r}. "
-                "Correct the table's columns, or let the format ignore what it cannot read "
+                "Correct the table's columns, or let the format ignore unreadable messages "
                 "('….ignore-parse-errors' = 'true')",
                 value=records[bad.index],
             )

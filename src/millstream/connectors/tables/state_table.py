@@ -1,9 +1,9 @@
-"""Tables that a job keeps in its state, to be asked for live: `'connector' = 'state'`.
+"""Queryable tables in the state of a job: `'connector' = 'state'`.
 
-There is no system behind one. What is put into it is kept by the job that puts it there (`KeptTable`), and what
-is asked of it is read from that job's store; so the planner makes neither a source nor a sink of this factory.
+No external system is involved. The job that inserts into the table stores it (`KeptTable`), and queries
+read it from that job's store; so the planner builds neither a source nor a sink from this factory.
 
-With `'archive.path'` old rows leave the state for files of Parquet, or for a Delta table (`connectors.archives`).
+With `'archive.path'` old rows move from the state to Parquet files, or to a Delta table (`connectors.archives`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ARCHIVE_PATH, ARCHIVE_BY = "archive.path", "archive.by"
 _AFTER, _EVERY, _FORMAT = "archive.after", "archive.every", "archive.format"
 _TIMES = (types.TimestampType, types.LocalZonedTimestampType, types.DateType)
 _STEPS = 10
-"""Unless 'archive.every' says otherwise, so many files are written in the time that a row stays."""
+"""Unless 'archive.every' is set, this many files are written in the time that a row stays."""
 
 
 class StateFactory(TableFactory):
@@ -36,11 +36,11 @@ class StateFactory(TableFactory):
 
     name = STATE_CONNECTOR
     options = (
-        TableOption("ttl", "how long a row is kept that nobody changes", default="for ever"),
-        TableOption(ARCHIVE_PATH, "a folder, or an address as s3://bucket/folder, that old rows go to"),
-        TableOption(_AFTER, "how old a row is when it goes there"),
-        TableOption(ARCHIVE_BY, "the column that says when a row was; without it, a row is as old as its last change"),
-        TableOption(_EVERY, "how much time the rows of a file are of", default=f"a {_STEPS}th of '{_AFTER}'"),
+        TableOption("ttl", "how long an unchanged row is stored", default="for ever"),
+        TableOption(ARCHIVE_PATH, "a folder, or an address such as s3://bucket/folder, for old rows"),
+        TableOption(_AFTER, "the age at which a row is archived"),
+        TableOption(ARCHIVE_BY, "the time column of rows; default: the time of the last change"),
+        TableOption(_EVERY, "the time span of a file's rows", default=f"a {_STEPS}th of '{_AFTER}'"),
         TableOption(_FORMAT, "parquet or delta", default=PARQUET),
     )
 
@@ -48,37 +48,37 @@ class StateFactory(TableFactory):
         self, table: TableDefinition, columns: Sequence[int] | None, filters: Sequence[RowExpression]
     ) -> TableSource:
         raise ProgramError(
-            f"'{table.name}' is kept in the state of a job: it is asked by a SELECT over such tables alone, and no job "
-            "reads it. Give the job the query that makes it, as a view"
+            f"'{table.name}' is stored in the state of a job: only a SELECT over such tables can query it, and no job "
+            "reads it. Use the query that fills it in this job, as a view"
         )
 
     def sink(self, table: TableDefinition, overwrite: bool = False) -> Sink:
-        raise ProgramError(f"'{table.name}' is kept by the job itself, and has no sink")
+        raise ProgramError(f"'{table.name}' is stored by the job itself, and has no sink")
 
-    def takes_changes(self, table: TableDefinition) -> tuple[str, ...]:
+    def accepted_changes(self, table: TableDefinition) -> tuple[str, ...]:
         return ("+I", "-U", "+U", "-D")
 
 
 def archive_of(table: TableDefinition) -> Archive | None:
-    """Where old rows of a table go, by its options; ProgramError says what is wrong with them."""
+    """The archive of a table, by its options; raises ProgramError for wrong ones."""
     options = TableOptions(table.name, table.options, StateFactory.options)
     if ARCHIVE_PATH not in options:
-        stray = [name for name in (_AFTER, ARCHIVE_BY, _EVERY, _FORMAT) if name in options]
-        if stray:
+        unused = [name for name in (_AFTER, ARCHIVE_BY, _EVERY, _FORMAT) if name in options]
+        if unused:
             raise ProgramError(
-                f"table {table.name!r} has the option {stray[0]!r} and no {ARCHIVE_PATH!r}. Name the folder of its "
-                f"archive, or leave {stray[0]!r} out"
+                f"table {table.name!r} has the option {unused[0]!r} but no {ARCHIVE_PATH!r}. Name the folder of its "
+                f"archive, or remove {unused[0]!r}"
             )
         return None
     if "ttl" in options:
         raise ProgramError(
-            f"table {table.name!r} has 'ttl' and {ARCHIVE_PATH!r}: a row that was forgotten cannot be archived. Leave "
-            "'ttl' out; rows leave the state for the archive"
+            f"table {table.name!r} has 'ttl' and {ARCHIVE_PATH!r}: an expired row cannot be archived. Remove "
+            "'ttl'; rows leave the state for the archive"
         )
     after_ms = options.duration_ms(_AFTER)
     if after_ms is None:
         raise ProgramError(
-            f"table {table.name!r} has an archive, and does not say when rows go there. Add {_AFTER!r} = '1 h'"
+            f"table {table.name!r} has an archive, but no age at which rows are archived. Add {_AFTER!r} = '1 h'"
         )
     every_ms = options.duration_ms(_EVERY) if _EVERY in options else after_ms // _STEPS
     format = str(options.choice(_FORMAT, (PARQUET, DELTA)))
@@ -87,12 +87,12 @@ def archive_of(table: TableDefinition) -> Archive | None:
     path = str(options.text(ARCHIVE_PATH))
     refuse_credentials(path, f"table {table.name!r}: {ARCHIVE_PATH}")
     archive = Archive(open_store(path).url, format, table.physical, table.primary_key, by, after_ms, every_ms or 0)
-    archive.sink()  # what it cannot take is told now
+    archive.sink()  # report unsupported options now
     return archive
 
 
 def _check_columns(table: TableDefinition, options: TableOptions, by: str | None, format: str) -> None:
-    """The column of time is one, and the archive can hold the others."""
+    """Check that the time column is one, and that the archive supports the others."""
     names, kinds = table.physical.names, dict(zip(table.physical.names, table.physical.types, strict=True))
     if by is not None and (by not in kinds or not isinstance(kinds[by], _TIMES)):
         times = [name for name in names if isinstance(kinds[name], _TIMES)]
@@ -104,12 +104,11 @@ def _check_columns(table: TableDefinition, options: TableOptions, by: str | None
     own = [name for name in (ARCHIVED_VERSION, ARCHIVED_COUNT, ARCHIVED_REMOVED) if name in names]
     if own:
         raise ProgramError(
-            f"table {table.name!r} has a column {own[0]!r}, which files of an archive have of their own. Name it "
-            "otherwise"
+            f"table {table.name!r} has a column {own[0]!r}, a name that archive files reserve. Rename the column"
         )
     for name, kind in kinds.items() if format == DELTA else ():
         if isinstance(kind, types.TimestampType | types.LocalZonedTimestampType) and kind.precision > MICROSECONDS:
             raise ProgramError(
-                f"table {table.name!r}: column {name!r} is {kind}, and a Delta table has times of microseconds. Cast "
-                f"it to a precision of {MICROSECONDS}, or take {_FORMAT!r} = 'parquet'"
+                f"table {table.name!r}: column {name!r} is {kind}, but a Delta table has times of microseconds. Cast "
+                f"it to a precision of {MICROSECONDS}, or use {_FORMAT!r} = 'parquet'"
             )

@@ -1,4 +1,4 @@
-"""`'connector' = 'values'`: a table whose rows stand in its definition, as JSON. For examples and tests.
+"""`'connector' = 'values'`: a table with its rows in the definition, as JSON. For examples and tests.
 
     CREATE TABLE t (id INT, d DATE) WITH ('connector' = 'values', 'data' = '[{"id": 1}, [2, "2026-11-16"]]')
 
@@ -31,23 +31,23 @@ __all__ = ["ValuesFactory"]
 
 
 class ValuesFactory(TableFactory):
-    """Rows that stand in the definition of the table."""
+    """Rows listed in the definition of the table."""
 
     name = "values"
     options = (
         TableOption("data", "the rows: a JSON list of objects or of lists", default="[]"),
-        TableOption("changelog-mode", "the kinds of rows: I, UB, UA and D, between commas", default="I"),
+        TableOption("changelog-mode", "the kinds of rows: I, UB, UA and D, separated by commas", default="I"),
     )
 
     def source(
         self, table: TableDefinition, columns: Sequence[int] | None, filters: Sequence[RowExpression]
     ) -> TableSource:
         options = TableOptions(table.name, table.options, self.options)
-        known_kinds = self.gives_changes(table.options)
+        known_kinds = self.emitted_changes(table.options)
         try:
             rows = json.loads(str(options.text("data")), parse_float=Decimal)
             if not isinstance(rows, list):
-                raise ValueError("it is no list")
+                raise ValueError("it is not a list")
             kinds, rows = _kinds(rows, known_kinds)
             read = [_row(row, table.physical, number) for number, row in enumerate(rows, 1)]
         except ValueError as error:
@@ -66,11 +66,11 @@ class ValuesFactory(TableFactory):
         row_type = RowType([table.physical.fields[at] for at in columns], nullable=False)
         return TableLookup(WholeTable(self.source(table, columns, ()).source, row_type), row_type)
 
-    def gives_changes(self, options: Mapping[str, str]) -> tuple[str, ...]:
+    def emitted_changes(self, options: Mapping[str, str]) -> tuple[str, ...]:
         letters = [letter.strip() for letter in options.get("changelog-mode", "I").split(",")]
         if not set(letters) <= set(_LETTERS) or "I" not in letters:
-            found = options["changelog-mode"]
-            raise ProgramError(f"option 'changelog-mode' is {found!r}, expected I, or it with some of UB, UA, D")
+            mode = options["changelog-mode"]
+            raise ProgramError(f"option 'changelog-mode' is {mode!r}, expected I, or I with some of UB, UA, D")
         return tuple(kind for letter, kind in _LETTERS.items() if letter in letters)
 
 
@@ -79,16 +79,16 @@ _KINDS = {str(kind): kind.value for kind in RowKind}
 
 
 def _kinds(rows: list[object], known: tuple[str, ...]) -> tuple[pa.Array | None, list[object]]:
-    """The kinds of rows, and the rows; all are new where the table only grows."""
+    """The row kinds, and the rows; None for an insert-only table."""
     if known == GROWS:
         return None, rows
-    kinds, alone = [], []
+    kinds, values = [], []
     for number, pair in enumerate(rows, 1):
         if not isinstance(pair, list) or len(pair) != 2 or pair[0] not in known:
-            raise ValueError(f"row {number} is no pair of a kind ({', '.join(known)}) and a row")
+            raise ValueError(f"row {number} is not a pair of a kind ({', '.join(known)}) and a row")
         kinds.append(_KINDS[pair[0]])
-        alone.append(pair[1])
-    return pa.array(kinds, pa.int8()), alone
+        values.append(pair[1])
+    return pa.array(kinds, pa.int8()), values
 
 
 def _row(row: object, row_type: RowType, number: int) -> dict[str, object]:
@@ -107,7 +107,7 @@ def _row(row: object, row_type: RowType, number: int) -> dict[str, object]:
 
 
 class _ValuesSource(Source):
-    """Rows that are known; an offset is the number of the next."""
+    """Rows of the definition; an offset is the number of the next row."""
 
     bounded = True
     single = True

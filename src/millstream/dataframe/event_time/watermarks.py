@@ -17,7 +17,7 @@ Watermark = tuple[str, str] | None
 
 
 def checked_watermark(method: str, watermark: Any) -> WatermarkEntry | None:
-    """The watermark that was passed, its expression read."""
+    """Checks the watermark argument and parses its expression."""
     if watermark is None:
         return None
     if not isinstance(watermark, tuple) or len(watermark) != 2 or not all(isinstance(part, str) for part in watermark):
@@ -30,7 +30,7 @@ def checked_watermark(method: str, watermark: Any) -> WatermarkEntry | None:
 
 
 def timed_row_type(row_type: RowType, watermark: WatermarkEntry | None) -> tuple[RowType, WatermarkEntry | None]:
-    """The type with milliseconds in the column of the watermark, as a time attribute has them."""
+    """The row type with precision 3 in the watermark's column, as required of a time attribute."""
     if watermark is None:
         return row_type, None
     if watermark.column not in row_type.names:

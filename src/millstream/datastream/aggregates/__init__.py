@@ -1,17 +1,17 @@
-"""Ready aggregates for windows: `count`, `sum`, `min`, `max`, `avg`, `first`, `last`, `approx_distinct`, `top_n`,
+"""Built-in aggregates for windows: `count`, `sum`, `min`, `max`, `avg`, `first`, `last`, `approx_distinct`, `top_n`,
 `collect` (beyond PyFlink).
 
     from millstream.datastream import aggregates as agg
 
     clicks.key_by("ad").window(...).aggregate(agg.Aggregates(clicks=agg.count(), spend=agg.sum("price")))
 
-gives rows (ad, window_start, window_end, clicks, spend). An `Aggregates` is an `AggregateFunction` like any other and
-can stand wherever one can. Where the stream, its key and the windows allow it, the engine recognises it and runs it in
-columns: partially before the exchange, in panes that sliding windows share behind it. The answer is the same.
+emits rows (ad, window_start, window_end, clicks, spend). An `Aggregates` is an `AggregateFunction` and can be used
+wherever one can. Where the stream, its key and the windows allow it, the engine runs it in columns: partially before
+the exchange, in panes that sliding windows share after it. The result is the same.
 
-What each aggregate looks at is a field by name or position (of a stream of plain values: the value itself), or a
-function from the record batch to an Arrow array, with the type of that array. What they do with None, NaN and numbers
-that are too large is told in `millstream.aggregation.aggregate_records`.
+The argument of an aggregate is a field by name or position (of a stream of plain values: the value itself), or a
+function from the record batch to an Arrow array, with the type of that array.
+`millstream.aggregation.aggregate_records` documents the treatment of None, NaN and numbers that are too large.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ Field = int | str | Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class Aggregate:
-    """One ready aggregate, before it knows its stream. Made by the functions of this module."""
+    """A built-in aggregate, not yet bound to a stream. Created by the functions of this module."""
 
     kind: str
     fields: tuple[tuple[Field, TypeInformation | None], ...] = ()
@@ -80,16 +80,16 @@ def _checked_field(kind: str, field: Any, type_info: Any) -> tuple[Field, TypeIn
         )
     declared = checked_output_type(kind, type_info)
     if callable(field) and declared is None:
-        raise refuse(f"{kind}: an expression needs the type of what it gives. Pass it second, such as Types.DOUBLE()")
+        raise refuse(f"{kind}: an expression needs its result type. Pass it second, such as Types.DOUBLE()")
     if callable(field) and declared is not None and holds_pickles(declared):
-        raise refuse(f"{kind}: an expression gives an Arrow array, which cannot hold {declared}. Use another type")
+        raise refuse(f"{kind}: an expression returns an Arrow array, which cannot hold {declared}. Use another type")
     if not callable(field) and declared is not None:
-        raise refuse(f"{kind}({field!r}): a field has the type its stream declares. Leave out {declared}")
+        raise refuse(f"{kind}({field!r}): a field has the type that its stream declares. Omit {declared}")
     return field, declared
 
 
 def count(field: Field | None = None, type_info: TypeInformation | None = None) -> Aggregate:
-    """How many records there are; with a field, how many have a value there that is not None. LONG."""
+    """The number of records; with a field, the number of records whose value there is not None. LONG."""
     return Aggregate("count") if field is None else _aggregate("count", field, type_info)
 
 
@@ -114,33 +114,33 @@ def avg(field: Field = 0, type_info: TypeInformation | None = None) -> Aggregate
 
 
 def first(field: Field = 0, type_info: TypeInformation | None = None) -> Aggregate:
-    """The value of the record that is earliest by event time, of equal ones the first to arrive."""
+    """The value of the earliest record by event time, of equal ones the first to arrive."""
     return _aggregate("first", field, type_info)
 
 
 def last(field: Field = 0, type_info: TypeInformation | None = None) -> Aggregate:
-    """The value of the record that is latest by event time, of equal ones the last to arrive."""
+    """The value of the latest record by event time, of equal ones the last to arrive."""
     return _aggregate("last", field, type_info)
 
 
 def approx_distinct(field: Field = 0, type_info: TypeInformation | None = None) -> Aggregate:
-    """About how many different values a field has: within 1.6 % two times out of three. LONG, in at most 4 KiB."""
+    """The approximate number of different values of a field: within 1.6 % two times out of three. LONG, up to 4 KiB."""
     return _aggregate("approx_distinct", field, type_info)
 
 
 def top_n(n: int, by: Field = 0, field: Field | None = None, type_info: TypeInformation | None = None) -> Aggregate:
     """The `field` of the n records with the largest `by`, the largest first; without `field`, those values of `by`.
 
-    Where `by` or `field` is an expression, `type_info` is its type; of two expressions, give a TUPLE of both types.
+    If `by` or `field` is an expression, `type_info` is its type; for two expressions, pass a TUPLE of both types.
     """
     checked_count("top_n", n)
     by_type, field_type = type_info, type_info
     if callable(by) and callable(field) and isinstance(type_info, TupleTypeInfo):
         by_type, field_type = type_info.get_field_types()
-    looks = [_checked_field("top_n", by, by_type if callable(by) else None)]
+    arguments = [_checked_field("top_n", by, by_type if callable(by) else None)]
     if field is not None:
-        looks.append(_checked_field("top_n", field, field_type if callable(field) else None))
-    return Aggregate("top_n", tuple(looks), n)
+        arguments.append(_checked_field("top_n", field, field_type if callable(field) else None))
+    return Aggregate("top_n", tuple(arguments), n)
 
 
 def collect(field: Field = 0, type_info: TypeInformation | None = None) -> Aggregate:
@@ -149,11 +149,11 @@ def collect(field: Field = 0, type_info: TypeInformation | None = None) -> Aggre
 
 
 class Aggregates(AggregateFunction):
-    """Several ready aggregates at once, each under its name.
+    """Several built-in aggregates at once, each under its name.
 
-    `with_key`: results are rows of the key, `window_start` and `window_end` (ms, the end not in it) and the
-    aggregates; without it, or with a window function on top, rows of the aggregates alone. The key's field has the
-    name it has in the stream, else it is called `key`.
+    `with_key`: results are rows of the key, `window_start` and `window_end` (ms, exclusive) and the aggregates; without
+    it, or with a window function on top, rows of the aggregates alone. The key's field has its name in the stream, else
+    `key`.
 
     >>> both = Aggregates(clicks=count(), spend=sum("price"))
     >>> accumulator = both.create_accumulator()
@@ -181,27 +181,27 @@ class Aggregates(AggregateFunction):
         self._row = Row(*(measure.name for measure in measures))
 
     def bound(self, stream_type: TypeInformation | None) -> Aggregates:
-        """The same aggregates for a stream of this type: its fields found, its numbers of their declared width."""
+        """The same aggregates bound to a stream type: with its field positions and declared number types."""
         bound = Aggregates(with_key=self.with_key, **self._aggregates)
         measures = self.measures
         if stream_type is not None:
             measures = tuple(_typed(*named, stream_type) for named in self._aggregates.items())
         elif len(self._records) < len(measures):
             raise refuse(
-                "Aggregates: an expression is over columns, and the stream is untyped. Declare output_type= on what "
-                "comes before"
+                "Aggregates: an expression is over columns, and the stream is untyped. Declare output_type= on the "
+                "operator before"
             )
         bound._bind(stream_type, measures)
         return bound
 
     def strict(self) -> Aggregates:
-        """The same, where a sum that does not fit its type is an error."""
+        """A copy in which a sum that exceeds its type is an error."""
         strict = Aggregates(with_key=self.with_key, **self._aggregates)
         strict._bind(self._stream_type, tuple(replace(measure, is_strict=True) for measure in self.measures))
         return strict
 
     def result_type(self, key: tuple[str, TypeInformation | None] | None) -> TypeInformation | None:
-        """The type of the results; None where a field has none. `key` is the name and type of the key, if it is in."""
+        """The type of the results; None if a field has none. `key` is the name and type of the key, if included."""
         names = [measure.name for measure in self.measures]
         types = [measure.result_type if measure.is_typed else None for measure in self.measures]
         if self.with_key:
@@ -209,7 +209,7 @@ class Aggregates(AggregateFunction):
             front = bounds if key is None else [key[0], *bounds]
             clashes = sorted(set(front) & set(names))
             if clashes:
-                raise refuse(f"Aggregates: {clashes[0]!r} is also a field of the result beside it. Choose another name")
+                raise refuse(f"Aggregates: {clashes[0]!r} is also another field of the result. Use another name")
             names = front + names
             types = [*([] if key is None else [key[1]]), Types.LONG(), Types.LONG(), *types]
         columnar = [type_info for type_info in types if type_info is not None and arrow_type(type_info) is not None]
@@ -221,7 +221,7 @@ class Aggregates(AggregateFunction):
         return [record.empty() for record in self._records]
 
     def add(self, value: Any, accumulator: list[Any]) -> list[Any]:
-        """The accumulator after `value`, in order of arrival. An operator that knows its time calls `add_at`."""
+        """The accumulator after `value`, in order of arrival. An operator that knows the event time calls `add_at`."""
         return self.add_at(value, None, accumulator)
 
     def add_at(self, value: Any, timestamp: int | None, accumulator: list[Any]) -> list[Any]:
@@ -238,7 +238,7 @@ class Aggregates(AggregateFunction):
 
 
 class KeyAndBounds(ProcessWindowFunction[Any, Any, Any, Any]):
-    """Puts the key (unless `key_name` is None) and the bounds of the window before a row of aggregates."""
+    """Adds the key (unless `key_name` is None) and the bounds of the window before a row of aggregates."""
 
     def __init__(self, key_name: str | None, names: tuple[str, ...]) -> None:
         front = ("window_start", "window_end") if key_name is None else (key_name, "window_start", "window_end")
@@ -256,25 +256,27 @@ class KeyAndBounds(ProcessWindowFunction[Any, Any, Any, Any]):
 
 
 def _can_run(measure: BoundAggregate, stream_type: TypeInformation | None) -> bool:
-    return stream_type is not None or all(look.expression is None for look in measure.arguments)
+    return stream_type is not None or all(argument.expression is None for argument in measure.arguments)
 
 
 def _untyped(name: str, aggregate: Aggregate) -> BoundAggregate:
-    looks = tuple(
+    arguments = tuple(
         AggregateArgument(declared, expression=field) if callable(field) else AggregateArgument(None, field)
         for field, declared in aggregate.fields
     )
-    return BoundAggregate(name, aggregate.kind, looks, aggregate.n)
+    return BoundAggregate(name, aggregate.kind, arguments, aggregate.n)
 
 
 def _typed(name: str, aggregate: Aggregate, stream_type: TypeInformation) -> BoundAggregate:
-    looks = tuple(_typed_look(aggregate.kind, field, declared, stream_type) for field, declared in aggregate.fields)
-    if looks:
-        _check_kind(aggregate.kind, looks[0])
-    return BoundAggregate(name, aggregate.kind, looks, aggregate.n)
+    arguments = tuple(
+        _typed_argument(aggregate.kind, field, declared, stream_type) for field, declared in aggregate.fields
+    )
+    if arguments:
+        _check_kind(aggregate.kind, arguments[0])
+    return BoundAggregate(name, aggregate.kind, arguments, aggregate.n)
 
 
-def _typed_look(
+def _typed_argument(
     kind: str, field: Field, declared: TypeInformation | None, stream_type: TypeInformation
 ) -> AggregateArgument:
     if callable(field):
@@ -287,20 +289,20 @@ def _typed_look(
     return AggregateArgument(stream_type)
 
 
-def _check_kind(kind: str, look: AggregateArgument) -> None:
-    """Refuse what can never be computed; what can, but not in columns, runs a record at a time."""
-    type_info = look.type_info
+def _check_kind(kind: str, argument: AggregateArgument) -> None:
+    """Rejects impossible aggregates; those without a columnar form run a record at a time."""
+    type_info = argument.type_info
     assert type_info is not None
     basic, arrow = basic_type(type_info), arrow_type(type_info)
-    what = "an expression" if look.expression is not None else "a field"
+    subject = "an expression" if argument.expression is not None else "a field"
     is_exact = isinstance(plain_type(type_info), DecimalTypeInfo) or basic in (BasicType.BIG_INT, BasicType.BIG_DEC)
     if kind in ("sum", "avg") and arrow is not None and not is_exact and not rolls_in_columns("sum", arrow):
-        raise refuse(f"{kind}: found {what} of {type_info}, expected a number. Map it to a number first")
+        raise refuse(f"{kind}: found {subject} of {type_info}, expected a number. Map it to a number first")
     ordered = basic is not None or arrow is None or rolls_in_columns("min", arrow)
     if kind in ("min", "max", "top_n") and not ordered:
         raise refuse(
-            f"{kind}: {what} of {type_info} has no order here. Choose a number, a text or a time, or write an "
+            f"{kind}: {subject} of {type_info} has no order here. Use a number, a text or a time, or write an "
             "AggregateFunction"
         )
     if kind == "approx_distinct" and isinstance(plain_type(type_info), MapTypeInfo):
-        raise refuse(f"{kind}: {what} of {type_info} cannot be hashed. Choose one of its entries")
+        raise refuse(f"{kind}: {subject} of {type_info} cannot be hashed. Use one of its entries")

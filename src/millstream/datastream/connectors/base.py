@@ -1,4 +1,4 @@
-"""What all sources and sinks of this package are: settings around the Python connector that does the work."""
+"""Base classes of the sources and sinks of this package: settings around a Python connector."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Sink(JavaFunctionWrapper):
         super().__init__(sink)
 
     def with_dead_letters(self, folder: str) -> Self:
-        """This sink, but rows that its target refuses are written to files in `folder`, and the job goes on (beyond
+        """This sink, but rows that its target rejects are written to files in `folder`, and the job continues (beyond
         PyFlink): `{commit}.jsonl` has each row with the reason, `{commit}-0.arrow` the rows with their types.
         """
         with at_users_line():
@@ -44,7 +44,7 @@ class Sink(JavaFunctionWrapper):
 
 
 class DeliveryGuarantee(Enum):
-    """What a sink promises after a failure."""
+    """A sink's guarantee after a failure."""
 
     EXACTLY_ONCE = 0
     AT_LEAST_ONCE = 1
@@ -56,15 +56,15 @@ class StreamTransformer(ABC):
 
     @abstractmethod
     def apply(self, ds: DataStream) -> DataStream:
-        """The stream the sink should get for `ds`."""
+        """The transformed stream, which the sink receives instead of `ds`."""
 
 
 class SupportsPreprocessing(ABC):
-    """A sink that wants its stream prepared."""
+    """A sink with a transformation of its input stream."""
 
     @abstractmethod
     def get_transformer(self) -> StreamTransformer | None:
-        """How to prepare it; None: not at all."""
+        """The transformation; None: the stream is unchanged."""
 
 
 add_pyflink_names(globals())

@@ -1,6 +1,6 @@
 """Reading Kafka streams that a metadata service maps to topics. There is one such service: a stream is a topic.
 
-What the service says of its cluster (addresses, where to begin and end) goes before what the source says.
+The service's settings of its cluster (addresses, where to begin and end) take precedence over those of the source.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _DISCOVERY_INTERVAL_MS = 60_000
 
 
 class KafkaMetadataService:
-    """Says which topics of which cluster a stream is. `SingleClusterTopicMetadataService` is the one there is."""
+    """Maps a stream to topics of a cluster. The only implementation is `SingleClusterTopicMetadataService`."""
 
     def __init__(self, j_metadata_service: Any = None) -> None:
         no_java_object(self, j_metadata_service)
 
 
 class SingleClusterTopicMetadataService(KafkaMetadataService):
-    """One cluster, in which a stream is the topic of its name.
+    """One cluster, in which a stream is the topic of the same name.
 
     >>> service = SingleClusterTopicMetadataService("main", {"bootstrap.servers": "localhost:9092"})
     """
@@ -67,7 +67,7 @@ class SingleClusterTopicMetadataService(KafkaMetadataService):
 
 
 class KafkaStreamSubscriber:
-    """Which streams are read: `KafkaStreamSetSubscriber` or `StreamPatternSubscriber`."""
+    """Selects the streams to read: `KafkaStreamSetSubscriber` or `StreamPatternSubscriber`."""
 
     def __init__(self, j_kafka_stream_subscriber: Any = None, *, subscription: Subscription | None = None) -> None:
         no_java_object(self, j_kafka_stream_subscriber)
@@ -87,12 +87,12 @@ class KafkaStreamSetSubscriber(KafkaStreamSubscriber):
             raise refuse(f"KafkaStreamSetSubscriber: found {stream_ids!r}, expected a set of stream ids")
         names = sorted({checked_text("stream id", stream_id) for stream_id in stream_ids})
         if not names:
-            raise refuse("KafkaStreamSetSubscriber: no stream id was given")
+            raise refuse("KafkaStreamSetSubscriber: the set of stream ids is empty")
         super().__init__(subscription=Subscription(topics=tuple(names)))
 
 
 class StreamPatternSubscriber(KafkaStreamSubscriber):
-    """Reads all streams whose whole ids fit a regular expression."""
+    """Reads all streams whose ids match a regular expression completely."""
 
     def __init__(self, stream_pattern: str) -> None:
         with at_users_line():
@@ -101,7 +101,7 @@ class StreamPatternSubscriber(KafkaStreamSubscriber):
 
 
 class DynamicKafkaSourceBuilder(SourceBuilder):
-    """Collects the settings of a dynamic Kafka source. Where to begin and end the metadata service says before it."""
+    """Collects the settings of a dynamic Kafka source. The metadata service's start and end take precedence."""
 
     def __init__(self) -> None:
         super().__init__(SourceSettings("DynamicKafkaSource", "set_stream_ids({…}) or set_stream_pattern(…)"))
@@ -127,11 +127,11 @@ class DynamicKafkaSourceBuilder(SourceBuilder):
         return self.set_kafka_stream_subscriber(KafkaStreamSetSubscriber(stream_ids))
 
     def set_stream_pattern(self, stream_pattern: str) -> Self:
-        """Read all streams whose whole ids fit a regular expression."""
+        """Read all streams whose ids match a regular expression completely."""
         return self.set_kafka_stream_subscriber(StreamPatternSubscriber(stream_pattern))
 
     def set_kafka_stream_subscriber(self, kafka_stream_subscriber: KafkaStreamSubscriber) -> Self:
-        """Read what the subscriber says."""
+        """Read the subscriber's streams."""
         if not isinstance(kafka_stream_subscriber, KafkaStreamSubscriber):
             raise refuse(
                 f"set_kafka_stream_subscriber: found {kafka_stream_subscriber!r}, expected a KafkaStreamSubscriber"
@@ -140,7 +140,7 @@ class DynamicKafkaSourceBuilder(SourceBuilder):
         return self
 
     def set_kafka_metadata_service(self, kafka_metadata_service: KafkaMetadataService) -> Self:
-        """Where streams are found."""
+        """The service that maps streams to topics."""
         if not isinstance(kafka_metadata_service, SingleClusterTopicMetadataService):
             raise refuse(
                 f"set_kafka_metadata_service: found {kafka_metadata_service!r}, expected a "

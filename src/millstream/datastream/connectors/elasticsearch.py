@@ -1,4 +1,4 @@
-"""Writing to Elasticsearch. Not available: `not_yet` has the names, and says what to use."""
+"""Writing to Elasticsearch. Not available: `not_yet` has the names and the alternatives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading one source to its end and going on with the next: files of the past, then the topic in which it goes on."""
+"""Reads one source to its end, then the next: files of the past, then the topic that continues them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["HybridSource", "HybridSourceBuilder"]
 
 
 class HybridSource(Source):
-    """Several sources, read one after the other. All but the last must come to an end.
+    """Several sources, read one after the other. All but the last must be bounded.
 
     >>> from millstream.datastream.connectors.number_seq import NumberSequenceSource
     >>> source = HybridSource.builder(NumberSequenceSource(1, 3)).add_source(NumberSequenceSource(4, 6)).build()
@@ -36,7 +36,7 @@ class HybridSource(Source):
 
 
 class HybridSourceBuilder:
-    """Collects the sources, in the order in which they are read."""
+    """Collects the sources, in reading order."""
 
     def __init__(self, j_hybrid_source_builder: Any = None, *, stages: tuple[contracts.Source, ...] = ()) -> None:
         no_java_object(self, j_hybrid_source_builder)
@@ -45,7 +45,7 @@ class HybridSourceBuilder:
         self._stages = stages
 
     def add_source(self, source: Source | contracts.Source) -> Self:
-        """Read this one when those before it have ended."""
+        """Read this one after the previous ones have ended."""
         self._stages = (*self._stages, _engine_of("add_source", source))
         return self
 

@@ -1,9 +1,9 @@
-"""Writing to databases by a statement of the program's, with PyFlink's names.
+"""Writing to databases by a statement of the program, with PyFlink's names.
 
-In Flink this sink is at-least-once: rows reach the database in batches while a checkpoint is still open, and come again
-after a failure. Here they are staged, and the statements of an epoch run in one transaction together with the name of
-their commit (table `millstream_commits`, made if it is not there): exactly once, also for a plain INSERT. There is no
-JVM and no JDBC driver: `jdbc:postgresql:` is spoken by psycopg, `jdbc:mysql:` and `jdbc:mariadb:` by PyMySQL.
+In Flink this sink is at-least-once: rows reach the database in batches before their checkpoint completes, and are
+repeated after a failure. Here they are staged, and the statements of an epoch run in one transaction together with the
+name of their commit (table `millstream_commits`, created if it does not exist): exactly once, also for a plain INSERT.
+There is no JVM and no JDBC driver: `jdbc:postgresql:` uses psycopg, `jdbc:mysql:` and `jdbc:mariadb:` use PyMySQL.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["JdbcConnectionOptions", "JdbcExecutionOptions", "JdbcSink"]
 
 
 class JdbcSink(SinkFunction):
-    """A sink for `DataStream.add_sink`; made by `JdbcSink.sink`."""
+    """A sink for `DataStream.add_sink`; created by `JdbcSink.sink`."""
 
     def __init__(self, j_jdbc_sink: DatabaseSink) -> None:
         super().__init__(j_jdbc_sink)
@@ -37,7 +37,7 @@ class JdbcSink(SinkFunction):
     ) -> JdbcSink:
         """Execute `sql` for every record; its `?` are the fields of `type_info` (a ROW or TUPLE), in their order.
 
-        A plain `INSERT INTO t (a, b) VALUES (?, ?)` is handed to PostgreSQL in columns, by COPY.
+        A plain `INSERT INTO t (a, b) VALUES (?, ?)` is sent to PostgreSQL in columns, by COPY.
         """
         with at_users_line():
             for value, expected in (
@@ -48,14 +48,14 @@ class JdbcSink(SinkFunction):
                     raise ProgramError(f"JdbcSink.sink: found {type(value).__name__}, expected {expected.__name__}")
             execution = jdbc_execution_options or JdbcExecutionOptions.defaults()
             rows = StatementRows(sql, type_info, execution.get_batch_size())
-            # As Flink, it waits a second before it tries again, and longer each time.
+            # Like Flink, it waits a second before the first retry, and longer each time.
             patience = Patience(retries_max=execution.get_max_retries(), first_pause_s=1.0)
             return JdbcSink(DatabaseSink(jdbc_connection_options._address, rows, patience=patience))
 
 
 @dataclass(frozen=True)
 class _Login:
-    """What a builder of connection options has gathered."""
+    """The settings collected by a builder of connection options."""
 
     address: DatabaseAddress
     url: str = field(repr=False)
@@ -63,7 +63,7 @@ class _Login:
 
 
 class JdbcConnectionOptions:
-    """Where the database is, and who connects. Its password is shown nowhere."""
+    """The database address and login. The password is never displayed."""
 
     def __init__(self, j_jdbc_connection_options: _Login) -> None:
         if not isinstance(j_jdbc_connection_options, _Login):
@@ -108,7 +108,8 @@ class JdbcConnectionOptions:
             return self
 
         def with_driver_name(self, driver_name: str) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
-            """PyFlink's programs name a Java class here. It is kept and not used: the address says which database."""
+            """PyFlink programs name a Java class here. It is stored without effect: the address determines the
+            database."""
             self._driver_name = driver_name
             return self
 
@@ -164,19 +165,19 @@ class JdbcExecutionOptions:
             self._interval_ms, self._size, self._max_retries = 0, 5000, 3
 
         def with_batch_size(self, size: int) -> JdbcExecutionOptions.Builder:
-            """How many rows go to the server at once."""
+            """How many rows are sent to the server at once."""
             with at_users_line():
                 self._size = _whole_number("with_batch_size", size, 1)
             return self
 
         def with_batch_interval_ms(self, interval_ms: int) -> JdbcExecutionOptions.Builder:
-            """Kept and not used: rows reach the database when their epoch is committed."""
+            """Stored without effect: rows reach the database when their epoch is committed."""
             with at_users_line():
                 self._interval_ms = _whole_number("with_batch_interval_ms", interval_ms, 0)
             return self
 
         def with_max_retries(self, max_retries: int) -> JdbcExecutionOptions.Builder:
-            """How often a transaction is done again while the database is away; after that the job restarts."""
+            """How often a transaction is retried while the database is unavailable; then the job restarts."""
             with at_users_line():
                 self._max_retries = _whole_number("with_max_retries", max_retries, 0)
             return self

@@ -1,7 +1,7 @@
 """Reading from Kinesis streams, writing to Kinesis streams and Firehose: `pip install millstream[kinesis]`. No jar.
 
-The source is replayable for as long as the stream keeps its records: every record counts exactly once. The sinks send
-at least once, for neither Kinesis nor Firehose can tell a record that comes again.
+The source is replayable as long as the stream retains its records: every record counts exactly once. The sinks are
+at-least-once, since neither Kinesis nor Firehose can detect a repeated record.
 
 >>> from millstream.common import SimpleStringSchema
 >>> source = FlinkKinesisConsumer("clicks", SimpleStringSchema(), {
@@ -31,7 +31,7 @@ from millstream.datastream.streams.argument_checks import (
     checked_truth,
     refuse,
 )
-from millstream.graph.notices import say_once
+from millstream.graph.notices import log_once
 from millstream.pyflink_names import add_pyflink_names
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ __all__ = [
 
 
 class KinesisShardAssigner:
-    """Which subtask reads which shard. Shards are spread evenly in any case; this changes nothing."""
+    """Assigns shards to subtasks. No effect: shards are spread evenly in any case."""
 
     def __init__(self, j_kinesis_shard_assigner: Any) -> None:
         self._name = j_kinesis_shard_assigner
@@ -66,7 +66,7 @@ class KinesisShardAssigner:
 
 
 class KinesisDeserializationSchema:
-    """How records are read: by a DeserializationSchema, which sees their data."""
+    """Deserializes records, by a DeserializationSchema of their data."""
 
     def __init__(self, j_kinesis_deserialization_schema: Any) -> None:
         if not isinstance(j_kinesis_deserialization_schema, DeserializationSchema):
@@ -78,7 +78,7 @@ class KinesisDeserializationSchema:
 
 
 class WatermarkTracker:
-    """Holds shards back that are ahead of others. Here, watermark alignment does that: see `set_watermark_tracker`."""
+    """Holds back shards that are ahead. Use watermark alignment instead: see `set_watermark_tracker`."""
 
     def __init__(self, j_watermark_tracker: Any) -> None:
         self._name = j_watermark_tracker
@@ -91,7 +91,7 @@ class WatermarkTracker:
 
 
 class PartitionKeyGenerator:
-    """The partition key of a record, which decides its shard.
+    """The partition key of a record, which determines its shard.
 
     Beyond PyFlink: `PartitionKeyGenerator(lambda order: order.customer)` takes a function of the record.
     """
@@ -136,17 +136,17 @@ class FlinkKinesisConsumer(SourceFunction):
             super().__init__(KinesisSource(address, names, schema, **settings))
 
     def set_shard_assigner(self, shard_assigner: KinesisShardAssigner) -> Self:
-        say_once("kinesis shard assigner", "set_shard_assigner has no effect: shards are spread evenly")
+        log_once("kinesis shard assigner", "set_shard_assigner has no effect: shards are spread evenly")
         return self
 
     def set_periodic_watermark_assigner(self, periodic_watermark_assigner: Any) -> NoReturn:
         raise refuse(
-            "set_periodic_watermark_assigner: give the stream its event time with assign_timestamps_and_watermarks("
-            "WatermarkStrategy…); right behind the source, every shard has a watermark of its own"
+            "set_periodic_watermark_assigner: assign event time with assign_timestamps_and_watermarks("
+            "WatermarkStrategy…); directly after the source, every shard has a watermark of its own"
         )
 
     def set_watermark_tracker(self, watermark_tracker: WatermarkTracker) -> Self:
-        say_once(
+        log_once(
             "kinesis watermark tracker",
             "set_watermark_tracker has no effect: use WatermarkStrategy.with_watermark_alignment",
         )
@@ -182,7 +182,7 @@ def _built(what: str, sink: Any) -> AwsSink:
 
 
 class _SinkSettings:
-    """What both builders gather."""
+    """The settings collected by both builders."""
 
     def __init__(self, service: Service, what: str) -> None:
         self._service, self._what, self._limits = service, what, service.limits
@@ -199,7 +199,7 @@ class _SinkSettings:
         return self
 
     def set_fail_on_error(self, fail_on_error: bool) -> Self:
-        """Whether a record that is not taken fails the job at once. Else it is sent again, for 30 seconds."""
+        """Whether a rejected record fails the job at once. Else it is sent again, for 30 seconds."""
         self._is_strict = checked_truth("set_fail_on_error", fail_on_error)
         return self
 
@@ -229,13 +229,13 @@ class _SinkSettings:
         return self._without_effect("set_max_time_in_buffer_ms")
 
     def _without_effect(self, method: str) -> Self:
-        say_once(f"kinesis {method}", f"{method} has no effect: records are sent when their epoch is committed")
+        log_once(f"kinesis {method}", f"{method} has no effect: records are sent when their epoch is committed")
         return self
 
     def _within(self, name: str, value: Any, limit: str) -> int:
         most = getattr(self._service.limits, limit)
         if checked_count(f"{self._what}, {name}", value) > most:
-            raise refuse(f"{self._what}, {name}: found {value!r}, and AWS takes at most {most}")
+            raise refuse(f"{self._what}, {name}: found {value!r}, and AWS accepts at most {most}")
         return int(value)
 
     def _sink(self) -> AwsSink:

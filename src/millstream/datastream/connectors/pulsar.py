@@ -1,4 +1,4 @@
-"""Reading from and writing to Pulsar. Not available: `not_yet` has the names, and says what to use."""
+"""Reading from and writing to Pulsar. Not available: `not_yet` has the names and the alternatives."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Reading from and writing to RabbitMQ: `pip install millstream[rabbitmq]`. No jar is needed.
 
-The source counts every message exactly once if each has a correlation id of its own (`use_correlation_id=True`), else
-at least once. The sink sends at least once, with a correlation id that is the same when a message comes again.
+The source is exactly-once if each message has a unique correlation id (`use_correlation_id=True`), else at-least-once.
+The sink is at-least-once, with a correlation id that is the same when a message is repeated.
 
 >>> config = RMQConnectionConfig.Builder().set_host("localhost").set_port(5672).set_user_name("guest") \\
 ...     .set_password("guest").set_virtual_host("/").build()
@@ -26,7 +26,7 @@ from millstream.datastream.streams.argument_checks import (
     checked_truth,
     refuse,
 )
-from millstream.graph.notices import say_once
+from millstream.graph.notices import log_once
 from millstream.pyflink_names import add_pyflink_names
 
 if TYPE_CHECKING:
@@ -37,11 +37,11 @@ __all__ = ["RMQConnectionConfig", "RMQSink", "RMQSource"]
 _RECOVERY_MS = 5_000
 
 _SHORT_MAX = 65_535
-"""AMQP has two bytes for such numbers."""
+"""The maximum of AMQP's two-byte numbers."""
 
 
 class RMQConnectionConfig:
-    """Where a RabbitMQ server is, and how to log in. The password is shown nowhere."""
+    """The address and login of a RabbitMQ server. The password is never displayed."""
 
     def __init__(self, j_rmq_connection_config: Any = None) -> None:
         if not isinstance(j_rmq_connection_config, RabbitAddress):
@@ -70,7 +70,7 @@ class RMQConnectionConfig:
         return self._address.uri
 
     def get_network_recovery_interval(self) -> int:
-        """In ms. A lost connection is made again twice a second, for half a minute."""
+        """In ms. A lost connection is retried twice a second, for half a minute."""
         return _RECOVERY_MS
 
     def is_automatic_recovery(self) -> bool:
@@ -116,13 +116,13 @@ class RMQConnectionConfig:
 
         def set_password(self, password: str) -> Self:
             if not isinstance(password, str):
-                raise refuse("RMQConnectionConfig: the password is no text")
+                raise refuse("RMQConnectionConfig: the password is not a text")
             return self._with(password=password)
 
         def set_uri(self, uri: str) -> Self:
-            """All in one: `amqp://user:password@host:port/virtual-host`."""
+            """The complete address: `amqp://user:password@host:port/virtual-host`."""
             if not isinstance(uri, str) or not uri.startswith(("amqp://", "amqps://")):
-                raise refuse("RMQConnectionConfig: the uri begins with amqp:// or amqps://, and this one does not")
+                raise refuse("RMQConnectionConfig: the uri must begin with amqp:// or amqps://")
             return self._with(uri=uri)
 
         def set_topology_recovery_enabled(self, topology_recovery_enabled: bool) -> Self:
@@ -135,7 +135,7 @@ class RMQConnectionConfig:
             return self._always("the network recovery interval")
 
         def _always(self, setting: str) -> Self:
-            say_once(f"rabbitmq {setting}", f"{setting} has no effect: a lost connection is made again, for 30 s")
+            log_once(f"rabbitmq {setting}", f"{setting} has no effect: a lost connection is retried for 30 s")
             return self
 
         def set_requested_heartbeat(self, requested_heartbeat: int) -> Self:
@@ -157,7 +157,7 @@ class RMQConnectionConfig:
             return self._with(connection_timeout_ms=connection_timeout)
 
         def set_prefetch_count(self, prefetch_count: int) -> Self:
-            """How many messages may be on their way and not yet acknowledged; 10,000 unless set."""
+            """The maximum number of unacknowledged messages; 10,000 by default."""
             checked_count("RMQConnectionConfig, prefetch count", prefetch_count, most=_SHORT_MAX)
             return self._with(prefetch_count=prefetch_count)
 

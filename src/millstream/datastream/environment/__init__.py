@@ -1,1 +1,1 @@
-"""Behind `stream_execution_environment`: settings, dependencies, caches. Ours; no path here is PyFlink's."""
+"""Implementation of `stream_execution_environment`: settings, dependencies, caches. No module path is PyFlink's."""

@@ -1,9 +1,8 @@
-"""The cached streams of an environment: which are whole already, and where.
+"""The cached streams of an environment: which caches are complete, and their locations.
 
-A cached stream is a node of its own. For every job the environment says where each of them can be read, or else where
-the job can keep it; what becomes of the node then is for the compiler (`compiler.passes.fill_caches`). Every job that
-fills a cache has a folder of its own, and the first that was filled counts: a job that failed, or two that run at once,
-do no harm.
+A cached stream is a node of its own. For every job the environment sets where each of them can be read, or else where
+the job can write it; the compiler replaces the node (`compiler.passes.fill_caches`). Every job that writes a cache has
+a folder of its own, and the first complete one is used: failed or concurrent jobs do no harm.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ __all__ = ["EnvironmentCaches"]
 
 
 class EnvironmentCaches:
-    """`directory` tells where the caches go; None: into a folder of the machine for temporary files."""
+    """`directory` returns the location of caches; None: a temporary folder of the machine."""
 
     def __init__(self, directory: Callable[[], str | None]) -> None:
         self._directory = directory
-        self._urls: defaultdict[int, list[str]] = defaultdict(list)  # of each stream: folders that jobs fill or filled
+        self._urls: defaultdict[int, list[str]] = defaultdict(list)  # folders that jobs write or wrote, by stream
         self._root: str | None = None
 
     def offered(self, graph: Graph) -> Graph:
-        """The graph, in which every cached stream says where it can be read, or where it can be kept."""
+        """The graph with the location of every cached stream: to read it, or to write it."""
         return replace(graph, nodes=tuple(map(self._offered, graph.nodes)))
 
     def _offered(self, node: Node) -> Node:
@@ -63,12 +62,12 @@ class EnvironmentCaches:
         return self._root
 
     def invalidate(self, id: int) -> None:
-        """Remove what is cached of a stream; the next job that has it computes it anew."""
+        """Removes the caches of a stream; the next job that uses it computes it again."""
         for url in self._urls.pop(id, []):
             _empty(url)
 
     def close(self) -> None:
-        """Remove all caches."""
+        """Removes all caches."""
         for id in list(self._urls):
             self.invalidate(id)
 

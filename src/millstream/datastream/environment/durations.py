@@ -1,4 +1,4 @@
-"""Reading a length of time from a configuration, where it may be written `10 s` or as a bare number of ms."""
+"""Reads durations from a configuration, where they are `10 s` or a bare number of ms."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["duration_ms"]
 
 
 def duration_ms(configuration: Configuration, key: str, default_ms: int) -> int:
-    """The setting in ms. Flink writes "never" as -1, which is no duration and is taken as it is.
+    """The setting in ms. Flink writes "never" as -1, which is not a duration and is returned unchanged.
 
     >>> duration_ms(Configuration().set_string("k", "2 s"), "k", 0), duration_ms(Configuration(), "k", -1)
     (2000, -1)

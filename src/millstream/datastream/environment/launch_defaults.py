@@ -1,8 +1,8 @@
-"""What comes from outside the program: `millstream run -p 4 -D key=value --store URL job.py`.
+"""Settings from outside the program: `millstream run -p 4 -D key=value --store URL job.py`.
 
-A command that runs a program puts its settings in force around it: every environment made meanwhile starts from them,
-and the program cannot change those that the user gave (`program_settings`). A command that needs the program's jobs for
-something else (`millstream replay`) puts a receiver in force, which gets each job instead of its being launched.
+A command that runs a program activates its settings around it: every environment created within starts from them,
+and the program cannot change those set by the user (`program_settings`). A command that needs the program's jobs for
+another purpose (`millstream replay`) activates a receiver, which gets each job instead of its being launched.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["JobReceiver", "fixed_keys", "job_receiver", "launch_defaults", "with_job_receiver", "with_launch_defaults"]
 
 JobReceiver: TypeAlias = "Callable[[Graph, JobSettings], Job]"
-"""Gets a job and starts it in a way of its own, or ends the program by an exception: it has no result to go on with."""
+"""Starts a job in its own way, or ends the program by an exception, since it has no result to return."""
 
 _DEFAULTS: ContextVar[Mapping[str, str]] = ContextVar("millstream_launch_defaults")
 _PROPOSED: ContextVar[Collection[str]] = ContextVar("millstream_proposed_settings", default=())
@@ -30,19 +30,19 @@ _RECEIVER: ContextVar[JobReceiver | None] = ContextVar("millstream_job_receiver"
 
 
 def launch_defaults() -> dict[str, str]:
-    """The settings in force now."""
+    """The active settings."""
     return dict(_DEFAULTS.get({}))
 
 
 def fixed_keys() -> set[str]:
-    """The keys of those that the user gave on the command line: the program does not change them."""
+    """The keys that the user set on the command line, which the program cannot change."""
     return set(launch_defaults()) - set(_PROPOSED.get())
 
 
 @contextmanager
 def with_launch_defaults(settings: Mapping[str, str], proposed: Collection[str] = ()) -> Iterator[None]:
-    """Let environments made inside the block start from `settings`. `proposed`: keys that nobody gave; the program may
-    change them.
+    """Makes environments created inside the block start from `settings`. `proposed`: keys that the user did not set;
+    the program may change them.
 
     >>> with with_launch_defaults({"parallelism.default": "4"}):
     ...     launch_defaults()
@@ -59,18 +59,18 @@ def with_launch_defaults(settings: Mapping[str, str], proposed: Collection[str] 
 
 
 def job_receiver() -> JobReceiver | None:
-    """The receiver in force; None when jobs are launched."""
+    """The active receiver; None if jobs are launched."""
     return _RECEIVER.get()
 
 
 @contextmanager
 def with_job_receiver(receiver: JobReceiver) -> Iterator[None]:
-    """Let `receiver` get the jobs that would be launched inside the block."""
+    """Passes jobs that would be launched inside the block to `receiver`."""
     token = _RECEIVER.set(receiver)
     try:
         yield
     except BaseException:
-        abandon()  # whoever catches it, a test runner say, reports the failure; that nothing ran is no news
+        abandon()  # the caller (say, a test runner) reports the failure; "nothing was run" would be redundant
         raise
     finally:
         _RECEIVER.reset(token)

@@ -1,8 +1,8 @@
-"""The settings of an environment as the program changes them: what the command line says stays.
+"""The settings of an environment as the program changes them: command-line settings take precedence.
 
-A program that sets something else is told so once, at its line, with both values, and its value is dropped at once:
-whoever reads the setting afterwards sees what the job will run with. A copy made by `Configuration(...)` is an ordinary
-one, for what the engine itself sets for a job of its own.
+If a program sets another value, a warning with both values is logged once, at its line, and its value is dropped at
+once: later reads return the value the job will run with. A copy made by `Configuration(...)` is an ordinary one, for
+settings of the engine's own jobs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["ProgramSettings"]
 
 
 class ProgramSettings(Configuration):
-    """A configuration that begins with what the command line says.
+    """A configuration that starts with the command-line settings.
 
     >>> from millstream.datastream.environment.launch_defaults import with_launch_defaults
     >>> with with_launch_defaults({"parallelism.default": "4"}):
@@ -32,24 +32,24 @@ class ProgramSettings(Configuration):
 
     def __init__(self) -> None:
         super().__init__()
-        given = launch_defaults()
+        defaults = launch_defaults()
         self._fixed_keys = {newest_name(key): key for key in fixed_keys()}
         for key in self._fixed_keys.values():
-            super()._set(key, given[key])
+            super()._set(key, defaults[key])
 
     def fixed(self, key: str) -> str | None:
-        """What the command line says of a setting, under any name of it; None: nothing."""
+        """The command-line value of a setting, under any of its names; None if it has none."""
         name = self._fixed_keys.get(newest_name(key))
         return None if name is None else self.get_string(name, None)
 
-    def lose(self, key: str, value: str) -> None:
-        """Tell the program that its value of a setting is not used."""
+    def warn_of_override(self, key: str, value: str) -> None:
+        """Warns that the program's value of a setting is not used."""
         fixed, name = self.fixed(key), self._fixed_keys[newest_name(key)]
         shown = f"{redacted_value(key, fixed or '')!r}: the program's {redacted_value(key, value)!r}"
         warn_once(f"{name} on the command line", f"the command line sets {name} to {shown} is not used", here())
 
     def remove_config(self, key: str) -> bool:
-        """Removes a setting that the command line does not say; whether there was one."""
+        """Removes a setting that is not set on the command line; returns whether it existed."""
         return self.fixed(key) is None and super().remove_config(key)
 
     def _set(self, key: str, value: str, typed_value: Any = None) -> Configuration:
@@ -57,12 +57,12 @@ class ProgramSettings(Configuration):
         if fixed is None or not isinstance(value, str):
             return super()._set(key, value, typed_value)
         if not _means(key, fixed, value):
-            self.lose(key, value)
+            self.warn_of_override(key, value)
         return self
 
 
 def _means(key: str, fixed: str, value: str) -> bool:
-    """Whether two values of a setting are the same.
+    """Whether two values of a setting are equivalent.
 
     >>> _means("execution.checkpointing.interval", "5 s", "5000 ms"), _means("millstream.store", "a", "b")
     (True, False)
@@ -72,5 +72,5 @@ def _means(key: str, fixed: str, value: str) -> bool:
         return fixed == value
     try:
         return bool(option.parse(fixed) == option.parse(value))
-    except (ValueError, TypeError):  # it is refused where it is read
+    except (ValueError, TypeError):  # rejected where it is read
         return False

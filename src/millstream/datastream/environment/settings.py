@@ -1,10 +1,10 @@
 """The settings of an environment: one configuration, and PyFlink's getters and setters over it.
 
-Invariant: the configuration is the only place where a setting lives, so that a setter, a `-D key=value` and a
-`Configuration` passed by the program can never disagree. Keys that come from the user are checked against the known
-ones; a parallelism is checked where it is set, and again against the maximum when the job is built.
+Invariant: the configuration is the only place of settings, so that a setter, a `-D key=value` and a `Configuration`
+passed by the program cannot disagree. User-supplied keys are checked against the known ones; a parallelism is checked
+where it is set, and again against the maximum when the job is built.
 
-Restart strategies are read by Flink's `restart-strategy.*` keys, with Flink's defaults.
+Restart strategies use Flink's `restart-strategy.*` keys, with Flink's defaults.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from millstream.common.execution_config import ExecutionConfig
 from millstream.common.options import check_key
 from millstream.common.options.flink_options import buffer_timeout_ms, newest_set
 from millstream.common.restart_strategy import RestartStrategies, RestartStrategyConfiguration
-from millstream.datastream.checkpoint_config import CheckpointConfig, say_what_has_no_effect
+from millstream.datastream.checkpoint_config import CheckpointConfig, log_settings_without_effect
 from millstream.datastream.checkpointing_mode import CheckpointingMode
-from millstream.datastream.environment.dependencies import say_what_is_of_the_jvm
+from millstream.datastream.environment.dependencies import log_jvm_settings
 from millstream.datastream.environment.durations import duration_ms
 from millstream.datastream.environment.launch_defaults import launch_defaults
 from millstream.datastream.environment.program_settings import ProgramSettings
@@ -27,7 +27,7 @@ from millstream.datastream.execution_mode import RuntimeExecutionMode
 from millstream.datastream.slot_sharing_group import SlotSharingGroup
 from millstream.datastream.streams.argument_checks import checked_count, checked_text, refuse
 from millstream.errors import ConfigurationError, ProgramError
-from millstream.graph.notices import say_once
+from millstream.graph.notices import log_once
 from millstream.graph.site import Site, here, refuse_type
 
 if TYPE_CHECKING:
@@ -54,14 +54,14 @@ _STORE = "millstream.store"
 
 
 def _cores() -> int:
-    """How many cores this process may use: Flink's default for a local environment."""
+    """The number of cores available to this process: Flink's default parallelism of a local environment."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class EnvironmentSettings:
-    """Everything of `StreamExecutionEnvironment` that is about how jobs run, not what they do."""
+    """The methods of `StreamExecutionEnvironment` that configure how jobs run."""
 
-    _configuration: Configuration  # within a job of tables a plain copy, in which the engine sets what it needs
+    _configuration: Configuration  # within a job of tables a plain copy, which the engine modifies
     _session: Any
     _default_local_parallelism: int | None = None
 
@@ -76,7 +76,7 @@ class EnvironmentSettings:
         self._merge(Configuration.from_dict(launch_defaults()))
 
     def _merge(self, configuration: Configuration) -> None:
-        """Take the settings over, after checking keys and the values that can be checked alone."""
+        """Merges settings, after checking keys and the values that can be checked individually."""
         if not isinstance(configuration, Configuration):
             raise refuse_type(
                 f"configure: found {configuration!r} ({type(configuration).__name__}), expected a Configuration. Make "
@@ -97,7 +97,7 @@ class EnvironmentSettings:
         self._configuration.add_all(configuration)
 
     def configure(self, configuration: Configuration) -> None:
-        """Take settings over. An unknown key is refused, with the nearest known one."""
+        """Merges settings. An unknown key is rejected, with the nearest known one in the message."""
         self._merge(configuration)
 
     def get_config(self) -> ExecutionConfig:
@@ -107,13 +107,11 @@ class EnvironmentSettings:
     # --- parallelism ------------------------------------------------------------------------------------
 
     def set_parallelism(self, parallelism: int) -> Self:
-        """How many subtasks an operator has unless it says otherwise."""
+        """Sets the default number of subtasks of an operator."""
         checked_count("set_parallelism", parallelism)
         maximum = self._max_parallelism_setting()
         if maximum is not None and parallelism > maximum:
-            raise refuse(
-                f"set_parallelism: found {parallelism}, above the maximum {maximum} this environment was given"
-            )
+            raise refuse(f"set_parallelism: found {parallelism}, above this environment's maximum of {maximum}")
         self._configuration.set_integer(_PARALLELISM, parallelism)
         self._parallelism_site = here()
         return self
@@ -123,7 +121,7 @@ class EnvironmentSettings:
         return self._configuration.get_integer(_PARALLELISM, self.get_default_local_parallelism())
 
     def set_max_parallelism(self, max_parallelism: int) -> Self:
-        """The number of key groups: the highest parallelism the job can ever have. Fixed once the job has run."""
+        """Sets the number of key groups: the maximum parallelism of the job. Fixed once the job has run."""
         checked_count("set_max_parallelism", max_parallelism)
         if max_parallelism > _MAX_PARALLELISM_LIMIT:
             raise refuse(f"set_max_parallelism: found {max_parallelism}, expected at most {_MAX_PARALLELISM_LIMIT}")
@@ -135,7 +133,7 @@ class EnvironmentSettings:
         return self._max_parallelism_setting() or _MAX_PARALLELISM_DEFAULT
 
     def _max_parallelism_setting(self) -> int | None:
-        """The maximum the program set. None until it has: a later call may still allow a higher parallelism."""
+        """The maximum set by the program; None until then: a later call may still allow a higher parallelism."""
         maximum = self._configuration.get_integer(_MAX_PARALLELISM, -1)
         return maximum if maximum > 0 else None
 
@@ -152,7 +150,7 @@ class EnvironmentSettings:
         return self._default_local_parallelism or _cores()
 
     def set_default_local_parallelism(self, parallelism: int) -> None:
-        """Change it, for this environment and all others that set none."""
+        """Changes the default of this environment and all others that set none."""
         if checked_count("set_default_local_parallelism", parallelism) > _PARALLELISM_MAX:
             raise refuse(f"set_default_local_parallelism: found {parallelism}, expected at most {_PARALLELISM_MAX}")
         EnvironmentSettings._default_local_parallelism = parallelism
@@ -172,8 +170,8 @@ class EnvironmentSettings:
         return modes[name]
 
     def set_buffer_timeout(self, timeout_millis: int) -> Self:
-        """How long an epoch should take at most: records move on with their epoch. -1: throughput is all that counts,
-        and only the checkpoint interval bounds an epoch."""
+        """Sets the target duration of an epoch: records travel with their epoch. -1: optimise for throughput; only the
+        checkpoint interval bounds an epoch."""
         checked_count("set_buffer_timeout", timeout_millis, least=-1)
         self._configuration.set_boolean(_BUFFER_TIMEOUT_ENABLED, timeout_millis >= 0)
         if timeout_millis >= 0:
@@ -181,12 +179,12 @@ class EnvironmentSettings:
         return self
 
     def get_buffer_timeout(self) -> int:
-        """What was set, in ms; 100 otherwise, as in Flink; -1: it is off."""
+        """The value set, in ms; 100 by default, as in Flink; -1: disabled."""
         timeout_ms = buffer_timeout_ms(self._configuration.to_dict())
         return 100 if timeout_ms is None else timeout_ms
 
     def disable_operator_chaining(self) -> Self:
-        """Chain no operators."""
+        """Disables chaining of operators."""
         self._configuration.set_boolean(_CHAINING, False)
         return self
 
@@ -196,30 +194,30 @@ class EnvironmentSettings:
         return self._configuration.get_boolean(key or _CHAINING, True)
 
     def is_chaining_of_operators_with_different_max_parallelism_enabled(self) -> bool:
-        """Whether operators of different maxima may be chained."""
+        """Whether operators with different maximum parallelism may be chained."""
         return self._configuration.get_boolean(_CHAINING_ACROSS_MAXIMA, True)
 
     def register_slot_sharing_group(self, slot_sharing_group: SlotSharingGroup) -> Self:
-        """Remember the group's resources. Kept as data; Spark decides where tasks run."""
+        """Registers the group's resources. They are only stored; Spark places the tasks."""
         if not isinstance(slot_sharing_group, SlotSharingGroup):
             raise refuse_type(f"register_slot_sharing_group: found {slot_sharing_group!r}, expected a SlotSharingGroup")
         self._slot_sharing_groups[slot_sharing_group.get_name()] = slot_sharing_group
         return self
 
     def set_restart_strategy(self, restart_strategy_configuration: RestartStrategyConfiguration) -> Self:
-        """What to do when the job fails (PyFlink 1.x; PyFlink 2 sets it by `restart-strategy.*` keys, as can you)."""
+        """Sets the restart strategy (PyFlink 1.x; PyFlink 2 uses `restart-strategy.*` keys, which also work here)."""
         if not isinstance(restart_strategy_configuration, RestartStrategyConfiguration):
             raise refuse_type(
                 f"set_restart_strategy: found {restart_strategy_configuration!r}, expected one of RestartStrategies"
             )
         if self._settings.fixed(_RESTART) is not None:
-            self._settings.lose(_RESTART, restart_strategy_configuration.get_description())
+            self._settings.warn_of_override(_RESTART, restart_strategy_configuration.get_description())
         else:
             self._restart = restart_strategy_configuration
         return self
 
     def get_restart_strategy(self) -> RestartStrategyConfiguration | None:
-        """The strategy set, by the call or by configuration; None when neither was."""
+        """The strategy set by the call or by configuration; None if neither."""
         return self._restart or restart_strategy_of(self._configuration)
 
     # --- checkpoints, state and the store ---------------------------------------------------------------
@@ -229,17 +227,17 @@ class EnvironmentSettings:
         return self._checkpoint_config
 
     def enable_checkpointing(self, interval: int, mode: CheckpointingMode = CheckpointingMode.EXACTLY_ONCE) -> Self:
-        """Commit at least every `interval` ms: epochs are kept as small as that takes. Every epoch is a checkpoint."""
+        """Commits at least every `interval` ms, by bounding the size of epochs. Every epoch is a checkpoint."""
         self._checkpoint_config.set_checkpoint_interval(interval)
         self._checkpoint_config.set_checkpointing_mode(mode)
         return self
 
     def get_checkpoint_interval(self) -> int:
-        """In ms; -1 when none was set."""
+        """In ms; -1 if none was set."""
         return self._checkpoint_config.get_checkpoint_interval()
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
-        """The mode set; what runs is always exactly-once."""
+        """The mode set; execution is always exactly-once."""
         return self._checkpoint_config.get_checkpointing_mode()
 
     def get_checkpointing_consistency_mode(self) -> CheckpointingMode:
@@ -254,23 +252,23 @@ class EnvironmentSettings:
 
     def set_state_backend(self, state_backend: StateBackend) -> Self:
         """Accepted for PyFlink 1.x programs; here state is always mapped columnar segments."""
-        say_once("state backend", "state backends have no effect here: state is kept in mapped columnar segments")
+        log_once("state backend", "state backends have no effect here: state is stored in mapped columnar segments")
         return self
 
     def enable_changelog_state_backend(self, enabled: bool) -> Self:
-        """Accepted for PyFlink programs; every checkpoint is incremental here anyway."""
+        """Accepted for PyFlink programs; every checkpoint is incremental here."""
         self._configuration.set_boolean(_CHANGELOG, bool(enabled))
-        say_once("changelog", "the changelog state backend has no effect here: every checkpoint is incremental")
+        log_once("changelog", "the changelog state backend has no effect here: every checkpoint is incremental")
         return self
 
     def is_changelog_state_backend_enabled(self) -> bool | None:
-        """What was set; None when nothing was."""
+        """The value set; None if there is none."""
         return (
             self._configuration.get_boolean(_CHANGELOG, False) if self._configuration.contains_key(_CHANGELOG) else None
         )
 
     def set_default_savepoint_directory(self, directory: str) -> Self:
-        """Where savepoints go unless a call says otherwise."""
+        """Sets the default location of savepoints."""
         directory = checked_text("set_default_savepoint_directory", directory)
         self._configuration.set_string(_SAVEPOINT_DIRECTORY, directory)
         return self
@@ -279,9 +277,9 @@ class EnvironmentSettings:
         return self._configuration.get_string(_SAVEPOINT_DIRECTORY, "") or None
 
     def set_store(self, url: str) -> Self:
-        """Where the job keeps its epochs: a folder or an object store's URL (beyond PyFlink).
+        """Sets the store of the job's epochs: a folder or an object store's URL (beyond PyFlink).
 
-        A job that is run again with the same store goes on where it was.
+        A job that is run again with the same store resumes.
         """
         self._configuration.set_string(_STORE, checked_text("set_store", url))
         return self
@@ -290,8 +288,8 @@ class EnvironmentSettings:
         from millstream.jobs.settings.job_settings import JobSettings
 
         interval_ms = self.get_checkpoint_interval()
-        say_what_has_no_effect(self._configuration)
-        say_what_is_of_the_jvm(self._configuration)
+        log_settings_without_effect(self._configuration)
+        log_jvm_settings(self._configuration)
         return JobSettings(
             store=self._configuration.get_string(_STORE, "") or None,
             runtime_mode=self._runtime_mode(),
@@ -315,7 +313,7 @@ _EXPONENTIAL = ("exponential-delay", "exponentialdelay")
 
 
 def restart_strategy_of(configuration: Configuration) -> RestartStrategyConfiguration | None:
-    """The strategy, or None when the configuration names none.
+    """The strategy, or None if the configuration names none.
 
     >>> settings = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": "3"}
     >>> restart_strategy_of(Configuration.from_dict(settings)).get_description()

@@ -1,6 +1,6 @@
 """Avro records as messages, and in files.
 
-The rows' type follows from the schema. PyFlink's `record_class` is a Java class, of which there is none here: give
+The rows' type follows from the schema. PyFlink's `record_class` is a Java class and not supported: use
 `avro_schema_string`.
 """
 
@@ -102,7 +102,7 @@ class GenericRecordAvroTypeInfo(TypeInformation):
 
 
 class AvroInputFormat(InputFormat, ResultTypeQueryable):
-    """Reads Avro files at `path`, for `StreamExecutionEnvironment.create_input`. Records come as rows of the schema.
+    """Reads Avro files at `path`, for `StreamExecutionEnvironment.create_input`. Records are rows of the schema.
 
     To watch a folder for new files: `FileSource.for_bulk_file_format(BulkFormat.avro_format(schema), path)`.
     """
@@ -136,7 +136,7 @@ def _checked(name: str, schema: Any) -> AvroSource:
 
 def _records(what: str, record_class: Any, avro_schema_string: Any) -> AvroRecords:
     if record_class is not None:
-        raise NotAvailableError(f"{what}: there is no Java class behind {record_class!r}. Give avro_schema_string=")
+        raise NotAvailableError(f"{what}: Java class {record_class!r} is not supported. Use avro_schema_string=")
     if not isinstance(avro_schema_string, str):
         raise refuse_type(
             f"{what}: found {avro_schema_string!r} as avro_schema_string, expected the schema's text, as JSON"

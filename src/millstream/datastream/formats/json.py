@@ -1,7 +1,7 @@
 """JSON documents: as messages (schemas) and, beyond PyFlink, as files of lines.
 
-Rows become objects by their field names. A document that lacks a field gives None there, unless told to fail; a
-field the type lacks is dropped. To read files of JSON lines see `StreamFormat.json_line_format`.
+Rows are objects with their field names. A field missing in a document is None, unless configured to fail; a field that
+is not in the type is dropped. To read files of JSON lines see `StreamFormat.json_line_format`.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
             return self
 
         def ignore_parse_errors(self) -> Self:
-            """Leave out what cannot be read."""
+            """Skip unreadable documents."""
             self._ignore_parse_errors = True
             return self
 
@@ -103,7 +103,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
             if self._fail_on_missing_field and self._ignore_parse_errors:
                 raise refuse(
                     "JsonRowDeserializationSchema: fail_on_missing_field() and ignore_parse_errors() contradict. "
-                    "Keep one"
+                    "Use one of them"
                 )
             return JsonRowDeserializationSchema(builder=self)
 

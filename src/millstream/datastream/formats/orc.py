@@ -34,14 +34,14 @@ class OrcBulkWriters:
         writer_properties: dict[str, str] | None = None,
         hadoop_config: Configuration | None = None,
     ) -> PartsWriterFactory:
-        """Of rows of `row_type`. Of ORC's properties `orc.compress` is known: NONE, ZLIB, SNAPPY, LZ4 or ZSTD."""
+        """Writers of rows of `row_type`. The only ORC property is `orc.compress`: NONE, ZLIB, SNAPPY, LZ4 or ZSTD."""
         row_type = checked_file_row("OrcBulkWriters", row_type, hadoop_config)
         properties: dict[str, Any] = dict(writer_properties or {})
         packing = str(properties.pop("orc.compress", "ZSTD")).upper()
         if properties or packing not in _PACKINGS:
-            found = next(iter(properties), f"orc.compress={packing}")
+            unknown = next(iter(properties), f"orc.compress={packing}")
             raise NotAvailableError(
-                f"OrcBulkWriters: found the property {found!r}; known is 'orc.compress' with one of {list(_PACKINGS)}"
+                f"OrcBulkWriters: found the property {unknown!r}; known is 'orc.compress' with one of {list(_PACKINGS)}"
             )
         return PartsWriterFactory(OrcParts(row_type, _PACKINGS[packing]))
 

@@ -1,4 +1,4 @@
-"""Parquet files of rows, read and written as columns. An Avro schema may stand for the row type.
+"""Parquet files of rows, read and written as columns. An Avro schema may replace the row type.
 
 A row type is one of the Table API's `DataTypes`, as in PyFlink, or of `Types`.
 """
@@ -28,7 +28,7 @@ class AvroParquetReaders:
 
     @staticmethod
     def for_generic_record(schema: AvroSchema) -> StreamFormat:
-        """As rows of the schema's type; columns are found by name."""
+        """Rows of the schema's type; columns are matched by name."""
         with at_users_line():
             return StreamFormat(engine=ParquetRows(_row_type_of("AvroParquetReaders", schema)))
 
@@ -49,7 +49,7 @@ def _row_type_of(name: str, schema: Any) -> RowTypeInfo:
 
 
 class ParquetColumnarRowInputFormat(BulkFormat):
-    """Rows of `row_type` from Parquet files, for `FileSource.for_bulk_file_format`. Columns are found by name.
+    """Rows of `row_type` from Parquet files, for `FileSource.for_bulk_file_format`. Columns are matched by name.
 
     >>> from millstream.common.typeinfo import Types
     >>> format = ParquetColumnarRowInputFormat(Types.ROW_NAMED(["ad", "price"], [Types.STRING(), Types.DOUBLE()]))
@@ -67,7 +67,7 @@ class ParquetColumnarRowInputFormat(BulkFormat):
         checked_count("ParquetColumnarRowInputFormat, batch_size", batch_size)
         if not is_case_sensitive:
             raise NotAvailableError(
-                "ParquetColumnarRowInputFormat: columns are found by their exact names. Name them so"
+                "ParquetColumnarRowInputFormat: columns are matched by their exact names. Name them accordingly"
             )
         with at_users_line():
             super().__init__(engine=ParquetRows(row))

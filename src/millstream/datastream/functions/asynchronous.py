@@ -1,6 +1,6 @@
-"""Asynchronous functions and when to try them again: interfaces, and the settings of an asynchronous operator.
+"""Asynchronous functions and their retry strategies: interfaces, and the settings of an asynchronous operator.
 
-`AsyncDataStream` runs them; docs/datastream/async.md says what is promised.
+`AsyncDataStream` runs them; docs/datastream/async.md describes the guarantees.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ OUT = TypeVar("OUT")
 
 
 class AsyncRetryPredicate(ABC, Generic[OUT]):
-    """Which results, and which errors, call for another try."""
+    """Decides which results and errors are retried."""
 
     @abstractmethod
     def result_predicate(self) -> Callable[[list[OUT]], bool] | None:
-        """Says of a result whether to try again; None: never."""
+        """A predicate of results to retry; None: never."""
 
     @abstractmethod
     def exception_predicate(self) -> Callable[[Exception], bool] | None:
-        """Says of an error whether to try again; None: never."""
+        """A predicate of errors to retry; None: never."""
 
 
 class AsyncRetryStrategy(ABC, Generic[OUT]):
-    """How often and after what time to try again.
+    """The number of retries and their delays.
 
     >>> strategy = AsyncRetryStrategy.fixed_delay(3, 100)
     >>> strategy.can_retry(3), strategy.can_retry(4), strategy.get_backoff_time_millis(1)
@@ -48,19 +48,19 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
 
     @abstractmethod
     def can_retry(self, current_attempts: int) -> bool:
-        """Whether attempt number `current_attempts` may be made."""
+        """Whether attempt number `current_attempts` is permitted."""
 
     @abstractmethod
     def get_backoff_time_millis(self, current_attempts: int) -> int:
-        """How long to wait before that attempt."""
+        """The delay before that attempt."""
 
     @abstractmethod
     def get_retry_predicate(self) -> AsyncRetryPredicate[OUT]:
-        """What calls for another try."""
+        """The predicate of results and errors to retry."""
 
     @staticmethod
     def no_restart() -> NoRetryStrategy[Any]:
-        """Never try again."""
+        """Never retries."""
         from millstream.datastream.async_retry_strategies import NoRetryStrategy
 
         return NoRetryStrategy()
@@ -72,7 +72,7 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
         result_predicate: Callable[[list[Any]], bool] | None = None,
         exception_predicate: Callable[[Exception], bool] | None = None,
     ) -> FixedDelayRetryStrategy[Any]:
-        """Wait the same time before every attempt."""
+        """Waits the same time before every attempt."""
         from millstream.datastream.async_retry_strategies import FixedDelayRetryStrategy
 
         return FixedDelayRetryStrategy(max_attempts, backoff_time_millis, result_predicate, exception_predicate)
@@ -86,7 +86,7 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
         result_predicate: Callable[[list[Any]], bool] | None = None,
         exception_predicate: Callable[[Exception], bool] | None = None,
     ) -> ExponentialBackoffDelayRetryStrategy[Any]:
-        """Wait longer before every attempt, up to a limit."""
+        """Waits longer before every attempt, up to a limit."""
         from millstream.datastream.async_retry_strategies import ExponentialBackoffDelayRetryStrategy
 
         return ExponentialBackoffDelayRetryStrategy(
@@ -95,14 +95,14 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
 
 
 class AsyncFunction(Function, Generic[IN, OUT]):
-    """One value in, any number out, after waiting for something outside.
+    """One value in, any number out, after an asynchronous call to an external system.
 
-    `open` and `close` are called on the event loop of the calls, so that a client made in `open` is shared by them;
+    `open` and `close` are called on the event loop of the calls, so that a client created in `open` is shared by them;
     both may be `async def` (beyond PyFlink).
 
     >>> class Price(AsyncFunction):
     ...     async def async_invoke(self, value: str) -> list[tuple[str, int]]:
-    ...         return [(value, len(value))]  # of what a service answers
+    ...         return [(value, len(value))]  # the answer of a service
     >>> import asyncio
     >>> asyncio.run(Price().async_invoke("tea"))
     [('tea', 3)]
@@ -110,13 +110,13 @@ class AsyncFunction(Function, Generic[IN, OUT]):
 
     @abstractmethod
     async def async_invoke(self, value: IN) -> list[OUT]:
-        """The values that take the place of `value`."""
+        """The values that replace `value`."""
 
     def timeout(self, value: IN) -> list[OUT]:
-        """What to emit when it took too long, retries included. By default that is an error."""
+        """The values to emit after a time-out, including retries. By default a time-out is an error."""
         raise TimeoutError(
-            f"the asynchronous call for {value!r} took too long. Allow it more time, or override timeout() to say what "
-            "to emit in place of its results"
+            f"the asynchronous call for {value!r} took too long. Increase the time-out, or override timeout() to "
+            "return the values to emit instead"
         )
 
 
@@ -124,7 +124,7 @@ class AsyncFunctionDescriptor:
     """An asynchronous operator's settings."""
 
     class OutputMode(Enum):
-        """Whether results keep the order of their inputs."""
+        """Whether results retain the order of their inputs."""
 
         ORDERED = 0
         UNORDERED = 1

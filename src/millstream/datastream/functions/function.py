@@ -1,12 +1,12 @@
-"""The functions a program hands to a stream, one record at a time, and those that choose keys and partitions.
+"""Functions that process one record at a time, and those that select keys and partitions.
 
-A function travels to its task by pickle, once. There `open` is called before the first record, with the task's
-`RuntimeContext`, and `close` after the last one. These classes only fix names and shapes: they hold no state and do
-nothing by themselves. A plain callable may stand for every one-method function here.
+A function is sent to its task by pickle, once. There `open` is called before the first record, with the task's
+`RuntimeContext`, and `close` after the last one. These classes only define names and signatures. A plain callable may
+be used instead of every one-method function here.
 
-`CheckpointedFunction` is for state that belongs to a subtask, not to a key (beyond PyFlink; Flink has it in Java). A
-function, a source or the writer of a sink keeps operator state by having two methods. What it puts into its lists is
-part of the epoch: after a crash it finds the lists as they were at the end of the last committed epoch.
+`CheckpointedFunction` is for state of a subtask, not of a key (beyond PyFlink; Flink has it in Java). A function, a
+source or the writer of a sink has operator state if it implements two methods. The content of its lists is part of the
+epoch: after a crash they are as at the end of the last committed epoch.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = [
 
 
 class Function(ABC):  # noqa: B024 - PyFlink has it abstract, with nothing to override
-    """What every user-defined function has: a beginning and an end in its task."""
+    """Base class of user-defined functions: their life cycle in a task."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Called once in the task before the first record. Open connections and metrics here, not in `__init__`."""
@@ -63,7 +63,7 @@ class MapFunction(Function):
 
     @abstractmethod
     def map(self, value: Any) -> Any:
-        """The value that takes the place of `value`."""
+        """The value that replaces `value`."""
 
 
 class CoMapFunction(Function):
@@ -71,11 +71,11 @@ class CoMapFunction(Function):
 
     @abstractmethod
     def map1(self, value: Any) -> Any:
-        """The value that takes the place of a value of the first stream."""
+        """The value that replaces a value of the first stream."""
 
     @abstractmethod
     def map2(self, value: Any) -> Any:
-        """The value that takes the place of a value of the second stream."""
+        """The value that replaces a value of the second stream."""
 
 
 class FlatMapFunction(Function):
@@ -90,7 +90,7 @@ class FlatMapFunction(Function):
 
     @abstractmethod
     def flat_map(self, value: Any) -> Iterable[Any]:
-        """The values that take the place of `value`; none drops it."""
+        """The values that replace `value`; none drops it."""
 
 
 class CoFlatMapFunction(Function):
@@ -98,11 +98,11 @@ class CoFlatMapFunction(Function):
 
     @abstractmethod
     def flat_map1(self, value: Any) -> Iterable[Any]:
-        """The values that take the place of a value of the first stream."""
+        """The values that replace a value of the first stream."""
 
     @abstractmethod
     def flat_map2(self, value: Any) -> Iterable[Any]:
-        """The values that take the place of a value of the second stream."""
+        """The values that replace a value of the second stream."""
 
 
 class ReduceFunction(Function):
@@ -110,11 +110,11 @@ class ReduceFunction(Function):
 
     @abstractmethod
     def reduce(self, value1: Any, value2: Any) -> Any:
-        """`value1` is what was combined so far, `value2` the next value."""
+        """`value1` is the combined value so far, `value2` the next value."""
 
 
 class AggregateFunction(Function):
-    """Folds values into an accumulator, from which the result is read.
+    """Folds values into an accumulator, from which the result is derived.
 
     >>> class Mean(AggregateFunction):
     ...     def create_accumulator(self):
@@ -136,19 +136,19 @@ class AggregateFunction(Function):
 
     @abstractmethod
     def add(self, value: Any, accumulator: Any) -> Any:
-        """The accumulator after `value`. It may be changed in place, and must be returned."""
+        """The accumulator after `value`. It may be modified in place, and must be returned."""
 
     @abstractmethod
     def get_result(self, accumulator: Any) -> Any:
-        """The result the accumulator stands for."""
+        """The result of the accumulator."""
 
     @abstractmethod
     def merge(self, acc_a: Any, acc_b: Any) -> Any:
-        """One accumulator for both; needed where windows merge."""
+        """Merges two accumulators; needed where windows merge."""
 
 
 class KeySelector(Function):
-    """Chooses the key of a record. The same record must always give the same key."""
+    """Selects the key of a record. It must be deterministic."""
 
     @abstractmethod
     def get_key(self, value: Any) -> Any:
@@ -156,7 +156,7 @@ class KeySelector(Function):
 
 
 class NullByteKeySelector(KeySelector, OneKey):
-    """Gives every record the same key, as windows over a whole stream need.
+    """Returns the same key for every record, as windows over a whole stream require.
 
     >>> NullByteKeySelector().get_key("anything")
     0
@@ -167,23 +167,23 @@ class NullByteKeySelector(KeySelector, OneKey):
 
 
 class FilterFunction(Function):
-    """Keeps the values for which `filter` is true."""
+    """Selects the values for which `filter` is true."""
 
     @abstractmethod
     def filter(self, value: Any) -> bool:
-        """Whether `value` stays in the stream."""
+        """Whether to emit `value`."""
 
 
 class Partitioner(Function):
-    """Chooses the partition a key goes to."""
+    """Selects the partition of a key."""
 
     @abstractmethod
     def partition(self, key: Any, num_partitions: int) -> int:
-        """A number from 0 to `num_partitions - 1`, always the same for the same arguments."""
+        """A number from 0 to `num_partitions - 1`, deterministic in the arguments."""
 
 
 class FunctionWrapper(Function):
-    """A plain callable dressed as a function object."""
+    """A plain callable as a function object."""
 
     def __init__(self, func: Callable[..., Any]) -> None:
         self._func = func
@@ -201,7 +201,7 @@ class ReduceFunctionWrapper(FunctionWrapper):
 
 
 class FunctionInitializationContext(ABC):
-    """Where a function finds its state when it starts."""
+    """Access to a function's state at its start."""
 
     @abstractmethod
     def is_restored(self) -> bool:
@@ -209,7 +209,7 @@ class FunctionInitializationContext(ABC):
 
     @abstractmethod
     def get_restored_checkpoint_id(self) -> int | None:
-        """The epoch at whose end the state was kept; None when nothing was restored."""
+        """The epoch whose state was restored; None if nothing was restored."""
 
     @abstractmethod
     def get_operator_state_store(self) -> OperatorStateStore:
@@ -221,7 +221,7 @@ class FunctionInitializationContext(ABC):
 
 
 class FunctionSnapshotContext(ABC):
-    """Which snapshot is being made."""
+    """Identifies the current snapshot."""
 
     @abstractmethod
     def get_checkpoint_id(self) -> int:
@@ -233,7 +233,7 @@ class FunctionSnapshotContext(ABC):
 
 
 class CheckpointedFunction(ABC):
-    """Add it to a function class to keep lists from epoch to epoch.
+    """Adds lists that persist across epochs to a function class.
 
     >>> from millstream.common import Types
     >>> from millstream.datastream.functions import MapFunction
@@ -259,13 +259,13 @@ class CheckpointedFunction(ABC):
 
     @abstractmethod
     def initialize_state(self, context: FunctionInitializationContext) -> None:
-        """Get the lists, and what is in them. Called once on each object, before `open`.
+        """Gets the lists and reads their content. Called once on each object, before `open`.
 
         An object stays open as long as its subtask stays in its worker process. When Spark moves the subtask, or an
-        epoch is run again, the object is closed and a new one starts from what was kept: `is_restored()` is True.
-        A sink's writer starts anew in every epoch.
+        epoch is run again, the object is closed and a new one starts from the stored state: `is_restored()` is True.
+        A sink's writer is created in every epoch.
         """
 
     @abstractmethod
     def snapshot_state(self, context: FunctionSnapshotContext) -> None:
-        """The epoch ends: put everything that must survive into the lists."""
+        """Called at the end of an epoch: writes everything that must survive to the lists."""

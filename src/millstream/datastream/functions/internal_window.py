@@ -1,8 +1,8 @@
 """PyFlink's adapters between its window operator and a user's window function.
 
-PyFlink exports them, though they are made for its own operator and never by a program. The adapters are trivial and
-so they work: each hands a window's contents to the wrapped function in the shape that function wants. The two
-internal contexts, which PyFlink's operator fills in by hand, are refused.
+PyFlink exports them, though only its own operator creates them. The adapters are trivial and implemented: each passes a
+window's contents to the wrapped function in the form it expects. The two internal contexts, which PyFlink's operator
+fills in, are rejected.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = [
 
 
 class InternalWindowFunction(Function, Generic[IN, OUT, KEY, W]):
-    """A window's contents in, results out, whatever the user's function looks like."""
+    """Adapter interface: a window's contents in, results out."""
 
     class InternalWindowContext(ABC):
         """The window operator as an internal function sees it."""
@@ -62,11 +62,11 @@ class InternalWindowFunction(Function, Generic[IN, OUT, KEY, W]):
 
     @abstractmethod
     def process(self, key: KEY, window: W, context: InternalWindowContext, input_data: IN) -> Iterable[OUT]:
-        """What the window comes to."""
+        """The results of the window."""
 
     @abstractmethod
     def clear(self, window: W, context: InternalWindowContext) -> None:
-        """The window is gone."""
+        """Called when the window is removed."""
 
 
 class _FunctionAdapter(InternalWindowFunction[Any, Any, Any, Any]):
@@ -82,7 +82,7 @@ class _FunctionAdapter(InternalWindowFunction[Any, Any, Any, Any]):
         self._wrapped_function.close()
 
     def clear(self, window: Any, context: InternalWindowFunction.InternalWindowContext) -> None:
-        """Window functions without a context keep no state of their own."""
+        """Window functions without a context have no state of their own."""
 
 
 class InternalSingleValueWindowFunction(_FunctionAdapter):
@@ -100,14 +100,14 @@ class InternalSingleValueAllWindowFunction(_FunctionAdapter):
 
 
 class InternalIterableWindowFunction(_FunctionAdapter):
-    """For a window that keeps all its records."""
+    """For a window that stores all its records."""
 
     def process(self, key: Any, window: Any, context: Any, input_data: Any) -> Iterable[Any]:
         return self._wrapped_function.apply(key, window, input_data)  # type: ignore[no-any-return]
 
 
 class InternalIterableAllWindowFunction(_FunctionAdapter):
-    """For a window over a whole stream that keeps all its records."""
+    """For a window over a whole stream that stores all its records."""
 
     def process(self, key: Any, window: Any, context: Any, input_data: Any) -> Iterable[Any]:
         return self._wrapped_function.apply(window, input_data)  # type: ignore[no-any-return]
@@ -120,7 +120,7 @@ def _no_context(name: str) -> NotAvailableError:
 
 
 class InternalProcessWindowContext(ProcessWindowFunction.Context[W]):
-    """Filled in by PyFlink's window operator; programs never make one."""
+    """Filled in by PyFlink's window operator; programs never create one."""
 
     def __init__(self) -> None:
         raise _no_context("InternalProcessWindowContext")
@@ -142,7 +142,7 @@ class InternalProcessWindowContext(ProcessWindowFunction.Context[W]):
 
 
 class InternalProcessAllWindowContext(ProcessAllWindowFunction.Context[W]):
-    """Filled in by PyFlink's window operator; programs never make one."""
+    """Filled in by PyFlink's window operator; programs never create one."""
 
     def __init__(self) -> None:
         raise _no_context("InternalProcessAllWindowContext")
@@ -158,7 +158,7 @@ class InternalProcessAllWindowContext(ProcessAllWindowFunction.Context[W]):
 
 
 class _WindowContext(ProcessWindowFunction.Context[Any]):
-    """The user's context: the window, and the operator's context behind it."""
+    """The user's context: the window, and the operator's context."""
 
     def __init__(self, window: Any, context: InternalWindowFunction.InternalWindowContext) -> None:
         self._window = window
@@ -201,7 +201,7 @@ class InternalSingleValueProcessAllWindowFunction(_FunctionAdapter):
 
 
 class InternalIterableProcessWindowFunction(_FunctionAdapter):
-    """For a process function over a window that keeps all its records."""
+    """For a process function over a window that stores all its records."""
 
     def process(self, key: Any, window: Any, context: Any, input_data: Any) -> Iterable[Any]:
         return self._wrapped_function.process(key, _WindowContext(window, context), input_data)  # type: ignore[no-any-return]
@@ -211,7 +211,7 @@ class InternalIterableProcessWindowFunction(_FunctionAdapter):
 
 
 class InternalIterableProcessAllWindowFunction(_FunctionAdapter):
-    """For a process function over a whole stream's window that keeps all its records."""
+    """For a process function over a whole stream's window that stores all its records."""
 
     def process(self, key: Any, window: Any, context: Any, input_data: Any) -> Iterable[Any]:
         return self._wrapped_function.process(_WindowContext(window, context), input_data)  # type: ignore[no-any-return]

@@ -1,10 +1,10 @@
-"""Functions over the records of two streams that met by their key, and how a window's contents reach them.
+"""Functions over matched records of two streams, and adapters that pass them a window's contents.
 
-`JoinFunction` and `FlatJoinFunction` see every pair of a record of the first stream and one of the second;
-`CoGroupFunction` sees all records of both sides at once, also where one side has none, which is what outer joins are
-made of. They may hold state of the key: ask for it in `open`. The adapters are for the window operator.
+`JoinFunction` and `FlatJoinFunction` receive every pair of a record of the first stream and one of the second;
+`CoGroupFunction` receives all records of both sides at once, also if one side has none, which permits outer joins. They
+may have keyed state: get it in `open`. The adapters are for the window operator.
 
-`ProcessJoinFunction` is the function of an interval join: it sees every pair of records that meet, with their times.
+`ProcessJoinFunction` is the function of an interval join: it receives every pair of matching records, with their times.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class JoinFunction(Function):
 
     @abstractmethod
     def join(self, first: Any, second: Any) -> Any:
-        """What a record of the first stream and one of the second come to."""
+        """The result for a record of the first stream and one of the second."""
 
 
 class FlatJoinFunction(Function):
@@ -56,7 +56,7 @@ class FlatJoinFunction(Function):
 
     @abstractmethod
     def join(self, first: Any, second: Any) -> Iterable[Any]:
-        """The values that a record of the first stream and one of the second come to; none drops the pair."""
+        """The results for a record of the first stream and one of the second; none drops the pair."""
 
 
 class CoGroupFunction(Function):
@@ -73,7 +73,7 @@ class CoGroupFunction(Function):
 
     @abstractmethod
     def co_group(self, first: list[Any], second: list[Any]) -> Iterable[Any]:
-        """What the records of the two sides, each in the order they came, come to."""
+        """The results for the records of both sides, each in order of arrival."""
 
 
 class _TwoSidedAdapter(InternalWindowFunction[Any, Any, Any, Any]):
@@ -91,11 +91,11 @@ class _TwoSidedAdapter(InternalWindowFunction[Any, Any, Any, Any]):
             self._wrapped_function.close()
 
     def clear(self, window: Any, context: InternalWindowFunction.InternalWindowContext) -> None:
-        """These functions keep nothing of a window."""
+        """These functions have no state of a window."""
 
 
 class CoGroupsOfWindow(_TwoSidedAdapter):
-    """Hands a window's contents to a `CoGroupFunction`, or a callable of two lists."""
+    """Passes a window's contents to a `CoGroupFunction`, or a callable of two lists."""
 
     def process(self, key: Any, window: Any, context: Any, input_data: Any) -> Iterable[Any]:
         function = self._wrapped_function
@@ -104,7 +104,7 @@ class CoGroupsOfWindow(_TwoSidedAdapter):
 
 
 class PairsOfWindow(_TwoSidedAdapter):
-    """Hands all pairs of a window to a `JoinFunction`, a `FlatJoinFunction`, or a callable of two records."""
+    """Passes all pairs of a window to a `JoinFunction`, a `FlatJoinFunction`, or a callable of two records."""
 
     def process(self, key: Any, window: Any, context: Any, input_data: Any) -> Iterator[Any]:
         function = self._wrapped_function
@@ -117,10 +117,10 @@ class PairsOfWindow(_TwoSidedAdapter):
 
 
 class ProcessJoinFunction(Function):
-    """Each pair of a left and a right record; any number of values out, to the stream or to a side output.
+    """Processes each pair of a left and a right record; any number of values out, to the stream or to a side output.
 
-    Results have the larger of the two timestamps. The function may hold state of the pair's key: ask for it in `open`.
-    Records are not to be changed: the next pair may hold the same one.
+    Results have the larger of the two timestamps. The function may have state of the pair's key: get it in `open`.
+    Records must not be modified: the next pair may contain the same one.
 
     >>> class Delay(ProcessJoinFunction):
     ...     def process_element(self, left, right, ctx):
@@ -128,7 +128,7 @@ class ProcessJoinFunction(Function):
     """
 
     class Context(ABC):
-        """What is known about the pair at hand."""
+        """The context of the current pair."""
 
         @abstractmethod
         def get_left_timestamp(self) -> int:
@@ -140,7 +140,7 @@ class ProcessJoinFunction(Function):
 
         @abstractmethod
         def get_timestamp(self) -> int:
-            """The larger of both, which results have too."""
+            """The larger of both, which is also the timestamp of results."""
 
     @abstractmethod
     def process_element(self, left: Any, right: Any, ctx: Context) -> Iterable[Any] | None:

@@ -1,4 +1,4 @@
-"""Keyed functions over whole Arrow batches (beyond PyFlink): for those who want all the speed."""
+"""Keyed functions over whole Arrow batches (beyond PyFlink), for maximum throughput."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["KeyedBatch", "KeyedBatchFunction", "KeyedBatchResult"]
 
 
 class KeyedBatchFunction(Function):
-    """Sees a batch of records of a keyed stream at once, with the states of all its keys, as Arrow columns.
+    """Processes a batch of records of a keyed stream at once, with the states of all its keys, as Arrow columns.
 
-    Hand it to `key_by(...).process_batches(...)`. It is called with every record exactly once, records of a key in
-    arrival order, in batches of any size: nothing may depend on where a batch ends.
+    Pass it to `key_by(...).process_batches(...)`. It receives every record exactly once, records of a key in order of
+    arrival, in batches of any size: results must not depend on batch boundaries.
 
     >>> import numpy as np, pyarrow as pa
     >>> from millstream.common import Types
@@ -32,7 +32,7 @@ class KeyedBatchFunction(Function):
 
     @abstractmethod
     def states(self) -> Mapping[str, TypeInformation]:
-        """The states by name, each with a type that has columns. Called when the program is built."""
+        """The states by name, each with a columnar type. Called when the program is built."""
 
     @abstractmethod
     def process_batch(self, batch: KeyedBatch) -> KeyedBatchResult:

@@ -1,7 +1,7 @@
 """Process functions: records with their time, timers, side outputs, and broadcast state.
 
-These classes fix names and shapes; the task brings the contexts. Which stream takes which function is checked where it
-is given to one.
+These classes define names and signatures; the task provides the contexts. The stream checks the function's class when
+it is passed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ OUT = TypeVar("OUT")
 
 
 class _TimedContext(ABC):
-    """The time of the record at hand, and the clock."""
+    """The time of the current record, and the clock."""
 
     @abstractmethod
     def timer_service(self) -> TimerService:
@@ -47,17 +47,17 @@ class _TimedContext(ABC):
 
     @abstractmethod
     def timestamp(self) -> int | None:
-        """The event timestamp of the record or timer at hand, in ms; None when it has none."""
+        """The event timestamp of the current record or timer, in ms; None if it has none."""
 
 
 class _KeyedContext(_TimedContext):
     @abstractmethod
     def get_current_key(self) -> Any:
-        """The key of the record or timer at hand."""
+        """The key of the current record or timer."""
 
 
 class ProcessFunction(Function):
-    """Each record with its context; any number of values out, to the stream or to a side output.
+    """Processes each record with its context; any number of values out, to the stream or to a side output.
 
     >>> from millstream.datastream import OutputTag
     >>> odd = OutputTag("odd")
@@ -67,7 +67,7 @@ class ProcessFunction(Function):
     """
 
     class Context(_TimedContext):
-        """What is known about the record at hand."""
+        """The context of the current record."""
 
     @abstractmethod
     def process_element(self, value: Any, ctx: Context) -> Iterable[Any] | None:
@@ -75,13 +75,13 @@ class ProcessFunction(Function):
 
 
 class KeyedProcessFunction(Function):
-    """Each record of a keyed stream, with state and timers of its key."""
+    """Processes each record of a keyed stream, with state and timers of its key."""
 
     class Context(_KeyedContext):
-        """What is known about the record at hand."""
+        """The context of the current record."""
 
     class OnTimerContext(Context):
-        """What is known about the timer at hand."""
+        """The context of the current timer."""
 
         @abstractmethod
         def time_domain(self) -> TimeDomain:
@@ -92,7 +92,7 @@ class KeyedProcessFunction(Function):
         """Yield values for the stream, or pairs `(OutputTag, value)` for a side output."""
 
     def on_timer(self, timestamp: int, ctx: OnTimerContext) -> Iterable[Any] | None:
-        """A timer of the current key is due. By default nothing happens."""
+        """Called when a timer of the current key is due. Does nothing by default."""
         return None
 
 
@@ -100,7 +100,7 @@ class CoProcessFunction(Function):
     """Records of two connected streams, with one method for each."""
 
     class Context(_TimedContext):
-        """What is known about the record at hand."""
+        """The context of the current record."""
 
     @abstractmethod
     def process_element1(self, value: Any, ctx: Context) -> Iterable[Any] | None:
@@ -115,10 +115,10 @@ class KeyedCoProcessFunction(Function):
     """Records of two connected keyed streams, sharing state and timers of their key."""
 
     class Context(_KeyedContext):
-        """What is known about the record at hand."""
+        """The context of the current record."""
 
     class OnTimerContext(Context):
-        """What is known about the timer at hand."""
+        """The context of the current timer."""
 
         @abstractmethod
         def time_domain(self) -> TimeDomain:
@@ -133,19 +133,19 @@ class KeyedCoProcessFunction(Function):
         """A record of the second stream."""
 
     def on_timer(self, timestamp: int, ctx: OnTimerContext) -> Iterable[Any] | None:
-        """A timer of the current key is due. By default nothing happens."""
+        """Called when a timer of the current key is due. Does nothing by default."""
         return None
 
 
 class BaseBroadcastProcessFunction(Function):
-    """What the two broadcast functions share: contexts that may write broadcast state, or only read it."""
+    """Base of the two broadcast functions: contexts that may write broadcast state, or only read it."""
 
     class BaseContext(ABC):
         """Times, as the operator sees them."""
 
         @abstractmethod
         def timestamp(self) -> int | None:
-            """The event timestamp of the record at hand, in ms; None when it has none."""
+            """The event timestamp of the current record, in ms; None if it has none."""
 
         @abstractmethod
         def current_processing_time(self) -> int:
@@ -156,14 +156,14 @@ class BaseBroadcastProcessFunction(Function):
             """The operator's watermark, in ms."""
 
     class Context(BaseContext):
-        """For broadcast records: broadcast state can be written."""
+        """For broadcast records: broadcast state is writable."""
 
         @abstractmethod
         def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
             """The broadcast state of this name."""
 
     class ReadOnlyContext(BaseContext):
-        """For the other side's records: broadcast state can only be read."""
+        """For the other side's records: broadcast state is read-only."""
 
         @abstractmethod
         def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> ReadOnlyBroadcastState[Any, Any]:
@@ -171,7 +171,7 @@ class BaseBroadcastProcessFunction(Function):
 
 
 class BroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[IN1, IN2, OUT]):
-    """A stream that reads the state a broadcast stream writes."""
+    """A stream that reads the state written by a broadcast stream."""
 
     class Context(BaseBroadcastProcessFunction.Context, ABC):
         """For broadcast records."""
@@ -185,18 +185,18 @@ class BroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[IN1, IN2, O
 
     @abstractmethod
     def process_broadcast_element(self, value: IN2, ctx: Context) -> Iterable[OUT] | None:
-        """A broadcast record; every subtask sees it and must do the same with it."""
+        """A broadcast record; every subtask receives it and must process it identically."""
 
 
 class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, IN1, IN2, OUT]):
-    """A keyed stream, with state and timers, that reads the state a broadcast stream writes."""
+    """A keyed stream, with state and timers, that reads the state written by a broadcast stream."""
 
     class Context(BaseBroadcastProcessFunction.Context, ABC):
         """For broadcast records."""
 
         @abstractmethod
         def apply_to_keyed_state(self, state_descriptor: StateDescriptor, function: Callable[[Any, Any], Any]) -> None:
-            """Call `function(key, state)` for every key that has this state (as in Flink's Java API)."""
+            """Calls `function(key, state)` for every key that has this state (as in Flink's Java API)."""
 
     class ReadOnlyContext(BaseBroadcastProcessFunction.ReadOnlyContext, ABC):
         """For keyed records."""
@@ -207,10 +207,10 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, I
 
         @abstractmethod
         def get_current_key(self) -> Any:
-            """The key of the record at hand."""
+            """The key of the current record."""
 
     class OnTimerContext(ReadOnlyContext, ABC):
-        """What is known about the timer at hand."""
+        """The context of the current timer."""
 
         @abstractmethod
         def time_domain(self) -> TimeDomain:
@@ -226,8 +226,8 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, I
 
     @abstractmethod
     def process_broadcast_element(self, value: IN2, ctx: Context) -> Iterable[OUT] | None:
-        """A broadcast record; every subtask sees it and must do the same with it."""
+        """A broadcast record; every subtask receives it and must process it identically."""
 
     def on_timer(self, timestamp: int, ctx: OnTimerContext) -> Iterable[OUT] | None:
-        """A timer of the current key is due. By default nothing happens."""
+        """Called when a timer of the current key is due. Does nothing by default."""
         return None

@@ -1,7 +1,7 @@
-"""What a function may ask of the task it runs in.
+"""The interface between a function and the task it runs in.
 
-The concrete context is made by the task (`millstream.runtime`), which fills in these names; a program only ever
-sees this interface. State access belongs to keyed streams; elsewhere it is refused where it is asked for.
+The task (`millstream.runtime`) implements the context; a program uses only this interface. State access requires a
+keyed stream and is rejected elsewhere.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["KeyedStateStore", "RuntimeContext"]
 
 
 class KeyedStateStore(ABC):
-    """Where the state of the current key is found, by descriptor."""
+    """Access to the state of the current key, by descriptor."""
 
     @abstractmethod
     def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
@@ -45,11 +45,11 @@ class KeyedStateStore(ABC):
 
     @abstractmethod
     def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
-        """A value that combines what is added to it."""
+        """A value that combines the values added to it."""
 
     @abstractmethod
     def get_aggregating_state(self, state_descriptor: AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
-        """An accumulator that folds what is added to it."""
+        """An accumulator that folds the values added to it."""
 
 
 class RuntimeContext(KeyedStateStore):
@@ -61,11 +61,11 @@ class RuntimeContext(KeyedStateStore):
 
     @abstractmethod
     def get_number_of_parallel_subtasks(self) -> int:
-        """How many subtasks the operator has."""
+        """The number of subtasks of the operator."""
 
     @abstractmethod
     def get_max_number_of_parallel_subtasks(self) -> int:
-        """The number of key groups: the highest parallelism the job can be given."""
+        """The number of key groups: the maximum parallelism of the job."""
 
     @abstractmethod
     def get_index_of_this_subtask(self) -> int:
@@ -73,11 +73,11 @@ class RuntimeContext(KeyedStateStore):
 
     @abstractmethod
     def get_attempt_number(self) -> int:
-        """How often this subtask was tried before, from 0."""
+        """The number of earlier attempts of this subtask, from 0."""
 
     @abstractmethod
     def get_task_name_with_subtasks(self) -> str:
-        """The name with this subtask's place, as in `Map (3/7)`."""
+        """The name with this subtask's number, as in `Map (3/7)`."""
 
     @abstractmethod
     def get_job_parameter(self, key: str, default_value: str) -> str:
@@ -85,4 +85,4 @@ class RuntimeContext(KeyedStateStore):
 
     @abstractmethod
     def get_metrics_group(self) -> MetricGroup:
-        """Where this function's counters, gauges, meters and distributions are made."""
+        """The group for this function's counters, gauges, meters and distributions."""

@@ -1,7 +1,7 @@
-"""Sources and sinks in the shape older PyFlink programs use them: a function object handed to `add_source`/`add_sink`.
+"""Sources and sinks in the form of older PyFlink programs: a function object passed to `add_source`/`add_sink`.
 
 In PyFlink these wrap an object of Flink's JVM. Here they wrap a Python source or sink of
-`millstream.connectors.contracts`; naming a Java class is refused, with what to use instead.
+`millstream.connectors.contracts`; a Java class name is rejected, with a replacement in the message.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["JavaFunctionWrapper", "SinkFunction", "SourceFunction"]
 
 
 class JavaFunctionWrapper:
-    """Holds the Python connector that does the work where PyFlink would hold a JVM object."""
+    """Holds the Python connector in place of PyFlink's JVM object."""
 
     def __init__(self, j_function: Any) -> None:
         if isinstance(j_function, str):
@@ -28,7 +28,7 @@ class JavaFunctionWrapper:
     def get_java_function(self) -> Any:
         raise NotAvailableError(
             f"{type(self).__name__}.get_java_function: Millstream has no Flink JVM, so there is no Java object to "
-            "give. Pass the Python object itself to add_source, from_source, add_sink or sink_to."
+            "return. Pass the Python object itself to add_source, from_source, add_sink or sink_to."
         )
 
 

@@ -1,6 +1,6 @@
-"""Functions over the records of a window, and the ones that pass them through.
+"""Functions over the records of a window, and pass-through functions.
 
-They are interfaces: a program subclasses them and hands them to a windowed stream.
+They are interfaces: a program subclasses them and passes them to a windowed stream.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ W2 = TypeVar("W2")
 
 
 class WindowFunction(Function, Generic[IN, OUT, KEY, W]):
-    """All records of a key's window, when it fires."""
+    """Processes all records of a key's window when it fires."""
 
     @abstractmethod
     def apply(self, key: KEY, window: W, inputs: Iterable[IN]) -> Iterable[OUT]:
-        """What the window comes to."""
+        """The results of the window."""
 
 
 class AllWindowFunction(Function, Generic[IN, OUT, W]):
-    """All records of a window over a whole stream, when it fires."""
+    """Processes all records of a window over a whole stream when it fires."""
 
     @abstractmethod
     def apply(self, window: W, inputs: Iterable[IN]) -> Iterable[OUT]:
-        """What the window comes to."""
+        """The results of the window."""
 
 
 class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
-    """All records of a key's window, with the window's times and state."""
+    """Processes all records of a key's window, with the window's times and state."""
 
     class Context(ABC, Generic[W2]):
-        """The window at hand."""
+        """The context of the current window."""
 
         @abstractmethod
         def window(self) -> W2:
@@ -69,21 +69,21 @@ class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
 
         @abstractmethod
         def global_state(self) -> KeyedStateStore:
-            """State of this key, whatever the window."""
+            """State of this key across windows."""
 
     @abstractmethod
     def process(self, key: KEY, context: ProcessWindowFunction.Context[W], elements: Iterable[IN]) -> Iterable[OUT]:
-        """What the window comes to."""
+        """The results of the window."""
 
     def clear(self, context: ProcessWindowFunction.Context[W]) -> None:
-        """The window is gone: delete what you kept in `window_state`."""
+        """Called when the window is removed: clears its `window_state`."""
 
 
 class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
-    """All records of a window over a whole stream, with the window's state."""
+    """Processes all records of a window over a whole stream, with the window's state."""
 
     class Context(ABC, Generic[W2]):
-        """The window at hand."""
+        """The context of the current window."""
 
         @abstractmethod
         def window(self) -> W2:
@@ -95,19 +95,19 @@ class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
 
         @abstractmethod
         def global_state(self) -> KeyedStateStore:
-            """State of the operator, whatever the window."""
+            """State of the operator across windows."""
 
     @abstractmethod
     def process(self, context: ProcessAllWindowFunction.Context[W], elements: Iterable[IN]) -> Iterable[OUT]:
-        """What the window comes to."""
+        """The results of the window."""
 
     def clear(self, context: ProcessAllWindowFunction.Context[W]) -> None:
-        """The window is gone: delete what you kept in `window_state`."""
+        """Called when the window is removed: clears its `window_state`."""
 
 
 @as_described
 class PassThroughWindowFunction(WindowFunction[IN, IN, KEY, W], PassThrough):
-    """Emits a window's records as they are.
+    """Emits a window's records unchanged.
 
     >>> list(PassThroughWindowFunction().apply("key", None, [1, 2]))
     [1, 2]
@@ -118,7 +118,7 @@ class PassThroughWindowFunction(WindowFunction[IN, IN, KEY, W], PassThrough):
 
 
 class PassThroughAllWindowFunction(AllWindowFunction[IN, IN, W]):
-    """Emits a window's records as they are."""
+    """Emits a window's records unchanged."""
 
     def apply(self, window: W, inputs: Iterable[IN]) -> Iterable[IN]:
         yield from inputs

@@ -1,10 +1,9 @@
-"""The names PyFlink has and Millstream has not built yet: one table, `names.json`, and what its rows become.
+"""PyFlink names that Millstream has not built yet: a table, `names.json`, and the placeholders made from it.
 
-A module among the *stand-ins* can be imported with all its names. Its classes have PyFlink's
-base classes and signatures, so that programs can be written against them; making one, or calling one of its methods,
-raises NotYetError with what the name comes with and what does the job meanwhile, or NotAvailableError, if it will not
-be built, with what to use. Enums, and interfaces that programs
-fill in, are whole.
+A module of *placeholders* can be imported with all its names. Its classes have PyFlink's base classes and signatures,
+so that programs can be written against them; constructing one, or calling a method, raises NotYetError with the planned
+version and an alternative, or NotAvailableError with an alternative, if it will not be built. Enums, and interfaces for
+programs to implement, are complete.
 
 A module whose names are all in the table is one line, `__all__, __getattr__ = names_of(__name__)`. The table is written
 by `scripts/not-yet-table` from PyFlink's reference; do not edit it.
@@ -26,16 +25,16 @@ from typing import Any
 from millstream.errors import MillstreamError, NotAvailableError, NotYetError
 
 __all__ = [
-    "StandIn",
+    "Placeholder",
     "is_refused",
     "names_of",
-    "stand_ins",
+    "placeholders",
 ]
 
 
 @dataclass(frozen=True)
-class StandIn:
-    """A class of PyFlink's that is not built yet; `path` has a dot where it stands inside another class.
+class Placeholder:
+    """A PyFlink class that is not built yet; `path` has a dot if it is nested in another class.
 
     `kind` is "class", "interface" or "enum". A method without `self` among its parameters is static.
     """
@@ -54,20 +53,20 @@ def _table() -> dict[str, Any]:
 
 
 @cache
-def stand_ins(module: str) -> dict[str, StandIn]:
-    """The stand-ins of a module by their paths; empty for a module that is built."""
+def placeholders(module: str) -> dict[str, Placeholder]:
+    """The placeholders of a module by their paths; empty for a module that is built."""
     names = _table()["stand_ins"].get(module, {}).get("names", {})
-    return {path: StandIn(path, **description) for path, description in names.items()}
+    return {path: Placeholder(path, **description) for path, description in names.items()}
 
 
 def is_refused(module: str) -> bool:
-    """Whether a module of stand-ins will not be built."""
+    """Whether a module of placeholders will not be built."""
     return module in _table()["stand_ins"] and _table()["stand_ins"][module]["comes_with"] is None
 
 
 def names_of(module: str) -> tuple[list[str], Callable[[str], Any]]:
-    """`__all__` and `__getattr__` of a module all of whose names are in the table."""
-    names = [path for path in stand_ins(module) if "." not in path]
+    """`__all__` and `__getattr__` of a module whose names are all in the table."""
+    names = [path for path in placeholders(module) if "." not in path]
 
     def value_of(name: str) -> Any:
         if name not in names:
@@ -85,20 +84,20 @@ def _error(name: str, description: Mapping[str, Any]) -> MillstreamError:
 
 @cache
 def _class(module: str, path: str) -> type:
-    """The class itself, always the same object: `isinstance` and pickles by name work as with any other class."""
-    stand_in = stand_ins(module)[path]
+    """The class, always the same object: `isinstance` and pickling by name work as usual."""
+    placeholder = placeholders(module)[path]
     name = path.rpartition(".")[2]
-    if stand_in.kind == "enum":
-        values = [(member, value) for value, member in enumerate(stand_in.members)]
+    if placeholder.kind == "enum":
+        values = [(member, value) for value, member in enumerate(placeholder.members)]
         return Enum(name, values, module=module, qualname=path)  # type: ignore[return-value]
-    bases = (ABC,) if stand_in.kind == "interface" else tuple(map(_imported, stand_in.bases))
-    inner_paths = [inner for inner in stand_ins(module) if inner.rpartition(".")[0] == path]
+    bases = (ABC,) if placeholder.kind == "interface" else tuple(map(_imported, placeholder.bases))
+    inner_paths = [inner for inner in placeholders(module) if inner.rpartition(".")[0] == path]
     content: dict[str, Any] = {
         "__module__": module,
         "__qualname__": path,
-        "__doc__": f"PyFlink's `{path}`{'; not built yet' if stand_in.kind == 'class' else ''}.",
+        "__doc__": f"PyFlink's `{path}`{'; not built yet' if placeholder.kind == 'class' else ''}.",
         **{inner.rpartition(".")[2]: _class(module, inner) for inner in inner_paths},
-        **{method: _method(module, stand_in, method) for method in stand_in.methods},
+        **{method: _method(module, placeholder, method) for method in placeholder.methods},
     }
     return new_class(name, bases, exec_body=lambda namespace: namespace.update(content))
 
@@ -109,16 +108,16 @@ def _imported(path: str) -> type:
     return base
 
 
-def _method(module: str, stand_in: StandIn, name: str) -> Any:
-    subject = stand_in.path if name == "__init__" else f"{stand_in.path}.{name}"
-    is_interface = stand_in.kind == "interface"
+def _method(module: str, placeholder: Placeholder, name: str) -> Any:
+    subject = placeholder.path if name == "__init__" else f"{placeholder.path}.{name}"
+    is_interface = placeholder.kind == "interface"
 
     def body(*arguments: Any, **named: Any) -> Any:
         if not is_interface:
             raise _error(subject, _table()["stand_ins"][module])
 
-    parameters = stand_in.methods[name]
-    body.__name__, body.__qualname__, body.__module__ = name, f"{stand_in.path}.{name}", module
+    parameters = placeholder.methods[name]
+    body.__name__, body.__qualname__, body.__module__ = name, f"{placeholder.path}.{name}", module
     body.__signature__ = Signature([_parameter(each, is_interface) for each in parameters])  # type: ignore[attr-defined]
     if is_interface:
         return abstractmethod(body)

@@ -1,1 +1,1 @@
-"""Behind `state`: what descriptors can say beyond a name and a type. Ours; no path here is PyFlink's."""
+"""Implementation of `state`: properties of descriptors beyond name and type. No module path here is PyFlink's."""

@@ -1,8 +1,8 @@
-"""What a program says of the types its state had before, and serialisers of its own.
+"""A program's declarations about earlier types of its state, and its own serialisers.
 
-Beyond PyFlink, whose state is read by Java serialisers. A change that the types themselves explain
-(`state.schemas.evolution`) needs none of this. Invariant: what is wrong in itself is refused at the line where it is
-written; whether it fits what was saved is only known, and checked, when the job starts.
+Beyond PyFlink, whose state is read by Java serialisers. Type changes that can be resolved automatically
+(`state.schemas.evolution`) need no declaration. Invariant: an invalid declaration is rejected at its line; whether it
+matches the saved state is checked when the job starts.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ T = TypeVar("T")
 
 
 class StateSerializer(ABC, Generic[T]):
-    """Writes the values of a state as bytes of your own, in place of a pickle.
+    """Writes the values of a state in a user-defined binary form, instead of a pickle.
 
-    `version` is kept with what was written. When the bytes change, raise it and let `deserialize` read every version
-    that was ever in use; what older versions wrote is written anew when it is compacted.
+    `version` is stored with the values. When the form changes, raise it and let `deserialize` read every version that
+    was ever in use; values of older versions are rewritten by compaction.
 
     >>> class Celsius(StateSerializer[float]):
     ...     version = 2
@@ -41,15 +41,15 @@ class StateSerializer(ABC, Generic[T]):
 
     @abstractmethod
     def serialize(self, value: T) -> bytes:
-        """The value as bytes, as this version writes them."""
+        """The value as bytes, in the current version."""
 
     @abstractmethod
     def deserialize(self, data: bytes, version: int) -> T:
-        """The value that `serialize` of this version wrote."""
+        """The value from bytes written by `serialize` of this version."""
 
 
 Upgrade: TypeAlias = Callable[[Any], Any] | Mapping[TypeInformation | StateSerializer[Any], Callable[[Any], Any]]
-"""A function from an old value to a new one; or one for each type (or serialiser) that values were saved as."""
+"""A function from an old value to a new one; or a mapping from saved types (or serialisers) to functions."""
 
 
 def checked_evolution(
@@ -60,7 +60,7 @@ def checked_evolution(
     upgrade: Upgrade | None = None,
     serializer: Any = None,
 ) -> Evolution:
-    """The evolution a program declares for a state; what cannot be meant is refused."""
+    """The evolution that a program declares for a state; rejects contradictions."""
     new_names, default_values = dict(renames or {}), dict(defaults or {})
     if not all(isinstance(part, str) and part for pair in new_names.items() for part in pair):
         raise refuse(f"evolve of '{state}': found renames={new_names!r}, expected names: {{old: new}}")

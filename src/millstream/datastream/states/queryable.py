@@ -1,8 +1,8 @@
-"""States that can be asked for from outside while the job runs: how a program says so.
+"""Queryable states: the program's declarations.
 
-A descriptor is given a name by `set_queryable`; `KeyedStream.as_queryable_state` ends a stream in a state that has one;
-`WindowedStream.queryable` names the windows of an operator. A state has one such name, set once. Names are the job's:
-each stands for one state, which is checked where all are known. docs/operate/queries.md describes the requests.
+`set_queryable` gives a descriptor a name; `KeyedStream.as_queryable_state` ends a stream in a queryable state;
+`WindowedStream.queryable` names the windows of an operator. A state has one such name, set once. Names are unique in a
+job, which is checked where all are known. docs/operate/queries.md describes the requests.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ __all__ = ["KeepLast", "QueryableDescriptor", "QueryableStateStream", "checked_q
 
 
 class QueryableDescriptor:
-    """The part of a `StateDescriptor` that is about queries (docs/operate/queries.md)."""
+    """The part of a `StateDescriptor` that concerns queries (docs/operate/queries.md)."""
 
     _queryable_name: str | None = None
 
     def set_queryable(self, queryable_state_name: str) -> None:
-        """Let the state be asked for from outside under this name, which no other state of the job may have.
+        """Makes the state queryable from outside under this name, which must be unique in the job.
 
         >>> from millstream.common import Types
         >>> from millstream.datastream.state import ValueStateDescriptor
@@ -40,11 +40,11 @@ class QueryableDescriptor:
         self._queryable_name = checked_queryable_name(method, queryable_state_name, self._queryable_name)
 
     def is_queryable(self) -> bool:
-        """Whether it can be asked for."""
+        """Whether it is queryable."""
         return self._queryable_name is not None
 
     def get_queryable_state_name(self) -> str | None:
-        """The name it can be asked for under."""
+        """The name under which it is queryable."""
         return self._queryable_name
 
 
@@ -57,7 +57,7 @@ def checked_queryable_name(method: str, name: Any, before: str | None = None) ->
 
 
 class KeepLast(KeyedProcessFunction):
-    """Keeps the last record of every key, or all of them reduced to one value; emits nothing."""
+    """Stores the last record of every key, or all of them reduced to one value; emits nothing."""
 
     def __init__(self, descriptor: ValueStateDescriptor | ReducingStateDescriptor) -> None:
         self._descriptor = descriptor
@@ -74,7 +74,7 @@ class KeepLast(KeyedProcessFunction):
 
 
 class QueryableStateStream(OperatorControls):
-    """What `KeyedStream.as_queryable_state` returns: the end of a stream, which can be named and placed."""
+    """The result of `KeyedStream.as_queryable_state`: the end of a stream, which can be named and placed."""
 
     def __init__(
         self,
@@ -88,11 +88,11 @@ class QueryableStateStream(OperatorControls):
         self._descriptor = descriptor
 
     def get_queryable_state_name(self) -> str:
-        """The name it is asked for under."""
+        """The name under which it is queryable."""
         name = self._descriptor.get_queryable_state_name()
         assert name is not None
         return name
 
     def get_state_descriptor(self) -> ValueStateDescriptor | ReducingStateDescriptor:
-        """The state that is kept."""
+        """The descriptor of the state."""
         return self._descriptor

@@ -1,7 +1,7 @@
-"""How long a state value lives: plain, immutable settings, made by a builder.
+"""The time to live of state values: plain, immutable settings, made by a builder.
 
-Expired values are left out when state is read and removed when it is compacted. The clean-up strategies say when Flink
-would free the space; they are kept and returned by their getters, and have no other effect.
+Expired values are skipped when state is read and removed when it is compacted. The clean-up strategies, which determine
+when Flink frees the space, are stored and returned by their getters, and have no other effect.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["StateTtlConfig"]
 
 
 def _as_duration(ttl: Duration | Time | timedelta) -> Duration:
-    """PyFlink 2 takes a Duration, PyFlink 1 a Time."""
+    """Converts a ttl: PyFlink 2 uses a Duration, PyFlink 1 a Time."""
     if isinstance(ttl, Time):
         ttl = Duration.of_millis(ttl.to_milliseconds())
     elif isinstance(ttl, timedelta):
@@ -34,7 +34,7 @@ def _as_duration(ttl: Duration | Time | timedelta) -> Duration:
 
 
 class StateTtlConfig:
-    """How long values live, what renews them, and whether expired ones may still be seen.
+    """The time to live of values, the accesses that renew it, and the visibility of expired ones.
 
     >>> config = StateTtlConfig.new_builder(Duration.of_hours(1)).update_ttl_on_read_and_write().build()
     >>> config.get_update_type().name, config.get_state_visibility().name, config.is_enabled()
@@ -42,20 +42,20 @@ class StateTtlConfig:
     """
 
     class UpdateType(Enum):
-        """What renews a value's life."""
+        """The accesses that renew a value's time to live."""
 
         Disabled = 0
         OnCreateAndWrite = 1
         OnReadAndWrite = 2
 
     class StateVisibility(Enum):
-        """Whether a value past its time may be seen."""
+        """Whether an expired value may be returned."""
 
         ReturnExpiredIfNotCleanedUp = 0
         NeverReturnExpired = 1
 
     class TtlTimeCharacteristic(Enum):
-        """The clock a value's age is measured by."""
+        """The clock that measures a value's age."""
 
         ProcessingTime = 0
 
@@ -63,17 +63,17 @@ class StateTtlConfig:
         """When expired values are removed."""
 
         class Strategies(Enum):
-            """The ways there are."""
+            """The available strategies."""
 
             FULL_STATE_SCAN_SNAPSHOT = 0
             INCREMENTAL_CLEANUP = 1
             ROCKSDB_COMPACTION_FILTER = 2
 
         class CleanupStrategy(ABC):  # noqa: B024 - a mark, as in PyFlink
-            """What every way is."""
+            """Base of all strategies."""
 
         class EmptyCleanupStrategy(CleanupStrategy):
-            """A way without settings."""
+            """A strategy without settings."""
 
         class IncrementalCleanupStrategy(CleanupStrategy):
             """A few entries at a time, while state is used."""
@@ -232,7 +232,7 @@ class StateTtlConfig:
 
     @staticmethod
     def new_builder(ttl: Duration | Time | timedelta) -> StateTtlConfig.Builder:
-        """Begin with how long a value lives."""
+        """Begins with the time to live."""
         return StateTtlConfig.Builder(ttl)
 
     def get_update_type(self) -> UpdateType:

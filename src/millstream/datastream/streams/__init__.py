@@ -1,1 +1,1 @@
-"""Behind `data_stream`: each class of stream, and what they share. Ours; no path here is PyFlink's."""
+"""Implementation of `data_stream`: each class of stream, and shared code. No module path here is PyFlink's."""

@@ -1,7 +1,7 @@
-"""Checks of what a program passes to the API, made at the call so that the error shows the user's line.
+"""Checks of arguments that a program passes to the API, made at the call so that the error shows the user's line.
 
-Each check returns what it was given, or raises a ProgramError that names the method, what was found, what was
-expected, and what to write instead. Nothing is converted silently.
+Each check returns its argument, or raises a ProgramError that names the method, the value found, the expectation, and
+the next step. Nothing is converted silently.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = [
 
 
 def checked_function(method: str, func: Any, function_class: type[Function], *, callables: bool = True) -> Any:
-    """`func`, when it is an instance of `function_class` or, if `callables`, a callable of no other function class."""
+    """`func`, if it is an instance of `function_class` or, if `callables`, a callable of no other function class."""
     expected = function_class.__name__ + (" or a callable" if callables else "")
     if isinstance(func, function_class):
         check_calls(method, func, function_class)
@@ -87,7 +87,7 @@ def _belongs(kind: str) -> str:
         "ProcessJoinFunction": "interval_join(...).between(...).process()",
         "AsyncFunction": "AsyncDataStream.ordered_wait() or unordered_wait()",
     }.get(kind)
-    return f"Hand it to {place}" if place else "Hand it to the method it is made for"
+    return f"Pass it to {place}" if place else "Pass it to the method it is made for"
 
 
 def checked_output_type(method: str, output_type: Any) -> TypeInformation | None:
@@ -106,7 +106,7 @@ def _untyped_as_none(type_info: TypeInformation) -> TypeInformation | None:
 
 
 def checked_states(method: str, states: Any) -> tuple[tuple[str, TypeInformation], ...]:
-    """The states a function declares, by name, when every one has a type with columns."""
+    """The states that a function declares, by name, if every one has a columnar type."""
     if not isinstance(states, Mapping) or not all(isinstance(name, str) and name for name in states):
         raise refuse(f"{method}: states() returned {states!r}, expected a dict from names to types")
     for name, type_info in states.items():
@@ -116,7 +116,7 @@ def checked_states(method: str, states: Any) -> tuple[tuple[str, TypeInformation
 
 
 def checked_count(method: str, value: Any, least: int = 1, most: int | None = None) -> int:
-    """`value`, when it is a whole number of at least `least`, and at most `most`."""
+    """`value`, if it is an integer of at least `least`, and at most `most`."""
     if isinstance(value, int) and not isinstance(value, bool) and least <= value and (most is None or value <= most):
         return value
     bounds = f"of at least {least}" if most is None else f"from {least} to {most}"
@@ -124,46 +124,46 @@ def checked_count(method: str, value: Any, least: int = 1, most: int | None = No
 
 
 def checked_truth(method: str, value: Any) -> bool:
-    """`value`, when it is True or False: to Python the text "false" is true."""
+    """`value`, if it is True or False: in Python the text "false" is true."""
     if isinstance(value, bool):
         return value
     raise refuse_type(f"{method}: found {value!r}, expected True or False")
 
 
 def checked_text(method: str, value: Any) -> str:
-    """`value`, when it is a text that is not empty."""
+    """`value`, if it is a text that is not empty."""
     if isinstance(value, str) and value.strip():
         return value
     raise refuse(f"{method}: found {value!r}, expected a text that is not empty")
 
 
 def checked_row_type(method: str, type_info: Any) -> RowTypeInfo:
-    """`type_info`, when it is that of rows."""
+    """`type_info`, if it is a row type."""
     if isinstance(type_info, RowTypeInfo):
         return type_info
     raise refuse_type(f"{method}: found {type_info!r}, expected a row type, such as Types.ROW_NAMED([names], [types])")
 
 
 def file_type(method: str, declared: Any) -> Any:
-    """A type of the Table API's `DataTypes` as one of `Types`, which formats of files take both; all else as it is."""
+    """A type of the Table API's `DataTypes` as one of `Types`, since file formats accept both; others unchanged."""
     if not isinstance(declared, DataType):
         return declared
     type_info = stream_type(declared)
     if type_info is None:
-        raise refuse(f"{method}: found {declared}, which no type of Types stands for. Use another type of column")
+        raise refuse(f"{method}: found {declared}, which has no equivalent in Types. Use another column type")
     return type_info
 
 
 def checked_file_row(method: str, row_type: Any, hadoop_config: Any = None) -> RowTypeInfo:
-    """A row type of `Types` or `DataTypes`, and Hadoop's settings, of which there are none."""
+    """A row type of `Types` or `DataTypes`; rejects Hadoop settings, which are not supported."""
     settings = hadoop_config.to_dict() if isinstance(hadoop_config, Configuration) else hadoop_config
     if settings:
-        raise NotAvailableError(f"{method}: there is no Hadoop behind it, found {settings}. Leave hadoop_config= out")
+        raise NotAvailableError(f"{method}: Hadoop is not used here, found {settings}. Omit hadoop_config=")
     return checked_row_type(method, file_type(method, row_type))
 
 
 def checked_json_rows(method: str, type_info: Any) -> RowTypeInfo:
-    """The same, when documents of JSON can be such rows."""
+    """`type_info`, if JSON documents can be converted to such rows."""
     row_type = checked_row_type(method, type_info)
     with at_users_line():
         json_converter(row_type)
@@ -171,41 +171,41 @@ def checked_json_rows(method: str, type_info: Any) -> RowTypeInfo:
 
 
 def projected_type(type_info: TypeInformation | None, indexes: tuple[int, ...]) -> TypeInformation:
-    """The type of a row or tuple cut down to the fields at `indexes`, in that order.
+    """The type of a row or tuple reduced to the fields at `indexes`, in that order.
 
     >>> projected_type(Types.ROW_NAMED(["a", "b"], [Types.STRING(), Types.INT()]), (1,)).notation
     'ROW<b INT>'
     """
     if not isinstance(type_info, (RowTypeInfo, TupleTypeInfo)):
-        found = "untyped" if type_info is None else type_info.notation
+        notation = "untyped" if type_info is None else type_info.notation
         raise refuse(
-            f"project: the stream is {found}; only rows and tuples have fields. Declare output_type= before it"
+            f"project: the stream is {notation}; only rows and tuples have fields. Declare output_type= before it"
         )
     fields = type_info.get_field_types()
     if not indexes:
-        raise refuse(f"project: no field was named. Give indexes from 0 to {len(fields) - 1}")
+        raise refuse(f"project: no field was named. Use indexes from 0 to {len(fields) - 1}")
     for index in indexes:
         if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < len(fields):
             raise refuse(
-                f"project: there is no field {index!r} in {type_info}. Give indexes from 0 to {len(fields) - 1}"
+                f"project: there is no field {index!r} in {type_info}. Use indexes from 0 to {len(fields) - 1}"
             )
     types = [fields[index] for index in indexes]
     if isinstance(type_info, TupleTypeInfo):
         return Types.TUPLE(types)
-    if not type_info.has_given_names:
+    if not type_info.has_own_names:
         return Types.ROW(types)
     names = [type_info.get_field_names()[index] for index in indexes]
     if len(set(names)) < len(names):
         raise refuse(
-            f"project: {list(indexes)} takes a field twice, and names in a row must differ. Take each field once"
+            f"project: {list(indexes)} has a field twice, and names in a row must differ. Select each field once"
         )
     return Types.ROW_NAMED(names, types)
 
 
 class at_users_line:  # noqa: N801 - reads as a sentence after `with`
-    """Errors from below the façade know no line of the program; give them the one that made the call.
+    """Adds the line of the user's call to errors from lower layers, which do not know it.
 
-    A class, not a generator: the frames between the user's line and here must all be our own.
+    A class, not a generator: all frames between the user's line and this one must be the engine's.
     """
 
     def __enter__(self) -> None:

@@ -1,7 +1,7 @@
-"""A stream whose records reach every subtask and are kept there as state, for another stream to read.
+"""A stream whose records reach every subtask and are stored there as state, for another stream to read.
 
-Like a connection, neither class here is an operator: `process` makes one. Which states there are is said once, by the
-descriptors given to `broadcast`.
+Like a connection, neither class here is an operator: `process` creates one. The descriptors passed to `broadcast`
+declare the states.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from millstream.datastream.state import MapStateDescriptor
 from millstream.datastream.streams.argument_checks import checked_function, checked_output_type, refuse
 from millstream.datastream.streams.connected_streams import connected_environment, second_input
 from millstream.datastream.streams.keyed_stream import KeyedStream
-from millstream.datastream.streams.missing_names import AnswersForMissingNames
+from millstream.datastream.streams.missing_names import MissingNameHints
 from millstream.datastream.streams.stream import DataStream
 from millstream.datastream.time_domain import TimeDomain
 from millstream.graph.nodes import BroadcastProcess, Edge, KeyedBroadcastProcess, Operation
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 __all__ = ["BroadcastConnectedStream", "BroadcastStream"]
 
 
-class BroadcastStream(AnswersForMissingNames):
-    """What `DataStream.broadcast(state descriptors)` returns; `connect` another stream to it."""
+class BroadcastStream(MissingNameHints):
+    """The result of `DataStream.broadcast(state descriptors)`; `connect` another stream to it."""
 
-    _elsewhere = (("KeyedStream", "Connect a stream to it first: stream.connect(broadcast).process(...)"),)
+    _hints = (("KeyedStream", "Connect a stream to it first: stream.connect(broadcast).process(...)"),)
 
     def __init__(self, input_stream: DataStream, broadcast_state_descriptors: Sequence[MapStateDescriptor]) -> None:
         self.input_stream = input_stream
@@ -48,10 +48,10 @@ def _checked_descriptors(descriptors: Sequence[Any]) -> list[MapStateDescriptor]
             )
         if descriptor.is_queryable():
             name = descriptor.get_name()
-            raise refuse(f"broadcast: state '{name}' is queryable, and only state of keys can be. Remove set_queryable")
+            raise refuse(f"broadcast: state '{name}' is queryable, and only keyed state can be. Remove set_queryable")
         name = descriptor.get_name()
         if name in names:
-            raise refuse(f"broadcast: two descriptors are named '{name}'. Give each state a name of its own")
+            raise refuse(f"broadcast: two descriptors are named '{name}'. Use a different name for each state")
         if descriptor._ttl_config is not None and descriptor._ttl_config.is_enabled():
             raise refuse(
                 f"broadcast: state '{name}' has a time to live; only keyed state expires. Remove entries in "
@@ -61,14 +61,14 @@ def _checked_descriptors(descriptors: Sequence[Any]) -> list[MapStateDescriptor]
     return list(descriptors)
 
 
-class BroadcastConnectedStream(AnswersForMissingNames):
-    """What `DataStream.connect(broadcast stream)` returns.
+class BroadcastConnectedStream(MissingNameHints):
+    """The result of `DataStream.connect(broadcast stream)`.
 
     Within an epoch all broadcast records are applied before the records of the other side, in one order that is the
     same in every subtask and when the epoch is repeated.
     """
 
-    _elsewhere = (("KeyedStream", "The two become one stream by process(...)"),)
+    _hints = (("KeyedStream", "The two become one stream by process(...)"),)
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class BroadcastConnectedStream(AnswersForMissingNames):
         func: BroadcastProcessFunction[Any, Any, Any] | KeyedBroadcastProcessFunction[Any, Any, Any, Any],
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """Run a broadcast function; a keyed stream takes the keyed one, with state and timers of the key."""
+        """Adds a broadcast function; a keyed stream requires the keyed one, with keyed state and timers."""
         keyed = isinstance(self.non_broadcast_stream, KeyedStream)
         other: type[Function] = BroadcastProcessFunction if keyed else KeyedBroadcastProcessFunction
         if isinstance(func, other):

@@ -1,7 +1,7 @@
-"""A stream whose records are kept for later jobs of the same environment.
+"""A stream whose records are cached for later jobs of the same environment.
 
-The first job that has it computes it and writes its records beside; later ones read those instead of computing
-everything above again. It is no operator that could be named or placed: what does that is refused, as in PyFlink.
+The first job that uses it computes and caches it; later ones read the cache instead of computing everything upstream
+again. It is not an operator that can be named or placed: such calls are rejected, as in PyFlink.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ __all__ = ["CachedDataStream", "cached"]
 
 
 def cached(stream: DataStream) -> CachedDataStream:
-    """The stream, kept for later jobs."""
+    """The stream, cached for later jobs."""
     environment = stream._environment
     before = [stream._node(edge.source) for edge in stream._edges]
     name = f"Cached {before[0].name.removeprefix('Source: ')}" if len(before) == 1 else "Cached Union"
     id = stream._add(Cache(0), name, stream._stream_type()).id
-    environment._builder.amend(id, operation=Cache(id))  # its number is known only once it is made
+    environment._builder.amend(id, operation=Cache(id))  # its id is known only after it is added
     return CachedDataStream(environment=environment, edges=(Edge(id),))
 
 
 class CachedDataStream(UnnamedStream):
-    """What `DataStream.cache` returns."""
+    """The result of `DataStream.cache`."""
 
     made_by = ("cache", "cached")
 
@@ -49,5 +49,5 @@ class CachedDataStream(UnnamedStream):
         return self
 
     def invalidate(self) -> None:
-        """Remove what is cached. The next job that has this stream computes and caches it again."""
+        """Removes the cache. The next job that uses this stream computes and caches it again."""
         self._environment._caches.invalidate(self._edges[0].source)

@@ -1,7 +1,7 @@
 """A job's output as an iterator in the program that started it.
 
-Records come in the order of committed epochs. The iterator ends when the job ends, raises the job's failure where
-the next record would have been, and stops the job when it is closed before the end.
+Records arrive in the order of committed epochs. The iterator ends when the job ends, raises the job's failure in place
+of the next record, and stops the job when it is closed before the end.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ class CloseableIterator:
 
     def _raise_failure(self) -> None:
         if self._job.status() is JobStatus.FAILED:
-            self._job.result()  # raises what the job failed with
+            self._job.result()  # raises the job's failure
 
     def close(self) -> None:
-        """Stop the job, if it still runs, and drop what was not read. May be called again."""
+        """Stops the job, if it still runs, and drops unread records. Idempotent."""
         self._output.close()
 
     def __next__(self) -> Any:

@@ -1,7 +1,7 @@
 """Two streams of different types in one operator, which may share state.
 
-A connection is no operator: it becomes one when a function is given to it. Both streams are keyed, by keys of one type,
-or neither is; anything between is refused at the user's line.
+A connection is not an operator: it becomes one when a function is passed to it. Both streams are keyed, by keys of the
+same type, or neither is; other combinations are rejected at the user's line.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from millstream.datastream.functions.function import CoFlatMapFunction, CoMapFun
 from millstream.datastream.functions.process import CoProcessFunction, KeyedCoProcessFunction
 from millstream.datastream.streams.argument_checks import checked_function, checked_output_type, refuse
 from millstream.datastream.streams.keyed_stream import KeyedStream
-from millstream.datastream.streams.missing_names import AnswersForMissingNames
+from millstream.datastream.streams.missing_names import MissingNameHints
 from millstream.datastream.streams.stream import DataStream
 from millstream.datastream.time_domain import TimeDomain
 from millstream.graph.nodes import (
@@ -36,7 +36,7 @@ __all__ = ["ConnectedStreams", "connected_environment", "second_input"]
 
 
 def second_input(edges: tuple[Edge, ...]) -> tuple[Edge, ...]:
-    """The same edges into the second input of an operator."""
+    """The edges as the second input of an operator."""
     return tuple(replace(edge, input=2) for edge in edges)
 
 
@@ -47,11 +47,11 @@ def connected_environment(stream1: DataStream, stream2: DataStream) -> StreamExe
     return stream1._environment
 
 
-class ConnectedStreams(AnswersForMissingNames):
-    """What `DataStream.connect` returns: give it a function that has a method for the records of each stream.
+class ConnectedStreams(MissingNameHints):
+    """The result of `DataStream.connect`: requires a function with a method for the records of each stream.
 
-    Within an epoch all records of the first stream come before those of the second, and the records of each in their
-    order; a repeated epoch does the same again. The second stream's records of an epoch are held in memory meanwhile.
+    Within an epoch all records of the first stream come before those of the second, each in their order; a repeated
+    epoch gives the same result. The second stream's records of an epoch are buffered in memory until then.
 
     >>> from millstream.common import Types
     >>> from millstream.datastream import CoMapFunction, StreamExecutionEnvironment
@@ -66,7 +66,7 @@ class ConnectedStreams(AnswersForMissingNames):
     String
     """
 
-    _elsewhere = (("KeyedStream", "The two become one stream by map(...), flat_map(...) or process(...)"),)
+    _hints = (("KeyedStream", "The two become one stream by map(...), flat_map(...) or process(...)"),)
 
     def __init__(self, stream1: DataStream, stream2: DataStream) -> None:
         self._environment = connected_environment(stream1, stream2)
@@ -76,19 +76,19 @@ class ConnectedStreams(AnswersForMissingNames):
     def key_by(
         self, key_selector1: Any, key_selector2: Any, key_type: TypeInformation | None = None
     ) -> ConnectedStreams:
-        """Bring the records of both streams that have the same key to the same subtask, with one state."""
+        """Partitions both streams by key: records with the same key reach the same subtask, with shared state."""
         return ConnectedStreams(
             self.stream1.key_by(key_selector1, key_type), self.stream2.key_by(key_selector2, key_type)
         )
 
     def map(self, func: CoMapFunction, output_type: TypeInformation | None = None) -> DataStream:
-        """Replace every record by `map1` or `map2` of it; on keyed streams the function may hold state of the key."""
+        """Replaces every record by `map1` or `map2` of it; on keyed streams the function may have keyed state."""
         func = checked_function("connect(...).map", func, CoMapFunction, callables=False)
         operation = KeyedCoMap(func) if self._is_keyed("map") else CoMap(func)
         return self._then(operation, "Co-Map", checked_output_type("map", output_type))
 
     def flat_map(self, func: CoFlatMapFunction, output_type: TypeInformation | None = None) -> DataStream:
-        """Replace every record by those `flat_map1` or `flat_map2` gives; keyed, it may hold state of the key."""
+        """Replaces every record by the results of `flat_map1` or `flat_map2`; on keyed streams it may have state."""
         func = checked_function("connect(...).flat_map", func, CoFlatMapFunction, callables=False)
         operation = KeyedCoFlatMap(func) if self._is_keyed("flat_map") else CoFlatMap(func)
         return self._then(operation, "Co-Flat Map", checked_output_type("flat_map", output_type))
@@ -96,7 +96,7 @@ class ConnectedStreams(AnswersForMissingNames):
     def process(
         self, func: CoProcessFunction | KeyedCoProcessFunction, output_type: TypeInformation | None = None
     ) -> DataStream:
-        """Run a function with times and side outputs; on keyed streams with state and timers that both share."""
+        """Adds a function with times and side outputs; on keyed streams with shared state and timers."""
         declared = checked_output_type("process", output_type)
         kind = KeyedCoProcessFunction if isinstance(func, KeyedCoProcessFunction) else CoProcessFunction
         func = checked_function("connect(...).process", func, kind, callables=False)
@@ -111,7 +111,7 @@ class ConnectedStreams(AnswersForMissingNames):
         return self._then(KeyedCoProcess(func, time_domains=domains), "KEYED CO-PROCESS", declared)
 
     def _is_keyed(self, method: str) -> bool:
-        """Whether both streams have a key; an error when only one has, or when their keys have different types."""
+        """Whether both streams have a key; an error if only one has, or if their keys have different types."""
         is_keyed, is_other_keyed = isinstance(self.stream1, KeyedStream), isinstance(self.stream2, KeyedStream)
         if is_keyed != is_other_keyed:
             which = ("first", "second") if is_keyed else ("second", "first")
@@ -124,7 +124,7 @@ class ConnectedStreams(AnswersForMissingNames):
             if first != second:
                 raise refuse(
                     f"connect(...).{method}: the keys of the two streams have different types, {first or 'undeclared'} "
-                    f"and {second or 'undeclared'}, so that none would equal another. Give both the same key_type="
+                    f"and {second or 'undeclared'}, so that no two would be equal. Use the same key_type= for both"
                 )
         return is_keyed
 

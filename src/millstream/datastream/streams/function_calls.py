@@ -1,12 +1,12 @@
-"""Whether a function can be called as its operator will call it, found out before anything runs.
+"""Checks, before anything runs, that a function can be called as its operator will call it.
 
-The method of the function class is the pattern: how many arguments there are, and which of them is the context. What
-Python knows of the user's function is held against it: a wrong number of arguments, the context in the record's place,
-`yield` where one result is taken (a generator would be that result), `async def` where nobody awaits it. A callable
-that says nothing of its arguments, as some of Python's own do, is taken as it is.
+The method of the function class is the pattern: the number of arguments, and which one is the context. The signature of
+the user's function is compared with it: a wrong number of arguments, the context in the record's place, `yield` where
+one result is expected (the generator would be that result), `async def` where it is not awaited. A callable without a
+signature, like some of Python's own, is accepted.
 
-A function no way through which gives a result (a forgotten `return` or `yield`) can be called. It is hardly ever meant,
-so it is said, and done.
+A function that never returns a value (a missing `return` or `yield`) can be called. It is rarely intended, so this is
+only a warning.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ONE_RESULT = frozenset(
     {"map", "map1", "map2", "filter", "reduce", "get_key", "partition", "create_accumulator", "add", "get_result"}
 )
 _SEVERAL_INSTEAD = {"map": "flat_map()", "map1": "connect(...).flat_map()", "map2": "connect(...).flat_map()"}
-# Of these one that gives records is enough: the others may keep state, or set timers.
+# One of these that emits records is enough: the others may update state, or set timers.
 _SEVERAL_RESULTS = frozenset(
     {
         "flat_map", "flat_map1", "flat_map2", "process_element", "process_element1", "process_element2",
@@ -41,27 +41,27 @@ _COLLECTORS = frozenset({"out", "collector"})  # of Flink's Java functions
 
 
 def check_calls(method: str, func: Any, function_class: type[Function]) -> None:
-    """ProgramError at the user's line if one of the function's methods cannot be called, or gives what nobody takes."""
+    """ProgramError at the user's line if a method of the function cannot be called, or has an unsupported result."""
     for name, pattern, call in _calls(func, function_class):
         subject = f"{method}: {_shown_name(func, name)}"
         _check_arguments(subject, name, pattern, call)
         code = inspect.unwrap(call) if callable(call) else call
-        # The life of an asynchronous function may be asynchronous, too: its operator awaits what it is given.
+        # The open and close of an asynchronous function may be asynchronous, too: its operator awaits them.
         is_awaited = inspect.iscoroutinefunction(pattern) or issubclass(function_class, AsyncFunction)
         if inspect.iscoroutinefunction(code) and not is_awaited:
-            raise refuse(f"{subject} is an async def, and nobody would await it. Use AsyncDataStream, or a plain def")
+            raise refuse(f"{subject} is an async def, and would not be awaited. Use AsyncDataStream, or a plain def")
         takes_one = name in _ONE_RESULT or (name == "join" and function_class.__name__ == "JoinFunction")
         if takes_one and inspect.isgeneratorfunction(code):
             instead = f", or use {_SEVERAL_INSTEAD[name]}" if name in _SEVERAL_INSTEAD else ""
-            raise refuse(f"{subject} yields, and exactly one result is expected of it. Return the result{instead}")
+            raise refuse(f"{subject} yields, but must return exactly one result. Return the result{instead}")
         warn_of_lost_changes(method, _shown_name(func, name), call)
-    _warn_of_nothing(method, func, function_class)
+    _warn_if_no_results(method, func, function_class)
 
 
-def _warn_of_nothing(method: str, func: Any, function_class: type[Function]) -> None:
+def _warn_if_no_results(method: str, func: Any, function_class: type[Function]) -> None:
     calls = {name: call for name, _, call in _calls(func, function_class)}
-    silent = [name for name, call in calls.items() if _never_gives(call)]
-    if "get_key" in silent:  # other functions of one result are told when they return None
+    silent = [name for name, call in calls.items() if _never_returns_value(call)]
+    if "get_key" in silent:  # other functions of one result are reported when they return None
         subject = _shown_name(func, "get_key")
         warn_once(
             "no key",
@@ -71,17 +71,18 @@ def _warn_of_nothing(method: str, func: Any, function_class: type[Function]) -> 
     several = [name for name in calls if name in _SEVERAL_RESULTS]
     if several and all(name in silent for name in several):
         subject = _shown_name(func, several[0])
-        sentence = f"{subject} neither yields nor returns anything, so no record comes out of it. Does it lack a yield?"
+        sentence = f"{subject} neither yields nor returns anything, so it emits no records. Does it lack a yield?"
         warn_once("no results", f"{method}: {sentence}", here())
 
 
-def _never_gives(call: Any) -> bool:
-    """Whether every way through a function that comes to its end gives None, and is no generator. A lambda forgets
-    nothing: None is written in it.
+def _never_returns_value(call: Any) -> bool:
+    """Whether every path through a function returns None, and it is not a generator. A lambda is exempt: None is
+    written explicitly.
 
-    >>> def forgets(n): n + 1
-    >>> _never_gives(forgets), _never_gives(lambda n: n + 1), _never_gives(print), _never_gives(lambda n: None)
-    (True, False, False, False)
+    >>> def lacks_return(n): n + 1
+    >>> calls = lacks_return, lambda n: n + 1, print, lambda n: None
+    >>> [_never_returns_value(call) for call in calls]
+    [True, False, False, False]
     """
     code = getattr(getattr(call, "__func__", call), "__code__", None)
     if (
@@ -96,7 +97,7 @@ def _never_gives(call: Any) -> bool:
 
 
 def _returns_none(steps: list[dis.Instruction], number: int) -> bool:
-    """Whether the return at `number` gives the constant None: Python 3.12 has a step of its own for constants."""
+    """Whether the return at `number` returns the constant None: Python 3.12 has an opcode of its own for constants."""
     step = steps[number]
     if step.opname == "RETURN_CONST":
         return step.argval is None
@@ -105,14 +106,14 @@ def _returns_none(steps: list[dis.Instruction], number: int) -> bool:
 
 
 def check_takes(method: str, func: Any, *expected: str) -> None:
-    """The same for a plain callable that no function class stands for: whether it takes these arguments."""
+    """The same for a plain callable without a function class: whether it accepts these arguments."""
     misfit = arguments_misfit(func, expected)
     if misfit is not None:
         raise refuse(f"{method}: {_shown_name(func, '')} {misfit}")
 
 
 def _calls(func: Any, function_class: type[Function]) -> Iterator[tuple[str, Callable[..., Any], Any]]:
-    """(name, the pattern, what will be called) of each method that an operator calls for records."""
+    """(name, pattern, callable) of each method that an operator calls for records."""
     names = sorted(getattr(function_class, "__abstractmethods__", ()))
     if isinstance(func, function_class):
         for name in [*names, *_overridden(type(func), function_class)]:
@@ -122,7 +123,7 @@ def _calls(func: Any, function_class: type[Function]) -> Iterator[tuple[str, Cal
 
 
 def _overridden(kind: type, function_class: type[Function]) -> list[str]:
-    """The methods that a function class need not have, and this one has: `open`, `on_timer` and the like."""
+    """The optional methods that this function class overrides: `open`, `on_timer` and the like."""
     optional = [
         name
         for name, method in inspect.getmembers(function_class, inspect.isfunction)
@@ -136,7 +137,7 @@ def _check_arguments(subject: str, name: str, pattern: Callable[..., Any], call:
     misfit = arguments_misfit(call, expected)
     try:
         signature = inspect.signature(call)
-    except (TypeError, ValueError):  # some callables of Python's own do not say
+    except (TypeError, ValueError):  # some built-in callables have no signature
         return
     if misfit is not None:
         hint = ". Results are yielded" if not _COLLECTORS.isdisjoint(signature.parameters) else ""
@@ -146,8 +147,8 @@ def _check_arguments(subject: str, name: str, pattern: Callable[..., Any], call:
 
 
 def _has_swapped_context(names: list[str], expected: list[str]) -> bool:
-    """Whether another argument, by the name that its pattern has, is in the place of the context, and the context in
-    another place. Names of parameters are the user's: any others say nothing.
+    """Whether another argument, by its name in the pattern, is in the place of the context, and the context in another
+    place. Parameter names are the user's choice: other names are ignored.
 
     >>> _has_swapped_context(["ctx", "value"], ["value", "ctx"]), _has_swapped_context(["ctx"], ["runtime_context"])
     (True, False)
@@ -159,7 +160,7 @@ def _has_swapped_context(names: list[str], expected: list[str]) -> bool:
 
 
 def _shown_name(func: Any, name: str) -> str:
-    """How the user knows what is called.
+    """The name of the callable for messages.
 
     >>> _shown_name(len, "map")
     'the function len'

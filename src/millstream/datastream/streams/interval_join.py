@@ -1,8 +1,8 @@
-"""Interval joins: records of two keyed streams that have one key and are not too far apart in time.
+"""Interval joins: pairs of records of two keyed streams with the same key and a bounded time difference.
 
-`interval_join` names the other stream, `between` the bounds, and `process`, `apply` or `project` add the operator. What
-cannot work is refused at the line that asks for it: streams without a key, keys of different types, an interval in
-which no time lies. The names are those of Flink's Java API; `apply` and `project` go beyond it.
+`interval_join` names the other stream, `between` the bounds, and `process`, `apply` or `project` add the operator.
+Impossible requests are rejected at the user's line: streams without a key, keys of different types, an empty interval.
+The names are those of Flink's Java API; `apply` and `project` are additions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from millstream.datastream.output_tag import OutputTag
 from millstream.datastream.streams.argument_checks import checked_function, checked_output_type, refuse
 from millstream.datastream.streams.connected_streams import connected_environment, second_input
 from millstream.datastream.streams.key_selection import field_position
-from millstream.datastream.streams.missing_names import AnswersForMissingNames
+from millstream.datastream.streams.missing_names import MissingNameHints
 from millstream.datastream.streams.stream import DataStream
 from millstream.graph.nodes import Edge, PairFields
 from millstream.graph.nodes import IntervalJoin as IntervalJoinNode
@@ -36,10 +36,10 @@ __all__ = ["IntervalJoin", "IntervalJoined", "projection"]
 _Fields = Sequence[int | str]
 
 
-class IntervalJoin(AnswersForMissingNames):
-    """What `KeyedStream.interval_join` returns: say how far apart records may be with `between`."""
+class IntervalJoin(MissingNameHints):
+    """The result of `KeyedStream.interval_join`: set the bounds with `between`."""
 
-    _elsewhere = (("KeyedStream", "Say first how far apart records may be: between(lower, upper)"),)
+    _hints = (("KeyedStream", "Set the bounds first: between(lower, upper)"),)
 
     def __init__(self, left: KeyedStream, right: KeyedStream) -> None:
         from millstream.datastream.streams.keyed_stream import KeyedStream
@@ -47,31 +47,31 @@ class IntervalJoin(AnswersForMissingNames):
         if not isinstance(right, KeyedStream):
             raise refuse(
                 f"interval_join: found {_named(right)}, expected a keyed stream. Call key_by(...) on it, with a key of "
-                "the type this stream's has"
+                "the type of this stream's key"
             )
         self._environment = connected_environment(left, right)
         left_key, right_key = left._edges[0].key_type, right._edges[0].key_type
         if left_key != right_key:
             raise refuse(
                 f"interval_join: the keys of the two streams have different types, {left_key or 'undeclared'} and "
-                f"{right_key or 'undeclared'}, so that none would equal another. Give both the same key_type="
+                f"{right_key or 'undeclared'}, so that no two would be equal. Use the same key_type= for both"
             )
         self._left, self._right = left, right
 
     def in_event_time(self) -> IntervalJoin:
-        """Join by the records' timestamps, which is what is done anyway."""
+        """Join by the records' timestamps, which is the default."""
         return self
 
     def in_processing_time(self) -> NoReturn:
-        """Refused, as in Flink: what is close in time would depend on when the job runs."""
+        """Rejected, as in Flink: the result would depend on when the job runs."""
         raise refuse(
-            "in_processing_time: interval joins go by event time only. Leave it out, and give both streams timestamps "
+            "in_processing_time: interval joins use event time only. Omit it, and assign timestamps to both streams "
             "with assign_timestamps_and_watermarks()"
         )
 
     def between(self, lower_bound: DurationLike | int, upper_bound: DurationLike | int) -> IntervalJoined:
-        """A right record meets a left one if it is from `lower_bound` to `upper_bound` later, both included; negative
-        is earlier. Numbers are ms.
+        """Sets the bounds: a right record matches a left one if it is from `lower_bound` to `upper_bound` later, both
+        included; negative is earlier. Numbers are ms.
 
         >>> from millstream.common import Types
         >>> from millstream.datastream import StreamExecutionEnvironment
@@ -83,16 +83,16 @@ class IntervalJoin(AnswersForMissingNames):
         lower_ms, upper_ms = _bound_ms("lower", lower_bound), _bound_ms("upper", upper_bound)
         if lower_ms > upper_ms:
             raise refuse(
-                f"between: the interval is negative, from {lower_ms} ms to {upper_ms} ms. Give the lower bound first: "
+                f"between: the interval is negative, from {lower_ms} ms to {upper_ms} ms. Pass the lower bound first: "
                 f"between({upper_ms}, {lower_ms})"
             )
         return IntervalJoined(self._left, self._right, lower_ms, upper_ms)
 
 
-class IntervalJoined(AnswersForMissingNames):
-    """Two streams and an interval: say what comes of the pairs by `process`, `apply` or `project`."""
+class IntervalJoined(MissingNameHints):
+    """Two streams and an interval: define the results by `process`, `apply` or `project`."""
 
-    _elsewhere = (("KeyedStream", "Say first what comes of the pairs: process, apply or project"),)
+    _hints = (("KeyedStream", "Define the results first: process, apply or project"),)
 
     def __init__(self, left: KeyedStream, right: KeyedStream, lower_ms: int, upper_ms: int) -> None:
         self._left, self._right = left, right
@@ -106,22 +106,22 @@ class IntervalJoined(AnswersForMissingNames):
     # --- settings -------------------------------------------------------------------------------------------------
 
     def lower_bound_exclusive(self) -> IntervalJoined:
-        """A right record that is just `lower_bound` later does not meet."""
+        """Excludes right records that are exactly `lower_bound` later."""
         self._exclusive[0] = True
         return self
 
     def upper_bound_exclusive(self) -> IntervalJoined:
-        """A right record that is just `upper_bound` later does not meet."""
+        """Excludes right records that are exactly `upper_bound` later."""
         self._exclusive[1] = True
         return self
 
     def side_output_left_late_data(self, output_tag: OutputTag) -> IntervalJoined:
-        """Send left records that come too late to this side output of the result, instead of dropping them."""
+        """Sends late left records to this side output of the result, instead of dropping them."""
         self._late_tags[0] = _checked_tag("side_output_left_late_data", output_tag)
         return self
 
     def side_output_right_late_data(self, output_tag: OutputTag) -> IntervalJoined:
-        """Send right records that come too late to this side output of the result, instead of dropping them."""
+        """Sends late right records to this side output of the result, instead of dropping them."""
         self._late_tags[1] = _checked_tag("side_output_right_late_data", output_tag)
         return self
 
@@ -130,26 +130,26 @@ class IntervalJoined(AnswersForMissingNames):
     def process(
         self, process_join_function: ProcessJoinFunction, output_type: TypeInformation | None = None
     ) -> DataStream:
-        """Call a `ProcessJoinFunction` for every pair."""
+        """Calls a `ProcessJoinFunction` for every pair."""
         function = checked_function(
             "interval_join(...).process", process_join_function, ProcessJoinFunction, callables=False
         )
         return self._add(IntervalJoinNode(function), checked_output_type("process", output_type))
 
     def apply(self, func: Callable[[Any, Any], Any], output_type: TypeInformation | None = None) -> DataStream:
-        """One result for every pair: `func(left, right)` (beyond Flink)."""
+        """Emits `func(left, right)` for every pair (beyond Flink)."""
         if isinstance(func, (Function, type)) or not callable(func):
             raise refuse(
                 f"interval_join(...).apply: found {_named(func)}, expected a callable of two records. A "
-                "ProcessJoinFunction goes to process()"
+                "ProcessJoinFunction is passed to process()"
             )
         return self._add(IntervalJoinNode(func, is_plain=True), checked_output_type("apply", output_type))
 
     def project(self, left_fields: _Fields, right_fields: _Fields, names: Sequence[str] | None = None) -> DataStream:
-        """Chosen fields of both records as one row, in columns: no Python runs per record (beyond Flink).
+        """Emits selected fields of both records as one row, in columns: no Python code per record (beyond Flink).
 
-        Fields are given by name or by position; both streams need a type with fields. `names` are those of the result,
-        where the streams' own will not do.
+        Fields are names or positions; both streams need a type with fields. `names` are the names in the result, by
+        default those of the streams.
         """
         types = self._left._stream_type(), self._right._stream_type()
         fields, output_type = projection("interval_join(...).project", types, (left_fields, right_fields), names)
@@ -159,8 +159,8 @@ class IntervalJoined(AnswersForMissingNames):
         lower_ms, upper_ms = self._lower_ms + self._exclusive[0], self._upper_ms - self._exclusive[1]
         if lower_ms > upper_ms:
             raise refuse(
-                f"interval_join: no time lies between {self._lower_ms} ms and {self._upper_ms} ms when bounds are left "
-                "out. Widen the interval, or leave out lower_bound_exclusive() and upper_bound_exclusive()"
+                f"interval_join: the interval from {self._lower_ms} ms to {self._upper_ms} ms is empty without its "
+                "bounds. Widen it, or omit lower_bound_exclusive() and upper_bound_exclusive()"
             )
         node = replace(
             operation,
@@ -180,7 +180,7 @@ def projection(
     selections: tuple[_Fields, _Fields],
     names: Sequence[str] | None,
 ) -> tuple[PairFields, TypeInformation]:
-    """Where the chosen fields of two streams stand, and the type of a row of them."""
+    """The positions of selected fields of two streams, and the row type of the result."""
     places: list[tuple[int, ...]] = []
     fields: list[tuple[str | None, TypeInformation]] = []
     for which, type_info, selection in zip(("left", "right"), types, selections, strict=True):
@@ -191,7 +191,7 @@ def projection(
         chosen_fields = [field_position(method, field, type_info) for field in selection]
         places.append(tuple(position for position, _ in chosen_fields))
         plain = plain_type(type_info)
-        side_names = plain.get_field_names() if isinstance(plain, RowTypeInfo) and plain.has_given_names else None
+        side_names = plain.get_field_names() if isinstance(plain, RowTypeInfo) and plain.has_own_names else None
         fields += [(side_names[position] if side_names else None, field_type) for position, field_type in chosen_fields]
     if not fields:
         raise refuse(f"{method}: no field was named. Name at least one of either stream")
@@ -206,20 +206,20 @@ def _row_type(
         if all(name is None for name, _ in fields):
             return Types.ROW(types)
         names = [f"f{at}" if name is None else name for at, (name, _) in enumerate(fields)]
-        advice = "Give names=, one for each field of the result"
+        advice = "Use names=, one for each field of the result"
     else:
-        advice = "Give each field a name of its own"
+        advice = "Use a different name for each field"
     if isinstance(names, str) or not all(isinstance(name, str) and name for name in names):
         raise refuse(f"{method}: found names={names!r}, expected a list of texts")
     if len(names) != len(types):
-        raise refuse(f"{method}: found {len(names)} names for {len(types)} fields. Give one for each, left ones first")
+        raise refuse(f"{method}: found {len(names)} names for {len(types)} fields. Pass one for each, left ones first")
     repeated = sorted({name for name in names if list(names).count(name) > 1})
     if repeated:
         raise refuse(f"{method}: the result would have several fields named {', '.join(repeated)}. {advice}")
     return Types.ROW_NAMED(list(names), types)
 
 
-_BOUND_MAX_MS = 2**62  # twice as much still fits 64 bits
+_BOUND_MAX_MS = 2**62  # twice this still fits 64 bits
 
 
 def _bound_ms(which: str, bound: Any) -> int:
@@ -242,5 +242,5 @@ def _checked_tag(method: str, output_tag: Any) -> OutputTag:
 
 
 def _named(value: Any) -> str:
-    """A value in an error, with its class."""
+    """A value with its class, for errors."""
     return f"the class {value.__name__}" if isinstance(value, type) else f"{value!r} ({type(value).__name__})"

@@ -1,8 +1,8 @@
-"""Loops: a stream that records can be sent back into.
+"""Loops: a stream that records can be fed back into.
 
-`stream.iterate()` gives the stream as it enters a loop; `close_with(feedback)` sends a stream made from it back to
-where it began. What is on its way round is state of the job: it is in every snapshot, and a job ends only when
-nothing is.
+`stream.iterate()` returns the stream at the head of a loop; `close_with(feedback)` feeds a stream derived from it back
+to the head. Records in the loop are state of the job: they are in every snapshot, and a job ends only when there are
+none.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from millstream.datastream.streams.argument_checks import checked_count, refuse
 from millstream.datastream.streams.stream import DataStream
 from millstream.graph.nodes import Edge, LoopHead, LoopTail
-from millstream.graph.notices import say_once
+from millstream.graph.notices import log_once
 
 if TYPE_CHECKING:
     from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
@@ -21,7 +21,7 @@ __all__ = ["IterativeStream"]
 
 
 class IterativeStream(DataStream):
-    """A stream at the head of a loop: its input, and the records that came round.
+    """A stream at the head of a loop: its input, and the fed-back records.
 
     >>> from millstream.common import Types
     >>> from millstream.testing import Collect, Script, run
@@ -40,8 +40,8 @@ class IterativeStream(DataStream):
         self._loop = loop
 
     def close_with(self, feedback_stream: DataStream) -> DataStream:
-        """Send a stream back to the head of the loop; returns that stream. It must come from this one, and be of its
-        type. A loop is closed once: `union` several streams to send them all back."""
+        """Feeds a stream back to the head of the loop; returns that stream. It must derive from this one, and have the
+        same type. A loop is closed once: use `union` to feed back several streams."""
         feedback = feedback_stream
         if not isinstance(feedback, DataStream):
             raise refuse(f"close_with: found {feedback!r} ({type(feedback).__name__}), expected a stream")
@@ -57,7 +57,7 @@ class IterativeStream(DataStream):
             if isinstance(node.operation, LoopTail) and node.operation.loop == self._loop:
                 raise refuse(
                     f"close_with: the loop '{head.name}' is closed already ({node.site}). "
-                    "Close it once, with a union of what goes back"
+                    "Close it once, with a union of the feedback streams"
                 )
         feedback._add(LoopTail(self._loop), f"Feedback: {head.name}", self._stream_type())
         return feedback
@@ -69,8 +69,8 @@ def iterated(stream: DataStream, max_wait_ms: int, rounds_max: int | None) -> It
     if rounds_max is not None:
         checked_count("iterate: rounds_max", rounds_max)
     if max_wait_ms:
-        say_once("iterate", "iterate: the longest wait has no effect here: the job knows when a loop is empty")
-    # The node's own number is known only once it is made, and is as good as any.
+        log_once("iterate", "iterate: the maximum wait has no effect here: the job detects when a loop is empty")
+    # Any number unique in the program; the node's own id is known only after it is added.
     loop = len(stream._environment._builder.nodes) + 1
     node = stream._add(LoopHead(loop, rounds_max), "Iteration", stream._stream_type())
     return IterativeStream(environment=stream._environment, edges=(Edge(node.id),), loop=loop)

@@ -1,15 +1,15 @@
-"""Two streams that meet by key and window: joins and coGroups.
+"""Joins and coGroups: two streams matched by key and window.
 
     a.join(b).where(selector).equal_to(selector).window(assigner) … .apply(function)
 
-A join gives every pair of records that have one key and are in one window: `apply` gives the pairs to a function,
-`project` makes rows of chosen fields of both records, which lets the engine join them in columns where the windows
-allow it. A coGroup is the general one of the two: all records of a key and window, of both sides, in one call, so that
-outer joins, which also look at a side that is alone, are made of it.
+A join emits every pair of records with the same key and window: `apply` passes the pairs to a function, `project` makes
+rows of selected fields of both records, which the engine can join in columns where the windows allow it. A coGroup is
+more general: one call receives all records of a key and window, of both sides, which permits outer joins with unmatched
+records.
 
-Each step is an object of its own that offers the next one; a step that is left out is named at the user's line. Both
-keys have one declared type (or neither has one): else no key of one stream would equal a key of the other. Both streams
-go into one operator as its two inputs, keyed; nothing else is done to them before.
+Each step is an object that offers the next one; a missing step is an error at the user's line. Both keys have the same
+declared type (or none): otherwise no key of one stream would equal a key of the other. Both streams are the keyed
+inputs of one operator, without further operators in between.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from millstream.datastream.output_tag import OutputTag
 from millstream.datastream.streams.argument_checks import checked_function, checked_output_type, refuse
 from millstream.datastream.streams.connected_streams import second_input
 from millstream.datastream.streams.interval_join import projection
-from millstream.datastream.streams.missing_names import AnswersForMissingNames, Elsewhere
+from millstream.datastream.streams.missing_names import Hints, MissingNameHints
 from millstream.datastream.streams.stream import DataStream
-from millstream.datastream.streams.windowing import Contents, DescribedWindows, window_operation
+from millstream.datastream.streams.windowing import Contents, WindowSettings, window_operation
 from millstream.graph.nodes import CoGroupWindow, Edge, PairFields, Partitioning
 from millstream.graph.site import here
 from millstream.graph.tagged_rows import tagged_type
@@ -68,20 +68,20 @@ _LATER = frozenset({*_STEPS, "trigger", "evictor", "allowed_lateness", "apply", 
 Selector = Callable[[Any], Any] | KeySelector | int | str
 
 
-class _Step(AnswersForMissingNames):
-    """A call that has to be followed by another one."""
+class _Step(MissingNameHints):
+    """A call that requires a subsequent one."""
 
     _call: str
 
 
-def _next(step: str) -> Elsewhere:
-    """What a call says that comes too early: the next step is this one."""
-    way = f"A step is missing before it: {_STEPS[step]}"
-    return (_LATER, way), ("KeyedStream", way)
+def _next(step: str) -> Hints:
+    """The hints of an object whose next step is this one."""
+    hint = f"A step is missing before it: {_STEPS[step]}"
+    return (_LATER, hint), ("KeyedStream", hint)
 
 
-class PairedWindows(DescribedWindows):
-    """Two keyed streams by window: what `window` returns. Say how windows behave, then what is done with them."""
+class PairedWindows(WindowSettings):
+    """The result of `window` for two keyed streams: configure the windows, then add the operation."""
 
     _method: str
 
@@ -94,7 +94,7 @@ class PairedWindows(DescribedWindows):
         self._late_tags: tuple[OutputTag | None, OutputTag | None] = (None, None)
 
     def side_output_left_late_data(self, output_tag: OutputTag) -> Self:
-        """Send records of the first stream that come too late to this side output of the result (beyond Flink)."""
+        """Sends late records of the first stream to this side output of the result (beyond Flink)."""
         self._late_tags = (self._checked_tag("side_output_left_late_data", output_tag), self._late_tags[1])
         return self
 
@@ -118,7 +118,7 @@ class PairedWindows(DescribedWindows):
         output_type: TypeInformation | None,
         fields: PairFields | None = None,
     ) -> DataStream:
-        """The results of windows that keep the records of both streams; `fields` if these are all `function` gives."""
+        """Adds windows over the records of both streams; `fields` if `function` selects exactly these."""
         environment = self._streams[0].get_execution_environment()
         contents = Contents(type_info=tagged_type(*self._stream_types()))
         operation, assigner = window_operation(self._windowing, contents, function, environment)
@@ -136,9 +136,9 @@ Windows = TypeVar("Windows", bound=PairedWindows)
 
 
 class EqualTo(_Step, Generic[Windows]):
-    """Both keys are said: what `equal_to` returns."""
+    """The result of `equal_to`: both keys are set."""
 
-    _elsewhere = _next("window")
+    _hints = _next("window")
 
     def __init__(
         self, stream1: KeyedStream, stream2: KeyedStream, method: str, windows: Callable[..., Windows]
@@ -147,36 +147,36 @@ class EqualTo(_Step, Generic[Windows]):
         self._streams, self._method, self._windows_of = (stream1, stream2), method, windows
 
     def window(self, window_assigner: WindowAssigner[Any, Any]) -> Windows:
-        """Records of one key meet in the windows of this assigner."""
+        """Records with the same key are matched within the windows of this assigner."""
         return self._windows_of(*self._streams, window_assigner, self._method)
 
 
 class Where(_Step, Generic[Windows]):
-    """The key of the first stream is said: what `where` returns."""
+    """The result of `where`: the key of the first stream is set."""
 
-    _elsewhere = _next("equal_to")
+    _hints = _next("equal_to")
 
     def __init__(self, stream1: KeyedStream, stream2: DataStream, method: str, windows: Callable[..., Windows]) -> None:
         self._call = f"{method}(...).where(...)"
         self._stream1, self._stream2, self._method, self._windows_of = stream1, stream2, method, windows
 
     def equal_to(self, key_selector: Selector, key_type: TypeInformation | None = None) -> EqualTo[Windows]:
-        """The key of the second stream: a selector, or a field by name or position, as in `key_by`."""
+        """Sets the key of the second stream: a selector, or a field by name or position, as in `key_by`."""
         keyed = self._stream2._keyed(f"{self._call}.equal_to", Partitioning.HASH, key_selector, key_type)
         first, second = self._stream1._edges[0].key_type, keyed._edges[0].key_type
         if first != second:
             raise refuse(
                 f"{self._call}.equal_to: the keys have different types, {first or 'undeclared'} by where() and "
-                f"{second or 'undeclared'} by equal_to(), so that none would equal another. Give both the same "
-                "key_type=, or key both by fields of one type"
+                f"{second or 'undeclared'} by equal_to(), so that no two would be equal. Use the same key_type= for "
+                "both, or key both by fields of one type"
             )
         return EqualTo(self._stream1, keyed, self._method, self._windows_of)
 
 
 class PairedStreams(_Step, Generic[Windows]):
-    """Two streams of one environment; they may be one and the same."""
+    """Two streams of one environment; both may be the same stream."""
 
-    _elsewhere = _next("where")
+    _hints = _next("where")
     _method: str
     _windows_of: Callable[..., Windows]
 
@@ -189,7 +189,7 @@ class PairedStreams(_Step, Generic[Windows]):
         self._stream1, self._stream2 = stream1, stream2
 
     def where(self, key_selector: Selector, key_type: TypeInformation | None = None) -> Where[Windows]:
-        """The key of the first stream: a selector, or a field by name or position, as in `key_by`."""
+        """Sets the key of the first stream: a selector, or a field by name or position, as in `key_by`."""
         keyed = self._stream1._keyed(f"{self._call}.where", Partitioning.HASH, key_selector, key_type)
         return Where(keyed, self._stream2, self._method, type(self)._windows_of)
 
@@ -198,7 +198,7 @@ Fields = Sequence[int | str]
 
 
 class ProjectedPair(JoinFunction):
-    """A row of chosen fields of both records, by position."""
+    """A row of selected fields of both records, by position."""
 
     def __init__(self, fields: PairFields) -> None:
         self._fields = fields
@@ -209,17 +209,17 @@ class ProjectedPair(JoinFunction):
 
 
 class JoinedWindows(PairedWindows):
-    """Two streams by key and window: what `join(...).where(...).equal_to(...).window(...)` returns."""
+    """The result of `join(...).where(...).equal_to(...).window(...)`: two streams by key and window."""
 
     def apply(
         self,
         function: JoinFunction | FlatJoinFunction | Callable[[Any, Any], Any],
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """Hand every pair to a `JoinFunction`, a `FlatJoinFunction` or a callable, when the window fires.
+        """Passes every pair to a `JoinFunction`, a `FlatJoinFunction` or a callable, when the window fires.
 
-        Pairs come in the order of their left records, those of one left record in the order of the right ones. Results
-        carry the last millisecond of the window as their timestamp.
+        Pairs are in the order of their left records, those of one left record in the order of the right ones. Results
+        have the last millisecond of the window as their timestamp.
         """
         if not isinstance(function, FlatJoinFunction):
             function = checked_function("join(...).apply", function, JoinFunction)
@@ -227,11 +227,11 @@ class JoinedWindows(PairedWindows):
         return self._windows(PairsOfWindow(function), "Join", declared)
 
     def project(self, left_fields: Fields, right_fields: Fields, names: Sequence[str] | None = None) -> DataStream:
-        """Chosen fields of both records as one row, in columns: no Python runs per record (beyond Flink).
+        """Emits selected fields of both records as one row, in columns: no Python code per record (beyond Flink).
 
-        Fields are given by name or by position; both streams need a type with fields. `names` are those of the result,
-        where the streams' own will not do. Windows that are not fixed ones of event time, or do more than fire at their
-        end, give the same rows a pair at a time, and a notice says so.
+        Fields are names or positions; both streams need a type with fields. `names` are the names in the result, by
+        default those of the streams. Windows that are not fixed windows of event time, or do more than fire at their
+        end, produce the same rows pair by pair, and a notice reports that.
         """
         types = self._stream_types()
         fields, output_type = projection("join(...).project", types, (left_fields, right_fields), names)
@@ -239,7 +239,7 @@ class JoinedWindows(PairedWindows):
 
 
 class JoinedStreams(PairedStreams[JoinedWindows]):
-    """What `DataStream.join` returns: go on with `where`.
+    """The result of `DataStream.join`: continue with `where`.
 
     >>> from millstream.common import Duration, Types
     >>> from millstream.datastream import StreamExecutionEnvironment
@@ -259,19 +259,19 @@ class JoinedStreams(PairedStreams[JoinedWindows]):
     _windows_of = JoinedWindows
 
 
-# What comes after each step, and what to write there.
+# The methods that are valid after each step, and the hint for them.
 class CoGroupedWindows(PairedWindows):
-    """Two streams by key and window: what `co_group(...).where(...).equal_to(...).window(...)` returns."""
+    """The result of `co_group(...).where(...).equal_to(...).window(...)`: two streams by key and window."""
 
     def apply(
         self,
         function: CoGroupFunction | Callable[[list[Any], list[Any]], Iterable[Any]],
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """Hand the records of both sides to a `CoGroupFunction`, or a callable of two lists, when the window fires.
+        """Passes the records of both sides to a `CoGroupFunction`, or a callable of two lists, when the window fires.
 
-        A window fires when it holds a record of either side; the other list may be empty. Results carry the last
-        millisecond of the window as their timestamp.
+        A window fires if it has a record of either side; the other list may be empty. Results have the last millisecond
+        of the window as their timestamp.
         """
         co_group = checked_function("co_group(...).apply", function, CoGroupFunction)
         declared = checked_output_type("co_group(...).apply", output_type)
@@ -279,7 +279,7 @@ class CoGroupedWindows(PairedWindows):
 
 
 class CoGroupedStreams(PairedStreams[CoGroupedWindows]):
-    """What `DataStream.co_group` returns: go on with `where`.
+    """The result of `DataStream.co_group`: continue with `where`.
 
     >>> from millstream.common import Duration, Types
     >>> from millstream.datastream import StreamExecutionEnvironment

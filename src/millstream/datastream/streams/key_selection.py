@@ -1,4 +1,4 @@
-"""What `key_by` was given: a function of the record, or a field of it by position or by name."""
+"""Interprets the argument of `key_by`: a function of the record, or a field by position or name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["field_position", "key_selection"]
 def key_selection(
     key_selector: Any, key_type: Any, stream_type: TypeInformation | None, method: str = "key_by"
 ) -> tuple[Callable[[Any], Any], TypeInformation | None]:
-    """The selector, and the type of the keys it gives."""
+    """The selector, and the type of its keys."""
     declared = checked_output_type(method, key_type)
     if not isinstance(key_selector, (int, str)) or isinstance(key_selector, bool):
         return checked_function(method, key_selector, KeySelector), declared
@@ -30,7 +30,7 @@ def key_selection(
 
 
 def field_position(method: str, field: int | str, type_info: TypeInformation) -> tuple[int, TypeInformation]:
-    """Where a field of a row or tuple stands, and its type; an error at the user's line where there is none."""
+    """The position and type of a field of a row or tuple; an error at the user's line if it does not exist."""
     plain = plain_type(type_info)
     if not isinstance(plain, RowTypeInfo | TupleTypeInfo):
         raise refuse(f"{method}({field!r}): the stream is {type_info}; only rows and tuples have fields")
@@ -41,5 +41,5 @@ def field_position(method: str, field: int | str, type_info: TypeInformation) ->
             raise refuse(f"{method}({field!r}): {type_info} has no such field. Name one of {names}")
         return names.index(field), types[names.index(field)]
     if not 0 <= field < len(types):
-        raise refuse(f"{method}({field!r}): {type_info} has no such field. Give a position from 0 to {len(types) - 1}")
+        raise refuse(f"{method}({field!r}): {type_info} has no such field. Use a position from 0 to {len(types) - 1}")
     return field, types[field]

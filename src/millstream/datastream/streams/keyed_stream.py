@@ -1,11 +1,11 @@
-"""A stream whose records of one key are together.
+"""A stream partitioned by key.
 
-Every operation here sees all records of a key in one subtask, in order. Function objects may hold state of the key
-of the record at hand; plain callables have no `open()` to ask for it in, and run as on any stream. `reduce`, `sum` and
-their kin give a running result per record in STREAMING, and one final result per key in BATCH. A keyed stream is not
-an operator: what is about naming or placing one is refused, as in PyFlink (`unnamed_stream`).
+Every operation here sees all records of a key in one subtask, in order. Function objects may have keyed state; plain
+callables have no `open()` in which to get it, and run as on any stream. `reduce`, `sum` and the others emit a running
+result per record in STREAMING, and one final result per key in BATCH. A keyed stream is not an operator: naming or
+placing it is rejected, as in PyFlink (`unnamed_stream`).
 
-`DataStreamUtils` is Flink's, as far as it is about streams: a stream taken as one that is keyed already.
+`DataStreamUtils` has the stream methods of Flink's class: reinterpretation as a keyed stream.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _partitioned_by_key(method: str) -> NoReturn:
 
 
 class _KeyAndRecord:
-    """Makes a row of a record and its key."""
+    """Converts a record to a row of its key and itself."""
 
     def __init__(self, key_selector: Callable[[Any], Any] | KeySelector) -> None:
         self._key_of = key_selector.get_key if isinstance(key_selector, KeySelector) else key_selector
@@ -64,10 +64,10 @@ class _KeyAndRecord:
 
 
 class KeyedStream(UnnamedStream):
-    """What `DataStream.key_by` returns."""
+    """The result of `DataStream.key_by`."""
 
     made_by = ("key_by", "keyed")
-    _elsewhere = (
+    _hints = (
         ("WindowedStream", "Call window(...) before it"),
         ("StreamExecutionEnvironment", "Call it on the environment: env.{name}(...)"),
     )
@@ -99,13 +99,13 @@ class KeyedStream(UnnamedStream):
     def key_by(
         self, key_selector: Callable[[Any], Any] | KeySelector | int | str, key_type: TypeInformation | None = None
     ) -> KeyedStream:
-        """The same records under another key."""
+        """Partitions the same records by another key."""
         return self._origin_stream.key_by(key_selector, key_type)
 
-    # --- functions, with state of the key -----------------------------------------------------------------
+    # --- functions with keyed state -----------------------------------------------------------------------
 
     def map(self, func: Callable[[Any], Any] | MapFunction, output_type: TypeInformation | None = None) -> DataStream:
-        """Replace every record by `func` of it; a `MapFunction` may hold state of the record's key."""
+        """Replaces every record by `func` of it; a `MapFunction` may have state of the record's key."""
         if not isinstance(func, MapFunction):
             return super().map(func, output_type)
         checked_function("map", func, MapFunction)
@@ -114,14 +114,14 @@ class KeyedStream(UnnamedStream):
     def flat_map(
         self, func: Callable[[Any], Iterable[Any]] | FlatMapFunction, output_type: TypeInformation | None = None
     ) -> DataStream:
-        """Replace every record by those `func` gives; a `FlatMapFunction` may hold state of the record's key."""
+        """Replaces every record by the results of `func`; a `FlatMapFunction` may have state of the record's key."""
         if not isinstance(func, FlatMapFunction):
             return super().flat_map(func, output_type)
         checked_function("flat_map", func, FlatMapFunction)
         return self._then(KeyedFlatMap(func), "FlatMap", checked_output_type("flat_map", output_type))
 
     def filter(self, func: Callable[[Any], bool] | FilterFunction) -> DataStream:
-        """Keep the records for which `func` is true; a `FilterFunction` may hold state of the record's key."""
+        """Selects the records for which `func` is true; a `FilterFunction` may have state of the record's key."""
         if not isinstance(func, FilterFunction):
             return super().filter(func)
         checked_function("filter", func, FilterFunction)
@@ -130,7 +130,7 @@ class KeyedStream(UnnamedStream):
     def process(
         self, func: KeyedProcessFunction | ProcessFunction, output_type: TypeInformation | None = None
     ) -> DataStream:
-        """Run a process function where all records of a key are together, with state and timers of the key."""
+        """Adds a process function, with state and timers of the record's key."""
         kind = KeyedProcessFunction if isinstance(func, KeyedProcessFunction) else ProcessFunction
         func = checked_function("process", func, kind, callables=False)
         domains = (TimeDomain.EVENT_TIME, TimeDomain.PROCESSING_TIME)
@@ -138,15 +138,15 @@ class KeyedStream(UnnamedStream):
         return self._then(KeyedProcess(func, time_domains=domains), "KEYED PROCESS", declared)
 
     def process_batches(self, func: KeyedBatchFunction, output_type: TypeInformation) -> DataStream:
-        """Run a `KeyedBatchFunction`: whole Arrow batches with the states of their keys (beyond PyFlink).
+        """Adds a `KeyedBatchFunction`: whole Arrow batches with the states of their keys (beyond PyFlink).
 
-        For logic that can be said in columns, at high rates; docs/datastream/keyed-state.md says when, and what it
-        costs. Stream, key, states and output all need declared types.
+        For columnar logic at high rates; docs/datastream/keyed-state.md describes its use and costs. Stream, key,
+        states and output all need declared types.
         """
         func = checked_function("process_batches", func, KeyedBatchFunction, callables=False)
         if not is_typed(self._stream_type()):
             raise refuse(
-                "process_batches: the stream is untyped and has no columns. Declare output_type= on what comes before"
+                "process_batches: the stream is untyped and has no columns. Declare output_type= on the operator before"
             )
         if not is_typed(self._edges[0].key_type):
             raise refuse("process_batches: the key has no declared type. Use key_by(field) or key_by(..., key_type=)")
@@ -159,8 +159,8 @@ class KeyedStream(UnnamedStream):
     def execute_and_collect(  # type: ignore[override]
         self, job_execution_name: str | None = None, limit: int | None = None
     ) -> CloseableIterator | list[Any]:
-        """Run the job now and iterate over this stream's records here, each as PyFlink gives it: a Row of the key (f0)
-        and the record (f1)."""
+        """Runs the job now and iterates over this stream's records in the program, each a Row of the key (f0) and the
+        record (f1), as in PyFlink."""
         edge = self._edges[0]
         assert edge.key_selector is not None
         types = [edge.key_type, self._stream_type()]
@@ -173,7 +173,7 @@ class KeyedStream(UnnamedStream):
     # --- running aggregations -----------------------------------------------------------------------------
 
     def reduce(self, func: Callable[[Any, Any], Any] | ReduceFunction) -> DataStream:
-        """Combine the records of a key: `func` of the result so far and the next record is the next result."""
+        """Combines the records of a key: `func` of the previous result and the next record is the next result."""
         func = checked_function("reduce", func, ReduceFunction)
         return self._then(Reduce(func), "Reduce", self._stream_type())
 
@@ -206,13 +206,13 @@ class KeyedStream(UnnamedStream):
         operation = rolling_field(kind, field, stream_type if is_typed(stream_type) else None)
         return self._then(operation, kind.replace("_", " ").title(), stream_type)
 
-    # --- states to be asked for ------------------------------------------------------------------------------
+    # --- queryable state -------------------------------------------------------------------------------------
 
     def as_queryable_state(
         self, queryable_state_name: str, state_descriptor: ValueStateDescriptor | ReducingStateDescriptor | None = None
     ) -> QueryableStateStream:
-        """End the stream in a state that can be asked for under this name (as in Flink's Java API): the last record of
-        every key, or with a `ReducingStateDescriptor` all records of a key reduced to one."""
+        """Ends the stream in queryable state of this name (as in Flink's Java API): the last record of every key, or
+        with a `ReducingStateDescriptor` all records of a key reduced to one."""
         from millstream.datastream.state import ReducingStateDescriptor, ValueStateDescriptor
         from millstream.datastream.states.queryable import KeepLast, QueryableStateStream
 
@@ -222,7 +222,7 @@ class KeyedStream(UnnamedStream):
         if not isinstance(state_descriptor, ValueStateDescriptor | ReducingStateDescriptor):
             raise refuse(
                 f"as_queryable_state: found {state_descriptor!r}, expected a ValueStateDescriptor or a "
-                "ReducingStateDescriptor. Other kinds are kept by a process function; call set_queryable there"
+                "ReducingStateDescriptor. For other kinds use a process function, and call set_queryable there"
             )
         state_descriptor.set_queryable(queryable_state_name)
         operation = KeyedProcess(KeepLast(state_descriptor))
@@ -233,13 +233,13 @@ class KeyedStream(UnnamedStream):
     # --- windows --------------------------------------------------------------------------------------------
 
     def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedStream:
-        """The records of each key by window; say what to do with a window by `reduce`, `aggregate`, `process` …"""
+        """Groups the records of each key by window; add an operation by `reduce`, `aggregate`, `process` …"""
         from millstream.datastream.streams.windowed_stream import WindowedStream
 
         return WindowedStream(self, window_assigner)
 
     def count_window(self, size: int, slide: int = 0) -> WindowedStream:
-        """Every `size` records of a key; with `slide`, every `slide` records the last `size` of them."""
+        """Windows of `size` records of a key; with `slide`, every `slide` records the last `size`."""
         from millstream.datastream.streams.windowed_stream import WindowedStream, counted
         from millstream.datastream.window.counting import GlobalWindows
 
@@ -248,13 +248,13 @@ class KeyedStream(UnnamedStream):
     # --- with another keyed stream --------------------------------------------------------------------------
 
     def interval_join(self, other: KeyedStream) -> IntervalJoin:
-        """Pairs of a record of this stream and one of `other` with the same key that are close in time (as in Flink's
-        Java API): say how close by `between`."""
+        """Pairs of a record of this stream and one of `other` with the same key and close in time (as in Flink's Java
+        API): set the bounds by `between`."""
         from millstream.datastream.streams.interval_join import IntervalJoin
 
         return IntervalJoin(self, other)
 
-    # --- refused: a key already says where records go, and key_by is no operator --------------------------
+    # --- rejected: the key already determines the partitioning, and key_by is not an operator ---------------
 
     def shuffle(self) -> NoReturn:
         _partitioned_by_key("shuffle")
@@ -285,7 +285,7 @@ class KeyedStream(UnnamedStream):
 
 
 class DataStreamUtils:
-    """What Flink offers beside the methods of a stream (not in PyFlink)."""
+    """Methods that Flink offers in addition to those of a stream (not in PyFlink)."""
 
     @staticmethod
     def reinterpret_as_keyed_stream(
@@ -293,9 +293,9 @@ class DataStreamUtils:
         key_selector: Callable[[Any], Any] | KeySelector | int | str,
         key_type: TypeInformation | None = None,
     ) -> KeyedStream:
-        """The stream as one that is partitioned by this key already, without an exchange.
+        """Treats the stream as partitioned by this key already, without an exchange.
 
-        Every record must be in the subtask `key_by` would have sent it to, and fails the job if it is not.
+        Every record must be in the subtask to which `key_by` would send it, and fails the job otherwise.
 
         >>> from millstream.common import Types
         >>> from millstream.datastream import StreamExecutionEnvironment

@@ -1,10 +1,10 @@
-"""Finds functions that change a variable of the program, whose change nobody sees: functions run on copies, in the
-processes of tasks. A counter at the top of the program stays 0 there where the program reads it.
+"""Detects functions that change a variable of the program without effect: functions run on copies, in the processes of
+tasks. A counter at the top of the program remains 0 where the program reads it.
 
-What a function does is read from its bytecode. Reported is only what cannot be meant for the tasks themselves: adding
-to a variable (`counter += 1`, `counts[word] += 1`), or adding to a collection that the function does not read
-(`seen.append(word)`). A variable that is filled once and read afterwards is a cache, and is left alone. Variables of
-imported modules are left alone, too: there a cache is more likely than a result.
+The analysis reads bytecode. It reports only changes that cannot be intended for the tasks themselves: adding to a
+variable (`counter += 1`, `counts[word] += 1`), or adding to a collection that the function does not read
+(`seen.append(word)`). A variable that is filled once and read afterwards is a cache, and is ignored. Variables of
+imported modules are ignored, too: a cache is more likely there than a result.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _METHOD_READS = frozenset({"LOAD_METHOD", "LOAD_ATTR"})
 
 
 def warn_of_lost_changes(method: str, subject: str, call: Any) -> None:
-    """Say once of a function that it changes variables of the program in vain."""
+    """Warns once if a function changes variables of the program without effect."""
     names = lost_changes(call)
     if not names:
         return
@@ -36,14 +36,14 @@ def warn_of_lost_changes(method: str, subject: str, call: Any) -> None:
     warn_once(
         f"lost changes of {listed}",
         f"{method}: {subject} changes {listed}, and functions run on copies in the processes of tasks: the program's "
-        f"own {listed} stays as it is. Count with a metric (runtime_context.get_metrics_group().counter(...)), keep it "
-        "in state, or read results from execute_and_collect()",
+        f"own {listed} remains unchanged. Count with a metric (runtime_context.get_metrics_group().counter(...)), use "
+        "state, or read results from execute_and_collect()",
         here(),
     )
 
 
 def lost_changes(call: Any) -> list[str]:
-    """The variables outside of a function that it adds to, and that the program does not see changed.
+    """The outer variables to which a function adds, in copies that the program does not see.
 
     >>> def counter():
     ...     seen = []
@@ -61,7 +61,7 @@ def lost_changes(call: Any) -> list[str]:
 
 
 def _changed(code: CodeType) -> Iterator[str]:
-    """The names that some code, or code inside it, adds to."""
+    """The names to which code, or code inside it, adds."""
     steps = [step for step in dis.get_instructions(code) if step.opname not in ("CACHE", "EXTENDED_ARG")]
     yield from _reassigned(steps)
     yield from _elements_changed(steps)
@@ -72,12 +72,12 @@ def _changed(code: CodeType) -> Iterator[str]:
 
 
 def _is_operation(step: dis.Instruction) -> bool:
-    is_subscript = step.opname in ("BINARY_SUBSCR", "BINARY_SLICE") or step.argrepr == "[]"  # Python 3.14 says it so
+    is_subscript = step.opname in ("BINARY_SUBSCR", "BINARY_SLICE") or step.argrepr == "[]"  # the form of Python 3.14
     return step.opname.startswith(("BINARY_", "INPLACE_")) and not is_subscript
 
 
 def _reassigned(steps: list[dis.Instruction]) -> Iterator[str]:
-    """`counter += 1`, `counter = counter + 1`: an operation's result is stored in a name that the code reads, too."""
+    """`counter += 1`, `counter = counter + 1`: an operation's result is stored in a name that the code also reads."""
     read = {step.argval for step in steps if step.opname in _READS}
     for before, step in pairwise(steps):
         if step.opname in _STORES and _is_operation(before) and step.argval in read:
@@ -97,7 +97,7 @@ def _elements_changed(steps: list[dis.Instruction]) -> Iterator[str]:
 
 
 def _only_filled(steps: list[dis.Instruction]) -> Iterator[str]:
-    """`seen.append(word)`, where nothing else is done with the collection."""
+    """`seen.append(word)`, if the collection is not used otherwise."""
     filled: dict[str, bool] = {}
     for step, after in pairwise(steps):
         if step.opname in _READS:

@@ -1,8 +1,8 @@
-"""What is said when a stream, or what a step on the way to one returned, has no such method.
+"""Errors for missing methods of a stream, or of an intermediate object on the way to one.
 
-Most such names are right and stand in the wrong place: `reduce` before `key_by`, `print` before it was said what is
-done with windows. So the object says how to get there, or else which of its own names is near. The error is an
-AttributeError as well: whoever only asks (`hasattr`, `copy`, a debugger) is answered as by any object.
+Most such names are right but misplaced: `reduce` before `key_by`, `print` before the windows have an operation. So the
+message states the missing step, or else a similar name of the object. The error is also an AttributeError, so that
+`hasattr`, `copy` and debuggers work as usual.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from millstream.graph.site import here
 if TYPE_CHECKING:
     from typing import NoReturn
 
-__all__ = ["AnswersForMissingNames", "Elsewhere"]
+__all__ = ["Hints", "MissingNameHints"]
 
-Elsewhere = tuple[tuple[frozenset[str] | str, str], ...]
+Hints = tuple[tuple[frozenset[str] | str, str], ...]
 
 
-class AnswersForMissingNames:
-    """Says of a missing attribute where it is. `_elsewhere`: names, or a class of `millstream.datastream` that has
-    them, each with what to do about it."""
+class MissingNameHints:
+    """Adds a hint to the error of a missing attribute. `_hints`: names, or a class of `millstream.datastream` that has
+    them, each with the step to take."""
 
-    _elsewhere: ClassVar[Elsewhere] = ()
+    _hints: ClassVar[Hints] = ()
 
-    if not TYPE_CHECKING:  # a type checker would then take every name for granted
+    if not TYPE_CHECKING:  # a type checker would otherwise accept every name
 
         def __getattr__(self, name: str) -> NoReturn:
             raise _missing_name(self, name)
 
 
-# What other libraries call it.
+# Names in other libraries.
 _SYNONYMS = {
     "collect": "execute_and_collect",
     "for_each": "add_sink",
@@ -46,19 +46,19 @@ _SYNONYMS = {
 }
 
 
-def _missing_name(owner: AnswersForMissingNames, name: str) -> AttributeError:
+def _missing_name(owner: MissingNameHints, name: str) -> AttributeError:
     kind = type(owner)
-    if name.startswith("_"):  # asked by Python itself, or by us
+    if name.startswith("_"):  # accessed by Python itself, or by the engine
         return AttributeError(f"{kind.__name__!r} object has no attribute {name!r}", name=name, obj=owner)
     message = f"{kind.__name__} has no {name!r}."
     if _SYNONYMS.get(name) in dir(kind):
         return MissingNameError(f"{message} Here it is called {_SYNONYMS[name]!r}", at=str(here()))
-    way = next((way for other, way in kind._elsewhere if _has(other, name)), None)
-    if way is None:
+    hint = next((hint for other, hint in kind._hints if _has(other, name)), None)
+    if hint is None:
         own_names = [known for known in dir(kind) if not known.startswith("_")]
         message += did_you_mean(name, own_names) or f" It has {', '.join(own_names)}"
     else:
-        message += f" {way.format(name=name)}"
+        message += f" {hint.format(name=name)}"
     return MissingNameError(message, at=str(here()))
 
 

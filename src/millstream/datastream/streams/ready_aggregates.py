@@ -1,13 +1,13 @@
-"""Ready aggregates of a stream: `Aggregates` over its windows, and rolling ones of a field of a keyed stream.
+"""Built-in aggregates of a stream: `Aggregates` over its windows, and rolling ones of a field of a keyed stream.
 
-An `Aggregates` is bound to the stream's type, with the key and the bounds that stand before it. Without a window
-function on top it is known to the engine (`graph.nodes: ReadyAggregates`), which may run it in columns. What is said
-here besides, the function that folds records and the one that makes rows, is the same one record at a time. An operator
-that knows a record's time calls `add_at(value, timestamp, accumulator)` in place of `add`, so that `first`, `last`,
-`top_n` and `collect` go by event time there too.
+An `Aggregates` is bound to the stream's type, with the key and the window bounds before the aggregates. Without a
+window function on top the engine knows it (`graph.nodes: ReadyAggregates`) and may run it in columns. The functions
+defined here in addition, one that folds records and one that makes rows, give the same results one record at a time. An
+operator that knows a record's time calls `add_at(value, timestamp, accumulator)` instead of `add`, so that `first`,
+`last`, `top_n` and `collect` use event time there too.
 
-Of a rolling aggregation it is said which field it is, and whether it can be added up or compared at all. What can never
-work is refused at the user's line.
+A rolling aggregation specifies its field, and whether that can be added or compared. Impossible ones are rejected at
+the user's line.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = ["BoundAggregates", "bound_aggregates", "rolling_field"]
 
 @dataclass(frozen=True)
 class BoundAggregates:
-    """The aggregates of a stream, the function that puts key and bounds before them, and what both come to."""
+    """The aggregates of a stream, the function that adds key and bounds, and their known equivalent."""
 
     aggregates: Aggregates
     front: KeyAndBounds | None
@@ -50,7 +50,7 @@ class BoundAggregates:
 
 
 def bound_aggregates(stream: KeyedStream, aggregates: Aggregates) -> BoundAggregates:
-    """The aggregates as they run over this stream."""
+    """Binds the aggregates to this stream."""
     stream_type = stream._stream_type()
     bound = aggregates.bound(stream_type if is_typed(stream_type) else None)
     key = _key_of(stream)
@@ -63,14 +63,14 @@ def bound_aggregates(stream: KeyedStream, aggregates: Aggregates) -> BoundAggreg
 
 
 def _key_of(stream: KeyedStream) -> tuple[str, TypeInformation | None] | None:
-    """What the key is called in results, and its type; None where all records have one key."""
+    """The name of the key in results, and its type; None if all records have one key."""
     edge = stream._edges[0]
     if isinstance(edge.key_selector, OneKey):
         return None
     stream_type = stream._stream_type()
     plain = None if stream_type is None else plain_type(stream_type)
     field = edge.key_selector.field if isinstance(edge.key_selector, FieldKey) else None
-    if isinstance(plain, RowTypeInfo) and plain.has_given_names and isinstance(field, int):
+    if isinstance(plain, RowTypeInfo) and plain.has_own_names and isinstance(field, int):
         return plain.get_field_names()[field], edge.key_type
     return field if isinstance(field, str) else "key", edge.key_type
 
@@ -116,6 +116,5 @@ def _check_kind(kind: str, field: int | str, field_type: TypeInformation, basic:
         raise refuse(f"sum({field!r}): found a field of {field_type}, expected a number. Map it to a number first")
     if kind != "sum" and basic is None and not time:
         raise refuse(
-            f"{kind}({field!r}): fields of {field_type} have no order here. Choose a number, a text or a time, or use "
-            "reduce()"
+            f"{kind}({field!r}): fields of {field_type} have no order here. Use a number, a text or a time, or reduce()"
         )

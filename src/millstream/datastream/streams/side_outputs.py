@@ -1,9 +1,9 @@
-"""Whether a side output can be asked of an operator: a wrong one would be a stream on which nothing ever comes.
+"""Checks whether an operator can have a side output: a wrong one would be a stream without records.
 
-A function names its tags as globals, as attributes, in closures, or in what it calls. `declared_tags` goes through all
-of that, without running it, and gives the tags it met. Where something escapes it (tags made while running, names
-looked up by text, imports of others' modules inside a method, too much to go through) it says so by None: a program is
-refused for a side output that cannot be, never for one that may.
+A function refers to its tags as globals, attributes, in closures, or in functions it calls. `declared_tags` follows all
+these references, without running the function, and returns the tags. If the search is incomplete (tags created at run
+time, names looked up by text, imports of other modules inside a method, too many objects) it returns None: a program is
+rejected for an impossible side output, never for a possible one.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ from millstream.records.batch import is_typed
 __all__ = ["declared_tags", "with_side_output"]
 
 _OBJECTS_MAX = 3_000
-_FINDING = frozenset({"builtins", "copy", "gc", "importlib", "inspect", "operator", "pickle", "sys", "types"})
+_REFLECTIVE = frozenset({"builtins", "copy", "gc", "importlib", "inspect", "operator", "pickle", "sys", "types"})
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), types.BuiltinFunctionType, logging.Logger)
 _CONTAINERS = (list, tuple, set, frozenset, deque)
 _BY_NAME = {getattr(builtins, name) for name in ("getattr", "eval", "exec", "globals", "vars", "locals", "__import__")}
-_ROOMS = ("aggregation", "common", "datastream", "graph", "metrics", "runtime", "state")
-_OURS = tuple(os.path.join(PACKAGE_FOLDER, name, "") for name in _ROOMS)
-_PYTHONS = tuple({sysconfig.get_path("stdlib") + os.sep, sysconfig.get_path("platstdlib") + os.sep})
+_ENGINE_PACKAGES = ("aggregation", "common", "datastream", "graph", "metrics", "runtime", "state")
+_ENGINE_FOLDERS = tuple(os.path.join(PACKAGE_FOLDER, name, "") for name in _ENGINE_PACKAGES)
+_STDLIB_FOLDERS = tuple({sysconfig.get_path("stdlib") + os.sep, sysconfig.get_path("platstdlib") + os.sep})
 
 
 def declared_tags(function: Any) -> dict[str, list[OutputTag]] | None:
-    """The tags `function` refers to, by id; None where there may be others.
+    """The tags that `function` refers to, by id; None if there may be others.
 
     >>> declared_tags(functools.partial(print, OutputTag("odd")))
     {'odd': [OutputTag('odd')]}
-    >>> declared_tags(OutputTag)  # who has it can make any tag
+    >>> declared_tags(OutputTag)  # code with the class can create any tag
     """
     tags: dict[str, list[OutputTag]] = {}
-    seen: dict[int, Any] = {}  # the objects are kept, so that none takes the place of another
+    seen: dict[int, Any] = {}  # holds the objects, so that no id is reused
     pending = [function]
     try:
         while pending:
@@ -63,18 +63,18 @@ def declared_tags(function: Any) -> dict[str, list[OutputTag]] | None:
                 seen[id(value)] = value
                 if len(seen) > _OBJECTS_MAX:
                     return None
-                pending.extend(_held(value))
+                pending.extend(_referents(value))
     except _UncertainError:
         return None
     return tags
 
 
 class _UncertainError(Exception):
-    """What a function can yield is not to be seen from outside."""
+    """The tags of a function cannot be determined from outside."""
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether there is nothing in it. Looking attributes up by name, and making tags, end the search."""
+    """Whether it refers to nothing. Lookups of attributes by name, and the creation of tags, end the search."""
     if isinstance(value, type) and issubclass(value, SideTag):
         raise _UncertainError
     if isinstance(value, types.BuiltinFunctionType) and value in _BY_NAME:
@@ -82,10 +82,10 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, _PLAIN)
 
 
-def _held(value: Any) -> Iterator[Any]:
-    """What `value` refers to."""
+def _referents(value: Any) -> Iterator[Any]:
+    """The objects that `value` refers to."""
     if isinstance(value, types.FunctionType):
-        if not _is_ours_or_pythons(value):
+        if not _is_engine_or_stdlib(value):
             yield from _of_function(value)
     elif isinstance(value, types.MethodType):
         yield from (value.__func__, value.__self__)
@@ -100,28 +100,28 @@ def _held(value: Any) -> Iterator[Any]:
     elif isinstance(value, _CONTAINERS):
         yield from list(value)
     elif isinstance(value, type):
-        if not _is_ours_or_pythons(value):
+        if not _is_engine_or_stdlib(value):
             yield from (*value.__bases__, *vars(value).values())
     elif not isinstance(value, (types.ModuleType, types.GetSetDescriptorType, types.MemberDescriptorType)):
         yield from _of_object(value)
 
 
-def _is_ours_or_pythons(value: Any) -> bool:
-    """Whether a function or class is of this package or of Python itself, which know nothing of a program's tags."""
+def _is_engine_or_stdlib(value: Any) -> bool:
+    """Whether a function or class belongs to this package or to Python itself, which do not refer to user tags."""
     module = sys.modules.get(str(value.__module__))
     known: Any = module
     for name in value.__qualname__.split("."):
         known = getattr(known, name, None)
-    # What only says that it is from there, as code run by exec() does, is not.
+    # An object that only claims that module, as code run by exec() does, is not it.
     return known is value and module is not None and _is_known(module)
 
 
 def _is_known(module: types.ModuleType) -> bool:
-    """Told by its file: a program's own module may have the name of one of Python's."""
+    """Whether a module is the engine's or Python's, by its file: a program's own module may have the same name."""
     file = getattr(module, "__file__", None)
     if file is None:
         return module.__name__ in sys.builtin_module_names
-    return file.startswith(_OURS) or (file.startswith(_PYTHONS) and "site-packages" not in file)
+    return file.startswith(_ENGINE_FOLDERS) or (file.startswith(_STDLIB_FOLDERS) and "site-packages" not in file)
 
 
 def _of_object(value: Any) -> Iterator[Any]:
@@ -130,7 +130,7 @@ def _of_object(value: Any) -> Iterator[Any]:
     attributes = getattr(value, "__dict__", None)
     slots = [name for base in kind.__mro__ for name in _slots(base)]
     if attributes is None and not slots and kind.__module__.partition(".")[0] not in sys.stdlib_module_names:
-        raise _UncertainError  # made in another language, and not by Python
+        raise _UncertainError  # implemented in another language, and not by Python
     yield from (attributes or {}).values()
     yield from (getattr(value, name) for name in slots if hasattr(value, name))
 
@@ -155,16 +155,16 @@ def _of_function(function: types.FunctionType) -> Iterator[Any]:
 
 
 def _is_harmless(module: str) -> bool:
-    """Whether a module of this name is one of Python's own, which neither has tags nor finds them by name."""
+    """Whether a module of this name is one of Python's own, without tags or lookups by name."""
     name = module.partition(".")[0]
-    if name not in sys.stdlib_module_names or name in _FINDING:
+    if name not in sys.stdlib_module_names or name in _REFLECTIVE:
         return False
     spec = importlib.util.find_spec(name)  # a program's own module may have the name of one of Python's
-    return spec is not None and (spec.origin in ("built-in", "frozen") or str(spec.origin).startswith(_PYTHONS))
+    return spec is not None and (spec.origin in ("built-in", "frozen") or str(spec.origin).startswith(_STDLIB_FOLDERS))
 
 
 def _of_code(code: types.CodeType, names: Mapping[str, Any]) -> Iterator[Any]:
-    """The globals a piece of code names, and what it takes from modules among them."""
+    """The globals used by a piece of code, and the attributes it uses of modules among them."""
     attributes: list[str] = []
     modules: list[types.ModuleType] = []
     for step in dis.get_instructions(code):
@@ -178,7 +178,7 @@ def _of_code(code: types.CodeType, names: Mapping[str, Any]) -> Iterator[Any]:
             value = names[step.argval] if step.argval in names else getattr(builtins, step.argval)
             yield value
             modules += [value] if isinstance(value, types.ModuleType) else []
-    for module in modules:  # grows: a module may hold others
+    for module in modules:  # grows: a module may refer to others
         if not _is_known(module):
             for value in (getattr(module, name) for name in attributes if hasattr(module, name)):
                 yield value
@@ -187,7 +187,7 @@ def _of_code(code: types.CodeType, names: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def with_side_output(node: Node, tag: OutputTag, type_info: TypeInformation | None) -> Process | Read:
-    """The operation of `node`, giving out this side output with records of `type_info`."""
+    """The operation of `node` with this side output, whose records are of `type_info`."""
     if isinstance(node.operation, Read):
         return _with_dead_letters(node.name, node.operation, tag, type_info)
     if isinstance(node.operation, Window) and node.operation.ready is not None and node.operation.late_tag is None:
@@ -208,43 +208,43 @@ def with_side_output(node: Node, tag: OutputTag, type_info: TypeInformation | No
 
 
 def _with_dead_letters(name: str, operation: Read, tag: OutputTag, type_info: TypeInformation | None) -> Read:
-    """A source gives out one side output: the messages that it cannot read."""
+    """A source has at most one side output: the messages that it cannot decode."""
     own = operation.source.dead_letter_tag
     if own is None or own.tag_id != tag.tag_id:
-        gives = "has no side output" if own is None else f"has the side output '{own.tag_id}' only"
+        existing = "has no side output" if own is None else f"has the side output '{own.tag_id}' only"
         raise refuse(
-            f"get_side_output: '{name}' {gives}. A source gives out messages that it cannot read: say where they go "
-            "with with_dead_letters(tag) of its deserialization schema"
+            f"get_side_output: '{name}' {existing}. A source emits messages that it cannot decode: set their side "
+            "output with with_dead_letters(tag) of its deserialization schema"
         )
     if type_info not in (None, DEAD_LETTER_TYPE):
         raise refuse(
-            f"get_side_output: '{tag.tag_id}' of '{name}' is read as {type_info}, and messages that cannot be read are "
-            f"{DEAD_LETTER_TYPE}. Give the OutputTag that type, or none"
+            f"get_side_output: '{tag.tag_id}' of '{name}' is read as {type_info}, and messages that cannot be decoded "
+            f"are {DEAD_LETTER_TYPE}. Declare that type for the OutputTag, or none"
         )
     return replace(operation, tags=((tag.tag_id, DEAD_LETTER_TYPE),))
 
 
 def _check_yielded(name: str, operation: Process, tag: OutputTag, type_info: TypeInformation | None) -> None:
-    """Refuse a tag that the operator never gives a record, or only with another type."""
+    """Rejects a tag for which the operator never emits a record, or only with another type."""
     late = _late_tags(operation)
     known = declared_tags(operation.function)
     tags = [*(known or {}).get(tag.tag_id, []), *(other for other in late if other.tag_id == tag.tag_id)]
     if known is not None and not tags:
         names = sorted({*known, *(other.tag_id for other in late)})
         raise refuse(
-            f"get_side_output: '{name}' never gives out side output '{tag.tag_id}'; it has {names or 'none'}. Use the "
+            f"get_side_output: '{name}' never emits to side output '{tag.tag_id}'; it has {names or 'none'}. Use the "
             f"OutputTag the function yields with (yield tag, value){_late_fix(operation)}"
         )
     typed = [other.type_info for other in tags if is_typed(other.type_info)]
     if typed and is_typed(type_info) and type_info not in typed:
         raise refuse(
-            f"get_side_output: side output '{tag.tag_id}' of '{name}' is {typed[0]} where it is given out and "
+            f"get_side_output: side output '{tag.tag_id}' of '{name}' is {typed[0]} where it is emitted and "
             f"{type_info} here. Use the same OutputTag for both"
         )
 
 
 def _late_tags(operation: Process) -> list[OutputTag]:
-    """The side outputs of late records: of windows one, of joins one for each side."""
+    """The side outputs of late records: one for windows, one per side for joins."""
     tags = (getattr(operation, "late_tag", None), *getattr(operation, "late_tags", ()))
     return [tag for tag in tags if tag is not None]
 

@@ -1,8 +1,8 @@
-"""`DataStream`: records on their way, and what can be done with each of them.
+"""`DataStream`: a stream of records and its transformations.
 
-Every call adds one frozen node to the environment's graph and returns the stream that leaves it; nothing runs
-before `execute`. Arguments are checked here, at the user's line. A stream is typed when its `output_type` was
-declared, and its records then travel as Arrow columns; otherwise as pickled values.
+Every call adds one frozen node to the environment's graph and returns its output stream; nothing runs before `execute`.
+Arguments are checked here, at the user's line. A stream is typed if its `output_type` was declared, and its records
+then travel as Arrow columns; otherwise as pickled values.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from millstream.datastream.streams.argument_checks import (
     refuse,
 )
 from millstream.datastream.streams.key_selection import key_selection
-from millstream.datastream.streams.missing_names import Elsewhere
+from millstream.datastream.streams.missing_names import Hints
 from millstream.datastream.streams.side_outputs import with_side_output
 from millstream.datastream.streams.stream_edges import OperatorControls, Partitionings, no_java_object
 from millstream.datastream.streams.stream_outputs import StreamOutputs
@@ -42,7 +42,7 @@ from millstream.graph.nodes import (
     Process,
     Project,
 )
-from millstream.graph.notices import say_once
+from millstream.graph.notices import log_once
 from millstream.graph.site import here
 from millstream.records.batch import is_typed
 
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DataStream"]
 
-_STAYING = (Partitioning.UNSPECIFIED, Partitioning.FORWARD)
+_PARTITION_PRESERVING = (Partitioning.UNSPECIFIED, Partitioning.FORWARD)
 
 
 class DataStream(OperatorControls, Partitionings, StreamOutputs):
@@ -74,7 +74,7 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
     words String
     """
 
-    _elsewhere: ClassVar[Elsewhere] = (
+    _hints: ClassVar[Hints] = (
         ("KeyedStream", "Call key_by(...) before it"),
         ("WindowedStream", "Call key_by(...).window(...) before it"),
         ("StreamExecutionEnvironment", "Call it on the environment: env.{name}(...)"),
@@ -93,7 +93,7 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
         self._edges = edges
 
     def _then(self, operation: Operation, name: str, output_type: TypeInformation | None) -> DataStream:
-        """The stream that leaves a new node reading this one."""
+        """Adds a node that reads this stream; returns its output stream."""
         node = self._add(operation, name, output_type)
         return DataStream(environment=self._environment, edges=(Edge(node.id),))
 
@@ -104,7 +104,7 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
         return self._own_node("get_name").name.removeprefix("Source: ").removeprefix("Sink: ")
 
     def get_type(self) -> TypeInformation:
-        """The type of the records; `Types.PICKLED_BYTE_ARRAY()` when none was declared."""
+        """The type of the records; `Types.PICKLED_BYTE_ARRAY()` if none was declared."""
         return self._stream_type() or Types.PICKLED_BYTE_ARRAY()
 
     def get_execution_environment(self) -> StreamExecutionEnvironment:
@@ -116,7 +116,7 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
         return self._environment.get_config()
 
     def set_max_parallelism(self, max_parallelism: int) -> Self:
-        """The highest parallelism the operator can ever have. It cannot change once the job has state."""
+        """Sets the highest parallelism of the operator. It cannot change once the job has state."""
         checked_count("set_max_parallelism", max_parallelism)
         node = self._own_node("set_max_parallelism")
         if node.parallelism is not None and node.parallelism > max_parallelism:
@@ -127,65 +127,65 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
         return self._amend("set_max_parallelism", max_parallelism=max_parallelism)
 
     def force_non_parallel(self) -> Self:
-        """One subtask, now and later."""
+        """Limits the operator to one subtask permanently."""
         return self._amend("force_non_parallel", parallelism=1, max_parallelism=1)
 
     def set_buffer_timeout(self, timeout_millis: int) -> Self:
-        """Accepted for PyFlink programs; here all operators share an epoch: `env.set_buffer_timeout` bounds it."""
+        """Accepted for PyFlink programs; all operators share an epoch here, which `env.set_buffer_timeout` bounds."""
         checked_count("set_buffer_timeout", timeout_millis, least=-1)
         self._own_node("set_buffer_timeout")
-        say_once(
+        log_once(
             "buffer timeout",
-            "the buffer timeout of one operator has no effect: records move on with their epoch. Set it for the "
+            "the buffer timeout of one operator has no effect: records travel with their epoch. Set it for the "
             "environment: env.set_buffer_timeout(ms)",
         )
         return self
 
     def start_new_chain(self) -> Self:
-        """Begin a chain with this operator."""
+        """Begins a chain with this operator."""
         return self._amend("start_new_chain", starts_chain=True)
 
     # --- transformations --------------------------------------------------------------------------------
 
     def map(self, func: Callable[[Any], Any] | MapFunction, output_type: TypeInformation | None = None) -> DataStream:
-        """Replace every record by `func` of it."""
+        """Replaces every record by `func` of it."""
         func = checked_function("map", func, MapFunction)
         return self._then(Map(func), "Map", checked_output_type("map", output_type))
 
     def flat_map(
         self, func: Callable[[Any], Iterable[Any]] | FlatMapFunction, output_type: TypeInformation | None = None
     ) -> DataStream:
-        """Replace every record by the records of the iterable `func` returns (a generator is fine)."""
+        """Replaces every record by the records of the iterable that `func` returns (a generator is fine)."""
         func = checked_function("flat_map", func, FlatMapFunction)
         return self._then(FlatMap(func), "FlatMap", checked_output_type("flat_map", output_type))
 
     def filter(self, func: Callable[[Any], bool] | FilterFunction) -> DataStream:
-        """Keep the records for which `func` is true."""
+        """Selects the records for which `func` is true."""
         func = checked_function("filter", func, FilterFunction)
         return self._then(Filter(func), "Filter", self._stream_type())
 
     def process(self, func: ProcessFunction, output_type: TypeInformation | None = None) -> DataStream:
-        """Run a `ProcessFunction`: records with their time, and side outputs."""
+        """Adds a `ProcessFunction`: records with their time, and side outputs."""
         func = checked_function("process", func, ProcessFunction, callables=False)
         return self._then(Process(func), "PROCESS", checked_output_type("process", output_type))
 
     def project(self, *field_indexes: int) -> DataStream:
-        """Keep these fields of a row or tuple, in this order. Done on columns."""
+        """Selects these fields of a row or tuple, in this order. Done on columns."""
         output_type = projected_type(self._stream_type(), field_indexes)
         return self._then(Project(field_indexes), "Projection", output_type)
 
     def map_batches(self, func: Callable[[pa.RecordBatch], pa.RecordBatch], output_type: TypeInformation) -> DataStream:
-        """Replace whole Arrow record batches: `func` gets one and returns one of `output_type` (beyond PyFlink).
+        """Replaces whole Arrow record batches: `func` receives one and returns one of `output_type` (beyond PyFlink).
 
         The stream must be typed; a row has one column per field, any other type one column called `value`. The
-        function may return fewer or more rows than it got.
+        function may return fewer or more rows than it received.
         """
         func = checked_function("map_batches", func, MapFunction)
         if isinstance(func, MapFunction):
             raise refuse("map_batches: found a MapFunction, expected a function from RecordBatch to RecordBatch")
         if not is_typed(self._stream_type()):
             raise refuse(
-                "map_batches: the stream is untyped and has no columns. Declare output_type= on what comes before"
+                "map_batches: the stream is untyped and has no columns. Declare output_type= on the operator before"
             )
         declared = checked_output_type("map_batches", output_type)
         if not is_typed(declared):
@@ -195,7 +195,7 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
         return self._then(MapBatches(func), "Map Batches", declared)
 
     def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
-        """Give every record an event timestamp and let the watermark follow them."""
+        """Assigns an event timestamp to every record and generates watermarks."""
         if not isinstance(watermark_strategy, WatermarkStrategy):
             raise refuse(
                 f"assign_timestamps_and_watermarks: found {watermark_strategy!r}, expected a WatermarkStrategy, such "
@@ -204,7 +204,7 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
         return self._then(AssignTimestamps(watermark_strategy), "Timestamps/Watermarks", self._stream_type())
 
     def union(self, *streams: DataStream) -> DataStream:
-        """This stream and the others as one; all must have the same type."""
+        """Merges this stream and the others; all must have the same type."""
         edges = self._edges
         for stream in streams:
             if not isinstance(stream, DataStream):
@@ -222,24 +222,25 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
     def key_by(
         self, key_selector: Callable[[Any], Any] | KeySelector | int | str, key_type: TypeInformation | None = None
     ) -> KeyedStream:
-        """Bring all records of a key to the same subtask. The key is what `key_selector` gives for a record, or the
-        field at a position or of a name; a field of a typed stream is taken as a column, with its type."""
+        """Partitions the stream by key: all records of a key reach the same subtask. The key is the result of
+        `key_selector`, or the field at a position or of a name; a field of a typed stream is a column, with its
+        type."""
         return self._keyed("key_by", Partitioning.HASH, key_selector, key_type)
 
     def reinterpret_as_keyed_stream(
         self, key_selector: Callable[[Any], Any] | KeySelector | int | str, key_type: TypeInformation | None = None
     ) -> KeyedStream:
-        """This stream as one that is partitioned by a key already: like `key_by`, without an exchange (beyond PyFlink;
+        """Treats this stream as partitioned by a key already: like `key_by`, without an exchange (beyond PyFlink;
         Flink's `DataStreamUtils.reinterpretAsKeyedStream`).
 
-        Every record must be in the subtask `key_by` would have sent it to; one that is not fails the job. What a keyed
-        operator gives out is, as long as the key stays what it was. The next operator has the parallelism of this one.
+        Every record must be in the subtask to which `key_by` would send it; otherwise it fails the job. The output of a
+        keyed operator is, as long as the key is unchanged. The next operator has the parallelism of this one.
         """
-        moved = [edge.partitioning for edge in self._edges if edge.partitioning not in _STAYING]
+        moved = [edge.partitioning for edge in self._edges if edge.partitioning not in _PARTITION_PRESERVING]
         if moved:
             raise refuse(
-                f"reinterpret_as_keyed_stream: the stream is partitioned by {moved[0].value}, so its records do not "
-                "stay where their keys are. Call it on the stream an operator returned, or use key_by()"
+                f"reinterpret_as_keyed_stream: the stream is partitioned by {moved[0].value}, so its records leave the "
+                "subtasks of their keys. Call it on the stream an operator returned, or use key_by()"
             )
         return self._keyed("reinterpret_as_keyed_stream", Partitioning.FORWARD, key_selector, key_type)
 
@@ -260,7 +261,7 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
         )
 
     def get_side_output(self, output_tag: OutputTag) -> DataStream:
-        """The records the process function yielded with this tag; of a source, the messages it cannot read."""
+        """The records that the process function yielded with this tag; of a source, the undecodable messages."""
         if not isinstance(output_tag, OutputTag):
             raise refuse(f"get_side_output: found {output_tag!r}, expected an OutputTag")
         node = self._own_node("get_side_output")
@@ -272,13 +273,13 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
     # --- windows over the whole stream ------------------------------------------------------------------
 
     def window_all(self, window_assigner: WindowAssigner[Any, Any]) -> AllWindowedStream:
-        """All records by window, in one subtask; `key_by(...).window(...)` works in parallel."""
+        """Groups all records by window, in one subtask; `key_by(...).window(...)` is parallel."""
         from millstream.datastream.streams.windowed_stream import AllWindowedStream
 
         return AllWindowedStream(self, window_assigner)
 
     def count_window_all(self, size: int, slide: int = 0) -> AllWindowedStream:
-        """Every `size` records; with `slide`, every `slide` records the last `size` of them (beyond PyFlink)."""
+        """Windows of `size` records; with `slide`, every `slide` records the last `size` (beyond PyFlink)."""
         from millstream.datastream.streams.windowed_stream import AllWindowedStream, counted
         from millstream.datastream.window.counting import GlobalWindows
 
@@ -287,12 +288,12 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
     # --- with itself ------------------------------------------------------------------------------------
 
     def iterate(self, max_wait_time_ms: int = 0, *, rounds_max: int | None = None) -> IterativeStream:
-        """Begin a loop: the stream it gives has this one's records, and those that `close_with` sends back (beyond
+        """Begins a loop: the returned stream has this one's records, and those fed back by `close_with` (beyond
         PyFlink).
 
-        An epoch goes round up to `rounds_max` times (`millstream.loop.rounds-max` unless given); what is in the loop
-        then is kept, and goes on in the next. The wait is accepted for Flink programs: a job knows when its loops are
-        empty.
+        An epoch iterates up to `rounds_max` times (by default `millstream.loop.rounds-max`); records still in the loop
+        are stored, and continue in the next epoch. The wait is accepted for Flink programs: a job detects when its
+        loops are empty.
         """
         from millstream.datastream.streams.iterative_stream import iterated
 
@@ -307,7 +308,8 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
     def connect(self, ds: BroadcastStream) -> BroadcastConnectedStream: ...
 
     def connect(self, ds: DataStream | BroadcastStream) -> ConnectedStreams | BroadcastConnectedStream:
-        """This stream and another, of any type, in one operator; with a broadcast stream, to read its state."""
+        """Connects this stream and another, of any type, in one operator; with a broadcast stream, to read its
+        state."""
         from millstream.datastream.streams.broadcast_stream import BroadcastConnectedStream, BroadcastStream
         from millstream.datastream.streams.connected_streams import ConnectedStreams
 
@@ -318,14 +320,14 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
         return ConnectedStreams(self, ds)
 
     def join(self, other: DataStream) -> JoinedStreams:
-        """Pairs of records of this stream and another that have one key and are in one window (beyond PyFlink):
+        """Pairs of records of this stream and another with the same key and window (beyond PyFlink):
         `a.join(b).where(selector).equal_to(selector).window(assigner).apply(function)`."""
         from millstream.datastream.streams.joined_streams import JoinedStreams
 
         return JoinedStreams(self, other)
 
     def co_group(self, other: DataStream) -> CoGroupedStreams:
-        """All records of both streams that have one key and are in one window (beyond PyFlink); for outer joins:
+        """All records of both streams with the same key and window (beyond PyFlink); for outer joins:
         `a.co_group(b).where(selector).equal_to(selector).window(assigner).apply(function)`."""
         from millstream.datastream.streams.joined_streams import CoGroupedStreams
 
@@ -334,8 +336,8 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
     # --- for later jobs ---------------------------------------------------------------------------------
 
     def cache(self) -> CachedDataStream:
-        """Keep the records for later jobs of this environment: the first job that has this stream computes it, over
-        bounded input; the others read what it kept. Gone with `invalidate()`, `env.close()`, or the program."""
+        """Caches the records for later jobs of this environment: the first job that uses this stream computes it, over
+        bounded input; the others read the cache. It is removed by `invalidate()`, `env.close()`, or program exit."""
         from millstream.datastream.streams.cached_data_stream import cached
 
         return cached(self)

@@ -1,11 +1,11 @@
-"""What every stream object is underneath: an environment, and the edges its records would come along.
+"""The base of every stream object: an environment, and the edges along which its records travel.
 
-A stream has several edges after `union`, and an edge with a partitioning after `rebalance`, `key_by` and the like.
-It *owns* a node only when it has exactly one plain edge: then, and only then, can it be named or given a
-parallelism. Streams are values: a transformation adds a node to the environment's graph and gives a new stream.
+A stream has several edges after `union`, and an edge with a partitioning after `rebalance`, `key_by` and the like. It
+*owns* a node only if it has exactly one plain edge: only then can it be named or have a parallelism. Streams are
+values: a transformation adds a node to the environment's graph and returns a new stream.
 
-How records are dealt out to the subtasks of the next operator is a property of the edge into it, so `Partitionings` add
-no node: they give the same stream with other edges. The last one before an operator counts.
+The distribution of records to the subtasks of the next operator is a property of the edge into it, so `Partitionings`
+add no node: they return the same stream with other edges. The last one before an operator applies.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, overload
 from millstream.common.typeinfo import TypeInformation
 from millstream.datastream.functions.function import KeySelector, Partitioner
 from millstream.datastream.streams.argument_checks import checked_count, checked_function, checked_text, refuse
-from millstream.datastream.streams.missing_names import AnswersForMissingNames
+from millstream.datastream.streams.missing_names import MissingNameHints
 from millstream.errors import NotAvailableError
 from millstream.graph.nodes import Edge, Node, Operation, Partitioning, Process, Read, Write
-from millstream.graph.notices import say_once
+from millstream.graph.notices import log_once
 from millstream.graph.site import here
 
 if TYPE_CHECKING:
@@ -36,16 +36,16 @@ __all__ = ["OperatorControls", "Partitionings", "StreamEdges", "no_java_object"]
 
 
 def no_java_object(owner: object, j_object: Any) -> None:
-    """Refuse a JVM object where PyFlink's constructors take one."""
+    """Rejects a JVM object where PyFlink's constructors take one."""
     if j_object is not None:
         raise NotAvailableError(
-            f"{type(owner).__name__} was given {j_object!r}: Millstream has no Flink JVM and wraps no Java objects. "
-            "Make it as a program does, from a StreamExecutionEnvironment or a builder."
+            f"{type(owner).__name__} received {j_object!r}: Millstream has no Flink JVM and wraps no Java objects. "
+            "Create it as a program does, from a StreamExecutionEnvironment or a builder."
         )
 
 
-class StreamEdges(AnswersForMissingNames):
-    """The environment and the edges; the one place where the façade reads and extends the graph."""
+class StreamEdges(MissingNameHints):
+    """The environment and the edges; the only place where the façade accesses the graph."""
 
     _environment: StreamExecutionEnvironment
     _edges: tuple[Edge, ...]
@@ -61,11 +61,11 @@ class StreamEdges(AnswersForMissingNames):
         return dict(node.operation.tags)[edge.tag]
 
     def _stream_type(self) -> TypeInformation | None:
-        """The type of the records, None when untyped. All edges of a union have the same one."""
+        """The type of the records, None if untyped. All edges of a union have the same one."""
         return self._edge_type(self._edges[0])
 
     def _add(self, operation: Operation, name: str, output_type: TypeInformation | None = None) -> Node:
-        """A new node that reads this stream, at the user's line."""
+        """Adds a node that reads this stream, at the user's line."""
         return self._environment._builder.add(operation, name, inputs=self._edges, output_type=output_type, site=here())
 
 
@@ -73,21 +73,21 @@ _PREFIXES = {Read: "Source: ", Write: "Sink: "}
 
 
 class OperatorControls(StreamEdges):
-    """Naming, placement and chaining of the operator a stream or sink stands for."""
+    """Naming, placement and chaining of the operator that a stream or sink represents."""
 
     def _own_node(self, method: str) -> Node:
-        """The node this object stands for, or a ProgramError that says why there is none."""
+        """The node that this object represents, or a ProgramError with the reason why there is none."""
         if len(self._edges) != 1:
-            raise refuse(f"{method}: a union is no operator of its own. Call it on the streams before or after union()")
+            raise refuse(f"{method}: a union is not an operator. Call it on the streams before or after union()")
         edge = self._edges[0]
         if edge.partitioning is not Partitioning.UNSPECIFIED:
             raise refuse(
-                f"{method}: a stream partitioned by {edge.partitioning.value} is no operator of its own. "
+                f"{method}: a stream partitioned by {edge.partitioning.value} is not an operator. "
                 "Call it before the partitioning, or on the next operator"
             )
         if edge.tag is not None:
             raise refuse(
-                f"{method}: side output '{edge.tag}' is no operator of its own. Call it on the process() it comes from"
+                f"{method}: side output '{edge.tag}' is not an operator. Call it on the process() that emits it"
             )
         return self._node(edge.source)
 
@@ -96,28 +96,28 @@ class OperatorControls(StreamEdges):
         return self
 
     def name(self, name: str) -> Self:
-        """Name the operator, for plans, the console and metrics."""
+        """Sets the operator's name, for plans, the console and metrics."""
         node = self._own_node("name")
         prefix = _PREFIXES.get(type(node.operation), "")
         return self._amend("name", name=prefix + checked_text("name", name).removeprefix(prefix))
 
     def uid(self, uid: str) -> Self:
-        """Give the operator the identity under which its state and offsets are kept, whatever else changes."""
+        """Sets the operator's identity, under which its state and offsets are stored, whatever else changes."""
         checked_text("uid", uid)
         own_id = self._own_node("uid").id
         for node in self._environment._builder.nodes.values():
             if node.uid == uid and node.id != own_id:
-                raise refuse(f"uid: '{uid}' is taken by '{node.name}' ({node.site}). Every operator needs its own")
+                raise refuse(f"uid: '{uid}' is used by '{node.name}' ({node.site}). Every operator needs its own")
         return self._amend("uid", uid=uid)
 
     def set_uid_hash(self, uid_hash: str) -> Self:
-        """Give the operator's identity as the 32 hexadecimal digits an older plan or log shows."""
+        """Sets the operator's identity by the 32 hexadecimal digits shown in an older plan or log."""
         if not isinstance(uid_hash, str) or len(uid_hash) != 32 or set(uid_hash) - set("0123456789abcdef"):
             raise refuse(f"set_uid_hash: found {uid_hash!r}, expected 32 lower-case hexadecimal digits")
         return self._amend("set_uid_hash", uid_hash=uid_hash)
 
     def set_parallelism(self, parallelism: int) -> Self:
-        """How many subtasks the operator has."""
+        """Sets the number of subtasks."""
         node = self._own_node("set_parallelism")
         checked_count("set_parallelism", parallelism)
         single = isinstance(node.operation, Read) and node.operation.source.single
@@ -132,22 +132,22 @@ class OperatorControls(StreamEdges):
         return self._amend("set_parallelism", parallelism=parallelism)
 
     def set_description(self, description: str) -> Self:
-        """Say in plans what the operator does; it changes nothing else."""
+        """Describes the operator in plans; it has no other effect."""
         return self._amend("set_description", description=checked_text("set_description", description))
 
     def disable_chaining(self) -> Self:
-        """Chain this operator with no other."""
+        """Chains this operator with no other."""
         return self._amend("disable_chaining", chaining_disabled=True)
 
     def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> Self:
-        """Name the slot sharing group. Kept for plans; here Spark decides which executor runs a task."""
+        """Sets the slot sharing group. It is only shown in plans; here Spark places the tasks."""
         from millstream.datastream.slot_sharing_group import SlotSharingGroup
 
         group = slot_sharing_group
         if isinstance(group, SlotSharingGroup):
             self._environment.register_slot_sharing_group(group)
             group = group.get_name()
-        say_once("slot_sharing_group", "slot sharing groups have no effect here: Spark places the tasks")
+        log_once("slot_sharing_group", "slot sharing groups have no effect here: Spark places the tasks")
         name = checked_text("slot_sharing_group", group)
         return self._amend("slot_sharing_group", slot_sharing_group=name)
 
@@ -164,23 +164,23 @@ class Partitionings(StreamEdges):
         return DataStream(environment=self._environment, edges=tuple(edges))
 
     def shuffle(self) -> DataStream:
-        """Every record to a subtask chosen at random, and to the same one when its epoch is repeated."""
+        """Sends every record to a random subtask, and to the same one when its epoch is repeated."""
         return self._partitioned(Partitioning.SHUFFLE)
 
     def rescale(self) -> DataStream:
-        """Evenly, but each subtask deals only to its share of the next ones: less travels."""
+        """Distributes records evenly, each subtask only to its share of the next ones: less data travels."""
         return self._partitioned(Partitioning.RESCALE)
 
     def rebalance(self) -> DataStream:
-        """Evenly to all subtasks, in turn."""
+        """Distributes records evenly to all subtasks, in turn."""
         return self._partitioned(Partitioning.REBALANCE)
 
     def forward(self) -> DataStream:
-        """Every record stays with its subtask; both operators must have the same parallelism."""
+        """Leaves every record in its subtask; both operators must have the same parallelism."""
         return self._partitioned(Partitioning.FORWARD)
 
     def global_(self) -> DataStream:
-        """Every record to the first subtask. (Flink's Java API calls it `global`, which Python cannot.)"""
+        """Sends every record to the first subtask. (Flink's Java API calls it `global`, a keyword in Python.)"""
         return self._partitioned(Partitioning.GLOBAL)
 
     @overload
@@ -198,19 +198,19 @@ class Partitionings(StreamEdges):
         broadcast_state_descriptor: MapStateDescriptor | None = None,
         *other_broadcast_state_descriptors: MapStateDescriptor,
     ) -> DataStream | BroadcastStream:
-        """Every record to every subtask. With state descriptors: the broadcast side of a connection."""
+        """Sends every record to every subtask. With state descriptors: the broadcast side of a connection."""
         from millstream.datastream.streams.broadcast_stream import BroadcastStream
 
-        everywhere = self._partitioned(Partitioning.BROADCAST)
+        broadcast = self._partitioned(Partitioning.BROADCAST)
         if broadcast_state_descriptor is None and not other_broadcast_state_descriptors:
-            return everywhere
+            return broadcast
         descriptors = (broadcast_state_descriptor, *other_broadcast_state_descriptors)
-        return BroadcastStream(everywhere, descriptors)  # type: ignore[arg-type]
+        return BroadcastStream(broadcast, descriptors)  # type: ignore[arg-type]
 
     def partition_custom(
         self, partitioner: Callable[[Any, int], int] | Partitioner, key_selector: Callable[[Any], Any] | KeySelector
     ) -> DataStream:
-        """Every record to the subtask `partitioner(key, number of subtasks)` names."""
+        """Sends every record to the subtask returned by `partitioner(key, number of subtasks)`."""
         chosen = checked_function("partition_custom", partitioner, Partitioner)
         key = checked_function("partition_custom, key selector", key_selector, KeySelector)
         return self._partitioned(Partitioning.CUSTOM, partitioner=chosen, key_selector=key, site=here())

@@ -1,4 +1,4 @@
-"""Where a stream leaves the job: sinks, the terminal, the program itself, a Spark writer.
+"""The outputs of a stream: sinks, the terminal, the program itself, a Spark writer.
 
 Nothing runs when a sink is added; `execute` runs the job. Only `execute_and_collect` starts it at once.
 """
@@ -31,10 +31,10 @@ __all__ = ["DataStreamSink", "StreamOutputs"]
 
 
 class DataStreamSink(OperatorControls):
-    """What `print`, `sink_to` and `add_sink` return: name it, give it a uid, a parallelism, a description."""
+    """The result of `print`, `sink_to` and `add_sink`: set its name, uid, parallelism or description."""
 
-    _elsewhere = (
-        ("KeyedStream", "A sink ends its stream: keep the stream before it in a variable, and go on from there"),
+    _hints = (
+        ("KeyedStream", "A sink ends its stream: assign the stream before it to a variable, and continue from there"),
         ("StreamExecutionEnvironment", "Call it on the environment: env.{name}(...)"),
     )
 
@@ -51,7 +51,7 @@ class DataStreamSink(OperatorControls):
         self._edges = edges
 
 
-# Committed records waiting for a slow reader of execute_and_collect; beyond it the job waits.
+# Committed records waiting for a slow reader of execute_and_collect; beyond this the job waits.
 _COLLECT_RECORDS_MAX = 1_000_000
 
 
@@ -63,7 +63,7 @@ class StreamOutputs(StreamEdges):
         return DataStreamSink(environment=self._environment, edges=(Edge(node.id),))
 
     def add_sink(self, sink_func: SinkFunction | contracts.Sink | Callable[[Any], Any]) -> DataStreamSink:
-        """Hand every record to a sink function, or to any callable.
+        """Passes every record to a sink function, or to any callable.
 
         A callable is called in the task while an epoch runs, so it sees a record again when that epoch is repeated
         after a failure: at-least-once. For exactly-once use `sink_to` with a sink that commits.
@@ -76,7 +76,7 @@ class StreamOutputs(StreamEdges):
         if not is_class and (callable(sink_func) or callable(getattr(sink_func, "invoke", None))):
             if isinstance(sink_func, Function):
                 raise refuse(
-                    f"add_sink: found a {type(sink_func).__name__}, which transforms; give a sink or a callable"
+                    f"add_sink: found a {type(sink_func).__name__}, which transforms; pass a sink or a callable"
                 )
             check_takes("add_sink", getattr(sink_func, "invoke", sink_func), "value")
             return self._written(ForeachSink(sink_func), "Unnamed")
@@ -84,11 +84,11 @@ class StreamOutputs(StreamEdges):
         raise refuse(f"add_sink: found {sink_func!r}, expected a SinkFunction, a sink or a callable{hint}")
 
     def sink_to(self, sink: Sink | contracts.Sink) -> DataStreamSink:
-        """Write every record to `sink`: one of `millstream.datastream.connectors`, or your own `TwoPhaseSink`."""
+        """Writes every record to `sink`: one of `millstream.datastream.connectors`, or your own `TwoPhaseSink`."""
         return self._written(_engine_sink("sink_to", sink), "Writer")
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
-        """Print every record, with its subtask's number before it when there are several."""
+        """Prints every record, prefixed by its subtask's number if there are several."""
         if sink_identifier is not None and not isinstance(sink_identifier, str):
             raise refuse(f"print: found {sink_identifier!r} as the sink's identifier, expected a text")
         return self._written(PrintSink(sink_identifier), "Print to Std. Out")
@@ -96,12 +96,12 @@ class StreamOutputs(StreamEdges):
     def to_spark(
         self, writer: Callable[[DataFrame, contracts.CommitId], None], idempotent: bool = False
     ) -> DataStreamSink:
-        """Hand each epoch's output to `writer(dataframe, commit)`, any Spark batch write (beyond PyFlink).
+        """Passes each epoch's output to `writer(dataframe, commit)`, any Spark batch write (beyond PyFlink).
 
-        The same epoch may be handed over again after a crash. `commit` is its name, which nothing else ever has, also
-        when the job is restored elsewhere or forked: a writer that overwrites what stands under `str(commit)`, or skips
-        a commit it has seen, makes the output exactly-once. Say so with `idempotent=True`, and the plan shows it. The
-        stream must be typed.
+        The same epoch may be passed again after a crash. `commit` is its unique name, also when the job is restored
+        elsewhere or forked: a writer that overwrites existing output under `str(commit)`, or skips a commit it has
+        seen, makes the output exactly-once. Declare that with `idempotent=True`, which the plan shows. The stream must
+        be typed.
         """
         from millstream.connectors.spark_store import SparkWriterSink
 
@@ -128,10 +128,10 @@ class StreamOutputs(StreamEdges):
     def execute_and_collect(
         self, job_execution_name: str | None = None, limit: int | None = None
     ) -> CloseableIterator | list[Any]:
-        """Run the job now and iterate over this stream's records here, as their epochs are committed.
+        """Runs the job now and iterates over this stream's records in the program, as their epochs are committed.
 
-        Without `limit`: an iterator, best used in a `with` block, which stops the job when it is left. With `limit`:
-        a list of at most that many records; the job is stopped when they are there.
+        Without `limit`: an iterator, best used in a `with` block, which stops the job when it is left. With `limit`: a
+        list of at most that many records; the job is stopped when they have arrived.
         """
         if limit is not None:
             checked_count("execute_and_collect, limit", limit)
@@ -153,5 +153,5 @@ def _engine_sink(method: str, sink: Any) -> contracts.Sink:
         return engine_sink
     raise refuse(
         f"{method}: found {sink!r} ({type(sink).__name__}), expected a sink such as FileSink or a TwoPhaseSink of "
-        "yours. A builder must be finished with build(); a plain callable goes to add_sink()"
+        "yours. A builder must be finished with build(); a plain callable is passed to add_sink()"
     )

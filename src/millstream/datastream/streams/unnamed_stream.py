@@ -1,5 +1,5 @@
-"""Streams that are no operators of their own: keyed and cached ones. What names or places an operator is refused on
-them, as in PyFlink, with the call before or behind which it can be said."""
+"""Streams that are not operators: keyed and cached ones. Calls that name or place an operator are rejected on them, as
+in PyFlink, with a message that names the valid place."""
 
 from __future__ import annotations
 
@@ -15,15 +15,13 @@ __all__ = ["UnnamedStream"]
 
 
 class UnnamedStream(DataStream):
-    """A stream that cannot be named or placed. `made_by` is what made it, and how people call it."""
+    """A stream that cannot be named or placed. `made_by` is the method that returns it, and its kind, for messages."""
 
     made_by: tuple[str, str]
 
     def _no_operator(self, method: str) -> NoReturn:
         call, kind = self.made_by
-        raise refuse(
-            f"{method}: a {kind} stream is no operator of its own. Call it before {call}(), or on the next operator"
-        )
+        raise refuse(f"{method}: a {kind} stream is not an operator. Call it before {call}(), or on the next operator")
 
     def set_parallelism(self, parallelism: int) -> NoReturn:
         self._no_operator("set_parallelism")

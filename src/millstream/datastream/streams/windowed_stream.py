@@ -1,8 +1,8 @@
 """Windowed streams: records of a keyed stream, or of a whole stream, grouped by window.
 
-`window` and `window_all` make one; `trigger`, `evictor`, `allowed_lateness` and `side_output_late_data` say how its
-windows behave; `reduce`, `aggregate`, `apply` and `process` add the operator. What cannot work is refused at the line
-that asks for it. A window over a whole stream is a window of one key, in one subtask.
+`window` and `window_all` create one; `trigger`, `evictor`, `allowed_lateness` and `side_output_late_data` configure its
+windows; `reduce`, `aggregate`, `apply` and `process` add the operator. Impossible requests are rejected at the user's
+line. A window over a whole stream is a window of one key, in one subtask.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from millstream.datastream.output_tag import OutputTag
 from millstream.datastream.states.queryable import checked_queryable_name
 from millstream.datastream.streams.argument_checks import checked_count, checked_function, checked_output_type, refuse
 from millstream.datastream.streams.ready_aggregates import bound_aggregates
-from millstream.datastream.streams.windowing import Contents, DescribedWindows, window_operation
+from millstream.datastream.streams.windowing import Contents, WindowSettings, window_operation
 from millstream.datastream.window.assigners import WindowAssigner
 from millstream.datastream.window.counting import CountTrigger, PurgingTrigger
 from millstream.datastream.window.evictors import CountEvictor
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 __all__ = ["AllWindowedStream", "WindowedStream", "counted"]
 
 
-class _Windowed(DescribedWindows):
-    """What the two kinds share: the settings, and how the operator is added."""
+class _Windowed(WindowSettings):
+    """Shared by both kinds: the settings, and the addition of the operator."""
 
     _window_function: type[Any]
     _process_function: type[Any]
@@ -54,19 +54,19 @@ class _Windowed(DescribedWindows):
         return self._stream.get_execution_environment()
 
     def get_input_type(self) -> TypeInformation:
-        """The type of the records that come into the windows."""
+        """The type of the input records."""
         return self._stream.get_type()
 
     def side_output_late_data(self, output_tag: OutputTag) -> Self:
-        """Send records that come too late to this side output of the result, instead of dropping them."""
+        """Sends late records to this side output of the result, instead of dropping them."""
         if not isinstance(output_tag, OutputTag):
             raise refuse(f"side_output_late_data: found {output_tag!r}, expected an OutputTag")
         self._windowing = replace(self._windowing, late_tag=output_tag)
         return self
 
     def queryable(self, name: str) -> Self:
-        """Let windows that are still open be asked for under this name, with what each comes to so far (beyond PyFlink;
-        docs/operate/queries.md). The name is the job's: no other state or windows may have it."""
+        """Makes open windows queryable under this name, with their current results (beyond PyFlink;
+        docs/operate/queries.md). The name must be unique among the job's states and windows."""
         checked = checked_queryable_name("queryable", name, self._windowing.queryable)
         self._windowing = replace(self._windowing, queryable=checked)
         return self
@@ -79,7 +79,7 @@ class _Windowed(DescribedWindows):
         window_function: Any = None,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """Combine the records of a window to one, as they come; `window_function` gets that one when it fires."""
+        """Combines the records of a window to one on arrival; `window_function` receives that one when it fires."""
         function = checked_function("reduce", reduce_function, ReduceFunction)
         contents = Contents(reduce=function, type_info=self._stream._stream_type())
         if window_function is None:
@@ -93,9 +93,9 @@ class _Windowed(DescribedWindows):
         accumulator_type: TypeInformation | None = None,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """Fold the records of a window into an accumulator, as they come; `window_function` gets the result.
+        """Folds the records of a window into an accumulator on arrival; `window_function` receives the result.
 
-        Ready aggregates (`millstream.datastream.aggregates`) run in columns where they can.
+        Built-in aggregates (`millstream.datastream.aggregates`) run in columns where possible.
         """
         function = checked_function("aggregate", aggregate_function, AggregateFunction, callables=False)
         declared = checked_output_type("aggregate", output_type)
@@ -113,17 +113,17 @@ class _Windowed(DescribedWindows):
         if on_top is not None:
             return self._add(contents, on_top, declared)
         row_type = bound.ready.row_type
-        # Plain windows give rows of the aggregates' own type, whatever was declared.
+        # Plain windows emit rows of the aggregates' own type, whatever was declared.
         output_type = row_type or declared if self._windowing.is_plain else declared or row_type
         return self._add(replace(contents, ready=bound.ready), bound.front, output_type)
 
     def apply(self, window_function: Any, output_type: TypeInformation | None = None) -> DataStream:
-        """Hand all records of a window to a function when it fires."""
+        """Passes all records of a window to a function when it fires."""
         function = checked_function("apply", window_function, self._window_function, callables=False)
         return self._of_records(function, checked_output_type("apply", output_type))
 
     def process(self, process_window_function: Any, output_type: TypeInformation | None = None) -> DataStream:
-        """Hand all records of a window to a function when it fires, with the window's times and state."""
+        """Passes all records of a window to a function when it fires, with the window's times and state."""
         function = checked_function("process", process_window_function, self._process_function, callables=False)
         return self._of_records(function, checked_output_type("process", output_type))
 
@@ -138,13 +138,13 @@ class _Windowed(DescribedWindows):
 
     def _add(self, contents: Contents, function: Any, output_type: TypeInformation | None) -> DataStream:
         if self._windowing.evictor is not None and contents.type_info is not None:
-            # An evictor is shown records, which are then kept: the type of an accumulator is not theirs.
+            # An evictor receives records, which are then stored: the type of an accumulator does not apply.
             contents = replace(contents, type_info=self._stream._stream_type())
         operation, name = window_operation(self._windowing, contents, function, self.get_execution_environment())
         return self._placed(self._stream._then(operation, name, output_type))
 
     def _placed(self, result: DataStream) -> DataStream:
-        """The operator, where it may run and under the name it is asked for."""
+        """Applies placement and the queryable name to the operator."""
         if self._windowing.queryable is not None:
             result._amend("queryable", queryable=self._windowing.queryable)
         return result
@@ -154,7 +154,7 @@ Counted = TypeVar("Counted", bound=_Windowed)
 
 
 def counted(windows: Counted, method: str, size: int, slide: int) -> Counted:
-    """One window per key for ever, fired by count: every `size` records all of them, which are then forgotten; or every
+    """One endless window per key, fired by count: every `size` records all of them, which are then purged; or every
     `slide` records the last `size`."""
     checked_count(f"{method}, size", size)
     checked_count(f"{method}, slide", slide, least=0)
@@ -164,7 +164,7 @@ def counted(windows: Counted, method: str, size: int, slide: int) -> Counted:
 
 
 class WindowedStream(_Windowed):
-    """A keyed stream by window: what `KeyedStream.window` returns."""
+    """The result of `KeyedStream.window`: a keyed stream by window."""
 
     _window_function = WindowFunction
     _process_function = ProcessWindowFunction
@@ -175,7 +175,7 @@ class WindowedStream(_Windowed):
     def apply(
         self, window_function: WindowFunction[Any, Any, Any, Any], output_type: TypeInformation | None = None
     ) -> DataStream:
-        """Hand all records of a key's window to a `WindowFunction` when it fires."""
+        """Passes all records of a key's window to a `WindowFunction` when it fires."""
         return super().apply(window_function, output_type)
 
     def process(
@@ -183,12 +183,12 @@ class WindowedStream(_Windowed):
         process_window_function: ProcessWindowFunction[Any, Any, Any, Any],
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """Hand all records of a key's window to a `ProcessWindowFunction` when it fires."""
+        """Passes all records of a key's window to a `ProcessWindowFunction` when it fires."""
         return super().process(process_window_function, output_type)
 
 
 class AllWindowedStream(_Windowed):
-    """A whole stream by window: what `DataStream.window_all` returns. It is worked on in one subtask."""
+    """The result of `DataStream.window_all`: a whole stream by window, processed in one subtask."""
 
     _window_function = AllWindowFunction
     _process_function = ProcessAllWindowFunction
@@ -202,7 +202,7 @@ class AllWindowedStream(_Windowed):
     def apply(
         self, window_function: AllWindowFunction[Any, Any, Any], output_type: TypeInformation | None = None
     ) -> DataStream:
-        """Hand all records of a window to an `AllWindowFunction` when it fires."""
+        """Passes all records of a window to an `AllWindowFunction` when it fires."""
         return super().apply(window_function, output_type)
 
     def process(
@@ -210,5 +210,5 @@ class AllWindowedStream(_Windowed):
         process_window_function: ProcessAllWindowFunction[Any, Any, Any],
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """Hand all records of a window to a `ProcessAllWindowFunction` when it fires."""
+        """Passes all records of a window to a `ProcessAllWindowFunction` when it fires."""
         return super().process(process_window_function, output_type)

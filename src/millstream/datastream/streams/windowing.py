@@ -1,11 +1,11 @@
-"""What a program said about windows, and the node of the graph that is made of it.
+"""The program's window settings, and the graph node made of them.
 
-`Windowing` is plain data, filled in by `trigger`, `evictor`, `allowed_lateness` and `side_output_late_data`. None means
-that the program did not say: the assigner's own trigger, no evictor, late records dropped. `DescribedWindows` has the
-calls that windows of one stream and of two share; what cannot work is refused at the line that asks for it.
+`Windowing` is plain data, set by `trigger`, `evictor`, `allowed_lateness` and `side_output_late_data`. None means the
+default: the assigner's own trigger, no evictor, late records dropped. `WindowSettings` has the calls shared by windows
+of one stream and of two; impossible requests are rejected at the user's line.
 
-`window_operation` puts the user's function into the adapter that hands it a window's contents in the shape it wants;
-what a window keeps follows from the contents asked for. How windows are run is not said here: that is for the compiler.
+`window_operation` wraps the user's function in an adapter that passes a window's contents in the expected form; the
+contents determine the window's state. The compiler decides how windows run.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from millstream.datastream.functions.window import (
 from millstream.datastream.output_tag import OutputTag
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 from millstream.datastream.streams.argument_checks import checked_count, refuse
-from millstream.datastream.streams.missing_names import AnswersForMissingNames
+from millstream.datastream.streams.missing_names import MissingNameHints
 from millstream.datastream.window.assigners import MergingWindowAssigner, WindowAssigner
 from millstream.datastream.window.counting import NeverTrigger
 from millstream.datastream.window.evictors import Evictor
@@ -52,12 +52,12 @@ if TYPE_CHECKING:
 
     from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 
-__all__ = ["Contents", "DescribedWindows", "Windowing", "window_operation"]
+__all__ = ["Contents", "WindowSettings", "Windowing", "window_operation"]
 
 
 @dataclass(frozen=True)
 class Windowing:
-    """Which windows, when they fire, what is left out of them, and how long they wait for late records."""
+    """The windows, when they fire, which records are evicted, and how long they wait for late records."""
 
     assigner: WindowAssigner[Any, Any]
     trigger: Trigger[Any, Any] | None = None
@@ -68,16 +68,16 @@ class Windowing:
 
     @property
     def is_plain(self) -> bool:
-        """Whether windows stand fixed in time and fire at their end, and nothing more was asked of them."""
+        """Whether windows are fixed in time and fire at their end, without further settings."""
         if fixed_windows(self.assigner, 0) is None or self.evictor is not None or self.late_tag is not None:
             return False
         return self.trigger is None or is_plain_trigger(self.trigger, self.assigner.is_event_time())
 
 
-class DescribedWindows(AnswersForMissingNames):
-    """Windows of an assigner, described one call at a time."""
+class WindowSettings(MissingNameHints):
+    """Windows of an assigner, configured by successive calls."""
 
-    _elsewhere = (("KeyedStream", "Say first what is done with the windows: reduce, aggregate, apply or process"),)
+    _hints = (("KeyedStream", "Add an operation on the windows first: reduce, aggregate, apply or process"),)
 
     def __init__(
         self, window_assigner: WindowAssigner[Any, Any], method: str, environment: StreamExecutionEnvironment
@@ -96,11 +96,11 @@ class DescribedWindows(AnswersForMissingNames):
         if isinstance(assigner, MergingWindowAssigner) and not trigger.can_merge():
             raise refuse_type(
                 f"{method}: windows of {type(assigner).__name__} merge, and {type(trigger).__name__} cannot: its "
-                "can_merge() is False. Use another trigger, or give it can_merge() and on_merge()"
+                "can_merge() is False. Use another trigger, or implement can_merge() and on_merge()"
             )
 
     def trigger(self, trigger: Trigger[Any, Any]) -> Self:
-        """When windows fire, instead of the assigner's own trigger."""
+        """Sets when windows fire, instead of the assigner's own trigger."""
         if not isinstance(trigger, Trigger):
             raise refuse_type(f"trigger: found {trigger!r}, expected a Trigger such as CountTrigger.of(100)")
         self._check_can_merge("trigger", trigger)
@@ -108,14 +108,15 @@ class DescribedWindows(AnswersForMissingNames):
         return self
 
     def evictor(self, evictor: Evictor[Any, Any]) -> Self:
-        """What is left out of windows when they fire (beyond PyFlink). Every record of a window is then kept."""
+        """Sets which records are removed when windows fire (beyond PyFlink). Every record of a window is then
+        stored."""
         if not isinstance(evictor, Evictor):
             raise refuse_type(f"evictor: found {evictor!r}, expected an Evictor such as CountEvictor.of(100)")
         self._windowing = replace(self._windowing, evictor=evictor)
         return self
 
     def allowed_lateness(self, time_ms: int) -> Self:
-        """How long after its end a window still takes late records, in ms of event time; it fires again for them."""
+        """Sets how long after its end a window accepts late records, in ms of event time; it fires again for them."""
         if checked_count("allowed_lateness", time_ms, least=0) > LENGTH_MAX_MS:
             raise refuse(f"allowed_lateness: found {time_ms}, expected at most {LENGTH_MAX_MS} ms")
         self._windowing = replace(self._windowing, allowed_lateness_ms=time_ms)
@@ -133,8 +134,8 @@ _ADAPTERS: tuple[tuple[type[Any], type[Any], type[Any]], ...] = (
 
 @dataclass(frozen=True)
 class Contents:
-    """What a window comes to: one value by `reduce` or `aggregate`, else all records. `type_info` is that of a record
-    or of the accumulator; `ready` what the engine knows of `aggregate` and the function on top of it."""
+    """The contents of a window: one value by `reduce` or `aggregate`, else all records. `type_info` is that of a record
+    or of the accumulator; `ready` the known equivalent of `aggregate` and the function on top of it."""
 
     reduce: Any = None
     aggregate: AggregateFunction | None = None
@@ -143,20 +144,20 @@ class Contents:
 
     @property
     def is_single(self) -> bool:
-        """Whether the function gets one value."""
+        """Whether the function receives one value."""
         return self.reduce is not None or self.aggregate is not None
 
 
 def window_operation(
     windowing: Windowing, contents: Contents, function: Any, environment: StreamExecutionEnvironment
 ) -> tuple[Window, str]:
-    """The operation, and its name in plans. Without a function the one value is what leaves the window."""
+    """The operation, and its name in plans. Without a function, the window emits the one value."""
     assigner = windowing.assigner
     trigger = windowing.trigger or assigner.get_default_trigger(environment)
     if isinstance(trigger, NeverTrigger) and windowing.queryable is None:
         warn_once(
             "windows that never fire",
-            f"{type(assigner).__name__} never fire by themselves: nothing comes of them. Say when they do, as by "
+            f"{type(assigner).__name__} never fire by themselves, so they emit nothing. Set a trigger, as by "
             "trigger(CountTrigger.of(100)), or use count_window()",
             here(),
         )

@@ -1,11 +1,11 @@
-"""Which windows of time a record belongs to: tumbling, sliding and cumulative ones.
+"""Assigners of time windows: tumbling, sliding and cumulative ones.
 
-An assigner is pure: the windows of a record follow from its timestamp (or the clock) and the assigner's settings.
-Windows that merge are in `session_assigners`, counted and global ones in `counting`.
+An assigner is pure: the windows of a record depend on its timestamp (or the clock) and the assigner's settings. Merging
+windows are in `session_assigners`, counted and global ones in `counting`.
 
-Cumulative windows tell the result so far of a day, an hour, a minute, step by step. Windows of one start grow by a step
-up to a maximum: `[start, start + step)`, `[start, start + 2 step)` … A record is in all of them that reach beyond it.
-PyFlink has them in SQL only (`CUMULATE`).
+Cumulative windows produce the partial results of a day, an hour or a minute at regular steps. Windows with the same
+start grow by a step up to a maximum: `[start, start + step)`, `[start, start + 2 step)` … A record belongs to all of
+them that extend beyond it. PyFlink has them in SQL only (`CUMULATE`).
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ W2 = TypeVar("W2")
 
 _CACHED_STARTS_MAX = 1_024
 
-# What Flink gives a record that has no timestamp.
+# Flink's value for a record without a timestamp.
 _NO_TIMESTAMP = -(2**63)
 
 
 class WindowAssigner(ABC, Generic[T, W]):
-    """Says which windows a record belongs to."""
+    """Determines the windows of a record."""
 
     class WindowAssignerContext(ABC):
-        """What an assigner may use."""
+        """The context available to an assigner."""
 
         @abstractmethod
         def get_current_processing_time(self) -> int:
@@ -67,34 +67,34 @@ class WindowAssigner(ABC, Generic[T, W]):
 
     @abstractmethod
     def assign_windows(self, element: T, timestamp: int, context: WindowAssignerContext) -> Collection[W]:
-        """The windows `element` belongs to."""
+        """The windows of `element`."""
 
     @abstractmethod
     def get_default_trigger(self, env: StreamExecutionEnvironment) -> Trigger[T, W]:
-        """The trigger used unless the program gives one."""
+        """The trigger used unless the program sets one."""
 
     @abstractmethod
     def get_window_serializer(self) -> TypeSerializer[W]:
-        """How its windows are written."""
+        """The serializer of its windows."""
 
     @abstractmethod
     def is_event_time(self) -> bool:
-        """Whether windows go by event time; else by the clock or a count."""
+        """Whether windows use event time; else the clock or a count."""
 
 
 class MergingWindowAssigner(WindowAssigner[T, W], MergingAssigner):
-    """An assigner whose windows can become one."""
+    """An assigner whose windows can merge."""
 
     class MergeCallback(ABC, Generic[W2]):
-        """Told of windows that become one."""
+        """Receives the windows to merge."""
 
         @abstractmethod
         def merge(self, to_be_merged: Iterable[W2], merge_result: W2) -> None:
-            """These became that."""
+            """Merges `to_be_merged` into `merge_result`."""
 
     @abstractmethod
     def merge_windows(self, windows: Iterable[W], callback: MergingWindowAssigner.MergeCallback[W]) -> None:
-        """Tell `callback` which of `windows` become one."""
+        """Calls `callback` for each group of `windows` to merge."""
 
 
 def _checked_offset(name: str, offset_ms: int, period_ms: int) -> int:
@@ -104,7 +104,7 @@ def _checked_offset(name: str, offset_ms: int, period_ms: int) -> int:
 
 
 def _starts(timestamp: int, size_ms: int, slide_ms: int, offset_ms: int) -> range:
-    """The starts of all windows that hold `timestamp`, the latest first."""
+    """The starts of all windows that contain `timestamp`, the latest first."""
     latest = TimeWindow.get_window_start_with_offset(timestamp, offset_ms, slide_ms)
     return range(latest, timestamp - size_ms, -slide_ms)
 
@@ -118,7 +118,7 @@ def _timestamp_of(name: str, timestamp: int | None) -> int:
 
 
 class _ClockAssigner(WindowAssigner[T, TimeWindow]):
-    """Windows that go by the clock."""
+    """Windows in processing time."""
 
     def get_default_trigger(self, env: StreamExecutionEnvironment) -> Trigger[T, TimeWindow]:
         return ProcessingTimeTrigger()
@@ -131,7 +131,7 @@ class _ClockAssigner(WindowAssigner[T, TimeWindow]):
 
 
 class _EventTimeAssigner(WindowAssigner[T, TimeWindow]):
-    """Windows that go by event time."""
+    """Windows in event time."""
 
     def get_default_trigger(self, env: StreamExecutionEnvironment) -> Trigger[T, TimeWindow]:
         return EventTimeTrigger()
@@ -144,7 +144,7 @@ class _EventTimeAssigner(WindowAssigner[T, TimeWindow]):
 
 
 class _FixedWindows(WindowAssigner[T, TimeWindow], FixedTimeAssigner):
-    """Windows that follow from a record's time alone. Which time, a `_ClockAssigner` or `_EventTimeAssigner` says."""
+    """Windows that depend only on a record's time; a `_ClockAssigner` or `_EventTimeAssigner` defines that time."""
 
     window_type = TimeWindow
     _time: Callable[[int, WindowAssigner.WindowAssignerContext], int]
@@ -159,7 +159,7 @@ class _FixedWindows(WindowAssigner[T, TimeWindow], FixedTimeAssigner):
 
     @abstractmethod
     def _windows(self, time: int) -> list[TimeWindow]:
-        """All windows that hold this time."""
+        """All windows that contain this time."""
 
 
 class _TimeWindows(_FixedWindows[T]):
@@ -170,7 +170,7 @@ class _TimeWindows(_FixedWindows[T]):
         self._size = checked_count(f"{name}, size", size)
         self._slide = checked_count(f"{name}, slide", slide)
         self._offset = _checked_offset(name, offset, slide)
-        self._windows_by_starts: dict[range, list[TimeWindow]] = {}  # most records share theirs with the one before
+        self._windows_by_starts: dict[range, list[TimeWindow]] = {}  # most records have the windows of the previous one
 
     def _windows(self, time: int) -> list[TimeWindow]:
         starts = _starts(time, self._size, self._slide, self._offset)
@@ -189,7 +189,7 @@ class _TimeWindows(_FixedWindows[T]):
 
 @as_described
 class TumblingProcessingTimeWindows(_ClockAssigner[T], _TimeWindows[T]):
-    """Windows side by side, by the clock."""
+    """Tumbling windows in processing time."""
 
     def __init__(self, size: int, offset: int) -> None:
         super().__init__(size, size, offset)
@@ -202,7 +202,7 @@ class TumblingProcessingTimeWindows(_ClockAssigner[T], _TimeWindows[T]):
 
 @as_described
 class TumblingEventTimeWindows(_EventTimeAssigner[T], _TimeWindows[T]):
-    """Windows side by side, by event time.
+    """Tumbling windows in event time.
 
     >>> from millstream.common import Duration
     >>> TumblingEventTimeWindows.of(Duration.of_seconds(1)).assign_windows("x", 1500, None)
@@ -220,7 +220,7 @@ class TumblingEventTimeWindows(_EventTimeAssigner[T], _TimeWindows[T]):
 
 @as_described
 class SlidingProcessingTimeWindows(_ClockAssigner[T], _TimeWindows[T]):
-    """Windows that overlap, by the clock."""
+    """Sliding windows in processing time."""
 
     def __init__(self, size: int, slide: int, offset: int) -> None:
         super().__init__(size, slide, offset)
@@ -236,7 +236,7 @@ class SlidingProcessingTimeWindows(_ClockAssigner[T], _TimeWindows[T]):
 
 @as_described
 class SlidingEventTimeWindows(_EventTimeAssigner[T], _TimeWindows[T]):
-    """Windows that overlap, by event time.
+    """Sliding windows in event time.
 
     >>> SlidingEventTimeWindows(10, 5, 0).assign_windows("x", 12, None)
     [TimeWindow(start=10, end=20), TimeWindow(start=5, end=15)]
@@ -256,7 +256,7 @@ def _check_no_gaps(name: str, size_ms: int, slide_ms: int) -> None:
     if slide_ms > size_ms > 0:
         raise refuse(
             f"{name}: the slide of {slide_ms} ms is larger than the size of {size_ms} ms: records between two windows "
-            "would be lost. Slide by at most the size, or filter those records out and use tumbling windows"
+            "would be lost. Slide by at most the size, or filter these records out and use tumbling windows"
         )
 
 
@@ -265,7 +265,7 @@ def _ms(length: DurationLike | None) -> int:
 
 
 class _CumulativeWindows(_FixedWindows[T]):
-    """Windows of one start that grow by `step` up to `max_size`."""
+    """Windows with the same start that grow by `step` up to `max_size`."""
 
     def __init__(self, max_size: int, step: int, offset: int = 0) -> None:
         name = type(self).__name__
@@ -273,7 +273,7 @@ class _CumulativeWindows(_FixedWindows[T]):
         self._step = checked_count(f"{name}, step", step)
         if max_size % step:
             raise refuse(
-                f"{name}: the maximum size of {max_size} ms is no multiple of the step of {step} ms. Make it one"
+                f"{name}: the maximum size of {max_size} ms is not a multiple of the step of {step} ms. Make it one"
             )
         self._offset = _checked_offset(name, offset, max_size)
 
@@ -290,7 +290,7 @@ class _CumulativeWindows(_FixedWindows[T]):
 
 @as_described
 class CumulativeEventTimeWindows(_EventTimeAssigner[T], _CumulativeWindows[T]):
-    """Growing windows by event time.
+    """Cumulative windows in event time.
 
     >>> CumulativeEventTimeWindows(30, 10).assign_windows("x", 14, None)
     [TimeWindow(start=0, end=20), TimeWindow(start=0, end=30)]
@@ -300,17 +300,17 @@ class CumulativeEventTimeWindows(_EventTimeAssigner[T], _CumulativeWindows[T]):
     def of(
         max_size: DurationLike, step: DurationLike, offset: DurationLike | None = None
     ) -> CumulativeEventTimeWindows[Any]:
-        """From durations; `max_size` is a multiple of `step`."""
+        """From durations; `max_size` must be a multiple of `step`."""
         return CumulativeEventTimeWindows(_ms(max_size), _ms(step), _ms(offset))
 
 
 @as_described
 class CumulativeProcessingTimeWindows(_ClockAssigner[T], _CumulativeWindows[T]):
-    """Growing windows by the clock."""
+    """Cumulative windows in processing time."""
 
     @staticmethod
     def of(
         max_size: DurationLike, step: DurationLike, offset: DurationLike | None = None
     ) -> CumulativeProcessingTimeWindows[Any]:
-        """From durations; `max_size` is a multiple of `step`."""
+        """From durations; `max_size` must be a multiple of `step`."""
         return CumulativeProcessingTimeWindows(_ms(max_size), _ms(step), _ms(offset))

@@ -1,8 +1,7 @@
-"""Windows that follow no clock, counted and global ones, and triggers without a clock of their own: by count, by how
-far records have moved, never, and one that purges whatever another fires.
+"""Windows independent of time (counted and global ones), and triggers independent of the clock: by count, by distance,
+never, and one that purges when another fires.
 
-An assigner of counted windows is pure: the windows of a record follow from a count in window state and the assigner's
-settings.
+An assigner of counted windows is pure: the windows of a record depend on a count in state and the assigner's settings.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class _Sum(ReduceFunction):
 
 @as_described
 class PurgingTrigger(Trigger[T, Window], TimedTrigger):
-    """Drops a window's contents whenever the trigger inside fires."""
+    """Purges a window's contents whenever the nested trigger fires."""
 
     def __init__(self, nested_trigger: Trigger[T, Any]) -> None:
         self.nested_trigger = nested_trigger
@@ -61,7 +60,7 @@ class PurgingTrigger(Trigger[T, Window], TimedTrigger):
 
     @staticmethod
     def of(nested_trigger: Trigger[T, Any]) -> PurgingTrigger[T]:
-        """Around another trigger."""
+        """Wraps another trigger."""
         return PurgingTrigger(nested_trigger)
 
     @staticmethod
@@ -88,7 +87,7 @@ class PurgingTrigger(Trigger[T, Window], TimedTrigger):
 
 
 class CountTrigger(Trigger[T, CountWindow]):
-    """Fires when a window has had so many records, and counts anew."""
+    """Fires when a window has received a number of records, and restarts the count."""
 
     def __init__(self, window_size: int) -> None:
         self._window_size = checked_count("CountTrigger", window_size)
@@ -124,10 +123,10 @@ class CountTrigger(Trigger[T, CountWindow]):
 
 
 class DeltaTrigger(Trigger[T, Window]):
-    """Fires when a record is further than a threshold from the one it fired for last (beyond PyFlink).
+    """Fires when a record is further than a threshold from the record of the last firing (beyond PyFlink).
 
-    The distance is `delta_function(last, record)`. The first record of a window is only remembered. What is remembered
-    cannot be merged, so windows that merge refuse this trigger.
+    The distance is `delta_function(last, record)`. The first record of a window is only stored. That state cannot be
+    merged, so merging windows reject this trigger.
     """
 
     def __init__(
@@ -141,7 +140,7 @@ class DeltaTrigger(Trigger[T, Window]):
     def of(
         threshold: float, delta_function: Callable[[Any, Any], float], type_info: TypeInformation | None = None
     ) -> DeltaTrigger[Any]:
-        """From a threshold and a distance; `type_info` is the records' type, if they have one."""
+        """From a threshold and a distance function; `type_info` is the records' type, if they have one."""
         return DeltaTrigger(threshold, delta_function, type_info)
 
     def on_element(self, element: T, timestamp: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
@@ -159,7 +158,7 @@ class DeltaTrigger(Trigger[T, Window]):
         return TriggerResult.CONTINUE
 
     def on_merge(self, window: Window, ctx: Trigger.OnMergeContext) -> None:
-        """It cannot merge, and says so."""
+        """Not supported: `can_merge` is False."""
 
     def clear(self, window: Window, ctx: Trigger.TriggerContext) -> None:
         ctx.get_partitioned_state(self._last_descriptor).clear()
@@ -167,7 +166,7 @@ class DeltaTrigger(Trigger[T, Window]):
 
 @as_described
 class NeverTrigger(Trigger[T, GlobalWindow], TimedTrigger):
-    """Never fires: global windows need a trigger of the program's own."""
+    """Never fires: global windows need a trigger set by the program."""
 
     def on_element(
         self, element: T, timestamp: int, window: GlobalWindow, ctx: Trigger.TriggerContext
@@ -181,20 +180,20 @@ class NeverTrigger(Trigger[T, GlobalWindow], TimedTrigger):
         return TriggerResult.CONTINUE
 
     def on_merge(self, window: GlobalWindow, ctx: Trigger.OnMergeContext) -> None:
-        """Nothing is kept."""
+        """There is no state."""
 
     def clear(self, window: GlobalWindow, ctx: Trigger.TriggerContext) -> None:
-        """Nothing is kept."""
+        """There is no state."""
 
 
 class _CountedWindows(WindowAssigner[T, CountWindow], EndlessAssigner):
-    """Windows by the numbers that records of a key have: what the two assigners below share."""
+    """Base of the two assigners below: windows by the sequence numbers of a key's records."""
 
     _window_size: int
     _count_descriptor: ValueStateDescriptor
 
     def _next_number(self, context: WindowAssigner.WindowAssignerContext) -> int:
-        """The number of this record among those of its key, from 0."""
+        """The sequence number of this record within its key, from 0."""
         counter: ValueState[Any] = context.get_runtime_context().get_state(self._count_descriptor)
         number: int = counter.value() or 0
         counter.update(number + 1)
@@ -211,7 +210,7 @@ class _CountedWindows(WindowAssigner[T, CountWindow], EndlessAssigner):
 
 
 class CountTumblingWindowAssigner(_CountedWindows[T]):
-    """Every `window_size` records of a key make a window."""
+    """A window per `window_size` records of a key."""
 
     def __init__(self, window_size: int) -> None:
         self._window_size = checked_count("CountTumblingWindowAssigner", window_size)
@@ -219,7 +218,7 @@ class CountTumblingWindowAssigner(_CountedWindows[T]):
 
     @staticmethod
     def of(window_size: int) -> CountTumblingWindowAssigner[Any]:
-        """Of so many records."""
+        """Windows of `window_size` records."""
         return CountTumblingWindowAssigner(window_size)
 
     def assign_windows(
@@ -230,7 +229,7 @@ class CountTumblingWindowAssigner(_CountedWindows[T]):
 
 
 class CountSlidingWindowAssigner(_CountedWindows[T]):
-    """A window of `window_size` records begins every `window_slide` records of a key."""
+    """A window of `window_size` records starts every `window_slide` records of a key."""
 
     def __init__(self, window_size: int, window_slide: int) -> None:
         self._window_size = checked_count("CountSlidingWindowAssigner, window_size", window_size)
@@ -239,7 +238,7 @@ class CountSlidingWindowAssigner(_CountedWindows[T]):
 
     @staticmethod
     def of(window_size: int, window_slide: int) -> CountSlidingWindowAssigner[Any]:
-        """Of so many records, every so many records."""
+        """Windows of `window_size` records, every `window_slide` records."""
         return CountSlidingWindowAssigner(window_size, window_slide)
 
     def assign_windows(
@@ -252,11 +251,11 @@ class CountSlidingWindowAssigner(_CountedWindows[T]):
 
 
 class GlobalWindows(WindowAssigner[T, GlobalWindow], EndlessAssigner):
-    """Everything in one window, which fires only by a trigger of the program's own."""
+    """All records in one window, which fires only by a trigger set by the program."""
 
     @staticmethod
     def create() -> GlobalWindows[Any]:
-        """The assigner."""
+        """Creates the assigner."""
         return GlobalWindows()
 
     def assign_windows(

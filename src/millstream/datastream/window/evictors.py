@@ -1,10 +1,10 @@
-"""What is left out of a window when it fires: by count, by time, by distance, or as the program says.
+"""Evictors remove records from a window when it fires: by count, by time, by distance, or by user code.
 
-PyFlink has no evictors; these have the shape of Flink's Java ones. An evictor is shown all records of the window in
-the order they came, and removes some from the list before the window function sees them, or after. What is removed is
-gone for good: a window that fires again does not have it any more. Evictors are pure and hold nothing themselves.
+PyFlink has no evictors; these have the form of Flink's Java ones. An evictor receives all records of the window in
+order of arrival, and removes some from the list before the window function sees them, or after. The removal is
+permanent: if the window fires again, they are missing. Evictors are pure and have no state.
 
-A window with an evictor keeps every record: results cannot be aggregated as records come.
+A window with an evictor stores every record: results cannot be aggregated on arrival.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ W = TypeVar("W", bound=Window)
 
 
 class Evictor(ABC, Generic[T, W]):
-    """Removes records from a window, before or after its function runs. `elements` is changed in place."""
+    """Removes records from a window, before or after its function runs. `elements` is modified in place."""
 
     class EvictorContext(ABC):
-        """What an evictor may use."""
+        """The context available to an evictor."""
 
         @abstractmethod
         def get_current_processing_time(self) -> int:
@@ -39,7 +39,7 @@ class Evictor(ABC, Generic[T, W]):
 
         @abstractmethod
         def get_metric_group(self) -> MetricGroup:
-            """Where the evictor's metrics are made."""
+            """The group for the evictor's metrics."""
 
         @abstractmethod
         def get_current_watermark(self) -> int:
@@ -47,15 +47,15 @@ class Evictor(ABC, Generic[T, W]):
 
     @abstractmethod
     def evict_before(self, elements: list[TimestampedValue], size: int, window: W, ctx: EvictorContext) -> None:
-        """Remove what the window function must not see. `size` is how many there are."""
+        """Removes records before the window function runs. `size` is the number of records."""
 
     @abstractmethod
     def evict_after(self, elements: list[TimestampedValue], size: int, window: W, ctx: EvictorContext) -> None:
-        """Remove what the window function has seen and the next firing must not see."""
+        """Removes records after the window function has run, before the next firing."""
 
 
 class _OneTimeEvictor(Evictor[T, W]):
-    """An evictor that does its work either before or after the function."""
+    """An evictor that evicts either before or after the function."""
 
     def __init__(self, do_evict_after: bool) -> None:
         self._do_evict_after = do_evict_after
@@ -73,7 +73,7 @@ class _OneTimeEvictor(Evictor[T, W]):
 
 
 class CountEvictor(_OneTimeEvictor[T, W]):
-    """Keeps the last so many records.
+    """Retains the last `max_count` records.
 
     >>> elements = [TimestampedValue(n) for n in range(5)]
     >>> CountEvictor.of(2).evict_before(elements, 5, None, None)
@@ -87,7 +87,7 @@ class CountEvictor(_OneTimeEvictor[T, W]):
 
     @staticmethod
     def of(max_count: int, do_evict_after: bool = False) -> CountEvictor[Any, Any]:
-        """Of so many records."""
+        """Retains `max_count` records."""
         return CountEvictor(max_count, do_evict_after)
 
     def _evict(self, elements: list[TimestampedValue]) -> None:
@@ -95,7 +95,7 @@ class CountEvictor(_OneTimeEvictor[T, W]):
 
 
 class TimeEvictor(_OneTimeEvictor[T, W]):
-    """Keeps the records of the last `window_size` ms before the newest one. Records without timestamps all stay.
+    """Retains records of the last `window_size` ms before the newest one. Records without timestamps are all retained.
 
     >>> elements = [TimestampedValue("a", 0), TimestampedValue("c", 20), TimestampedValue("b", 11)]
     >>> TimeEvictor(10).evict_before(elements, 3, None, None)
@@ -119,7 +119,7 @@ class TimeEvictor(_OneTimeEvictor[T, W]):
 
 
 class DeltaEvictor(_OneTimeEvictor[T, W]):
-    """Keeps the records less than `threshold` away from the newest one, by a distance of the program's own.
+    """Retains records less than `threshold` away from the newest one, by a user-defined distance.
 
     >>> elements = [TimestampedValue(n) for n in (1, 8, 5, 10)]
     >>> DeltaEvictor.of(5, lambda old, new: new - old).evict_before(elements, 4, None, None)
@@ -148,8 +148,8 @@ class DeltaEvictor(_OneTimeEvictor[T, W]):
 
 
 def checked_delta(method: str, delta_function: Any) -> Callable[[Any, Any], float]:
-    """A distance: a callable of two records, or an object with Flink's `get_delta`."""
+    """A distance function: a callable of two records, or an object with Flink's `get_delta`."""
     delta = getattr(delta_function, "get_delta", delta_function)
     if not callable(delta):
-        raise refuse(f"{method}: found {delta_function!r}, expected a function of two records that gives a number")
+        raise refuse(f"{method}: found {delta_function!r}, expected a function of two records that returns a number")
     return delta  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""The settings of a window operator, as PyFlink bundles them."""
+"""The settings of a window operator, in PyFlink's class."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["WindowOperationDescriptor"]
 
 
 class WindowOperationDescriptor:
-    """Everything that makes up a window operator."""
+    """The complete settings of a window operator."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class WindowOperationDescriptor:
         return type(self.assigner).__name__
 
     def generate_op_desc(self, windowed_stream_type: str, func_desc: str) -> str:
-        """One line for plans."""
+        """The description in plans, on one line."""
         return (
             f"{windowed_stream_type}({type(self.assigner).__name__}, {type(self.trigger).__name__}, "
             f"{self.window_state_descriptor.get_name()}, {func_desc})"

@@ -1,7 +1,7 @@
-"""Session windows: records less than a gap apart belong together.
+"""Session windows: records less than a gap apart share a window.
 
-Each record opens a window of the gap's length at its time; windows that overlap merge. The gap is fixed, or taken
-from each record by an extractor.
+Each record opens a window of the gap's length at its time; overlapping windows merge. The gap is fixed, or extracted
+from each record.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ T = TypeVar("T")
 
 
 class SessionWindowTimeGapExtractor(ABC):
-    """Takes the gap from a record."""
+    """Extracts the gap from a record."""
 
     @abstractmethod
     def extract(self, element: Any) -> int:
-        """How long after `element` its session ends, in ms; above 0."""
+        """The time after `element` at which its session ends, in ms; above 0."""
 
 
 class _Sessions(MergingWindowAssigner[T, TimeWindow]):
-    """What all session windows share: a record's own window is as long as its gap."""
+    """Base of all session windows: a record's own window has the length of its gap."""
 
     _time: Callable[[int, WindowAssigner.WindowAssignerContext], int]
 
@@ -54,7 +54,7 @@ class _Sessions(MergingWindowAssigner[T, TimeWindow]):
 
     @abstractmethod
     def _gap_ms(self, element: T) -> int:
-        """How long after `element` its session ends."""
+        """The time after `element` at which its session ends."""
 
     def merge_windows(
         self, windows: Iterable[TimeWindow], callback: MergingWindowAssigner.MergeCallback[TimeWindow]
@@ -72,7 +72,7 @@ def _checked_extractor(extractor: Any) -> Extractor:
     if isinstance(extractor, type) or not (isinstance(extractor, SessionWindowTimeGapExtractor) or callable(extractor)):
         raise refuse(
             f"with_dynamic_gap: found {extractor!r}, expected a SessionWindowTimeGapExtractor, or a function of a "
-            "record that gives the gap in ms"
+            "record that returns the gap in ms"
         )
     check_takes("with_dynamic_gap", getattr(extractor, "extract", extractor), "element")
     return extractor  # type: ignore[no-any-return]
@@ -82,13 +82,14 @@ def _gap_of(extractor: Extractor, element: Any) -> int:
     gap_ms = extractor.extract(element) if isinstance(extractor, SessionWindowTimeGapExtractor) else extractor(element)
     if not isinstance(gap_ms, int) or not 0 < gap_ms <= LENGTH_MAX_MS:
         raise refuse(
-            f"session window: the extractor gave the gap {gap_ms!r} for {element!r}, expected 1 to {LENGTH_MAX_MS} ms"
+            f"session window: the extractor returned the gap {gap_ms!r} for {element!r}, expected 1 to "
+            f"{LENGTH_MAX_MS} ms"
         )
     return gap_ms
 
 
 class ProcessingTimeSessionWindows(_ClockAssigner[T], _Sessions[T]):
-    """Sessions by the clock, with a fixed gap."""
+    """Sessions in processing time, with a fixed gap."""
 
     def __init__(self, session_gap: int) -> None:
         self._session_gap = checked_count("ProcessingTimeSessionWindows", session_gap)
@@ -100,7 +101,7 @@ class ProcessingTimeSessionWindows(_ClockAssigner[T], _Sessions[T]):
 
     @staticmethod
     def with_dynamic_gap(extractor: SessionWindowTimeGapExtractor) -> DynamicProcessingTimeSessionWindows[Any]:
-        """With a gap of each record's own."""
+        """With a gap extracted from each record."""
         return DynamicProcessingTimeSessionWindows(extractor)
 
     def _gap_ms(self, element: T) -> int:
@@ -108,7 +109,7 @@ class ProcessingTimeSessionWindows(_ClockAssigner[T], _Sessions[T]):
 
 
 class EventTimeSessionWindows(_EventTimeAssigner[T], _Sessions[T]):
-    """Sessions by event time, with a fixed gap.
+    """Sessions in event time, with a fixed gap.
 
     >>> EventTimeSessionWindows(10).assign_windows("x", 5, None)
     [TimeWindow(start=5, end=15)]
@@ -124,7 +125,7 @@ class EventTimeSessionWindows(_EventTimeAssigner[T], _Sessions[T]):
 
     @staticmethod
     def with_dynamic_gap(extractor: SessionWindowTimeGapExtractor) -> DynamicEventTimeSessionWindows[Any]:
-        """With a gap of each record's own."""
+        """With a gap extracted from each record."""
         return DynamicEventTimeSessionWindows(extractor)
 
     def _gap_ms(self, element: T) -> int:
@@ -132,7 +133,7 @@ class EventTimeSessionWindows(_EventTimeAssigner[T], _Sessions[T]):
 
 
 class DynamicProcessingTimeSessionWindows(_ClockAssigner[T], _Sessions[T]):
-    """Sessions by the clock, each record with a gap of its own."""
+    """Sessions in processing time, with a gap extracted from each record."""
 
     def __init__(self, session_window_time_gap_extractor: SessionWindowTimeGapExtractor) -> None:
         self._extractor = _checked_extractor(session_window_time_gap_extractor)
@@ -147,7 +148,7 @@ class DynamicProcessingTimeSessionWindows(_ClockAssigner[T], _Sessions[T]):
 
 
 class DynamicEventTimeSessionWindows(_EventTimeAssigner[T], _Sessions[T]):
-    """Sessions by event time, each record with a gap of its own."""
+    """Sessions in event time, with a gap extracted from each record."""
 
     def __init__(self, session_window_time_gap_extractor: SessionWindowTimeGapExtractor) -> None:
         self._extractor = _checked_extractor(session_window_time_gap_extractor)

@@ -1,7 +1,7 @@
-"""When a window's result is emitted: each trigger decides from what it is told, and keeps what it must in window state.
+"""Triggers decide when a window's result is emitted; their state is in the window.
 
-A trigger is pure logic over its context: it reads the times, sets timers and uses partitioned state there. It holds
-nothing itself, so one object serves all windows of an operator.
+A trigger is pure logic over its context: it reads times, sets timers and uses partitioned state there. It has no state
+itself, so one object serves all windows of an operator.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ W = TypeVar("W", bound=Window)
 
 
 class TriggerResult(Enum):
-    """What to do with a window: emit its result, drop its contents, both, or neither.
+    """The action for a window: emit its result, purge its contents, both, or neither.
 
     >>> TriggerResult.FIRE_AND_PURGE.is_fire(), TriggerResult.FIRE.is_purge()
     (True, False)
@@ -52,7 +52,7 @@ class TriggerResult(Enum):
         return self.value[0]
 
     def is_purge(self) -> bool:
-        """Whether the contents are dropped."""
+        """Whether the contents are purged."""
         return self.value[1]
 
 
@@ -60,7 +60,7 @@ class Trigger(ABC, Generic[T, W]):
     """Decides when a window fires."""
 
     class TriggerContext(ABC):
-        """What a trigger may use: the times, timers of its window, and state of its key and window."""
+        """The context available to a trigger: times, timers of its window, and state of its key and window."""
 
         @abstractmethod
         def get_current_processing_time(self) -> int:
@@ -68,7 +68,7 @@ class Trigger(ABC, Generic[T, W]):
 
         @abstractmethod
         def get_metric_group(self) -> MetricGroup:
-            """Where the trigger's metrics are made."""
+            """The group for the trigger's metrics."""
 
         @abstractmethod
         def get_current_watermark(self) -> int:
@@ -76,54 +76,54 @@ class Trigger(ABC, Generic[T, W]):
 
         @abstractmethod
         def register_processing_time_timer(self, time: int) -> None:
-            """Call `on_processing_time` when the clock has reached `time`."""
+            """Requests a call of `on_processing_time` when the clock reaches `time`."""
 
         @abstractmethod
         def register_event_time_timer(self, time: int) -> None:
-            """Call `on_event_time` when the watermark has reached `time`."""
+            """Requests a call of `on_event_time` when the watermark reaches `time`."""
 
         @abstractmethod
         def delete_processing_time_timer(self, time: int) -> None:
-            """Forget that timer."""
+            """Deletes that timer."""
 
         @abstractmethod
         def delete_event_time_timer(self, time: int) -> None:
-            """Forget that timer."""
+            """Deletes that timer."""
 
         @abstractmethod
         def get_partitioned_state(self, state_descriptor: StateDescriptor) -> State:
             """State of this key and window."""
 
     class OnMergeContext(TriggerContext):
-        """What a trigger may use when windows merge."""
+        """The context available to a trigger when windows merge."""
 
         @abstractmethod
         def merge_partitioned_state(self, state_descriptor: StateDescriptor) -> None:
-            """Make one state of those of the merged windows."""
+            """Merges the states of the merged windows."""
 
     @abstractmethod
     def on_element(self, element: T, timestamp: int, window: W, ctx: TriggerContext) -> TriggerResult:
-        """A record came into the window."""
+        """Called when a record is added to the window."""
 
     @abstractmethod
     def on_processing_time(self, time: int, window: W, ctx: TriggerContext) -> TriggerResult:
-        """A timer by the clock is due."""
+        """Called when a processing-time timer is due."""
 
     @abstractmethod
     def on_event_time(self, time: int, window: W, ctx: TriggerContext) -> TriggerResult:
-        """A timer by the watermark is due."""
+        """Called when an event-time timer is due."""
 
     def can_merge(self) -> bool:
-        """Whether the trigger works with windows that merge."""
+        """Whether the trigger supports merging windows."""
         return False
 
     @abstractmethod
     def on_merge(self, window: W, ctx: OnMergeContext) -> None:
-        """Several windows became `window`."""
+        """Called when several windows were merged into `window`."""
 
     @abstractmethod
     def clear(self, window: W, ctx: TriggerContext) -> None:
-        """The window is gone: delete timers and state."""
+        """Called when the window is removed: deletes timers and state."""
 
 
 @as_described
@@ -195,7 +195,7 @@ class ProcessingTimeTrigger(Trigger[T, TimeWindow], TimedTrigger):
 
 
 class Min(ReduceFunction):
-    """The smaller of two: the next moment to fire at."""
+    """The smaller of two: the next firing time."""
 
     def reduce(self, value1: int, value2: int) -> int:
         return min(value1, value2)
@@ -206,7 +206,7 @@ def _reducing(ctx: Trigger.TriggerContext, descriptor: ReducingStateDescriptor) 
 
 
 class _Continuous(Trigger[T, TimeWindow], TimedTrigger):
-    """Fires every so often. The next moment is kept in state; both kinds differ only in their clock."""
+    """Fires periodically. The next time is in state; both subclasses differ only in their clock."""
 
     def __init__(self, interval: int) -> None:
         self.interval = interval
@@ -218,7 +218,7 @@ class _Continuous(Trigger[T, TimeWindow], TimedTrigger):
     def register_next_fire_timestamp(
         self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext, fire_timestamp_state: ReducingState[int]
     ) -> None:
-        """Remember and await the next moment, which is never after the window's end."""
+        """Stores the next firing time, at most the window's end, and sets a timer for it."""
         next_fire = min(time + self.interval, window.max_timestamp())
         fire_timestamp_state.add(next_fire)
         self._register(next_fire, ctx)
@@ -233,7 +233,7 @@ class _Continuous(Trigger[T, TimeWindow], TimedTrigger):
         if state.get() != time:
             return TriggerResult.CONTINUE
         state.clear()
-        # At the window's end there is no next time: a timer set for now would be due for ever.
+        # At the window's end there is no next time: a timer set for now would be due repeatedly.
         if time < window.max_timestamp():
             self.register_next_fire_timestamp(time, window, ctx, state)
         return TriggerResult.FIRE

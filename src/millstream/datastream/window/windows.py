@@ -1,7 +1,7 @@
-"""Windows as values: what a window covers, when it ends, how windows that overlap become one.
+"""Windows as values: their bounds, their end, and the merging of overlapping windows.
 
-A time window covers `[start, end)` in ms, and its last moment is `end - 1`. Windows are compared by value, so two
-tasks that make the same window agree. The serializers write them as PyFlink does, big-endian.
+A time window covers `[start, end)` in ms, and its last instant is `end - 1`. Windows are compared by value, so two
+tasks that create the same window agree. The serializers write them as PyFlink does, big-endian.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LONG_MASK = 2**64 - 1
 
 
 def long_to_int_with_bit_mixing(x: int) -> int:
-    """A 64-bit number mixed down to a signed 32-bit one, so that nearby windows hash far apart.
+    """Mixes a 64-bit number to a signed 32-bit one, so that nearby windows have distant hashes.
 
     >>> long_to_int_with_bit_mixing(0), long_to_int_with_bit_mixing(1) != long_to_int_with_bit_mixing(2)
     (0, True)
@@ -59,7 +59,7 @@ class Window(ABC):
 
     @abstractmethod
     def max_timestamp(self) -> int:
-        """The last moment that still belongs to the window, in ms."""
+        """The last instant that belongs to the window, in ms."""
 
 
 class TimeWindow(Window):
@@ -89,7 +89,7 @@ class TimeWindow(Window):
 
     @staticmethod
     def get_window_start_with_offset(timestamp: int, offset: int, window_size: int) -> int:
-        """The start of the window of `window_size`, shifted by `offset`, that `timestamp` falls into.
+        """The start of the window of `window_size`, shifted by `offset`, that contains `timestamp`.
 
         >>> [TimeWindow.get_window_start_with_offset(t, 0, 10) for t in (-1, 0, 9, 10)]
         [-10, 0, 0, 10]
@@ -98,7 +98,7 @@ class TimeWindow(Window):
 
     @staticmethod
     def merge_windows(windows: Iterable[TimeWindow], callback: Any) -> None:
-        """Tell `callback.merge(merged, result)` of every group of windows that overlap or touch."""
+        """Calls `callback.merge(merged, result)` for every group of windows that overlap or touch."""
         groups: list[tuple[TimeWindow, list[TimeWindow]]] = []
         for window in sorted(windows, key=lambda w: w.start):
             if groups and groups[-1][0].intersects(window):
@@ -131,7 +131,7 @@ class TimeWindow(Window):
 
 
 class CountWindow(Window):
-    """The window with a number; it ends when enough records have come."""
+    """A window with a number; it ends after a number of records."""
 
     __slots__ = ("id",)
 
@@ -152,7 +152,7 @@ class CountWindow(Window):
 
 
 class GlobalWindow(Window):
-    """The one window that holds everything.
+    """The single window that contains everything.
 
     >>> GlobalWindow.get() == GlobalWindow()
     True

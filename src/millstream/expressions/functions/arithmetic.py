@@ -59,11 +59,11 @@ def _operator(name: str, digits: DigitsRule) -> Callable[[Arguments], Binding]:
 
     def bind(arguments: Arguments) -> Binding:
         if len(arguments) == 1 and name in ("+", "-"):
-            return _signed(name, arguments.types[0])
+            return _bind_sign(name, arguments.types[0])
         if len(arguments) != 2:
             raise refusal(name, syntax, "two numbers", arguments.types)
         left, right = (
-            _known(type_, other) for type_, other in zip(arguments.types, arguments.types[::-1], strict=True)
+            _resolve_null(type_, other) for type_, other in zip(arguments.types, arguments.types[::-1], strict=True)
         )
         nullable = left.is_nullable or right.is_nullable
         temporal = _temporal_type(name, left, right)
@@ -90,7 +90,7 @@ def _operator(name: str, digits: DigitsRule) -> Callable[[Arguments], Binding]:
     return bind
 
 
-def _known(type_: DataType, other: DataType) -> DataType:
+def _resolve_null(type_: DataType, other: DataType) -> DataType:
     """NULL takes the type of the other operand."""
     if not isinstance(type_, NullType):
         return type_
@@ -113,7 +113,7 @@ def _temporal_type(name: str, left: DataType, right: DataType) -> DataType | Non
     return None
 
 
-def _signed(name: str, type_: DataType) -> Binding:
+def _bind_sign(name: str, type_: DataType) -> Binding:
     if isinstance(type_, NullType):
         type_ = IntType()
     if not isinstance(type_, NumericType | YearMonthIntervalType | DayTimeIntervalType):
@@ -150,7 +150,7 @@ def _without_scale(arguments: Arguments) -> DataType:
     return DecimalType(type_.precision, 0) if isinstance(type_, DecimalType) else type_
 
 
-def _rounded(arguments: Arguments) -> DataType:
+def _rounded_type(arguments: Arguments) -> DataType:
     """The scale of a decimal result is known if the number of digits is constant."""
     type_ = arguments.types[0]
     if not isinstance(type_, DecimalType):
@@ -193,13 +193,18 @@ def _define_rounding() -> None:
     scalar(
         "ROUND(number, digits)",
         with_digits,
-        _rounded,
+        _rounded_type,
         "Rounded to a number of digits, half away from zero.",
         FAMILY,
         may_fail=False,
     )
     scalar(
-        "TRUNCATE(number, digits)", with_digits, _rounded, "Truncated to a number of digits.", FAMILY, may_fail=False
+        "TRUNCATE(number, digits)",
+        with_digits,
+        _rounded_type,
+        "Truncated to a number of digits.",
+        FAMILY,
+        may_fail=False,
     )
     scalar("SIGN(number)", [NUMBER], same_as(0), "-1, 0 or 1.", FAMILY, may_fail=False)
 

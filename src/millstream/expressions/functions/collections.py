@@ -62,11 +62,11 @@ def _sole_element(arguments: Arguments) -> DataType:
 def _bind_array(arguments: Arguments) -> Binding:
     if not arguments.types:
         raise SignatureError("ARRAY takes at least one value. Write ARRAY[value, …].")
-    shared = _shared("ARRAY", "ARRAY[value, …]", arguments.types)
+    shared = _unify("ARRAY", "ARRAY[value, …]", arguments.types)
     return Binding((shared,) * len(arguments), ArrayType(shared, False))
 
 
-def _shared(name: str, syntax: str, types: tuple[DataType, ...]) -> DataType:
+def _unify(name: str, syntax: str, types: tuple[DataType, ...]) -> DataType:
     """The common type of values, nullable if one of them is."""
     shared = common_type(types)
     if shared is None:
@@ -78,8 +78,8 @@ def _bind_map(arguments: Arguments) -> Binding:
     syntax = "MAP[key, value, …]"
     if not arguments.types or len(arguments) % 2:
         raise SignatureError(f"MAP takes keys and values in turn, at least one of each. Write {syntax}.")
-    key = _shared("MAP", syntax, arguments.types[::2])
-    value = _shared("MAP", syntax, arguments.types[1::2])
+    key = _unify("MAP", syntax, arguments.types[::2])
+    value = _unify("MAP", syntax, arguments.types[1::2])
     return Binding((key, value) * (len(arguments) // 2), MapType(key, value, False))
 
 

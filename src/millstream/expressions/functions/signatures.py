@@ -187,7 +187,7 @@ def signature(
     def bind(arguments: Arguments) -> Binding:
         count = len(arguments)
         if count < fewest or (most is not None and count > most):
-            raise refusal(name, syntax, _numbered(fewest, most), arguments.types)
+            raise refusal(name, syntax, _count_text(fewest, most), arguments.types)
         types: list[DataType] = []
         for position, type_ in enumerate(arguments.types):
             parameter = parameters[min(position, len(parameters) - 1)]
@@ -205,7 +205,7 @@ def signature(
     return bind
 
 
-def _numbered(fewest: int, most: int | None) -> str:
+def _count_text(fewest: int, most: int | None) -> str:
     if most is None:
         return f"{fewest} or more arguments"
     plural = "" if most == 1 else "s"

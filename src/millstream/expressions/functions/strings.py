@@ -52,23 +52,23 @@ def _length(type_: DataType) -> int:
     return type_.length if isinstance(type_, CharType | VarCharType) else LENGTH_MAX
 
 
-def _varying(arguments: Arguments) -> DataType:
+def _varchar_type(arguments: Arguments) -> DataType:
     """Text of at most the length of the first argument."""
     return VarCharType(_length(arguments.types[0]))
 
 
-def _joined(arguments: Arguments) -> DataType:
+def _concat_type(arguments: Arguments) -> DataType:
     """The sum of the lengths; CHAR only if all are CHAR."""
     length = min(sum(map(_length, arguments.types)), LENGTH_MAX)
     fixed = all(isinstance(type_, CharType) for type_ in arguments.types)
     return CharType(length) if fixed else VarCharType(length)
 
 
-def _overlaid(arguments: Arguments) -> DataType:
+def _overlay_type(arguments: Arguments) -> DataType:
     return VarCharType(min(_length(arguments.types[0]) + _length(arguments.types[1]), LENGTH_MAX))
 
 
-def _chosen(arguments: Arguments) -> DataType:
+def _choice_type(arguments: Arguments) -> DataType:
     """The common type of the choices of ELT."""
     index = arguments.constant(0)
     if isinstance(index, int) and index < 0:
@@ -111,7 +111,7 @@ def _define_parts() -> None:
         scalar(
             f"{name}(text, start [, length])",
             place,
-            _varying,
+            _varchar_type,
             doc,
             FAMILY,
             nulls="always",
@@ -119,9 +119,9 @@ def _define_parts() -> None:
             method=name.lower(),
         )
     doc = "The first characters; none if the number is negative."
-    scalar("LEFT(text, count)", place[:2], _varying, doc, FAMILY, nulls="always", may_fail=False, method="left")
+    scalar("LEFT(text, count)", place[:2], _varchar_type, doc, FAMILY, nulls="always", may_fail=False, method="left")
     doc = "The last characters; none if the number is negative."
-    scalar("RIGHT(text, count)", place[:2], _varying, doc, FAMILY, nulls="always", may_fail=False, method="right")
+    scalar("RIGHT(text, count)", place[:2], _varchar_type, doc, FAMILY, nulls="always", may_fail=False, method="right")
     doc = "The parts between delimiters; an empty delimiter splits into characters."
     parts = ArrayType(STRING)
     scalar(
@@ -145,7 +145,7 @@ def _define_parts() -> None:
     scalar(
         "ELT(index, text, …)",
         choices,
-        _chosen,
+        _choice_type,
         doc,
         FAMILY,
         nulls="always",
@@ -167,7 +167,7 @@ def _define_parts() -> None:
 
 
 def _define_changes() -> None:
-    scalar("text || text", [TEXT, TEXT], _joined, "Both texts, concatenated.", FAMILY, name="||", may_fail=False)
+    scalar("text || text", [TEXT, TEXT], _concat_type, "Both texts, concatenated.", FAMILY, name="||", may_fail=False)
     doc = "The texts, concatenated."
     scalar("CONCAT(text, …)", [repeated(TEXT)], STRING, doc, FAMILY, may_fail=False, method="concat")
     doc = "The texts that are not NULL, joined by a separator."
@@ -176,7 +176,7 @@ def _define_changes() -> None:
     scalar(
         "TRIM([side] [characters] FROM text)",
         [TEXT, optional(TEXT)],
-        _varying,
+        _varchar_type,
         doc,
         FAMILY,
         may_fail=False,
@@ -184,7 +184,7 @@ def _define_changes() -> None:
     )
     for name, side in {"LTRIM": "the start", "RTRIM": "the end", "BTRIM": "both ends"}.items():
         doc = f"The text stripped of characters (default: blanks) at {side}."
-        result = STRING if name == "BTRIM" else _varying
+        result = STRING if name == "BTRIM" else _varchar_type
         scalar(
             f"{name}(text [, characters])",
             [TEXT, optional(TEXT)],
@@ -214,7 +214,7 @@ def _define_changes() -> None:
     scalar(
         "OVERLAY(text PLACING new FROM start [FOR length])",
         [TEXT, TEXT, WHOLE, optional(WHOLE)],
-        _overlaid,
+        _overlay_type,
         doc,
         FAMILY,
         may_fail=False,

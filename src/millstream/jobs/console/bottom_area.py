@@ -3,7 +3,7 @@
 Invariant: between two calls the area's rows are the last ones written, the cursor is at the end of the last of them,
 and nothing else has been written since. So the area is erased by moving up as many rows as it has.
 
-A terminal that becomes narrower wraps its long rows or cuts them. It does not report which, so its name must tell
+A terminal that becomes narrower wraps its long rows or cuts them. It does not report which, so its name decides
 (`breaks_rows`): then the current number of the area's rows is known, and exactly these are erased. Rows above them are
 never touched. An area that has less than half of the rows never scrolls out of sight, if the window loses at most half
 of its width or height at a time.

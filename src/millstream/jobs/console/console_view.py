@@ -161,7 +161,7 @@ def cut(text: str, columns: int) -> str:
 
 
 def render(view: ConsoleView, rows_max: int = 1_000, columns: int = 80) -> RenderableType:
-    """The view as a panel for Rich, of at most so many rows and columns; the least important rows are omitted first.
+    """The view as a panel for Rich, of limited size; the least important rows are omitted first.
 
     People look for the last error and the records in and out; the store's address is known already.
     """
@@ -298,7 +298,7 @@ def _watermark(view: ConsoleView) -> str:
 def _obstacles(progress: JobProgress) -> tuple[str, ...]:
     """Reports that the store is unreachable, that output cannot be published, or that event time is stalled.
 
-    >>> _obstacles(JobProgress("clicks", "j1", "s3://b/a", store_away=True, paused=True, ahead=12))
+    >>> _obstacles(JobProgress("clicks", "j1", "s3://b/a", store_unreachable=True, paused=True, ahead=12))
     ('paused, the store does not answer: 12 epochs wait to be committed',)
     >>> _obstacles(JobProgress("clicks", "j1", "jobs/a", published=6, unpublished="No topic.", publish_tries=3))
     ('epoch 7 is not published after 3 tries: No topic.',)
@@ -306,7 +306,7 @@ def _obstacles(progress: JobProgress) -> tuple[str, ...]:
     ("event time is stalled: it waits for 'clicks'",)
     """
     paused = "paused, " if progress.paused else ""
-    if progress.store_away:
+    if progress.store_unreachable:
         return (f"{paused}the store does not answer: {progress.ahead} epochs wait to be committed",)
     if progress.publish_tries:
         tries = "1 try" if progress.publish_tries == 1 else f"{progress.publish_tries} tries"

@@ -24,7 +24,7 @@ _SIDE_BY_SIDE_MAX = 3
 
 
 def operator_table(operators: Sequence[OperatorProgress], rows_max: int, columns: int) -> Table:
-    """The table, in at most so many rows besides its heading. `columns`: its maximal width."""
+    """The table, in at most `rows_max` rows besides its heading. `columns`: its maximal width."""
     from rich.table import Table
     from rich.text import Text
 

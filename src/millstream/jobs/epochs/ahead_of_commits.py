@@ -195,7 +195,11 @@ class AheadOfCommits:
         ahead, tip = self._memory.ahead, self._memory.tip
         acknowledged = 0 if tip is None or not self.is_on else tip.epoch
         self._reporter.ahead(
-            len(ahead), ahead.bytes, acknowledged, is_away=state.away, pauses=state.phase in _PHASES_WITHOUT_WORK
+            len(ahead),
+            ahead.bytes,
+            acknowledged,
+            is_unreachable=state.unavailable,
+            pauses=state.phase in _PHASES_WITHOUT_WORK,
         )
 
     def close(self, cancel: Callable[[], None]) -> None:

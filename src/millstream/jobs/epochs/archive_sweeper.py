@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from millstream.connectors.archives.leftovers import may_be_left, remove_left
-from millstream.graph.kept_table import KeptTable
+from millstream.connectors.archives.leftovers import candidate_leftovers, remove_leftovers
+from millstream.graph.stored_table import KeptTable
 from millstream.jobs.epochs.retained_epochs import RetainedHistory
 from millstream.plan.stages import Plan
 from millstream.query.epoch_opener import EpochOpener
@@ -44,7 +44,7 @@ class ArchiveSweeper:
         ):
             return
         self._swept_ms = now_ms
-        files = {archive: may_be_left(archive, self._job, history.newest) for archive in self._archives}
+        files = {archive: candidate_leftovers(archive, self._job, history.newest) for archive in self._archives}
         opener = EpochOpener(self._store, self._store.url, maps=False)
         for manifest in history.manifests():
             if not any(files.values()):
@@ -53,4 +53,4 @@ class ArchiveSweeper:
                 named = {file.file for table in view.tables() for file in view.table(table).archived_files}
             files = {archive: names - named for archive, names in files.items()}
         for archive, names in files.items():
-            remove_left(archive, names)
+            remove_leftovers(archive, names)

@@ -42,7 +42,7 @@ from millstream.storage.store import Store
 
 __all__ = ["CommitEvent", "Committer", "StoreSilence", "UploadPatience"]
 
-CommitEvent = e.Committed | e.CommitLost | e.CommitFailed | e.StoreAway | e.StoreBack
+CommitEvent = e.Committed | e.CommitLost | e.CommitFailed | e.StoreUnavailable | e.StoreAvailable
 
 _LOG = logging.getLogger(__name__)
 _Answer = TypeVar("_Answer")
@@ -271,13 +271,13 @@ class Committer:
         with self._unreachable_lock:
             if not self._is_unreachable:
                 self._is_unreachable = True
-                self._report(e.StoreAway(), error)
+                self._report(e.StoreUnavailable(), error)
 
     def _report_reachable(self) -> None:
         with self._unreachable_lock:
             if self._is_unreachable:
                 self._is_unreachable = False
-                self._report(e.StoreBack(), None)
+                self._report(e.StoreAvailable(), None)
 
     def _wait(self, pause_s: float) -> None:
         if self._abandoned.wait(pause_s):

@@ -27,7 +27,7 @@ from millstream.checkpoint.manifest import Manifest, ManifestLog, ManifestOwner
 from millstream.checkpoint.phases import Phase
 from millstream.checkpoint.protocol import ProtocolState, begin, decide
 from millstream.checkpoint.receipts import known_published
-from millstream.connectors.contract_checks import ends_early
+from millstream.connectors.contract_checks import may_end_early
 from millstream.errors import FencedError, JobFailedError, MillstreamError, StoreFullError
 from millstream.jobs.clock import Clock
 from millstream.jobs.epochs.ahead_of_commits import AheadOfCommits, RanEpoch
@@ -67,7 +67,7 @@ class EpochDriver:
         self._log = ManifestLog(store)
         recorded = deployment.facts.records_input
         self._planner = InputPlanner(deployment.plan, deployment.sources, store, clock, is_recorded=recorded)
-        ends_by_bytes = all(ends_early(planned.source) for planned in deployment.sources)
+        ends_by_bytes = all(may_end_early(planned.source) for planned in deployment.sources)
         self._tuner = EpochTuner(settings, clock.now_ms(), ends_by_bytes=ends_by_bytes)
         self._watch = EpochWatch()
         self._publisher = Publisher(deployment.sinks, store, clock, self._has_published)
@@ -141,7 +141,7 @@ class EpochDriver:
         if isinstance(event, e.Committed) and self._memory.ahead.sealed:
             self._has_committed_ahead()
         if isinstance(event, e.Woken) and state.phase is Phase.HOLDING and self._ahead.is_store_unreachable():
-            return e.StoreAway()
+            return e.StoreUnavailable()
         return event
 
     # --- starting ---------------------------------------------------------------------------------------------
@@ -362,9 +362,9 @@ class EpochDriver:
             excuse: e.Excuse = "full" if isinstance(failure, StoreFullError) else "away"
             self._inbox.report(e.CommitAbsent(self._clock.now_ms(), random.random(), is_retryable(failure), excuse))
             return
-        if owner is ManifestOwner.MINE:
+        if owner is ManifestOwner.OWN:
             self._has_committed(manifest)
-        self._inbox.report(e.CommitFound(mine=owner is ManifestOwner.MINE))
+        self._inbox.report(e.CommitExists(is_own=owner is ManifestOwner.OWN))
 
     # --- publishing -------------------------------------------------------------------------------------------
 

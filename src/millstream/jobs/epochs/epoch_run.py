@@ -5,7 +5,7 @@ A *deployment* is a job's plan as it was sent to the runner of the tasks. After 
 
 An epoch runs in rounds (`rounds.py`; one, where the program has no loops). A round is run again if Spark mixed two
 attempts of a task in it. The result is one outcome, or the failure; nothing is committed either way. An epoch that
-exceeds its time limit has failed, even if it ended after all: by then its tasks may have been told to stop.
+exceeds its time limit has failed, even if it ended after all: by then its tasks may have received a cancel request.
 
 Three terms for repetition, from the outside in:
 
@@ -71,7 +71,7 @@ class Runner(Protocol):
 
     def run(self, spec: EpochSpec) -> list[tuple[int, bytes]]: ...
 
-    def ran_at(self, places: Collection[tuple[int, str]]) -> None: ...
+    def record_places(self, places: Collection[tuple[int, str]]) -> None: ...
 
     def send_unsent(self) -> None: ...
 
@@ -158,7 +158,7 @@ class Deployment:
             for task in outcome.tasks
         ]
         self._places = {(task.stage, task.subtask): task.place for task in outcome.tasks if task.place}
-        self._runner.ran_at([(task.subtask, task.place) for task in outcome.tasks])
+        self._runner.record_places([(task.subtask, task.place) for task in outcome.tasks])
 
     def send_unsent(self) -> None:
         """Make every machine upload the files its tasks have written, including those of processes that have ended."""

@@ -178,7 +178,7 @@ def aligned_splits(
     for uid, strategy in strategies.items():
         if strategy.alignment is not None:
             for split, _, split_time, _ in live.get(uid, ()):
-                idle = split_time.stands(strategy.idle_timeout_ms, now_ms) == IDLE_WATERMARK
+                idle = split_time.effective_watermark(strategy.idle_timeout_ms, now_ms) == IDLE_WATERMARK
                 aligned.append(AlignedSplit(uid, split.name, strategy.alignment, split_time.watermark, idle))
     return aligned
 

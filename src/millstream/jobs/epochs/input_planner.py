@@ -23,10 +23,10 @@ from millstream.checkpoint.manifest import Manifest, SplitFile, SplitPosition
 from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.connectors.contract_checks import (
     backlog_of,
-    ends_early,
     is_complete,
     is_finished,
     listed_splits,
+    may_end_early,
     removes_input,
 )
 from millstream.connectors.contracts import Outlook, Source, SourceContext, Split
@@ -166,10 +166,8 @@ def plan_input(
 ) -> InputPlan:
     """Query every source how far it can be read; share `budget` records among the splits that may be read.
 
-    `strategies` holds the watermark strategies by source; `accounts` are the last manifest's. `finished` splits have no
-    position any more; `cursors` are the last plan's. `uses_outlooks`: read in the order of time, by what sources know
-    in advance (`reading_order`). `times`: the processing time that decides which splits are idle; by default that of
-    `context`.
+    `accounts` and `finished` splits are the last manifest's, `cursors` the last plan's. `uses_outlooks`: read in the
+    order of time (`reading_order`). `times`: the processing time that decides idleness; by default that of `context`.
     """
     times = times or RunTimes(context.now_ms, context.run_started_ms)
     strategies, accounts, finished, cursors = strategies or {}, accounts or {}, finished or {}, cursors or {}
@@ -380,7 +378,7 @@ def _plan_source(
             waiting.append(WaitingSplit(name, each.time, each.subtask, name in held_names))
         ends = ends and finishes
     ends = ends and not unread and is_complete(source, context)
-    if ends and ranges and ends_early(source):
+    if ends and ranges and may_end_early(source):
         # The range may be read in part: only reading it shows whether anything follows.
         ranges, ends = [replace(range_, is_last=True) for range_ in ranges], False
     return tuple(ranges), tuple(waiting), ends

@@ -36,7 +36,7 @@ class JobProgress:
     sources have left, None: they cannot count them; `caught_up_in_ms`: until there are none, None: never at this rate.
     `stayed_share`: the share of the last epochs' tasks that ran in the same process as before, None: there is only one
     process. `query_url`: where the job answers queries; empty: nowhere. `ahead`: epochs that were run and are not
-    committed yet; `acknowledged`: the number of the commit that will contain the last of them. `store_away`: the store
+    committed yet; `acknowledged`: the number of the commit that will contain the last of them. `store_unreachable`: it
     does not answer; `unpublished`: why the epoch after `published` could not be published, in `publish_tries` tries;
     `paused`: no epoch is run until one of the two is over.
 
@@ -64,7 +64,7 @@ class JobProgress:
     stayed_share: float | None = None
     ahead: int = 0
     acknowledged: int = 0
-    store_away: bool = False
+    store_unreachable: bool = False
     unpublished: str = ""
     publish_tries: int = 0
     paused: bool = False

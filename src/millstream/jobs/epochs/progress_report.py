@@ -98,22 +98,22 @@ class ProgressReporter:
         if self._board.now.time_awaits != self._stalls.awaited:
             self._change(time_awaits=self._stalls.awaited)
 
-    def ahead(self, epochs: int, bytes: int, acknowledged: int, *, is_away: bool, pauses: bool) -> None:
+    def ahead(self, epochs: int, bytes: int, acknowledged: int, *, is_unreachable: bool, pauses: bool) -> None:
         """`epochs` epochs are acknowledged and not committed; the commit numbered `acknowledged` will contain the last
         one. `pauses`: no further epoch is run for now."""
         now = self._board.now
-        is_paused = pauses and (is_away or now.publish_tries > 0)
-        before = now.ahead, now.acknowledged, now.store_away, now.paused
-        if before == (epochs, acknowledged, is_away, is_paused):
+        is_paused = pauses and (is_unreachable or now.publish_tries > 0)
+        before = now.ahead, now.acknowledged, now.store_unreachable, now.paused
+        if before == (epochs, acknowledged, is_unreachable, is_paused):
             return
         backlog = f"{epochs} epochs of about {bytes_text(bytes)} are ahead of the newest manifest"
-        if is_away and not now.store_away:
+        if is_unreachable and not now.store_unreachable:
             _LOG.warning("the store does not answer. The job continues with the files on its machines; %s", backlog)
-        if is_away and pauses and not now.paused:
+        if is_unreachable and pauses and not now.paused:
             _LOG.warning("the store still does not answer, and the job pauses until it does; %s", backlog)
-        if now.store_away and not is_away:
+        if now.store_unreachable and not is_unreachable:
             _LOG.warning("the store answers again; %s, and are committed now", backlog)
-        self._change(ahead=epochs, acknowledged=acknowledged, store_away=is_away, paused=is_paused)
+        self._change(ahead=epochs, acknowledged=acknowledged, store_unreachable=is_unreachable, paused=is_paused)
 
     def published(self, epoch: int) -> None:
         """The output of an epoch is visible; runs on the publishing thread."""

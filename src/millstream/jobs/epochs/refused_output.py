@@ -106,7 +106,7 @@ class RefusedOutput:
         """The rows that another driver left out of the first epoch that this one publishes. That driver may have listed
         rows, published without them and ended after this one read the list; then nothing is published here, and no
         other driver writes the rows."""
-        if not sink.tells_refused_rows:
+        if not sink.reports_refused_rows:
             return None
         refused = read_refused(self._store, commit.sink, commit.epoch)
         if refused is None or refused.job_id != commit.job or not refused.folder:
@@ -144,7 +144,7 @@ class RefusedOutput:
         target is repaired, unless the sink has already continued after them: then it counts its place in the epoch
         without them."""
         message = f"{error.message}. More than {_ROWS_MAX} rows of epoch {commit.epoch} are refused"
-        if error.goes_on_behind:
+        if error.continues_after:
             return ConnectorError(
                 f"{message}: no more of them are set aside. Repair the target; the first {_ROWS_MAX} are written to "
                 "the folder when the epoch is published"

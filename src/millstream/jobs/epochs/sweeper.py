@@ -28,13 +28,13 @@ from millstream.checkpoint.job_record import renew
 from millstream.checkpoint.leases import held_epochs
 from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.checkpoint.receipts import known_published, write_receipt
-from millstream.checkpoint.removals import manifests_aside, put_back, remove_runs, settle_removals
+from millstream.checkpoint.removals import remove_runs, restore_set_aside, set_aside_manifests, settle_removals
 from millstream.checkpoint.retention import (
     RetentionPolicy,
     epoch_of_file,
     files_to_delete,
-    kept_epochs,
     named_files,
+    retained_epochs,
     runs_of,
     written_by,
 )
@@ -126,7 +126,7 @@ class Sweeper:
         settle_removals(self._store)
         self._refresh()
         is_all = self._remove_unnamed(last, published, is_idle)
-        if put_back(self._store, self._warn_once):
+        if restore_set_aside(self._store, self._warn_once):
             self._refresh()
         runs, has_more = self._leaving_runs(published)
         removed = remove_runs(self._store, runs, self._held_epochs)
@@ -144,7 +144,7 @@ class Sweeper:
         published = self._published()
         # First, so that a start in between does not count the same epochs of the same job again.
         renew(self._store, secrets.token_hex(16))
-        put_back(self._store, self._warn_once)
+        restore_set_aside(self._store, self._warn_once)
         settle_removals(self._store)
         self._refresh()
         while runs := runs_of(self._epochs(), set(self._epochs()) - self._held_epochs(self._epochs())):
@@ -182,7 +182,7 @@ class Sweeper:
         if self._passes_to_listing:
             self._passes_to_listing -= 1
             return True
-        aside = frozenset().union(*map(named_files, manifests_aside(self._store, self._warn_once)))
+        aside = frozenset().union(*map(named_files, set_aside_manifests(self._store, self._warn_once)))
         files = self._listed()
         self._passes_to_listing = len(files) // _FILES_MAX
         unnamed = [name for name in files if name not in self._retained.files and name not in aside]
@@ -232,7 +232,7 @@ class Sweeper:
         are more."""
         epochs, unreadable = self._epochs(), self._retained.unreadable
         held = self._held_epochs(epochs)
-        staying = kept_epochs(
+        staying = retained_epochs(
             self._retained.created_ms,
             self._policy,
             published_through=published_through,

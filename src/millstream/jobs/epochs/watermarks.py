@@ -70,9 +70,11 @@ def _floor(
         return MIN_WATERMARK  # the times of unread splits are unknown, and their records must not be late
     if not planned.waiting[uid] and not planned.reads[uid] and uid not in planned.ended:
         # The source is exhausted for now, and more may arrive: its own watermark is unchanged.
-        return _as_a_whole(account, planned).stands(timeout_ms, now_ms)
+        return _as_a_whole(account, planned).effective_watermark(timeout_ms, now_ms)
     # A split that its group holds back is not idle: the planner chose not to read it.
-    watermarks = (one.time.stands(None if one.held else timeout_ms, now_ms) for one in planned.waiting[uid])
+    watermarks = (
+        one.time.effective_watermark(None if one.held else timeout_ms, now_ms) for one in planned.waiting[uid]
+    )
     return min(watermarks, default=MAX_WATERMARK)
 
 
@@ -193,7 +195,7 @@ def _emitted(
     if isinstance(node.operation, AssignTimestamps) and upstream != MAX_WATERMARK:
         timeout_ms = node.operation.watermarks.idle_timeout_ms
         times = restored_times(_awake_since(account, planned), node.parallelism or 1)
-        return min(time.stands(timeout_ms, now_ms) for time in times)
+        return min(time.effective_watermark(timeout_ms, now_ms) for time in times)
     return upstream
 
 

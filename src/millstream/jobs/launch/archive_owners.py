@@ -17,8 +17,8 @@ from millstream.checkpoint.job_record import JobRecord
 from millstream.checkpoint.job_record import read as read_job_record
 from millstream.checkpoint.sealed import seal, unseal
 from millstream.errors import ProgramError, StoreAwayError, StoreDamagedError, StoreError
-from millstream.graph.kept_table import KeptTable
 from millstream.graph.nodes import Node
+from millstream.graph.stored_table import KeptTable
 from millstream.plan.stages import Plan
 from millstream.storage.patience import with_patience
 from millstream.storage.store import Store, open_store, shown_address

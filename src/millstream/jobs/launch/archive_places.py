@@ -7,7 +7,7 @@ a table deletes its store, and leaves its archive. The rows of two tables in one
 from __future__ import annotations
 
 from millstream.errors import ProgramError
-from millstream.graph.kept_table import KeptTable
+from millstream.graph.stored_table import KeptTable
 from millstream.plan.stages import Plan
 from millstream.storage.store import Store, shown_address
 

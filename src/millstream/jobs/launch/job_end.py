@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from millstream.checkpoint.driver_lease import HeldLease
 from millstream.checkpoint.leases import system_ms
-from millstream.checkpoint.run_end import RunEnd, note_run_end
+from millstream.checkpoint.run_end import RunEnd, write_run_end
 from millstream.common.job_status import JobStatus
 from millstream.errors import FencedError
 from millstream.jobs.epochs.failures import reason_of, run_or_log
@@ -56,4 +56,4 @@ class JobEnd:
         reason = "" if error is None else reason_of(error)
         epoch, host, log = self.board.now.epoch, socket.gethostname(), str(self.log.path)
         end = RunEnd(self.run, status.name, epoch, system_ms(), host, os.getpid(), reason, log)
-        note_run_end(self.store, end)
+        write_run_end(self.store, end)

@@ -181,20 +181,20 @@ class Launch:
             return self.runner, settings.session, lambda: None  # its owner closes it
         from millstream.spark.cluster import ready_cluster
         from millstream.spark.elastic_executors import elastic_runner
-        from millstream.spark.interrupts import left_on_interrupt
+        from millstream.spark.interrupts import abandon_on_interrupt
         from millstream.spark.python_dependencies import install_requirements, ship_dependencies
         from millstream.spark.runner import SparkRunner
-        from millstream.spark.session import has_application, our_session
+        from millstream.spark.session import has_application, separate_session
         from millstream.spark.stickiness import stickiness_of
 
         if not has_application():
             self.before_spark()
         packages = _at(str(settings.site), partial(install_requirements, settings.configuration))
-        session = our_session(session_for(settings))
+        session = separate_session(session_for(settings))
         imports = ship_dependencies(session, settings.configuration, packages)
         is_cluster = not is_one_machine(_master_of(settings))
         if is_cluster:
-            left_on_interrupt(partial(ready_cluster, session, plan, store.url, has_packages=bool(imports.folders)))
+            abandon_on_interrupt(partial(ready_cluster, session, plan, store.url, has_packages=bool(imports.folders)))
         stickiness = None
         if options.read(options.PLACEMENT_STICKY, settings.configuration):
             stickiness = stickiness_of(session, wait_ms=options.read(options.PLACEMENT_WAIT, settings.configuration))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from millstream.checkpoint.driver_lease import HeldLease, no_lease, take_lease
+from millstream.checkpoint.driver_lease import HeldLease, acquire_lease, unwritten_lease
 from millstream.checkpoint.job_record import JobRecord, claim
 from millstream.checkpoint.job_record import read as read_job_record
 from millstream.checkpoint.removals import settle_removals
@@ -69,7 +69,7 @@ def leased_store(
     if read_job_record(patient_store) is not None:
         claim(patient_store, job, job_id="", now_ms=0)  # nothing is written to another job's store, not even a lease
     if not is_leased:
-        return LeasedStore(store, patience_s, no_lease(store, job))
+        return LeasedStore(store, patience_s, unwritten_lease(store, job))
     takes_over = options.read(options.TAKE_OVER, configuration)
-    lease = take_lease(patient_store, job, takes_over=takes_over, renewed_in=store)
+    lease = acquire_lease(patient_store, job, takes_over=takes_over, renewed_in=store)
     return LeasedStore(store, patience_s, lease)

@@ -12,7 +12,7 @@ was down. If the epoch was run by another driver than the previous one, no input
 
 A manifest names the operators of its program by uid, with their parallelism. A job may have been rescaled since, or be
 started at another parallelism now: the program is compiled at the parallelism that matches. An operator that was
-changed, inserted or removed upstream of the replayed one would change its input; such a program is rejected.
+changed, inserted or removed upstream of the replayed one would change its input; a changed program is rejected.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from millstream.connectors.contract_checks import is_complete, listed_splits
 from millstream.connectors.contracts import SourceContext, Split
 from millstream.connectors.direct_sinks import DiscardingSink
 from millstream.errors import ProgramError, StoreError
-from millstream.graph.kept_table import KeptTable
 from millstream.graph.nodes import Graph, Node, Write
+from millstream.graph.stored_table import KeptTable
 from millstream.jobs.epochs.input_plan import InputPlan, PlannedSource, WaitingSplit, homes
 from millstream.jobs.epochs.reading_order import outlooks_of, watermark_from
 from millstream.jobs.epochs.rounds import has_loops

@@ -262,7 +262,7 @@ def _has_continued(snapshot: StoredSnapshot) -> bool:
     if snapshot.is_savepoint:
         return True
     log = ManifestLog(snapshot.store)
-    later = (log.read_if_there(epoch) for epoch in log.epochs_from(snapshot.manifest.epoch + 1))
+    later = (log.read_if_present(epoch) for epoch in log.epochs_from(snapshot.manifest.epoch + 1))
     # A manifest that no longer exists was swept: the job is running.
     return any(manifest is None or manifest.status in ("RUNNING", "DRAINED") for manifest in later)
 

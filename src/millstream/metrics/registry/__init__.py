@@ -1,12 +1,12 @@
-"""The metrics of one task, and how the driver adds them up.
+"""The metrics of one task, and their aggregation in the driver.
 
-A task's registry hands out metrics by name: `operator.group.name`. At the end of an epoch `snapshot` gives what
-happened since the last one, as plain JSON; the driver adds these up with `merge`, a pure function. Increments travel,
-not totals: a task that is retried, or moves to another worker, is then counted once, because only the snapshot of the
-attempt that was committed is merged.
+A task's registry creates metrics by name: `operator.group.name`. At the end of an epoch `snapshot` returns the changes
+since the last one, as plain JSON; the driver adds them up with `merge`, a pure function. Tasks send increments, not
+totals: a task that is retried, or moves to another worker, is thus counted once, because only the snapshot of the
+committed attempt is merged.
 
 Each entry carries its kind: `{"counter": 3}`, `{"meter": 3, "span_s": 60}`,
-`{"distribution": [count, sum, min, max]}`, `{"gauge": value}`. Merging entries of different kinds is refused.
+`{"distribution": [count, sum, min, max]}`, `{"gauge": value}`. Entries of different kinds cannot be merged.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Snapshot: TypeAlias = dict[str, Json]
 
 
 class _ReportingMetric(Metric):
-    """A metric that reports what happened since its last report; None when nothing did."""
+    """A metric that reports its change since the last report; None if there was none."""
 
     def report(self) -> Json | None:
         raise NotImplementedError
@@ -61,7 +61,7 @@ class TaskCounter(Counter, _ReportingMetric):
 
 
 class TaskMeter(Meter, _ReportingMetric):
-    """A meter in a task; the rate is made on the driver, which has the clock."""
+    """A meter in a task; the driver, which has the clock, computes the rate."""
 
     def __init__(self, time_span_in_seconds: int) -> None:
         self._events = TaskCounter()
@@ -109,17 +109,17 @@ class TaskDistribution(Distribution, _ReportingMetric):
 
 
 class TaskGauge(Gauge, _ReportingMetric):
-    """A gauge in a task. A gauge that fails says so in its value: a measurement must not stop what it measures."""
+    """A gauge in a task. A gauge that fails reports this as its value: a metric must not stop the job."""
 
-    def __init__(self, look_up: Callable[[], Any]) -> None:
-        self.look_up = look_up
+    def __init__(self, read_value: Callable[[], Any]) -> None:
+        self.read_value = read_value
 
     def get_value(self) -> Any:
-        return self.look_up()
+        return self.read_value()
 
     def report(self) -> Json | None:
         try:
-            value = self.look_up()
+            value = self.read_value()
         except Exception as error:
             return {"gauge": f"failed: {type(error).__name__}: {error}"}
         return {"gauge": value if value is None or isinstance(value, (bool, int, float, str)) else str(value)}
@@ -147,19 +147,19 @@ class MetricRegistry:
         return _TaskMetricGroup(self, operator_uid)
 
     def snapshot(self) -> Snapshot:
-        """What changed since the last snapshot. A new metric is named once even if nothing happened to it."""
+        """The changes since the last snapshot. A new metric is included once even if it is unused."""
         reports = ((name, metric.report()) for name, metric in self._metrics.items())
         return {name: report for name, report in reports if report is not None}
 
     def register(self, scope: str, kind: type[T], make: Callable[[], T]) -> T:
-        """The metric of this name, made if it is new."""
+        """The metric of this name, created if it is new."""
         metric = self._metrics.get(scope)
         if metric is None:
             metric = self._metrics[scope] = make()
         if not isinstance(metric, kind):
             raise ProgramError(
                 f"metric '{scope}' is already a {type(metric).__name__.removeprefix('Task').lower()}, "
-                f"found a request for a {kind.__name__.removeprefix('Task').lower()}. Give one of them another name."
+                f"found a request for a {kind.__name__.removeprefix('Task').lower()}. Rename one of them."
             )
         return metric
 
@@ -177,8 +177,8 @@ class _TaskMetricGroup(MetricGroup):
         return self._registry.register(f"{self._scope}.{name}", TaskCounter, TaskCounter)
 
     def gauge(self, name: str, obj: Callable[[], Any]) -> None:
-        # A function that is opened again registers again, and its new self is the one to ask.
-        self._registry.register(f"{self._scope}.{name}", TaskGauge, lambda: TaskGauge(obj)).look_up = obj
+        # A function that is reopened registers again, and the new instance replaces the old one.
+        self._registry.register(f"{self._scope}.{name}", TaskGauge, lambda: TaskGauge(obj)).read_value = obj
 
     def meter(self, name: str, time_span_in_seconds: int = 60) -> Meter:
         return self._registry.register(f"{self._scope}.{name}", TaskMeter, lambda: TaskMeter(time_span_in_seconds))
@@ -188,7 +188,7 @@ class _TaskMetricGroup(MetricGroup):
 
 
 def merge(total: Mapping[str, Json], delta: Mapping[str, Json]) -> Snapshot:
-    """The totals with a snapshot added; neither argument is changed.
+    """Adds a snapshot to totals and returns new totals.
 
     >>> merge({"op.n": {"counter": 2}}, {"op.n": {"counter": 3}, "op.g": {"gauge": 1}})
     {'op.n': {'counter': 5}, 'op.g': {'gauge': 1}}
@@ -202,9 +202,7 @@ def merge(total: Mapping[str, Json], delta: Mapping[str, Json]) -> Snapshot:
 def _add(name: str, old: Mapping[str, Json], new: Mapping[str, Json]) -> Json:
     kind = next(iter(new))
     if kind not in old:
-        raise ProgramError(
-            f"metric '{name}' was a {next(iter(old))} and is now a {kind}. Give the new one another name."
-        )
+        raise ProgramError(f"metric '{name}' was a {next(iter(old))} and is now a {kind}. Rename the new one.")
     if kind == "gauge":
         return new
     if kind == "distribution":

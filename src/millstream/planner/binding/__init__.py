@@ -1,1 +1,1 @@
-"""Binding, by what is bound: scopes of names, literals, calls, what stands in FROM, groupings, windows, queries."""
+"""Binding, by topic: scopes, literals, calls, relations in FROM, groupings, windows, queries."""

@@ -1,7 +1,7 @@
-"""What aggregates are computed of, where it is not what was written.
+"""Rewrites the arguments of aggregates that are computed from something other than their operands.
 
-JSON texts, rows in which nothing is NULL, and aggregates that are a function of another one: SINGLE_VALUE and
-PERCENTILE are functions of all values of a group, which ARRAY_AGG keeps, also where rows are retracted.
+Covers JSON texts, rows without NULLs, and aggregates composed of another one: SINGLE_VALUE and PERCENTILE are functions
+of all values of a group, which ARRAY_AGG collects, also under retraction.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from millstream.sql.places import problem
 __all__ = ["COMPOSED", "as_json", "composed", "counted_arguments", "is_true"]
 
 Listed = Callable[[RowExpression], RowExpression]
-"""The array of all values of an expression in a group."""
+"""Returns the array of all values of an expression in a group."""
 
 
 COMPOSED = ("PERCENTILE", "SINGLE_VALUE")
@@ -28,7 +28,7 @@ COMPOSED = ("PERCENTILE", "SINGLE_VALUE")
 def composed(
     function: FunctionDefinition, operands: list[RowExpression], node: syntax.Call, listed: Listed
 ) -> RowExpression:
-    """An aggregate that is a function of all values of a group: one of `COMPOSED`."""
+    """An aggregate of `COMPOSED`: a function of the array of a group's values."""
     arguments, result = bound_arguments(function, operands, node, node.options)
     if function.name == "SINGLE_VALUE":
         return Call(result.nullable(), "ELEMENT", (listed(arguments[0]),), (("of", "group"),), written_text(node))
@@ -45,7 +45,7 @@ def composed(
 
 
 def as_json(name: str, arguments: tuple[RowExpression, ...], node: syntax.Call) -> RowExpression:
-    """The arguments as a JSON array, of which the aggregate only has to take what is in it."""
+    """The arguments as a JSON array, whose elements the aggregate collects."""
     default = "NULL" if name == "JSON_OBJECTAGG" else "ABSENT"
     options = (("on_null", dict(node.options).get("on_null", default)),)
     return system_call("JSON_ARRAY", arguments, node, options)
@@ -54,7 +54,7 @@ def as_json(name: str, arguments: tuple[RowExpression, ...], node: syntax.Call) 
 def counted_arguments(
     arguments: tuple[RowExpression, ...], condition: RowExpression | None
 ) -> tuple[tuple[RowExpression, ...], RowExpression | None]:
-    """COUNT of what is never NULL is COUNT(*); COUNT of several counts the rows where none of them is."""
+    """COUNT of a NOT NULL argument is COUNT(*); COUNT of several counts the rows in which none is NULL."""
     nullable = tuple(each for each in arguments if each.type.is_nullable)
     if len(nullable) < 2:
         return nullable, condition
@@ -65,7 +65,7 @@ def counted_arguments(
 
 
 def is_true(condition: RowExpression) -> RowExpression:
-    """A condition that is never NULL: an aggregate's filter takes a row or does not."""
+    """A condition that is never NULL, as an aggregate's filter requires."""
     if not condition.type.is_nullable:
         return condition
     return Call(BooleanType(False), "IS TRUE", (condition,))

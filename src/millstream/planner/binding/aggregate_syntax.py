@@ -1,4 +1,4 @@
-"""What the syntax of an aggregation says by itself: which calls are aggregates, and which sets GROUP BY names."""
+"""Syntactic properties of an aggregation: which calls are aggregates, and which sets GROUP BY names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["has_aggregates", "is_aggregate", "names_grouping", "parts_of", "writ
 
 
 def parts_of(node: Any) -> Iterator[syntax.Node]:
-    """A node and all nodes in it, but for those of queries inside."""
+    """A node and its descendants, except those of nested queries."""
     if isinstance(node, syntax.Node):
         yield node
         if isinstance(node, query_syntax.Query):
@@ -42,7 +42,7 @@ def is_aggregate(node: syntax.Node, session: PlannerSession) -> bool:
 
 
 def has_aggregates(nodes: Sequence[Any], session: PlannerSession) -> bool:
-    """Whether an aggregate is called anywhere in these (an OVER is none)."""
+    """Whether any of these nodes contains an aggregate call. A call with OVER is not one."""
     over: set[int] = set()
     for node in nodes:
         for part in parts_of(node):
@@ -54,12 +54,12 @@ def has_aggregates(nodes: Sequence[Any], session: PlannerSession) -> bool:
 
 
 def names_grouping(part: syntax.Node) -> bool:
-    """Whether a node is a call of GROUPING or its kin."""
+    """Whether a node calls GROUPING, GROUPING_ID or GROUP_ID."""
     return isinstance(part, syntax.Call) and part.name.upper() in GROUPING_FUNCTIONS and not part.path
 
 
 def written_sets(group: query_syntax.GroupingSets) -> list[tuple[syntax.Expression, ...]]:
-    """The sets that are meant: ROLLUP takes away one after the other from the right, CUBE has all of them."""
+    """The grouping sets: ROLLUP drops groups one by one from the right, CUBE has every subset."""
     parts = group.sets
     if group.kind == "ROLLUP":
         return [sum(parts[:count], ()) for count in range(len(parts), -1, -1)]

@@ -1,7 +1,7 @@
-"""Which function a call means, in Flink's order, and the call with its arguments cast to what the function takes.
+"""Resolves a call to a function, in Flink's order, and casts the arguments to its signature.
 
-Order: temporary system functions, built-in ones, temporary functions of the database, functions of the catalog. Names
-of functions are found whatever their case.
+Order: temporary system functions, built-in functions, temporary functions of the database, catalog functions. Function
+names are case insensitive.
 """
 
 from __future__ import annotations
@@ -47,28 +47,28 @@ _TEXT_CHARS_MAX = 200
 
 
 def find_function(call: syntax.Call, session: PlannerSession) -> Function:
-    """The function that a call means; raises at its place if there is none."""
+    """The function that a call refers to; raises at the call if there is none."""
     name = ".".join((*call.path, call.name))
-    found = function_of(call, session)
-    if found is None and call.path:
+    function = function_of(call, session)
+    if function is None and call.path:
         raise problem(f"No match found for function {name}: there is no function of this name in that database", call)
-    refusal = refused_function(name, call) if found is None else None
+    refusal = refused_function(name, call) if function is None else None
     if refusal is not None:
         raise refusal
-    if found is None:
+    if function is None:
         known = [definition.name for definition in definitions()]
         known += [entry.name.upper() for entry in session.functions()]
         known += [kind.value for kind in WindowKind]
         near = did_you_mean(name.upper(), known, 0.7)
         raise problem(f"No match found for function {name}: there is no function of this name.{near}", call)
-    return found
+    return function
 
 
 def function_of(call: syntax.Call, session: PlannerSession) -> Function | None:
-    """The function that a call means; None if there is none. The Table API may have put the function into the call."""
-    given = dict(call.options).get("function")
-    if isinstance(given, UserFunction):
-        return given
+    """The function that a call refers to, or None. A call of the Table API may carry the function itself."""
+    attached = dict(call.options).get("function")
+    if isinstance(attached, UserFunction):
+        return attached
     name, path, node = call.name, call.path, call
     if not path:
         entry = session.find_system_function(name)
@@ -82,7 +82,7 @@ def function_of(call: syntax.Call, session: PlannerSession) -> Function | None:
 
 
 def loaded(entry: FunctionEntry, node: syntax.Node | None) -> UserFunction:
-    """The function of an entry; one that is named by its module is imported now."""
+    """The function of a catalog entry, imported if the entry names a module."""
     function = entry.function
     if function is None:
         module, _, name = entry.class_name.rpartition(".")
@@ -94,7 +94,7 @@ def loaded(entry: FunctionEntry, node: syntax.Node | None) -> UserFunction:
             ) from None
     made = getattr(function, "_user_function", function)
     if not isinstance(made, UserFunction):
-        raise problem(f"'{entry.class_name}' is no function of SQL: make it one with udf(…)", node)
+        raise problem(f"'{entry.class_name}' is not a SQL function: wrap it with udf(…)", node)
     return made
 
 
@@ -104,10 +104,10 @@ def system_call(
     node: syntax.Node | None = None,
     options: tuple[tuple[str, Any], ...] = (),
 ) -> Call:
-    """A call of a built-in function, its arguments cast as it wants them."""
+    """A call of a built-in function, with its arguments cast to the signature."""
     definition = definition_of(name)
     if definition is None:
-        raise problem(f"the function {name} is not built yet", node)
+        raise problem(f"the function {name} is not supported yet", node)
     options = tuple((key, data_type(each) if isinstance(each, syntax.TypeName) else each) for key, each in options)
     cast, result = bound_arguments(definition, arguments, node, options)
     return Call(result, definition.name, cast, options, written_text(node))
@@ -119,7 +119,7 @@ def bound_arguments(
     node: syntax.Node | None,
     options: tuple[tuple[str, Any], ...] = (),
 ) -> tuple[tuple[RowExpression, ...], Any]:
-    """The arguments cast as a definition wants them, and the type of the result."""
+    """The arguments cast to a definition's signature, and the type of the result."""
     constants = tuple(each.value if isinstance(each, Literal) else NOT_CONSTANT for each in arguments)
     try:
         binding = definition.bind(Arguments(tuple(each.type for each in arguments), constants, options))
@@ -134,59 +134,59 @@ def bound_arguments(
 
 
 def user_call(function: UserFunction, arguments: Sequence[RowExpression], node: syntax.Node) -> UserCall:
-    """A call of a scalar function of the program's."""
+    """A call of a user's scalar function."""
     if function.kind is not UserFunctionKind.SCALAR:
         hint = {
-            UserFunctionKind.TABLE: "it gives rows: write LATERAL TABLE(…) in FROM",
+            UserFunctionKind.TABLE: "it returns rows: write LATERAL TABLE(…) in FROM",
             UserFunctionKind.AGGREGATE: "it is an aggregate: it needs a GROUP BY, or all rows",
-            UserFunctionKind.TABLE_AGGREGATE: "it gives rows for groups: only the Table API's flat_aggregate takes it",
+            UserFunctionKind.TABLE_AGGREGATE: "it returns rows per group: use the Table API's flat_aggregate",
         }[function.kind]
         raise problem(f"the function {function.name} has no single value: {hint}", node)
     return UserCall(function.result_type, function, cast_for_user(function, arguments, node), written_text(node))
 
 
 def placed_arguments(function: UserFunction, call: syntax.Call) -> list[syntax.Expression]:
-    """The arguments of a call in the order the function takes them; named ones stand at the place of their name."""
+    """The arguments of a call in the function's order; named arguments go to the position of their name."""
     if not any(isinstance(each, syntax.Argument) for each in call.arguments):
         return list(call.arguments)
     names = [name for name in inspect.signature(function.call).parameters if name != "self"]
-    given: dict[str, syntax.Expression] = {}
+    by_name: dict[str, syntax.Expression] = {}
     for argument in call.arguments:
         if not isinstance(argument, syntax.Argument):
-            raise problem(f"{call.name}: arguments are given by position or by name, not both", argument)
+            raise problem(f"{call.name}: arguments are by position or by name, not both", argument)
         if argument.name not in names:
             hint = did_you_mean(argument.name, names)
             words = f"{call.name} has no argument '{argument.name}': it has {', '.join(names)}.{hint}"
             raise problem(words, argument)
-        given[argument.name] = argument.value
-    missing = [name for name in names[: len(given)] if name not in given]
+        by_name[argument.name] = argument.value
+    missing = [name for name in names[: len(by_name)] if name not in by_name]
     if missing:
         raise problem(f"{call.name}: the argument '{missing[0]}' is missing", call)
-    return [given[name] for name in names if name in given]
+    return [by_name[name] for name in names if name in by_name]
 
 
 def cast_for_user(
     function: UserFunction, arguments: Sequence[RowExpression], node: syntax.Node
 ) -> tuple[RowExpression, ...]:
-    """The arguments as a function of the program's declares them."""
+    """The arguments cast to the declared types of a user's function."""
     wanted = function.argument_types
     if wanted is not None and len(wanted) != len(arguments):
         counts = f"takes {len(wanted)} argument{'' if len(wanted) == 1 else 's'}, got {len(arguments)}"
         raise problem(f"the function {function.name} {counts}", node)
-    taken = function.expected_arguments(len(arguments))
-    if taken is not None:
-        raise problem(f"the function {function.name} takes {taken}, got {len(arguments)}", node)
+    wanted_text = function.expected_arguments(len(arguments))
+    if wanted_text is not None:
+        raise problem(f"the function {function.name} takes {wanted_text}, got {len(arguments)}", node)
     if wanted is None:
         return tuple(arguments)
-    for position, (given, type_) in enumerate(zip(arguments, wanted, strict=True)):
-        if not can_cast(given.type.nullable(), type_.nullable(), explicit=False):
-            words = f"takes {type_.nullable()} as argument {position + 1}, got {given.type.nullable()}"
+    for position, (operand, type_) in enumerate(zip(arguments, wanted, strict=True)):
+        if not can_cast(operand.type.nullable(), type_.nullable(), explicit=False):
+            words = f"takes {type_.nullable()} as argument {position + 1}, got {operand.type.nullable()}"
             raise problem(f"the function {function.name} {words}. Write a CAST", node)
-    return tuple(as_type(given, type_) for given, type_ in zip(arguments, wanted, strict=True))
+    return tuple(as_type(operand, type_) for operand, type_ in zip(arguments, wanted, strict=True))
 
 
 class WrittenText(str):
-    """The text of an expression, for errors at run time; until then it knows its place as well."""
+    """An expression's text, for errors at run time; while planning it also carries its span."""
 
     span: syntax.Span | None = None
 
@@ -195,13 +195,13 @@ class WrittenText(str):
 
 
 def written_text(node: syntax.Node | None) -> WrittenText | None:
-    """What was written, on one line: the text itself, or what a call of the Table API means in SQL."""
+    """The text of a node on one line: as written, or the SQL of a Table API call."""
     if node is None:
         return None
     if node.span is None:
         try:
             return WrittenText(written(node)[:_TEXT_CHARS_MAX])
-        except TypeError:  # a value of the program's, which has no text in SQL
+        except TypeError:  # a Python value, which has no SQL text
             return None
     text = WrittenText(" ".join(node.span.text.split())[:_TEXT_CHARS_MAX])
     text.span = node.span

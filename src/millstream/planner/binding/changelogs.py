@@ -1,13 +1,12 @@
-"""TO_CHANGELOG and FROM_CHANGELOG: a table that changes as rows that tell its changes, and such rows as the table.
+"""TO_CHANGELOG and FROM_CHANGELOG convert a changing table to append-only rows with a change code, and back.
 
     TO_CHANGELOG(input => TABLE t [PARTITION BY k], op => DESCRIPTOR(op), op_mapping => MAP['INSERT', 'I', …])
     FROM_CHANGELOG(input => TABLE t [PARTITION BY k], op => DESCRIPTOR(op), op_mapping => MAP['c, r', 'INSERT', …],
         invalid_op_handling => 'FAIL' or 'SKIP')
 
-What is given has the columns of PARTITION BY first; in TO_CHANGELOG the column of the operation follows, then all
-others. Where several kinds have one code, or several codes one kind, they are listed: 'INSERT, UPDATE_AFTER'. Kinds
-that a mapping of TO_CHANGELOG leaves out are left out. A mapping that has UPDATE_AFTER without UPDATE_BEFORE tells
-upserts, in both: PARTITION BY is then their key.
+The result has the PARTITION BY columns first; in TO_CHANGELOG the code column follows, then all others. A mapping may
+list several kinds with one code, or several codes for one kind: 'INSERT, UPDATE_AFTER'. TO_CHANGELOG drops kinds
+without a code. In both, a mapping with UPDATE_AFTER but not UPDATE_BEFORE denotes upserts: PARTITION BY is their key.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ Arguments = Mapping[str, syntax.Expression]
 
 @dataclass(frozen=True)
 class _Request:
-    """What is asked of a function: the table, the columns of its PARTITION BY, and the other arguments by name."""
+    """A bound call: the table, its PARTITION BY columns, and the other arguments by name."""
 
     relation: Relation
     partition: tuple[int, ...]
@@ -51,27 +50,27 @@ class _Request:
 def bind_changelog(
     call: syntax.Call, bind_table: Callable[[queries.Relation], Relation], session: PlannerSession
 ) -> Relation:
-    """The function over the table it is given."""
+    """Binds a call of either function, with its table."""
     function = call.name.upper()
     arguments = _arguments(call, function)
     table = arguments.get("INPUT")
     if not isinstance(table, syntax.TableArgument):
         raise problem(f"{function}: input is a table: input => TABLE name, or TABLE (SELECT …)", table or call)
     if table.order_by:
-        raise problem(f"{function} takes no ORDER BY: changes come in the order they have", table)
+        raise problem(f"{function} takes no ORDER BY: changes keep the order of the input", table)
     relation = bind_table(table.relation)
     partition = tuple(_column(each, relation, function) for each in table.partition_by)
     request = _Request(relation, partition, arguments, call)
     if function == _TO:
         return _to_changelog(request)
     if session.is_batch:
-        raise problem(f"{_FROM} needs a stream: a table that changes has no place in BATCH", call)
+        raise problem(f"{_FROM} needs STREAMING mode: a BATCH table cannot change", call)
     return _from_changelog(request)
 
 
 def _arguments(call: syntax.Call, function: str) -> dict[str, syntax.Expression]:
     names = _NAMES[function]
-    given: dict[str, syntax.Expression] = {}
+    named: dict[str, syntax.Expression] = {}
     for number, argument in enumerate(call.arguments):
         name, value = names[min(number, len(names) - 1)], argument
         if isinstance(argument, syntax.Argument):
@@ -80,14 +79,14 @@ def _arguments(call: syntax.Call, function: str) -> dict[str, syntax.Expression]
             raise problem(f"{function} takes at most {len(names)} arguments, got {len(call.arguments)}", call)
         if name not in names:
             raise problem(f"{function} has no argument '{name.lower()}': it has {', '.join(names).lower()}", argument)
-        if name in given:
-            raise problem(f"{function}: the argument '{name.lower()}' is given twice", argument)
-        given[name] = value
-    return given
+        if name in named:
+            raise problem(f"{function}: the argument '{name.lower()}' occurs twice", argument)
+        named[name] = value
+    return named
 
 
 def _to_changelog(request: _Request) -> Relation:
-    """The changes of a relation as rows."""
+    """A relation's changes as rows."""
     relation, arguments = request.relation, request.arguments
     codes: dict[RowKind, str] = {kind: kind.name for kind in RowKind}
     if "OP_MAPPING" in arguments:
@@ -99,7 +98,7 @@ def _to_changelog(request: _Request) -> Relation:
                 codes[kind] = code
     full = arguments.get("PRODUCES_FULL_DELETES")
     if full is not None and not (isinstance(full, syntax.Literal) and full.value is True):
-        words = "rows that are deleted are given whole; leave the argument out, and set columns to NULL in a SELECT"
+        words = "a delete is emitted as the whole row; leave the argument out, and set columns to NULL in a SELECT"
         raise problem(f"{_TO}: produces_full_deletes is TRUE here: {words}", full)
     name = _name(arguments.get("OP"), _TO)
     if name in relation.schema.names:
@@ -108,21 +107,19 @@ def _to_changelog(request: _Request) -> Relation:
     fields = (*_untimed(relation), Field(name, VarCharType(LENGTH_MAX, False)))
     is_upserts = RowKind.UPDATE_AFTER in codes and RowKind.UPDATE_BEFORE not in codes
     key = request.partition if is_upserts else ()
-    told = ToChangelog(Schema(fields), relation, tuple(codes.get(kind) for kind in RowKind), key)
-    return _ordered(told, (*request.partition, len(relation.schema)))
+    changelog = ToChangelog(Schema(fields), relation, tuple(codes.get(kind) for kind in RowKind), key)
+    return _ordered(changelog, (*request.partition, len(relation.schema)))
 
 
 def _from_changelog(request: _Request) -> Relation:
-    """The table whose changes the rows of a relation tell."""
+    """The changes that a relation's rows encode."""
     relation, arguments, partition, where = request.relation, request.arguments, request.partition, request.call
     name, written = _name(arguments.get("OP"), _FROM), arguments.get("OP") or where
     if name not in relation.schema.names:
-        raise problem(
-            f"{_FROM}: the table has no column '{name}', which tells the operation: op => DESCRIPTOR(…)", written
-        )
+        raise problem(f"{_FROM}: the table has no column '{name}' with the operation: op => DESCRIPTOR(…)", written)
     op = relation.schema.names.index(name)
     if op in partition:
-        words = f"PARTITION BY names '{name}', which tells the operation and is no column of the table that it tells of"
+        words = f"PARTITION BY names '{name}', the operation, which is not a column of the resulting table"
         raise problem(f"{_FROM}: {words}", written)
     if not is_text(relation.schema.types[op]):
         raise problem(f"{_FROM}: the column '{name}' is {relation.schema.types[op]}, expected STRING. Cast it", written)
@@ -137,20 +134,20 @@ def _from_changelog(request: _Request) -> Relation:
                     raise problem(f"{_FROM}: op_mapping has the code '{code.strip()}' twice", mapping)
                 kinds[code.strip()] = kind
     names = tuple((code, kind.name) for code, kind in kinds.items())
-    told = FromChangelog(Schema(_untimed(relation)), relation, op, names, _skips(arguments))
-    rows, told_kinds = _ordered(told, partition, without=op), set(kinds.values())
-    if RowKind.UPDATE_BEFORE in told_kinds and RowKind.UPDATE_AFTER not in told_kinds:
+    changelog = FromChangelog(Schema(_untimed(relation)), relation, op, names, _skips(arguments))
+    rows, mapped_kinds = _ordered(changelog, partition, without=op), set(kinds.values())
+    if RowKind.UPDATE_BEFORE in mapped_kinds and RowKind.UPDATE_AFTER not in mapped_kinds:
         raise problem(f"{_FROM}: op_mapping has UPDATE_BEFORE and no UPDATE_AFTER", mapping or where)
-    if RowKind.UPDATE_BEFORE in told_kinds or RowKind.UPDATE_AFTER not in told_kinds:
+    if RowKind.UPDATE_BEFORE in mapped_kinds or RowKind.UPDATE_AFTER not in mapped_kinds:
         return rows
     if not partition:
-        words = "say by which key: input => TABLE t PARTITION BY key; or map a code to UPDATE_BEFORE, too"
-        raise problem(f"{_FROM}: UPDATE_AFTER without UPDATE_BEFORE tells upserts: {words}", mapping or where)
+        words = "name the key: input => TABLE t PARTITION BY key; or map a code to UPDATE_BEFORE, too"
+        raise problem(f"{_FROM}: UPDATE_AFTER without UPDATE_BEFORE denotes upserts: {words}", mapping or where)
     return Normalise(rows.schema, rows, tuple(range(len(partition))))
 
 
 def _ordered(relation: Relation, first: tuple[int, ...], *, without: int | None = None) -> Relation:
-    """The columns of a relation, these ones first."""
+    """Moves the columns `first` to the front."""
     order = [*first, *(at for at in range(len(relation.schema)) if at not in first and at != without)]
     types, names = relation.schema.types, relation.schema.names
     return project(relation, [Column(types[at], at) for at in order], [names[at] for at in order])
@@ -185,7 +182,7 @@ def _name(descriptor: syntax.Expression | None, function: str) -> str:
 
 
 def _pairs(mapping: syntax.Expression, function: str) -> list[tuple[str, str]]:
-    """The texts of MAP['a', 'b', …], two by two."""
+    """The constants of MAP['a', 'b', …], in pairs."""
     cells = mapping.arguments if isinstance(mapping, syntax.Call) and mapping.name.upper() == "MAP" else ()
     texts = [each.value for each in cells if isinstance(each, syntax.Literal) and isinstance(each.value, str)]
     if not texts or len(texts) != len(cells):

@@ -1,11 +1,11 @@
-"""ON CONFLICT of INSERT INTO a table with a primary key: what becomes of rows of the query that have one key.
+"""ON CONFLICT of INSERT INTO a table with a primary key: reduces the query's rows to one per key.
 
-    DO DEDUPLICATE   the last row stands, and the one before it when it is deleted: sinks by key do so themselves
-    DO NOTHING       the first row stands, and the next one when it is deleted
-    DO ERROR         two rows at a time are an error, in the epoch in which they meet
+    DO DEDUPLICATE   retains the last row, or the previous one when it is deleted: sinks by key do this themselves
+    DO NOTHING       retains the first row, or the next one when it is deleted
+    DO ERROR         two rows with one key at the end of an epoch are an error
 
-The rows of a key are an aggregation by it: FIRST_VALUE of the row, or its only value. An epoch is looked at whole, so
-that a row that is updated is no conflict with what it was.
+The rows of a key are aggregated by it: FIRST_VALUE of the row, or its single value. Conflicts are checked per epoch, so
+an updated row does not conflict with its previous value.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["one_row_per_key"]
 
 
 def one_row_per_key(relation: Relation, entry: TableEntry, statement: Insert) -> Relation:
-    """The rows for a table, of which each key of the table has one."""
+    """A table's new rows, reduced to one per primary key."""
     site, names = written_text(statement), relation.schema.names
     keys = [names.index(name) for name in entry.primary_key]
     row_type = RowType.of(names, relation.schema.types, False)
@@ -29,12 +29,12 @@ def one_row_per_key(relation: Relation, entry: TableEntry, statement: Insert) ->
     row = Field("$row", row_type)
     fields = (*(relation.schema.fields[at] for at in keys), row)
     whole: RowExpression = Call(row_type, "ROW", own)
-    given = Project(Schema(fields), relation, (*(own[at] for at in keys), whole))
+    keyed_rows = Project(Schema(fields), relation, (*(own[at] for at in keys), whole))
     is_error = statement.on_conflict == "ERROR"
     type_ = ArrayType(row_type) if is_error else row_type
     call = AggregateCall("ARRAY_AGG" if is_error else "FIRST_VALUE", (len(keys),), type_, "$first")
     grouped = Aggregate(
-        Schema((*fields[:-1], Field("$first", type_))), given, tuple(range(len(keys))), (call,), site=site
+        Schema((*fields[:-1], Field("$first", type_))), keyed_rows, tuple(range(len(keys))), (call,), site=site
     )
     chosen: RowExpression = Column(type_, len(keys))
     if is_error:

@@ -1,4 +1,4 @@
-"""What a query is bound in: the session, the WITH tables that can be seen, and the views that are being expanded."""
+"""The context in which a query is bound: the session, the visible WITH tables, and the views being expanded."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ __all__ = ["QueryContext"]
 
 @dataclass(frozen=True)
 class QueryContext:
-    """Where a query stands. A WITH table hides a table of the catalog with the same name. `outer`: what can be seen of
-    the query around it, where it stands in an expression. `hints`: those of the SELECT."""
+    """A query's context. A WITH table hides a catalog table of the same name. `outer`: the enclosing query's scope,
+    for a subquery in an expression. `hints`: those of the SELECT."""
 
     session: PlannerSession
     ctes: Mapping[str, Relation] = field(default_factory=dict)
@@ -26,9 +26,9 @@ class QueryContext:
     hints: tuple[Hint, ...] = ()
 
     def with_cte(self, name: str, relation: Relation) -> QueryContext:
-        """The same, with one more WITH table."""
+        """A copy with one more WITH table."""
         return replace(self, ctes={**self.ctes, name: relation})
 
     def inside_view(self, path: ObjectPath, home: tuple[str, str]) -> QueryContext:
-        """The context of a view's own query: it sees no WITH tables of who reads it."""
+        """The context of a view's own query, which sees no WITH tables of its reader."""
         return QueryContext(self.session.at(*home), {}, (*self.views, path))

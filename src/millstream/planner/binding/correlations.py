@@ -1,4 +1,4 @@
-"""Rows made of each row: table functions (LATERAL TABLE) and the elements of collections (UNNEST)."""
+"""Rows derived from each input row: table functions (LATERAL TABLE) and collection elements (UNNEST)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["bind_correlated", "correlate", "is_correlated", "meeting", "unnest"]
 
 
 def is_correlated(source: queries.Relation) -> bool:
-    """Whether a relation of FROM is made for each row of what stands before it."""
+    """Whether a relation of FROM is evaluated for each row of the relations before it."""
     if isinstance(source, queries.AliasedRelation):
         return is_correlated(source.relation)
     if isinstance(source, queries.TableFunctionCall):
@@ -43,7 +43,7 @@ def bind_correlated(
     condition: syntax.Expression | None,
     context: QueryContext,
 ) -> tuple[Relation, Scope]:
-    """The rows before it, each with those made of it."""
+    """Joins each row of a relation with the rows derived from it."""
     alias: str | None = None
     names: tuple[str, ...] = ()
     if isinstance(source, queries.AliasedRelation):
@@ -55,7 +55,7 @@ def bind_correlated(
     elif isinstance(source, queries.LateralTable | queries.TableFunctionCall):
         made = correlate(relation, source.call, binder, names, kind, context.session)
     else:
-        raise problem("this cannot be made for each row", source)
+        raise problem("this relation cannot be evaluated per row", source)
     added = made.schema.fields[len(relation.schema) :]
     path = (alias,) if alias else _own_path(source)
     whole = scope + Scope((replace(Scope.of(made).sources[0], fields=added, path=path),))
@@ -69,8 +69,8 @@ def bind_correlated(
 
 
 def meeting(made: Correlate | Unnest, condition: RowExpression) -> Relation:
-    """The rows with those results that meet a condition. Of an INNER join it may stand above, where passes move it; of
-    a LEFT join it belongs to the join: a row without such a result stays, with NULLs."""
+    """Restricts the derived rows to those that meet a condition. For an INNER join a filter above does so, which passes
+    may move; for a LEFT join the condition belongs to the join, because a row without a match stays, with NULLs."""
     if made.kind is JoinKind.INNER:
         return Filter(made.schema, made, condition)
     return replace(made, condition=condition)
@@ -89,20 +89,20 @@ def correlate(
     kind: JoinKind,
     session: PlannerSession,
 ) -> Correlate:
-    """A table function for each row."""
+    """A table function, called for each row."""
     function = find_function(call, session)
     placed = placed_arguments(function, call) if isinstance(function, UserFunction) else call.arguments
-    given = binder.bind_all(placed)
+    operands = binder.bind_all(placed)
     if isinstance(function, UserFunction) and function.kind is UserFunctionKind.TABLE:
-        arguments: tuple[RowExpression, ...] = cast_for_user(function, given, call)
+        arguments: tuple[RowExpression, ...] = cast_for_user(function, operands, call)
         types: Sequence[DataType] = function.result_types
         if len(types) == 1 and isinstance(types[0], RowType):
             names, types = names or types[0].names, types[0].types
     elif isinstance(function, FunctionDefinition) and function.kind is FunctionKind.TABLE:
-        arguments, result = bound_arguments(function, given, call, call.options)
+        arguments, result = bound_arguments(function, operands, call, call.options)
         types = result.types if isinstance(result, RowType) else (result,)
     else:
-        raise problem(f"{call.name} gives one value for a row, not rows: it stands in SELECT", call)
+        raise problem(f"{call.name} returns one value per row, not rows: use it in SELECT", call)
     own = [f"f{i}" for i in range(len(types))] if len(types) > 1 else ["EXPR$0"]
     fields = _named_fields(list(names) or own, types, kind, call)
     return Correlate(relation.schema + Schema(fields), relation, function, arguments, kind)
@@ -112,7 +112,7 @@ def _named_fields(
     names: Sequence[str], types: Sequence[DataType], kind: JoinKind, node: syntax.Node
 ) -> tuple[Field, ...]:
     if len(names) != len(types):
-        raise problem(f"{len(names)} names are given for {len(types)} columns", node)
+        raise problem(f"the alias has {len(names)} names for {len(types)} columns", node)
     outer = kind is JoinKind.LEFT
     return tuple(Field(name, type_.nullable() if outer else type_) for name, type_ in zip(names, types, strict=True))
 
@@ -120,7 +120,7 @@ def _named_fields(
 def unnest(
     relation: Relation, source: queries.Unnest, binder: ExpressionBinder, names: tuple[str, ...], kind: JoinKind
 ) -> Unnest:
-    """Every row with each element of a collection."""
+    """Joins every row with each element of a collection."""
     collection = binder.bind(source.operand)
     type_ = collection.type
     own: list[str]

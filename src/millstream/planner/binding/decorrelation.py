@@ -1,11 +1,11 @@
-"""Queries inside others, without the columns that they name of those: conditions with such columns are pulled up.
+"""Decorrelates subqueries: pulls up the conditions that refer to columns of the enclosing query.
 
 Outer columns are numbered from `FIRST_OUTER` on. A condition with one is pulled up through projections, aggregations
-and LIMIT, until it can be that of a join. A correlated aggregation is grouped by what is equal to something outside,
-and of a correlated LIMIT the first rows of each such group are taken. What else names outer columns cannot be pulled
-up: `dependent_queries` has the general way.
+and LIMIT until it can become a join condition. A correlated aggregation is grouped by the columns equated to outer
+values, and a correlated LIMIT takes the first rows of each such group. Other references to outer columns cannot be
+pulled up: `dependent_queries` handles the general case.
 
-An aggregation without GROUP BY has a row of nothing, too, which no group has: `row_of_nothing` says which.
+An aggregation without GROUP BY also has a row for empty input, which no group has: see `row_of_nothing`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from millstream.sql import syntax
 
 __all__ = [
     "RowOfNothing",
-    "is_told_outside",
+    "is_input_correlated",
     "joining",
     "keyed",
     "outer_columns",
@@ -61,11 +61,11 @@ _OF_NO_ROWS: dict[str, Any] = {
     "JSON_ARRAYAGG": "[]",
     "JSON_OBJECTAGG": "{}",
 }
-"""What aggregates are of no rows; all others are NULL, but for the program's own, which are asked."""
+"""The results of aggregates over no rows. All others are NULL, except user functions, which are called."""
 
 
 def joining(condition: RowExpression, width: int) -> RowExpression:
-    """A condition over the inner query's columns and outer ones, as one over both sides of a join."""
+    """Converts a condition over the inner query's columns and outer ones to one over both sides of a join."""
     columns = columns_of(condition)
     places = {at: at - FIRST_OUTER if at >= FIRST_OUTER else at + width for at in columns}
     return moved(condition, places)
@@ -76,12 +76,12 @@ def is_correlated(expression: RowExpression) -> bool:
 
 
 class _NotPulledError(Exception):
-    """An outer column stands where no condition can be pulled up from."""
+    """An outer column occurs where no condition can be pulled up from."""
 
 
 def pulled(relation: Relation, node: syntax.Node) -> tuple[Relation, list[RowExpression]] | None:
-    """The relation without conditions that name outer columns, and those, over its columns, of which there may be more
-    at the end than there were; None where outer columns stand elsewhere."""
+    """The relation without its conditions on outer columns, and those conditions, over its columns; columns may have
+    been appended. None if outer columns occur elsewhere."""
     try:
         made, conditions = _pull(relation, node)
     except _NotPulledError:
@@ -92,8 +92,8 @@ def pulled(relation: Relation, node: syntax.Node) -> tuple[Relation, list[RowExp
 def keyed(
     below: Relation, conditions: Sequence[RowExpression]
 ) -> tuple[Relation, list[int], list[RowExpression]] | None:
-    """The columns that conditions say to be equal to something outside, and conditions of these columns; None where a
-    condition is no such equality."""
+    """The columns that conditions equate to outer values, and the conditions over these columns; None if a condition is
+    not an equality of this kind."""
     try:
         return _with_keys(below, conditions)
     except _NotPulledError:
@@ -101,11 +101,11 @@ def keyed(
 
 
 _EXPRESSIONS = ("condition", "collection", "expressions", "arguments")
-"""The attributes of relations that hold expressions, or one."""
+"""The attributes of relations that hold an expression or several."""
 
 
 def outer_columns(relations: Sequence[Relation]) -> set[int]:
-    """The outer columns that relations, or what is below them, name, as they are numbered."""
+    """The outer columns that relations and their inputs refer to, with their numbers."""
     named: set[int] = set()
     for each in relations_of(relations):
         for attribute in _EXPRESSIONS:
@@ -116,7 +116,7 @@ def outer_columns(relations: Sequence[Relation]) -> set[int]:
 
 
 def relocated(relation: Relation, place: Callable[[int], int]) -> Relation:
-    """The relation with outer columns elsewhere: `place` says where, of columns as the query around numbers them."""
+    """Renumbers the outer columns of a relation. `place` maps a column of the enclosing query to its new position."""
     if not outer_columns([relation]):
         return relation
 
@@ -148,7 +148,7 @@ def _pull(relation: Relation, node: syntax.Node) -> tuple[Relation, list[RowExpr
         return _through_project(relation, below, conditions)
     if isinstance(relation, Aggregate):
         below, conditions = _pull(relation.input, node)
-        if is_told_outside(relation.input):
+        if is_input_correlated(relation.input):
             raise _NotPulledError
         return _through_groups(relation, below, conditions) if conditions else (relation, [])
     if isinstance(relation, Limit):
@@ -175,13 +175,13 @@ def _through_project(
 
 
 def _with_keys(below: Relation, conditions: Sequence[RowExpression]) -> tuple[Relation, list[int], list[RowExpression]]:
-    """The columns that conditions say to be equal to something outside, and conditions of these columns. What is no
-    column of `below` becomes one, behind the others."""
+    """The columns that conditions equate to outer values, and the conditions over these columns. Expressions that are
+    not columns of `below` are appended to it."""
     width, added = len(below.schema), list[RowExpression]()
     keys: list[int] = []
     made: list[RowExpression] = []
     for each in conditions:
-        if not _inner_columns([each]):  # it says nothing of the rows inside
+        if not _inner_columns([each]):  # it does not refer to inner rows
             made.append(each)
             continue
         equality = each if isinstance(each, Call) and each.function in ("=", "IS NOT DISTINCT FROM") else None
@@ -229,7 +229,7 @@ def _through_groups(
         relation.calls,
         site=relation.site,
     )
-    # As it was, and the new groups behind it.
+    # The previous columns, then the new groups.
     order = [*range(first), *range(first + len(keys), len(grouped.schema)), *range(first, first + len(keys))]
     schema = Schema(tuple(grouped.schema.fields[at] for at in order))
     made = Project(schema, grouped, tuple(Column(grouped.schema.types[at], at) for at in order))
@@ -241,20 +241,20 @@ def _moved_inner(condition: RowExpression, places: dict[int, int]) -> RowExpress
     return moved(condition, {at: places.get(at, at) for at in columns_of(condition)})
 
 
-# --- the row of nothing -----------------------------------------------------------------------------------------------
+# --- the row for empty input ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class RowOfNothing:
-    """The row that an aggregate without GROUP BY gives of no rows: expressions of constants. `is_sure`: no HAVING may
-    take it, or the row of others, away."""
+    """The row that an aggregate without GROUP BY emits for empty input, as constant expressions. `is_sure`: no HAVING
+    can drop it or a row for other input."""
 
     values: tuple[RowExpression, ...]
     is_sure: bool = True
 
 
 def row_of_nothing(relation: Relation, session: PlannerSession) -> RowOfNothing | None:
-    """The row that a query gives where what it aggregates has none; None: it gives none then."""
+    """The row that a query emits if its aggregation has no input; None if it emits none."""
     if isinstance(relation, Aggregate) and not relation.groups and relation.sets is None:
         return RowOfNothing(values_of_nothing(relation))
     if not isinstance(relation, Project | Filter | Sort | Limit):
@@ -266,19 +266,19 @@ def row_of_nothing(relation: Relation, session: PlannerSession) -> RowOfNothing 
         return None if relation.offset or relation.count == 0 else row
     values = row.values
 
-    def told(part: RowExpression) -> RowExpression:
+    def substituted(part: RowExpression) -> RowExpression:
         return values[part.index] if isinstance(part, Column) and part.index < FIRST_OUTER else part
 
     if isinstance(relation, Project):
         return replace(
-            row, values=tuple(folded(transform(each, told), session, False) for each in relation.expressions)
+            row, values=tuple(folded(transform(each, substituted), session, False) for each in relation.expressions)
         )
-    condition = folded(transform(relation.condition, told), session, False)
+    condition = folded(transform(relation.condition, substituted), session, False)
     return None if isinstance(condition, Literal) and condition.value is not True else replace(row, is_sure=False)
 
 
 def values_of_nothing(relation: Aggregate) -> tuple[RowExpression, ...]:
-    """What the aggregates are of no rows."""
+    """The aggregates' results over no rows."""
     return tuple(_of_no_rows(call) for call in relation.calls)
 
 
@@ -289,8 +289,8 @@ def _of_no_rows(call: AggregateCall) -> RowExpression:
     return Literal(call.type.nullable() if value is None else call.type, value)
 
 
-def is_told_outside(relation: Relation) -> bool:
-    """Whether columns outside tell which rows an aggregate without GROUP BY is of: for some there may be none."""
+def is_input_correlated(relation: Relation) -> bool:
+    """Whether the input of an aggregate without GROUP BY depends on outer columns, so that it may be empty for some."""
     while isinstance(relation, Project | Filter | Sort | Limit):
         relation = relation.input
     return isinstance(relation, Aggregate) and not relation.groups and bool(outer_columns([relation.input]))

@@ -1,12 +1,11 @@
-"""Queries inside others as relations of their own: their rows for each distinct value of the outer columns they name.
+"""Subqueries computed for each distinct value of their outer columns: the general form of decorrelation.
 
-What `decorrelation` cannot pull up (an inequality below an aggregation, an outer column in SELECT, a correlated query
-inside another, an aggregate without GROUP BY whose row of nothing counts) is computed here in the general way. The
-distinct outer values, **D**, are joined to the query where it names them, and every relation above carries them on
-behind its own columns: groups and partitions are also by D, both sides of a join are equal in it. The result is then
-joined to the outer rows by what D holds.
+Handles what `decorrelation` cannot pull up: an inequality below an aggregation, an outer column in SELECT, nested
+correlation, an aggregate without GROUP BY whose row for empty input matters. The distinct outer values, **D**, are
+joined to the query at the references to them, and every relation above appends them to its own columns: groups and
+partitions include D, both sides of a join are equal in it. The result is joined to the outer rows by D.
 
-An aggregate without GROUP BY has a row for each row of D, whether rows stand below it or not.
+An aggregate without GROUP BY emits a row for each row of D, even for empty input.
 """
 
 from __future__ import annotations
@@ -46,8 +45,8 @@ __all__ = ["dependent_rows", "distinct_columns", "same"]
 
 
 def dependent_rows(inner: Relation, outer: Relation, node: syntax.Node) -> tuple[Relation, list[RowExpression]]:
-    """The rows of a query for each value of the outer columns it names, which stand behind its own columns; and the
-    conditions that join them to `outer`, of which columns are numbered from `FIRST_OUTER` on."""
+    """The rows of a query for each value of its outer columns, which are appended to its own; and the conditions
+    that join them to `outer`, whose columns are numbered from `FIRST_OUTER` on."""
     used = sorted({at - FIRST_OUTER for at in outer_columns([inner]) if at < 2 * FIRST_OUTER})
     rows = _Dependent(distinct_columns(outer, used) if used else None, used, node).over(inner)
     width = len(inner.schema)
@@ -59,32 +58,32 @@ def dependent_rows(inner: Relation, outer: Relation, node: syntax.Node) -> tuple
 
 
 def distinct_columns(relation: Relation, columns: list[int]) -> Aggregate:
-    """The different values of some columns."""
+    """The distinct values of some columns."""
     fields = tuple(Field(f"$d{at}", relation.schema.types[at]) for at in columns)
     narrow = Project(Schema(fields), relation, tuple(Column(relation.schema.types[at], at) for at in columns))
     return Aggregate(Schema(fields), narrow, tuple(range(len(fields))), ())
 
 
 def same(left: RowExpression, right: RowExpression) -> RowExpression:
-    """Whether two values are the same, NULL being the same as NULL."""
+    """Whether two values are equal, with NULL equal to NULL."""
     is_plain = not left.type.is_nullable and not right.type.is_nullable
     return Call(BooleanType(False), "=" if is_plain else "IS NOT DISTINCT FROM", (left, right))
 
 
 class _Dependent:
-    """Puts D behind the columns of relations. Without columns there is no D, and nothing is carried on."""
+    """Appends D to the columns of relations. Without outer columns there is no D, and nothing is appended."""
 
     def __init__(self, values: Relation | None, used: list[int], node: syntax.Node) -> None:
         self._values, self._used, self._node = values, used, node
         self._fields = () if values is None else values.schema.fields
 
     def over(self, relation: Relation) -> Relation:
-        """The relation with D behind its columns."""
+        """The relation with D after its columns."""
         if not outer_columns([relation]):
             return self._crossed(relation)
         rule = _RULES.get(type(relation))
         if rule is None:
-            raise not_yet(f"A query inside that names outer columns below {type(relation).__name__}", self._node)
+            raise not_yet(f"A subquery that names outer columns below {type(relation).__name__}", self._node)
         return rule(self, relation)
 
     def _crossed(self, relation: Relation) -> Relation:
@@ -101,12 +100,12 @@ class _Dependent:
     # --- columns ------------------------------------------------------------------------------------------------------
 
     def _placed(self, expression: RowExpression, first: int, moves: Callable[[int], int] = lambda at: at) -> Any:
-        """An expression whose outer columns are those of D, which begin at `first`; its own are moved."""
+        """The expression with outer columns replaced by those of D, which start at `first`, and its own moved."""
 
         def place(part: RowExpression) -> RowExpression:
             if not isinstance(part, Column):
                 return part
-            if part.index >= 2 * FIRST_OUTER:  # of a query further out, which is now one nearer
+            if part.index >= 2 * FIRST_OUTER:  # of the next enclosing query, now one level nearer
                 return replace(part, index=part.index - FIRST_OUTER)
             if part.index >= FIRST_OUTER:
                 return replace(part, index=first + self._used.index(part.index - FIRST_OUTER))
@@ -121,7 +120,7 @@ class _Dependent:
         return Schema((*relation.schema.fields, *self._fields))
 
     def _reordered(self, made: Relation, wanted: Relation, places: list[int], first: int) -> Project:
-        """The columns of `wanted`, which stand at these places of `made`, then D, which begins at `first`."""
+        """The columns of `wanted`, found at `places` of `made`, then D, which starts at `first`."""
         own = tuple(Column(made.schema.types[at], at) for at in places)
         return Project(self._with_fields(wanted), made, (*own, *self._columns(first)))
 
@@ -141,7 +140,7 @@ class _Dependent:
 
     def _aggregate(self, relation: Aggregate) -> Relation:
         if relation.sets is not None and not all(relation.sets):
-            raise not_yet("GROUPING SETS with an empty set, whose rows are told by columns outside", self._node)
+            raise not_yet("GROUPING SETS with an empty set over rows that depend on outer columns", self._node)
         below = self.over(relation.input)
         width, first, added = len(relation.input.schema), len(relation.groups), len(self._fields)
         places = tuple(range(width, width + added))
@@ -157,7 +156,7 @@ class _Dependent:
         return made if relation.groups or sets is not None else self._with_nothing(made, relation)
 
     def _with_nothing(self, made: Project, relation: Aggregate) -> Relation:
-        """The row of nothing for each row of D that no row stands below."""
+        """Adds the row for empty input to each row of D without input rows."""
         width = len(relation.schema)
         number = Literal(IntType(False), 0)
         values = self._values or Values(Schema((Field("ZERO", number.type),)), ((number,),))
@@ -181,13 +180,13 @@ class _Dependent:
         return Project(schema, joined, (*chosen, *self._columns(0)))
 
     def _sort(self, relation: Sort) -> Relation:
-        return self.over(relation.input)  # an order without LIMIT says nothing
+        return self.over(relation.input)  # an order without LIMIT has no effect
 
     def _limit(self, relation: Limit) -> Relation:
         sort = relation.input if isinstance(relation.input, Sort) else None
         below = self.over(relation.input if sort is None else sort.input)
         if relation.count is None:
-            raise not_yet("A query inside with OFFSET and no LIMIT, whose rows are told by columns outside", self._node)
+            raise not_yet("A subquery with OFFSET and no LIMIT over rows that depend on outer columns", self._node)
         width = len(relation.schema)
         order, last = () if sort is None else sort.keys, relation.offset + relation.count
         partition = tuple(range(width, width + len(self._fields)))
@@ -209,7 +208,7 @@ class _Dependent:
             made = replace(made, collection=self._placed(relation.collection, width))
         else:
             made = replace(made, arguments=tuple(self._placed(each, width) for each in relation.arguments))
-        if relation.condition is not None:  # it also names what is made, which now stands behind D
+        if relation.condition is not None:  # it also refers to the derived columns, now placed after D
             condition = self._placed(relation.condition, width, lambda at: at if at < width else at + added)
             made = replace(made, condition=condition)
         return self._reordered(made, relation, [*range(width), *range(width + added, len(made.schema))], width)
@@ -220,7 +219,7 @@ class _Dependent:
 
     def _join(self, relation: Join) -> Relation:
         if type(relation) is not Join:
-            raise not_yet("A query inside that names outer columns beside a join by time", self._node)
+            raise not_yet("A subquery that names outer columns next to a time-bounded join", self._node)
         kind, added = relation.kind, len(self._fields)
         widths = len(relation.left.schema), len(relation.right.schema)
         uses = [bool(outer_columns([relation.left])), bool(outer_columns([relation.right]))]
@@ -230,12 +229,12 @@ class _Dependent:
             uses[1] = True
         left = self.over(relation.left) if uses[0] else relation.left
         right = self.over(relation.right) if uses[1] else relation.right
-        second = widths[0] + (added if uses[0] else 0)  # where the right side begins
-        firsts = widths[0], second + widths[1]  # where D is on each side
+        second = widths[0] + (added if uses[0] else 0)  # the start of the right side
+        firsts = widths[0], second + widths[1]  # the start of D on each side
         first = firsts[0] if uses[0] and kind is not JoinKind.RIGHT else firsts[1]
         terms: list[RowExpression] = []
         if relation.condition is not None:
-            # Outer columns of a condition are taken from a side that has them.
+            # A condition's outer columns come from a side that carries D.
             known = firsts[0] if uses[0] else firsts[1]
             terms.append(
                 self._placed(relation.condition, known, lambda at: at if at < widths[0] else at - widths[0] + second)
@@ -272,7 +271,7 @@ def _nullable_as(field: Field, value: RowExpression) -> Field:
 
 
 def _has_row_of_nothing(relation: Relation) -> bool:
-    """Whether rows are those of an aggregate without GROUP BY, whose row of nothing a stream does not have."""
+    """Whether rows are those of an aggregate without GROUP BY, which emits no row for empty input in a stream."""
     while isinstance(relation, Project | Filter | Sort):
         relation = relation.input
     return isinstance(relation, Aggregate) and not relation.groups and relation.sets is None

@@ -1,7 +1,7 @@
-"""Expressions: syntax becomes typed calls over the columns of a scope, with casts where types differ.
+"""Binds expressions: syntax becomes typed calls over the columns of a scope, with casts where types differ.
 
-`ExpressionBinder.bind` goes through a node from the outside in. Before anything else it asks `replaced`, by which
-aggregations and windows put columns of theirs in the place of what was written (`binding.grouping`).
+`ExpressionBinder.bind` visits a node top down. It first calls `replaced`, by which aggregations and windows substitute
+their own columns for parts of the expression (`binding.grouping`).
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ __all__ = ["ExpressionBinder", "bind_condition", "bind_expression"]
 
 
 def bind_expression(written: syntax.Expression, scope: Scope, session: PlannerSession) -> RowExpression:
-    """What an expression means among the columns of a scope."""
+    """The row expression of an expression over a scope."""
     return ExpressionBinder(scope, session).bind(written)
 
 
 def bind_condition(written: syntax.Expression, binder: ExpressionBinder, clause: str) -> RowExpression:
-    """An expression that must be BOOLEAN: of WHERE, HAVING, ON."""
+    """An expression of WHERE, HAVING or ON, which must be BOOLEAN."""
     bound = binder.bind(written)
     if isinstance(bound.type, NullType):
         return Literal(BooleanType(), None)
@@ -45,7 +45,7 @@ def bind_condition(written: syntax.Expression, binder: ExpressionBinder, clause:
 
 
 class ExpressionBinder:
-    """Binds expressions over one scope. `in_clause` is said in errors about aggregates that cannot stand there."""
+    """Binds expressions over one scope. `in_clause` names the clause in errors about misplaced aggregates."""
 
     def __init__(
         self, scope: Scope, session: PlannerSession, in_clause: str = "", later_names: frozenset[str] = frozenset()
@@ -53,26 +53,26 @@ class ExpressionBinder:
         self.scope = scope
         self.session = session
         self.in_clause = in_clause
-        self.later_names = later_names  # of SELECT, which clauses before it cannot see
-        self.overs: OverCalls | None = None  # where calls with OVER may stand
-        self.values: QueryValues | None = None  # where queries may stand as values
+        self.later_names = later_names  # aliases of SELECT, not visible in earlier clauses
+        self.overs: OverCalls | None = None  # set where calls with OVER are allowed
+        self.values: QueryValues | None = None  # set where subqueries are allowed as values
 
     def replaced(self, node: syntax.Expression) -> RowExpression | None:
-        """What stands in the place of a node; None: it is bound by its parts."""
+        """The expression that replaces a node; None to bind the node by its parts."""
         return None
 
     def bind(self, node: syntax.Expression) -> RowExpression:
-        """What an expression means."""
+        """The row expression of a node."""
         instead = self.replaced(node)
         if instead is not None:
             return instead
         method = _METHODS.get(type(node))
         if method is None:
-            raise problem(f"{_noun(node)} cannot stand in an expression", node)
+            raise problem(f"{_noun(node)} is not allowed in an expression", node)
         return method(self, node)
 
     def bind_all(self, nodes: Sequence[syntax.Expression]) -> list[RowExpression]:
-        """What several expressions mean."""
+        """The row expressions of several nodes."""
         return [self.bind(node) for node in nodes]
 
     # --- names and constants ------------------------------------------------------------------------------------------
@@ -80,8 +80,8 @@ class ExpressionBinder:
     def _name(self, node: syntax.Name) -> RowExpression:
         name = node.parts[0]
         if name in self.later_names and name not in self.scope.names and len(node.parts) == 1:
-            words = f"Column '{name}' not found: SELECT gives something this name, but {self.in_clause} comes before it"
-            raise problem(f"{words}. Write the expression again, or put the query into FROM", node)
+            words = f"Column '{name}' not found: it is an alias of SELECT, which {self.in_clause} cannot see"
+            raise problem(f"{words}. Repeat the expression, or put the query into FROM", node)
         return self.scope.resolve(node.parts, node)
 
     def _field(self, node: syntax.FieldAccess) -> RowExpression:
@@ -99,7 +99,7 @@ class ExpressionBinder:
     def _as(self, node: syntax.As) -> RowExpression:
         return self.bind(node.operand)
 
-    # --- what has a syntax of its own ---------------------------------------------------------------------------------
+    # --- constructs with their own syntax -----------------------------------------------------------------------------
 
     def _cast(self, node: syntax.Cast) -> RowExpression:
         operand = self.bind(node.operand)
@@ -133,15 +133,15 @@ class ExpressionBinder:
     def _in(self, node: syntax.In) -> RowExpression:
         if node.query is not None:
             return self._queries(node).membership(node, self)
-        found = system_call("IN", [self.bind(node.operand), *self.bind_all(node.values)], node)
-        return system_call("NOT", [found], node) if node.negated else found
+        match = system_call("IN", [self.bind(node.operand), *self.bind_all(node.values)], node)
+        return system_call("NOT", [match], node) if node.negated else match
 
     def _like(self, node: syntax.Like) -> RowExpression:
         parts = [self.bind(node.operand), self.bind(node.pattern)]
         if node.escape is not None:
             parts.append(self.bind(node.escape))
-        found = system_call("SIMILAR TO" if node.similar else "LIKE", parts, node)
-        return system_call("NOT", [found], node) if node.negated else found
+        match = system_call("SIMILAR TO" if node.similar else "LIKE", parts, node)
+        return system_call("NOT", [match], node) if node.negated else match
 
     def _subquery(self, node: syntax.Exists | syntax.Scalar) -> RowExpression:
         if isinstance(node, syntax.Exists):
@@ -160,10 +160,10 @@ class ExpressionBinder:
         return compared[0] if len(compared) == 1 else system_call(word, compared, node)
 
     def _queries(self, node: syntax.Expression) -> QueryValues:
-        """What gathers the queries of the clause."""
+        """The collector of the clause's subqueries."""
         if self.values is None:
             words = f" in {self.in_clause}" if self.in_clause else " here"
-            raise not_yet(f"A query inside an expression{words}", node, "put it into a query in FROM, as a column")
+            raise not_yet(f"A subquery in an expression{words}", node, "put it into a query in FROM, as a column")
         return self.values
 
     # --- calls --------------------------------------------------------------------------------------------------------
@@ -171,40 +171,40 @@ class ExpressionBinder:
     def _call(self, node: syntax.Call) -> RowExpression:
         window, _, word = node.name.upper().partition("_")
         if window in ("TUMBLE", "HOP", "SESSION") and word in ("START", "END", "ROWTIME", "PROCTIME"):
-            raise problem(f"{node.name} stands in SELECT or HAVING of a query with GROUP BY {window}(…)", node)
+            raise problem(f"{node.name} is allowed in SELECT or HAVING of a query with GROUP BY {window}(…)", node)
         function = find_function(node, self.session)
         if isinstance(function, FunctionDefinition):
             if function.kind is FunctionKind.AGGREGATE:
                 where = f" in {self.in_clause}" if self.in_clause else " here"
-                raise problem(f"Aggregate expression is illegal{where}: {function.name} goes over many rows", node)
+                raise problem(f"Aggregate expression is illegal{where}: {function.name} aggregates rows", node)
             if function.kind is FunctionKind.WINDOW:
                 raise problem(f"{function.name} needs an OVER clause", node)
             if function.kind is FunctionKind.TABLE:
-                raise problem(f"{function.name} gives rows: it stands in FROM, as TABLE({function.syntax})", node)
+                raise problem(f"{function.name} returns rows: write TABLE({function.syntax}) in FROM", node)
             return system_call(function.name, self._arguments(node), node, node.options)
         return user_call(function, self.bind_all(placed_arguments(function, node)), node)
 
     def _arguments(self, node: syntax.Call) -> list[RowExpression]:
         for argument in node.arguments:
             if isinstance(argument, syntax.Argument):
-                raise problem(f"{node.name} has no arguments with names: leave '{argument.name} =>' out", argument)
+                raise problem(f"{node.name} has no named arguments: leave '{argument.name} =>' out", argument)
             if isinstance(argument, syntax.Star):
                 raise problem(f"{node.name}(*): only COUNT takes *", argument)
         return self.bind_all(node.arguments)
 
     def _aggregated(self, node: syntax.Aggregated) -> RowExpression:
         where = f" in {self.in_clause}" if self.in_clause else " here"
-        raise problem(f"Aggregate expression is illegal{where}: {node.call.name} goes over many rows", node)
+        raise problem(f"Aggregate expression is illegal{where}: {node.call.name} aggregates rows", node)
 
     def _over(self, node: syntax.Over) -> RowExpression:
         if self.overs is None:
             where = f" in {self.in_clause}" if self.in_clause else " here"
-            raise problem(f"OVER is illegal{where}: it stands in SELECT, ORDER BY and QUALIFY", node)
+            raise problem(f"OVER is illegal{where}: use it in SELECT, ORDER BY or QUALIFY", node)
         return self.overs.column(node, self)
 
 
 def _field_at(operand: RowExpression, row: RowType, node: syntax.ItemAccess) -> RowExpression:
-    """row['field'] or row[place]: which field it is must be known, for its type."""
+    """row['field'] or row[position], with a constant index: the type depends on it."""
     index = node.index
     if isinstance(index, syntax.Literal) and index.kind == "TEXT":
         return field_of(operand, str(index.value), node)
@@ -212,19 +212,19 @@ def _field_at(operand: RowExpression, row: RowType, node: syntax.ItemAccess) -> 
         raise problem("A field of a row is a constant: its name, as row['field'], or its place from 1", node)
     place = int(index.value)
     if not 1 <= place <= len(row.fields):
-        raise problem(f"the row has {len(row.fields)} fields, and none at place {place}", node)
+        raise problem(f"the row has {len(row.fields)} fields, and none at position {place}", node)
     return field_of(operand, row.names[place - 1], node)
 
 
 def _listed(query: query_syntax.Query) -> list[syntax.Expression] | None:
-    """The values of x = SOME (1, 2); None of a query."""
+    """The values of x = SOME (1, 2); None for a query."""
     if not isinstance(query.body, query_syntax.Values) or query.span is not None:
         return None
     return [value for (value,) in query.body.rows]
 
 
 def cast_to(operand: RowExpression, target: DataType, node: syntax.Node | None, is_try: bool = False) -> RowExpression:
-    """CAST or TRY_CAST of an expression; refused where no value could ever be cast."""
+    """CAST or TRY_CAST of an expression; rejected for types between which no value can be cast."""
     if not can_cast(operand.type, target, explicit=True):
         hint = f" {operand.type.nullable()} cannot become {target.nullable()}"
         raise problem(f"Cast function cannot convert value of type {operand.type} to type {target}:{hint}", node)

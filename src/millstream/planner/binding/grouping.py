@@ -1,8 +1,8 @@
-"""Aggregations: what GROUP BY groups, which aggregates are computed, and expressions over both.
+"""Aggregations: binds GROUP BY, the aggregates, and the expressions over both.
 
-The input is projected to the groups and the aggregates' arguments, each once; above it stands an Aggregate, or for the
-older windows in GROUP BY a WindowAggregate. Expressions of SELECT and HAVING are bound by their largest parts that are
-groups or aggregates; a column that is neither is refused.
+The input is projected to the groups and the aggregates' arguments, each once; an Aggregate, or a WindowAggregate for
+legacy windows in GROUP BY, reads the projection. SELECT and HAVING are bound by their largest parts that are groups or
+aggregates; a column that is neither is rejected.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ __all__ = ["Grouping"]
 
 _CALLS = 1_000_000
 _PROPERTIES = 2_000_000
-"""Until all are known, columns of calls and of window properties are numbered from here."""
+"""Until all are collected, the columns of calls and of window properties are numbered from these."""
 
 
 class Grouping(ExpressionBinder):
-    """One aggregation while it is bound: binds expressions above it, which `finished` puts over the groups.
+    """One aggregation during binding. Binds expressions above it, which `finished` places over the groups.
 
-    Many attributes: each gathers one kind of what was named so far (groups, calls, queries, …)."""
+    Each of its many attributes collects one kind of parts: groups, calls, subqueries, …"""
 
     def __init__(
         self, relation: Relation, scope: Scope, context: QueryContext, groups: Sequence[syntax.Expression]
@@ -70,7 +70,7 @@ class Grouping(ExpressionBinder):
         super().__init__(scope, session)
         self.input = relation
         self.plain = ExpressionBinder(scope, session, "GROUP BY")
-        # Queries in groups and arguments are joined to what is grouped, those above to the groups.
+        # Subqueries in groups and arguments are joined below the aggregation, those above it to its result.
         self.plain.values = QueryValues(scope, context)
         self.values = QueryValues(scope, context, self.plain.values)
         self.slots: list[RowExpression] = []
@@ -107,7 +107,7 @@ class Grouping(ExpressionBinder):
         self.plain_groups.add(self._group_number(group))
 
     def _add_sets(self, group: query_syntax.GroupingSets) -> None:
-        """GROUPING SETS, ROLLUP or CUBE: its sets, each with each set that was there before."""
+        """Adds GROUPING SETS, ROLLUP or CUBE: the product with the earlier sets."""
         made = [frozenset(self._group_number(each) for each in positions) for positions in written_sets(group)]
         self.sets = [before | each for before in self.sets or [frozenset()] for each in made]
 
@@ -120,11 +120,11 @@ class Grouping(ExpressionBinder):
         return self.groups.index(bound)
 
     def add_window(self, shape: WindowShape, alias: str) -> None:
-        """The window of the Table API."""
+        """Sets the window of the Table API."""
         self.window = LegacyWindow(shape, None, alias)
 
     def slot(self, expression: RowExpression) -> int:
-        """The column of the projected input that holds an expression."""
+        """The column of the projected input that computes an expression."""
         if expression not in self.slots:
             self.slots.append(expression)
         return self.slots.index(expression)
@@ -138,15 +138,15 @@ class Grouping(ExpressionBinder):
             return self._aggregate(node)
         if self._names_group(node):
             node = self._named_groups[node.parts[0]]  # type: ignore[attr-defined]
-        found = self._property(node) or self._grouping(node)
-        if found is not None:
-            return found
+        special = self._property(node) or self._grouping(node)
+        if special is not None:
+            return special
         if any(self._is_special(part) for part in parts_of(node)):
             return None
         bound = self.plain.bind(node)
         if bound in self.groups:
             return Column(self._group_type(self.groups.index(bound)), self.groups.index(bound))
-        if all(at >= FIRST_OUTER for at in columns_of(bound)):  # nothing of the rows that are grouped
+        if all(at >= FIRST_OUTER for at in columns_of(bound)):  # refers to no grouped row
             return bound
         if isinstance(node, syntax.Name):
             raise problem(f"Expression '{'.'.join(node.parts)}' is not being grouped. Group or aggregate it", node)
@@ -165,7 +165,7 @@ class Grouping(ExpressionBinder):
         return isinstance(part, syntax.Name) and len(part.parts) == 1 and part.parts[0] in self._named_groups
 
     def _grouping(self, node: syntax.Expression) -> RowExpression | None:
-        """GROUPING(a, b) and its kin: which of the groups are not in the set that a row is of."""
+        """GROUPING(a, b) and similar functions: which groups are absent from a row's grouping set."""
         if not isinstance(node, syntax.Call) or not names_grouping(node):
             return None
         name = node.name.upper()
@@ -190,7 +190,7 @@ class Grouping(ExpressionBinder):
         )
 
     def _property(self, node: syntax.Expression) -> RowExpression | None:
-        """TUMBLE_START(…) and its kin, of the window in GROUP BY."""
+        """TUMBLE_START(…) and similar functions over the window in GROUP BY."""
         if not isinstance(node, syntax.Call) or not self._names_property(node):
             return None
         name = node.name.upper()
@@ -201,14 +201,14 @@ class Grouping(ExpressionBinder):
         kind, wanted = PROPERTY_FUNCTIONS[name]
         call = self.window.call
         if call is None or call.name.upper() != kind or call.arguments != node.arguments:
-            raise problem(f"{node.name} is not of the window in GROUP BY: write the same arguments in both", node)
+            raise problem(f"{node.name} does not match the window in GROUP BY: write the same arguments in both", node)
         return self._property_column(wanted, node)
 
     def _property_column(self, wanted: WindowProperty, node: syntax.Node) -> RowExpression:
         assert self.window is not None
         of_rows = self.window.shape.time_kind is TimeKind.ROWTIME
         if wanted is WindowProperty.TIME and not of_rows:
-            raise problem("the window is by processing time: it has no rowtime, but a proctime", node)
+            raise problem("a processing-time window has no rowtime: use its proctime", node)
         if wanted not in self.properties:
             self.properties.append(wanted)
         return self._slot_column(self._property_field(wanted).type, _PROPERTIES + self.properties.index(wanted))
@@ -233,7 +233,7 @@ class Grouping(ExpressionBinder):
         inside = ExpressionBinder(self.scope, self.session, "an aggregate")
         inside.values = self.plain.values
         is_star = len(call.arguments) == 1 and isinstance(call.arguments[0], syntax.Star)
-        given = [] if is_star else inside.bind_all(call.arguments)
+        bound = [] if is_star else inside.bind_all(call.arguments)
         condition = None if whole.filter is None else bind_condition(whole.filter, inside, "FILTER")
 
         def column(called: Any, operands: list[RowExpression]) -> RowExpression:
@@ -243,8 +243,8 @@ class Grouping(ExpressionBinder):
             return self._slot_column(made.type, _CALLS + self.calls.index(made))
 
         if isinstance(function, FunctionDefinition) and function.name in COMPOSED:
-            return composed(function, given, call, lambda each: column(definition_of("ARRAY_AGG"), [each]))
-        return column(function, given)
+            return composed(function, bound, call, lambda each: column(definition_of("ARRAY_AGG"), [each]))
+        return column(function, bound)
 
     def _call_of(
         self, function: Any, operands: list[RowExpression], whole: syntax.Aggregated, condition: RowExpression | None
@@ -253,9 +253,9 @@ class Grouping(ExpressionBinder):
         name, user = "", None
         if isinstance(function, FunctionDefinition):
             if function.kind is not FunctionKind.AGGREGATE:
-                raise problem(f"{function.name} is no aggregate: it takes no DISTINCT, FILTER or WITHIN GROUP", whole)
+                raise problem(f"{function.name} is not an aggregate: DISTINCT, FILTER and WITHIN GROUP need one", whole)
             if not node.arguments and function.name == "COUNT":
-                raise problem("COUNT() counts nothing: write COUNT(*)", node)
+                raise problem("COUNT() has no argument: write COUNT(*)", node)
             arguments, result = bound_arguments(function, operands, node, node.options)
             name = function.name
             if name in ("JSON_ARRAYAGG", "JSON_OBJECTAGG"):
@@ -265,12 +265,12 @@ class Grouping(ExpressionBinder):
         elif isinstance(function, UserFunction) and function.kind is UserFunctionKind.AGGREGATE:
             arguments, result, user = cast_for_user(function, operands, node), function.result_type, function
         else:
-            raise problem(f"{node.name} is no aggregate", node)
+            raise problem(f"{node.name} is not an aggregate", node)
         if name == "COUNT" and not whole.distinct:
             arguments, condition = counted_arguments(arguments, condition)
         order = tuple(self._sort_key(item) for item in (whole.within_group or whole.order_by))
         filter_ = None if condition is None else self.slot(is_true(condition))
-        # The function itself is `user`: a plan is the same whatever object it is in this process.
+        # `user` is the function itself, not its wrapper: equal plans compare equal across processes.
         options = tuple(option for option in node.options if option[0] != "function")
         options += (("nulls", whole.nulls),) if whole.nulls else ()
         columns = tuple(self.slot(each) for each in arguments)
@@ -288,7 +288,7 @@ class Grouping(ExpressionBinder):
     # --- the relation -------------------------------------------------------------------------------------------------
 
     def finished(self, *above: RowExpression) -> tuple[Relation, list[RowExpression]]:
-        """The aggregation, and the expressions bound above it, over its columns."""
+        """The aggregation, and the expressions above it, over its columns."""
         window = self.window
         if window is not None:
             time = Column(self.input.schema.fields[window.shape.time].type, window.shape.time)
@@ -297,7 +297,7 @@ class Grouping(ExpressionBinder):
         assert self.plain.values is not None
         source, slots = self.plain.values.joined(self.input, self.slots)
         if source is not self.input and window is not None:
-            raise problem("A query inside an aggregate is not of a window: compute it in a query in FROM", self.node)
+            raise problem("A subquery in a window's aggregate is unsupported: compute it in a query in FROM", self.node)
         projected = project(source, slots, names)
         calls = tuple(replace(call, name=name) for call, name in zip(self.calls, self._call_names(names), strict=True))
         schema = self._schema(projected, names, calls)
@@ -311,20 +311,20 @@ class Grouping(ExpressionBinder):
         return relation, [transform(expression, self._placed) for expression in above]
 
     def with_queries(self, aggregated: Relation, placed: list[RowExpression]) -> tuple[Relation, list[RowExpression]]:
-        """The groups with the columns of the queries that expressions above them use."""
+        """The groups, joined with the subqueries that the expressions above use."""
         assert self.values is not None
         return self.values.joined(aggregated, placed, self._group_at, self._placed)
 
     def _group_at(self, column: int) -> int:
-        """The group that a column of the input is, as a query above the groups names it."""
+        """The group that computes an input column, for a subquery above the groups."""
         for at, group in enumerate(self.groups):
             if isinstance(group, Column) and group.index == column:
                 return at
         name = self.input.schema.names[column]
-        raise problem(f"Expression '{name}' is not being grouped, and a query inside names it", self.node)
+        raise problem(f"Expression '{name}' is not being grouped, and a subquery names it", self.node)
 
     def _group_type(self, group: int) -> DataType:
-        """A column that is not in every set may be NULL."""
+        """The type of a group, nullable unless it is in every set."""
         return self.groups[group].type if self._is_whole(group) else self.groups[group].type.nullable()
 
     def _is_whole(self, group: int) -> bool:
@@ -332,7 +332,7 @@ class Grouping(ExpressionBinder):
         return self.sets is None or group in self.plain_groups or all(group in each for each in self.sets)
 
     def _slot_names(self) -> list[str]:
-        """A column that is passed on keeps its name; others are numbered."""
+        """Passed-on columns keep their names; others are numbered."""
         own = [*self.group_names, *([None] * (len(self.slots) - len(self.group_names)))]
         names: list[str] = []
         for index, slot in enumerate(self.slots):
@@ -355,13 +355,13 @@ class Grouping(ExpressionBinder):
         return Column(data_type, index)
 
     def slot_name(self, expression: RowExpression) -> str | None:
-        """Flink's name of an unnamed aggregate or property of the window: EXPR$ and its number. None of others."""
+        """Flink's name of an unnamed aggregate or window property: EXPR$ and its number. None for other expressions."""
         if not isinstance(expression, Column) or expression.index not in self._slot_numbers:
             return None
         return f"EXPR${self._slot_numbers[expression.index]}"
 
     def name_call(self, expression: RowExpression, name: str) -> None:
-        """Give the aggregate that an expression is the name of its column, unless it has one."""
+        """Names the column of the aggregate that an expression refers to, unless it has a name."""
         if isinstance(expression, Column) and _CALLS <= expression.index < _PROPERTIES:
             index = expression.index - _CALLS
             if not self.call_names.get(index):
@@ -385,7 +385,7 @@ class Grouping(ExpressionBinder):
         return Schema((*keys, *(Field(call.name, call.type) for call in calls), *properties))
 
     def _placed(self, expression: RowExpression) -> RowExpression:
-        """A column of a call or property at its final position."""
+        """A call's or property's column, at its final position."""
         if not isinstance(expression, Column) or not _CALLS <= expression.index < FIRST_OVER:
             return expression
         if expression.index >= _PROPERTIES:

@@ -1,8 +1,8 @@
-"""Hints, `/*+ NAME(…) */`: which there are, where each may stand, and which tables they may name.
+"""Hints, `/*+ NAME(…) */`: their names, where each is allowed, and which tables they may name.
 
-A hint that means nothing where it stands is refused. Left out in silence, a misspelt OPTIONS would read another topic
-than was asked for, and a misspelt STATE_TTL would keep state for ever. How a join is made (BROADCAST and the like) is
-asked of Flink's batch planner; here such a hint is checked, and changes nothing.
+A hint without effect is rejected. If ignored, a misspelt OPTIONS would read another topic, and a misspelt STATE_TTL
+would retain state without limit. Join hints (BROADCAST and similar) address Flink's batch planner; here they are
+checked, and change nothing.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _OF_SELECT = (*_JOINS, LOOKUP, STATE_TTL)
 
 
 def hinted_options(hints: Sequence[Hint]) -> Options:
-    """What OPTIONS hints behind a table's name set."""
+    """The options of OPTIONS hints after a table's name."""
     for hint in hints:
         name = hint.name.upper()
         if name in _OF_SELECT:
-            raise problem(f"the hint {name} stands behind SELECT, not behind a table: SELECT /*+ {name}(…) */ …", hint)
+            raise problem(f"write the hint {name} after SELECT, not after a table: SELECT /*+ {name}(…) */ …", hint)
         _check_name(hint, (_OPTIONS,))
         if any(key is None for key, _ in hint.arguments):
             raise problem("OPTIONS takes 'key' = 'value' pairs", hint)
@@ -37,12 +37,12 @@ def hinted_options(hints: Sequence[Hint]) -> Options:
 
 
 def check_select_hints(hints: Sequence[Hint], scope: Scope) -> None:
-    """Refuse hints behind SELECT that are none, and those that name no table of FROM."""
+    """Rejects unknown hints after SELECT, and hints that name no table of FROM."""
     names = [source.path[-1] for source in scope.sources if source.path]
     for hint in hints:
         if hint.name.upper() == _OPTIONS:
             raise problem(
-                "the hint OPTIONS stands behind a table's name, not behind SELECT: FROM t /*+ OPTIONS(…) */", hint
+                "write the hint OPTIONS after a table's name, not after SELECT: FROM t /*+ OPTIONS(…) */", hint
             )
         _check_name(hint, _OF_SELECT)
         for name in _tables(hint):
@@ -66,7 +66,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _tables(hint: Hint) -> Iterator[str]:
-    """The names of tables, or their aliases, in a hint behind SELECT."""
+    """The table names or aliases in a hint after SELECT."""
     name = hint.name.upper()
     for key, value in hint.arguments:
         if name == STATE_TTL and key is not None:

@@ -1,9 +1,9 @@
-"""Tables of jobs in FROM: `job.table`, or a table that this session keeps in a job, now or as of an epoch or a time.
+"""Tables of jobs in FROM: `job.table`, or a table that this session stores in a job, now or as of an epoch or a time.
 
-Such a table is a scan like others until the query is run. `FOR SYSTEM_TIME AS OF` of it is a constant: a whole number
-is an epoch, a timestamp the newest epoch that was committed by then. It stands in the scan's options as it was written,
-and gets its value when the query is run, all of a query at one moment: `CURRENT_TIMESTAMP` of two tables of a job is
-one epoch of it, and a Table or view that is asked tomorrow means tomorrow.
+A scan represents the table until the query runs. The argument of `FOR SYSTEM_TIME AS OF` is constant: an integer is an
+epoch, a timestamp the newest epoch committed by then. The scan's options hold its text, which is evaluated when the
+query runs, once per query: `CURRENT_TIMESTAMP` for two tables of a job is one epoch, and a Table or view queried later
+uses the later time.
 """
 
 from __future__ import annotations
@@ -32,35 +32,35 @@ from millstream.sql.writing import written
 __all__ = ["AS_OF", "PastMoment", "bind_job_table", "is_job_table", "past_moment"]
 
 AS_OF = "as of"
-"""The option of a scan that says which epoch is meant: an expression, as SQL writes it."""
+"""The scan option with the requested epoch: an expression in SQL."""
 
 _BEGIN = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 @dataclass(frozen=True)
 class PastMoment:
-    """An epoch by its number, or by a time in milliseconds since 1970; the other one is None."""
+    """An epoch by number, or by a time in milliseconds since 1970; the other field is None."""
 
     epoch: int | None = None
     time_ms: int | None = None
 
 
 def past_moment(text: str, session: PlannerSession, now_us: int) -> PastMoment:
-    """What the option AS_OF of a scan means now."""
+    """The current value of a scan's AS_OF option."""
     moment = _moment(parse_expression(text), session, now_us)
-    assert moment is not None, "it was a moment when it was bound"
+    assert moment is not None, "the binder checked the moment"
     return moment
 
 
 def bind_job_table(source: queries.NamedRelation, context: QueryContext) -> tuple[Relation, Scope] | None:
-    """The table of a job that a name means; None where it means something else."""
+    """The job's table that a name refers to; None if it refers to something else."""
     entry = _entry(source, context)
     if entry is None:
         return None
     if hinted_options(source.hints):
         raise problem(
-            f"'{'.'.join(source.parts)}' is kept by a job: a question has no options for it. Leave the hint out, or "
-            "say FOR SYSTEM_TIME AS OF",
+            f"a job stores '{'.'.join(source.parts)}': queries of it take no options. Leave the hint out, or "
+            "write FOR SYSTEM_TIME AS OF",
             source,
         )
     options: Options = ()
@@ -71,7 +71,7 @@ def bind_job_table(source: queries.NamedRelation, context: QueryContext) -> tupl
 
 
 def is_job_table(source: queries.Relation, context: QueryContext) -> bool:
-    """Whether a relation of FROM is a table of a job."""
+    """Whether a relation of FROM is a job's table."""
     inner = source.relation if isinstance(source, queries.AliasedRelation) else source
     return isinstance(inner, queries.NamedRelation) and _entry(inner, context) is not None
 
@@ -84,7 +84,7 @@ def _entry(source: queries.NamedRelation, context: QueryContext) -> TableEntry |
 
 
 def _checked(system_time: queries.SystemTime, session: PlannerSession) -> str:
-    """The text of a moment that is one."""
+    """The text of a valid moment."""
     if _moment(system_time.moment, session, time.time_ns() // 1000) is None:
         raise problem(
             "FOR SYSTEM_TIME AS OF a table of a job takes the number of an epoch, or a timestamp: AS OF 42, "
@@ -105,7 +105,7 @@ def _moment(expression: Expression, session: PlannerSession, now_us: int) -> Pas
 
 
 def _constant(expression: Expression, session: PlannerSession, now_us: int) -> Any:
-    """The value of an expression without columns, at a moment."""
+    """The value of an expression without columns, at a time."""
     from millstream.runtime.expressions.compile import compile_program
     from millstream.runtime.expressions.kernel import SessionFacts, load_kernels
 

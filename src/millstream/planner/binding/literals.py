@@ -1,4 +1,4 @@
-"""Constants as they are written, with Flink's types: 1 is INT, 0.908 DECIMAL(4, 3), 'abc' CHAR(3), all NOT NULL."""
+"""Literals with Flink's types: 1 is INT, 0.908 DECIMAL(4, 3), 'abc' CHAR(3), all NOT NULL."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ _UNIT_MONTHS = {"YEAR": 12, "QUARTER": 3, "MONTH": 1}
 
 
 def bind_literal(written: syntax.Literal, zone: str = "UTC") -> RowExpression:
-    """The constant, typed. A moment is read as clocks of the zone show it. One with nanoseconds is a cast of its text:
-    no value of Python has them."""
+    """The typed constant. Timestamps with a zone are read as local times of `zone`. One with nanoseconds becomes a cast
+    of its text, because Python values lack them."""
     kind, value = written.kind, written.value
     if kind == "NULL":
         return Literal(NullType(), None)
@@ -69,7 +69,7 @@ def bind_literal(written: syntax.Literal, zone: str = "UTC") -> RowExpression:
         bound = Literal(LocalZonedTimestampType(precision, False), _moment(stamp, zone, written))
     else:
         bound = Literal(TimestampType(precision, False), stamp)
-    # The digits that Python's datetime lacks are at most 999 nanoseconds: they matter in the last microsecond.
+    # Python's datetime lacks up to 999 nanoseconds: they matter in the last microsecond of the range.
     check_range(bound, f"the constant '{value}'", written, int(fraction.ljust(9, "0")[6:9]))
     if fraction[6:].strip("0"):
         text = f"{stamp.replace(microsecond=0)}.{fraction}"
@@ -79,7 +79,7 @@ def bind_literal(written: syntax.Literal, zone: str = "UTC") -> RowExpression:
 
 
 def _moment(stamp: datetime.datetime, zone: str, written: syntax.Literal) -> datetime.datetime:
-    """What clocks of a zone show, in UTC."""
+    """A zone's local time, in UTC."""
     rules = zone_of(zone)
     if rules is None:
         words = f"there is no time zone '{zone}' ('table.local-time-zone')"
@@ -99,7 +99,7 @@ def _number(text: str, node: syntax.Literal) -> Literal:
         raise problem(
             f"Numeric literal '{text}' out of range: a whole number is a BIGINT at most. Write {text}.0", node
         )
-    # As many digits as are written: 0.908 has four.
+    # The precision is the number of digits: 0.908 has four.
     written = text.lstrip("+-")
     scale = len(written.partition(".")[2])
     precision = max(1, len(written.replace(".", "")))
@@ -117,8 +117,8 @@ def _stamp(text: str, node: syntax.Node) -> datetime.datetime:
         micros = int((match.group(7) or "").ljust(6, "0")[:6])
         return datetime.datetime(year, month, day, hour, minute, second, micros)
     except ValueError:
-        shape = "'yyyy-MM-dd HH:mm:ss', with up to 9 digits behind a point"
-        raise problem(f"'{text}' is no date or timestamp: it is written as {shape}", node) from None
+        shape = "'yyyy-MM-dd HH:mm:ss', with up to 9 digits after a point"
+        raise problem(f"'{text}' is not a date or timestamp: write {shape}", node) from None
 
 
 def _clock(text: str, node: syntax.Node) -> Literal:
@@ -130,7 +130,7 @@ def _clock(text: str, node: syntax.Node) -> Literal:
         fraction = match.group(4) or ""
         moment = datetime.time(hour, minute, second, int(fraction.ljust(6, "0")[:6]))
     except ValueError:
-        raise problem(f"'{text}' is no time: it is written as 'HH:mm:ss'", node) from None
+        raise problem(f"'{text}' is not a time: write 'HH:mm:ss'", node) from None
     return Literal(TimeType(len(fraction), False), moment)
 
 
@@ -138,7 +138,7 @@ def _clock(text: str, node: syntax.Node) -> Literal:
 
 
 def bind_interval(written: syntax.Interval) -> Literal:
-    """INTERVAL '…' unit [TO unit]: a number of months, or a stretch of time."""
+    """INTERVAL '…' unit [TO unit]: months, or milliseconds."""
     first, last = written.unit.upper().rstrip("S"), (written.unit_to or written.unit).upper().rstrip("S")
     text = written.value.strip()
     sign = -1 if written.negative != text.startswith("-") else 1
@@ -150,7 +150,7 @@ def bind_interval(written: syntax.Interval) -> Literal:
             raise ValueError
         span = datetime.timedelta(milliseconds=sign * _milliseconds(text, first, last))
         return Literal(_day_type(first, last, written), span)
-    except (ValueError, OverflowError):  # no number, or more days than Python counts
+    except (ValueError, OverflowError):  # not a number, or beyond Python's range of days
         units = first if first == last else f"{first} TO {last}"
         raise problem(f"Illegal interval literal format '{written.value}' for INTERVAL {units}", written) from None
 
@@ -163,7 +163,7 @@ def _months(text: str, first: str, last: str) -> int:
 
 
 def _milliseconds(text: str, first: str, last: str) -> int:
-    """'1 02:03:04.5' from DAY to SECOND: the units between, split at blanks and colons."""
+    """Parses '1 02:03:04.5' for DAY TO SECOND: the units are separated by blanks and colons."""
     units = ["WEEK", "DAY", "HOUR", "MINUTE", "SECOND"]
     wanted = units[units.index(first) : units.index(last) + 1]
     if first == last:

@@ -1,7 +1,7 @@
-"""JOIN t FOR SYSTEM_TIME AS OF a time of the clock: the rows that a table has for a key when a row comes.
+"""JOIN t FOR SYSTEM_TIME AS OF a processing time: joins each row with the rows of a lookup table on arrival.
 
-The table is one whose connector can be asked by key. What the condition says is equal to a column of it is the key;
-the rest is looked at pair by pair. The input's rows come out as they came, with their times.
+The table's connector supports lookups by key. Conjuncts that equate a column of the table form the key; the others are
+evaluated per pair. Input rows keep their time attributes.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from millstream.planner.traits.times import is_moment
 from millstream.sql import query_syntax as queries
 from millstream.sql.places import problem
 
-__all__ = ["bind_lookup", "is_looked_up"]
+__all__ = ["bind_lookup", "is_as_of"]
 
 
-def is_looked_up(source: queries.Relation) -> bool:
-    """Whether a relation of FROM is a table as of a moment."""
+def is_as_of(source: queries.Relation) -> bool:
+    """Whether a relation of FROM is a table as of a time."""
     return _named(source).system_time is not None if isinstance(_inner(source), queries.NamedRelation) else False
 
 
@@ -48,7 +48,7 @@ def _named(source: queries.Relation) -> queries.NamedRelation:
 def bind_lookup(
     left: Relation, left_scope: Scope, source: queries.Join, kind: JoinKind, context: QueryContext
 ) -> tuple[Relation, Scope]:
-    """The join, and the names that both sides bring."""
+    """The join, and the scope of both sides."""
     named = _named(source.right)
     assert named.system_time is not None
     moment = bind_expression(named.system_time.moment, left_scope, context.session)
@@ -56,22 +56,22 @@ def bind_lookup(
         raise not_yet("FOR SYSTEM_TIME AS OF", named)
     entry = _table(named, context)
     if kind not in (JoinKind.INNER, JoinKind.LEFT):
-        raise problem(f"a lookup join is INNER or LEFT, not {kind.value}: what nobody asks for is not known", source)
+        raise problem(f"a lookup join is INNER or LEFT, not {kind.value}: it cannot read unmatched table rows", source)
     columns = tuple(range(len(entry.read)))
     fields = tuple(Field(each.name, each.type) for each in entry.read)
     if kind is JoinKind.LEFT:
         fields = tuple(replace(each, type=each.type.nullable()) for each in fields)
     scope = left_scope + _right_scope(source.right, entry, fields)
     if source.using or source.natural:
-        raise problem("a lookup join says ON what it looks up: USING and NATURAL are not for it", source)
+        raise problem("a lookup join takes its key from ON: USING and NATURAL are not supported", source)
     condition = None
     if source.condition is not None:
         condition = bind_condition(source.condition, ExpressionBinder(scope, context.session, "ON"), "ON")
     keys, rest = _keys(condition, len(left.schema))
     if not keys:
         raise problem(
-            f"Temporal table join requires an equality condition on fields of table [{shown(entry.path)}]: a row is "
-            "looked up by it. Write ON … = a column of the table, of the same type",
+            f"Temporal table join requires an equality condition on fields of table [{shown(entry.path)}] as the "
+            "lookup key. Write ON … = a column of the table, of the same type",
             source,
         )
     options = hinted_options(named.hints)
@@ -88,15 +88,15 @@ def _table(named: queries.NamedRelation, context: QueryContext) -> TableEntry:
         raise problem(f"Object '{name}' not found: there is no such table or view.{hint}", named)
     if isinstance(entry, ViewEntry) or entry.origin is not None:
         raise problem(
-            f"'{name}' cannot be looked up: it is no table of a connector that can be asked by key. Use a table of "
+            f"'{name}' cannot be looked up: its connector does not support lookups by key. Use a table of "
             "'jdbc', 'filesystem', 'values' or 'python'",
             named,
         )
     factory = table_factory(entry)
     if type(factory).lookup is TableFactory.lookup:
         raise problem(
-            f"Temporal Table Join requires a lookup source, and connector '{factory.name}' of '{name}' cannot be asked "
-            "by key. Those that can are 'jdbc', 'filesystem', 'values' and 'python'",
+            f"Temporal Table Join requires a lookup source, and connector '{factory.name}' of '{name}' does not "
+            "support lookups by key. Those that do are 'jdbc', 'filesystem', 'values' and 'python'",
             named,
         )
     computed = [column.name for column in entry.columns if column.is_computed]
@@ -110,13 +110,13 @@ def _right_scope(source: queries.Relation, entry: TableEntry, fields: tuple[Fiel
     scope = Scope.of(relation).named(entry.path, relation.schema.names)
     if isinstance(source, queries.AliasedRelation):
         if source.columns:
-            raise problem("a table that is looked up keeps the names of its columns", source)
+            raise problem("a lookup table keeps its column names: leave the column aliases out", source)
         return scope.named((source.alias,))
     return scope
 
 
 def _keys(condition: RowExpression | None, width: int) -> tuple[tuple[LookupKey, ...], RowExpression | None]:
-    """What a table is asked for, and the rest of the condition."""
+    """The lookup key, and the rest of the condition."""
     keys: dict[int, LookupKey] = {}
     rest: list[RowExpression] = []
     for part in conjuncts(condition) if condition is not None else []:
@@ -131,18 +131,18 @@ def _keys(condition: RowExpression | None, width: int) -> tuple[tuple[LookupKey,
 def _key(part: RowExpression, width: int) -> LookupKey | None:
     if not isinstance(part, Call) or part.function != "=" or not is_deterministic(part):
         return None
-    for theirs, mine in (part.arguments, part.arguments[::-1]):
-        if is_moment(mine) and has_nanoseconds(theirs.type) and type(mine.type) is type(theirs.type):
-            mine = as_type(mine, theirs.type)
-        is_same = theirs.type.nullable() == mine.type.nullable()
-        is_mine = isinstance(mine, Literal) or (columns_of(mine) and max(columns_of(mine)) < width)
-        if isinstance(theirs, Column) and theirs.index >= width and is_mine and is_same:
-            return LookupKey(mine, theirs.index - width)
+    for column, value in (part.arguments, part.arguments[::-1]):
+        if is_moment(value) and has_nanoseconds(column.type) and type(value.type) is type(column.type):
+            value = as_type(value, column.type)
+        is_same = column.type.nullable() == value.type.nullable()
+        is_of_input = isinstance(value, Literal) or (columns_of(value) and max(columns_of(value)) < width)
+        if isinstance(column, Column) and column.index >= width and is_of_input and is_same:
+            return LookupKey(value, column.index - width)
     return None
 
 
 def _hints(source: queries.Relation, context: QueryContext) -> Options:
-    """What LOOKUP hints of the SELECT say of this table."""
+    """The options of LOOKUP hints of the SELECT for this table."""
     names = {_named(source).parts[-1]}
     if isinstance(source, queries.AliasedRelation):
         names.add(source.alias)

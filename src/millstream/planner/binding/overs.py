@@ -1,8 +1,7 @@
-"""OVER: calls that go over the rows around each row, gathered while a SELECT is bound.
+"""Collects the calls with OVER of a SELECT.
 
-Each call becomes a column of an Over relation, which stands between the rows that the SELECT is over and its items;
-calls with the same PARTITION BY and ORDER BY share one. Until all are known their columns are numbered from a high
-number on.
+Each call becomes a column of an Over relation between the SELECT's rows and its items; calls with the same PARTITION BY
+and ORDER BY share one. Until all are collected, their columns have high numbers, from `FIRST_OVER` on.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ FIRST_OVER = 3_000_000
 
 @dataclass(frozen=True)
 class _Written:
-    """One call: what it computes, over slots; and its window."""
+    """One call: its function, over slots, and its window."""
 
     call: OverCall
     partition: tuple[int, ...]
@@ -45,7 +44,7 @@ class _Written:
 
 
 class OverCalls:
-    """The calls of one SELECT. `slots` are the expressions that they look at."""
+    """The calls of one SELECT. `slots` are the expressions they refer to."""
 
     def __init__(self, windows: Sequence[query_syntax.NamedWindow] = ()) -> None:
         self._windows = {each.name: each.window for each in windows}
@@ -56,7 +55,7 @@ class OverCalls:
         return bool(self._calls)
 
     def column(self, node: syntax.Over, binder: ExpressionBinder) -> RowExpression:
-        """The column that a call will be, or what is computed of it."""
+        """The future column of a call, or an expression over it."""
         written = node.call.call
         function = find_function(written, binder.session)
         if not isinstance(function, FunctionDefinition) or function.name not in COMPOSED:
@@ -87,7 +86,7 @@ class OverCalls:
         return Column(call.call.type, FIRST_OVER + known)
 
     def _check_window(self, made: _Written, node: syntax.Over) -> None:
-        """A stream has all aggregates of a SELECT over one window, as in Flink. What has no frame goes with any."""
+        """In a stream all aggregates of a SELECT share one window, as in Flink. Calls without a frame fit any."""
         for other in self._calls:
             is_same = (made.partition, made.order) == (other.partition, other.order)
             if {made.call.call.function, other.call.call.function}.isdisjoint(_NEED_ORDER):
@@ -125,16 +124,16 @@ class OverCalls:
             result = function.result_type.nullable()
             return OverCall(AggregateCall("", slots, result, "", node.call.distinct, filter_, user=function))
         if not isinstance(function, FunctionDefinition):
-            raise problem(f"{written.name} takes no OVER clause: it is no aggregate", node)
+            raise problem(f"{written.name} takes no OVER clause: it is not an aggregate", node)
         if node.call.nulls == "RESPECT" and function.kind is FunctionKind.AGGREGATE:
-            raise not_yet(f"{function.name} RESPECT NULLS", node, f"{function.name}, which passes over NULL")
+            raise not_yet(f"{function.name} RESPECT NULLS", node, f"{function.name}, which ignores NULL")
         if node.call.nulls == "IGNORE" and function.kind is FunctionKind.WINDOW:
             raise not_yet(f"{function.name} IGNORE NULLS", node)
         if function.kind not in (FunctionKind.WINDOW, FunctionKind.AGGREGATE):
-            raise problem(f"{function.name} takes no OVER clause: it is of one row", node)
+            raise problem(f"{function.name} takes no OVER clause: it is a scalar function", node)
         is_star = len(written.arguments) == 1 and isinstance(written.arguments[0], syntax.Star)
-        given = [] if is_star else binder.bind_all(written.arguments)
-        arguments, result = bound_arguments(function, given, written, written.options)
+        written_arguments = [] if is_star else binder.bind_all(written.arguments)
+        arguments, result = bound_arguments(function, written_arguments, written, written.options)
         if function.kind is FunctionKind.AGGREGATE and function.name != "COUNT":
             result = result.nullable()
         slots = tuple(self._slot(each) for each in arguments)
@@ -154,8 +153,8 @@ class OverCalls:
     def over(
         self, relation: Relation, slots: Sequence[RowExpression], above: Sequence[RowExpression]
     ) -> tuple[Relation, list[RowExpression]]:
-        """The relation with the calls' columns, and expressions above it. `slots` and `above` are over the relation,
-        but for the columns of calls in `above`."""
+        """The relation with the calls' columns, and the expressions above it. `slots` and `above` are over the
+        relation, except for the columns of calls in `above`."""
         width = len(relation.schema)
         columns = list(relation.schema.columns)
         names = list(relation.schema.names)
@@ -208,12 +207,12 @@ def _frame_of(call: OverCall) -> tuple[str, float | None, float | None]:
 
 
 def _framed(call: OverCall, window: syntax.WindowSpec, binder: ExpressionBinder) -> OverCall:
-    """The call with its frame; without one it goes up to the row and its equals, or over all where there is no order.
-    What tells of the row's place has none."""
+    """The call with its frame. The default frame ends at the row and its peers, or spans the partition if there is no
+    ORDER BY. Ranking functions have none."""
     frame = window.frame
     if call.call.function in _NEED_ORDER:
         if frame is not None:
-            raise problem(f"{call.call.function} takes no ROWS or RANGE: it goes over the whole partition", frame)
+            raise problem(f"{call.call.function} takes no ROWS or RANGE: it ranks the whole partition", frame)
         return call
     if frame is None:
         return call if window.order_by else replace(call, following=None)
@@ -224,14 +223,14 @@ def _framed(call: OverCall, window: syntax.WindowSpec, binder: ExpressionBinder)
     if frame.end.kind == "PRECEDING" and frame.end.amount is None:
         raise problem("UNBOUNDED PRECEDING cannot be specified for the upper frame boundary", frame.end)
     if preceding is not None and following is not None and -preceding > following:
-        raise problem("the frame ends before it begins: write the earlier bound first", frame)
+        raise problem("the frame ends before it starts: write the earlier bound first", frame)
     bounds = (each.amount for each in (frame.start, frame.end) if each.amount is not None)
     is_interval = any(isinstance(binder.bind(amount).type, DayTimeIntervalType) for amount in bounds)
     return replace(call, frame=frame.unit, preceding=preceding, following=following, is_interval=is_interval)
 
 
 def _distance(frame: syntax.Frame, bound: syntax.FrameBound, binder: ExpressionBinder, side: str) -> float | None:
-    """How far a bound lies to this side of the row; below zero: to the other. None: as far as there are rows."""
+    """The distance of a bound from the row on this side, negative for the other side; None if unbounded."""
     if bound.kind == "CURRENT":
         return 0
     if bound.amount is None:
@@ -247,5 +246,5 @@ def _distance(frame: syntax.Frame, bound: syntax.FrameBound, binder: ExpressionB
     else:
         distance = float(amount.value) if isinstance(amount.type, FractionalType) else int(amount.value)
     if distance < 0:
-        raise problem("the distance of a bound is 0 or more: PRECEDING or FOLLOWING says its side", bound.amount)
+        raise problem("the distance of a bound is 0 or more: PRECEDING or FOLLOWING names its side", bound.amount)
     return distance if bound.kind == side else -distance

@@ -1,4 +1,4 @@
-"""Projections with Flink's names for columns, and time attributes kept where a column is passed on as it is."""
+"""Projections with Flink's column names, which preserve the time attributes of passed-on columns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["item_name", "passed_field", "project", "project_items", "projected_f
 
 
 def project(relation: Relation, expressions: Sequence[RowExpression], names: Sequence[str]) -> Project:
-    """The relation of these expressions, under these names."""
+    """Projects a relation to these expressions, under these names."""
     fields = tuple(
         projected_field(relation.schema, expression, name) for expression, name in zip(expressions, names, strict=True)
     )
@@ -23,7 +23,7 @@ def project(relation: Relation, expressions: Sequence[RowExpression], names: Seq
 def project_items(
     relation: Relation, expressions: Sequence[RowExpression], written: Sequence[str | None], prefix: str = "EXPR$"
 ) -> Project:
-    """The relation of a SELECT's items. A second `a` becomes `a0`, and whoever reads `a` of it is told of both."""
+    """Projects to a SELECT's items. A second `a` is renamed `a0`; references to `a` are then ambiguous."""
     made = project(relation, expressions, unique_names(written, prefix))
     fields = tuple(
         each if name in (None, each.name) else replace(each, written=name)
@@ -33,7 +33,7 @@ def project_items(
 
 
 def projected_field(schema: Schema, expression: RowExpression, name: str) -> Field:
-    """The field an expression becomes: a column that is passed on stays a time attribute, PROCTIME() is one."""
+    """The field of an expression: a passed-on column remains a time attribute, PROCTIME() becomes one."""
     passed = passed_field(schema, expression)
     time = None if passed is None else passed.time
     if isinstance(expression, Call) and expression.function == "PROCTIME":
@@ -42,13 +42,13 @@ def projected_field(schema: Schema, expression: RowExpression, name: str) -> Fie
 
 
 def passed_field(schema: Schema, expression: RowExpression) -> Field | None:
-    """The field of the schema that an expression passes on as it is; None of others, and of an outer column."""
+    """The field that an expression passes on unchanged; None for other expressions and outer columns."""
     is_own = isinstance(expression, Column) and expression.index < len(schema)
     return schema.fields[expression.index] if is_own and isinstance(expression, Column) else None
 
 
 def renamed(relation: Relation, names: Sequence[str]) -> Relation:
-    """The same columns under other names."""
+    """Renames a relation's columns."""
     if tuple(names) == relation.schema.names:
         return relation
     columns = [Column(field.type, index) for index, field in enumerate(relation.schema.fields)]
@@ -56,7 +56,7 @@ def renamed(relation: Relation, names: Sequence[str]) -> Relation:
 
 
 def item_name(item: syntax.Expression, alias: str | None) -> str | None:
-    """The name an item has by itself: its alias, or that of the column or field it is; None else."""
+    """The natural name of an item: its alias, or the name of its column or field; None otherwise."""
     if alias is not None:
         return alias
     if isinstance(item, syntax.As):
@@ -64,22 +64,22 @@ def item_name(item: syntax.Expression, alias: str | None) -> str | None:
     if isinstance(item, syntax.Name):
         return item.parts[-1]
     if isinstance(item, syntax.Call) and item.span is not None and item.span.text.upper() == item.name.upper():
-        return item.name.upper()  # CURRENT_DATE and its kin: a function that is written as a name
+        return item.name.upper()  # CURRENT_DATE and similar: a function written as a name
     return item.name if isinstance(item, syntax.FieldAccess) else None
 
 
 def unique_names(names: Sequence[str | None], prefix: str = "EXPR$") -> list[str]:
-    """Every column its own name: those without get the prefix and their position, a second `a` becomes `a0`.
+    """Makes column names unique: unnamed ones get the prefix and their position, a second `a` becomes `a0`.
 
     >>> unique_names(["a", None, "a"])
     ['a', 'EXPR$1', 'a0']
     """
-    given = [name if name is not None else f"{prefix}{position}" for position, name in enumerate(names)]
+    candidates = [name if name is not None else f"{prefix}{position}" for position, name in enumerate(names)]
     seen: set[str] = set()
     result = []
-    for name in given:
+    for name in candidates:
         chosen, number = name, 0
-        while chosen in seen or (chosen != name and chosen in given):
+        while chosen in seen or (chosen != name and chosen in candidates):
             chosen, number = f"{name}{number}", number + 1
         seen.add(chosen)
         result.append(chosen)

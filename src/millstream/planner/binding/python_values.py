@@ -34,19 +34,19 @@ __all__ = ["check_range", "python_literal", "type_of_value"]
 
 
 def python_literal(value: Any, type_: DataType | None, node: Node) -> Literal:
-    """A Python value as a constant, of a type if one is given."""
-    found = type_ if type_ is not None else type_of_value(value)
-    if found is None:
-        raise problem(f"{value!r} is no value of SQL: give its type, lit(value, DataTypes.…)", node)
+    """A Python value as a constant, of `type_` or an inferred type."""
+    literal_type = type_ if type_ is not None else type_of_value(value)
+    if literal_type is None:
+        raise problem(f"{value!r} has no SQL type: name its type, lit(value, DataTypes.…)", node)
     if value is not None and type_ is None:
-        found = found.not_null()
-    literal = Literal(found, value)
+        literal_type = literal_type.not_null()
+    literal = Literal(literal_type, value)
     check_range(literal, f"the value {value}", node)
     return literal
 
 
 def check_range(literal: Literal, subject: str, node: Node, nanoseconds: int = 0) -> None:
-    """Refuse a time, and so many nanoseconds, in a type that does not reach it."""
+    """Rejects a time, plus `nanoseconds`, outside its type's range."""
     if has_nanoseconds(literal.type) and isinstance(literal.value, datetime.datetime):
         moment = literal.value if literal.value.tzinfo is None else literal.value.astimezone(datetime.UTC)
         micros = (moment.replace(tzinfo=None) - EPOCH) // datetime.timedelta(microseconds=1)
@@ -55,7 +55,7 @@ def check_range(literal: Literal, subject: str, node: Node, nanoseconds: int = 0
 
 
 def type_of_value(value: Any) -> DataType | None:
-    """The type Flink gives to a value of the program's; None where there is none.
+    """Flink's type for a Python value; None if there is none.
 
     >>> str(type_of_value(3)), str(type_of_value(2**40)), str(type_of_value("abc"))
     ('INT', 'BIGINT', 'CHAR(3)')

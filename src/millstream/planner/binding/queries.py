@@ -1,4 +1,4 @@
-"""Whole queries: WITH, the body (a SELECT, VALUES, or set operations of queries), ORDER BY and LIMIT."""
+"""Whole queries: WITH, the body (SELECT, VALUES, or set operations), ORDER BY and LIMIT."""
 
 from __future__ import annotations
 
@@ -28,17 +28,15 @@ __all__ = ["bind_in", "bind_query", "bind_values", "cast_columns", "united"]
 
 
 def bind_query(query: queries.Query, session: PlannerSession) -> Relation:
-    """What a query means."""
+    """The relation of a query."""
     try:
         return bind_in(query, QueryContext(session))
     except RecursionError:
-        raise problem(
-            "the query, with the views it is made of, is nested too deeply: flatten some of them", query
-        ) from None
+        raise problem("the query and its views are nested too deeply: flatten some of them", query) from None
 
 
 def bind_in(query: queries.Query, context: QueryContext) -> Relation:
-    """What a query means where it stands."""
+    """The relation of a query in its context."""
     for cte in query.ctes:
         relation = bind_in(cte.query, context)
         if cte.columns and len(cte.columns) != len(relation.schema):
@@ -51,7 +49,7 @@ def bind_in(query: queries.Query, context: QueryContext) -> Relation:
         relation = _ordered(relation, query, context)
     if query.limit is not None:
         relation = _limited(relation, query.limit, context.session)
-    if len(relation.schema) > width:  # what rows are ordered by need not be selected
+    if len(relation.schema) > width:  # drop sort columns that are not selected
         chosen = relation.schema.fields[:width]
         columns = [Column(field.type, at) for at, field in enumerate(chosen)]
         return project(relation, columns, [field.name for field in chosen])
@@ -71,16 +69,16 @@ def _body(body: queries.QueryBody, context: QueryContext) -> Relation:
             raise ProgramError("in_: the tables are of two environments. Make both in one")
         relation: Relation = body.relation
         return relation
-    raise problem(f"{type(body).__name__} is no query", body)
+    raise problem(f"{type(body).__name__} is not a query", body)
 
 
 def bind_values(
     rows: Sequence[Sequence[syntax.Expression]], binder: ExpressionBinder, node: syntax.Node | None
 ) -> Values:
-    """Rows of constants, each column of the type that holds all its values."""
+    """Rows of constants, with each column cast to a common type."""
     widths = {len(row) for row in rows}
     if len(widths) != 1:
-        raise problem(f"VALUES has rows of {' and '.join(map(str, sorted(widths)))} columns: all have the same", node)
+        raise problem(f"VALUES has rows of {' and '.join(map(str, sorted(widths)))} columns: all need the same", node)
     bound = [[binder.bind(each) for each in row] for row in rows]
     types = []
     for index in range(widths.pop()):
@@ -99,13 +97,13 @@ def bind_values(
 
 
 def _cast_cell(cell: RowExpression, type_: DataType, node: syntax.Expression) -> RowExpression:
-    """A constant of the column's type; where it is cast, errors cite what was written."""
+    """A constant cast to the column's type; a run-time cast carries its text for errors."""
     cast = as_type(cell, type_)
     return replace(cast, site=written_text(node)) if isinstance(cast, Call) and cast is not cell else cast
 
 
 def united(left: Relation, right: Relation, kind: str, all_: bool, node: syntax.Node | None = None) -> SetOperation:
-    """UNION, INTERSECT or EXCEPT, the columns of both cast to common types; names are the left's."""
+    """UNION, INTERSECT or EXCEPT with columns cast to common types; the left side names them."""
     if len(left.schema) != len(right.schema):
         counts = f"{len(left.schema)} and {len(right.schema)}"
         raise problem(f"Column count mismatch in {kind}: the queries have {counts} columns", node)
@@ -117,7 +115,7 @@ def united(left: Relation, right: Relation, kind: str, all_: bool, node: syntax.
             raise problem(f"Type mismatch in column {index + 1} of {kind}: {words}. Write a CAST", node)
         types.append(type_)
     branches = tuple(cast_columns(each, types) for each in (left, right))
-    # A time attribute stays one only where all branches have it, as in Flink.
+    # As in Flink, a column remains a time attribute only if it is one in all branches.
     fields = tuple(
         Field(first.name, type_, first.time if first.time is second.time else None)
         for first, second, type_ in zip(left.schema.fields, right.schema.fields, types, strict=True)
@@ -130,7 +128,7 @@ def united(left: Relation, right: Relation, kind: str, all_: bool, node: syntax.
 
 
 def cast_columns(relation: Relation, types: Sequence[DataType]) -> Relation:
-    """The relation with columns of these types."""
+    """The relation with its columns cast to these types."""
     columns: list[RowExpression] = [Column(each.type, i) for i, each in enumerate(relation.schema.fields)]
     cast = [as_type(column, type_) for column, type_ in zip(columns, types, strict=True)]
     if cast == columns:
@@ -142,9 +140,9 @@ def cast_columns(relation: Relation, types: Sequence[DataType]) -> Relation:
 
 
 def _ordered(relation: Relation, query: queries.Query, context: QueryContext) -> Sort:
-    """The rows of a query in its order. What is not among the columns of a SELECT stands behind them, for now.
+    """Sorts a query's rows. Sort expressions that are not selected are appended as columns, for now.
 
-    A name is first what SELECT has named so, inside an expression too; then a column of FROM."""
+    A name refers first to an alias of SELECT, inside an expression too; then to a column of FROM."""
     body, items = query.body, list(query.order_by)
     if not isinstance(body, queries.Select) or body.distinct:
         return sorted_by(relation, items, context.session)
@@ -158,7 +156,7 @@ def _ordered(relation: Relation, query: queries.Query, context: QueryContext) ->
             if not any(isinstance(part, queries.Query) for part in parts_of(item.expression)):
                 key = key or binder.bind(item.expression)
         except SqlError:
-            key = None  # whether it is a column below, or none at all, is told where the SELECT is bound
+            key = None  # binding the SELECT decides whether it is a column below
         if isinstance(key, Column):
             continue
         name, span = f"$order{place}", item.expression.span
@@ -177,7 +175,7 @@ def _ordered(relation: Relation, query: queries.Query, context: QueryContext) ->
 
 
 def sorted_by(relation: Relation, items: Sequence[syntax.OrderItem], session: PlannerSession) -> Sort:
-    """The rows in an order of output columns: by name, by position, or by an expression of them."""
+    """Sorts by output columns: by name, by position, or by an expression of them."""
     binder = ExpressionBinder(Scope.of(relation), session, "ORDER BY")
     bound: list[RowExpression] = [Column(each.type, i) for i, each in enumerate(relation.schema.fields)]
     width, keys = len(bound), []
@@ -193,7 +191,7 @@ def sorted_by(relation: Relation, items: Sequence[syntax.OrderItem], session: Pl
 
 
 def _order_key(written: syntax.Expression, binder: ExpressionBinder) -> RowExpression:
-    """What is sorted by, among the columns that are selected."""
+    """The sort expression over the selected columns."""
     try:
         return binder.bind(written)
     except SqlError as error:
@@ -201,7 +199,7 @@ def _order_key(written: syntax.Expression, binder: ExpressionBinder) -> RowExpre
             selected = ", ".join(binder.scope.names)
             raise problem(
                 f"ORDER BY {'.'.join(written.parts)}: it is not among the selected columns, which are {selected}. "
-                "Rows of DISTINCT, of UNION and the like have no others: select it, too, or order by one of these",
+                "DISTINCT, UNION and similar queries have no others: select it, too, or order by one of these",
                 written,
             ) from None
         raise
@@ -225,5 +223,5 @@ def _limited(relation: Relation, limit: queries.Limit, session: PlannerSession) 
 def _whole(written: syntax.Expression, session: PlannerSession, clause: str) -> int:
     bound = ExpressionBinder(Scope(), session, clause).bind(written)
     if not isinstance(bound, Literal) or not isinstance(bound.type, IntegralType) or bound.value < 0:
-        raise problem(f"{clause} takes a whole number that is not negative", written)
+        raise problem(f"{clause} takes a whole number of at least 0", written)
     return int(bound.value)

@@ -1,8 +1,8 @@
-"""The rows that a query inside an expression is joined by: for each row around it at most one, with its value.
+"""The joined side of a subquery inside an expression: at most one row, with its value, per enclosing row.
 
-The query's rows are grouped by what correlates them with the rows around: a **mark** is a key that has a row; a value
-is that of the key's only row, and more rows are an error in their epoch. A query whose conditions are no equalities is
-computed for each distinct value around it (`dependent_queries`).
+The subquery's rows are grouped by their correlation with the enclosing rows: a **mark** is a key with at least one row;
+a value is that of the key's only row, and more rows are an error in their epoch. A subquery with other conditions than
+equalities is computed for each distinct outer value (`dependent_queries`).
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ TRUTH = BooleanType(False)
 
 @dataclass(frozen=True)
 class InsideQuery:
-    """A query that becomes a column. `rows` names columns of its scope, `conditions` its own columns and those of the
-    expression it stands in, both from `FIRST_OUTER` on. `is_mark`: whether it has a row is asked."""
+    """A subquery that becomes a column. `rows` refers to columns of its scope, `conditions` to its own columns and
+    those of the enclosing expression, both from `FIRST_OUTER` on. `is_mark`: tests for existence of a row."""
 
     node: syntax.Expression
     rows: Relation
@@ -50,8 +50,8 @@ class InsideQuery:
 
 
 def joined_rows(query: InsideQuery, outer: Relation, context: QueryContext) -> tuple[Relation, list[RowExpression]]:
-    """What is joined to the rows of `outer`: the query's value first, its marker last; and the conditions, over its
-    columns and those of `outer`."""
+    """The relation to join to the rows of `outer`, with the subquery's value first and its marker last; and the
+    conditions, over its columns and those of `outer`."""
     rows, condition = query.rows, conjunction(query.conditions)
     if condition is not None:
         rows = Filter(rows.schema, rows, condition)
@@ -70,19 +70,19 @@ def joined_rows(query: InsideQuery, outer: Relation, context: QueryContext) -> t
 
 
 def extreme_of(inner: Relation, function: str) -> Aggregate:
-    """The least or greatest value of a query's rows."""
+    """The minimum or maximum of a query's rows."""
     type_ = inner.schema.types[0].nullable()
     return Aggregate(Schema((Field(function, type_),)), inner, (), (AggregateCall(function, (0,), type_, function),))
 
 
 def _marked(relation: Relation) -> Relation:
-    """The rows with a last column that tells them from none."""
+    """Appends a marker column, which is NULL in unmatched rows of an outer join."""
     schema = Schema((*relation.schema.fields, Field("$there", TRUTH)))
     return Project(schema, relation, (*relation.schema.columns, Literal(TRUTH, True)))
 
 
 def _marks(rows: Relation, keys: list[int], terms: list[RowExpression]) -> tuple[Relation, list[RowExpression]]:
-    """Which keys have a row; without keys, whether there is any."""
+    """The keys with a row; without keys, whether any row exists."""
     if not keys:
         present = Project(Schema((Field("$there", TRUTH),)), rows, (Literal(TRUTH, True),))
         return distinct_columns(present, [0]), terms
@@ -92,7 +92,7 @@ def _marks(rows: Relation, keys: list[int], terms: list[RowExpression]) -> tuple
 def _single_values(
     rows: Relation, keys: list[int], terms: list[RowExpression], node: syntax.Expression
 ) -> tuple[Relation, list[RowExpression]]:
-    """The value of each key's one row."""
+    """The value of each key's single row."""
     if any(key <= set(keys) for key in upsert_keys(rows)):
         return _marked(rows), terms
     type_ = rows.schema.types[0]
@@ -113,7 +113,7 @@ def _single_values(
 
 
 def _by_keys(term: RowExpression, keys: list[int], first: int) -> RowExpression:
-    """A condition over rows as one over their keys alone."""
+    """Converts a condition over rows to one over their keys."""
 
     def moved_part(part: RowExpression) -> RowExpression:
         if not isinstance(part, Column) or part.index >= FIRST_OUTER:
@@ -124,7 +124,7 @@ def _by_keys(term: RowExpression, keys: list[int], first: int) -> RowExpression:
 
 
 def _is_single(relation: Relation) -> bool:
-    """Whether it gives at most one row."""
+    """Whether a relation has at most one row."""
     if isinstance(relation, Project | Filter):
         return _is_single(relation.input)
     if isinstance(relation, Aggregate):

@@ -1,13 +1,12 @@
-"""Queries inside expressions as columns: each is a left join of the rows that the expression is over.
+"""Subqueries in expressions as columns: each becomes a left join below the expression.
 
-    (SELECT v …)             its one value; an error in the epoch where it has more rows than one
-    EXISTS (SELECT …)        whether it has a row: a **mark**, TRUE behind the rows for which it has
-    x IN (SELECT v …)        TRUE where a row is equal; else NULL where a NULL on either side might be; else FALSE
-    x > SOME (SELECT v …)    likewise, by the least or the greatest of the values; ALL is NOT … SOME of the contrary
+    (SELECT v …)             its single value; an error in the epoch if it has several rows
+    EXISTS (SELECT …)        whether it has a row: a **mark**, TRUE in joined rows
+    x IN (SELECT v …)        TRUE if a row is equal; else NULL if a NULL on either side might be; else FALSE
+    x > SOME (SELECT v …)    likewise, by the minimum or maximum; ALL is NOT … SOME of the opposite comparison
 
-What is joined is grouped by what correlates it with the rows around (`query_joins`), so that each of them meets one
-row at most. While a clause is bound, columns are numbered from `FIRST_VALUE` on; `QueryValues.joined` puts the joins
-below it.
+The joined rows are grouped by their correlation (`query_joins`), so each enclosing row has at most one match. During
+binding, columns are numbered from `FIRST_VALUE` on; `QueryValues.joined` inserts the joins.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ FIRST_VALUE = 3_500_000
 _CONTRARY = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 Place = Callable[[int], int]
-"""Where a column stands in the rows that the joins are made of."""
+"""Maps a column to its position in the relation that the joins read."""
 
 
 def _as_it_is(column: int) -> int:
@@ -48,12 +47,12 @@ def _as_it_is(column: int) -> int:
 
 
 class QueryValues:
-    """The queries of one clause, gathered while it is bound."""
+    """The subqueries of one clause, collected during binding."""
 
     def __init__(self, scope: Scope, context: QueryContext, other: QueryValues | None = None) -> None:
         self._scope, self._context = scope, context
         self._queries: list[InsideQuery] = []
-        # The nodes are kept beside what they mean: ids are only unique among objects that live.
+        # The cache holds the nodes, too: the id of a collected object may be reused.
         self._inside: dict[int, tuple[query_syntax.Query, Relation]] = {} if other is None else other._inside
 
     def __bool__(self) -> bool:
@@ -61,23 +60,23 @@ class QueryValues:
 
     @staticmethod
     def used(expression: RowExpression) -> bool:
-        """Whether an expression uses the column of a query."""
+        """Whether an expression uses a subquery's column."""
         return any(FIRST_VALUE <= at < FIRST_OUTER for at in columns_of(expression))
 
     def inside(self, query: query_syntax.Query) -> Relation:
-        """A query's relation, bound once however often it is asked for."""
-        held = self._inside.get(id(query))
-        if held is None:
-            held = self._inside[id(query)] = query, bound_inside(query, self._scope, self._context)
-        return held[1]
+        """A subquery's relation, bound once per node."""
+        entry = self._inside.get(id(query))
+        if entry is None:
+            entry = self._inside[id(query)] = query, bound_inside(query, self._scope, self._context)
+        return entry[1]
 
-    # --- what stands in the expression --------------------------------------------------------------------------------
+    # --- columns of the expression ------------------------------------------------------------------------------------
 
     def column(self, node: syntax.Scalar) -> RowExpression:
-        """A query as a value."""
+        """A scalar subquery."""
         inner = self.inside(node.query)
         if len(inner.schema) != 1:
-            raise problem(f"A query as a value has one column, and this one has {len(inner.schema)}", node)
+            raise problem(f"A query as a value needs one column, and this one has {len(inner.schema)}", node)
         return self._value(inner, node)
 
     def exists(self, node: syntax.Exists) -> RowExpression:
@@ -85,29 +84,29 @@ class QueryValues:
         return self._mark(self.inside(node.query), node)
 
     def membership(self, node: syntax.In, binder: ExpressionBinder) -> RowExpression:
-        """IN of a query."""
+        """IN (SELECT …)."""
         assert node.query is not None
         inner = self.inside(node.query)
         operands = [binder.bind(each) for each in operands_of(node.operand, inner, node)]
-        found = self._is_in(operands, inner, node)
-        return Call(found.type, "NOT", (found,)) if node.negated else found
+        match = self._is_in(operands, inner, node)
+        return Call(match.type, "NOT", (match,)) if node.negated else match
 
     def quantified(self, node: syntax.Scalar, binder: ExpressionBinder) -> RowExpression:
-        """A comparison with SOME or ALL rows of a query."""
+        """A comparison with SOME or ALL rows of a subquery."""
         assert node.operand is not None and node.operator is not None
         is_all = node.quantifier == "ALL"
         operator = _CONTRARY[node.operator] if is_all else node.operator
         inner = self.inside(node.query)
         operands = [binder.bind(each) for each in operands_of(node.operand, inner, node)]
         for operand, (place, type_) in zip(operands, enumerate(inner.schema.types), strict=True):
-            system_call(node.operator, [operand, Column(type_, place)], node)  # told of what was written
+            system_call(node.operator, [operand, Column(type_, place)], node)  # checks types
         if operator == "=":
-            found = self._is_in(operands, inner, node)
+            match = self._is_in(operands, inner, node)
         elif len(operands) > 1:
-            raise problem("Rows of several values are compared with SOME and ALL by = and <> alone", node)
+            raise problem("Rows of several values support only = and <> with SOME and ALL", node)
         else:
-            found = self._compares(operands[0], operator, inner, node)
-        return Call(found.type, "NOT", (found,)) if is_all else found
+            match = self._compares(operands[0], operator, inner, node)
+        return Call(match.type, "NOT", (match,)) if is_all else match
 
     def _is_in(self, operands: list[RowExpression], inner: Relation, node: syntax.Expression) -> RowExpression:
         equals = [
@@ -127,7 +126,7 @@ class QueryValues:
     def _compares(
         self, operand: RowExpression, operator: str, inner: Relation, node: syntax.Expression
     ) -> RowExpression:
-        """Whether a value compares so with some row's."""
+        """Whether the comparison holds for some row."""
         type_ = inner.schema.types[0]
         own = Column(type_, 0)
         if not rolls_in_columns("min", type_.arrow):
@@ -140,7 +139,7 @@ class QueryValues:
         return _three_valued(matches, self._might_match(operand, inner, node))
 
     def _might_match(self, operand: RowExpression, inner: Relation, node: syntax.Expression) -> RowExpression:
-        """Whether a NULL on either side leaves open if a row matches."""
+        """Whether a NULL on either side leaves a match undecided."""
         type_ = inner.schema.types[0]
         open_: list[RowExpression] = []
         if operand.type.is_nullable:
@@ -169,7 +168,7 @@ class QueryValues:
         if isinstance(value, Literal) and value.value is None:
             return column
         if not type_.is_nullable:
-            return Call(type_, "COALESCE", (column, value))  # of no rows a COUNT is 0
+            return Call(type_, "COALESCE", (column, value))  # COUNT of no rows is 0
         is_absent = Call(TRUTH, "IS NULL", (Column(BooleanType(), place + 1),))
         return Call(type_, "CASE", (is_absent, value, column))
 
@@ -189,9 +188,9 @@ class QueryValues:
         place_inside: Place = _as_it_is,
         placed: Callable[[RowExpression], RowExpression] | None = None,
     ) -> tuple[Relation, list[RowExpression]]:
-        """The relation with the columns of the queries that expressions above it use, behind its own, and these
-        expressions. `place_inside` says where a column of the scope, as queries name it, stands in the relation;
-        `placed` makes a column of the expressions one of the relation."""
+        """Joins the relation with the subqueries that expressions above it use; returns it with their columns appended,
+        and these expressions. `place_inside` maps a column of the scope, as subqueries refer to it, to its position in
+        the relation; `placed` maps columns of the expressions to the relation's."""
         places: dict[int, int] = {}
 
         def final(part: RowExpression) -> RowExpression:
@@ -216,8 +215,8 @@ class QueryValues:
         return relation, [transform(each, lambda part: _placed(part, places)) for each in above]
 
     def split(self, relation: Join, parts: Sequence[RowExpression]) -> tuple[Join, list[RowExpression]] | None:
-        """For the ON of an outer join: the join with the columns of queries behind those of the sides that they are of,
-        and the parts of its condition over both; None where a query names columns of both sides."""
+        """For the ON of an outer join: joins each side with the subqueries that refer to it, and returns the conjuncts
+        over both; None if a subquery refers to both sides."""
         width = len(relation.left.schema)
         sides: dict[int, bool] = {}
         for number in self._used(parts):
@@ -253,7 +252,7 @@ class QueryValues:
     def _side(
         self, rows: Relation, sides: dict[int, bool], is_right: bool, first: int
     ) -> tuple[Relation, dict[int, int]]:
-        """A side with the columns of its queries, and where each of these, counted from `FIRST_VALUE`, stands."""
+        """One side joined with its subqueries, and the positions of their columns, by number from `FIRST_VALUE`."""
         wanted: list[RowExpression] = []
         for number in (number for number, side in sides.items() if side is is_right):
             query = self._queries[number]
@@ -272,7 +271,7 @@ class QueryValues:
         }
 
     def _named(self, number: int) -> set[int]:
-        """The columns around that a query names, in its rows or in its conditions."""
+        """The outer columns that a subquery's rows or conditions refer to."""
         query = self._queries[number]
         inside = {at - FIRST_OUTER for at in outer_columns([query.rows])}
         return inside | {at - FIRST_OUTER for at in columns_of(*query.conditions) if at >= FIRST_OUTER}
@@ -282,11 +281,11 @@ class QueryValues:
         return (column - FIRST_VALUE) // 2
 
     def _uses(self, number: int) -> list[int]:
-        """The columns of other queries that the conditions of one name."""
+        """The columns of other subqueries that one's conditions refer to."""
         return [at for at in self._named(number) if FIRST_VALUE <= at < FIRST_OUTER]
 
     def _used(self, above: Sequence[RowExpression]) -> list[int]:
-        """The queries that expressions use, and those that their conditions use, which come first."""
+        """The subqueries that expressions use, after those that their conditions use."""
         used = {self._number_at(at) for at in columns_of(*above) if FIRST_VALUE <= at < FIRST_OUTER}
         for number in range(len(self._queries) - 1, -1, -1):
             if number in used:
@@ -295,7 +294,7 @@ class QueryValues:
 
 
 def _three_valued(matches: Sequence[RowExpression], is_open: RowExpression) -> RowExpression:
-    """TRUE where something matches, else NULL where that is open, else FALSE."""
+    """TRUE if anything matches, else NULL if a match is undecided, else FALSE."""
     true, false, unknown = Literal(TRUTH, True), Literal(TRUTH, False), Literal(BooleanType(), None)
     if isinstance(is_open, Literal):
         is_open = false
@@ -304,11 +303,9 @@ def _three_valued(matches: Sequence[RowExpression], is_open: RowExpression) -> R
 
 
 def _outside(expression: RowExpression, node: syntax.Expression) -> RowExpression:
-    """An expression around a query, as the query names it."""
+    """An enclosing query's expression, as a subquery refers to it."""
     if any(FIRST_OVER <= at < FIRST_VALUE for at in columns_of(expression)):
-        raise problem(
-            "A call with OVER cannot be compared with the rows of a query: compute it in a query in FROM", node
-        )
+        raise problem("A call with OVER cannot be compared with a subquery's rows: compute it in a query in FROM", node)
 
     def moved_part(part: RowExpression) -> RowExpression:
         return replace(part, index=part.index + FIRST_OUTER) if isinstance(part, Column) else part

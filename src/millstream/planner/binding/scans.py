@@ -1,6 +1,6 @@
-"""A table of the catalog as a relation: what its connector gives, then computed columns, then the watermark.
+"""A catalog table as a relation: the connector's columns, then computed columns, then the watermark.
 
-Expressions in a definition are bound here, when the table is read, by the session that reads it.
+The session that reads a table binds the expressions of its definition.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SOURCE_WATERMARK = "SOURCE_WATERMARK"
 
 
 def scan_table(entry: TableEntry, session: PlannerSession, options: Options = ()) -> Relation:
-    """The table with all its columns, in the order they were defined; `options` are those of a hint."""
+    """The table with all its columns, in order of definition; `options` are those of a hint."""
     read = entry.read
     scan = Scan(Schema(tuple(Field(each.name, each.type) for each in read)), entry, options=options)
     relation: Relation = scan
@@ -45,24 +45,24 @@ def scan_table(entry: TableEntry, session: PlannerSession, options: Options = ()
 
 
 def _normalised(relation: Relation, scan: Scan, entry: TableEntry, session: PlannerSession) -> Relation:
-    """Upserts by the table's key as changes in full, and changes that may come twice as those that happened."""
+    """Normalises upserts by the table's key, and deduplicates changes that a source may repeat."""
     changes = scan_changes(scan)
     may_repeat = read_option(CDC_DUPLICATES, session.config)
-    # A deletion may be of the key alone where there is one; without a key, a row that goes is whole.
+    # With a key, a delete may carry the key alone; without one, it carries the whole row.
     may_be_keys = bool(entry.primary_key) and RowKind.UPDATE_BEFORE not in changes
     if changes == GROWS or session.is_batch or not (is_upserts(changes) or may_repeat or may_be_keys):
         return relation
     if not entry.primary_key:
         name = f"Table {shown(entry.path)}" if entry.path else "The stream"
         raise SqlError(
-            f"{name} is a changelog of upserts, or of changes that may come twice, and has no primary key: rows "
-            "are put in the place of others by it. Declare PRIMARY KEY (…) NOT ENFORCED"
+            f"{name} is a changelog of upserts, or of changes that may be repeated, and has no primary key, which "
+            "identifies the row to replace. Declare PRIMARY KEY (…) NOT ENFORCED"
         )
     return Normalise(relation.schema, relation, tuple(entry.names.index(name) for name in entry.primary_key))
 
 
 def bind_computed(entry: TableEntry, column: ColumnEntry, scope: Scope, session: PlannerSession) -> RowExpression:
-    """The expression of a computed column over what the connector gives."""
+    """A computed column's expression over the connector's columns."""
     assert column.expression is not None
     try:
         return bind_expression(column.expression, scope, session)
@@ -89,7 +89,7 @@ def _with_watermark(relation: Relation, entry: TableEntry, session: PlannerSessi
 
 
 def bind_watermark(written: syntax.Expression, scope: Scope, session: PlannerSession) -> RowExpression:
-    """The expression of a watermark; SOURCE_WATERMARK() means that the source knows."""
+    """A watermark's expression; SOURCE_WATERMARK() delegates to the source."""
     if isinstance(written, syntax.Call) and written.name.upper() == SOURCE_WATERMARK:
         return Call(TimestampType(3), SOURCE_WATERMARK)
     return bind_expression(written, scope, session)

@@ -1,7 +1,7 @@
-"""The names that can be seen from an expression: the relations in FROM, by alias or path, and their columns.
+"""The names visible in an expression: the relations in FROM, by alias or path, and their columns.
 
-A name of several parts is read as Calcite reads it: the longest prefix that names a relation, then a column of it, then
-fields inside the column; only where no relation is meant, the first part is a column. Identifiers are case sensitive.
+Qualified names are resolved as in Calcite: the longest prefix that names a relation, then a column of it, then fields
+inside the column; if no relation matches, the first part is a column. Identifiers are case sensitive.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ def _outside(column: Column) -> Column:
 
 @dataclass(frozen=True)
 class NamedSource:
-    """One relation in FROM: its columns begin at `offset` of the row that expressions see. `hidden` are columns that
-    cannot be named without its alias: the right side's of USING, which are the left's."""
+    """One relation in FROM. Its columns start at `offset` of the combined row. `hidden` columns need a qualifier: those
+    of the right side of USING, which equal the left's."""
 
     fields: tuple[Field, ...]
-    path: tuple[str, ...] = ()  # its alias alone, or the path of a table
+    path: tuple[str, ...] = ()  # its alias, or the path of a table
     offset: int = 0
     hidden: frozenset[int] = frozenset()
 
     def answers_to(self, qualifier: tuple[str, ...]) -> bool:
-        """Whether a qualifier means it: `t`, `db.t` or `cat.db.t` mean the table cat.db.t."""
+        """Whether a qualifier refers to it: `t`, `db.t` and `cat.db.t` refer to the table cat.db.t."""
         return bool(qualifier) and self.path[-len(qualifier) :] == qualifier
 
     @property
@@ -48,9 +48,9 @@ class NamedSource:
 
 @dataclass(frozen=True)
 class Scope:
-    """The sources, left to right. `outer`: those of the query around this one, which may be named where none here is
-    meant; their columns are numbered from `FIRST_OUTER` on. `merged`: columns that USING names once, those of one name
-    together; the first that is there has the value, and `*` has them before all others."""
+    """The sources, left to right. `outer`: the enclosing query's scope, for names without a match here; its columns
+    are numbered from `FIRST_OUTER` on. `merged`: columns that USING merged, grouped by name; the value is the first
+    that is not NULL, and `*` lists them before all others."""
 
     sources: tuple[NamedSource, ...] = ()
     outer: Scope | None = None
@@ -71,7 +71,7 @@ class Scope:
         return Scope(sources, merged=self.merged + tuple(tuple(at + width for at in each) for each in other.merged))
 
     def named(self, path: tuple[str, ...], names: tuple[str, ...] = ()) -> Scope:
-        """All columns as those of one relation with this name, under other names if given."""
+        """All columns as those of one relation with this path, renamed to `names` if any."""
         fields = self.fields
         if names:
             fields = tuple(replace(each, name=name, written=None) for each, name in zip(fields, names, strict=True))
@@ -86,38 +86,38 @@ class Scope:
         return Column(self.fields[index].type, index)
 
     def value(self, index: int) -> RowExpression:
-        """What a name means that is not qualified: the column at a position, or those that USING made one of it."""
+        """The value of an unqualified name: the column at a position, or the columns that USING merged."""
         columns = next((each for each in self.merged if each[0] == index), (index,))
         if len(columns) == 1:
             return self.column(index)
         values = [self.column(each) for each in columns]
         type_ = common_type([each.type for each in values])
-        assert type_ is not None  # they were compared
+        assert type_ is not None  # USING compared them
         type_ = type_.with_nullability(all(each.type.is_nullable for each in values))
         return Call(type_, "COALESCE", tuple(as_type(each, type_) for each in values))
 
     # --- names --------------------------------------------------------------------------------------------------------
 
     def resolve(self, parts: tuple[str, ...], node: Node) -> RowExpression:
-        """What a name means; raises at its place where it means nothing, or two things."""
+        """The column or field of a name; raises at its place if it is unknown or ambiguous."""
         if self.outer is None:
             return self._resolved(parts, node)
         try:
             if not self._is_outside(parts):
                 return self._resolved(parts, node)
-            found = self.outer.resolve(parts, node)
+            match = self.outer.resolve(parts, node)
         except SqlError as error:
             if "not found" not in error.message:
                 raise
             try:
-                found = self.outer.resolve(parts, node)
+                match = self.outer.resolve(parts, node)
             except SqlError:
                 raise error from None
-        return transform(found, lambda part: _outside(part) if isinstance(part, Column) else part)
+        return transform(match, lambda part: _outside(part) if isinstance(part, Column) else part)
 
     def _is_outside(self, parts: tuple[str, ...]) -> bool:
-        """Whether a name begins with a table of the queries around, and with none of this one. That comes before a
-        column of this query: `t.k` is then no field of a column `t`."""
+        """Whether a name is qualified by a table of an enclosing query and not by one of this query. That takes
+        precedence over a column of this query: `t.k` is then not a field of a column `t`."""
         if self.outer is None or self._has_table(parts):
             return False
         return self.outer._has_table(parts) or self.outer._is_outside(parts)
@@ -127,24 +127,24 @@ class Scope:
 
     def _resolved(self, parts: tuple[str, ...], node: Node) -> RowExpression:
         for length in range(len(parts) - 1, 0, -1):
-            meant = [source for source in self.sources if source.answers_to(parts[:length])]
-            if len(meant) > 1:
+            sources = [source for source in self.sources if source.answers_to(parts[:length])]
+            if len(sources) > 1:
                 raise problem(f"'{'.'.join(parts[:length])}' names two relations here: give one another alias", node)
-            if meant:
-                return self._column_of(meant[0], parts[length:], node)
-        found = list(self._columns_named(parts[0]))
-        if len(found) > 1:
-            titles = " and ".join(dict.fromkeys(source.title for source, _ in found))
-            if len({id(source) for source, _ in found}) == 1:
-                raise problem(f"Column '{parts[0]}' is ambiguous: there are {len(found)} of them in {titles}", node)
+            if sources:
+                return self._column_of(sources[0], parts[length:], node)
+        matches = list(self._columns_named(parts[0]))
+        if len(matches) > 1:
+            titles = " and ".join(dict.fromkeys(source.title for source, _ in matches))
+            if len({id(source) for source, _ in matches}) == 1:
+                raise problem(f"Column '{parts[0]}' is ambiguous: there are {len(matches)} of them in {titles}", node)
             words = f"Column '{parts[0]}' is ambiguous: it is in {titles}"
             raise problem(f"{words}. Write the table's name before it", node)
-        if not found:
+        if not matches:
             peeked = self._peeked(parts[0])
             if len(peeked) != 1:
                 raise self._unknown(parts, node)
             return self._with_fields(self.column(peeked[0]), parts, node)
-        source, position = found[0]
+        source, position = matches[0]
         return self._with_fields(self.value(source.offset + position), parts[1:], node)
 
     def _columns_named(self, name: str) -> Iterator[tuple[NamedSource, int]]:
@@ -154,7 +154,7 @@ class Scope:
                     yield source, position
 
     def _peeked(self, name: str) -> list[int]:
-        """Columns of rows that have such a field: Flink finds it there, too, where no column has the name."""
+        """Row columns with a field of this name: Flink resolves it there if no column has the name."""
         columns = enumerate(self.fields)
         return [index for index, each in columns if isinstance(each.type, RowType) and name in each.type.names]
 
@@ -183,10 +183,10 @@ class Scope:
         return problem(f"Column '{parts[0]}' not found{place}.{near_names(parts[0], self.names)}", node)
 
     def expanded(self, qualifier: tuple[str, ...], node: Node) -> list[tuple[int, Field]]:
-        """The columns that `*` or `t.*` means, with their positions."""
+        """The columns of `*` or `t.*`, with their positions."""
         sources = [source for source in self.sources if not qualifier or source.answers_to(qualifier)]
         if not self.sources:
-            raise problem("* has nothing to stand for: there is no FROM", node)
+            raise problem("* has no columns: there is no FROM", node)
         if not sources:
             known = [source.path[-1] for source in self.sources if source.path]
             raise problem(f"Unknown identifier '{'.'.join(qualifier)}'.{near_names(qualifier[-1], known)}", node)
@@ -203,7 +203,7 @@ class Scope:
 
 
 def near_names(name: str, known: list[str] | tuple[str, ...]) -> str:
-    """The nearest name, or the names there are."""
+    """A hint with the nearest name, or the known names."""
     same = next((each for each in known if each.lower() == name.lower()), None)
     if same:
         return f" Did you mean {same!r}? Names are case sensitive."
@@ -215,9 +215,9 @@ def near_names(name: str, known: list[str] | tuple[str, ...]) -> str:
 
 
 def field_of(row: RowExpression, name: str, node: Node | Expression) -> RowExpression:
-    """A field of a row."""
+    """A field of a row value."""
     if not isinstance(row.type, RowType):
-        raise problem(f"'{name}' is asked of a value that has no fields: it is {row.type}", node)
+        raise problem(f"'{name}' is not a field: the value is {row.type}, not a ROW", node)
     field = next((each for each in row.type.fields if each.name == name), None)
     if field is None:
         raise problem(f"the row has no field '{name}'.{near_names(name, list(row.type.names))}", node)

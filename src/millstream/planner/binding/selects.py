@@ -1,4 +1,4 @@
-"""SELECT: its clauses in the order in which they have their meaning: FROM, WHERE, GROUP BY, HAVING, items, DISTINCT."""
+"""SELECT: binds its clauses in order of evaluation: FROM, WHERE, GROUP BY, HAVING, items, DISTINCT."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from millstream.sql.places import problem
 __all__ = ["Item", "bind_items", "bind_select", "distinct_rows", "expanded_items", "where_rows", "with_aliases"]
 
 _SQL_PREFIX = "EXPR$"
-"""How columns without a name begin in SQL; the number of the column follows."""
+"""The prefix of unnamed columns in SQL; the column's number follows."""
 
 
 @dataclass(frozen=True)
 class Item:
-    """A column of SELECT: an expression as written, or a column that `*` stands for."""
+    """A column of SELECT: an expression as written, or a column expanded from `*`."""
 
     written: syntax.Expression
     name: str | None
@@ -83,8 +83,8 @@ def bind_select(select: queries.Select, context: QueryContext) -> Relation:
 def where_rows(
     relation: Relation, condition: syntax.Expression, binder: ExpressionBinder, context: QueryContext
 ) -> Relation:
-    """The rows for which a condition is true, of WHERE or of the Table API's `where`. What asks for rows of other
-    queries comes last."""
+    """Filters rows by a condition of WHERE or of the Table API's `where`. Conditions with subqueries are applied
+    last."""
     binder.values = QueryValues(binder.scope, context)
     members: list[JoinedMembership] = []
     plain: list[syntax.Expression] = []
@@ -111,7 +111,7 @@ def where_rows(
 
 
 def expanded_items(items: Sequence[tuple[syntax.Expression, str | None]], scope: Scope) -> list[Item]:
-    """The items with every `*` replaced by the columns it stands for."""
+    """The items, with every `*` expanded to its columns."""
     result = []
     for expression, alias in items:
         if isinstance(expression, syntax.Star):
@@ -128,7 +128,7 @@ def expanded_items(items: Sequence[tuple[syntax.Expression, str | None]], scope:
 
 
 def _star_item(star: syntax.Star, column: int, field: Field, scope: Scope) -> Item:
-    """A column that `*` stands for; of those that USING made one, what their name means."""
+    """A column expanded from `*`; for columns that USING merged, the merged value."""
     name = field.written or field.name
     if star.qualifier or isinstance(scope.value(column), Column):
         return Item(star, name, column)
@@ -136,7 +136,7 @@ def _star_item(star: syntax.Star, column: int, field: Field, scope: Scope) -> It
 
 
 def _row_column(star: syntax.Star, scope: Scope) -> syntax.Name | None:
-    """The column of rows whose fields `r.*` stands for; None where it stands for columns."""
+    """The row column whose fields `r.*` expands to; None if it expands to columns."""
     if not star.qualifier or any(source.answers_to(star.qualifier) for source in scope.sources):
         return None
     name = syntax.Name(star.qualifier, span=star.span)
@@ -162,7 +162,7 @@ def bind_items(
     prefix: str = "EXPR$",
     qualify: syntax.Expression | None = None,
 ) -> Relation:
-    """The projection to the items, of rows that QUALIFY lets pass."""
+    """Projects to the items, after filtering by QUALIFY."""
     bound = [_bound(item, binder) for item in items]
     names = [item.name for item in items]
     condition = [] if qualify is None else [_qualified(qualify, items, binder)]
@@ -180,7 +180,7 @@ def bind_items(
 
 
 def _qualified(qualify: syntax.Expression, items: Sequence[Item], binder: ExpressionBinder) -> RowExpression:
-    """QUALIFY's condition, which may name what SELECT has named."""
+    """QUALIFY's condition, which may use aliases of SELECT."""
     named = {item.name: item.written for item in items if item.column is None and item.name is not None}
     return bind_condition(with_aliases(qualify, named, binder.scope.names), binder, "QUALIFY")
 
@@ -188,8 +188,8 @@ def _qualified(qualify: syntax.Expression, items: Sequence[Item], binder: Expres
 def with_aliases(
     node: Any, named: Mapping[Any, syntax.Expression], columns: Collection[str], session: PlannerSession | None = None
 ) -> Any:
-    """The node with the names of SELECT's items replaced by what they stand for; `columns` come first. With a
-    `session`, aggregates are left alone: they are of rows that have no such names."""
+    """Substitutes aliases of SELECT by their expressions; `columns` take precedence. With a `session`, aggregates are
+    left unchanged: their input does not have the aliases."""
     if isinstance(node, syntax.Name) and len(node.parts) == 1 and node.parts[0] not in columns:
         return named.get(node.parts[0], node)
     if isinstance(node, tuple):
@@ -221,7 +221,7 @@ def grouped_items(
     prefix: str = _SQL_PREFIX,
     qualify: syntax.Expression | None = None,
 ) -> Relation:
-    """The aggregation, then HAVING, then calls with OVER and QUALIFY, then the items over it."""
+    """Binds the aggregation, then HAVING, OVER and QUALIFY, then the items above it."""
     bound = []
     for item in items:
         if item.column is None:
@@ -230,7 +230,7 @@ def grouped_items(
             name = grouping.scope.fields[item.column].name
             bound.append(grouping.bind(syntax.Name((name,), span=item.written.span)))
     written = [item.name for item in items]
-    if prefix != _SQL_PREFIX:  # the Table API: only what is more than an aggregate is called after its position
+    if prefix != _SQL_PREFIX:  # the Table API numbers only expressions over aggregates by position
         written = [name or grouping.slot_name(each) for name, each in zip(written, bound, strict=True)]
     names = unique_names(written, prefix)
     for expression, name in zip(bound, names, strict=True):
@@ -251,6 +251,6 @@ def grouped_items(
 
 
 def distinct_rows(relation: Relation) -> Aggregate:
-    """Every row once: a grouping by all columns."""
+    """Removes duplicate rows: groups by all columns."""
     fields = tuple(Field(each.name, each.type) for each in relation.schema.fields)
     return Aggregate(Schema(fields), relation, tuple(range(len(fields))), ())

@@ -1,4 +1,4 @@
-"""What stands in FROM: tables, views, queries, window functions, joins, and functions that give rows for each row."""
+"""Relations in FROM: tables, views, queries, window functions, joins, and functions evaluated per row."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from millstream.planner.binding.correlations import bind_correlated, is_correlat
 from millstream.planner.binding.expressions import ExpressionBinder, bind_condition
 from millstream.planner.binding.hints import hinted_options
 from millstream.planner.binding.job_tables import bind_job_table, is_job_table
-from millstream.planner.binding.lookups import bind_lookup, is_looked_up
+from millstream.planner.binding.lookups import bind_lookup, is_as_of
 from millstream.planner.binding.projections import project, renamed
 from millstream.planner.binding.query_values import QueryValues
 from millstream.planner.binding.scans import scan_table
@@ -35,7 +35,7 @@ __all__ = ["bind_source", "expand_view", "joined", "one_row"]
 
 
 def bind_source(source: queries.Relation, context: QueryContext) -> tuple[Relation, Scope]:
-    """A relation of FROM, and the names it brings."""
+    """A relation of FROM, and its scope."""
     if isinstance(source, queries.NamedRelation):
         return _named(source, context)
     if isinstance(source, queries.AliasedRelation):
@@ -50,25 +50,25 @@ def bind_source(source: queries.Relation, context: QueryContext) -> tuple[Relati
     if isinstance(source, queries.TableFunctionCall) and source.call.name.upper() in WINDOW_FUNCTIONS:
         return _window(source, context)
     if isinstance(source, queries.TableFunctionCall) and source.call.name.upper() in CHANGELOG_FUNCTIONS:
-        told = bind_changelog(source.call, lambda table: bind_source(table, context)[0], context.session)
-        return told, Scope.of(told)
+        changelog = bind_changelog(source.call, lambda table: bind_source(table, context)[0], context.session)
+        return changelog, Scope.of(changelog)
     if is_correlated(source):
         return bind_correlated(_empty_row(), Scope(), source, JoinKind.INNER, None, context)
     if isinstance(source, queries.Match):
-        instead = "keep what was seen of a pattern in the state of a KeyedProcessFunction, over to_data_stream(table)"
+        instead = "match the pattern in a KeyedProcessFunction with state, over to_data_stream(table)"
         raise not_yet("MATCH_RECOGNIZE", source, instead)
-    raise problem(f"{type(source).__name__} cannot stand in FROM", source)
+    raise problem(f"{type(source).__name__} is not allowed in FROM", source)
 
 
 def one_row() -> Values:
-    """What SELECT without FROM is over. It has a column, which nobody can name: of a row without any, nothing would be
-    left where it is joined to what a query as a value gives."""
+    """The input of SELECT without FROM. It has one hidden column: a row without columns would vanish in a join with a
+    scalar subquery."""
     number = IntType(False)
     return Values(Schema((Field("ZERO", number),)), ((Literal(number, 0),),))
 
 
 def _empty_row() -> Values:
-    """One row without columns: what a function in FROM is over that stands alone."""
+    """One row without columns: the input of a function that is alone in FROM."""
     return Values(Schema(()), ((),))
 
 
@@ -108,12 +108,12 @@ def _named(source: queries.NamedRelation, context: QueryContext) -> tuple[Relati
 
 
 def expand_view(entry: ViewEntry, context: QueryContext) -> Relation:
-    """A view's relation: its query bound where it was made. Errors inside name the view."""
+    """A view's relation: its query, bound in the context of its definition. Errors inside name the view."""
     if entry.relation is not None:
         return renamed(entry.relation, entry.names or entry.relation.schema.names)
     assert entry.query is not None
     if entry.path in context.views:
-        raise SqlError(f"the view {shown(entry.path)} is made of itself")
+        raise SqlError(f"the view {shown(entry.path)} refers to itself")
     from millstream.planner.binding.queries import bind_in
 
     try:
@@ -127,13 +127,13 @@ def expand_view(entry: ViewEntry, context: QueryContext) -> Relation:
 
 
 def _as_made(relation: Relation, entry: ViewEntry) -> Relation:
-    """The columns that the view had when it was made: a table's new ones are not its own."""
+    """The columns of the view at its definition, without columns added to its tables since."""
     names = relation.schema.names
     if not entry.selected or names == entry.selected:
         return relation
     missing = [name for name in entry.selected if name not in names]
     if missing:
-        words = f"its query no longer gives the column '{missing[0]}'. Make it anew with CREATE OR REPLACE VIEW"
+        words = f"its query no longer has the column '{missing[0]}'. Replace it with CREATE OR REPLACE VIEW"
         raise SqlError(f"in the view {shown(entry.path)}: {words}")
     columns = [Column(relation.schema.types[names.index(name)], names.index(name)) for name in entry.selected]
     return project(relation, columns, entry.selected)
@@ -175,16 +175,16 @@ def _join(source: queries.Join, context: QueryContext) -> tuple[Relation, Scope]
         return bind_temporal((left, left_scope), versions, source, kind, context)
     if is_correlated(source.right):
         if kind not in (JoinKind.INNER, JoinKind.LEFT):
-            raise problem(f"a function for each row is joined with INNER or LEFT, not {kind.value}", source)
+            raise problem(f"a function evaluated per row is joined with INNER or LEFT, not {kind.value}", source)
         made, both = bind_correlated(left, left_scope, source.right, kind, source.condition, context)
         equal, names_seen = _equal_names(source, left_scope, both, kind)
         if equal is not None:
-            assert isinstance(made, Correlate | Unnest)  # USING stands in the place of ON
+            assert isinstance(made, Correlate | Unnest)  # USING replaces ON
             made = meeting(made, equal)
         return made, names_seen
     if (lateral := _lateral_query(source.right)) is not None:
         return _lateral(left, left_scope, lateral, source, kind, context)
-    if is_looked_up(source.right) and not is_job_table(source.right, context):
+    if is_as_of(source.right) and not is_job_table(source.right, context):
         return bind_lookup(left, left_scope, source, kind, context)
     right, right_scope = bind_source(source.right, context)
     scope = left_scope + right_scope
@@ -203,22 +203,22 @@ def _join(source: queries.Join, context: QueryContext) -> tuple[Relation, Scope]
 
 
 def _with_queries(join: Join, values: QueryValues, source: queries.Join) -> Relation:
-    """The join, when the queries inside its condition are columns: above it, or of an outer join in its sides."""
+    """The join with the subqueries of its condition as columns: above it, or in the sides of an outer join."""
     if not values or join.condition is None:
         return join
     parts = conjuncts(join.condition)
     schema = join.schema
     if join.kind is JoinKind.INNER:
         plain = [part for part in parts if not values.used(part)]
-        asked = [part for part in parts if values.used(part)]
-        above, bound = values.joined(replace(join, condition=conjunction(plain)), asked)
+        subquery_parts = [part for part in parts if values.used(part)]
+        above, bound = values.joined(replace(join, condition=conjunction(plain)), subquery_parts)
         condition = conjunction(bound)
         made: Relation = above if condition is None else Filter(above.schema, above, condition)
         return project(made, schema.columns, schema.names)
     split = values.split(join, parts)
     if split is None:
         instead = "compute it in a query in FROM of one of them"
-        raise not_yet(f"A query of both sides in the ON of a {join.kind.value} join", source.condition, instead)
+        raise not_yet(f"A subquery over both sides in the ON of a {join.kind.value} join", source.condition, instead)
     made, bound = split
     made = replace(made, condition=conjunction(bound))
     width, grown = len(join.left.schema), len(made.left.schema)
@@ -243,7 +243,7 @@ def _lateral(
     kind: JoinKind,
     context: QueryContext,
 ) -> tuple[Relation, Scope]:
-    """Every row with those that a query gives for it."""
+    """Joins every row with the rows of a query evaluated for it."""
     if kind not in (JoinKind.INNER, JoinKind.LEFT):
         raise problem(f"LATERAL is joined with INNER or LEFT, not {kind.value}", source)
     right, width, conditions = lateral_query(query, left, replace(left_scope, outer=context.outer), context)
@@ -264,26 +264,28 @@ def _lateral(
     relation, names_seen = joined(left, right, kind, conjunction(conditions), scope)
     hints = state_hints(context.hints, left_scope, right_scope)
     made: Relation = replace(relation, site=written_text(source), hints=hints)
-    given = len(left.schema) + width
-    if len(made.schema) > given:  # what it is joined by need not be among its columns
-        made = project(made, [Column(made.schema.types[at], at) for at in range(given)], made.schema.names[:given])
+    own_width = len(left.schema) + width
+    if len(made.schema) > own_width:  # drop join keys that are not among its columns
+        made = project(
+            made, [Column(made.schema.types[at], at) for at in range(own_width)], made.schema.names[:own_width]
+        )
     return made, names_seen
 
 
 def joined(
     left: Relation, right: Relation, kind: JoinKind, condition: RowExpression | None, scope: Scope
 ) -> tuple[Join, Scope]:
-    """The join; the columns of a side that may be missing may be NULL. Whether its times are still times is seen when
-    all of its condition is known (`recognise_time_joins`)."""
+    """The join; columns of an optional side become nullable. `recognise_time_joins` decides whether its time attributes
+    remain, once all of the condition is known."""
     optional = {JoinKind.LEFT: (False, True), JoinKind.RIGHT: (True, False), JoinKind.FULL: (True, True)}
     first, second = optional.get(kind, (False, False))
 
-    def given(fields: tuple[Field, ...], is_optional: bool) -> tuple[Field, ...]:
+    def joined_fields(fields: tuple[Field, ...], is_optional: bool) -> tuple[Field, ...]:
         return tuple(replace(each, type=each.type.nullable()) if is_optional else each for each in fields)
 
-    fields = given(left.schema.fields, first) + given(right.schema.fields, second)
+    fields = joined_fields(left.schema.fields, first) + joined_fields(right.schema.fields, second)
     if kind in (JoinKind.SEMI, JoinKind.ANTI):
-        fields = given(left.schema.fields, False)
+        fields = joined_fields(left.schema.fields, False)
     position = 0
     sources = []
     for source in scope.sources:
@@ -297,8 +299,8 @@ def joined(
 
 
 def _equal_names(source: queries.Join, left: Scope, both: Scope, kind: JoinKind) -> tuple[RowExpression | None, Scope]:
-    """The condition of USING or NATURAL, None without one, and the names that are seen above the join. `both` are the
-    names of the left side, then those of the right side."""
+    """The condition of USING or NATURAL, None without one, and the scope above the join. `both` is the scope of the
+    left side, then the right."""
     if not source.natural and not source.using:
         return None, both
     width, count = len(left.fields), len(left.sources)
@@ -313,8 +315,8 @@ def _equal_names(source: queries.Join, left: Scope, both: Scope, kind: JoinKind)
 def _using(
     names: tuple[str, ...], left: Scope, right: Scope, kind: JoinKind, node: syntax.Node
 ) -> tuple[RowExpression, Scope]:
-    """USING (a, b): the sides are equal in these, and their columns are named once. Where the left side may be missing,
-    the value is then the right side's."""
+    """USING (a, b): equates these columns and names them once. Where the left side is NULL, the value is the right
+    side's."""
     both, width = left + right, len(left.fields)
     condition: RowExpression | None = None
     hidden: set[int] = set()

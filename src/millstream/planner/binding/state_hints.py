@@ -1,7 +1,7 @@
-"""STATE_TTL('orders' = '1 day', …): how long state of a table's rows is kept, by the clock since it was last written.
+"""STATE_TTL('orders' = '1 day', …): the lifetime of a table's state since its last write, by processing time.
 
-A hint names a table or its alias in FROM. Of a join it is about the rows of that table; of a SELECT from one table it
-is about its groups, its distinct rows, and what `OVER` and Top-N keep.
+A hint names a table or its alias in FROM. For a join it applies to the rows of that table; for a SELECT from one table
+to its groups, its distinct rows, and the state of `OVER` and Top-N.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ __all__ = ["hinted_select", "state_hints"]
 
 
 def state_hints(hints: Sequence[Hint], *sides: Scope) -> StateHints:
-    """What hints say of the inputs of a relation: a length of time each, or nothing."""
+    """The durations that hints set for the inputs of a relation, "" for inputs without one."""
     lengths: dict[str, str] = {}
     for hint in hints:
         if hint.name.upper() != STATE_TTL:
             continue
         for name, length in hint.arguments:
             if name is None:
-                raise problem("STATE_TTL takes 'table' = 'length of time' pairs, as in STATE_TTL('t' = '1 day')", hint)
+                raise problem("STATE_TTL takes 'table' = 'duration' pairs, as in STATE_TTL('t' = '1 day')", hint)
             try:
                 parse_duration_ms(length)
             except ConfigurationError as error:
                 raise problem(f"STATE_TTL of '{name}' is '{length}': {error.message}", hint) from None
             lengths[name] = length
-    found = tuple(_length(lengths, side) for side in sides)
-    return ((STATE_TTL, found),) if any(found) else ()
+    durations = tuple(_length(lengths, side) for side in sides)
+    return ((STATE_TTL, durations),) if any(durations) else ()
 
 
 def _length(lengths: dict[str, str], side: Scope) -> str:
-    """The length for a side that is one table; "" where there is none."""
+    """The duration for a side that is one table; "" if there is none."""
     if len(side.sources) != 1 or not side.sources[0].path:
         return ""
     return lengths.get(side.sources[0].path[-1], "")
 
 
 def hinted_select(relation: Relation, source: Relation, hints: StateHints) -> Relation:
-    """The rows of a SELECT with what its hints say of the one table in FROM, `source`: of groups and of OVER."""
+    """Applies a SELECT's hints for the one table in FROM, `source`, to its groups and OVER calls."""
     between = _between(relation, source) if hints else None
     if between is None:
         return relation
@@ -58,11 +58,11 @@ def hinted_select(relation: Relation, source: Relation, hints: StateHints) -> Re
 
 
 def _between(relation: Relation, source: Relation) -> list[Relation] | None:
-    """What a SELECT put over its source, outermost first; None where something else is among it."""
-    found: list[Relation] = []
+    """The SELECT's relations above its source, outermost first; None if others are among them."""
+    between: list[Relation] = []
     while relation is not source:
         if not isinstance(relation, Project | Filter | Aggregate | Over):
             return None
-        found.append(relation)
+        between.append(relation)
         relation = relation.input
-    return found
+    return between

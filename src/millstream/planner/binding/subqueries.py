@@ -1,11 +1,11 @@
-"""Conditions on the rows of other queries that a WHERE joins by AND: IN and EXISTS as semi and anti joins.
+"""IN and EXISTS conditions that a WHERE combines by AND, as semi and anti joins.
 
-    x IN (SELECT …), EXISTS (SELECT …)      rows with a partner: a semi join
-    NOT IN, NOT EXISTS                      rows without one: an anti join
+    x IN (SELECT …), EXISTS (SELECT …)      matched rows: a semi join
+    NOT IN, NOT EXISTS                      unmatched rows: an anti join
 
-A query inside may name columns of the query around it (it is **correlated**): conditions with such columns become
-conditions of the join (`decorrelation`). LATERAL is bound in the same way. Queries elsewhere in expressions, and those
-that cannot be joined so, are columns (`query_values`).
+A subquery may refer to columns of the enclosing query (it is **correlated**): such conditions become conditions of the
+join (`decorrelation`). LATERAL is bound in the same way. Subqueries elsewhere in expressions, and those without an
+equivalent join, become columns (`query_values`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Membership:
-    """IN or EXISTS, or the contrary; `operand` None: EXISTS."""
+    """IN or EXISTS, possibly negated; without `operand` it is EXISTS."""
 
     query: query_syntax.Query
     operand: syntax.Expression | None
@@ -60,7 +60,7 @@ class Membership:
 
 
 def split_condition(condition: syntax.Expression) -> Iterator[syntax.Expression]:
-    """The parts of a condition that all must be true, as written."""
+    """The conjuncts of a condition, as syntax."""
     if isinstance(condition, syntax.Call) and condition.name == "AND" and not condition.path:
         for argument in condition.arguments:
             yield from split_condition(argument)
@@ -69,20 +69,20 @@ def split_condition(condition: syntax.Expression) -> Iterator[syntax.Expression]
 
 
 def membership_of(part: syntax.Expression) -> Membership | None:
-    """The IN or EXISTS of a query that a part of a condition is; None for others."""
+    """The IN or EXISTS subquery of a conjunct; None for others."""
     if isinstance(part, syntax.Call) and part.name == "NOT" and not part.path:
         inside = membership_of(part.arguments[0])
         return None if inside is None else replace(inside, negated=not inside.negated, node=part)
     if isinstance(part, syntax.In) and part.query is not None:
         if any(isinstance(each, query_syntax.Query) for each in parts_of(part.operand)):
-            return None  # of which a column must be made first
+            return None  # the operand needs a column first
         return Membership(part.query, part.operand, part.negated, part)
     return Membership(part.query, None, False, part) if isinstance(part, syntax.Exists) else None
 
 
 @dataclass(frozen=True)
 class JoinedMembership:
-    """A membership whose query can be joined: its rows, the conditions of the join, and what is compared with them."""
+    """A membership as a join: the subquery's rows, the join's conditions, and the operands compared with the rows."""
 
     membership: Membership
     rows: Relation
@@ -91,17 +91,17 @@ class JoinedMembership:
 
 
 def joined_membership(membership: Membership, inner: Relation, session: PlannerSession) -> JoinedMembership | None:
-    """How a membership in the rows of a query is a join; None where no join of the two can tell."""
+    """The join for a membership in a subquery's rows; None if no join is equivalent."""
     node = membership.node
     operands = () if membership.operand is None else operands_of(membership.operand, inner, node)
     parts = pulled(inner, node)
-    if parts is None or row_of_nothing(inner, session):  # which no join gives
+    if parts is None or row_of_nothing(inner, session):  # which no join emits
         return None
     return JoinedMembership(membership, parts[0], tuple(parts[1]), operands)
 
 
 def with_membership(relation: Relation, joined: JoinedMembership, binder: ExpressionBinder) -> Relation:
-    """The rows for which the condition holds."""
+    """Filters the rows by the membership."""
     width, membership, rows = len(relation.schema), joined.membership, joined.rows
     terms = [joining(each, width) for each in joined.conditions]
     for place, each in enumerate(joined.operands):
@@ -114,7 +114,7 @@ def with_membership(relation: Relation, joined: JoinedMembership, binder: Expres
 
 
 def operands_of(operand: syntax.Expression, inner: Relation, node: syntax.Expression) -> tuple[syntax.Expression, ...]:
-    """What is compared with each column of a query: (a, b) IN (SELECT x, y …) compares two pairs."""
+    """The operands to compare with a query's columns: (a, b) IN (SELECT x, y …) compares two pairs."""
     width = len(inner.schema)
     if isinstance(operand, syntax.RowValue) and len(operand.values) == width:
         return operand.values
@@ -123,26 +123,26 @@ def operands_of(operand: syntax.Expression, inner: Relation, node: syntax.Expres
         return (operand,)
     if isinstance(operand, syntax.RowValue):
         counts = f"{len(operand.values)} columns with a query of {width}"
-        raise problem(f"IN (SELECT …) compares as many columns as there are values: this is {counts}", node)
+        raise problem(f"IN (SELECT …) needs as many columns as values: this compares {counts}", node)
     raise problem(f"IN (SELECT …) compares with one column, and the query has {width}", node)
 
 
 _OUTER_NOTE = (
-    "IN (SELECT column …): no table in the FROM of the query inside has the column, so it is that of the query around "
-    "it, and the condition is true of every row in which it is not NULL, if there are rows inside. Name the table of "
-    "the column if this is not meant"
+    "IN (SELECT column …): no table in the FROM of the subquery has the column, so it is a column of the enclosing "
+    "query, and the condition is true for every row in which it is not NULL, if the subquery has rows. Qualify the "
+    "column with its table if this is not intended"
 )
 
 
 def _note_outer_column(inner: Relation, node: syntax.Expression) -> None:
-    """Report the classic slip once: the only column of a query inside IN is one of the query around it."""
+    """Warns once if the only column of a subquery in IN is one of the enclosing query."""
     named = columns_of(*inner.expressions) if isinstance(inner, Project) else set()
     if named and min(named) >= FIRST_OUTER:
         warn_once(f"outer column of {written_text(node)}", _OUTER_NOTE, here())
 
 
 def _or_null(equal: RowExpression, *operands: RowExpression) -> RowExpression:
-    """NOT IN is only true where it is known that nothing is equal: a NULL on either side might be."""
+    """NOT IN is TRUE only if certainly nothing is equal: a NULL on either side might be."""
     for operand in operands:
         if operand.type.is_nullable:
             absent = Call(BooleanType(False), "IS NULL", (operand,))
@@ -150,11 +150,11 @@ def _or_null(equal: RowExpression, *operands: RowExpression) -> RowExpression:
     return equal
 
 
-# --- the query around -------------------------------------------------------------------------------------------------
+# --- the enclosing query ----------------------------------------------------------------------------------------------
 
 
 def bound_inside(query: query_syntax.Query, scope: Scope, context: QueryContext) -> Relation:
-    """A query that stands in another one, whose names it can see."""
+    """A subquery's relation, bound with the enclosing query's scope."""
     from millstream.planner.binding.queries import bind_in
 
     return bind_in(query, replace(context, outer=scope))
@@ -163,11 +163,11 @@ def bound_inside(query: query_syntax.Query, scope: Scope, context: QueryContext)
 def lateral_query(
     source: query_syntax.Derived, left: Relation, scope: Scope, context: QueryContext
 ) -> tuple[Relation, int, list[RowExpression]]:
-    """A query of FROM that may name what stands before it: its relation, how many of its columns are its own, and the
-    conditions by which it is joined to the rows on its left."""
+    """A query of FROM that may refer to the relations before it: its relation, the number of its own columns, and the
+    conditions that join it to the rows on its left."""
     inner = bound_inside(source.query, scope, context)
     parts = pulled(inner, source)
-    if parts is None or row_of_nothing(inner, context.session):  # which no join gives
+    if parts is None or row_of_nothing(inner, context.session):  # which no join emits
         parts = dependent_rows(inner, left, source)
     inner_rows, conditions = parts
     return inner_rows, len(inner.schema), [joining(each, len(left.schema)) for each in conditions]

@@ -1,8 +1,8 @@
-"""JOIN t FOR SYSTEM_TIME AS OF a rowtime: every row with the version of the other table that was there at its time.
+"""JOIN t FOR SYSTEM_TIME AS OF a rowtime: joins every row with the version of the other table valid at its time.
 
-The other table has versions: it has a primary key and a rowtime, or is a view of the last row of every key by rowtime
-(ROW_NUMBER() … ORDER BY rowtime DESC, the first). A part of the condition says which version is meant: its time is at
-most the moment; of those of a key it is the last.
+A versioned table has a primary key and a rowtime, or is a view of the last row per key by rowtime
+(ROW_NUMBER() … ORDER BY rowtime DESC, the first). A conjunct selects the version: its time is at most the row's; the
+last such version of the key matches.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from millstream.planner.relations import (
     WatermarkAssign,
 )
 from millstream.planner.time_joins import TemporalJoin
-from millstream.planner.traits.intervals import finds_version
+from millstream.planner.traits.intervals import selects_version
 from millstream.sql import query_syntax as queries
 from millstream.sql import syntax
 from millstream.sql.places import problem
@@ -50,7 +50,7 @@ def is_temporal(source: queries.Relation, left: Relation, scope: Scope, context:
 
 
 def plain_source(source: queries.Relation) -> queries.Relation:
-    """The same table, not as of a moment."""
+    """The same table without FOR SYSTEM_TIME."""
     if isinstance(source, queries.AliasedRelation):
         return replace(source, relation=plain_source(source.relation))
     assert isinstance(source, queries.NamedRelation)
@@ -64,7 +64,7 @@ def bind_temporal(
     kind: JoinKind,
     context: QueryContext,
 ) -> tuple[Relation, Scope]:
-    """The join, and the names that both sides bring."""
+    """The join, and the scope of both sides."""
     named = source.right.relation if isinstance(source.right, queries.AliasedRelation) else source.right
     assert isinstance(named, queries.NamedRelation) and named.system_time is not None
     moment = bind_expression(named.system_time.moment, left[1], context.session)
@@ -76,7 +76,7 @@ def bind_temporal(
     if not times:
         raise problem(
             "Event-Time Temporal Table Join requires both primary key and row time attribute in versioned table, but "
-            "no row time attribute can be found. Give the table a WATERMARK",
+            "no row time attribute can be found. Declare a WATERMARK for the table",
             named,
         )
     optional = kind is JoinKind.LEFT
@@ -108,25 +108,25 @@ def _typed(scope: Scope, fields: tuple[Field, ...]) -> Scope:
 
 
 def _versions(relation: Relation, named: queries.NamedRelation) -> tuple[Relation, tuple[int, ...]]:
-    """The rows that are the versions of a table, and the columns that tell its rows apart."""
+    """The rows that are versions of a table, and the columns of its key."""
     if isinstance(relation, Normalise):
         return relation.input, relation.keys
     keys = _primary_key(relation)
     if keys:
         return relation, keys
-    found = _of_last_rows(relation)
-    if found is None:
+    versions = _of_last_rows(relation)
+    if versions is None:
         raise problem(
             "Temporal Table Join requires primary key in versioned table, but no primary key can be found. Give the "
             "table a PRIMARY KEY … NOT ENFORCED, or use a view of the last row of every key: "
             "ROW_NUMBER() OVER (PARTITION BY key ORDER BY rowtime DESC) = 1",
             named,
         )
-    return found
+    return versions
 
 
 def _primary_key(relation: Relation) -> tuple[int, ...]:
-    """The primary key of a table, as columns of what is read of it."""
+    """The primary key of a table, as columns of the scan."""
     names = relation.schema.names
     below = relation
     while isinstance(below, WatermarkAssign | Project):
@@ -136,33 +136,33 @@ def _primary_key(relation: Relation) -> tuple[int, ...]:
 
 
 def _of_last_rows(relation: Relation) -> tuple[Relation, tuple[int, ...]] | None:
-    """Of a view of last rows all rows, and its partition."""
+    """The input of a view of last rows, and its partition columns."""
     if isinstance(relation, Project):
-        found = _of_last_rows(relation.input)
-        if found is None:
+        versions = _of_last_rows(relation.input)
+        if versions is None:
             return None
-        rows, keys = found
+        rows, keys = versions
         width = len(rows.schema)
-        # The number of the row is 1: nobody may ask for it, so it is left out where it is passed on.
-        kept = [
+        # The row number is always 1: no expression may use it, so it is dropped where it is passed on.
+        passed = [
             (field, each)
             for field, each in zip(relation.schema.fields, relation.expressions, strict=True)
             if not (isinstance(each, Column) and each.index >= width)
         ]
-        if len(kept) < len(relation.expressions):
+        if len(passed) < len(relation.expressions):
             return None
-        places = {each.index: at for at, (_, each) in enumerate(kept) if isinstance(each, Column)}
+        places = {each.index: at for at, (_, each) in enumerate(passed) if isinstance(each, Column)}
         if any(key not in places for key in keys):
             return None
-        schema = Schema(tuple(field for field, _ in kept))
-        return Project(schema, rows, tuple(each for _, each in kept)), tuple(places[key] for key in keys)
+        schema = Schema(tuple(field for field, _ in passed))
+        return Project(schema, rows, tuple(each for _, each in passed)), tuple(places[key] for key in keys)
     if isinstance(relation, Filter) and isinstance(relation.input, Project):
-        # WHERE over a query that numbers its rows: the filter is looked at where the number is made.
+        # WHERE over a query that numbers its rows: the number's definition is checked below.
         inner = relation.input
         numbers = [
             at for at, each in enumerate(inner.expressions) if _is_number(each, inner.input) and at < len(inner.schema)
         ]
-        if isinstance(inner.input, Over) and len(numbers) == 1 and _says_first(relation.condition, numbers[0]):
+        if isinstance(inner.input, Over) and len(numbers) == 1 and _is_first_only(relation.condition, numbers[0]):
             return _over_versions(inner, inner.input, numbers[0])
     return None
 
@@ -171,7 +171,7 @@ def _is_number(expression: object, over: Relation) -> bool:
     return isinstance(expression, Column) and isinstance(over, Over) and expression.index == len(over.input.schema)
 
 
-def _says_first(condition: object, number: int) -> bool:
+def _is_first_only(condition: object, number: int) -> bool:
     parts = conjuncts(condition) if isinstance(condition, Call) else []
     if len(parts) != 1 or not isinstance(parts[0], Call):
         return False
@@ -186,29 +186,29 @@ def _over_versions(inner: Project, over: Over, number: int) -> tuple[Relation, t
     is_latest = len(order) == 1 and order[0].descending and over.calls[0].call.function == "ROW_NUMBER"
     if not is_latest or over.input.schema.fields[order[0].column].time is not TimeKind.ROWTIME or len(over.calls) != 1:
         return None
-    kept = [at for at in range(len(inner.expressions)) if at != number]
+    columns = [at for at in range(len(inner.expressions)) if at != number]
     if number != len(inner.expressions) - 1:
         return None
-    expressions = tuple(inner.expressions[at] for at in kept)
+    expressions = tuple(inner.expressions[at] for at in columns)
     places = {each.index: at for at, each in enumerate(expressions) if isinstance(each, Column)}
     if any(column not in places for column in over.partition):
         return None
-    schema = Schema(tuple(inner.schema.fields[at] for at in kept))
+    schema = Schema(tuple(inner.schema.fields[at] for at in columns))
     return Project(schema, over.input, expressions), tuple(places[column] for column in over.partition)
 
 
 def _by_key(
     condition: RowExpression, keys: tuple[int, ...], width: int, versions: Relation, source: queries.Join
 ) -> RowExpression:
-    """The condition, in which nothing but the key of the versions is an equality of both sides: rows find their version
-    by these. What else is said, equalities too, is looked at when the version is found (IS TRUE means the same); so no
-    other comparison of moments is taken for the one that says which version is meant."""
+    """The condition with the version key as its only equality of both sides: the join looks versions up by it. Other
+    conjuncts, equalities too, are evaluated on the matched version (wrapped in IS TRUE, which is equivalent), so that
+    no other comparison of moments is read as the version's."""
     missing, parts = list(keys), []
     for part in conjuncts(condition):
         key = _key_of(part, width)
         if key in missing:
             missing.remove(key)
-        elif finds_version(part):
+        elif selects_version(part):
             part = Call(BooleanType(False), "IS TRUE", (part,))
         parts.append(part)
     if missing:
@@ -224,7 +224,7 @@ def _by_key(
 
 
 def _key_of(part: RowExpression, width: int) -> int | None:
-    """The column of the versions that is said to be equal to something of the left side; None: nothing such is said."""
+    """The version's column that a conjunct equates to an expression of the left side, or None."""
     if not isinstance(part, Call) or part.function != "=":
         return None
     for each, other in (part.arguments, part.arguments[::-1]):

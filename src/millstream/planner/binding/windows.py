@@ -1,4 +1,4 @@
-"""Windows in time: the functions TUMBLE, HOP, CUMULATE and SESSION in FROM, and the older ones in GROUP BY.
+"""Time windows: the functions TUMBLE, HOP, CUMULATE and SESSION in FROM, and the legacy ones in GROUP BY.
 
 A window needs a time attribute: a column with a watermark, or PROCTIME(). Sizes are constant, and checked here.
 """
@@ -42,9 +42,9 @@ __all__ = [
 ]
 
 WINDOW_FUNCTIONS = {kind.value: kind for kind in WindowKind}
-"""The functions that stand in FROM."""
+"""The window functions of FROM."""
 GROUP_FUNCTIONS = {"TUMBLE": WindowKind.TUMBLE, "HOP": WindowKind.HOP, "SESSION": WindowKind.SESSION}
-"""The older ones that stand in GROUP BY."""
+"""The legacy ones of GROUP BY."""
 PROPERTY_FUNCTIONS = {
     f"{kind}_{word}": (kind, value)
     for kind in GROUP_FUNCTIONS
@@ -67,12 +67,12 @@ ALIAS_PROPERTIES = {
     "WINDOW_ROWTIME": WindowProperty.TIME,
     "WINDOW_PROCTIME": WindowProperty.PROCTIME,
 }
-"""What the Table API calls the properties of its windows: `col("w").start` and its kin."""
+"""The window properties of the Table API: `col("w").start` and similar."""
 
 
 @dataclass(frozen=True)
 class LegacyWindow:
-    """The window of GROUP BY TUMBLE(…), and how it was written."""
+    """The window of GROUP BY TUMBLE(…), with its syntax."""
 
     shape: WindowShape
     call: syntax.Call | None
@@ -81,7 +81,7 @@ class LegacyWindow:
 
 @dataclass(frozen=True)
 class WindowArguments:
-    """What a window function in FROM was given, by name: `data` is the table, `time` its DESCRIPTOR."""
+    """The arguments of a window function in FROM, by name: `data` is the table, `time` its DESCRIPTOR."""
 
     data: syntax.TableArgument
     time: syntax.Descriptor
@@ -99,29 +99,29 @@ def window_arguments(call: syntax.Call, kind: WindowKind) -> WindowArguments:
     """The arguments of a window function, by position or by name."""
     names = ["DATA", "TIMECOL", *_PARAMETERS[kind]]
     if any(isinstance(each, syntax.Argument) for each in call.arguments):
-        given: dict[str, syntax.Expression] = {}
+        by_name: dict[str, syntax.Expression] = {}
         for argument in call.arguments:
             if not isinstance(argument, syntax.Argument):
-                raise problem(f"{kind.value}: arguments are given by position or by name, not both", argument)
+                raise problem(f"{kind.value}: arguments are by position or by name, not both", argument)
             if argument.name.upper() not in names:
                 words = ", ".join(names)
                 raise problem(f"{kind.value} has no argument '{argument.name}': it has {words}", argument)
-            given[argument.name.upper()] = argument.value
+            by_name[argument.name.upper()] = argument.value
     else:
         if len(call.arguments) > len(names):
             raise problem(f"{kind.value} takes at most {len(names)} arguments, got {len(call.arguments)}", call)
-        given = dict(zip(names, call.arguments, strict=False))
-    data, time = given.pop("DATA", None), given.pop("TIMECOL", None)
+        by_name = dict(zip(names, call.arguments, strict=False))
+    data, time = by_name.pop("DATA", None), by_name.pop("TIMECOL", None)
     if not isinstance(data, syntax.TableArgument):
         raise problem(
             f"{kind.value}: the first argument is a table: TABLE name, or a query in parentheses", data or call
         )
     if not isinstance(time, syntax.Descriptor) or len(time.columns) != 1:
-        raise problem(f"{kind.value}: the second argument is DESCRIPTOR(column), the column of time", time or call)
-    missing = [name for name in _PARAMETERS[kind] if name not in given and name != "OFFSET"]
+        raise problem(f"{kind.value}: the second argument is DESCRIPTOR(column), the time column", time or call)
+    missing = [name for name in _PARAMETERS[kind] if name not in by_name and name != "OFFSET"]
     if missing:
         raise problem(f"{kind.value}: the argument {missing[0]} is missing", call)
-    return WindowArguments(data, time, given)
+    return WindowArguments(data, time, by_name)
 
 
 def assign_window(
@@ -132,22 +132,22 @@ def assign_window(
     shape = _shape(kind, column, relation, arguments.sizes, session, arguments.time, call)
     if arguments.data.partition_by:
         if kind is not WindowKind.SESSION:
-            raise problem(f"{kind.value} takes no PARTITION BY: only sessions are by key", call)
+            raise problem(f"{kind.value} takes no PARTITION BY: only sessions have a key", call)
         shape = replace(shape, partition=tuple(_column(each, relation) for each in arguments.data.partition_by))
     time_type = relation.schema.fields[shape.time].type
     ends = TimestampType(3, False)
     is_rowtime = shape.time_kind is TimeKind.ROWTIME
     last = time_type.not_null() if is_rowtime else LocalZonedTimestampType(3, False)
-    # Rows are in a window from now on: its time takes the place of theirs.
-    kept = tuple(
+    # The rows are in a window from here on: window_time replaces their time attributes.
+    fields = tuple(
         Field(each.name, each.type) if each.time is shape.time_kind else each for each in relation.schema.fields
     )
     added = (Field("window_start", ends), Field("window_end", ends), Field("window_time", last, shape.time_kind))
-    return WindowAssign(Schema(kept + added), relation, shape)
+    return WindowAssign(Schema(fields + added), relation, shape)
 
 
 def _column(written: syntax.Expression, relation: Relation) -> int:
-    """The column that sessions are by."""
+    """A PARTITION BY column of a session window."""
     bound = Scope.of(relation).resolve(written.parts, written) if isinstance(written, syntax.Name) else None
     if not isinstance(bound, Column):
         raise problem("PARTITION BY of a window function names columns of its table", written)
@@ -193,7 +193,7 @@ def _shape(
     if not isinstance(time, Column) or time_kind is None:
         raise problem(
             f"The window function requires the timecol is a time attribute type, but is {time.type}. "
-            "Give the table a WATERMARK for it, or a column AS PROCTIME()",
+            "Declare a WATERMARK for it, or a column AS PROCTIME()",
             time_node,
         )
     lengths = {name: _milliseconds(written, session, kind, name) for name, written in sizes.items()}
@@ -207,7 +207,7 @@ def _shape(
 
 
 def check_multiple(kind: WindowKind, size: int, slide: int | None, node: syntax.Node | None) -> None:
-    """Aggregations by HOP, and CUMULATE at all, want a size of so many slides, as Flink does."""
+    """Aggregations by HOP, and CUMULATE, require the size to be a multiple of the slide or step, as in Flink."""
     if slide is None or size % slide == 0:
         return
     large, small = ("maxSize", "step") if kind is WindowKind.CUMULATE else ("size", "slide")

@@ -1,8 +1,8 @@
-"""FIRST_VALUE and LAST_VALUE of rows that an operator before them computes: told when a job starts.
+"""Warns at job start if FIRST_VALUE or LAST_VALUE depends on the arrival order of another operator's results.
 
-Which value is first goes by the order in which rows come. Of a source that is its own order. What an operator computes
-comes when an epoch ends, and is what is net of it: a row that was there in between is not seen. So which value came
-first is told by where epochs were cut, and the same input may have another answer. Of a column's order it has one.
+The first value is the first to arrive. A source's rows arrive in its order. A stateful operator emits its net changes
+at the end of an epoch, without intermediate rows. The first of its results therefore depends on epoch boundaries, and
+the same input may yield another answer. An order by a column is deterministic.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from millstream.planner.relations import (
 )
 from millstream.planner.session import PlannerSession
 
-__all__ = ["tell_arrival_order"]
+__all__ = ["warn_about_arrival_order"]
 
 _ROW_BY_ROW = (Correlate, Filter, FromChangelog, Project, ToChangelog, Unnest, WatermarkAssign, WindowAssign)
 
 
-def tell_arrival_order(relation: Aggregate, session: PlannerSession) -> None:
-    """Warn of an aggregate that goes by the order of rows which have none of their own."""
+def warn_about_arrival_order(relation: Aggregate, session: PlannerSession) -> None:
+    """Warns about an aggregate that depends on the order of rows without a defined order."""
     names = sorted({call.function for call in relation.calls} & {"FIRST_VALUE", "LAST_VALUE"})
     if names and not session.is_batch and not _has_order(relation.input):
         warn_once(
             f"arrival order of {relation.uid}",
-            f"{' and '.join(names)} of rows that another operator computes: they come when an epoch ends, as what is "
-            "net of it, so which came first depends on where epochs are cut. Choose by a column instead, as "
+            f"{' and '.join(names)} of another operator's results: they arrive as net changes at the end of an epoch, "
+            "so the first to arrive depends on where epochs are cut. Order by a column instead, as "
             f"ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) = 1 does: {physical_line(relation)}",
             here(),
         )
 
 
 def _has_order(relation: Relation) -> bool:
-    """Whether rows come as their source gives them."""
+    """Whether rows arrive in the order of their source."""
     while isinstance(relation, _ROW_BY_ROW):
         relation = relation.input
     return isinstance(relation, Scan | Values)

@@ -1,4 +1,4 @@
-"""Projections and filters as Calc nodes, and what else works on one row at a time: UNNEST, table functions, VALUES."""
+"""Lowers projections and filters to Calc nodes, and other row-wise relations: UNNEST, table functions, VALUES."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ __all__ = [
 
 
 def lower_project(relation: Project, context: Lowering) -> Lowered:
-    """A projection; a filter below it is done in the same step."""
+    """Lowers a projection, together with a filter below it."""
     below = relation.input
     condition = below.condition if isinstance(below, Filter) else None
     rows = context.lowered(below.input if isinstance(below, Filter) else below)
@@ -64,12 +64,12 @@ def lower_filter(relation: Filter, context: Lowering) -> Lowered:
 
 
 def columns_of_row(row_type: RowType) -> tuple[RowExpression, ...]:
-    """All columns as they are."""
+    """All columns, unchanged."""
     return tuple(Column(type_, index) for index, type_ in enumerate(row_type.types))
 
 
 def lower_casts(rows: Lowered, types: Mapping[int, DataType], context: Lowering) -> Lowered:
-    """The rows with the columns at these places cast to other types, where they are of others."""
+    """Casts the columns at these positions, where their types differ."""
     names = rows.row_type.names
     columns = list(columns_of_row(rows.row_type))
     for at, wanted in types.items():
@@ -85,8 +85,8 @@ def lower_calc(
     context: Lowering,
     condition: RowExpression | None = None,
 ) -> Lowered:
-    """Expressions over rows, of those that meet a condition; nothing at all where both change nothing."""
-    if not expressions:  # rows are counted by their columns: without one there would be none
+    """Projects the rows that meet a condition; adds no node if that changes nothing."""
+    if not expressions:  # a batch counts rows by a column: it needs at least one
         expressions, names = (Literal(TinyIntType(False), 0),), ("nothing",)
     row_type = named_row(names, [each.type for each in expressions])
     is_same = tuple(expressions) == columns_of_row(rows.row_type) and row_type == rows.row_type
@@ -97,7 +97,7 @@ def lower_calc(
 
 
 def lower_limit(relation: Limit, context: Lowering) -> Lowered:
-    """The first rows, of a table that only grows: which they are, nobody says. They are counted in one task."""
+    """LIMIT without order on an append-only table: any rows qualify. A single task counts them."""
     if isinstance(relation.input, Sort):
         raise NotYetError.of("ORDER BY … LIMIT", LATER)
     rows = context.lowered(relation.input)
@@ -107,7 +107,7 @@ def lower_limit(relation: Limit, context: Lowering) -> Lowered:
 
 
 def lower_union(relation: SetOperation, context: Lowering) -> Lowered:
-    """UNION ALL: all branches together, each with the columns of the whole."""
+    """UNION ALL: merges all branches, with the columns of the whole."""
     if relation.kind.upper() != "UNION" or not relation.all:
         raise NotYetError.of(relation.kind + ("" if not relation.all else " ALL"), LATER)
     row_type = named_row(relation.schema.names, relation.schema.types)
@@ -115,7 +115,7 @@ def lower_union(relation: SetOperation, context: Lowering) -> Lowered:
     for branch in relation.branches:
         rows = context.lowered(branch)
         if rows.row_type != row_type:
-            # Columns keep their values: types of branches differ in NULL and names only.
+            # The branches' types differ only in nullability and names, so no cast is needed.
             calc = table_nodes.Calc(columns_of_row(rows.row_type), None, rows.types, context.table_session)
             rows = context.added(calc, "Calc", rows.nodes, row_type)
         nodes += rows.nodes
@@ -123,7 +123,7 @@ def lower_union(relation: SetOperation, context: Lowering) -> Lowered:
 
 
 def lower_values(relation: Values, context: Lowering) -> Lowered:
-    """Rows that are written in the query: their values are computed now, once."""
+    """Rows written in the query: their values are computed now, once."""
     row_type = named_row(relation.schema.names, relation.schema.types)
     if any(_needs_a_task(part) for row in relation.rows for cell in row for part in walk(cell)):
         return _computed_values(relation, row_type, context)
@@ -133,8 +133,8 @@ def lower_values(relation: Values, context: Lowering) -> Lowered:
 
 
 def _needs_a_task(part: RowExpression) -> bool:
-    """Whether it has no value here and now: a function of the program's is opened in a task, CURRENT_TIMESTAMP is the
-    time of the epoch, and no value of Python has nanoseconds."""
+    """Whether an expression cannot be evaluated while planning: user functions are opened in tasks, CURRENT_TIMESTAMP
+    is the epoch's time, and Python values have no nanoseconds."""
     if isinstance(part, UserCall) or (isinstance(part, Call) and has_nanoseconds(part.type)):
         return True
     definition = definition_of(part.function) if isinstance(part, Call) else None
@@ -142,7 +142,7 @@ def _needs_a_task(part: RowExpression) -> bool:
 
 
 def _computed_values(relation: Values, row_type: RowType, context: Lowering) -> Lowered:
-    """Rows that are computed in a task, each of an empty row."""
+    """Computes rows in a task, each from an empty row."""
     nothing = named_row(["nothing"], [TinyIntType(False)])
     nodes: list[int] = []
     for row in relation.rows:
@@ -169,37 +169,37 @@ def lower_unnest(relation: Unnest, context: Lowering) -> Lowered:
         relation.collection,
         rows.types,
         relation.with_ordinality,
-        _keeps_all(relation.kind, "UNNEST"),
+        _is_left_join(relation.kind, "UNNEST"),
         context.table_session,
         relation.condition,
     )
-    return context.added(operation, "Unnest", rows.nodes, _beside(rows, relation))
+    return context.added(operation, "Unnest", rows.nodes, _extended_row_type(rows, relation))
 
 
 def lower_correlate(relation: Correlate, context: Lowering) -> Lowered:
     rows = context.lowered(relation.input)
-    row_type = _beside(rows, relation)
+    row_type = _extended_row_type(rows, relation)
     made = row_type.fields[len(rows.row_type.fields) :]
     operation = table_nodes.Correlate(
         relation.function,
         relation.arguments,
         rows.types,
         RowType(made, nullable=False),
-        _keeps_all(relation.kind, "a table function"),
+        _is_left_join(relation.kind, "a table function"),
         context.table_session,
         relation.condition,
     )
     return context.added(operation, "Correlate", rows.nodes, row_type)
 
 
-def _beside(rows: Lowered, relation: Unnest | Correlate) -> RowType:
-    """The row type of the input's columns, then those that the schema adds."""
+def _extended_row_type(rows: Lowered, relation: Unnest | Correlate) -> RowType:
+    """The row type of the input's columns, followed by the columns that the relation adds."""
     added = relation.schema.fields[len(relation.input.schema) :]
     names = [*rows.row_type.names, *(field.name for field in added)]
     return named_row(names, [*rows.types, *(field.type for field in added)])
 
 
-def _keeps_all(kind: JoinKind, what: str) -> bool:
+def _is_left_join(kind: JoinKind, what: str) -> bool:
     if kind not in (JoinKind.INNER, JoinKind.LEFT):
         raise NotYetError.of(f"a {kind.value} join with {what}", LATER)
     return kind is JoinKind.LEFT

@@ -1,4 +1,4 @@
-"""Changes as rows, and rows as changes, as nodes."""
+"""Lowers the conversions between changes and rows to nodes."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["lower_from_changelog", "lower_to_changelog"]
 def lower_to_changelog(relation: ToChangelog, context: Lowering) -> Lowered:
     rows = context.lowered(relation.input)
     if relation.key and changes_of(relation.input, is_batch=context.session.is_batch) != GROWS:
-        # Half an update may be left of a filter, or the other half have another key: only by key is it told what goes.
+        # A filter may have dropped half of an update, or the halves have different keys: emit changes by key.
         rows = lower_by_key(relation, relation.key_names, rows, context)
     row_type = named_row(relation.schema.names, relation.schema.types)
     return context.added(ChangesAsRows(relation.codes), "ToChangelog", rows.nodes, row_type)
 
 
 def lower_from_changelog(relation: FromChangelog, context: Lowering) -> Lowered:
-    # The order of the rows tells from the source on: what works on them before goes on in the source's tasks, too.
+    # The order of change rows matters from the source on: operators before this one stay in the source's tasks.
     for scan in _scans(relation.input):
         for node in context.lowered(scan).nodes:
             context.let_change(node)

@@ -1,8 +1,7 @@
-"""What lowering knows while it goes through a plan: the builder, the session, and what was lowered already.
+"""The state of lowering: the builder, the session, and the relations already lowered.
 
-A relation that several others read is lowered once. What comes of one is a `Lowered`: the nodes whose output together
-are its rows (more than one behind a UNION ALL), and the row type they have. Names in it are made unique: a join may
-give two columns one name, a row of Arrow may not.
+A relation with several readers is lowered once. The result is a `Lowered`: the nodes whose combined output is its rows
+(several after a UNION ALL), and their row type. Its names are unique, as Arrow requires; a join may repeat a name.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ __all__ = ["Lowered", "Lowering", "Rule", "named_row"]
 
 @dataclass(frozen=True)
 class Lowered:
-    """The rows of a relation in the graph."""
+    """A relation's rows in the graph."""
 
     nodes: tuple[int, ...]
     row_type: RowType
@@ -45,7 +44,7 @@ Rule = Callable[[Any, "Lowering"], Lowered]
 
 
 class Lowering:
-    """One plan on its way into one graph."""
+    """Lowers one plan into one graph."""
 
     def __init__(self, builder: GraphBuilder, session: PlannerSession, rules: Mapping[type[Relation], Rule]) -> None:
         self.builder = builder
@@ -60,7 +59,7 @@ class Lowering:
         )
 
     def lowered(self, relation: Relation) -> Lowered:
-        """The nodes of a relation; those it was given before, if it was."""
+        """The nodes of a relation, cached."""
         known = self._lowered.get(id(relation))
         if known is not None:
             return known[1]
@@ -69,15 +68,15 @@ class Lowering:
             raise NotYetError.of(type(relation).__name__, LATER)
         before = len(self.builder.nodes)
         made = rule(relation, self)
-        if made.nodes[-1] > before:  # a node of its own: plans show what it does, as EXPLAIN says it
+        if made.nodes[-1] > before:  # a new node: plans show its relation as EXPLAIN prints it
             self.builder.amend(made.nodes[-1], description=physical_line(relation))
-        self._lowered[id(relation)] = (relation, made)  # the relation too: an id is free when its object is gone
+        self._lowered[id(relation)] = (relation, made)  # holds the relation: a collected object's id may be reused
         return made
 
     def add(
         self, operation: Operation, name: str, inputs: Sequence[int], row_type: RowType | None, **attributes: Any
     ) -> Node:
-        """A node that reads these ones."""
+        """Adds a node with these inputs."""
         attributes.setdefault("parallelism", self.whole_number("table.exec.resource.default-parallelism"))
         changing = [source for source in inputs if source in self._changing]
         if changing and not isinstance(operation, GroupAggregate):
@@ -95,23 +94,23 @@ class Lowering:
         return node
 
     def let_change(self, node: int) -> None:
-        """Rows of this node are taken away, too. Then the order of two rows tells: what works on them goes on in the
-        same tasks, up to the sink, or to the next exchange by key."""
+        """Marks a node whose rows are retracted or deleted, so that row order matters: consumers run in the same tasks
+        up to the sink or the next exchange by key."""
         self._changing.add(node)
 
     def is_changing(self, rows: Lowered) -> bool:
-        """Whether some of the rows are taken away."""
+        """Whether some of the rows are retracted or deleted."""
         return any(node in self._changing for node in rows.nodes)
 
     def added(
         self, operation: Operation, name: str, inputs: Sequence[int], row_type: RowType, **attributes: Any
     ) -> Lowered:
-        """The same, as the rows of a relation."""
+        """Adds a node and returns it as a relation's rows."""
         return Lowered((self.add(operation, name, inputs, row_type, **attributes).id,), row_type)
 
     def uid_for(self, relation: Relation) -> dict[str, Any]:
-        """Attributes of the node that keeps the state of a relation: what it means, and its uid, which the plan's shape
-        gave it, so nobody is asked to give one. Two plans may go into one graph; the second one's are numbered."""
+        """Attributes of a stateful relation's node: the meaning of its state and its uid, derived from the plan's shape
+        so that users need not set one. If two plans share a graph, the second one's uids are numbered."""
         if relation.uid is None:
             return {}
         uid, number = relation.uid, 1
@@ -121,11 +120,11 @@ class Lowering:
         return {"uid": uid, "meaning": self.meanings.of(relation)}
 
     def option(self, name: str) -> str | None:
-        """What the session says of an option."""
+        """The session's value of an option."""
         return self.session.config.get(name)
 
     def whole_number(self, name: str, options: Mapping[str, str] | None = None) -> int | None:
-        """An option that is a number of at least 1; None where it is not set, or less."""
+        """An option that is an integer of at least 1; None if unset or less."""
         text = (self.session.config if options is None else options).get(name)
         if text is None:
             return None
@@ -136,7 +135,7 @@ class Lowering:
         return number if number >= 1 else None
 
     def duration_ms(self, name: str, options: Mapping[str, str] | None = None) -> int | None:
-        """An option that is a length of time; None where it is not set, or 0."""
+        """An option that is a duration; None if unset or 0."""
         text = (self.session.config if options is None else options).get(name)
         if text is None:
             return None

@@ -1,7 +1,7 @@
-"""Where rows come from and go to besides tables with a connector: streams, sources and sinks of the program.
+"""Endpoints of plans other than connector tables: streams, sources and sinks of the program.
 
-An origin stands in `TableEntry.origin`, or for the whole entry as a Scan's table; a target stands in a Sink. Whoever
-runs the program makes them; lowering only reads them.
+An origin is in `TableEntry.origin`, or replaces the entry as a Scan's table; a target is in a Sink. The Table API
+creates them; lowering only reads them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["CollectTarget", "SourceOrigin", "StreamOrigin", "StreamTarget"]
 
 @dataclass(frozen=True, eq=False)
 class SourceOrigin:
-    """Rows of a source, whose type is a `TableRowType` of the columns that are read: from_elements, from_pandas."""
+    """Rows of a source whose type is a `TableRowType` of the columns read: from_elements, from_pandas."""
 
     source: Source
     name: str = "Unregistered table"
@@ -26,9 +26,9 @@ class SourceOrigin:
 
 @dataclass(frozen=True, eq=False)
 class StreamOrigin:
-    """Records of a DataStream, which is node `node` of the builder (by `input_tag` a side output of it), or of all its
-    `edges`, where it has several. They become rows of the physical columns; a metadata column `rowtime` is their
-    timestamp. `changes`: the kinds that its rows may have."""
+    """Records of a DataStream: of node `node` of the builder (or its side output `input_tag`), or of all its `edges` if
+    it has several. They become rows of the physical columns; a metadata column `rowtime` is their timestamp.
+    `changes`: the row kinds that may occur."""
 
     node: int
     name: str = "DataStream"
@@ -39,7 +39,7 @@ class StreamOrigin:
 
 @dataclass(frozen=True, eq=False)
 class CollectTarget:
-    """Rows that the program reads itself: `sink` is a `CollectSink`, or one for tests."""
+    """Rows that the program reads: `sink` is a `CollectSink`, or one for tests."""
 
     sink: Sink
     name: str = "collect"
@@ -48,9 +48,9 @@ class CollectTarget:
 
 @dataclass(frozen=True, eq=False)
 class StreamTarget:
-    """Rows that a DataStream goes on with. The node that gives them is what `lower` returns for the sink. `changes`:
-    whether rows of all kinds are let through, as a changelog stream has them; with a `key`, as upserts by these
-    columns: a row is not told again before it changes."""
+    """Rows that continue as a DataStream; `lower` returns their node for the sink. `changes`: whether all row kinds are
+    allowed, as in a changelog stream; with a `key`, as upserts by these columns, each row emitted only when it
+    changes."""
 
     name: str = "DataStream"
     changes: bool = False

@@ -1,8 +1,8 @@
-"""Joins that keep rows for ever, and those that forget rows that are needed: told when a job starts.
+"""Warns at job start about joins with unbounded state, and joins that expire rows they may still need.
 
-A row of a regular join goes when it is taken away, when nothing can meet it any more (`derive_expiry`), or when its
-time-to-live is over. Where none of this is so, state grows with the stream. A time-to-live is no proof: what it takes
-may still be needed, and then results are wrong.
+A regular join removes a row when it is deleted, when nothing can match it any more (`derive_expiry`), or when its
+time-to-live ends. Without any of these, state grows with the stream. A time-to-live proves nothing: an expired row may
+still be needed, and then results are wrong.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from millstream.planner.relations import Join, Relation
 from millstream.planner.session import PlannerSession
 from millstream.sql.places import problem
 
-__all__ = ["tell_growth"]
+__all__ = ["warn_about_growth"]
 
 _TEXT_BYTES = 32
 _ROW_BYTES = 24
-"""What a stored row costs beside its columns, before it is compressed."""
+"""The overhead of a stored row, besides its columns, before compression."""
 
 
-def tell_growth(join: Join, kept_ms: tuple[int | None, int | None], session: PlannerSession) -> None:
-    """Warn of a join whose state grows for ever, or refuse it; warn of one whose time-to-live may take too much."""
+def warn_about_growth(join: Join, ttls_ms: tuple[int | None, int | None], session: PlannerSession) -> None:
+    """Warns about or rejects a join with unbounded state; warns about one whose time-to-live may expire needed rows."""
     if session.is_batch:
         return
-    sides = tuple(zip(("left", "right"), join.inputs, join.expiries, kept_ms, strict=True))
+    sides = tuple(zip(("left", "right"), join.inputs, join.expiries, ttls_ms, strict=True))
     choice = read(SQL_UNBOUNDED_JOINS, session.config)
     growing = [(name, side) for name, side, expiries, ttl_ms in sides if not expiries and ttl_ms is None]
     if growing and choice != "allow":
@@ -40,7 +40,7 @@ def tell_growth(join: Join, kept_ms: tuple[int | None, int | None], session: Pla
         words = " and ".join(losing)
         warn_once(
             f"time-to-live of join {join.uid}",
-            f"a join forgets rows of its {words} side by the clock: rows that come after that find no partner, so its "
+            f"a join expires rows of its {words} side by processing time: rows that arrive later find no match, so its "
             f"results may differ from those of the whole tables: {physical_line(join)}",
             here(),
         )
@@ -49,13 +49,13 @@ def tell_growth(join: Join, kept_ms: tuple[int | None, int | None], session: Pla
 def _growth(join: Join, growing: list[tuple[str, Relation]]) -> str:
     sizes = " and ".join(f"about {_row_bytes(side)} bytes for each row of the {name} side" for name, side in growing)
     return (
-        f"a join keeps rows for ever: {sizes}. Bound the times of both sides in its condition, join in windows, or set "
-        f"'table.exec.state.ttl' or a STATE_TTL hint: {physical_line(join)}"
+        f"the state of a join grows without bound: {sizes}. Bound the times of both sides in its condition, join in "
+        f"windows, or set 'table.exec.state.ttl' or a STATE_TTL hint: {physical_line(join)}"
     )
 
 
 def _row_bytes(side: Relation) -> int:
-    """About what a row takes in the store."""
+    """The approximate size of a row in the store."""
     total = _ROW_BYTES
     for each in side.schema.types:
         try:
@@ -67,5 +67,5 @@ def _row_bytes(side: Relation) -> int:
 
 def _refusal(sentence: str, join: Join) -> SqlError:
     return problem(
-        f"{sentence}. It is refused since '{SQL_UNBOUNDED_JOINS.key}' is 'refuse'", getattr(join.site, "span", None)
+        f"{sentence}. It is rejected since '{SQL_UNBOUNDED_JOINS.key}' is 'refuse'", getattr(join.site, "span", None)
     )

@@ -1,10 +1,10 @@
-"""Regular joins as nodes: each side with its key as the first column, brought together by it.
+"""Lowers regular joins: each side gets its key as first column, and both are partitioned by it.
 
-The key is what the condition says is equal in both sides; the rest of the condition is looked at pair by pair. Without
-anything equal all rows have one key, and the join runs in one task.
+The key consists of the expressions that the condition equates; the join evaluates the rest of the condition per pair.
+Without an equality all rows share one key, and the join runs in one task.
 
-A row whose key has a NULL has no partner. Where NULL is the same as NULL (IS NOT DISTINCT FROM) the key has none: it
-says whether the value is NULL, and has another value in its place.
+A row with a NULL in its key has no match. IS NOT DISTINCT FROM, which matches NULLs, is rewritten to a key without
+NULL: a flag whether the value is NULL, and the value or a substitute.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from millstream.graph.table_nodes import Calc, RegularJoin, TableJoin
 from millstream.planner.lowering.aggregates import key_type_of
 from millstream.planner.lowering.calcs import columns_of_row
 from millstream.planner.lowering.context import Lowered, Lowering, named_row
-from millstream.planner.lowering.join_growth import tell_growth
-from millstream.planner.lowering.state_lifetimes import kept_sides_ms
+from millstream.planner.lowering.join_growth import warn_about_growth
+from millstream.planner.lowering.state_lifetimes import side_ttls_ms
 from millstream.planner.passes.rewriting import conjunction, conjuncts, is_deterministic, moved
 from millstream.planner.relations import Join, Relation
 from millstream.planner.traits.changes import GROWS, changes_of
@@ -54,7 +54,7 @@ __all__ = ["JoinKeys", "join_keys", "keyed_rows", "lower_join", "lower_two_sides
 
 @dataclass(frozen=True)
 class JoinKeys:
-    """What is equal in both sides, over the columns of each, with the types it has in both; and the rest of the
+    """The equated expressions of both sides, over the columns of each, with their common types; and the rest of the
     condition, over the columns of both."""
 
     left: tuple[RowExpression, ...]
@@ -64,7 +64,7 @@ class JoinKeys:
 
 
 def join_keys(relation: Join) -> JoinKeys:
-    """The keys of a join's condition."""
+    """Extracts the keys from a join's condition."""
     width = len(relation.left.schema)
     left: list[RowExpression] = []
     right: list[RowExpression] = []
@@ -72,7 +72,7 @@ def join_keys(relation: Join) -> JoinKeys:
     rest: list[RowExpression] = []
     for part in conjuncts(relation.condition) if relation.condition is not None else []:
         pairs = _equal_sides(part, width)
-        if not pairs or _are_mixed_times(part):  # times that are cut to be keys may yet differ
+        if not pairs or _are_mixed_times(part):  # times truncated for the key may still differ
             rest.append(part)
         for one, other, type_ in pairs:
             left.append(one)
@@ -82,7 +82,7 @@ def join_keys(relation: Join) -> JoinKeys:
 
 
 def _are_mixed_times(part: RowExpression) -> bool:
-    """Whether times of different units are compared."""
+    """Whether a conjunct compares times of different units."""
     types = [each.type for each in part.arguments] if isinstance(part, Call) else []
     return any(map(has_nanoseconds, types)) and not all(map(has_nanoseconds, types))
 
@@ -91,8 +91,8 @@ _Pair = tuple[RowExpression, RowExpression, DataType]
 
 
 def _equal_sides(part: RowExpression, width: int) -> list[_Pair]:
-    """What an equality compares, the left side's first and the right one's over its own columns, and the type of both;
-    none for others."""
+    """The two sides of an equality, left first, each over its own columns, with their common type; empty for other
+    conjuncts."""
     if not isinstance(part, Call) or part.function not in ("=", "IS NOT DISTINCT FROM") or not is_deterministic(part):
         return []
     first, second = part.arguments
@@ -109,29 +109,28 @@ def _equal_sides(part: RowExpression, width: int) -> list[_Pair]:
     if max(used[0]) >= width or min(used[1]) < width:
         return []
     second = moved(second, {column: column - width for column in used[1]})
-    # A value that is never NULL is the same as another where it is equal to it.
+    # For NOT NULL values, IS NOT DISTINCT FROM is equality.
     may_be_null = part.function != "=" and first.type.is_nullable and second.type.is_nullable
     return _pairs_with_null(first, second, type_) if may_be_null else [(first, second, type_)]
 
 
 def _pairs_with_null(first: RowExpression, second: RowExpression, type_: DataType) -> list[_Pair]:
-    """What is equal where two values are the same, NULL being the same as NULL; none for types without a value to stand
-    in for it."""
-    value = next((value for kinds, value in _STAND_INS if isinstance(type_, kinds)), None)
+    """Key pairs for IS NOT DISTINCT FROM, under which NULLs match; empty for types without a substitute value."""
+    value = next((value for kinds, value in _NULL_SUBSTITUTES if isinstance(type_, kinds)), None)
     if value is None:
         return []
-    stand_in = Literal(type_.not_null(), value)
+    substitute = Literal(type_.not_null(), value)
 
     def is_null(each: RowExpression) -> RowExpression:
         return Call(BooleanType(False), "IS NULL", (each,))
 
     def present(each: RowExpression) -> RowExpression:
-        return Call(type_.not_null(), "COALESCE", (each, stand_in))
+        return Call(type_.not_null(), "COALESCE", (each, substitute))
 
     return [(is_null(first), is_null(second), BooleanType(False)), (present(first), present(second), type_)]
 
 
-_STAND_INS: tuple[tuple[tuple[type[DataType], ...], Any], ...] = (
+_NULL_SUBSTITUTES: tuple[tuple[tuple[type[DataType], ...], Any], ...] = (
     ((BooleanType,), False),
     ((NumericType,), 0),
     ((CharType, VarCharType), ""),
@@ -143,13 +142,13 @@ _STAND_INS: tuple[tuple[tuple[type[DataType], ...], Any], ...] = (
 
 
 def _shared_type(first: DataType, second: DataType) -> DataType | None:
-    """The type that values of both are of, as they are; None where there is none. Texts are of one type whatever their
-    lengths, and so are bytes: nothing is padded or cut to compare them."""
+    """The common type of both key values without conversion, or None. Strings of different lengths share a type, as do
+    byte strings: neither is padded or truncated for comparison."""
     if first.nullable() == second.nullable():
         return first.nullable()
     for moments in (TimestampType, LocalZonedTimestampType):
         if isinstance(first, moments) and isinstance(second, moments):
-            # Of the coarser unit, which reaches all years: nanoseconds are cut, and compared again pair by pair.
+            # The coarser unit, which covers all years: nanoseconds are truncated, and compared again per pair.
             return (first if first.precision < second.precision else second).nullable()
     for sized in (CharType | VarCharType, BinaryType | VarBinaryType):
         if isinstance(first, sized) and isinstance(second, sized):
@@ -160,9 +159,9 @@ def _shared_type(first: DataType, second: DataType) -> DataType | None:
 def lower_join(relation: Join, context: Lowering) -> Lowered:
     keys = join_keys(relation)
     is_batch = context.session.is_batch
-    left_ms, right_ms = kept_sides_ms(relation.hints, 2, context)
+    left_ms, right_ms = side_ttls_ms(relation.hints, 2, context)
     ttl_ms = left_ms, right_ms
-    tell_growth(relation, ttl_ms, context.session)
+    warn_about_growth(relation, ttl_ms, context.session)
     note = None if keys.left else null_aware_note(relation)
     if note is not None:
         warn_once(f"NOT IN of {relation.uid}", note, here())
@@ -190,7 +189,7 @@ def lower_join(relation: Join, context: Lowering) -> Lowered:
 
 
 def _is_unique(side: Relation, keys: tuple[RowExpression, ...]) -> bool:
-    """Whether a side never has two rows with one key."""
+    """Whether a side has at most one row per key."""
     columns = {key.index for key in keys if isinstance(key, Column)}
     return any(key <= columns for key in upsert_keys(side))
 
@@ -202,7 +201,7 @@ def lower_two_sides(
     operation: Callable[[tuple[RowType, RowType]], TableJoin],
     context: Lowering,
 ) -> Lowered:
-    """Both sides with their keys before them, brought together by an operation over rows of these types."""
+    """Keys both sides, partitions them, and joins them with an operation over rows of these types."""
     sides = (context.lowered(relation.left), context.lowered(relation.right))
     edges: list[Edge] = []
     for number, (rows, expressions) in enumerate(zip(sides, (keys.left, keys.right), strict=True), start=1):
@@ -222,7 +221,7 @@ def lower_two_sides(
 def keyed_rows(
     rows: Lowered, keys: tuple[RowExpression, ...], context: Lowering, types: Sequence[DataType] = ()
 ) -> Lowered:
-    """The rows with their key before them: one column, or a row of several. `types`: of its columns; without, those of
+    """Prepends the key to the rows: a column, or a row of several. `types`: the key columns' types, by default those of
     the expressions."""
     types = [each.nullable() for each in types or [each.type for each in keys]]
     if not keys:

@@ -1,8 +1,8 @@
-"""Sinks by key: rows of one key are sent to one task, and come to one change of it in an epoch.
+"""Sinks by key: sends the rows of a key to one task and reduces them to one change per key and epoch.
 
-Four ways, the cheapest that is right. Upserts by the sink's own key are handed on as they come. An aggregation by the
-sink's key has one row for each, in one task: rows that say what was before an update are left out. Where a key of the
-query's rows is within the sink's, changes are netted by key. Otherwise several rows may have one key, and are kept.
+Chooses the cheapest of four correct ways. Upserts by the sink's own key are passed on. An aggregation by the sink's key
+has one row per key, in one task: its update-before rows are dropped. If the sink's key contains an upsert key of the
+query, changes are consolidated by key. Otherwise several rows may share a key, and are stored.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ __all__ = ["is_by_key", "lower_by_key"]
 
 
 def is_by_key(changes: Sequence[str]) -> bool:
-    """Whether a sink puts rows in the place of others, and is not told what was there."""
+    """Whether a sink replaces rows by key and needs no update-before."""
     return "+U" in changes and "-U" not in changes
 
 
 def lower_by_key(sink: Sink | ToChangelog, names: Sequence[str], rows: Lowered, context: Lowering) -> Lowered:
-    """The rows as a sink by a key, the columns of these names, takes them; or what tells of them by key."""
+    """The rows as changes by the key with these column names, as a sink or changelog requires."""
     key = tuple(rows.row_type.names.index(name) for name in names)
     changes = changes_of(sink.input, is_batch=context.session.is_batch)
     if not key or is_upserts(changes):
@@ -41,7 +41,7 @@ def lower_by_key(sink: Sink | ToChangelog, names: Sequence[str], rows: Lowered, 
     written = frozenset(sink.schema.names.index(name) for name in names)
     mode = read(UPSERT_MATERIALIZE, context.session.config)
     has_key = changes == GROWS or any(each <= written for each in upsert_keys(sink.input))
-    # A row that is dropped for a NULL takes the one before it along: only who sees both can say so.
+    # A row rejected for a NULL also rejects its predecessor: only the operator that sees both can do that.
     drops = read(NOT_NULL_ENFORCER, context.session.config) == "drop"
     if mode != "force" and not drops and _is_grouped(sink.input, written):
         return context.added(LatestRows(), "LatestRows", rows.nodes, rows.row_type)
@@ -64,11 +64,11 @@ def lower_by_key(sink: Sink | ToChangelog, names: Sequence[str], rows: Lowered, 
 
 
 def _is_grouped(relation: Relation, key: frozenset[int]) -> bool:
-    """Whether rows are groups by exactly these columns, straight from the tasks that keep them."""
+    """Whether rows are groups by exactly these columns, directly from the tasks that own them."""
     while isinstance(relation, Project):
         places = {at: below for below, at in column_places(relation).items()}
         if not key <= places.keys():
             return False
         key, relation = frozenset(places[at] for at in key), relation.input
-    # GROUPING SETS give rows of several sets, which may have one key.
+    # GROUPING SETS emit rows of several sets, which may share a key.
     return isinstance(relation, Aggregate) and not relation.sets and key == frozenset(range(len(relation.groups)))

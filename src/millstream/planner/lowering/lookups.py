@@ -1,4 +1,4 @@
-"""Lookup joins as nodes: without exchange and state, unless rows go again; then what was found is kept by their key."""
+"""Lowers lookup joins: without exchange and state, unless input rows may be deleted; then results are stored by key."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def lower_lookup(relation: LookupJoin, context: Lowering) -> Lowered:
 def _changing(
     relation: LookupJoin, plain: changing_nodes.LookupJoin, rows: Lowered, row_type: RowType, context: Lowering
 ) -> Lowered:
-    """Of rows that go again: by a key of theirs, or by all of a row, in whose task what was found is kept."""
+    """Lowers a lookup join of changing rows: partitions them by an upsert key, or the whole row, and stores results."""
     by = min(upsert_keys(relation.input), key=len, default=frozenset(range(len(rows.types))))
     keyed = keyed_rows(rows, tuple(Column(rows.types[at], at) for at in sorted(by)), context)
     key_type = key_type_of((0,), keyed.row_type)
@@ -78,7 +78,7 @@ def _changing(
 
 
 def _hinted(settings: LookupSettings, hints: Mapping[str, str]) -> LookupSettings:
-    """What a LOOKUP hint changes of them."""
+    """Applies a LOOKUP hint to the settings."""
     for name in hints:
         if name not in _HINTS:
             raise SqlError(f"Invalid LOOKUP hint: unknown option '{name}'.{did_you_mean(name, _HINTS)}")
@@ -90,7 +90,7 @@ def _hinted(settings: LookupSettings, hints: Mapping[str, str]) -> LookupSetting
             return settings
         if len(retried) < 4 or hints["retry-predicate"] != "lookup_miss" or hints["retry-strategy"] != "fixed_delay":
             raise SqlError(
-                "Invalid LOOKUP hint: retry options can be both null or all not null. Give 'retry-predicate' = "
+                "Invalid LOOKUP hint: retry options can be both null or all not null. Set 'retry-predicate' = "
                 "'lookup_miss', 'retry-strategy' = 'fixed_delay', 'fixed-delay' and 'max-attempts'"
             )
         pause_ms, attempts = parse_duration_ms(hints["fixed-delay"]), int(hints["max-attempts"])

@@ -1,4 +1,4 @@
-"""Rows into a table that the job keeps: by primary key, or by the whole row, in the task that has the key."""
+"""Lowers INSERT into a table stored in the job: rows are partitioned by primary key, or by the whole row."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from millstream.connectors.archives.archive_sink import STAGED_TYPE, ArchiveSink
 from millstream.connectors.tables.state_table import STATE_CONNECTOR, archive_of
 from millstream.errors import SqlError
 from millstream.graph.field_key import FieldKey
-from millstream.graph.kept_table import KeptTable
 from millstream.graph.nodes import Edge, Node, Partitioning, Write
 from millstream.graph.notices import warn_once
 from millstream.graph.site import here
+from millstream.graph.stored_table import KeptTable
 from millstream.planner.entries import TableEntry
 from millstream.planner.lowering.aggregates import key_type_of
 from millstream.planner.lowering.calcs import columns_of_row
@@ -23,16 +23,16 @@ from millstream.planner.relations import Scan, Sink, WatermarkAssign
 from millstream.planner.traits.changes import GROWS, changes_of, is_upserts
 from millstream.planner.traits.keys import upsert_keys
 
-__all__ = ["is_kept", "lower_materialised"]
+__all__ = ["is_stored_in_job", "lower_materialised"]
 
 
-def is_kept(entry: TableEntry) -> bool:
-    """Whether the job keeps the table itself."""
+def is_stored_in_job(entry: TableEntry) -> bool:
+    """Whether the job stores the table."""
     return entry.connector == STATE_CONNECTOR
 
 
 def lower_materialised(sink: Sink, entry: TableEntry, rows: Lowered, context: Lowering) -> Node:
-    """The node that keeps the rows. `rows` have the columns of the table."""
+    """The node that stores the rows. `rows` have the columns of the table."""
     definition = definition_of(entry, context)
     archive = archive_of(definition)
     if archive is not None and archive.by is not None:
@@ -45,8 +45,8 @@ def lower_materialised(sink: Sink, entry: TableEntry, rows: Lowered, context: Lo
     for name, key in zip(names, keys, strict=True):
         if not is_flat(key.type.arrow):
             raise SqlError(
-                f"table '{definition.name}' cannot be kept by its column '{name}' of {key.type}: values of it cannot "
-                "be told apart. Declare a PRIMARY KEY of other columns"
+                f"table '{definition.name}' cannot be stored by its column '{name}' of {key.type}: values of that type "
+                "are not comparable. Declare a PRIMARY KEY of other columns"
             )
     keyed = keyed_rows(rows, keys, context)
     key_type = key_type_of((0,), keyed.row_type)
@@ -56,30 +56,30 @@ def lower_materialised(sink: Sink, entry: TableEntry, rows: Lowered, context: Lo
     named, staged = context.uid_for(sink), None if archive is None else STAGED_TYPE
     node = context.add(operation, f"Table: {name}", (), staged, queryable=name, **named)
     edges = [Edge(each, Partitioning.HASH, key_selector=FieldKey(0, 0), key_type=key_type) for each in keyed.nodes]
-    kept = context.builder.amend(node.id, inputs=tuple(edges))
+    stored = context.builder.amend(node.id, inputs=tuple(edges))
     if archive is not None:
         uid = f"{named['uid']}-archive" if "uid" in named else None
         context.add(Write(ArchiveSink(archive.sink())), f"Archive: {name}", (node.id,), None, uid=uid)
-    return kept
+    return stored
 
 
 def _warn_without_time(sink: Sink, table: str) -> None:
-    """Without a watermark no row is ever old."""
+    """Warns if an archived table's query has no watermark: without one, rows never age."""
     below = list(relations_of([sink]))
-    # A stream of the program may have watermarks that no table tells of.
+    # A stream of the program may have watermarks that its table does not declare.
     streams = any(isinstance(each, Scan) and getattr(each.table, "origin", each.table) is not None for each in below)
     if not streams and not any(isinstance(each, WatermarkAssign) for each in below):
         warn_once(
             f"archive of {table}",
-            f"table '{table}' is archived by event time, and its query has no watermark: no row is ever old, and all "
-            "stay in the state. Declare WATERMARK FOR in the table that is read, or leave 'archive.by' out",
+            f"table '{table}' is archived by event time, and its query has no watermark: no row ever ages, and all "
+            "stay in state. Declare WATERMARK FOR in the source table, or leave 'archive.by' out",
             here(),
         )
 
 
 def _is_one_row(sink: Sink, entry: TableEntry, context: Lowering) -> bool:
-    """Whether a key of the table has one row at most, so that what is taken away of a key is what it has. Of a table
-    that only grows, later rows replace earlier ones."""
+    """Whether each key of the table has at most one row, so that a delete by key removes it. In an append-only table
+    later rows replace earlier ones."""
     changes = changes_of(sink.input, is_batch=context.session.is_batch)
     if not entry.primary_key or changes == GROWS or is_upserts(changes):
         return True
@@ -88,10 +88,10 @@ def _is_one_row(sink: Sink, entry: TableEntry, context: Lowering) -> bool:
 
 
 def _free_name(name: str, context: Lowering) -> str:
-    """The name by which readers ask; of two tables of one name in different databases, the second one is numbered."""
-    taken = {node.queryable for node in context.builder.nodes.values()}
+    """The table's name for queries; of two tables with one name in different databases, the second is numbered."""
+    used = {node.queryable for node in context.builder.nodes.values()}
     number, free = 1, name
-    while free in taken:
+    while free in used:
         number += 1
         free = f"{name}_{number}"
     return free

@@ -1,4 +1,4 @@
-"""Upserts as nodes: rows by their key, of which the last is kept."""
+"""Lowers upsert normalisation: partitions rows by key and stores the last row of each."""
 
 from __future__ import annotations
 

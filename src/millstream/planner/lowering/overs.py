@@ -1,7 +1,7 @@
-"""OVER as a node: rows by partition, and what calls say of the rows around each.
+"""Lowers OVER: partitions the rows and computes the calls over their frames.
 
-By time, on a table that only grows, rows are given once (`OverTime`). Any other order, a table that changes, and BATCH
-are computed of all rows of a partition (`OverOrder`).
+In time order over an append-only table each row is emitted once (`OverTime`). Any other order, a changing table, and
+BATCH are computed over all rows of a partition (`OverOrder`).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from millstream.graph.field_key import FieldKey
 from millstream.graph.nodes import Edge, Partitioning
 from millstream.graph.over_nodes import Frame, OverColumn, OverOrder, OverTime
 from millstream.graph.table_nodes import OrderKey
-from millstream.planner.lowering.aggregates import key_type_of, measures_of
+from millstream.planner.lowering.aggregates import bound_aggregates, key_type_of
 from millstream.planner.lowering.context import Lowered, Lowering, named_row
 from millstream.planner.lowering.joins import keyed_rows
-from millstream.planner.lowering.state_lifetimes import kept_ms
+from millstream.planner.lowering.state_lifetimes import state_ttl_ms
 from millstream.planner.relations import Over, OverCall, TimeKind
 from millstream.planner.traits.changes import GROWS, changes_of
 from millstream.planner.traits.constants import NO_ROWS, Constants, constant_columns
@@ -39,18 +39,18 @@ def lower_over(relation: Over, context: Lowering) -> Lowered:
     is_batch = context.session.is_batch
     is_changing = changes_of(relation.input, is_batch=is_batch) != GROWS
     kind = time_order(relation)
-    ttl_ms = kept_ms(relation, context)
+    ttl_ms = state_ttl_ms(relation, context)
     if kind is not None and not is_changing and not is_batch:
         columns = _columns(relation, rows.types, None, kind)
         if any(column.reach < 0 for column in columns):
-            raise ProgramError("LAG by time looks back, and its number of rows is below 0: rows to come are not known")
+            raise ProgramError("LAG by time with a negative number of rows would read rows that have not arrived yet")
         operation: OverTime | OverOrder = OverTime(rows.row_type, columns, kind is TimeKind.ROWTIME, ttl_ms)
     else:
         fields = relation.input.schema.fields
         order = [
             OrderKey(key.column, key.descending, key.nulls_first)
             for key in relation.order
-            if fields[key.column].time is not TimeKind.PROCTIME  # the order in which rows come
+            if fields[key.column].time is not TimeKind.PROCTIME  # which is the arrival order
         ]
         unit = rows.types[order[0].column].arrow if order else None
         rowtime = next((at for at, field in enumerate(fields) if field.time is TimeKind.ROWTIME), None)
@@ -71,7 +71,7 @@ def _columns(
 ) -> tuple[OverColumn, ...]:
     constants = constant_columns(relation.input)
     measured = [call for call in relation.calls if call.call.function not in _OF_PLACES]
-    measures = iter(measures_of([call.call for call in measured], types, constants) if measured else ())
+    aggregates = iter(bound_aggregates([call.call for call in measured], types, constants) if measured else ())
     columns = []
     for call in relation.calls:
         frame = _frame(call, unit, relation, kind)
@@ -79,17 +79,17 @@ def _columns(
             reach = _reach(call, constants) if call.call.function == "LAG" else 0
             columns.append(OverColumn(call.call.function, frame, None, call.call.arguments, reach))
         else:
-            columns.append(OverColumn(call.call.function, frame, next(measures)))
+            columns.append(OverColumn(call.call.function, frame, next(aggregates)))
     return tuple(columns)
 
 
 def _frame(call: OverCall, unit: pa.DataType | None, relation: Over, kind: TimeKind | None) -> Frame:
-    """The frame, its bounds in the unit of the column. Processing time that begins with the first row is the order in
-    which rows come: none of them has equals."""
+    """The frame, with bounds in the unit of the sort column. Processing time, counted from the first row, is the
+    arrival order: no two rows are peers."""
     if not relation.order:
         if call.frame == "ROWS":
             return Frame("ROWS", call.preceding, call.following)
-        return Frame("RANGE", None, None)  # no order: all rows are equal
+        return Frame("RANGE", None, None)  # without an order all rows are peers
     bounds = (call.preceding, call.following)
     if kind is TimeKind.PROCTIME and unit is None and call.preceding is None and call.frame == "RANGE":
         return Frame("ROWS", *bounds)
@@ -99,7 +99,7 @@ def _frame(call: OverCall, unit: pa.DataType | None, relation: Over, kind: TimeK
 
 
 def _in_unit(bound: float, unit: pa.DataType) -> float:
-    """A distance in ms as one in the unit of a column of times; of numbers as it is."""
+    """Converts a distance in milliseconds to the unit of a time column; numbers are unchanged."""
     if pa.types.is_date32(unit):
         return bound // _DAY_MS
     if pa.types.is_timestamp(unit) or pa.types.is_time(unit):
@@ -109,12 +109,12 @@ def _in_unit(bound: float, unit: pa.DataType) -> float:
 
 
 def _reach(call: OverCall, constants: Constants) -> int:
-    """How many rows back LAG looks."""
+    """The row offset of LAG."""
     if len(call.call.arguments) < 2:
         return 1
     rows = constants.get(call.call.arguments[1])
     if rows is NO_ROWS:
         return 1
     if not isinstance(rows, int):
-        raise ProgramError("LAG: how many rows back is a constant, as LAG(price, 2)")
+        raise ProgramError("LAG: the number of rows is a constant, as LAG(price, 2)")
     return rows

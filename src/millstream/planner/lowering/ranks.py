@@ -1,4 +1,4 @@
-"""Top-N and deduplication as nodes: rows by partition, in an order, of which the first are given."""
+"""Lowers Top-N and deduplication: partitions the rows, orders them and emits the first ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from millstream.graph.table_nodes import OrderKey, RankRows, RankWindows
 from millstream.planner.lowering.aggregates import key_type_of
 from millstream.planner.lowering.context import Lowered, Lowering, named_row
 from millstream.planner.lowering.joins import keyed_rows
-from millstream.planner.lowering.state_lifetimes import kept_ms
+from millstream.planner.lowering.state_lifetimes import state_ttl_ms
 from millstream.planner.relations import Rank, TimeKind
 from millstream.planner.traits.changes import GROWS, changes_of
 from millstream.planner.window_ranks import WindowRank
@@ -41,7 +41,7 @@ def lower_rank(relation: Rank, context: Lowering) -> Lowered:
         is_changing = changes_of(relation.input, is_batch=is_batch) != GROWS
         fields = relation.input.schema.fields
         rowtime = next((at for at, field in enumerate(fields) if field.time is TimeKind.ROWTIME), None)
-        operation = RankRows(*shape, is_changing, kept_ms(relation, context), rowtime)
+        operation = RankRows(*shape, is_changing, state_ttl_ms(relation, context), rowtime)
     row_type = named_row(relation.schema.names, relation.schema.types)
     attributes = context.uid_for(relation) | ({} if relation.partition else {"parallelism": 1})
     node = context.add(operation, type(relation).__name__, (), row_type, **attributes)
@@ -53,8 +53,8 @@ def lower_rank(relation: Rank, context: Lowering) -> Lowered:
 
 
 def _order(relation: Rank) -> tuple[tuple[OrderKey, ...], bool]:
-    """What rows are ordered by, and whether of equal ones the latest comes first. Processing time is the order in which
-    rows come. Of rows with the latest event time the one that came last is kept, as Flink does."""
+    """The sort keys, and whether the latest of equal rows ranks first. Processing time is the arrival order. Of rows
+    with the latest event time the last to arrive is retained, as in Flink."""
     fields = relation.input.schema.fields
     keys: list[OrderKey] = []
     for key in relation.order:

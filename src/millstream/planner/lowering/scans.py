@@ -1,8 +1,8 @@
-"""Scans as sources, with the event time that the table's WATERMARK says.
+"""Lowers scans to sources, with the event time of the table's WATERMARK.
 
-Event time is read where the rows are read, split by split: a watermark behind a projection is moved into the source,
-its expressions over the source's own columns. Only a stream of the program, which is read elsewhere, gets its time in
-mid-stream.
+Timestamps and watermarks are assigned in the source, split by split: a watermark above a projection is moved into the
+source, with its expressions over the source's columns. Only a stream of the program, which is read elsewhere, gets its
+event time mid-stream.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ _ROWTIME = "rowtime"
 
 
 def lower_scan(relation: Scan, context: Lowering) -> Lowered:
-    """A source without event time."""
+    """Lowers a source without event time."""
     return _scanned(relation, context, None)
 
 
 def lower_watermark(relation: WatermarkAssign, context: Lowering) -> Lowered:
-    """The input with its time."""
+    """Lowers the input with its event time."""
     rowtime = Column(relation.input.schema.types[relation.column], relation.column)
     name = relation.schema.names[relation.column]
     if isinstance(relation.watermark, Call) and relation.watermark.function == SOURCE_WATERMARK:
-        return context.lowered(relation.input)  # the source, or the stream, brings timestamps and watermarks along
+        return context.lowered(relation.input)  # the source or stream carries timestamps and watermarks
     scan, projections = _scan_below(relation.input)
     if scan is None or isinstance(_origin(scan), StreamOrigin):
         rows = context.lowered(relation.input)
@@ -65,7 +65,7 @@ def lower_watermark(relation: WatermarkAssign, context: Lowering) -> Lowered:
 
 
 def _scan_below(relation: Relation) -> tuple[Scan | None, list[Project]]:
-    """The scan below projections, and those, outermost first; no scan where something else stands between."""
+    """The scan below projections, and those, outermost first; no scan if another relation is between."""
     projections: list[Project] = []
     while isinstance(relation, Project):
         projections.append(relation)
@@ -74,7 +74,7 @@ def _scan_below(relation: Relation) -> tuple[Scan | None, list[Project]]:
 
 
 def _through(projection: Project, expression: RowExpression) -> RowExpression:
-    """An expression over a projection, as one over what the projection reads."""
+    """Converts an expression over a projection to one over its input."""
     return transform(expression, lambda part: projection.expressions[part.index] if isinstance(part, Column) else part)
 
 
@@ -97,7 +97,7 @@ def _scanned(scan: Scan, context: Lowering, times: Times | None) -> Lowered:
     if type(factory).source is TableFactory.source:
         raise SqlError(
             f"Connector '{factory.name}' can only be used as a sink. It cannot be used as a source: "
-            f"'{table_name(scan.table)}' has no rows that could be read"
+            f"'{table_name(scan.table)}' cannot be read"
         )
     definition = definition_of(scan.table, context, scan.options)
     check_read_metadata(scan.table, definition, scan.schema.names)
@@ -116,12 +116,12 @@ def _read(
     context: Lowering,
     times: Times | None,
 ) -> Lowered:
-    """A source, which gives the columns `positions` of those that can be read, with its time."""
+    """A source with its event time; it reads `positions` of the readable columns."""
     row_type = _row_type_of(source)
     strategy: WatermarkStrategy | None = None
     declared = _declared_metadata(scan)
     if times is not None:
-        # Expressions are over the columns of the scan; the source may give others, in another order.
+        # Expressions refer to the scan's columns; the source may emit others, in another order.
         place = {position: index for index, position in enumerate(positions)}
         scanned = scan.columns if scan.columns is not None else tuple(range(len(positions)))
         places = {at: place[position] for at, position in enumerate(scanned)}
@@ -139,14 +139,14 @@ def _read(
 
 
 def _declared_metadata(scan: Scan) -> dict[int, DataType]:
-    """The types that the table declares for metadata, by position; the source gives them in the connector's own."""
+    """The declared types of metadata columns, by position; the source emits the connector's own types."""
     if not isinstance(scan.table, TableEntry) or scan.table.origin is not None:
         return {}
     return {at: column.type for at, column in enumerate(scan.table.read) if column.metadata is not None}
 
 
 def _moved(expression: RowExpression, places: Mapping[int, int], own_types: Mapping[int, DataType]) -> RowExpression:
-    """An expression over a scan as one over the source's columns; those in `own_types` have another type there."""
+    """Converts an expression over a scan to one over the source's columns, whose types are those in `own_types`."""
 
     def moved(part: RowExpression) -> RowExpression:
         if not isinstance(part, Column):
@@ -158,12 +158,12 @@ def _moved(expression: RowExpression, places: Mapping[int, int], own_types: Mapp
 
 
 def _with_a_column(scan: Scan) -> tuple[int, ...] | None:
-    """The columns that are read: one at the least, for rows are counted by it."""
+    """The columns to read: at least one, because a batch counts rows by it."""
     return (0,) if scan.columns == () else scan.columns
 
 
 def _chosen(rows: Lowered, scan: Scan, positions: tuple[int, ...], context: Lowering) -> Lowered:
-    """The columns of the scan, of a source that gives more, or others first."""
+    """The scan's columns, if the source emits more columns or another order."""
     wanted = _with_a_column(scan)
     if wanted is None or wanted == positions:
         return rows
@@ -174,7 +174,7 @@ def _chosen(rows: Lowered, scan: Scan, positions: tuple[int, ...], context: Lowe
 
 
 def _stream(scan: Scan, origin: StreamOrigin, context: Lowering) -> Lowered:
-    """A DataStream's records as rows."""
+    """Converts a DataStream's records to rows."""
     entry = scan.table
     columns = entry.read if isinstance(entry, TableEntry) else scan.schema.fields
     row_type = named_row([column.name for column in columns], [column.type for column in columns])
@@ -188,7 +188,7 @@ def _stream(scan: Scan, origin: StreamOrigin, context: Lowering) -> Lowered:
 
 
 def _row_type_of(source: Any) -> RowType:
-    assert isinstance(source.type_info, TableRowType), f"{type(source).__name__} gives no rows of a table"
+    assert isinstance(source.type_info, TableRowType), f"{type(source).__name__} emits no table rows"
     return source.type_info.row_type
 
 
@@ -203,7 +203,7 @@ def _strategy(
     options: Mapping[str, str],
     context: Lowering,
 ) -> WatermarkStrategy:
-    """Time by expressions, with what the table or the session says of idle inputs and of keeping pace."""
+    """Event time by expressions, with the idleness and alignment options of the table or the session."""
     strategy: WatermarkStrategy = ColumnWatermarks(rowtime, watermark, row_type.types, context.table_session, name)
     idle_ms = context.duration_ms("scan.watermark.idle-timeout", options)
     if idle_ms is None:
@@ -226,9 +226,9 @@ def _strategy(
 
 
 def definition_of(entry: TableEntry, context: Lowering, hints: Options = ()) -> TableDefinition:
-    """A table as its connector sees it. What is said of watermarks and of parallelism is not the connector's affair."""
+    """A table's definition for its connector, without the options for watermarks and parallelism."""
     whole = table_definition(entry, context.session, hints)
-    options = {name: value for name, value in whole.options.items() if not _is_ours(name, whole.name)}
+    options = {name: value for name, value in whole.options.items() if not _is_planner_option(name, whole.name)}
     return replace(whole, options=options)
 
 
@@ -245,12 +245,12 @@ _OWN_OPTIONS = (
 )
 
 
-def _is_ours(name: str, table: str) -> bool:
+def _is_planner_option(name: str, table: str) -> bool:
     if name.startswith("scan.watermark.") and name not in _OWN_OPTIONS:
-        raise ProgramError(f"table {table!r} has the option {name!r}, which is none.{did_you_mean(name, _OWN_OPTIONS)}")
+        raise ProgramError(f"table {table!r} has the unknown option {name!r}.{did_you_mean(name, _OWN_OPTIONS)}")
     return name in _OWN_OPTIONS
 
 
 def table_name(entry: TableEntry) -> str:
-    """A table's name, for people."""
+    """A table's name for display."""
     return entry.path[-1] if entry.path else "Unregistered table"

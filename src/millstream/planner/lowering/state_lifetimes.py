@@ -1,7 +1,8 @@
-"""How long operators keep what nobody touches, and what is told of it when a job starts.
+"""The lifetime of state, and the warnings about it at job start.
 
-A hint of the SELECT (STATE_TTL) says it of its own groups and rows, else the session's 'table.exec.state.ttl'; 0 is for
-ever. What is forgotten may still be needed, and then results are wrong: that is told. In BATCH nothing is forgotten.
+A STATE_TTL hint of the SELECT sets it for its own groups and rows, otherwise the session's 'table.exec.state.ttl'; 0
+means unlimited. Expired state may still be needed, and then results are wrong: a warning says so. BATCH expires
+nothing.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from millstream.planner.lowering.context import Lowering
 from millstream.planner.plan_text import physical_line
 from millstream.planner.relations import Aggregate, Over, Rank
 
-__all__ = ["kept_ms", "kept_sides_ms"]
+__all__ = ["side_ttls_ms", "state_ttl_ms"]
 
 
-def kept_sides_ms(hints: tuple[tuple[str, tuple[str, ...]], ...], sides: int, context: Lowering) -> list[int | None]:
-    """How long rows of each input are kept; None: for ever."""
+def side_ttls_ms(hints: tuple[tuple[str, tuple[str, ...]], ...], sides: int, context: Lowering) -> list[int | None]:
+    """The time-to-live of each input's rows; None: unlimited."""
     if context.session.is_batch:
         return [None] * sides
     general = context.duration_ms(STATE_LIFETIME.key)
@@ -27,9 +28,9 @@ def kept_sides_ms(hints: tuple[tuple[str, tuple[str, ...]], ...], sides: int, co
     return [(parse_duration_ms(each) or None) if each else general for each in hinted]
 
 
-def kept_ms(relation: Aggregate | Rank | Over, context: Lowering) -> int | None:
-    """How long groups or rows are kept since they were last written; None: for ever."""
-    [ttl_ms] = kept_sides_ms(relation.hints, 1, context)
+def state_ttl_ms(relation: Aggregate | Rank | Over, context: Lowering) -> int | None:
+    """The time-to-live of groups or rows since their last write; None: unlimited."""
+    [ttl_ms] = side_ttls_ms(relation.hints, 1, context)
     if ttl_ms is not None:
         text = _WARNINGS[type(relation)].format(ttl_ms=ttl_ms)
         sentence = f"{text}, so results may differ from those of the whole table: {physical_line(relation)}"
@@ -38,9 +39,9 @@ def kept_ms(relation: Aggregate | Rank | Over, context: Lowering) -> int | None:
 
 
 _WARNINGS = {
-    Aggregate: "a group is forgotten when no row has come for it in {ttl_ms} ms of the clock: it begins anew with the "
-    "next one, what was given of it is not taken back, and rows that go later are not missed",
-    Rank: "rows of a Top-N or a deduplication are forgotten {ttl_ms} ms of the clock after they came: rows that come "
-    "later may stand in their place, or come a second time",
-    Over: "rows of an OVER are forgotten {ttl_ms} ms of the clock after they came: others are computed without them",
+    Aggregate: "a group expires when no row has arrived for it in {ttl_ms} ms of processing time: the next row starts "
+    "a new group, the emitted result is not retracted, and later deletes of its rows have no effect",
+    Rank: "rows of a Top-N or a deduplication expire {ttl_ms} ms of processing time after their arrival: later rows "
+    "may take their place, or be emitted a second time",
+    Over: "rows of an OVER expire {ttl_ms} ms of processing time after their arrival: others are computed without them",
 }

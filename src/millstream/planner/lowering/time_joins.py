@@ -1,4 +1,4 @@
-"""Joins by time as nodes: like regular joins, with both sides brought together by their keys."""
+"""Lowers time-bounded joins, with both sides partitioned by key like regular joins."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["lower_interval_join", "lower_stamp", "lower_temporal_join", "lower_w
 
 def lower_interval_join(relation: IntervalJoin, context: Lowering) -> Lowered:
     interval = interval_of(relation)
-    assert interval is not None, "the condition of an interval join says nothing of time any more"
+    assert interval is not None, "the condition of an interval join no longer bounds times"
     parts = conjuncts(relation.condition) if relation.condition is not None else []
     keys = join_keys(replace(relation, condition=conjunction([part for part in parts if part not in interval.parts])))
     return lower_two_sides(
@@ -52,9 +52,9 @@ def lower_window_join(relation: WindowJoin, context: Lowering) -> Lowered:
 
 
 def lower_temporal_join(relation: TemporalJoin, context: Lowering) -> Lowered:
-    times, said = version_of(relation)
+    times, version_part = version_of(relation)
     parts = conjuncts(relation.condition) if relation.condition is not None else []
-    keys = join_keys(replace(relation, condition=conjunction([part for part in parts if part is not said])))
+    keys = join_keys(replace(relation, condition=conjunction([part for part in parts if part is not version_part])))
     _check_keys(keys, relation)
     is_batch = context.session.is_batch
     return lower_two_sides(
@@ -74,13 +74,13 @@ def lower_temporal_join(relation: TemporalJoin, context: Lowering) -> Lowered:
 
 
 def _check_keys(keys: JoinKeys, relation: TemporalJoin) -> None:
-    """Versions replace each other by key: with a part of the key missing, one would replace those of other keys."""
+    """Rejects a join without the whole version key: versions of different keys would replace each other."""
     for part in conjuncts(keys.rest) if keys.rest is not None else ():
         if isinstance(part, Call) and part.function == "=":
             left, right = part.arguments
             raise problem(
-                f"A temporal join finds versions by their key, which {left.type} = {right.type} cannot be. Compare "
-                "columns of one type that can be grouped by",
+                f"A temporal join looks versions up by key, which {left.type} = {right.type} does not allow. Compare "
+                "columns of one groupable type",
                 getattr(relation.site, "span", None),
             )
 

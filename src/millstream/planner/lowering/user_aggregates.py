@@ -1,7 +1,7 @@
-"""Aggregates of the program's own as measures, and how much is kept of them.
+"""Binds user aggregate functions, and chooses what their state stores.
 
-Groups and windows that do not overlap hold an accumulator. Windows that are put together of parts hold one where the
-function can merge them, and else all rows, as functions of pandas Series always do. DISTINCT keeps the distinct rows.
+Groups and non-overlapping windows store an accumulator. Windows merged from several panes store one if the function can
+merge accumulators, otherwise all rows, as functions over pandas Series always do. DISTINCT stores the distinct rows.
 """
 
 from __future__ import annotations
@@ -21,20 +21,22 @@ from millstream.runtime.tables.user_aggregates import UserAggregate
 from millstream.sql.places import problem
 from millstream.state.windows.bound_aggregates import AggregateArgument, BoundAggregate
 
-__all__ = ["kept_by_groups", "kept_by_windows", "user_measure"]
+__all__ = ["bound_user_aggregate", "group_aggregates", "window_aggregates"]
 
 
-def user_measure(call: AggregateCall, types: Sequence[DataType], name: str) -> BoundAggregate:
-    """The measure of a call; all rows are kept."""
+def bound_user_aggregate(call: AggregateCall, types: Sequence[DataType], name: str) -> BoundAggregate:
+    """Binds a call; its state stores all rows."""
     user = call.user
     assert isinstance(user, UserFunction)
     held = [types[at].nullable() for at in call.arguments] or [BooleanType()]
     arguments = RowType.of([f"f{number}" for number in range(len(held))], held)
-    looks = (AggregateArgument(TableValueType(arguments), expression=RowOfArguments(call.arguments, call.filter)),)
-    measure = BoundAggregate(
+    aggregate_arguments = (
+        AggregateArgument(TableValueType(arguments), expression=RowOfArguments(call.arguments, call.filter)),
+    )
+    aggregate = BoundAggregate(
         name,
         "user",
-        looks,
+        aggregate_arguments,
         len(call.arguments),
         result=TableValueType(call.type),
         detail="rows",
@@ -42,50 +44,52 @@ def user_measure(call: AggregateCall, types: Sequence[DataType], name: str) -> B
         kernel=UserAggregate,
     )
     if not call.distinct:
-        return measure
+        return aggregate
     if not call.arguments:
-        raise ProgramError(f"the aggregate '{user.name}' has no arguments that could be DISTINCT")
-    return BoundAggregate(name, "distinct", looks, result=measure.result, inner=replace(measure, name="inner"))
+        raise ProgramError(f"the aggregate '{user.name}' has no arguments for DISTINCT")
+    return BoundAggregate(
+        name, "distinct", aggregate_arguments, result=aggregate.result, inner=replace(aggregate, name="inner")
+    )
 
 
-def kept_by_groups(
-    measures: Sequence[BoundAggregate], relation: Relation, *, is_signed: bool, is_batch: bool
+def group_aggregates(
+    aggregates: Sequence[BoundAggregate], relation: Relation, *, is_signed: bool, is_batch: bool
 ) -> tuple[BoundAggregate, ...]:
-    """The measures of groups of all rows so far."""
-    return tuple(_kept_by_group(each, relation, is_signed, is_batch) for each in measures)
+    """The aggregates of unbounded groups."""
+    return tuple(_group_aggregate(each, relation, is_signed, is_batch) for each in aggregates)
 
 
-def _kept_by_group(measure: BoundAggregate, relation: Relation, is_signed: bool, is_batch: bool) -> BoundAggregate:
-    user = measure.function if measure.inner is None else measure.inner.function
+def _group_aggregate(aggregate: BoundAggregate, relation: Relation, is_signed: bool, is_batch: bool) -> BoundAggregate:
+    user = aggregate.function if aggregate.inner is None else aggregate.inner.function
     if user is None:
-        return measure
+        return aggregate
     place = getattr(relation.site, "span", None)
     if user.mode is not CallMode.PER_ROW:
         if is_batch:
-            return measure
+            return aggregate
         raise problem(
-            f"the aggregate '{user.name}' is of pandas Series, which needs all rows of a group at once: in a stream "
-            "that is a window's. Group by a window, run in BATCH mode, or write an AggregateFunction",
+            f"the aggregate '{user.name}' takes pandas Series, and so needs all rows of a group at once: a stream has "
+            "those per window. Group by a window, run in BATCH mode, or write an AggregateFunction",
             place,
         )
-    if measure.inner is not None:
-        return measure
+    if aggregate.inner is not None:
+        return aggregate
     if is_signed and "retract" in user.missing_methods:
         raise problem(
-            f"the aggregate '{user.name}' has no retract(), and rows of its input are taken away. Write "
+            f"the aggregate '{user.name}' has no retract(), and its input deletes or updates rows. Write "
             "retract(accumulator, ...), which undoes accumulate(accumulator, ...)",
             place,
         )
-    return replace(measure, detail="groups")
+    return replace(aggregate, detail="groups")
 
 
-def kept_by_windows(measures: Sequence[BoundAggregate], *, merges: bool) -> tuple[BoundAggregate, ...]:
-    """The measures of windows; `merges`: a window is put together of several parts."""
-    return tuple(_kept_by_window(each, merges) for each in measures)
+def window_aggregates(aggregates: Sequence[BoundAggregate], *, merges: bool) -> tuple[BoundAggregate, ...]:
+    """The aggregates of windows; `merges`: a window is merged from several panes."""
+    return tuple(_window_aggregate(each, merges) for each in aggregates)
 
 
-def _kept_by_window(measure: BoundAggregate, merges: bool) -> BoundAggregate:
-    user = measure.function
+def _window_aggregate(aggregate: BoundAggregate, merges: bool) -> BoundAggregate:
+    user = aggregate.function
     if user is None or user.mode is not CallMode.PER_ROW or (merges and "merge" in user.missing_methods):
-        return measure
-    return replace(measure, detail="folded")
+        return aggregate
+    return replace(aggregate, detail="folded")

@@ -1,7 +1,7 @@
-"""Windows as nodes: aggregations on panes, and window functions by themselves.
+"""Lowers windows: aggregations on panes, and window functions without aggregation.
 
-The windows of a query follow the event time of rows, which travels beside them, or the clock. Those of TIMESTAMP_LTZ
-and of the clock follow what clocks of the session's zone show.
+A query's windows follow the rows' event time, which batches carry as timestamps, or processing time. Windows over
+TIMESTAMP_LTZ and processing time follow the clocks of the session's zone.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from millstream.expressions.nested_types import RowType
 from millstream.expressions.types import LocalZonedTimestampType
 from millstream.graph import table_nodes
 from millstream.graph.table_nodes import WindowColumn
-from millstream.planner.lowering.aggregates import key_type_of, measures_of
+from millstream.planner.lowering.aggregates import bound_aggregates, key_type_of
 from millstream.planner.lowering.context import Lowered, Lowering, named_row
-from millstream.planner.lowering.user_aggregates import kept_by_windows
+from millstream.planner.lowering.user_aggregates import window_aggregates
 from millstream.planner.relations import (
     Relation,
     TimeKind,
@@ -38,7 +38,7 @@ _PROPERTIES = {
 
 
 def panes_of(window: WindowShape) -> PaneWindows:
-    """The windows of a shape, as panes.
+    """The pane layout of a window shape.
 
     >>> panes_of(WindowShape(WindowKind.CUMULATE, 0, 60_000, 10_000)).pane_ms
     10000
@@ -54,7 +54,7 @@ def panes_of(window: WindowShape) -> PaneWindows:
 
 
 def lower_window_assign(relation: WindowAssign, context: Lowering) -> Lowered:
-    """A window function whose rows are wanted as they are."""
+    """Lowers a window function without an aggregation."""
     rows = context.lowered(relation.input)
     window = relation.window
     added = relation.schema.fields[-3:]
@@ -77,20 +77,20 @@ def lower_window_aggregate(relation: WindowAggregate, context: Lowering) -> Lowe
     if relation.window.kind is WindowKind.SESSION and relation.window.attached is None:
         return _sessions(relation, rows, columns, row_type, context)
     panes = panes_of(relation.window)
-    measures = measures_of(relation.calls, rows.types, constant_columns(relation.input))
+    measures = bound_aggregates(relation.calls, rows.types, constant_columns(relation.input))
     operation = table_nodes.WindowAggregate(
         relation.groups,
         key_type_of(relation.groups, rows.row_type),
-        kept_by_windows(measures, merges=not panes.is_tumbling),
+        window_aggregates(measures, merges=not panes.is_tumbling),
         panes,
         columns,
         _zone(relation.window, relation.input, context),
         relation.window.attached is not None,
     )
-    if not columns:  # nothing is asked of the groups: rows are counted by their columns
+    if not columns:  # no column is read: rows are counted by their columns
         raise NotYetError.of("a window aggregation without columns", LATER)
     lowered = context.added(operation, "WindowAggregate", rows.nodes, row_type, **context.uid_for(relation))
-    if not relation.groups and panes.size_ms == 1:  # rows in the order of time: they stay so in their task
+    if not relation.groups and panes.size_ms == 1:  # rows sorted by time: they stay in their task
         context.let_change(lowered.nodes[0])
     return lowered
 
@@ -99,11 +99,11 @@ def _sessions(
     relation: WindowAggregate, rows: Lowered, columns: tuple[WindowColumn, ...], row_type: RowType, context: Lowering
 ) -> Lowered:
     window = relation.window
-    measures = measures_of(relation.calls, rows.types, constant_columns(relation.input))
+    measures = bound_aggregates(relation.calls, rows.types, constant_columns(relation.input))
     operation = table_nodes.SessionAggregate(
         relation.groups,
         key_type_of(relation.groups, rows.row_type),
-        kept_by_windows(measures, merges=True),
+        window_aggregates(measures, merges=True),
         window.size_ms,
         window.time_kind is TimeKind.ROWTIME,
         columns,
@@ -113,7 +113,7 @@ def _sessions(
 
 
 def _zone(window: WindowShape, input_: Relation, context: Lowering) -> str:
-    """Whose clocks the windows follow. TIMESTAMP is what a clock shows already."""
+    """The zone whose clocks the windows follow. TIMESTAMP is local time already."""
     if window.time_kind is TimeKind.PROCTIME:
         return arrow_zone(context.session.zone)
     if window.attached is not None:
@@ -124,7 +124,7 @@ def _zone(window: WindowShape, input_: Relation, context: Lowering) -> str:
 
 
 def _first_window(relation: Relation) -> WindowAssign | WindowAggregate | None:
-    """Where rows came into the windows they are in."""
+    """The relation that assigned the rows to their windows."""
     if isinstance(relation, WindowAssign | WindowAggregate):
         return relation
     return _first_window(relation.inputs[0]) if relation.inputs else None

@@ -1,6 +1,6 @@
-"""The passes that make a bound plan a good one, in their order: pure functions over the roots of a plan, one file each.
+"""The optimiser's passes, in order: pure functions over the roots of a plan, one file each.
 
-A root is a Sink; equal relations below several roots are one after `share_subplans`. Schemas of roots never change.
+A root is a Sink; `share_subplans` merges equal relations below several roots. Schemas of roots never change.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PASSES: tuple[Pass, ...] = (
     fold_constants,
     push_filters,
     recognise_windows,
-    recognise_ranks,  # before joins by time, which need to know what changes
+    recognise_ranks,  # before time-bounded joins, which need to know the changes
     recognise_time_joins,
     drop_watermarks,
     push_filters,
@@ -74,6 +74,6 @@ def optimised(sinks: Sequence[Sink], session: PlannerSession) -> tuple[Sink, ...
             plan = each(plan, session)
     except RecursionError:
         raise SqlError(
-            "the plan is nested too deeply: write rows of a part into a table, and go on from there"
+            "the plan is nested too deeply: write the rows of a part into a table, and read it from there"
         ) from None
     return plan

@@ -1,6 +1,6 @@
-"""A row that goes must be the row that came: functions that say something else each time are refused before it matters.
+"""Rejects nondeterministic functions whose rows may be deleted later: a delete must equal the inserted row.
 
-As Flink's analysis of non-deterministic updates, with its option: IGNORE runs the query all the same.
+Follows Flink's analysis of non-deterministic updates, with its option: IGNORE runs the query regardless.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ROW_BY_ROW = (Project, Limit, SetOperation, Correlate, Unnest, Sink)
 
 
 def check_determinism(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
-    """Refuse what would take away other rows than were added."""
+    """Rejects plans that would delete other rows than they inserted."""
     for relation in relations_of(sinks):
         if not isinstance(relation, _ROW_BY_ROW):
             check_steady(relation, session)
@@ -30,7 +30,7 @@ def check_determinism(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple
 
 
 def check_steady(relation: Relation, session: PlannerSession) -> None:
-    """Refuse a relation that keeps, counts or chooses rows which may not go as they came."""
+    """Rejects a relation that stores, counts or chooses rows whose deletes may differ from their inserts."""
     if read(UNSTEADY_UPDATES, session.config) == "ignore" or session.is_batch:
         return
     for below in relation.inputs:
@@ -46,8 +46,8 @@ def check_steady(relation: Relation, session: PlannerSession) -> None:
 def _refusal(subject: str, relation: Relation, below: Relation) -> SqlError:
     return problem(
         f"{subject} can not satisfy the determinism requirement for correctly processing update message('UB'/'UA'/'D' "
-        f"in changelogMode) of {physical_line(relation)}: a row that is taken away would not be the one that was "
-        "added. Compute it before the rows change, or behind the last operator that keeps rows; or, if a wrong result "
-        f"will do, SET '{UNSTEADY_UPDATES.key}' = 'IGNORE'",
+        f"in changelogMode) of {physical_line(relation)}: a delete would not equal the inserted row. "
+        "Compute it before the rows change, or after the last operator that stores rows; or, if a wrong result "
+        f"is acceptable, SET '{UNSTEADY_UPDATES.key}' = 'IGNORE'",
         getattr(relation.site or below.site, "span", None),
     )

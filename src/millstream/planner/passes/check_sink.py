@@ -1,5 +1,5 @@
-"""A sink must take what the query gives: its connector is there, and writes. A table that the job keeps has the rows of
-one query. Said before anything runs."""
+"""Checks before the job starts that each sink's connector exists and can write the query's rows, and that a table
+stored in the job has a single query."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ __all__ = ["check_sink"]
 
 
 def check_sink(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
-    """Refuse sinks that cannot take the rows."""
-    _check_kept(sinks)
+    """Rejects sinks that cannot write the rows."""
+    _check_job_tables(sinks)
     for sink in sinks:
         entry = sink.target
         if not isinstance(entry, TableEntry) or entry.origin is not None:
@@ -25,7 +25,7 @@ def check_sink(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, 
         if type(factory).sink is TableFactory.sink:
             raise SqlError(
                 f"Connector '{factory.name}' can only be used as a source. It cannot be used as a sink: rows cannot "
-                f"be put into '{'.'.join(entry.path)}'"
+                f"be written to '{'.'.join(entry.path)}'"
             )
         if entry.distribution is not None:
             raise SqlError(
@@ -41,8 +41,8 @@ def check_sink(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, 
     return sinks
 
 
-def _check_kept(sinks: tuple[Sink, ...]) -> None:
-    """Refuse a second query for a table that is kept: its rows would be in another table, where nobody looks."""
+def _check_job_tables(sinks: tuple[Sink, ...]) -> None:
+    """Rejects a second query for a table stored in the job: its rows would be in a table that no reader queries."""
     seen: set[tuple[str, ...]] = set()
     for sink in sinks:
         entry = sink.target
@@ -50,7 +50,7 @@ def _check_kept(sinks: tuple[Sink, ...]) -> None:
             continue
         if entry.path in seen:
             raise SqlError(
-                f"Two INSERTs are into '{'.'.join(entry.path)}', which the job keeps as the result of one query. Write "
-                "one: INSERT INTO … SELECT … UNION ALL SELECT …"
+                f"Two INSERTs are into '{'.'.join(entry.path)}', which the job stores as the result of one query. "
+                "Write one: INSERT INTO … SELECT … UNION ALL SELECT …"
             )
         seen.add(entry.path)

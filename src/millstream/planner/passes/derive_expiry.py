@@ -1,11 +1,11 @@
-"""Rows of a join that no later row can meet get an expiry: then its state does not grow for ever.
+"""Derives an expiry for join rows that no later row can match, which bounds the join's state.
 
-Where the condition says that a column of one side, whose later values lie behind the watermark (`traits.bounds`), is at
-most a moment of the other side's row, then that row is met by nothing once the watermark has passed its moment. Only
-what is proven is forgotten: late rows find what they would find in a join that keeps everything.
+If the condition requires a column of one side, whose later values exceed the watermark (`traits.bounds`), to be at most
+a moment of the other side's row, then nothing matches that row once the watermark has passed the moment. Only rows
+proven to be unneeded expire: late rows match as they would in a join that retains everything.
 
-A side whose rows are taken away again is kept: the row that goes must be found. So is the partner of rows that are told
-without one (outer joins, EXISTS): whether they have a partner is seen from the rows that are kept.
+A side whose rows may be deleted is retained, because the delete must find its row. So are the possible matches of rows
+that are also emitted unmatched (outer joins, EXISTS): the retained rows determine whether a match exists.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _COUNTED = {
     JoinKind.SEMI: (True, False),
     JoinKind.ANTI: (True, False),
 }
-"""Of which sides the partners are counted."""
+"""The sides whose matches are counted."""
 
 
 def derive_expiry(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
-    """Say of every join when its rows go."""
+    """Sets the expiry of every join's rows."""
     if session.is_batch:
         return sinks
 
@@ -44,7 +44,7 @@ def derive_expiry(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sin
 
 
 def _with_expiry(join: Join, zone: str) -> Join:
-    from millstream.planner.traits.changes import GROWS, changes_of  # it knows of lowering, which knows of passes
+    from millstream.planner.traits.changes import GROWS, changes_of  # imports lowering, which imports passes
 
     if join.condition is None:
         return join
@@ -53,19 +53,19 @@ def _with_expiry(join: Join, zone: str) -> Join:
     sides = (join.left, join.right)
     bounds = bounded_columns(join.left, zone), bounded_columns(join.right, zone)
     over_both: tuple[Bounds, Bounds] = (bounds[0], {width + column: by for column, by in bounds[1].items()})
-    found: list[tuple[Expiry, ...]] = []
+    expiries: list[tuple[Expiry, ...]] = []
     for number, side in enumerate(sides):
         if counted[1 - number] or changes_of(side) != GROWS:
-            found.append(())
+            expiries.append(())
             continue
         columns = range(width) if number == 0 else range(width, width + len(join.right.schema))
         parts = (_expiry(part, columns, over_both[1 - number]) for part in conjuncts(join.condition))
-        found.append(tuple(dict.fromkeys(each for each in parts if each is not None)))
-    return join if found == [(), ()] else replace(join, expiries=(found[0], found[1]))
+        expiries.append(tuple(dict.fromkeys(each for each in parts if each is not None)))
+    return join if expiries == [(), ()] else replace(join, expiries=(expiries[0], expiries[1]))
 
 
 def _expiry(part: RowExpression, columns: range, bounds: Bounds) -> Expiry | None:
-    """When a row of the side with these columns goes, if this part of the condition says it."""
+    """The expiry of a row of the side with these columns, if this conjunct implies one."""
     compared = comparison_of(part)
     if compared is None:
         return None
@@ -77,6 +77,6 @@ def _expiry(part: RowExpression, columns: range, bounds: Bounds) -> Expiry | Non
         if not used or not all(column in columns for column in used) or not is_deterministic(each.right):
             continue
         moment = moved(each.right, {column: column - columns.start for column in used})
-        # A later value is at least W + bound; moved by the term it must be at most the moment.
+        # A later value is at least W + bound; shifted by the term's offset it must be at most the moment.
         return Expiry(moment, 1 - term.offset_ms - bounds[term.column])
     return None

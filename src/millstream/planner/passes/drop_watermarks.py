@@ -1,7 +1,7 @@
-"""A watermark that nobody looks at is not made: then its column need not be read, and filters go down to the source.
+"""Drops watermarks without a consumer: their column need not be read, and filters can be pushed to the source.
 
-Time is looked at by windows over event time, by what asks for the watermark, by streams of the program, where the
-rowtime goes into a table, and by a table that is archived by time.
+Consumers of event time are windows over it, CURRENT_WATERMARK, streams of the program, tables that the rowtime is
+written to, and tables archived by time.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from millstream.planner.session import PlannerSession
 __all__ = ["drop_watermarks"]
 
 _PASSING_ON = (Project, Filter, WatermarkAssign, Unnest, Correlate, Limit, SetOperation, Scan, Values)
-"""Relations that pass time on and do not look at it; any other is taken to do so."""
+"""Relations that pass event time on without using it; any other is assumed to use it."""
 
 
 def drop_watermarks(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
-    """Leave out watermarks that have no use."""
+    """Drops unused watermarks."""
     needed: set[int] = set()
     for relation in reversed(list(relations_of(sinks))):
-        if _looks_at_time(relation) or (id(relation) in needed):
+        if _uses_event_time(relation) or (id(relation) in needed):
             needed |= {id(each) for each in relation.inputs}
 
     def rule(old: Relation, new: Relation) -> Relation:
@@ -52,7 +52,7 @@ def drop_watermarks(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[S
     return rewritten_knowing(sinks, rule)
 
 
-def _looks_at_time(relation: Relation) -> bool:
+def _uses_event_time(relation: Relation) -> bool:
     if isinstance(relation, Sink):
         has_rowtime = any(field.time is TimeKind.ROWTIME for field in relation.input.schema.fields)
         is_table = isinstance(relation.target, TableEntry) or getattr(relation.target, "kind", "") == "collect"
@@ -61,11 +61,11 @@ def _looks_at_time(relation: Relation) -> bool:
         return relation.window.time_kind is TimeKind.ROWTIME
     if not isinstance(relation, _PASSING_ON):
         return True
-    return any(_asks(each) for each in _expressions(relation))
+    return any(_reads_watermark(each) for each in _expressions(relation))
 
 
 def _is_archived_by_time(target: object) -> bool:
-    """Whether rows of a table leave the state when event time has passed them."""
+    """Whether a table's rows leave the state when event time has passed them."""
     return isinstance(target, TableEntry) and ARCHIVE_BY in dict(target.options)
 
 
@@ -75,12 +75,12 @@ def _expressions(relation: Relation) -> tuple[RowExpression, ...]:
     return (relation.condition,) if isinstance(relation, Filter) else ()
 
 
-def _asks(expression: RowExpression) -> bool:
+def _reads_watermark(expression: RowExpression) -> bool:
     return any(isinstance(part, Call) and part.function == "CURRENT_WATERMARK" for part in walk(expression))
 
 
 def _plain(relation: Relation) -> Relation:
-    """The relation without marks of time that its input no longer has."""
+    """The relation without time attributes that its input no longer has."""
     if not isinstance(relation, _PASSING_ON) or isinstance(relation, WatermarkAssign) or not relation.inputs:
         return relation
     if any(field.time is TimeKind.ROWTIME for each in relation.inputs for field in each.schema.fields):

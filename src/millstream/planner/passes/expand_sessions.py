@@ -1,12 +1,12 @@
-"""Rows with the session they are in: a session is known when it is over, so its rows are kept until then.
+"""Assigns rows to sessions: a session is known when it ends, so its rows are buffered until then.
 
-What is left of SESSION in FROM after `recognise_windows` wants the rows themselves. They are an aggregation in sessions
-by the columns of PARTITION BY, of an array of all rows, which is unnested.
+A SESSION in FROM left by `recognise_windows` needs the rows themselves. It becomes an aggregation in sessions by the
+PARTITION BY columns that collects all rows in an array, and an UNNEST of the array.
 """
 
 from __future__ import annotations
 
-from millstream.planner.passes.kept_rows import kept_rows
+from millstream.planner.passes.buffered_rows import buffered_rows
 from millstream.planner.passes.rewriting import rewritten
 from millstream.planner.relations import (
     Relation,
@@ -23,7 +23,7 @@ __all__ = ["expand_sessions"]
 
 
 def expand_sessions(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
-    """Turn window functions of sessions into aggregations."""
+    """Turns window functions of sessions into aggregations."""
 
     def rule(relation: Relation) -> Relation:
         if not isinstance(relation, WindowAssign) or relation.window.kind is not WindowKind.SESSION:
@@ -32,6 +32,6 @@ def expand_sessions(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[S
         third = WindowProperty.TIME if window.time_kind is TimeKind.ROWTIME else WindowProperty.PROCTIME
         bounds = dict(zip((WindowProperty.START, WindowProperty.END, third), relation.schema.fields[-3:], strict=True))
         shape = WindowShape(window.kind, window.time, window.size_ms, time_kind=window.time_kind)
-        return kept_rows(relation.input, shape, window.partition, bounds, site=relation.site)
+        return buffered_rows(relation.input, shape, window.partition, bounds, site=relation.site)
 
     return rewritten(sinks, rule)

@@ -1,7 +1,7 @@
-"""Expressions of constants are computed now, by the program that tasks run; conditions that are decided are taken out.
+"""Evaluates constant expressions with the kernels that tasks use, and removes decided conditions.
 
-A constant that fails (1 / 0) raises here, at its place, unless it stands where it may never be reached: inside CASE,
-AND, OR, COALESCE it is left to the rows that reach it.
+A constant that fails (1 / 0) raises here, with its place, unless it may never be reached: inside CASE, AND, OR and
+COALESCE it is left to the rows that reach it.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from millstream.sql.places import problem
 __all__ = ["fold_constants", "folded"]
 
 _PATTERNED = frozenset({"LIKE", "SIMILAR TO"})
-"""What fails by its pattern alone. The functions of regular expressions give NULL then, as Flink's do."""
+"""Functions that fail on an invalid constant pattern. Regular expression functions return NULL instead, as in Flink."""
 
 
 def fold_constants(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
-    """Compute what is constant."""
+    """Evaluates constant expressions."""
 
     def rule(relation: Relation) -> Relation:
         if _is_empty(relation):
@@ -65,7 +65,7 @@ def _correlated(relation: Unnest | Correlate, session: PlannerSession) -> Relati
 
 
 def _is_empty(relation: Relation) -> bool:
-    """Whether it has no rows because its inputs have none."""
+    """Whether a relation is empty because its inputs are."""
     if isinstance(relation, Sink) or not relation.inputs:
         return False
     if isinstance(relation, Aggregate) and not relation.groups:
@@ -74,7 +74,7 @@ def _is_empty(relation: Relation) -> bool:
 
 
 def _filtered(relation: Filter, condition: RowExpression) -> Relation:
-    """The filter without what is always true; no rows where it never is."""
+    """The filter without conjuncts that are always true; no rows if one never is."""
     parts = [part for part in conjuncts(condition) if not _is(part, True)]
     if any(isinstance(part, Literal) and part.value is not True for part in parts):
         return Values(relation.schema, ())
@@ -89,8 +89,8 @@ def _is(expression: RowExpression, value: bool) -> bool:
 def folded(
     expression: RowExpression, session: PlannerSession, is_reached: bool = True, site: str | None = None
 ) -> RowExpression:
-    """An expression with its constant parts computed. `is_reached`: every row computes it; `site`: where that was
-    written which has it as a part."""
+    """An expression with its constant parts evaluated. `is_reached`: every row evaluates it; `site`: the enclosing
+    expression's text."""
     if not isinstance(expression, Call):
         return expression
     definition = definition_of(expression.function)
@@ -114,7 +114,7 @@ def folded(
 
 
 def _check_pattern(call: Call, session: PlannerSession) -> None:
-    """A pattern that does not compile is told now, not by the first row that is no NULL."""
+    """Rejects an invalid constant pattern now, not at the first row that is not NULL."""
     text, *rest = call.arguments
     if not isinstance(text, Literal) and all(isinstance(each, Literal) and each.value is not None for each in rest):
         _computed(replace(call, arguments=(Literal(text.type, ""), *rest)), session, is_reached=True, site=call.site)
@@ -125,7 +125,7 @@ def _is_constant(call: Call) -> bool:
 
 
 def _simplified(call: Call) -> RowExpression:
-    """AND and OR with constants: TRUE AND x is x, FALSE AND x is FALSE; what is left of NULL stays."""
+    """AND and OR with constants: TRUE AND x is x, FALSE AND x is FALSE; NULL remains."""
     neutral = call.function == "AND"
     if any(_is(argument, not neutral) for argument in call.arguments):
         return Literal(BooleanType(False), not neutral)
@@ -138,8 +138,8 @@ def _simplified(call: Call) -> RowExpression:
 
 
 def _flat(case: Call) -> Call:
-    """A CASE without one in its ELSE: `then` of the Table API nests what SQL writes as one. Texts are such of any
-    length: nothing is padded in between."""
+    """Flattens a CASE in a CASE's ELSE: `then` of the Table API nests the branches of one SQL CASE. Strings of any
+    length count as one type: nothing is padded in between."""
     last = case.arguments[-1]
     if not isinstance(last, Call) or last.function != "CASE":
         return case
@@ -149,27 +149,27 @@ def _flat(case: Call) -> Call:
 
 
 def _decided(case: Call) -> RowExpression:
-    """CASE without the conditions that are never true; the constant it is, where the first is always."""
+    """A CASE without branches that are never true; its constant if the first is always true."""
     *pairs, otherwise = case.arguments
-    kept: list[RowExpression] = []
+    branches: list[RowExpression] = []
     for when, then in zip(pairs[0::2], pairs[1::2], strict=True):
         if isinstance(when, Literal) and when.value is not True:
             continue
         if _is(when, True):
             otherwise = then
             break
-        kept += [when, then]
-    if not kept and isinstance(otherwise, Literal):
+        branches += [when, then]
+    if not branches and isinstance(otherwise, Literal):
         return replace(otherwise, type=case.type)
-    if not kept and otherwise.type == case.type:
+    if not branches and otherwise.type == case.type:
         return otherwise
-    if len(kept) + 1 == len(case.arguments) or not kept:
+    if len(branches) + 1 == len(case.arguments) or not branches:
         return case
-    return replace(case, arguments=(*kept, otherwise))
+    return replace(case, arguments=(*branches, otherwise))
 
 
 def _computed(call: Call, session: PlannerSession, is_reached: bool, site: str | None) -> RowExpression:
-    # Kernels are loaded only where there is something to compute: most plans have no constant to fold.
+    # Kernels are loaded only if there is a constant to evaluate: most plans have none.
     from millstream.runtime.expressions.compile import compile_program
     from millstream.runtime.expressions.kernel import KERNELS, SessionFacts, load_kernels
 
@@ -186,19 +186,19 @@ def _computed(call: Call, session: PlannerSession, is_reached: bool, site: str |
         why = getattr(error, "problem", error.message)
         raise problem(f"this constant cannot be computed: {why}", getattr(site, "span", None)) from None
     except (ValueError, OverflowError):
-        return call  # nanoseconds, or a year beyond 9999, which no value of Python has
+        return call  # nanoseconds, or a year beyond 9999, which Python cannot represent
     if value is None and not call.type.is_nullable and is_reached:
         raise problem(
             f"this constant cannot be computed: it does not fit {call.type}, and would be NULL. Choose a wider type, "
             "or TRY_CAST, whose result may be NULL",
             getattr(site, "span", None),
         )
-    kept = _kept(value, call)
-    return call if kept is call else Literal(call.type, kept)
+    literal = _literal_value(value, call)
+    return call if literal is call else Literal(call.type, literal)
 
 
-def _kept(value: Any, call: Call) -> Any:
-    """The value as a literal holds it; the call itself where Python has no such value (nanoseconds, nested types)."""
+def _literal_value(value: Any, call: Call) -> Any:
+    """The value for a literal; the call itself if Python cannot represent it (nanoseconds, nested types)."""
     plain = (bool, int, float, str, bytes)
     if value is None or isinstance(value, plain):
         return value

@@ -1,7 +1,7 @@
-"""Which changes flow where: what cannot take the rows that its input gives is refused, in Flink's words.
+"""Checks that every relation accepts its inputs' changes; errors use Flink's wording.
 
-Nothing is changed. Rows are taken away from what works on one row at a time, and from aggregations; all else needs a
-table that only grows. A sink says itself which kinds it takes.
+The plan is not changed. Row-wise relations and aggregations accept retractions; all others need an append-only table. A
+sink declares the kinds it accepts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from millstream.planner.relations import (
 )
 from millstream.planner.session import PlannerSession
 from millstream.planner.table_definitions import table_definition, table_factory
-from millstream.planner.traits.changes import GROWS, Changes, changes_of, scan_changes, what_is_not_built
+from millstream.planner.traits.changes import GROWS, Changes, changes_of, scan_changes, unsupported_clause
 from millstream.planner.traits.windows import window_columns
 from millstream.sql.places import problem
 
@@ -55,10 +55,10 @@ _TAKE_CHANGES = (
 
 
 def infer_changes(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
-    """Refuse what cannot take the changes that come to it."""
+    """Rejects relations that cannot process the changes of their inputs."""
     for sink in sinks:
         for relation in relations_of([sink]):
-            word = what_is_not_built(relation)
+            word = unsupported_clause(relation)
             if word is not None:
                 raise NotYetError(str(not_yet(word, getattr(relation.site, "span", None))))
     if session.is_batch:
@@ -66,12 +66,12 @@ def infer_changes(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sin
         return sinks
     for relation in relations_of(sinks):
         for below in relation.inputs:
-            given = changes_of(below)
+            changes = changes_of(below)
             if isinstance(relation, Sink):
-                _check_sink(relation, given, session)
-            elif given != GROWS and not isinstance(relation, _TAKE_CHANGES):
+                _check_sink(relation, changes, session)
+            elif changes != GROWS and not isinstance(relation, _TAKE_CHANGES):
                 word = physical_line(relation).split("(", 1)[0]
-                raise _refusal(f"{word} doesn't support consuming {_words(given, below)}", below)
+                raise _refusal(f"{word} doesn't support consuming {_words(changes, below)}", below)
     return sinks
 
 
@@ -88,32 +88,32 @@ def _refuse_changing_scans(sinks: tuple[Sink, ...]) -> None:
 
 
 def _check_sink(sink: Sink, changes: Changes, session: PlannerSession) -> None:
-    missing = changes - _taken(sink, session)
+    missing = changes - _accepted_kinds(sink, session)
     if missing:
         name = ".".join(sink.target.path) if isinstance(sink.target, TableEntry) else "*anonymous_datastream_sink*"
         raise _refusal(f"Table sink '{name}' doesn't support consuming {_words(missing, sink.input)}", sink.input)
 
 
-def _taken(sink: Sink, session: PlannerSession) -> Changes:
-    """The kinds of rows that a sink takes."""
+def _accepted_kinds(sink: Sink, session: PlannerSession) -> Changes:
+    """The row kinds that a sink accepts."""
     target = sink.target
     if isinstance(target, StreamTarget):
         return frozenset(RowKind) if target.changes else GROWS
     if isinstance(target, CollectTarget) or not isinstance(target, TableEntry) or target.origin is not None:
         return frozenset(RowKind)
-    taken = table_factory(target).takes_changes(table_definition(target, session))
-    kinds = frozenset(kind for kind in RowKind if str(kind) in taken)
-    # A sink by key puts the row after an update in the place of the one before.
+    accepted = table_factory(target).accepted_changes(table_definition(target, session))
+    kinds = frozenset(kind for kind in RowKind if str(kind) in accepted)
+    # A sink by key replaces the previous row, so it needs no update-before.
     return kinds | {RowKind.UPDATE_BEFORE} if RowKind.UPDATE_AFTER in kinds else kinds
 
 
 def _refusal(sentence: str, below: Relation) -> SqlError:
-    """The sentence, what may have been meant, and the place of what gives changes."""
+    """The sentence, a hint, and the place of the relation that emits changes."""
     return problem(f"{sentence}.{_hint(below)}", getattr(_maker(below).site, "span", None))
 
 
 def _words(kinds: Changes, below: Relation) -> str:
-    """Kinds in Flink's words, and who gives them."""
+    """The kinds in Flink's words, and the node that emits them."""
     names = []
     if kinds & {RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER}:
         names.append("update")
@@ -130,7 +130,7 @@ def _maker(relation: Relation) -> Relation:
 
 
 def _hint(relation: Relation) -> str:
-    """What may have been meant."""
+    """A suggestion for the likely intent."""
     maker = _maker(relation)
     if isinstance(maker, Aggregate):
         inside = window_columns(maker.input)

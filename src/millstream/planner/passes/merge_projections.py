@@ -1,6 +1,6 @@
-"""Projections over projections become one, and those that change nothing go.
+"""Merges projections over projections, and removes those without effect.
 
-A projection that others use as well stays where it computes something: it is computed once.
+A projection with other consumers stays if it computes something, so that it is computed once.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ __all__ = ["merge_projections"]
 
 _DRAWING = ("RAND", "RAND_INTEGER")
 _FREELY_NAMED = (Project, Values, Aggregate, WindowAggregate, SetOperation, Unnest, WindowAssign)
-"""Relations that give their columns whatever names their schema says."""
+"""Relations whose column names follow their schema."""
 
 
 def merge_projections(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
-    """Make one projection of several."""
+    """Merges nested projections."""
 
     def rule(relation: Relation, is_shared: IsShared) -> Relation:
         if not isinstance(relation, Project):
@@ -55,7 +55,7 @@ def _may_merge(outer: Project, inner: Project, is_shared: bool) -> bool:
 
 
 def _may_enter(outer: Project, values: Values) -> bool:
-    """Whether each row may compute it: RAND() that is looked at twice is one number, RAND(1) one per row."""
+    """Whether each row may evaluate it: RAND() read twice is one number, RAND(1) one per row."""
     parts = (part for each in outer.expressions for part in walk(each))
     if len(values.rows) > 1 and any(isinstance(part, Call) and part.function in _DRAWING for part in parts):
         return False
@@ -63,7 +63,7 @@ def _may_enter(outer: Project, values: Values) -> bool:
 
 
 def _without_identity(relation: Project, is_shared: bool) -> Relation:
-    """The input, where a projection only passes it on; under its names where the input has none of its own."""
+    """The input of a projection that only passes it on, renamed if the input's names can be changed."""
     inner = relation.input
     is_same = len(relation.expressions) == len(inner.schema) and all(
         isinstance(each, Column) and each.index == index for index, each in enumerate(relation.expressions)

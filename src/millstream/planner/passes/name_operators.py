@@ -1,7 +1,7 @@
-"""Every relation gets a uid from the plan's shape: what it is, where it stands, and which tables it is between.
+"""Assigns every relation a uid derived from the plan's shape: its kind, its position, and the tables around it.
 
-Columns and expressions take no part in it: a query that selects one column more finds its state again. Windows and the
-names of groups do, since with others the state would mean something else.
+Columns and expressions are not part of it: a query that selects another column finds its state again. Windows and group
+names are, since the state would otherwise have another meaning.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _STATELESS = ("Project", "Filter", "WatermarkAssign")
 
 
 def name_operators(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
-    """Give every relation its uid."""
+    """Assigns every relation its uid."""
     seen: Counter[str] = Counter()
 
     def rule(relation: Relation) -> Relation:
@@ -51,20 +51,20 @@ def _dashed(word: str) -> str:
 
 
 def _shape(relation: Relation) -> str:
-    """What a relation is, over what, without its columns."""
+    """A relation's kind and inputs, without its columns."""
     below = ",".join(_below(each) for each in relation.inputs)
     return f"{type(relation).__name__}[{_own(relation)}]({below})"
 
 
 def _below(relation: Relation) -> str:
-    # Projections, filters and watermarks come and go as a query is edited: they are seen through.
+    # Edits of a query add and remove projections, filters and watermarks: they are ignored.
     if type(relation).__name__ in _STATELESS:
         return _below(relation.inputs[0])
     return _shape(relation)
 
 
 def _rooted(entry: TableEntry) -> tuple[str, ...]:
-    """The path of a table; of a fork, that of the table whose state it goes on with."""
+    """The path of a table; for a fork, that of the table whose state it continues."""
     return getattr(entry.definition, "root", ()) or entry.path
 
 
@@ -72,7 +72,7 @@ def _own(relation: Relation) -> str:
     if isinstance(relation, Scan | Sink):
         table = relation.table if isinstance(relation, Scan) else relation.target
         name = ".".join(_rooted(table)) if isinstance(table, TableEntry) else type(table).__name__
-        # With other options of a hint it is another source: where it begins, what it reads.
+        # Other hint options make it another source, with another start or other rows.
         hints = relation.options if isinstance(relation, Scan) else ()
         return ";".join([name, *(f"{key}={value}" for key, value in sorted(hints))])
     if isinstance(relation, WindowAggregate | WindowAssign):

@@ -1,7 +1,7 @@
-"""Columns that nobody reads are not made: what each relation must give is gathered from all that use it, top down, and
-the plan is built anew of just that, down to the columns a scan reads.
+"""Prunes unused columns: collects top down which columns each relation's consumers read, and rebuilds the plan with
+only those, down to the columns of scans.
 
-A sink's columns are all wanted. The rowtime of a relation need not be kept as a column: batches carry it beside.
+All columns of a sink are used. The rowtime need not remain a column: batches carry timestamps separately.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ __all__ = ["prune_columns"]
 
 Wanted = frozenset[int]
 Places = dict[int, int]
-"""Where a column of the old relation is in the new one."""
+"""Maps a column of the old relation to its position in the new one."""
 
 
 def prune_columns(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
-    """Leave out the columns that nobody reads."""
+    """Prunes unused columns."""
     wanted: dict[int, set[int]] = {}
     for relation in reversed(list(relations_of(sinks))):
         own = frozenset(wanted.setdefault(id(relation), set()))
         if not own and not isinstance(relation, Sink) and len(relation.schema):
-            # Rows are counted by a column: one at the least is kept, the cheapest.
+            # A batch counts rows by a column: retain at least one, the cheapest.
             own = frozenset({_cheapest(relation)})
             wanted[id(relation)] |= own
         for each, columns in zip(relation.inputs, _needs(relation, own), strict=True):
@@ -64,7 +64,7 @@ def prune_columns(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sin
 
 
 def _cheapest(relation: Relation) -> int:
-    """A column that costs little: a group, a constant, or one of few bytes."""
+    """A cheap column: a group, a constant, or one of few bytes."""
     if isinstance(relation, Project):
         plain = [index for index, each in enumerate(relation.expressions) if is_plain(each)]
         return min(plain, key=lambda index: _width(relation, index), default=0)
@@ -83,7 +83,7 @@ def _all(relation: Relation) -> Wanted:
 
 
 def _needs(relation: Relation, wanted: Wanted) -> list[Wanted]:
-    """What a relation must have of each input, to give the wanted columns."""
+    """The columns that a relation needs of each input to compute the wanted ones."""
     if isinstance(relation, Project):
         return [columns_of(*(relation.expressions[column] for column in wanted))]
     if isinstance(relation, Filter):
@@ -124,7 +124,7 @@ def _needs(relation: Relation, wanted: Wanted) -> list[Wanted]:
 
 
 def _of_window(window: WindowShape) -> frozenset[int]:
-    """What windows go by: the time, and of sessions the partition."""
+    """The columns that windows use: the time, and the partition of sessions."""
     return frozenset({window.time, *window.partition})
 
 
@@ -135,9 +135,9 @@ def _of_lookup(relation: LookupJoin, wanted: Wanted) -> Wanted:
 
 
 def _of_groups(relation: Aggregate | WindowAggregate, wanted: Wanted) -> Wanted:
-    """Groups always, and what the wanted calls take."""
+    """The groups, and the arguments of the wanted calls."""
     needed = set(relation.groups)
-    for call in _kept_calls(relation, wanted):
+    for call in _wanted_calls(relation, wanted):
         needed |= set(call.arguments) | {key.column for key in call.order}
         needed |= set() if call.filter is None else {call.filter}
     if isinstance(relation, WindowAggregate):
@@ -146,22 +146,22 @@ def _of_groups(relation: Aggregate | WindowAggregate, wanted: Wanted) -> Wanted:
 
 
 def _of_over(relation: Over, wanted: Wanted) -> Wanted:
-    """The rows' own columns that are wanted, those of the window, and what the wanted calls take."""
+    """The wanted columns of the rows, those of the window, and the arguments of the wanted calls."""
     width = len(relation.input.schema)
     needed = {column for column in wanted if column < width}
     needed |= {*relation.partition, *(key.column for key in relation.order)}
-    for _, call in _kept_overs(relation, wanted):
+    for _, call in _wanted_overs(relation, wanted):
         needed |= {*call.call.arguments} | (set() if call.call.filter is None else {call.call.filter})
     return frozenset(needed)
 
 
-def _kept_overs(relation: Over, wanted: Wanted) -> list[tuple[int, OverCall]]:
-    """The calls that somebody reads, with their columns; one at the least."""
+def _wanted_overs(relation: Over, wanted: Wanted) -> list[tuple[int, OverCall]]:
+    """The wanted calls, with their columns; at least one."""
     calls = list(enumerate(relation.calls, len(relation.input.schema)))
     return [each for each in calls if each[0] in wanted] or calls[:1]
 
 
-def _kept_calls(relation: Aggregate | WindowAggregate, wanted: Wanted) -> list[AggregateCall]:
+def _wanted_calls(relation: Aggregate | WindowAggregate, wanted: Wanted) -> list[AggregateCall]:
     first = len(relation.groups)
     return [call for index, call in enumerate(relation.calls) if first + index in wanted]
 
@@ -170,7 +170,7 @@ def _kept_calls(relation: Aggregate | WindowAggregate, wanted: Wanted) -> list[A
 
 
 def _rebuilt(relation: Relation, wanted: Wanted, inputs: list[tuple[Relation, Places]]) -> tuple[Relation, Places]:
-    """The relation with the wanted columns, perhaps some more; and where they are."""
+    """The relation with at least the wanted columns, and their positions."""
     if isinstance(relation, Sink):
         return _sink(relation, *inputs[0]), {}
     if isinstance(relation, Scan):
@@ -200,12 +200,12 @@ def _rebuilt(relation: Relation, wanted: Wanted, inputs: list[tuple[Relation, Pl
         Normalise,
     ):
         return _of_one(relation, wanted, *inputs[0])
-    renewed = [_exactly(given, places) for given, places in inputs]
+    renewed = [_exactly(new_input, places) for new_input, places in inputs]
     return relation.with_inputs(*renewed), {index: index for index in range(len(relation.schema))}
 
 
 def _exactly(relation: Relation, places: Places) -> Relation:
-    """All columns in their old order: what a relation of many inputs, or one we know nothing of, was over."""
+    """All columns in their previous order, as relations with several inputs and unknown relations expect them."""
     order = [places[index] for index in sorted(places)]
     if order == list(range(len(relation.schema))):
         return relation
@@ -221,7 +221,7 @@ def _sink(sink: Sink, below: Relation, places: Places) -> Sink:
     return replace(sink, input=_exactly(below, places))
 
 
-def _kept_schema(relation: Relation, columns: list[int]) -> Schema:
+def _schema_of(relation: Relation, columns: list[int]) -> Schema:
     return Schema(tuple(relation.schema.fields[column] for column in columns))
 
 
@@ -234,13 +234,13 @@ def _scan(scan: Scan, wanted: Wanted) -> tuple[Relation, Places]:
     if len(columns) == len(scan.schema):
         return scan, _at(columns)
     before = scan.columns if scan.columns is not None else tuple(range(len(scan.schema)))
-    return replace(scan, schema=_kept_schema(scan, columns), columns=tuple(before[c] for c in columns)), _at(columns)
+    return replace(scan, schema=_schema_of(scan, columns), columns=tuple(before[c] for c in columns)), _at(columns)
 
 
 def _values(values: Values, wanted: Wanted) -> tuple[Relation, Places]:
     columns = sorted(wanted)
     rows = tuple(tuple(row[column] for column in columns) for row in values.rows)
-    return replace(values, schema=_kept_schema(values, columns), rows=rows), _at(columns)
+    return replace(values, schema=_schema_of(values, columns), rows=rows), _at(columns)
 
 
 def _union(union: SetOperation, wanted: Wanted, inputs: list[tuple[Relation, Places]]) -> tuple[Relation, Places]:
@@ -250,7 +250,7 @@ def _union(union: SetOperation, wanted: Wanted, inputs: list[tuple[Relation, Pla
         order = [places[column] for column in columns]
         is_whole = order == list(range(len(below.schema)))
         branches.append(below if is_whole else _picked(below, order))
-    return replace(union, schema=_kept_schema(union, columns), branches=tuple(branches)), _at(columns)
+    return replace(union, schema=_schema_of(union, columns), branches=tuple(branches)), _at(columns)
 
 
 def _aggregate(
@@ -262,7 +262,7 @@ def _aggregate(
     columns = [*range(groups), *calls, *rest]
     made = replace(
         relation,
-        schema=_kept_schema(relation, columns),
+        schema=_schema_of(relation, columns),
         input=below,
         groups=tuple(places[group] for group in relation.groups),
         calls=tuple(_moved_call(relation.calls[index - groups], places) for index in calls),
@@ -276,13 +276,13 @@ def _aggregate(
 
 
 def _rank(rank: Rank, wanted: Wanted, below: Relation, places: Places) -> tuple[Relation, Places]:
-    """A number that nobody reads is not made: rows that only move are then the same."""
+    """Drops an unused row number: a change of position alone then emits nothing."""
     width = len(rank.input.schema)
     has_number = rank.has_number and width in wanted
     columns = [*sorted(places, key=places.__getitem__), *([width] if has_number else [])]
     made = replace(
         rank,
-        schema=_kept_schema(rank, columns),
+        schema=_schema_of(rank, columns),
         input=below,
         partition=tuple(places[column] for column in rank.partition),
         order=tuple(replace(key, column=places[key.column]) for key in rank.order),
@@ -292,33 +292,33 @@ def _rank(rank: Rank, wanted: Wanted, below: Relation, places: Places) -> tuple[
 
 
 def _over(over: Over, wanted: Wanted, below: Relation, places: Places) -> tuple[Relation, Places]:
-    kept = _kept_overs(over, wanted)
-    columns = [*sorted(places, key=places.__getitem__), *(column for column, _ in kept)]
+    overs = _wanted_overs(over, wanted)
+    columns = [*sorted(places, key=places.__getitem__), *(column for column, _ in overs)]
     made = replace(
         over,
-        schema=_kept_schema(over, columns),
+        schema=_schema_of(over, columns),
         input=below,
         partition=tuple(places[column] for column in over.partition),
         order=tuple(replace(key, column=places[key.column]) for key in over.order),
-        calls=tuple(replace(call, call=_moved_call(call.call, places)) for _, call in kept),
+        calls=tuple(replace(call, call=_moved_call(call.call, places)) for _, call in overs),
     )
     return made, _at(columns)
 
 
 def _lookup(lookup: LookupJoin, wanted: Wanted, below: Relation, places: Places) -> tuple[Relation, Places]:
-    """Of the table that is asked, the columns that somebody reads, and its key."""
+    """The lookup table's wanted columns, and its key."""
     width = len(lookup.input.schema)
     used = wanted | (columns_of(lookup.condition) if lookup.condition is not None else frozenset())
     keys = {key.column for key in lookup.keys}
-    kept = [at for at in range(len(lookup.columns)) if at in keys or width + at in used]
+    retained = [at for at in range(len(lookup.columns)) if at in keys or width + at in used]
     left = sorted(places, key=places.__getitem__)
-    now = {old: new for new, old in enumerate(kept)}
+    now = {old: new for new, old in enumerate(retained)}
     moves = dict(places) | {width + old: len(left) + new for old, new in now.items()}
     made = replace(
         lookup,
-        schema=_kept_schema(lookup, [*left, *(width + at for at in kept)]),
+        schema=_schema_of(lookup, [*left, *(width + at for at in retained)]),
         input=below,
-        columns=tuple(lookup.columns[at] for at in kept),
+        columns=tuple(lookup.columns[at] for at in retained),
         keys=tuple(LookupKey(moved(key.value, places), now[key.column]) for key in lookup.keys),
         condition=None if lookup.condition is None else moved(lookup.condition, moves),
     )
@@ -331,9 +331,9 @@ def _join(join: Join, inputs: list[tuple[Relation, Places]]) -> tuple[Relation, 
     places = left_places | {before + old: now + new for old, new in right_places.items()}
     by_place = {new: old for old, new in places.items()}
     condition = None if join.condition is None else moved(join.condition, places)
-    gives_both = len(join.schema) > before or not len(join.right.schema)
-    columns = [by_place[new] for new in sorted(by_place) if gives_both or new < now]
-    made = replace(join, schema=_kept_schema(join, columns), left=left, right=right, condition=condition)
+    has_both_sides = len(join.schema) > before or not len(join.right.schema)
+    columns = [by_place[new] for new in sorted(by_place) if has_both_sides or new < now]
+    made = replace(join, schema=_schema_of(join, columns), left=left, right=right, condition=condition)
     return made, _at(columns)
 
 
@@ -347,16 +347,16 @@ def _moved_call(call: AggregateCall, places: Places) -> AggregateCall:
 
 
 def _of_one(relation: Relation, wanted: Wanted, below: Relation, places: Places) -> tuple[Relation, Places]:
-    """Relations with one input, whose expressions move with its columns."""
+    """Rebuilds a relation with one input, whose expressions move with its columns."""
     if isinstance(relation, Project):
         columns = sorted(wanted)
         expressions = tuple(moved(relation.expressions[column], places) for column in columns)
-        return Project(_kept_schema(relation, columns), below, expressions, site=relation.site), _at(columns)
+        return Project(_schema_of(relation, columns), below, expressions, site=relation.site), _at(columns)
     width = len(relation.inputs[0].schema)
-    kept = sorted(places, key=places.__getitem__)
+    retained = sorted(places, key=places.__getitem__)
     added = list(range(width, len(relation.schema)))
-    schema = _kept_schema(relation, kept + added)
-    result = dict(places) | {old: len(kept) + index for index, old in enumerate(added)}
+    schema = _schema_of(relation, retained + added)
+    result = dict(places) | {old: len(retained) + index for index, old in enumerate(added)}
     if isinstance(relation, Filter):
         return replace(relation, schema=schema, input=below, condition=moved(relation.condition, places)), result
     if isinstance(relation, WatermarkAssign):

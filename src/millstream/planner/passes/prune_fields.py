@@ -1,7 +1,7 @@
-"""Of rows inside columns only the fields that somebody reads are read, where the source can make a row of just those.
+"""Prunes unused fields of row columns, if the source can read rows of a subset of fields.
 
-What is wanted of each column is a set of paths: `("place", "zip")`, or `()` for all of it. Paths are gathered from all
-that use a relation, top down; then the scan's table is narrowed, and types of columns above it follow.
+The used parts of a column are a set of paths: `("place", "zip")`, or `()` for all of it. Paths are collected top down
+from all consumers of a relation; then the scan's table is narrowed, and the column types above it follow.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ WHOLE: Path = ()
 
 
 def prune_fields(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
-    """Leave out fields of rows that nobody reads."""
+    """Prunes unused fields of rows."""
     if not any(isinstance(relation, Scan) and _can_prune(relation) for relation in relations_of(sinks)):
         return sinks
     needs: dict[int, Needs] = {}
@@ -57,7 +57,7 @@ def prune_fields(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink
 
 
 def _can_prune(scan: Scan) -> bool:
-    """Whether a source makes rows of just the fields that its definition names."""
+    """Whether a source can read rows of only the fields that its definition names."""
     if not isinstance(scan.table, TableEntry) or scan.table.origin is not None or scan.table.connector is None:
         return False
     if not any(isinstance(each, RowType) for each in scan.schema.types):
@@ -66,11 +66,11 @@ def _can_prune(scan: Scan) -> bool:
     return factory.prunes_fields(dict((*scan.table.options, *scan.options)))
 
 
-# --- what is wanted ---------------------------------------------------------------------------------------------------
+# --- used fields ------------------------------------------------------------------------------------------------------
 
 
 def _uses(expression: RowExpression) -> Iterator[tuple[int, Path]]:
-    """The columns an expression looks at, each with the path inside it."""
+    """The columns that an expression reads, each with the path inside it."""
     path: Path = ()
     inner = expression
     while isinstance(inner, Call) and inner.function == "FIELD":
@@ -91,7 +91,7 @@ def _gathered(expressions: Sequence[RowExpression], into: Needs) -> Needs:
 
 
 def _needs(relation: Relation, wanted: Needs) -> list[Needs]:
-    """What a relation looks at in each input, to give what is wanted."""
+    """The parts of each input's columns that a relation reads to compute the wanted ones."""
     if isinstance(relation, Project):
         return [_of_project(relation, wanted)]
     passed = {column: set(paths) for column, paths in wanted.items()}
@@ -129,15 +129,15 @@ def _of_project(relation: Project, wanted: Needs) -> Needs:
 
 
 def _narrowed(type_: DataType, paths: set[Path]) -> DataType:
-    """A row type with just the fields on the paths; at least one, for a row is there or not."""
+    """A row type with only the fields on the paths; at least one, because a row may be NULL."""
     if not isinstance(type_, RowType) or WHOLE in paths or not type_.fields:
         return type_
     deeper: dict[str, set[Path]] = {}
     for path in paths:
         deeper.setdefault(path[0], set()).add(path[1:])
-    kept = [each for each in type_.fields if each.name in deeper] or [type_.fields[0]]
-    fields = [_narrowed(each.data_type, deeper.get(each.name, {WHOLE})) for each in kept]
-    return RowType.of([each.name for each in kept], fields, type_.is_nullable)
+    retained = [each for each in type_.fields if each.name in deeper] or [type_.fields[0]]
+    fields = [_narrowed(each.data_type, deeper.get(each.name, {WHOLE})) for each in retained]
+    return RowType.of([each.name for each in retained], fields, type_.is_nullable)
 
 
 def _narrowed_scan(scan: Scan, needs: Needs) -> Scan:
@@ -155,7 +155,7 @@ def _narrowed_scan(scan: Scan, needs: Needs) -> Scan:
 
 
 def _retyped(relation: Relation) -> Relation:
-    """A relation over narrower columns: what it passes on is narrower, too."""
+    """A relation over narrowed columns, with its passed-on columns narrowed, too."""
     if isinstance(relation, Project):
         expressions = tuple(_over(each, relation.input.schema) for each in relation.expressions)
         fields = tuple(
@@ -174,7 +174,7 @@ def _retyped(relation: Relation) -> Relation:
 
 
 def _passed_on(relation: Relation, below: Relation) -> Schema:
-    """The schema with the types that the input has now; columns that the relation adds stay."""
+    """The schema with the input's current types; columns that the relation adds are unchanged."""
     fields: list[Field] = list(relation.schema.fields)
     for index, field in enumerate(below.schema.fields):
         fields[index] = replace(fields[index], type=field.type)
@@ -182,7 +182,7 @@ def _passed_on(relation: Relation, below: Relation) -> Schema:
 
 
 def _over(expression: RowExpression, schema: Schema) -> RowExpression:
-    """An expression over columns of other types."""
+    """An expression over columns with other types."""
 
     def change(part: RowExpression) -> RowExpression:
         if isinstance(part, Column):

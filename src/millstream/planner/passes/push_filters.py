@@ -1,7 +1,7 @@
-"""Filters go down: through projections, unions, unnesting and window functions, to where rows are made.
+"""Pushes filters down through projections, unions, unnesting and window functions, towards the sources.
 
-A filter does not pass a watermark: rows it would take out still move time on. It does not pass what others use as
-well, for then that would be computed twice.
+A filter is not pushed below a watermark: rows that it drops still advance event time. It is not pushed below a relation
+with other consumers, which would then be computed twice.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from millstream.planner.passes.rewriting import (
     conjunction,
     conjuncts,
     consumers,
+    distinguishes_equal_keys,
     is_deterministic,
     moved,
     only_uses,
     substituted,
-    tells_keys_apart,
 )
 from millstream.planner.relations import (
     Aggregate,
@@ -40,7 +40,7 @@ from millstream.planner.relations import (
 )
 from millstream.planner.session import PlannerSession
 from millstream.planner.time_joins import TemporalJoin
-from millstream.planner.traits.intervals import finds_version
+from millstream.planner.traits.intervals import selects_version
 from millstream.planner.traits.windows import window_columns
 
 __all__ = ["push_filters"]
@@ -49,18 +49,18 @@ Parts = list[RowExpression]
 
 
 def push_filters(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
-    """Put every filter as low as it can go."""
+    """Pushes every filter as low as possible."""
     used = consumers(sinks)
     done: dict[int, tuple[Relation, Relation]] = {}
 
     def visit(relation: Relation) -> Relation:
-        held = done.get(id(relation))
-        if held is None:
-            held = done[id(relation)] = (relation, pushed(relation, []))
-        return held[1]
+        entry = done.get(id(relation))
+        if entry is None:
+            entry = done[id(relation)] = (relation, pushed(relation, []))
+        return entry[1]
 
     def pushed(relation: Relation, parts: Parts) -> Relation:
-        """The relation with a filter of these parts, over its columns, as low as possible."""
+        """The relation with these conjuncts, over its columns, filtered as low as possible."""
         if isinstance(relation, Filter) and (not parts or used[id(relation)] <= 1):
             return below(relation.input, [*conjuncts(relation.condition), *parts])
         if isinstance(relation, Join):
@@ -76,7 +76,7 @@ def push_filters(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink
         return _filter(_renewed(relation, [below(each, lower) for each in relation.inputs]), upper)
 
     def below(relation: Relation, parts: Parts) -> Relation:
-        """An input with a filter: pushed into it, unless others use it, too."""
+        """An input with a filter, pushed into it unless it has other consumers."""
         if not parts:
             return visit(relation)
         if used[id(relation)] > 1:
@@ -92,13 +92,13 @@ def _renewed(relation: Relation, inputs: list[Relation]) -> Relation:
 
 
 def _filter(relation: Relation, parts: Parts) -> Relation:
-    # What is said twice is asked once; but RAND() < 0.5 is another question each time.
-    asked = {part if is_deterministic(part) else (part, place): part for place, part in enumerate(parts)}
-    condition = conjunction(list(asked.values()))
+    # Repeated conjuncts are evaluated once; but each RAND() < 0.5 is evaluated separately.
+    distinct_parts = {part if is_deterministic(part) else (part, place): part for place, part in enumerate(parts)}
+    condition = conjunction(list(distinct_parts.values()))
     return relation if condition is None else Filter(relation.schema, relation, condition)
 
 
-# --- what of a filter passes a relation, and what stays above it ------------------------------------------------------
+# --- which conjuncts pass below a relation, and which stay above ------------------------------------------------------
 
 
 def _through_project(relation: Project, parts: Parts) -> tuple[Parts, Parts]:
@@ -118,27 +118,27 @@ def _through_union(relation: SetOperation, parts: Parts) -> tuple[Parts, Parts]:
 
 
 def _through_rows(relation: Unnest | Correlate | WindowAssign, parts: Parts) -> tuple[Parts, Parts]:
-    """Columns of the input come first, and are the same in every row made of one."""
+    """The input's columns come first, and are equal in all rows derived from one input row."""
     width: Collection[int] = range(len(relation.input.schema))
     if isinstance(relation, WindowAssign) and relation.window.kind is WindowKind.SESSION:
-        width = relation.window.partition  # a row that is left out might have joined two sessions
-    is_kept = getattr(relation, "kind", JoinKind.INNER) is JoinKind.INNER or isinstance(relation, WindowAssign)
-    if not is_kept and getattr(relation, "kind", None) is not JoinKind.LEFT:
+        width = relation.window.partition  # a dropped row might have joined two sessions
+    is_inner = getattr(relation, "kind", JoinKind.INNER) is JoinKind.INNER or isinstance(relation, WindowAssign)
+    if not is_inner and getattr(relation, "kind", None) is not JoinKind.LEFT:
         return [], parts
     lower = [part for part in parts if only_uses(part, width) and is_deterministic(part)]
     if isinstance(relation, WindowAssign) and relation.window.kind is WindowKind.SESSION:
-        lower = [part for part in lower if not tells_keys_apart(part)]
+        lower = [part for part in lower if not distinguishes_equal_keys(part)]
     return lower, [part for part in parts if part not in lower]
 
 
 def _through_join(relation: Join, parts: Parts) -> tuple[Parts, Parts, Parts, Parts]:
-    """What goes into the left side, into the right one, into the condition, and what stays above. A side whose rows
-    come without a partner, too, is not filtered by the condition, nor the other one by what stands above. What stands
-    above a temporal join is of the version that was found, and must not find another one."""
+    """Splits conjuncts for the left side, the right side, the condition, and above. The condition does not filter a
+    side that is also emitted unmatched, and a filter above does not apply to the other side. A filter above a temporal
+    join applies to the matching version, and must not select another one."""
     kind, width = relation.kind, len(relation.left.schema)
     left_only, both = range(width), range(width, width + len(relation.right.schema))
     if isinstance(relation, TemporalJoin):
-        both = range(0)  # a version that is filtered out would be taken for no version, and the one before it be seen
+        both = range(0)  # filtering versions below would expose the previous version
     lefts: Parts = []
     rights: Parts = []
     joining: Parts = []
@@ -157,7 +157,7 @@ def _through_join(relation: Join, parts: Parts) -> tuple[Parts, Parts, Parts, Pa
             lefts.append(part)
         elif is_free and only_uses(part, both) and kind in (JoinKind.INNER, JoinKind.RIGHT):
             rights.append(moved(part, {column: column - width for column in columns_of(part)}))
-        elif is_free and kind is JoinKind.INNER and not (isinstance(relation, TemporalJoin) and finds_version(part)):
+        elif is_free and kind is JoinKind.INNER and not (isinstance(relation, TemporalJoin) and selects_version(part)):
             joining.append(part)
         else:
             upper.append(part)
@@ -165,18 +165,18 @@ def _through_join(relation: Join, parts: Parts) -> tuple[Parts, Parts, Parts, Pa
 
 
 def _through_groups(relation: Aggregate | WindowAggregate, parts: Parts) -> tuple[Parts, Parts]:
-    """A condition on groups alone takes out whole groups."""
+    """A condition on groups alone drops whole groups."""
     if not relation.groups or getattr(relation, "sets", None):
         return [], parts
     groups = range(len(relation.groups))
     window = window_columns(relation)
-    # What is said of the window stays above: below, it would keep rows from being aggregated by panes.
-    said_of_window = window.all if window is not None else frozenset()
+    # Conditions on the window stay above: below, they would prevent aggregation by panes.
+    window_parts = window.all if window is not None else frozenset()
     lower, upper = [], []
     for part in parts:
         used = columns_of(part)
-        is_of_groups = used and not used & said_of_window and only_uses(part, groups)
-        if is_of_groups and is_deterministic(part) and not tells_keys_apart(part):
+        is_of_groups = used and not used & window_parts and only_uses(part, groups)
+        if is_of_groups and is_deterministic(part) and not distinguishes_equal_keys(part):
             lower.append(moved(part, dict(enumerate(relation.groups))))
         else:
             upper.append(part)
@@ -184,18 +184,21 @@ def _through_groups(relation: Aggregate | WindowAggregate, parts: Parts) -> tupl
 
 
 def _through_lookup(relation: LookupJoin, parts: Parts) -> tuple[Parts, Parts]:
-    """What is said of the input alone needs no looking up."""
+    """Conditions on the input alone are checked before the lookup."""
     width = range(len(relation.input.schema))
     lower = [part for part in parts if columns_of(part) and only_uses(part, width) and is_deterministic(part)]
     return lower, [part for part in parts if part not in lower]
 
 
 def _of_columns(columns: tuple[int, ...], parts: Parts) -> tuple[Parts, Parts]:
-    """A condition on the key of rows, or on their partition, takes out all that has it."""
+    """A condition on the rows' key or partition drops all rows with that key."""
     lower = [
         part
         for part in parts
-        if columns_of(part) and only_uses(part, columns) and is_deterministic(part) and not tells_keys_apart(part)
+        if columns_of(part)
+        and only_uses(part, columns)
+        and is_deterministic(part)
+        and not distinguishes_equal_keys(part)
     ]
     return lower, [part for part in parts if part not in lower]
 

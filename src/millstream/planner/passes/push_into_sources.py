@@ -1,5 +1,5 @@
-"""Sources are asked to leave out by themselves what a filter right above them would; what they promise is not checked
-again. Columns were pruned before (`prune_columns`): a scan names those it reads.
+"""Pushes filters into sources; conditions that a source guarantees are not checked again. Columns were pruned before
+(`prune_columns`): a scan lists the columns it reads.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["push_into_sources"]
 
 
 def push_into_sources(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
-    """Give filters to sources that take them."""
+    """Pushes filters into the sources that accept them."""
 
     def rule(relation: Relation, is_shared: IsShared) -> Relation:
         if not isinstance(relation, Filter) or not isinstance(relation.input, Scan) or is_shared(relation.input):
@@ -40,14 +40,14 @@ def _pushed(relation: Filter, scan: Scan, session: PlannerSession) -> Relation:
     columns = scan.columns if scan.columns is not None else tuple(range(len(scan.schema)))
     places = dict(enumerate(columns))
     back = {place: index for index, place in places.items()}
-    asked = [moved(part, places) for part in conjuncts(relation.condition) if is_deterministic(part)]
+    offered = [moved(part, places) for part in conjuncts(relation.condition) if is_deterministic(part)]
     definition = table_definition(entry, session, scan.options)
-    made = table_factory(entry, scan.options).source(definition, columns, asked)
-    taken = made.filters
-    if not taken:
+    made = table_factory(entry, scan.options).source(definition, columns, offered)
+    accepted = made.filters
+    if not accepted:
         return replace(relation, input=replace(scan, skips=made.skips)) if made.skips else relation
-    rest = [part for part in conjuncts(relation.condition) if moved(part, places) not in taken]
-    assert all(moved(part, back) in conjuncts(relation.condition) for part in taken)
-    filtered = replace(scan, filters=tuple(taken), skips=made.skips)
+    rest = [part for part in conjuncts(relation.condition) if moved(part, places) not in accepted]
+    assert all(moved(part, back) in conjuncts(relation.condition) for part in accepted)
+    filtered = replace(scan, filters=tuple(accepted), skips=made.skips)
     condition = conjunction(rest)
     return filtered if condition is None else replace(relation, input=filtered, condition=condition)

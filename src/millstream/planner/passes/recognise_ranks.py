@@ -1,9 +1,9 @@
-"""The first rows of an order: ROW_NUMBER() with a bound on it, ORDER BY with LIMIT, and in BATCH ORDER BY alone.
+"""Recognises Top-N: ROW_NUMBER() with a bound on it, ORDER BY with LIMIT, and in BATCH ORDER BY alone.
 
-A filter that bounds the number of rows in each partition by a constant, directly above the OVER that gives it, is what
-Flink calls Top-N (and, for the first by a time, deduplication). Conditions that say something else stay above.
+A filter that bounds the row number of each partition by a constant, directly above the OVER that computes it, is
+Flink's Top-N (or deduplication, for the first row by a time). Other conditions stay above.
 
-Within windows, where start and end of the window are in the partition, each window's first rows are emitted once.
+Within windows, if the partition contains the window's start and end, each window's first rows are emitted once.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from millstream.sql.places import problem
 __all__ = ["RANKED_MAX", "rank_in_windows", "recognise_ranks"]
 
 RANKED_MAX = 2**31
-"""So many rows are all of them."""
+"""A bound of this size includes all rows."""
 
 _RANKS = ("ROW_NUMBER", "RANK", "DENSE_RANK")
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 
 def recognise_ranks(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
-    """Put Rank in the place of what asks for the first rows of an order."""
+    """Replaces queries for the first rows of an order by Rank."""
 
     def rule(relation: Relation) -> Relation:
         if isinstance(relation, Filter) and isinstance(relation.input, Over):
@@ -49,7 +49,7 @@ def recognise_ranks(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[S
 
 
 def rank_in_windows(relation: Relation, *, is_batch: bool) -> Relation:
-    """A Rank whose partitions are each within one window as one in windows; any other relation as it is."""
+    """Turns a Rank whose partitions are each within one window into a WindowRank; other relations are unchanged."""
     if type(relation) is not Rank or is_batch or changes_of(relation.input) != GROWS:
         return relation
     inside = window_columns(relation.input)
@@ -59,7 +59,7 @@ def rank_in_windows(relation: Relation, *, is_batch: bool) -> Relation:
         next(at for at, column in enumerate(relation.partition) if column in bounds)
         for bounds in (inside.starts, inside.ends)
     )
-    # Deduplication in windows goes by their time, and the last of equal ones is kept, as Flink does.
+    # Window deduplication orders by the windows' time, and retains the last of equal rows, as in Flink.
     by_time = len(relation.order) == 1 and is_window_time(relation.input, relation.order[0].column)
     is_latest = by_time and relation.last == 1 and relation.order[0].descending
     values = {each.name: getattr(relation, each.name) for each in fields_of(relation)}
@@ -98,7 +98,7 @@ def _of_filter(relation: Filter, over: Over) -> Relation:
 
 
 def _bounds(part: RowExpression, number: int) -> tuple[int, int] | None:
-    """The smallest and the largest number that a condition allows; None where it is about something else."""
+    """The smallest and the largest row number that a condition admits; None if it is not about the number."""
     if not isinstance(part, Call) or part.function not in _MIRRORED or len(part.arguments) != 2:
         return None
     left, right = part.arguments
@@ -123,7 +123,7 @@ def _of_limit(relation: Limit, session: PlannerSession) -> Relation:
     below = relation.input
     is_sorted = isinstance(below, Sort)
     if not is_sorted and (session.is_batch or changes_of(below) == GROWS):
-        return relation  # any rows will do: the first that come
+        return relation  # any rows qualify: the first to arrive
     order = below.keys if isinstance(below, Sort) else ()
     last = RANKED_MAX if relation.count is None else relation.offset + relation.count
     input_ = below.input if isinstance(below, Sort) else below
@@ -135,7 +135,7 @@ def _of_sort(sort: Sort, session: PlannerSession) -> Relation:
         return Rank(sort.schema, sort.input, (), sort.keys, 1, RANKED_MAX, site=sort.site)
     fields = sort.schema.fields
     if sort.keys and fields[sort.keys[0].column].time is not None and not sort.keys[0].descending:
-        return sort  # by time: rows come in this order as time goes on
+        return sort  # by time: rows are emitted in this order as time advances
     raise _refusal(sort)
 
 

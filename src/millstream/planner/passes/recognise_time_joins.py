@@ -1,8 +1,8 @@
-"""Joins by time: an interval between the times of two rows, or one window for both, found in the condition.
+"""Recognises time-bounded joins by their condition: an interval between two rows' times, or one window for both.
 
-Both tables must only grow. Rows of such joins keep their time. Those of any other join do not: until here it was not
-known what a join would be, so its columns still said that they were times; now those that are none any more say so, and
-what needs a time and has none is refused, in Flink's words.
+Both tables must be append-only. The rows of such joins retain their time attributes; those of any other join do not.
+Until this pass the columns of joins still carry time attributes. It removes the invalid ones, and rejects relations
+that need one and have none, in Flink's words.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _SAME_COLUMNS = (*SAME_COLUMNS, Match, TemporalJoin)
 
 
 def recognise_time_joins(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
-    """Find joins by time, and take the marks of time off the columns of all others."""
+    """Recognises time-bounded joins, and removes the time attributes of all other joins."""
 
-    from millstream.planner.passes.recognise_ranks import rank_in_windows  # it knows of changes, which know of passes
+    from millstream.planner.passes.recognise_ranks import rank_in_windows  # imports changes, which imports passes
 
     def rule(old: Relation, new: Relation) -> Relation:
         if type(new) is Join:
@@ -58,7 +58,7 @@ def recognise_time_joins(sinks: tuple[Sink, ...], session: PlannerSession) -> tu
 
 
 def _join(join: Join, *, is_batch: bool) -> Join:
-    from millstream.planner.traits.changes import GROWS, changes_of  # it knows of lowering, which knows of passes
+    from millstream.planner.traits.changes import GROWS, changes_of  # imports lowering, which imports passes
 
     only_grow = all(changes_of(side) == GROWS for side in join.inputs)
     kind: type[Join] = Join
@@ -66,14 +66,14 @@ def _join(join: Join, *, is_batch: bool) -> Join:
         kind = WindowJoin
     elif (only_grow or is_batch) and join.kind not in (JoinKind.SEMI, JoinKind.ANTI) and interval_of(join) is not None:
         kind = IntervalJoin
-    given = (*join.left.schema.fields, *join.right.schema.fields)
-    times = [each.time if kind is not Join else None for each in given]
-    kept = tuple(
+    inputs = (*join.left.schema.fields, *join.right.schema.fields)
+    times = [each.time if kind is not Join else None for each in inputs]
+    fields = tuple(
         replace(field, time=time if field.time is time else None)
         for field, time in zip(join.schema.fields, times, strict=False)
     )
     values = {each.name: getattr(join, each.name) for each in fields_of(join)}
-    return kind(**{**values, "schema": Schema(kept)})
+    return kind(**{**values, "schema": Schema(fields)})
 
 
 def _check_temporal(join: TemporalJoin) -> None:
@@ -84,11 +84,11 @@ def _check_temporal(join: TemporalJoin) -> None:
 
 
 def _retimed(old: Relation, new: Relation) -> Relation:
-    """The relation without the marks of time that its inputs have lost."""
+    """The relation without the time attributes that its inputs have lost."""
     if old is new or not new.inputs:
         return new
     below = new.inputs[0].schema.fields
-    was = old.inputs[0].schema.fields
+    previous = old.inputs[0].schema.fields
     if isinstance(new, Project):
         made = [
             _without(field, below[each.index].time if isinstance(each, Column) else field.time)
@@ -101,7 +101,7 @@ def _retimed(old: Relation, new: Relation) -> Relation:
         ]
     elif isinstance(new, _SAME_COLUMNS):
         first = [
-            field if was[at].time is below[at].time else replace(field, time=None)
+            field if previous[at].time is below[at].time else replace(field, time=None)
             for at, field in enumerate(new.schema.fields[: len(below)])
         ]
         made = [*first, *new.schema.fields[len(below) :]]
@@ -116,14 +116,14 @@ def _without(field: Field, time: TimeKind | None) -> Field:
 
 
 def _check_window(old: Relation, relation: Relation) -> None:
-    """A window needs a time to go by: one that was, and is none any more, is told."""
+    """Rejects a window whose time column is no longer a time attribute."""
     if not isinstance(relation, WindowAssign | WindowAggregate) or old is relation:
         return
     field = relation.input.schema.fields[relation.window.time]
     if field.time is None and old.inputs[0].schema.fields[relation.window.time].time is not None:
         raise problem(
             f"The window function requires the timecol is a time attribute type, but is {field.type}: "
-            f"'{field.name}' comes from a join that keeps no time. Bound the times of both tables in its condition "
+            f"'{field.name}' comes from a join that drops it. Bound the times of both tables in the join's condition "
             "(a BETWEEN b - INTERVAL … AND b + INTERVAL …), or join in windows",
             getattr(relation.site, "span", None),
         )

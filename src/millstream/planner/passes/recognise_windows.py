@@ -1,8 +1,8 @@
-"""An aggregation by the columns of a window becomes one in windows: rows are then never copied into each window.
+"""Turns aggregations by a window's columns into window aggregations, which do not copy rows into each window.
 
-The window function is taken out from under the aggregation where nothing between them looks at the window's columns.
-Where something does (a filter on window_start, a window over a window's result), the rows stay in their windows, and
-the aggregation goes by the columns they have (`attached`).
+The window function below the aggregation is removed if nothing between them reads the window's columns. Otherwise (a
+filter on window_start, a window over a window's result) the rows remain in their windows, and the aggregation uses the
+columns that they have (`attached`).
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ __all__ = ["in_windows", "recognise_windows"]
 
 
 def recognise_windows(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
-    """Turn aggregations by window columns into window aggregations."""
+    """Turns aggregations by window columns into window aggregations."""
     return rewritten(sinks, in_windows)
 
 
 def in_windows(relation: Relation) -> Relation:
-    """An aggregation by window columns as one in windows; any other relation as it is."""
+    """The window aggregation for an aggregation by window columns; other relations are unchanged."""
     if not isinstance(relation, Aggregate):
         return relation
     inside = window_columns(relation.input)
@@ -52,7 +52,7 @@ def in_windows(relation: Relation) -> Relation:
 
 @dataclass(frozen=True)
 class _Unwindowed:
-    """A relation without its window's columns: where the others are now, and the column of time."""
+    """A relation without its window's columns: the positions of the others, and the time column."""
 
     relation: Relation
     places: dict[int, int]
@@ -74,20 +74,20 @@ def _in_windows(relation: Aggregate, inside: WindowColumns) -> Relation:
         shape = replace(inside.shape, time=bare.time)
         groups = tuple(bare.places[group] for group in plain)
         calls = tuple(_moved(call, bare.places) for call in relation.calls)
-        given = bare.relation
+        below = bare.relation
     else:
         shape = _attached(inside)
-        groups, calls, given = tuple(plain), relation.calls, relation.input
-    return _with_properties(relation, inside, given, shape, groups, calls, plain)
+        groups, calls, below = tuple(plain), relation.calls, relation.input
+    return _with_properties(relation, inside, below, shape, groups, calls, plain)
 
 
 def _over_session_rows(relation: Aggregate, inside: WindowColumns) -> Relation:
-    """Groups of rows that are in sessions already, by start, end and other columns. All rows of one end come at once,
-    when it has passed, with its last moment as their time: a window of that moment alone holds them."""
+    """Groups of rows already in sessions, by start, end and other columns. All rows with one end arrive at once, when
+    it has passed, with its last moment as their time: a window of that moment contains them."""
     if inside.shape.time_kind is not TimeKind.ROWTIME:
         what, instead = "an aggregation of sessions of processing time by other columns than their PARTITION BY", ""
         if _is_filtered(relation.input):
-            what, instead = "WHERE over sessions of processing time", "write FILTER (WHERE …) behind each aggregate"
+            what, instead = "WHERE over sessions of processing time", "write FILTER (WHERE …) after each aggregate"
         raise not_yet(what, getattr(relation.site, "span", None), instead)
     time = min(inside.times) if inside.times else min(inside.ends)
     shape = WindowShape(WindowKind.TUMBLE, time, 1, attached=(min(inside.starts), min(inside.ends)))
@@ -97,8 +97,8 @@ def _over_session_rows(relation: Aggregate, inside: WindowColumns) -> Relation:
 
 
 def _is_filtered(relation: Relation) -> bool:
-    """Whether rows are left out behind the window function. Of a session such rows are part: one that is left out
-    before may have joined two of them."""
+    """Whether rows are filtered above the window function. They are part of their session: dropping one before could
+    split it."""
     while not isinstance(relation, WindowAssign) and len(relation.inputs) == 1:
         if isinstance(relation, Filter):
             return True
@@ -120,7 +120,7 @@ def _with_properties(
     calls: tuple[AggregateCall, ...],
     plain: list[int],
 ) -> Relation:
-    """The window aggregation, and above it the columns in the order they had."""
+    """The window aggregation, with the columns above it in their previous order."""
     first = len(groups) + len(calls)
     properties: list[WindowProperty] = []
     fields: list[Field] = []
@@ -143,7 +143,7 @@ def _with_properties(
 
 
 def _origin(relation: Relation, column: int) -> int | None:
-    """The column of a window function's input that a column above it is; None for any other."""
+    """The column of the window function's input that a column above it passes on; None for any other."""
     while not isinstance(relation, WindowAssign):
         if isinstance(relation, Project):
             expression = relation.expressions[column]
@@ -176,7 +176,7 @@ def _moved(call: AggregateCall, places: dict[int, int]) -> AggregateCall:
 
 
 def _unwindowed(relation: Relation) -> _Unwindowed | None:
-    """The relation without its window function; None where the window's columns are looked at on the way."""
+    """The relation without its window function; None if a relation in between reads the window's columns."""
     if isinstance(relation, WindowAssign):
         width = len(relation.input.schema)
         return _Unwindowed(relation.input, {index: index for index in range(width)}, relation.window.time)
@@ -197,7 +197,7 @@ def _unwindowed(relation: Relation) -> _Unwindowed | None:
 
 
 def _unwindowed_union(relation: SetOperation) -> _Unwindowed | None:
-    """Branches whose columns and time stand in the same places, as those of GROUPING SETS do."""
+    """Branches with columns and time at the same positions, as those of GROUPING SETS."""
     branches = [_unwindowed(each) for each in relation.branches]
     first = branches[0]
     if first is None:
@@ -214,22 +214,23 @@ def _unwindowed_union(relation: SetOperation) -> _Unwindowed | None:
 
 
 def _unwindowed_project(relation: Project, inside: WindowColumns) -> _Unwindowed | None:
-    kept = [
+    passed = [
         position
         for position, expression in enumerate(relation.expressions)
         if not (isinstance(expression, Column) and expression.index in inside.all)
     ]
-    if any(columns_of(relation.expressions[position]) & inside.all for position in kept):
+    if any(columns_of(relation.expressions[position]) & inside.all for position in passed):
         return None
     bare = _unwindowed(relation.input)
     if bare is None:
         return None
     below = bare.relation.schema
-    expressions: list[RowExpression] = [moved(relation.expressions[position], bare.places) for position in kept]
+    expressions: list[RowExpression] = [moved(relation.expressions[position], bare.places) for position in passed]
     fields = [
-        _field(relation.schema.fields[position], each, below) for position, each in zip(kept, expressions, strict=True)
+        _field(relation.schema.fields[position], each, below)
+        for position, each in zip(passed, expressions, strict=True)
     ]
-    places = {position: index for index, position in enumerate(kept)}
+    places = {position: index for index, position in enumerate(passed)}
     time = Column(below.types[bare.time], bare.time)
     if time not in expressions:
         expressions.append(time)
@@ -239,6 +240,6 @@ def _unwindowed_project(relation: Project, inside: WindowColumns) -> _Unwindowed
 
 
 def _field(field: Field, expression: RowExpression, below: Schema) -> Field:
-    """Below the window function a column of time still is one."""
+    """Below the window function a time column still is a time attribute."""
     time = below.fields[expression.index].time if isinstance(expression, Column) else field.time
     return replace(field, time=time)

@@ -1,10 +1,10 @@
-"""UNION, INTERSECT, EXCEPT and GROUPING SETS as aggregations over a UNION ALL.
+"""Rewrites UNION, INTERSECT, EXCEPT and GROUPING SETS to aggregations over a UNION ALL.
 
 UNION            the groups of all branches
-INTERSECT        rows are counted by branch: those that both have
-EXCEPT           those that the first has, and the second does not
-… ALL            each as often as it is left
-GROUPING SETS    every row once for each set, with NULL for the columns that are not in it, and the set's number
+INTERSECT        counts rows by branch: those in both
+EXCEPT           those in the first branch and not in the second
+… ALL            each row as often as remains
+GROUPING SETS    every row once per set, with NULL for columns outside the set, and the set's number
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _TRUTH = BooleanType(False)
 
 
 def rewrite_sets(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
-    """Leave no other set operation than UNION ALL, and no grouping sets."""
+    """Rewrites all set operations except UNION ALL, and all grouping sets."""
     return rewritten(sinks, _rewritten)
 
 
@@ -59,7 +59,7 @@ def _rewritten(relation: Relation) -> Relation:
 
 
 def _counted(relation: SetOperation) -> Relation:
-    """Rows counted by branch, of which some are left."""
+    """Counts rows by branch and retains those of the result."""
     width, columns = len(relation.schema), relation.schema.columns
     fields = relation.schema.fields
     marks = (Field("in_left", _NUMBER), Field("in_right", _NUMBER))
@@ -80,7 +80,7 @@ def _counted(relation: SetOperation) -> Relation:
 
 
 def _repeated(relation: SetOperation, counted: Relation, left: RowExpression, right: RowExpression) -> Relation:
-    """Every row as often as it is left."""
+    """Repeats every row by its remaining count."""
     if relation.kind == "INTERSECT":
         times: RowExpression = Call(_NUMBER, "CASE", (_is("<", left, right), left, right))
     else:
@@ -91,12 +91,12 @@ def _repeated(relation: SetOperation, counted: Relation, left: RowExpression, ri
 
 
 def _numbers(count: int) -> Iterator[int]:
-    """A row for each; of none, or less, no row."""
+    """A row for each number below the count."""
     yield from range(count)
 
 
 REPEAT_ROWS = UserFunction("$REPEAT_ROWS", _numbers, (_NUMBER,), kind=UserFunctionKind.TABLE)
-"""Gives as many rows as its argument says."""
+"""Emits as many rows as its argument."""
 
 
 def _whole(number: int) -> Literal:
@@ -117,8 +117,8 @@ def _of_sets(relation: Aggregate | WindowAggregate, sets: tuple[tuple[int, ...],
         below.schema.types[group] if at in whole else below.schema.types[group].nullable()
         for at, group in enumerate(groups)
     ]
-    # The groups stand before the input's own columns, which aggregates look at: those keep their values.
-    # A group of every set is handed on as it is: the windows of rows, and their time, are still known above.
+    # The groups come before the input's own columns, which aggregates read: those retain their values.
+    # A group of every set is passed on unchanged: windows and time attributes remain known above.
     keys = tuple(
         Field(f"$g{at}", type_, below.schema.fields[groups[at]].time if at in whole else None)
         for at, type_ in enumerate(types)
@@ -126,13 +126,13 @@ def _of_sets(relation: Aggregate | WindowAggregate, sets: tuple[tuple[int, ...],
     schema = Schema((*keys, Field("$set", _NUMBER), *below.schema.fields))
     branches = []
     for number, positions in enumerate(sets):
-        given = [
+        group_values = [
             _nullable(Column(below.schema.types[group], group), types[at])
             if at in positions
             else Literal(types[at], None)
             for at, group in enumerate(groups)
         ]
-        branches.append(Project(schema, below, (*given, _whole(number), *below.schema.columns)))
+        branches.append(Project(schema, below, (*group_values, _whole(number), *below.schema.columns)))
     rows: Relation = branches[0] if len(branches) == 1 else SetOperation(schema, tuple(branches), "UNION", True)
     first = len(groups) + 1
     calls = tuple(
@@ -147,20 +147,20 @@ def _of_sets(relation: Aggregate | WindowAggregate, sets: tuple[tuple[int, ...],
     )
     aggregated = _aggregated(relation, rows, first, calls)
     columns = aggregated.schema.columns
-    given_results = iter(columns[first:])
+    results = iter(columns[first:])
     chosen = [
-        _by_set([_told(call, set_, sets[:number]) for number, set_ in enumerate(sets)], columns[first - 1])
+        _by_set([_grouping_value(call, set_, sets[:number]) for number, set_ in enumerate(sets)], columns[first - 1])
         if call.function in GROUPING_FUNCTIONS
-        else next(given_results)
+        else next(results)
         for call in relation.calls
     ]
-    return Project(relation.schema, aggregated, (*columns[: len(groups)], *chosen, *given_results))
+    return Project(relation.schema, aggregated, (*columns[: len(groups)], *chosen, *results))
 
 
 def _aggregated(
     relation: Aggregate | WindowAggregate, rows: Relation, first: int, calls: tuple[AggregateCall, ...]
 ) -> Aggregate | WindowAggregate:
-    """The aggregation of the rows of all sets, by the first columns."""
+    """Aggregates the rows of all sets by the first columns."""
     fields = (*rows.schema.fields[:first], *(Field(call.name, call.type) for call in calls))
     groups = tuple(range(first))
     if isinstance(relation, Aggregate):
@@ -171,11 +171,11 @@ def _aggregated(
     return WindowAggregate(schema, rows, window, groups, calls, relation.properties, site=relation.site)
 
 
-def _told(call: AggregateCall, set_: tuple[int, ...], before: tuple[tuple[int, ...], ...]) -> int:
-    """What GROUPING and its kin are in the rows of a set: a bit for each group that is not in it, the last one lowest;
-    or how many equal sets stand before it.
+def _grouping_value(call: AggregateCall, set_: tuple[int, ...], before: tuple[tuple[int, ...], ...]) -> int:
+    """The value of GROUPING or GROUPING_ID in the rows of a set: a bit for each group outside it, the last one lowest;
+    for GROUP_ID the number of equal sets before it.
 
-    >>> _told(AggregateCall("GROUPING", (0, 1), _NUMBER, ""), (1,), ())
+    >>> _grouping_value(AggregateCall("GROUPING", (0, 1), _NUMBER, ""), (1,), ())
     2
     """
     if call.function == "GROUP_ID":
@@ -184,7 +184,7 @@ def _told(call: AggregateCall, set_: tuple[int, ...], before: tuple[tuple[int, .
 
 
 def _by_set(values: list[int], number: RowExpression) -> RowExpression:
-    """The value that belongs to the number of a set."""
+    """The value for a set's number."""
     if len(set(values)) == 1:
         return _whole(values[0])
     parts: list[RowExpression] = []

@@ -1,4 +1,5 @@
-"""How passes go through a plan: every relation once, however many use it, so that what is shared stays shared."""
+"""Plan traversals for passes: each visits every relation once, however many consumers it has, so sharing is
+preserved."""
 
 from __future__ import annotations
 
@@ -26,6 +27,7 @@ __all__ = [
     "conjunction",
     "conjuncts",
     "consumers",
+    "distinguishes_equal_keys",
     "is_deterministic",
     "is_plain",
     "moved",
@@ -35,11 +37,10 @@ __all__ = [
     "rewritten_by_uses",
     "rewritten_knowing",
     "substituted",
-    "tells_keys_apart",
 ]
 
 GROWTH_MAX = 100
-"""By how many parts an expression may grow when it computes itself what a projection below it computed."""
+"""How many parts an expression may gain by computing a projected column itself."""
 
 
 _COMPARISONS = frozenset(
@@ -47,16 +48,16 @@ _COMPARISONS = frozenset(
 )
 
 IsShared = Callable[[Relation], bool]
-"""Whether several use a relation."""
+"""Whether a relation has several consumers."""
 
 
 def rewritten(sinks: Sequence[Sink], rule: Callable[[Relation], Relation]) -> tuple[Sink, ...]:
-    """The plan with every relation changed by a rule, inputs first."""
+    """Rewrites every relation by a rule, inputs first."""
     return rewritten_by_uses(sinks, lambda relation, is_shared: rule(relation))
 
 
 def rewritten_by_uses(sinks: Sequence[Sink], rule: Callable[[Relation, IsShared], Relation]) -> tuple[Sink, ...]:
-    """The same, by a rule that may ask which of the new relations below it several use."""
+    """Rewrites by a rule that can query which of the new relations below have several consumers."""
     used = consumers(sinks)
     shared: set[int] = set()
 
@@ -70,18 +71,18 @@ def rewritten_by_uses(sinks: Sequence[Sink], rule: Callable[[Relation, IsShared]
 
 
 def rewritten_knowing(sinks: Sequence[Sink], rule: Callable[[Relation, Relation], Relation]) -> tuple[Sink, ...]:
-    """The same, by a rule that gets the relation as it was, and as it is over its new inputs."""
+    """Rewrites by a rule that receives the previous relation, and the same with its new inputs."""
     done: dict[int, tuple[Relation, Relation]] = {}
 
     def change(relation: Relation) -> Relation:
-        held = done.get(id(relation))
-        if held is not None:
-            return held[1]
+        entry = done.get(id(relation))
+        if entry is not None:
+            return entry[1]
         inputs = relation.inputs
         changed = [change(each) for each in inputs]
         same = all(new is old for new, old in zip(changed, inputs, strict=True))
         result = rule(relation, relation if same else relation.with_inputs(*changed))
-        # The old relation is kept beside the new one: ids are only unique among objects that live.
+        # The cache holds the old relation, too: the id of a collected object may be reused.
         done[id(relation)] = (relation, result)
         return result
 
@@ -91,7 +92,7 @@ def rewritten_knowing(sinks: Sequence[Sink], rule: Callable[[Relation, Relation]
 
 
 def relations_of(sinks: Sequence[Relation]) -> Iterator[Relation]:
-    """Every relation of a plan once, inputs before what uses them."""
+    """Every relation of a plan once, inputs before consumers."""
     seen: set[int] = set()
 
     def visit(relation: Relation) -> Iterator[Relation]:
@@ -107,7 +108,7 @@ def relations_of(sinks: Sequence[Relation]) -> Iterator[Relation]:
 
 
 def consumers(sinks: Sequence[Relation]) -> Counter[int]:
-    """How many relations use each one, by its id."""
+    """The number of consumers of each relation, by its id."""
     return Counter(id(each) for relation in relations_of(sinks) for each in relation.inputs)
 
 
@@ -115,19 +116,19 @@ def consumers(sinks: Sequence[Relation]) -> Counter[int]:
 
 
 def conjuncts(condition: RowExpression) -> list[RowExpression]:
-    """The parts of a condition that all must be true."""
+    """The operands of nested ANDs."""
     if isinstance(condition, Call) and condition.function == "AND":
         return [part for argument in condition.arguments for part in conjuncts(argument)]
     return [condition]
 
 
 def conjunction(parts: Sequence[RowExpression]) -> RowExpression | None:
-    """All parts as one condition; None where there is none."""
+    """Combines conjuncts to one condition; None for an empty list."""
     if not parts:
         return None
     if len(parts) == 1:
         return parts[0]
-    # Halves, not a chain: whoever goes through it goes by its depth.
+    # A balanced tree, not a chain: traversals recurse to its depth.
     middle = len(parts) // 2
     left, right = conjunction(parts[:middle]), conjunction(parts[middle:])
     assert left is not None and right is not None
@@ -136,7 +137,7 @@ def conjunction(parts: Sequence[RowExpression]) -> RowExpression | None:
 
 
 def is_deterministic(expression: RowExpression) -> bool:
-    """Whether it has the same value for the same row, always."""
+    """Whether an expression always has the same value for the same row."""
     for part in walk(expression):
         if isinstance(part, Call):
             definition = definition_of(part.function)
@@ -148,12 +149,12 @@ def is_deterministic(expression: RowExpression) -> bool:
 
 
 def substituted(expression: RowExpression, expressions: Sequence[RowExpression]) -> RowExpression:
-    """The expression with every column replaced by what computes it."""
+    """Replaces every column by the expression that computes it."""
     return transform(expression, lambda part: expressions[part.index] if isinstance(part, Column) else part)
 
 
 def moved(expression: RowExpression, places: dict[int, int]) -> RowExpression:
-    """The expression with its columns at other places."""
+    """Moves an expression's columns to other positions."""
 
     def change(part: RowExpression) -> RowExpression:
         return replace(part, index=places[part.index]) if isinstance(part, Column) else part
@@ -162,9 +163,9 @@ def moved(expression: RowExpression, places: dict[int, int]) -> RowExpression:
 
 
 def can_be_substituted(expressions: Sequence[RowExpression], into: Sequence[RowExpression]) -> bool:
-    """Whether `into`, over columns that `expressions` compute, may compute them itself: each that is not deterministic
-    is used at most once, or it would have two values; and the whole does not grow much, or it would double with every
-    level of a query that uses a column twice."""
+    """Whether `into` may compute the columns of `expressions` itself: each nondeterministic one is used at most once,
+    or it would have two values; and the result does not grow much, or it would double with every level of a query that
+    uses a column twice."""
     uses = Counter(part.index for whole in into for part in walk(whole) if isinstance(part, Column))
     if not all(uses[index] <= 1 or is_deterministic(each) for index, each in enumerate(expressions)):
         return False
@@ -174,25 +175,25 @@ def can_be_substituted(expressions: Sequence[RowExpression], into: Sequence[RowE
 
 
 def is_plain(expression: RowExpression) -> bool:
-    """Whether it costs nothing: a column, a field of one, or a constant."""
+    """Whether an expression is free: a column, a field of one, or a constant."""
     while isinstance(expression, Call) and expression.function == "FIELD":
         expression = expression.arguments[0]
     return isinstance(expression, Column | Literal)
 
 
 def only_uses(expression: RowExpression, columns: Container[int]) -> bool:
-    """Whether it looks at no other columns."""
+    """Whether an expression uses no other columns."""
     return all(column in columns for column in columns_of(expression))
 
 
-def tells_keys_apart(expression: RowExpression) -> bool:
-    """Whether it may differ for values that are one key: 0.0 and -0.0 are equal, and their texts and quotients are not.
-    Such a condition is of the key that a group has, not of the keys that its rows came with.
+def distinguishes_equal_keys(expression: RowExpression) -> bool:
+    """Whether an expression may differ for equal keys: 0.0 and -0.0 are equal, but not their strings and quotients. It
+    applies to the stored key of a group, not to the keys of the individual rows.
 
     >>> from millstream.expressions.types import BooleanType, DoubleType, VarCharType
     >>> x, zero = Column(DoubleType(), 0), Literal(DoubleType(), 0.0)
     >>> text = Call(VarCharType(9), "CAST", (x,))
-    >>> [tells_keys_apart(Call(BooleanType(), "=", pair)) for pair in ((x, zero), (text, text))]
+    >>> [distinguishes_equal_keys(Call(BooleanType(), "=", pair)) for pair in ((x, zero), (text, text))]
     [False, True]
     """
     arguments = getattr(expression, "arguments", ())
@@ -200,4 +201,4 @@ def tells_keys_apart(expression: RowExpression) -> bool:
         arguments = [each for each in arguments if not isinstance(each, Column)]
     if isinstance(expression, Column):
         return holds_floats(expression.type.arrow)
-    return any(tells_keys_apart(each) for each in arguments)
+    return any(distinguishes_equal_keys(each) for each in arguments)

@@ -1,6 +1,6 @@
-"""Equal relations become one object: a view that two INSERTs read is computed once, and a source read once.
+"""Merges equal relations: a view read by two INSERTs is computed once, and a source is read once.
 
-Relations are frozen data, so equal means: the same rows; but what draws by chance is drawn for each that was written.
+Relations are frozen data, so equal relations have equal rows; except random ones, which stay separate.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _RANDOM = frozenset({"RAND", "RAND_INTEGER", "UUID"})
 
 
 def share_subplans(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
-    """Make equal relations one."""
+    """Merges equal relations."""
     known: dict[object, Relation] = {}
 
     def rule(relation: Relation) -> Relation:
         if _is_random(relation):
             return relation
-        # Inputs are one object already where they are equal, so a relation is known by itself and their ids.
+        # Equal inputs are one object already, so a relation is identified by itself and the ids of its inputs.
         key = _key(relation)
         return known.setdefault(key, relation)
 
@@ -33,7 +33,7 @@ def share_subplans(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Si
 
 
 def _is_random(relation: Relation) -> bool:
-    """Whether it draws values by chance: each that was written draws its own. The clock is no chance."""
+    """Whether a relation draws random values: each occurrence in the query draws its own. The clock is not random."""
     for value in vars(relation).values():
         if isinstance(value, UserFunction) and not value.is_deterministic:
             return True
@@ -46,7 +46,7 @@ def _is_random(relation: Relation) -> bool:
 
 
 def _expressions(value: object) -> Iterator[RowExpression]:
-    """The expressions that an attribute of a relation is, or has in it: a condition, arguments, rows of VALUES."""
+    """The expressions in an attribute of a relation: a condition, arguments, rows of VALUES."""
     if isinstance(value, RowExpression):
         yield value
     elif isinstance(value, tuple):
@@ -63,7 +63,7 @@ def _key(relation: Relation) -> object:
 
 
 def _hashed(value: object) -> object:
-    """A value as a key: itself where it can be one, else its identity."""
+    """A value as a cache key: itself if hashable, otherwise its identity."""
     try:
         hash(value)
     except TypeError:

@@ -1,7 +1,7 @@
-"""Rows of an interval join have two times, and one travels beside them: who goes by the other has them stamped anew.
+"""Restamps rows of interval joins for consumers that use the other of the two time attributes.
 
-The time beside rows is that of the left one (with RIGHT, of the right one). A window over the other time attribute gets
-its input with that one as the rows' time, and so does OVER in its order. The watermark waits for both.
+Batches carry one timestamp per row: the left one (with RIGHT, the right one). A window over the other time attribute
+reads its input restamped with it, and so does OVER ordered by it. The watermark waits for both.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ _ONE_BY_ONE = (Filter, Limit, Unnest, Correlate, Project, LookupJoin, Over, Temp
 
 
 def stamp_rows(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
-    """Stamp the rows of those who go by another time than the one beside their rows."""
+    """Restamps the inputs of relations that use another time attribute than the rows' timestamp."""
 
     def rule(relation: Relation) -> Relation:
-        column = _time_gone_by(relation, is_batch=session.is_batch)
+        column = _time_column(relation, is_batch=session.is_batch)
         if column is None or not isinstance(relation, WindowAssign | WindowAggregate | Over):
             return relation
         below = relation.input
-        if _time_beside(below, is_batch=session.is_batch) in (None, column):
+        if _timestamp_column(below, is_batch=session.is_batch) in (None, column):
             return relation
         return replace(relation, input=Stamp(below.schema, below, column))
 
     return rewritten(sinks, rule)
 
 
-def _time_gone_by(relation: Relation, *, is_batch: bool) -> int | None:
-    """The column of event time by which a relation takes the rows of its input; None: it goes by none, or by theirs. In
-    BATCH rows are sorted by the column itself."""
+def _time_column(relation: Relation, *, is_batch: bool) -> int | None:
+    """The column of event time by which a relation processes its input's rows; None if it uses none, or their
+    timestamps. BATCH sorts rows by the column itself."""
     if isinstance(relation, Over):
         return relation.order[0].column if time_order(relation) is TimeKind.ROWTIME and not is_batch else None
     if not isinstance(relation, WindowAssign | WindowAggregate):
@@ -65,9 +65,9 @@ def _time_gone_by(relation: Relation, *, is_batch: bool) -> int | None:
     return window.time if window.attached is None and window.time_kind is TimeKind.ROWTIME else None
 
 
-def _time_beside(relation: Relation, *, is_batch: bool) -> int | None:
-    """The column whose time travels beside rows that have two; -1: it is no column any more, or not known which. None
-    of all others."""
+def _timestamp_column(relation: Relation, *, is_batch: bool) -> int | None:
+    """The column of the rows' timestamps, for rows with two times; -1 if it is no longer a column, or unknown. None for
+    all other rows."""
     if isinstance(relation, IntervalJoin):
         interval = interval_of(relation)
         assert interval is not None
@@ -81,8 +81,8 @@ def _time_beside(relation: Relation, *, is_batch: bool) -> int | None:
         return _time_of_union(relation, is_batch=is_batch)
     if not isinstance(relation, _ONE_BY_ONE):
         return None
-    beside = _time_beside(relation.inputs[0], is_batch=is_batch)
-    if beside is None:
+    column = _timestamp_column(relation.inputs[0], is_batch=is_batch)
+    if column is None:
         return None
     if isinstance(relation, Over) and is_batch:
         return -1
@@ -92,10 +92,10 @@ def _time_beside(relation: Relation, *, is_batch: bool) -> int | None:
         return version_of(relation)[0][0]
     if isinstance(relation, Project):
         places = (
-            at for at, each in enumerate(relation.expressions) if isinstance(each, Column) and each.index == beside
+            at for at, each in enumerate(relation.expressions) if isinstance(each, Column) and each.index == column
         )
         return next(places, -1)
-    return beside
+    return column
 
 
 def _time_of_window_join(relation: WindowJoin) -> int | None:
@@ -109,5 +109,5 @@ def _time_of_window_join(relation: WindowJoin) -> int | None:
 
 def _time_of_union(relation: SetOperation, *, is_batch: bool) -> int | None:
     """The column that is the time of the rows in every branch that has two; -1 if branches differ."""
-    columns = {_time_beside(branch, is_batch=is_batch) for branch in relation.branches} - {None}
+    columns = {_timestamp_column(branch, is_batch=is_batch) for branch in relation.branches} - {None}
     return next(iter(columns), None) if len(columns) < 2 else -1

@@ -1,7 +1,7 @@
-"""Between which times a filter lets rows of a column through: by =, <, <=, >, >= and constants, of the column alone.
+"""Finds the range of times that a filter admits for a column: by =, <, <=, >, >= with constants, on the column alone.
 
-As with `key_filters`, what is found is only where to look; the filter itself stays. Times are milliseconds, rounded
-down: what is compared with them was rounded so, too, and no row is left out by it.
+As in `key_filters`, the range only restricts the read; the filter itself remains. Times are milliseconds, rounded down:
+the compared values were rounded likewise, so no row is lost.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TURNED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def time_range(condition: RowExpression, scan: Scan, column: str) -> TimeRange:
-    """The times of a column that the filter of a scan may let through."""
+    """The range of times of a column that the scan's filter may admit."""
     names = [each.name for each in scan.table.read]
     positions = scan.columns if scan.columns is not None else tuple(range(len(names)))
     places = {names[position]: at for at, position in enumerate(positions)}
@@ -35,7 +35,7 @@ def time_range(condition: RowExpression, scan: Scan, column: str) -> TimeRange:
 
 
 def _compared(part: RowExpression, place: int) -> tuple[str, int | None]:
-    """How the column at this place is compared with which time; "" where it is not."""
+    """The comparison of the column at this position, and the time; "" if there is none."""
     if not isinstance(part, Call) or part.function not in _TURNED or len(part.arguments) != 2:
         return "", None
     left, right, comparison = *part.arguments, part.function
@@ -43,7 +43,7 @@ def _compared(part: RowExpression, place: int) -> tuple[str, int | None]:
         left, right, comparison = right, left, _TURNED[comparison]
     if not isinstance(left, Column) or left.index != place or not isinstance(right, Literal) or right.value is None:
         return "", None
-    # Of another type it is converted before it is compared: by a zone, for one thing.
+    # Another type would be converted before the comparison, by a zone for example.
     if type(left.type) is not type(right.type):
         return "", None
     try:

@@ -1,7 +1,7 @@
-"""What OVER cannot do is refused before anything runs, in Flink's words where it refuses the same.
+"""Rejects unsupported OVER windows and calls, in Flink's words for what Flink rejects as well.
 
-By time, on a table that only grows, a row is given once: it cannot look at rows that are still to come. A range with
-a beginning needs one column that has distances. Nothing is changed.
+In time order over an append-only table a row is emitted once, so it cannot depend on later rows. A range with a start
+bound needs one column with a distance. The plan is not changed.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from millstream.sql.places import problem
 __all__ = ["validate_overs"]
 
 _TIMES = (DateType, TimeType, TimestampType, LocalZonedTimestampType)
-_LOOK_AHEAD = ("LEAD", "NTILE", "PERCENT_RANK", "CUME_DIST")
+_USES_LATER_ROWS = ("LEAD", "NTILE", "PERCENT_RANK", "CUME_DIST")
 _OF_GROUPS = ("JSON_ARRAYAGG", "JSON_OBJECTAGG")
 _ELSEWHERE = "In BATCH, or over a table that changes, it can be computed"
 
 
 def validate_overs(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
-    """Refuse windows and calls that cannot be computed."""
+    """Rejects windows and calls that cannot be computed."""
     for relation in relations_of(sinks):
         if isinstance(relation, Over):
             for call in relation.calls:
@@ -44,14 +44,14 @@ def validate_overs(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Si
 
 
 def _check_range(over: Over, call: OverCall) -> None:
-    """Distances are of one column of numbers or times, and are written as such."""
+    """Checks that distances refer to one column of numbers or times, and have its type."""
     if call.frame != "RANGE" or not (call.preceding or call.following):
         return
     if len(over.order) != 1:
-        raise _refusal(over, "RANGE with a bound needs an ORDER BY of one column: its distance tells which rows are in")
+        raise _refusal(over, "RANGE with a bound needs an ORDER BY of one column: its distance selects the rows")
     type_ = over.input.schema.fields[over.order[0].column].type
     if isinstance(type_, DecimalType):
-        raise _refusal(over, f"RANGE with a bound over {type_} is not there. Order by a cast of it, or use ROWS")
+        raise _refusal(over, f"RANGE with a bound over {type_} is not supported. Order by a cast of it, or use ROWS")
     bound, is_time = "an interval" if call.is_interval else "a number", isinstance(type_, _TIMES)
     if not is_time and not isinstance(type_, NumericType):
         raise _refusal(over, f"RANGE with a bound over {type_}: it has no distances. Order by a number, or use ROWS")
@@ -65,7 +65,7 @@ def _check_stream(over: Over) -> None:
     kinds = [fields[key.column].time for key in over.order]
     grows = changes_of(over.input) == GROWS
     if TimeKind.PROCTIME in kinds and not grows and any(_has_range(call) for call in over.calls):
-        raise _refusal(over, "RANGE by processing time needs a table that only grows. Use ROWS, or another order")
+        raise _refusal(over, "RANGE by processing time needs an append-only table. Use ROWS, or another order")
     if not grows or not any(kinds):
         return
     if len(over.order) > 1:
@@ -74,7 +74,7 @@ def _check_stream(over: Over) -> None:
         raise _refusal(over, f"The window can only be ordered in ASCENDING mode. {_ELSEWHERE}")
     for call in over.calls:
         name = call.call.function
-        if name in _LOOK_AHEAD:
+        if name in _USES_LATER_ROWS:
             raise _refusal(over, f"{name} Function is not supported in stream mode. {_ELSEWHERE}")
         if call.following is None or call.following > 0:
             raise _refusal(over, f"OVER {call.frame} FOLLOWING windows are not supported yet. {_ELSEWHERE}")

@@ -1,1 +1,1 @@
-"""What can be known of a relation without running it: pure functions, one file per question."""
+"""Properties of a relation, derived without running it: pure functions, one file per property."""

@@ -1,8 +1,8 @@
-"""Which columns are bounded by the watermark: no later row has a value before it, late rows included.
+"""Columns bounded by the watermark: no later row, late ones included, has a smaller value.
 
-A window that is over gives no row again, and drops what comes late: its end lies behind the watermark when it comes,
-and so do the columns of what is made of its rows by the same window. A rowtime is not bounded: rows may come late, and
-nothing but a window drops them. A group, and a partition, only changes when a row of it comes.
+A window that has ended emits no further row and drops late ones: its end exceeds the watermark on emission, and so do
+the columns that the same window derives from its rows. A rowtime is not bounded, because rows may arrive late and only
+windows drop them. A group or a partition changes only when one of its rows arrives.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["Bounds", "bounded_columns", "window_bounds"]
 _UTC = ("UTC", "Z", "GMT")
 
 Bounds = dict[int, int]
-"""Column → milliseconds: once event time is at W, all later values are at least W plus this."""
+"""Column → milliseconds: once event time reaches W, all later values are at least W plus this."""
 
 
 def bounded_columns(relation: Relation, zone: str) -> Bounds:
@@ -61,11 +61,11 @@ def bounded_columns(relation: Relation, zone: str) -> Bounds:
 
 
 def _of_rows(relation: WindowJoin | WindowRank, zone: str) -> Bounds:
-    """A window that is over emits no pairs and no first rows again."""
+    """A window that has ended emits no further pairs or ranked rows."""
     inside = window_columns(relation)
     if inside is None or inside.shape.time_kind is not TimeKind.ROWTIME:
         return {}
-    # Whether clocks of the zone were followed is not known here: then only the window's time is bounded.
+    # The windows may follow the zone's clocks, which is not known here: then only the window's time is bounded.
     is_known = zone in _UTC
     bounds = dict.fromkeys(inside.times, 1)
     return bounds | {column: 2 for column in inside.ends if is_known}
@@ -83,13 +83,13 @@ def _of_windows(relation: WindowAggregate, zone: str) -> Bounds:
 
 
 def window_bounds(window: WindowShape, below: Relation, zone: str) -> dict[WindowProperty, int]:
-    """How windows are bounded that come when they are over. Over at W are those whose last moment is W or before."""
+    """Bounds of window properties, for windows emitted at their end. At W, windows whose last moment is ≤ W ended."""
     if window.time_kind is not TimeKind.ROWTIME:
         return {}
     bounds = {WindowProperty.TIME: 1}
     is_zoned = isinstance(below.schema.types[window.time], LocalZonedTimestampType)
     if is_zoned and zone not in _UTC:
-        return bounds  # what clocks show there is not the watermark's time
+        return bounds  # local times there differ from the watermark's
     bounds[WindowProperty.END] = 2
     if window.kind is not WindowKind.SESSION:
         bounds[WindowProperty.START] = 2 - window.size_ms

@@ -1,8 +1,8 @@
-"""Which changes a relation gives: the kinds of rows (+I -U +U -D) that may come out of it.
+"""The row kinds (+I -U +U -D) that a relation may emit.
 
-A table that only grows gives +I, and so do windows, which emit a result once. GROUP BY gives a group's row as it was
-and as it is, and a deletion where its input takes rows away. What works on one row at a time hands on what it is given.
-In BATCH all is +I: only final rows come.
+Append-only tables emit +I, and so do windows, which emit each result once. GROUP BY emits a group's previous and new
+row, and a delete if its input deletes rows. Row-wise relations pass on their input's kinds. BATCH emits only final
+rows, as +I.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
     "is_upserts",
     "scan_changes",
     "scan_of",
-    "what_is_not_built",
+    "unsupported_clause",
 ]
 
 Changes = frozenset[RowKind]
@@ -49,7 +49,7 @@ _LETTERS = {RowKind.INSERT: "I", RowKind.UPDATE_BEFORE: "UB", RowKind.UPDATE_AFT
 
 
 def changes_of(relation: Relation, *, is_batch: bool = False) -> Changes:
-    """The kinds of rows that a relation may give."""
+    """The row kinds that a relation may emit."""
     if is_batch:
         return GROWS
     return _changes(relation, {})
@@ -57,19 +57,19 @@ def changes_of(relation: Relation, *, is_batch: bool = False) -> Changes:
 
 def _changes(relation: Relation, known: dict[int, Changes]) -> Changes:
     if id(relation) not in known:
-        given: Changes = frozenset().union(*(_changes(each, known) for each in relation.inputs))
-        known[id(relation)] = _given(relation, given)
+        below: Changes = frozenset().union(*(_changes(each, known) for each in relation.inputs))
+        known[id(relation)] = _emitted(relation, below)
     return known[id(relation)]
 
 
-def _given(relation: Relation, below: Changes) -> Changes:
+def _emitted(relation: Relation, below: Changes) -> Changes:
     if isinstance(relation, Scan):
         return scan_changes(relation)
     if isinstance(relation, Sink):
         return frozenset()
     if isinstance(relation, Aggregate):
         if below == GROWS:
-            # A group that is nothing but its key never changes.
+            # A group without aggregates consists of its key and never changes.
             return _UPDATES if relation.calls else GROWS
         return _ALL if relation.groups else _UPDATES
     if isinstance(relation, WindowRank) or (
@@ -79,49 +79,49 @@ def _given(relation: Relation, below: Changes) -> Changes:
     if isinstance(relation, Rank | Normalise) or (isinstance(relation, LookupJoin) and below != GROWS):
         return _ALL
     if isinstance(relation, Over) and (below != GROWS or time_order(relation) is None):
-        # Rows that come between others change what these have.
+        # An inserted row changes the results of the rows around it.
         return _ALL
     if isinstance(relation, ToChangelog):
         return GROWS
     if isinstance(relation, FromChangelog):
         return frozenset(RowKind[name] for _, name in relation.kinds)
     if isinstance(relation, TemporalJoin):
-        return GROWS  # versions that go are seen by later rows only
+        return GROWS  # a deleted version affects only rows that arrive later
     if type(relation) is Join and (below != GROWS or relation.kind not in (JoinKind.INNER, JoinKind.SEMI)):
-        # A row that stood without a partner goes when one comes.
+        # An unmatched row is retracted when its first match arrives.
         return _ALL
     return below or GROWS
 
 
 def scan_changes(scan: Scan) -> Changes:
-    """The kinds of rows that the source of a scan gives."""
+    """The row kinds that a scan's source emits."""
     entry = scan.table
     origin = entry.origin if isinstance(entry, TableEntry) else entry
     if origin is not None or not isinstance(entry, TableEntry):
-        changes: Changes = getattr(origin, "changes", GROWS)  # a stream of the program says so
+        changes: Changes = getattr(origin, "changes", GROWS)  # streams of the program carry their own
         return changes
-    given = table_factory(entry, scan.options).gives_changes(dict((*entry.options, *scan.options)))
-    return frozenset(kind for kind in RowKind if str(kind) in given)
+    declared = table_factory(entry, scan.options).emitted_changes(dict((*entry.options, *scan.options)))
+    return frozenset(kind for kind in RowKind if str(kind) in declared)
 
 
 def scan_of(relation: Relation) -> Scan | None:
-    """The scan below projections, filters and watermarks; None where something else stands there."""
+    """The scan below projections, filters and watermarks; None if another relation is there."""
     while isinstance(relation, Project | Filter | WatermarkAssign):
         relation = relation.input
     return relation if isinstance(relation, Scan) else None
 
 
 def is_upserts(changes: Changes) -> bool:
-    """Whether rows are put in the place of others, which are not given back. Rows that just come and go are not."""
+    """Whether rows replace others without retracting them. Plain inserts and deletes are no upserts."""
     return RowKind.UPDATE_AFTER in changes and RowKind.UPDATE_BEFORE not in changes
 
 
 def changes_text(changes: Changes) -> str:
-    """As EXPLAIN shows them: `I,UB,UA`; NONE of a sink."""
+    """The kinds as EXPLAIN prints them: `I,UB,UA`; NONE for a sink."""
     return ",".join(letter for kind, letter in _LETTERS.items() if kind in changes) or "NONE"
 
 
-def what_is_not_built(relation: Relation) -> str | None:
-    """What SQL calls a relation that cannot be run yet; None where it can be."""
+def unsupported_clause(relation: Relation) -> str | None:
+    """The SQL name of an unsupported relation; None for supported ones."""
     names = {Match: "MATCH_RECOGNIZE", AsOf: "FOR SYSTEM_TIME AS OF"}
     return names.get(type(relation))

@@ -1,5 +1,5 @@
-"""Which columns of a relation have one value in all rows: a constant that was written as an argument, as the separator
-of LISTAGG and the offset of LAG, is one wherever passes move it."""
+"""Columns with one value in all rows. A constant argument, such as LISTAGG's separator or LAG's offset, stays a
+constant wherever passes move it."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from millstream.planner.traits.same_columns import SAME_COLUMNS
 __all__ = ["NO_ROWS", "Constants", "constant_columns"]
 
 Constants = Mapping[int, Any]
-"""The values of columns that are the same in all rows; NO_ROWS where there never is a row."""
+"""Columns with the same value in all rows, and that value; NO_ROWS if the relation is always empty."""
 
 
 class _NoRows:
-    """The value of columns without rows: any constant will do."""
+    """The value of columns of an empty relation, compatible with any constant."""
 
     def __repr__(self) -> str:
         return "NO_ROWS"
@@ -37,11 +37,11 @@ class _NoRows:
 NO_ROWS = _NoRows()
 
 _SAME_COLUMNS = (*SAME_COLUMNS, WatermarkAssign, Stamp)
-"""Relations whose first columns are those of their input, in all of its rows that are left."""
+"""Relations whose first columns are those of their input, in every row they emit."""
 
 
 def constant_columns(relation: Relation) -> Constants:
-    """The columns of a relation that are constants."""
+    """The constant columns of a relation."""
     if isinstance(relation, Values):
         return _of_values(relation)
     if isinstance(relation, SetOperation):
@@ -73,34 +73,34 @@ def _constant(expression: RowExpression, below: Constants) -> tuple[bool, Any]:
 
 
 def _of_values(relation: Values) -> Constants:
-    found: dict[int, Any] = {}
+    constants: dict[int, Any] = {}
     for at in range(len(relation.schema)):
         cells = [_constant(row[at], {}) for row in relation.rows]
         if not cells:
-            found[at] = NO_ROWS
+            constants[at] = NO_ROWS
         elif cells[0][0] and all(cell == cells[0] for cell in cells):
-            found[at] = cells[0][1]
-    return found
+            constants[at] = cells[0][1]
+    return constants
 
 
 def _of_branches(relation: SetOperation) -> Constants:
-    """What is the same constant in every branch that has rows."""
+    """Columns with the same constant in every non-empty branch."""
     branches = [constant_columns(each) for each in relation.branches]
-    found: dict[int, Any] = {}
+    constants: dict[int, Any] = {}
     for at in range(len(relation.schema)):
         if all(at in branch for branch in branches):
             values = [branch[at] for branch in branches if branch[at] is not NO_ROWS] or [NO_ROWS]
             if all(type(value) is type(values[0]) and value == values[0] for value in values):
-                found[at] = values[0]
-    return found
+                constants[at] = values[0]
+    return constants
 
 
 def _of_join(join: Join) -> Constants:
-    """Columns of a side that has a row in every result."""
-    found: dict[int, Any] = {}
+    """Constant columns of the sides that contribute a row to every result."""
+    constants: dict[int, Any] = {}
     if join.kind not in (JoinKind.RIGHT, JoinKind.FULL):
-        found |= constant_columns(join.left)
+        constants |= constant_columns(join.left)
     if join.kind in (JoinKind.INNER, JoinKind.RIGHT):
         width = len(join.left.schema)
-        found |= {width + at: value for at, value in constant_columns(join.right).items()}
-    return found
+        constants |= {width + at: value for at, value in constant_columns(join.right).items()}
+    return constants

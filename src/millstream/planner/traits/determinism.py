@@ -1,8 +1,8 @@
-"""Columns that may have another value when a row goes than they had when it came.
+"""Columns whose value may differ between a row's insert and its delete.
 
-A row that is taken away is computed again, from the row below it. A function that has another value each time (RAND,
-NOW, a function of the program's that says so) then makes another row of it, and what was added never goes. That does
-no harm up to a sink; before anything that keeps rows, or counts them, it does.
+A deleted row is computed again from the row below it. A nondeterministic function (RAND, NOW, a user's function
+declared so) then computes another row, and the inserted one is never deleted. This is harmless up to a sink, but not
+before an operator that stores or counts rows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Columns = frozenset[int]
 
 
 def changing_columns(relation: Relation) -> Columns:
-    """The columns of a relation that are not the same when their row goes."""
+    """The columns of a relation whose value may have changed when the row is deleted."""
     if changes_of(relation) == GROWS:
         return frozenset()
     if isinstance(relation, Project):
@@ -30,16 +30,16 @@ def changing_columns(relation: Relation) -> Columns:
         return frozenset().union(*(changing_columns(each) for each in relation.branches))
     if isinstance(relation, Correlate | Unnest):
         below = changing_columns(relation.input)
-        given = relation.arguments if isinstance(relation, Correlate) else (relation.collection,)
+        arguments = relation.arguments if isinstance(relation, Correlate) else (relation.collection,)
         added = frozenset(range(len(relation.input.schema), len(relation.schema)))
-        if any(is_unsteady(each, below) for each in given):
+        if any(is_unsteady(each, below) for each in arguments):
             return below | added
         if relation.condition is not None and is_unsteady(relation.condition, below):
-            return frozenset(range(len(relation.schema)))  # how many rows there are may be another number then
+            return frozenset(range(len(relation.schema)))  # the number of rows may differ as well
         return below
     return frozenset()
 
 
 def is_unsteady(expression: RowExpression, columns: Columns) -> bool:
-    """Whether an expression over rows that change may have another value each time; `columns` are such that do."""
+    """Whether an expression may have another value when recomputed; `columns` are the input's unsteady columns."""
     return not is_deterministic(expression) or bool(columns_of(expression) & columns)

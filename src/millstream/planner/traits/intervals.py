@@ -1,4 +1,4 @@
-"""What a join's condition says of time: how far apart the times of two rows may lie, or that their windows are one."""
+"""Reads time bounds from a join's condition: the distance between two rows' times, or the equality of their windows."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from millstream.planner.relations import Join, TimeKind, WindowKind
 from millstream.planner.traits.times import comparison_of, time_term
 from millstream.planner.traits.windows import are_equal_windows, window_columns
 
-__all__ = ["Interval", "finds_version", "interval_of", "is_in_one_window", "version_of"]
+__all__ = ["Interval", "interval_of", "is_in_one_window", "selects_version", "version_of"]
 
 
 @dataclass(frozen=True)
 class Interval:
-    """The right time minus the left one is between these bounds. `times` are columns of each side; `parts` are those of
-    the condition that say so."""
+    """Bounds on the right time minus the left one. `times` are columns of each side; `parts` are the conjuncts that
+    state the bounds."""
 
     times: tuple[int, int]
     kind: TimeKind
@@ -26,10 +26,10 @@ class Interval:
 
 
 def interval_of(join: Join) -> Interval | None:
-    """The interval of a join: both bounds are on one time attribute of each side. None where there is none."""
+    """The interval of a join, if both bounds are on one time attribute of each side; otherwise None."""
     width = len(join.left.schema)
     fields = (*join.left.schema.fields, *join.right.schema.fields)
-    found: dict[tuple[int, int], tuple[list[int], list[int], list[RowExpression]]] = {}
+    bounds_of: dict[tuple[int, int], tuple[list[int], list[int], list[RowExpression]]] = {}
     for part in conjuncts(join.condition) if join.condition is not None else []:
         compared = comparison_of(part)
         terms = None if compared is None else (time_term(compared.left), time_term(compared.right))
@@ -42,31 +42,31 @@ def interval_of(join: Join) -> Interval | None:
             continue
         if fields[left.column].time is None or fields[left.column].time is not fields[right.column].time:
             continue
-        lowers, uppers, parts = found.setdefault((left.column, right.column - width), ([], [], []))
+        lowers, uppers, parts = bounds_of.setdefault((left.column, right.column - width), ([], [], []))
         difference = left.offset_ms - right.offset_ms  # left + a <= right + b: right - left >= a - b
         if function in ("<", "<=", "="):
             lowers.append(difference + (function == "<"))
         if function in (">", ">=", "="):
             uppers.append(difference - (function == ">"))
         parts.append(part)
-    for times, (lowers, uppers, parts) in found.items():
+    for times, (lowers, uppers, parts) in bounds_of.items():
         kind = fields[times[0]].time
         if lowers and uppers and kind is not None:
             return Interval(times, kind, max(lowers), min(uppers), tuple(parts))
     return None
 
 
-def finds_version(part: RowExpression) -> bool:
-    """Whether a part of a temporal join's condition would be taken for one that says which version is meant: by an
-    equal key, or by its time."""
+def selects_version(part: RowExpression) -> bool:
+    """Whether `version_of` or the key extraction would read a conjunct of a temporal join as one that selects the
+    version: an equality, or a comparison of times."""
     if not isinstance(part, Call):
         return False
     return part.function == "=" or (part.function == "<=" and comparison_of(part) is not None)
 
 
 def version_of(join: Join) -> tuple[tuple[int, int], RowExpression]:
-    """The times of a temporal join, columns of each side, and the part of its condition that says so. What the query
-    itself compares stands inside IS TRUE."""
+    """The times of a temporal join, as columns of each side, and the conjunct that compares them. Comparisons that the
+    query wrote are wrapped in IS TRUE."""
     width = len(join.left.schema)
     for part in conjuncts(join.condition) if join.condition is not None else []:
         compared = comparison_of(part)
@@ -75,11 +75,11 @@ def version_of(join: Join) -> tuple[tuple[int, int], RowExpression]:
         version, moment = compared.left, compared.right
         if isinstance(version, Column) and isinstance(moment, Column) and moment.index < width <= version.index:
             return (moment.index, version.index - width), part
-    raise AssertionError("the condition of a temporal join says nothing of versions any more")
+    raise AssertionError("the condition of a temporal join no longer compares a version's time")
 
 
 def is_in_one_window(join: Join) -> bool:
-    """Whether a join's condition says that its rows are in the same window of event time."""
+    """Whether a join's condition equates its rows' event-time windows."""
     left, right = window_columns(join.left), window_columns(join.right)
     if left is None or right is None or join.condition is None or not are_equal_windows(join.left, join.right):
         return False

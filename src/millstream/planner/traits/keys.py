@@ -1,7 +1,7 @@
-"""Upsert keys: sets of columns by which a relation never has two rows at a time, however it changes.
+"""Upsert keys: sets of columns whose values identify at most one row of a relation at any time.
 
-A key that a table declares is believed, as Flink does. A set is left out rather than guessed: a sink whose own key
-holds none of them keeps the rows it was given.
+A declared primary key is trusted, as in Flink. Doubtful sets are left out: a sink whose key contains none of the upsert
+keys stores the rows it received.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _KEYS_MAX = 16
 
 
 def upsert_keys(relation: Relation) -> Keys:
-    """The sets of columns that name a row."""
+    """The sets of columns that identify a row."""
     if isinstance(relation, Scan):
         return _declared(relation)
     if isinstance(relation, Normalise):
@@ -56,7 +56,7 @@ def upsert_keys(relation: Relation) -> Keys:
 
 
 def column_places(relation: Project) -> dict[int, int]:
-    """Where columns of the input stand in what a projection gives; those it hands on as they are."""
+    """Maps the input's columns that a projection passes on unchanged to their positions in its result."""
     places: dict[int, int] = {}
     for at, expression in enumerate(relation.expressions):
         if isinstance(expression, Column):
@@ -80,16 +80,16 @@ def _declared(scan: Scan) -> Keys:
 
 def _of_rank(rank: Rank) -> Keys:
     width = len(rank.input.schema)
-    found = set(upsert_keys(rank.input))
+    keys = set(upsert_keys(rank.input))
     if rank.first == rank.last == 1 and rank.kind == "ROW_NUMBER":
-        found.add(frozenset(rank.partition))
+        keys.add(frozenset(rank.partition))
     if rank.has_number and rank.kind == "ROW_NUMBER":
-        found.add(frozenset({*rank.partition, width}))
-    return frozenset(found)
+        keys.add(frozenset({*rank.partition, width}))
+    return frozenset(keys)
 
 
 def _of_join(join: Join) -> Keys:
-    """A row of each side names a pair; rows without a partner are named by the one side, the other being NULL."""
+    """A row of each side identifies a pair; one side identifies an unmatched row, as the other is NULL."""
     left = upsert_keys(join.left)
     if join.kind in (JoinKind.SEMI, JoinKind.ANTI):
         return left

@@ -1,5 +1,5 @@
-"""NOT IN of values that may be NULL: a NULL on either side might be equal to anything, so rows cannot be brought
-together by what is equal, and one task joins them all."""
+"""NOT IN over nullable values: a NULL on either side may equal anything, so rows cannot be partitioned by equal values,
+and one task joins all of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["null_aware_note"]
 
 
 def null_aware_note(relation: Relation) -> str | None:
-    """What is reported of such a join, where nothing else brings its rows together; None for other relations."""
+    """The plan note about a NOT IN join without another equality to partition by; None for other relations."""
     if not isinstance(relation, Join) or relation.kind is not JoinKind.ANTI or relation.condition is None:
         return None
     if not {"OR", "IS NULL", "="} <= {part.function for part in walk(relation.condition) if isinstance(part, Call)}:

@@ -1,6 +1,6 @@
-"""Relations whose first columns are those of their input, row by row: what is known of a column below holds above.
+"""Relations whose first columns are those of their input, row by row: properties of a column below hold above.
 
-Joins are not among them, and neither is what only one stage of planning has: whoever asks adds it.
+Joins are not listed, nor relations that exist at one stage of planning only: callers add those.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""How rows come to a relation from what is below it, in Flink's words: FORWARD within their task, HASH by a key to the
-task that owns it, GLOBAL to the one task there is."""
+"""How rows reach a relation from its inputs, in Flink's terms: FORWARD within a task, HASH to the task that owns the
+key, GLOBAL to the single task."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["ship_strategy"]
 
 
 def ship_strategy(relation: Relation) -> str:
-    """The word for the edges into a relation."""
+    """The ship strategy of the edges into a relation."""
     if isinstance(relation, Aggregate | WindowAggregate):
         has_key = bool(relation.groups)
     elif isinstance(relation, Rank | Over):

@@ -1,7 +1,7 @@
-"""Whether OVER and ROW_NUMBER go by time: rows are ordered by one time attribute, the earliest first.
+"""Whether OVER and ROW_NUMBER order rows by one ascending time attribute.
 
-Of a table that only grows such rows are given once, when their time has come. All other orders need every row of a
-partition, and a row that comes changes what others have.
+Over an append-only table such rows are emitted once, when their time is reached. Any other order requires all rows of
+the partition, and an inserted row changes the results of others.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ __all__ = ["is_first_to_come", "time_order"]
 
 
 def time_order(over: Over) -> TimeKind | None:
-    """The kind of time that rows are ordered by; None for any other order."""
+    """The kind of the ascending time attribute that orders the rows; None for any other order."""
     if len(over.order) != 1 or over.order[0].descending:
         return None
     return over.input.schema.fields[over.order[0].column].time
 
 
 def is_first_to_come(rank: Rank) -> bool:
-    """Whether of each partition the row is wanted that comes first by the clock: no later row takes its place."""
+    """Whether each partition retains its first row by processing time, which no later row replaces."""
     if (rank.kind, rank.first, rank.last) != ("ROW_NUMBER", 1, 1) or not rank.order:
         return False
     first = rank.order[0]

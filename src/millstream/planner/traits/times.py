@@ -1,4 +1,4 @@
-"""What a condition says of moments: a column moved by a constant, compared with another one."""
+"""Reads comparisons of moments from conditions: a column plus a constant, compared with another."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 @dataclass(frozen=True)
 class TimeTerm:
-    """A column, so many milliseconds later."""
+    """A column plus `offset_ms`."""
 
     column: int
     offset_ms: int = 0
@@ -23,7 +23,7 @@ class TimeTerm:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two expressions and how they compare; of `mirrored` the second one comes first."""
+    """Two compared expressions; `mirrored` swaps them."""
 
     left: RowExpression
     function: str
@@ -35,12 +35,12 @@ class Comparison:
 
 
 def is_moment(expression: RowExpression) -> bool:
-    """Whether it is a point in time."""
+    """Whether an expression is a point in time."""
     return isinstance(expression.type, TimestampType | LocalZonedTimestampType)
 
 
 def comparison_of(part: RowExpression) -> Comparison | None:
-    """A part of a condition that compares two moments; None for any other."""
+    """A conjunct that compares two moments; None for any other."""
     if not isinstance(part, Call) or part.function not in _MIRRORED or len(part.arguments) != 2:
         return None
     left, right = part.arguments
@@ -48,7 +48,7 @@ def comparison_of(part: RowExpression) -> Comparison | None:
 
 
 def time_term(expression: RowExpression) -> TimeTerm | None:
-    """A column of moments plus or minus a constant of days to milliseconds; None for any other expression."""
+    """A column of moments plus or minus a day-time constant; None for any other expression."""
     if isinstance(expression, Column):
         return TimeTerm(expression.index) if is_moment(expression) else None
     if not isinstance(expression, Call) or expression.function not in ("+", "-") or len(expression.arguments) != 2:

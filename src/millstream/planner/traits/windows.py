@@ -1,6 +1,6 @@
-"""Which columns of a relation are the start, end and time of the window its rows are in.
+"""The columns of a relation that hold the start, end and time of its rows' window.
 
-They begin at a window function or a window aggregation, and are the same as long as they are passed on as they are.
+A window function or a window aggregation introduces them; they remain valid while relations pass them on unchanged.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ __all__ = ["WindowColumns", "are_equal_windows", "is_window_time", "window_colum
 
 @dataclass(frozen=True)
 class WindowColumns:
-    """Positions of a window's columns in a relation (a column may be there twice), and the window's shape; its `time`
-    means nothing here."""
+    """Positions of a window's columns in a relation (a column may occur twice), and the window's shape, whose `time` is
+    unused here."""
 
     shape: WindowShape
     starts: frozenset[int]
@@ -39,7 +39,7 @@ class WindowColumns:
     times: frozenset[int]
 
     def are_all_in(self, groups: tuple[int, ...]) -> bool:
-        """Whether a grouping by these columns is a grouping by window."""
+        """Whether grouping by these columns groups by window."""
         return bool(self.starts & set(groups)) and bool(self.ends & set(groups))
 
     @property
@@ -79,12 +79,12 @@ def _of_aggregate(relation: WindowAggregate) -> WindowColumns:
 
 
 def _of_grouping(relation: Aggregate) -> WindowColumns | None:
-    """An aggregation by the columns of a window is one in windows, before `recognise_windows` has said so."""
+    """The window of an aggregation by a window's columns, before `recognise_windows` has rewritten it."""
     inside = window_columns(relation.input)
     if inside is None or not inside.are_all_in(relation.groups):
         return None
 
-    # A group that is not in every set is NULL in some rows.
+    # A group missing from some set is NULL in some rows.
     whole = [at for at in range(len(relation.groups)) if all(at in positions for positions in relation.sets or ())]
 
     def moved(columns: frozenset[int]) -> frozenset[int]:
@@ -96,7 +96,7 @@ def _of_grouping(relation: Aggregate) -> WindowColumns | None:
 
 
 def _of_join(relation: WindowJoin) -> WindowColumns | None:
-    """The window of the side whose rows are always there; both sides' where both are."""
+    """The window of the side that every result contains a row of; of both sides for an inner join."""
     left, right, width = window_columns(relation.left), window_columns(relation.right), len(relation.left.schema)
     if left is None or right is None or relation.kind is JoinKind.FULL:
         return None
@@ -113,7 +113,7 @@ def _of_join(relation: WindowJoin) -> WindowColumns | None:
 
 
 def _of_union(relation: SetOperation) -> WindowColumns | None:
-    """The columns that are bounds of equal windows in every branch."""
+    """The columns that are window bounds in every branch, if all branches have equal windows."""
     shared = window_columns(relation.branches[0])
     for branch in relation.branches[1:]:
         other = window_columns(branch)
@@ -125,7 +125,7 @@ def _of_union(relation: SetOperation) -> WindowColumns | None:
 
 
 def are_equal_windows(left: Relation, right: Relation) -> bool:
-    """Whether rows of two relations are in windows of one kind and size, that follow the same clocks."""
+    """Whether rows of two relations are in windows of the same kind, size and kind of clock."""
     windows = window_columns(left), window_columns(right)
     if windows[0] is None or windows[1] is None:
         return False
@@ -134,7 +134,7 @@ def are_equal_windows(left: Relation, right: Relation) -> bool:
 
 
 def is_window_time(relation: Relation, column: int) -> bool:
-    """Whether a column of rows in windows is the time that put them there."""
+    """Whether a column is the time by which rows were assigned to their windows."""
     while not isinstance(relation, WindowAssign):
         if isinstance(relation, Project):
             expression = relation.expressions[column]
@@ -148,7 +148,7 @@ def is_window_time(relation: Relation, column: int) -> bool:
 
 
 def _are_moments(relation: Relation) -> bool:
-    """Whether the windows of rows go by moments, which clocks of the session's zone show as local times."""
+    """Whether rows were assigned to windows by moments, which the session's zone shows as local times."""
     while not isinstance(relation, WindowAssign | WindowAggregate) or relation.window.attached is not None:
         relation = relation.inputs[0]
     return isinstance(relation.input.schema.types[relation.window.time], LocalZonedTimestampType)

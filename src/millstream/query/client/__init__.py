@@ -1,4 +1,4 @@
-"""A client for query servers: finds them, asks the right one, and never sees an older epoch than before."""
+"""A client for query servers: finds them, queries the right one, and never returns an older epoch than before."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Columns of keys in, columns of values out, over Arrow Flight: for many keys, with Arrow's own types.
+"""Fetches columns of values for columns of keys over Arrow Flight: for many keys, with Arrow's own types.
 
-Who answers is chosen as for single keys. All rows that one server gives belong to one epoch, which the metadata of the
-table tells; `QueryClient` brings those of several servers to one. An answer is believed if it is of the job that was
-asked about, has a row for every key, and is no larger than a server sends.
+The server is chosen as for single keys. All rows of one server belong to one epoch, which is in the metadata of the
+table; `QueryClient` brings those of several servers to one. An answer is accepted if it is of the requested job, has a
+row for every key, and is no larger than a server sends.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from millstream.query.client.discovery import Directory, Trust
-from millstream.query.client.requester import NobodyAnswered
+from millstream.query.client.requester import AllServersFailed
 from millstream.query.client.responses import (
     ANSWER_BYTES_MAX,
+    InvalidAnswer,
     JobIdentity,
-    NoAnswer,
     QueryRefusedError,
     check_epoch,
     json_of_body,
@@ -30,14 +30,14 @@ from millstream.query.wire.servers import ServerPlace
 __all__ = ["ColumnRequester"]
 
 _ROWS_PER_BATCH = 65_536
-_SMALLER_FACTOR = 16  # where an answer would be too large, so many times fewer rows are asked for at once
+_SMALLER_FACTOR = 16  # where an answer would be too large, requests have this many times fewer rows
 _COLUMNS = ["key", "found", "value"]
 _FACTS = (b"job", b"job_id", b"epoch", b"watermark", b"committed_ms", b"age_ms")
 _ELSEWHERE = (flight.FlightUnavailableError, flight.FlightTimedOutError, flight.FlightInternalError)
 
 
 class ColumnRequester:
-    """Asks the servers of a directory that speak Flight."""
+    """Queries the servers of a directory that speak Flight."""
 
     def __init__(
         self,
@@ -54,12 +54,12 @@ class ColumnRequester:
         self._clients: dict[str, Any] = {}
         self._lock = threading.Lock()
 
-    def ask_once(self, question: dict[str, Any], keys: pa.Array, groups: set[int], until_s: float) -> pa.Table:
-        """The columns key, found and value for these keys, of a server that holds their groups; NobodyAnswered when
-        each was asked and none answered."""
+    def fetch_once(self, question: dict[str, Any], keys: pa.Array, groups: set[int], until_s: float) -> pa.Table:
+        """The columns key, found and value for these keys, from a server that holds their groups. Raises
+        AllServersFailed if no server answered."""
         excuse = "none of them speaks Flight: start them with --flight-port"
         for place in self._directory.candidates(groups):
-            if place.flight_url is None or not self._trust.may_ask(place):
+            if place.flight_url is None or not self._trust.may_contact(place):
                 continue
             try:
                 answer = self._in_batches(place.flight_url, question, keys, until_s)
@@ -67,14 +67,14 @@ class ColumnRequester:
                 return answer
             except _ELSEWHERE as error:
                 excuse = str(error).partition(". Detail")[0]
-                self._forget(place)
-            except NoAnswer as error:
+                self._discard(place)
+            except InvalidAnswer as error:
                 excuse = str(error)
-                self._forget(place)
-        raise NobodyAnswered(f"no query server answered in columns within {self._timeout_s:g} s: {excuse}.")
+                self._discard(place)
+        raise AllServersFailed(f"no query server answered in columns within {self._timeout_s:g} s: {excuse}.")
 
     def _in_batches(self, url: str, question: dict[str, Any], keys: pa.Array, until_s: float) -> pa.Table:
-        """Ask in large batches, and in smaller ones where their answer would be too large."""
+        """Request in large batches, and in smaller ones if their answer would be too large."""
         rows = _ROWS_PER_BATCH
         while True:
             try:
@@ -109,7 +109,7 @@ class ColumnRequester:
                 piece = keys.slice(start, rows)
                 writer.write_batch(pa.RecordBatch.from_arrays([piece], ["key"]))
                 if start + rows >= len(keys):
-                    writer.done_writing()  # said with the last batch, so that its answer ends the call, too
+                    writer.done_writing()  # sent with the last batch, so that its answer ends the call, too
                 parts.append(_batch_of(reader, len(piece)))
         facts = _facts(parts[0].schema)
         self._identity().check(facts)
@@ -117,13 +117,13 @@ class ColumnRequester:
         metadata = {name: json.dumps(facts[name]) for name in facts}
         return pa.Table.from_batches(parts).replace_schema_metadata(metadata)
 
-    def _forget(self, place: ServerPlace) -> None:
+    def _discard(self, place: ServerPlace) -> None:
         self._directory.note_failure(place)
         with self._lock:
-            self._clients.pop(place.flight_url or "", None)  # not closed: others may be asking with it
+            self._clients.pop(place.flight_url or "", None)  # not closed: other threads may be using it
 
     def close(self) -> None:
-        """Let connections go."""
+        """Close connections."""
         with self._lock:
             clients, self._clients = list(self._clients.values()), {}
         for client in clients:
@@ -137,22 +137,22 @@ def _batch_of(reader: Any, rows: int) -> pa.RecordBatch:
     except StopIteration:
         batch = None
     if batch is None or batch.schema.names != _COLUMNS or batch.num_rows != rows:
-        raise NoAnswer(f"its answer to {rows} keys is not the columns key, found and value of {rows} rows")
+        raise InvalidAnswer(f"its answer to {rows} keys is not the columns key, found and value of {rows} rows")
     try:
-        batch.validate(full=True)  # what came may say that a text lies behind the end of memory
+        batch.validate(full=True)  # a received offset may be out of bounds
     except pa.ArrowException as error:
-        raise NoAnswer(f"its answer is damaged ({error})") from error
+        raise InvalidAnswer(f"its answer is damaged ({error})") from error
     return batch
 
 
 def _facts(schema: pa.Schema) -> dict[str, Any]:
-    """What an answer says of its epoch; every value is JSON."""
+    """The facts of an answer's epoch; every value is JSON."""
     metadata = schema.metadata or {}
     return json_of_body(b"{%s}" % b",".join(b'"%s":%s' % (name, metadata[name]) for name in _FACTS if name in metadata))
 
 
 def _refusal(error: Exception) -> QueryRefusedError:
-    """The server's own sentence and code; gRPC's additions are left out."""
+    """The server's own message and code, without gRPC's additions."""
     text = str(error).partition(". Detail")[0].partition(". gRPC")[0]
     message, _, code = text.removesuffix("]").rpartition(" [")
     return QueryRefusedError(message or text, 0, code if message else "")

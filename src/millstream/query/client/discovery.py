@@ -1,20 +1,21 @@
-"""Which servers a job has, which of them may be asked, and in which order.
+"""Finds the servers of a job, decides which of them may be contacted, and in which order.
 
-    Discovery    finds servers: from registrations in the job's store, or from servers whose addresses were given,
-                 which name the others. So one address that answers is enough
-    Trust        says who of them may be asked, and who is told the token
-    Directory    remembers them, and says whom to ask first
+    Discovery    finds servers: from registrations in the job's store, or from servers whose addresses were passed,
+                 which name the others. So one reachable address is enough
+    Trust        decides which of them may be contacted, and which may receive the token
+    Directory    caches them, and orders them for each request
 
-Whoever can write to the store, or answer in a server's place, can name any address. So:
+Anybody who can write to the store, or answer in a server's place, can name any address. So:
 
-- a token goes to hosts that the user named (`allow_hosts=`, or addresses given in the first place) and to this machine;
-- once a server was asked over TLS, or TLS was named by the user, no other is asked without it; and a host that is
-  registered with TLS is not asked without;
-- an address that the user gave is asked as it was given, and stays a candidate, whatever is found.
+- a token is sent only to hosts that the user named (`allow_hosts=`, or addresses passed to the client) and to this
+  machine;
+- once a server was contacted over TLS, or the user named TLS, no other is contacted without it; and a host that is
+  registered with TLS is not contacted without;
+- an address that the user passed is used unchanged, and stays a candidate, whatever else is found.
 
-What was found is looked up again when it has aged, or when a question could not be answered. A server that failed is
-not forgotten, it is asked last for a while: so a wrong clock, an old registration or one lost packet never makes a job
-unreachable that has a server.
+Discovery is repeated when its result has aged, or when a request could not be answered. A failed server is not removed,
+but tried last for a while: so a wrong clock, an old registration or one lost packet never makes a job unreachable that
+has a server.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ import httpx
 from millstream.checkpoint.job_record import read as read_job_record
 from millstream.errors import ConfigurationError
 from millstream.query.client.responses import (
+    InvalidAnswer,
     JobIdentity,
-    NoAnswer,
     NoServerError,
     QueryRefusedError,
     body_of,
@@ -47,7 +48,7 @@ from millstream.storage.store import Store, open_store
 
 __all__ = ["Directory", "Discovery", "Trust", "in_order", "named_addresses"]
 
-_ASK_S = 3.0
+_REQUEST_S = 3.0
 _RESPONSE_BYTES_MAX = 8 << 20
 _AGES_S = 5.0
 _SHUNNED_S = 2.0
@@ -56,22 +57,22 @@ _SHOWN = 3
 
 
 def named_addresses(store_or_urls: str | Sequence[str]) -> list[str]:
-    """The addresses of servers that the user gave; none where it is a store.
+    """The addresses of servers that the user passed; none if the argument is a store.
 
     >>> named_addresses(["https://a:8787/"]), named_addresses("jobs/clicks")
     (['https://a:8787'], [])
     """
     texts = [store_or_urls] if isinstance(store_or_urls, str) else list(store_or_urls)
     if not texts:
-        raise ConfigurationError("no address is given. Give the store of a job, or addresses of query servers.")
+        raise ConfigurationError("no address is set. Pass the store of a job, or addresses of query servers.")
     are_urls = [text.startswith(("http://", "https://")) for text in texts]
     if not all(are_urls) and len(texts) > 1:
-        raise ConfigurationError(f"{texts} are several stores. Give one, or addresses that begin with http.")
+        raise ConfigurationError(f"{texts} are several stores. Pass one, or addresses that begin with http.")
     return [text.rstrip("/") for text in texts] if are_urls[0] else []
 
 
 class Trust:
-    """What one client trusts. `named` are the addresses that the user gave."""
+    """The trust of one client. `named` are the addresses that the user passed."""
 
     def __init__(self, token: str | None, named: Sequence[str] = (), allow_hosts: Sequence[str] = ()) -> None:
         self._token = token
@@ -79,7 +80,7 @@ class Trust:
         wrong = next((url for url, address in zip(named, addresses, strict=True) if address is None), None)
         if wrong is not None:
             raise ConfigurationError(
-                f"{redacted_address(wrong)[:100]!r} is no address of a server. Give one as https://HOST:PORT."
+                f"{redacted_address(wrong)[:100]!r} is no address of a server. Pass one as https://HOST:PORT."
             )
         self._named = {address for address in addresses if address is not None}
         patterns = [allow_hosts] if isinstance(allow_hosts, str) else allow_hosts
@@ -90,7 +91,7 @@ class Trust:
         self._headers: dict[str, dict[str, str]] = {}
 
     def headers(self, url: str) -> dict[str, str]:
-        """What a request to this server says of who asks: the token, where it may go."""
+        """The client's credentials for requests to this server: the token, if the server may receive it."""
         headers = self._headers.get(url)
         if headers is None:
             address = ServerAddress.parsed(url)
@@ -101,16 +102,16 @@ class Trust:
         return dict(headers)
 
     def note_answer(self, url: str) -> None:
-        """A server of the job has answered there."""
+        """A server of the job has answered at this address."""
         if url.startswith(("https:", "grpc+tls:")):
             self._needs_tls = True
 
-    def may_ask(self, place: ServerPlace) -> bool:
-        """Whether a server that was admitted may be asked still: TLS may have been seen since."""
+    def may_contact(self, place: ServerPlace) -> bool:
+        """Whether an admitted server may still be contacted: TLS may have been observed since."""
         return self._refusal(place.url, is_flight=False) is None
 
     def admitted(self, places: Sequence[ServerPlace]) -> list[ServerPlace]:
-        """Those that may be asked; ConfigurationError where there are some, and none of them may."""
+        """The servers that may be contacted; raises ConfigurationError if there are servers, and none of them may."""
         with self._lock:
             for place in places:
                 address = ServerAddress.parsed(place.url)
@@ -129,21 +130,21 @@ class Trust:
                 refusals[redacted_address(str(place.url))[:100]] = refusal
         if refusals and not admitted:
             shown = "; ".join(f"{url}: {refusal}" for url, refusal in list(refusals.items())[:_SHOWN])
-            raise ConfigurationError(f"no query server that is known may be asked. {shown}")
+            raise ConfigurationError(f"no known query server may be contacted. {shown}")
         return admitted
 
-    def _refusal(self, url: str, is_flight: bool, beside: str = "") -> str | None:
-        """Why a server may not be asked; None if it may. `beside`: where the same server answers HTTP."""
+    def _refusal(self, url: str, is_flight: bool, http_url: str = "") -> str | None:
+        """Why a server may not be contacted; None if it may. `http_url`: the HTTP address of the same server."""
         address = ServerAddress.parsed(url)
         if address is None or address.is_flight is not is_flight:
-            return "that is no address of a server. Whoever writes registrations there should not."
+            return "that is no address of a server. Check who can write registrations to the store."
         if address in self._named:
             return None
-        http = ServerAddress.parsed(beside)
+        http = ServerAddress.parsed(http_url)
         needs_tls = http.has_tls if http is not None else self._needs_tls or address.host in self._tls_hosts
         if needs_tls and not address.has_tls:
             return (
-                "it does not speak TLS, and servers of this job do. Start it with a certificate, or give its address."
+                "it does not speak TLS, and servers of this job do. Start it with a certificate, or pass its address."
             )
         if self._token is not None and not self._is_trusted(address.host):
             return (
@@ -157,7 +158,7 @@ class Trust:
 
 
 class Discovery:
-    """Finds the servers of one job, those that are trusted."""
+    """Finds the trusted servers of one job."""
 
     def __init__(self, store_or_urls: str | Sequence[str], http: httpx.Client, job: str | None, trust: Trust) -> None:
         self._seeds = named_addresses(store_or_urls)
@@ -170,24 +171,24 @@ class Discovery:
         self._lock = threading.Lock()
 
     def identity(self) -> JobIdentity:
-        """The job that is asked about: its id, or the name that was given."""
+        """The requested job: its id, or the name that was passed."""
         with self._lock:
             if self._identity is None:
                 self._identity = JobIdentity(self._job_of_store() if self._store is not None else self._job_of_seeds())
             return self._identity
 
     def places(self) -> list[ServerPlace]:
-        """The servers there are."""
+        """The job's servers."""
         if self._store is None:
             return self._trust.admitted(self._places_of_seeds())
         job = self.identity().job
-        # All of them, whenever they end: whose clock is right is not known, and a dead one is soon found out.
+        # Including ended ones: a clock may be wrong, and a dead server is detected soon.
         registrations = sorted(registrations_of(self._store), key=lambda registration: -registration.ends_ms)
         places = [ServerPlace.parsed(vars(server)) for server in registrations if job == server.job_id]
         return self._trust.admitted([place for place in places if place is not None])
 
     def _places_of_seeds(self) -> list[ServerPlace]:
-        """The servers whose addresses were given, and the others that they name."""
+        """The servers whose addresses were passed, and the others that they name."""
         job = quote(self.identity().job, safe="")
         places: dict[str, ServerPlace] = {}
         refusal: QueryRefusedError | None = None
@@ -197,7 +198,7 @@ class Discovery:
             except QueryRefusedError as error:
                 if error.code != "unknown-job":
                     raise
-                refusal = error  # another job's, perhaps: the next may be right
+                refusal = error  # perhaps another job's: the next may be right
                 continue
             if answer is None or not isinstance(answer.get("servers"), list):
                 continue
@@ -206,24 +207,24 @@ class Discovery:
             place = ServerPlace.parsed({**answer, "url": seed, "first_group": first, "last_group": last})
             if place is None:
                 continue
-            places[seed] = replace(place, flight_url=_beside(seed, place.flight_url))
+            places[seed] = replace(place, flight_url=_flight_address(seed, place.flight_url))
             for other in map(ServerPlace.parsed, answer["servers"]):
                 if other is not None and other.url not in (seed, answer.get("url")):
                     places.setdefault(other.url, other)
         if refusal is not None and not places:
             raise refusal
         if self._impostors and not places:
-            raise NoServerError(f"no server can be asked. {self._refused_certificates()}")
+            raise NoServerError(f"no server can be contacted. {self._refused_certificates()}")
         return list(places.values())
 
     def _job_of_store(self) -> str:
         assert self._store is not None
         record = read_job_record(self._store)
         if record is None:
-            raise UnknownJobError(f"{self._store.url} holds no job. Give the store of a job.")
+            raise UnknownJobError(f"{self._store.url} holds no job. Pass the store of a job.")
         if self._job not in (None, record.job_id, *record.names):
             raise UnknownJobError(
-                f"{self._store.url} holds the job '{record.job}', not {self._job!r}. Give the store of that job."
+                f"{self._store.url} holds the job '{record.job}', not {self._job!r}. Pass the store of that job."
             )
         return record.job_id
 
@@ -236,22 +237,22 @@ class Discovery:
                 if answer is not None:
                     return str(answer["jobs"][0]["job_id"])
             except (KeyError, IndexError, TypeError):
-                continue  # whatever answers there, it is no query server
+                continue  # a server of another kind
         refused = f" {self._refused_certificates()}" if self._impostors else ""
-        raise NoServerError(f"no server answers at {', '.join(self._seeds)}. Look whether they run.{refused}")
+        raise NoServerError(f"no server answers at {', '.join(self._seeds)}. Check whether they run.{refused}")
 
     def _refused_certificates(self) -> str:
         reasons = "; ".join(f"{place}: {reason}" for place, reason in self._impostors.items())
         return f"{reasons}. Check the addresses, or name the authority with verify="
 
     def _get(self, url: str) -> dict[str, Any] | None:
-        """What a server says there; None if nothing that can be understood."""
+        """The answer of a server; None if it cannot be parsed."""
         place = "/".join(url.split("/", 3)[:3])
         try:
             headers = self._trust.headers(place)
-            with within(_ASK_S), self._http.stream("GET", url, timeout=_ASK_S, headers=headers) as response:
+            with within(_REQUEST_S), self._http.stream("GET", url, timeout=_REQUEST_S, headers=headers) as response:
                 answer = json_of_body(body_of(response, _RESPONSE_BYTES_MAX))
-        except (httpx.HTTPError, OSError, NoAnswer) as error:
+        except (httpx.HTTPError, OSError, InvalidAnswer) as error:
             from millstream.storage.certificates import certificate_refusal
 
             if (reason := certificate_refusal(error)) is not None:
@@ -264,8 +265,8 @@ class Discovery:
         return answer if response.status_code == 200 else None
 
 
-def _beside(url: str, flight_url: str | None) -> str | None:
-    """Where a server speaks Flight: by the host it is known by, if it listens everywhere and names none."""
+def _flight_address(url: str, flight_url: str | None) -> str | None:
+    """The Flight address of a server: with the host of its HTTP address, if it listens on all interfaces."""
     address, flight = ServerAddress.parsed(url), ServerAddress.parsed(flight_url)
     if address is None or flight is None or flight.host not in ("0.0.0.0", "::"):
         return flight_url
@@ -276,7 +277,7 @@ def _beside(url: str, flight_url: str | None) -> str | None:
 def in_order(
     places: Sequence[ServerPlace], groups: Iterable[int], failed_s: Mapping[str, float], now_s: float, turn: int
 ) -> list[ServerPlace]:
-    """Those that hold the groups: healthy ones first, in turn, then those that failed a moment ago, longest ago first.
+    """The servers that hold the groups: healthy ones in rotation, then recently failed ones, earliest failure first.
 
     >>> a, b, c = ServerPlace("a"), ServerPlace("b"), ServerPlace("c", 0, 5)
     >>> [place.url for place in in_order([a, b, c], [7], {"a": 9.5}, 10.0, 1)]
@@ -297,47 +298,47 @@ def _is_shunned(place: ServerPlace, failed_s: Mapping[str, float], now_s: float)
 
 
 class Directory:
-    """The servers that `look` finds. It may be used by many threads."""
+    """The servers that `find` returns, cached. Thread-safe."""
 
-    def __init__(self, look: Callable[[], Sequence[ServerPlace]], now_s: Callable[[], float]) -> None:
-        self._look, self._now_s = look, now_s
+    def __init__(self, find: Callable[[], Sequence[ServerPlace]], now_s: Callable[[], float]) -> None:
+        self._find, self._now_s = find, now_s
         self._places: Sequence[ServerPlace] = ()
-        self._looked_s = float("-inf")
+        self._refreshed_s = float("-inf")
         self._failed_s: dict[str, float] = {}
         self._turns = itertools.count()
         self._lock = threading.Lock()
 
     def candidates(self, groups: Iterable[int]) -> list[ServerPlace]:
-        """Whom to ask for keys of these groups, best first. Each call begins with another, so that all have work."""
+        """The servers for keys of these groups, best first. Calls rotate over the servers, to balance the load."""
         self._refresh(_AGES_S)
         return in_order(self._places, groups, self._failed_s, self._now_s(), next(self._turns))
 
     def note_failure(self, place: ServerPlace) -> None:
-        """It did not answer: ask it last for a while."""
+        """The server did not answer: try it last for a while."""
         self._failed_s[place.url] = self._now_s()
 
-    def check_again(self) -> None:
-        """What is known did not help."""
+    def find_again(self) -> None:
+        """The cached servers did not suffice: find servers again."""
         self._refresh(0.05)
 
     def places(self) -> Sequence[ServerPlace]:
-        """Those that are known, without those that failed a moment ago, unless all did."""
+        """The cached servers, without those that failed recently, unless all did."""
         self._refresh(_AGES_S)
         now_s = self._now_s()
         return [place for place in self._places if not _is_shunned(place, self._failed_s, now_s)] or self._places
 
     def _refresh(self, age_max_s: float) -> None:
         with self._lock:
-            if self._now_s() - self._looked_s < age_max_s:
+            if self._now_s() - self._refreshed_s < age_max_s:
                 return
             try:
-                places = list(self._look())
+                places = list(self._find())
             except ConfigurationError:
                 if not self._places:
                     raise
-                places = []  # those that are known were right
-            # Whoever was there and is not now may still answer; finding nobody is no reason to forget everybody.
+                places = []  # the cached servers are valid
+            # A server that is no longer listed may still answer; an empty result does not replace the cache.
             self._places = places or self._places
-            self._looked_s = self._now_s()
+            self._refreshed_s = self._now_s()
             known = {place.url for place in self._places}
             self._failed_s = {url: at_s for url, at_s in self._failed_s.items() if url in known}

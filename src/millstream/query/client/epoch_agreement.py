@@ -1,9 +1,9 @@
-"""Many keys of one or several states, from as many servers as it takes, all of one epoch.
+"""Fetches many keys of one or several states, from as many servers as necessary, all of one epoch.
 
-Every key is a *row*. Rows are shared out to servers by key group: as few servers as can be, each for all rows that it
-holds. Each share is asked for in requests of a bounded size, and where one answer is newer than another, it is asked
-for again at the older one's epoch. Servers may come and go meanwhile, and the epoch that all had may be collected: then
-all of it begins again, with the servers that there are then, until time is up.
+Every key is a *row*. Rows are distributed to servers by key group: to as few servers as possible, each for all rows
+that it holds. Each share is fetched in requests of bounded size, and if one answer is newer than another, it is fetched
+again at the older one's epoch. Servers may start and end in the meantime, and the common epoch may be removed: then
+everything starts again with the current servers, until the time limit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from operator import itemgetter
 from typing import Any, TypeAlias, TypeVar
 
 from millstream.query.client.discovery import Directory
-from millstream.query.client.requester import PAUSE_S, NobodyAnswered, Question, Requester
+from millstream.query.client.requester import PAUSE_S, AllServersFailed, Question, Requester
 from millstream.query.client.responses import NoServerError, QueryRefusedError
 from millstream.query.wire.json_values import json_of_key
 from millstream.query.wire.servers import ServerPlace
@@ -25,22 +25,23 @@ from millstream.query.wire.servers import ServerPlace
 __all__ = ["EpochAgreement", "Row", "RowReader", "bodies_of", "halves_of", "shares_of"]
 
 Row: TypeAlias = tuple[int, Any]
-"""The number of the question that a key is asked by, and the key."""
+"""The index of the question that the key belongs to, and the key."""
 
 _KEYS_PER_REQUEST = 5_000
 _READS_PER_REQUEST = 100
 _T = TypeVar("_T")
 
-Ask: TypeAlias = Callable[[Sequence[int], set[int], int | None, float], _T]
-"""Ask one server for some rows, in these key groups, at the epoch that the question is about (None) or at the one that
-all have, until a time; NobodyAnswered if none does."""
+Fetch: TypeAlias = Callable[[Sequence[int], set[int], int | None, float], _T]
+"""Fetches some rows from one server, in these key groups, at the epoch of the question (None) or at the common one,
+until a time. Raises AllServersFailed if no server answers."""
 
 
 def shares_of(groups: Sequence[int | None], places: Sequence[ServerPlace]) -> list[list[int]]:
-    """The rows of every share, given the key group of each row: whoever holds most takes all it holds, then the next.
+    """The rows of every share, for the key group of each row: the server that holds most takes all it holds, then the
+    next.
 
-    A group that nobody holds is a share of its own: asking for it says so. Rows without a group (None), which every
-    server answers for, go with the first.
+    A group that no server holds is a share of its own: fetching it reports that. Rows without a group (None), which
+    every server answers, are in the first share.
 
     >>> shares_of([1, 70, 2, 99, 98], [ServerPlace("a", 0, 63), ServerPlace("b", 64, 97)])
     [[0, 2], [1], [4], [3]]
@@ -63,7 +64,7 @@ def shares_of(groups: Sequence[int | None], places: Sequence[ServerPlace]) -> li
 
 
 class EpochAgreement:
-    """Asks for shares until all answers belong to one epoch."""
+    """Fetches shares until all answers belong to one epoch."""
 
     def __init__(self, directory: Directory, timeout_s: float, now_s: Callable[[], float]) -> None:
         self._directory, self._timeout_s, self._now_s = directory, timeout_s, now_s
@@ -71,45 +72,45 @@ class EpochAgreement:
     def answers(
         self,
         groups_of_rows: Callable[[], Sequence[int | None]],
-        ask: Ask[_T],
+        fetch: Fetch[_T],
         epoch_of: Callable[[_T], int],
         *,
         is_newest: bool,
     ) -> tuple[list[list[int]], list[_T]]:
-        """The shares, and an answer for each. `groups_of_rows`: the key group of each row, None where all servers that
-        there are now hold it. `is_newest`: the question is about no epoch in particular."""
+        """The shares, and an answer for each. `groups_of_rows`: the key group of each row, None if all current servers
+        hold it. `is_newest`: the question is not about a particular epoch."""
         until_s = self._now_s() + self._timeout_s
         while True:
             groups = groups_of_rows()
             shares = shares_of(groups, self._directory.places())
 
-            def ask_for(share: Sequence[int], epoch: int | None, groups: Sequence[int | None] = groups) -> _T:
+            def fetch_share(share: Sequence[int], epoch: int | None, groups: Sequence[int | None] = groups) -> _T:
                 held = set(groups) if len(share) == len(groups) else {groups[row] for row in share}
-                return ask(share, {group for group in held if group is not None}, epoch, until_s)
+                return fetch(share, {group for group in held if group is not None}, epoch, until_s)
 
             try:
-                return shares, _of_one_epoch(shares, ask_for, epoch_of)
-            except NobodyAnswered as error:
-                # Whoever held these rows is gone; those that are there now may hold other parts of them.
+                return shares, _of_one_epoch(shares, fetch_share, epoch_of)
+            except AllServersFailed as error:
+                # The servers of these rows have ended; the current ones may hold other parts of them.
                 if self._now_s() >= until_s:
                     raise NoServerError(str(error)) from error
             except QueryRefusedError as error:
-                # The epoch that all had was collected before the slowest of them was asked.
+                # The common epoch was removed before the slowest server was queried.
                 if error.code != "epoch-gone" or not is_newest or self._now_s() >= until_s:
                     raise
             time.sleep(PAUSE_S)
-            self._directory.check_again()
+            self._directory.find_again()
 
 
 def _of_one_epoch(
     shares: Sequence[Sequence[int]],
-    ask: Callable[[Sequence[int], int | None], _T],
+    fetch: Callable[[Sequence[int], int | None], _T],
     epoch_of: Callable[[_T], int],
 ) -> list[_T]:
-    answers = [ask(rows, None) for rows in shares]
+    answers = [fetch(rows, None) for rows in shares]
     oldest = min(map(epoch_of, answers))
     return [
-        answer if epoch_of(answer) == oldest else ask(rows, oldest)
+        answer if epoch_of(answer) == oldest else fetch(rows, oldest)
         for answer, rows in zip(answers, shares, strict=True)
     ]
 
@@ -129,16 +130,16 @@ class RowReader:
         params: dict[str, Any],
         epoch_min: int,
     ) -> tuple[dict[str, Any], list[Any]]:
-        """The facts of the epoch, and the value of every row. `params` say which epoch; without, the newest, that is
-        `epoch_min` at least."""
+        """The facts of the epoch, and the value of every row. `params` select the epoch; by default the newest, which
+        is at least `epoch_min`."""
 
-        def ask(share: Sequence[int], groups: set[int], epoch: int | None, until_s: float) -> dict[str, Any]:
+        def fetch(share: Sequence[int], groups: set[int], epoch: int | None, until_s: float) -> dict[str, Any]:
             epoch_params = params if epoch is None else {"epoch": epoch}
             question = Question(path, "reads", epoch_params, None, 0 if epoch_params else epoch_min)
             return self._share(question, bodies_of(states, [rows[row] for row in share]), groups, until_s)
 
         shares, answers = self._agreement.answers(
-            groups_of_rows, ask, lambda answer: int(answer["epoch"]), is_newest=not params
+            groups_of_rows, fetch, lambda answer: int(answer["epoch"]), is_newest=not params
         )
         values: list[Any] = [None] * len(rows)
         for share, answer in zip(shares, answers, strict=True):
@@ -155,7 +156,7 @@ class RowReader:
         while waiting:
             body = waiting.popleft()
             try:
-                answer = self._requester.ask_once(replace(question, body=body), groups, until_s)
+                answer = self._requester.fetch_once(replace(question, body=body), groups, until_s)
             except QueryRefusedError as error:
                 halves = halves_of(body) if error.code == "too-large" else []
                 if not halves:
@@ -172,7 +173,7 @@ class RowReader:
 
 
 def bodies_of(states: Sequence[str], rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
-    """The requests that ask for these rows, in their order, none with more than a server takes at once.
+    """The requests for these rows, in order, none larger than a server accepts.
 
     >>> list(bodies_of(["totals", "names"], [(0, "ann"), (0, "bo"), (1, 7)]))
     [{'reads': [{'state': 'totals', 'keys': ['ann', 'bo']}, {'state': 'names', 'keys': [7]}]}]
@@ -192,7 +193,7 @@ def bodies_of(states: Sequence[str], rows: Sequence[Row]) -> Iterator[dict[str, 
 
 
 def halves_of(body: dict[str, Any]) -> list[dict[str, Any]]:
-    """Two requests in place of one, in the same order; none where it asks for one key.
+    """Splits a request in two, in the same order; none if it has only one key.
 
     >>> halves_of({"reads": [{"state": "totals", "keys": ["ann", "bo", "cy"]}]})
     [{'reads': [{'state': 'totals', 'keys': ['ann']}]}, {'reads': [{'state': 'totals', 'keys': ['bo', 'cy']}]}]

@@ -1,12 +1,12 @@
-"""A client that finds the servers of a job, asks the right one, and never sees time go backwards.
+"""A client that finds the servers of a job, queries the right one, and never goes back in time.
 
-`QueryClient("jobs/clicks")` finds servers in the job's store; `QueryClient(["http://10.0.0.7:8787"])` begins with
-given ones. Keys are hashed here as the job hashes them, so a question goes to a server that holds its key group. The
-newest epoch that any answer had is remembered and asked for (`If-Min-Epoch`): another server that lags is waited for
-or left out. All values of one `get_many` or `read` belong to one epoch, also where several servers answered.
+`QueryClient("jobs/clicks")` finds servers in the job's store; `QueryClient(["http://10.0.0.7:8787"])` begins with given
+addresses. Keys are hashed here as the job hashes them, so a query goes to a server that holds its key group. The client
+stores the newest epoch of any answer and requests at least that (`If-Min-Epoch`): a server that lags is waited for or
+skipped. All values of one `get_many` or `read` belong to one epoch, even if several servers answered.
 
 Values are JSON's: a row is a dict, bytes are base64, decimals and times are texts. For columns with Arrow's types use
-`get_columns`; where the store can be read, `millstream.query` needs no server at all.
+`get_columns`; if the store can be read, `millstream.query` needs no server at all.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from millstream.query.client.column_requester import ColumnRequester
 from millstream.query.client.discovery import Directory, Discovery, Trust, named_addresses
 from millstream.query.client.epoch_agreement import EpochAgreement, RowReader
 from millstream.query.client.requester import Question, Requester
-from millstream.query.client.responses import Answer, NoAnswer, NoServerError, PunctualTransport
+from millstream.query.client.responses import Answer, InvalidAnswer, NoServerError, PunctualTransport
 from millstream.query.wire.json_values import json_of_key
 from millstream.query.wire.servers import ServedState
 
@@ -37,11 +37,11 @@ _WATCH_AGAIN_S = 0.2
 
 
 class QueryClient:
-    """Asks the query servers of a job. It may be used by many threads; close it, or use it in a `with` block.
+    """Queries the query servers of a job. Thread-safe; close it, or use it in a `with` block.
 
-    `timeout_s` is for a whole question, retries included; `hedge_after_s` is how long a server may be silent before
-    another is asked too. `job` is needed where given addresses serve several jobs. A `token` is sent to given addresses
-    and to this machine; servers that are found elsewhere, in a store or by others, are asked with it only on
+    `timeout_s` is for a whole query, retries included; `hedge_after_s` is how long a server may be silent before
+    another is queried as well. `job` is needed if the passed addresses serve several jobs. A `token` is sent to the
+    passed addresses and to this machine; to servers found elsewhere, in a store or named by others, only if they match
     `allow_hosts`: names, addresses, or patterns such as `*.example.com`.
     """
 
@@ -60,7 +60,7 @@ class QueryClient:
     ) -> None:
         trust = Trust(token, named_addresses(store_or_urls), allow_hosts)
         limits = httpx.Limits(max_connections=200, max_keepalive_connections=50)
-        headers = {"accept-encoding": "identity"}  # what is packed may become any number of bytes
+        headers = {"accept-encoding": "identity"}  # compressed data may expand to any size
         http = httpx.Client(headers=headers, transport=PunctualTransport(verify, limits), trust_env=False)
         discovery = Discovery(store_or_urls, http, job, trust)
         self._identity = identity = discovery.identity
@@ -76,12 +76,12 @@ class QueryClient:
 
     @property
     def epoch_seen(self) -> int:
-        """The newest epoch that an answer had; none will be older."""
+        """The newest epoch of any answer; later answers are never older."""
         return self._epoch_seen
 
     def states(self) -> list[ServedState]:
-        """What can be asked for with this token."""
-        answer = self._requester.ask(Question(f"{self._base()}/states", "states"))
+        """The states that this token may query."""
+        answer = self._requester.fetch(Question(f"{self._base()}/states", "states"))
         states = [state for state in map(ServedState.parsed, answer["states"]) if state is not None]
         self._states = {state.name: state for state in states}
         return states
@@ -89,7 +89,7 @@ class QueryClient:
     def get(self, state: str, key: Any, *, epoch: int | None = None, time: str | int | None = None) -> Answer:
         """The value of one key, now or in the past."""
         path = f"{self._base()}/states/{_quoted(state)}/keys/{_quoted(_text(key))}"
-        return self._ask_for_key(Question(path, "value", _params(epoch, time, key_format="json")), state, key)
+        return self._fetch_key(Question(path, "value", _params(epoch, time, key_format="json")), state, key)
 
     def get_many(
         self, state: str, keys: Sequence[Any], *, epoch: int | None = None, time: str | int | None = None
@@ -134,13 +134,13 @@ class QueryClient:
 
         epoch_min = {"epoch_min": self._epoch_seen} if self._epoch_seen else {}
 
-        def ask(rows: Sequence[int], held: set[int], agreed_epoch: int | None, until_s: float) -> pa.Table:
+        def fetch(rows: Sequence[int], held: set[int], agreed_epoch: int | None, until_s: float) -> pa.Table:
             wanted_epoch = epoch if agreed_epoch is None else agreed_epoch
             question = {"state": state, **(epoch_min if wanted_epoch is None else {"epoch": wanted_epoch})}
             piece = keys if len(rows) == len(keys) else keys.take(pa.array(rows))
-            return self._columns.ask_once(question, piece, held, until_s)
+            return self._columns.fetch_once(question, piece, held, until_s)
 
-        shares, parts = self._agreement.answers(groups, ask, _epoch_of, is_newest=epoch is None)
+        shares, parts = self._agreement.answers(groups, fetch, _epoch_of, is_newest=epoch is None)
         self._note_epoch(_epoch_of(parts[0]), epoch is None)
         if len(parts) == 1:
             return parts[0]
@@ -150,13 +150,13 @@ class QueryClient:
     def windows(self, state: str, key: Any, *, epoch: int | None = None, time: str | int | None = None) -> Answer:
         """The windows still open for a key: a list of dicts with start_ms, end_ms, result."""
         path = f"{self._base()}/states/{_quoted(state)}/windows/{_quoted(_text(key))}"
-        return self._ask_for_key(Question(path, "windows", _params(epoch, time, key_format="json")), state, key)
+        return self._fetch_key(Question(path, "windows", _params(epoch, time, key_format="json")), state, key)
 
     def series(self, state: str, key: Any) -> list[Answer]:
         """The value of a key at every retained epoch, oldest first."""
         path = f"{self._base()}/states/{_quoted(state)}/series/{_quoted(_text(key))}"
         question = Question(path, "points", {"key_format": "json"})
-        answer = self._requester.ask(question, self._groups(state, [key]))
+        answer = self._requester.fetch(question, self._groups(state, [key]))
         now_ms = answer["committed_ms"] + answer["age_ms"]
         return [
             Answer(point["value"], point["epoch"], None, point["committed_ms"], max(0, now_ms - point["committed_ms"]))
@@ -167,13 +167,13 @@ class QueryClient:
         """Rows of a state."""
         params = {"limit": limit} if prefix is None else {"limit": limit, "prefix": prefix}
         path = f"{self._base()}/states/{_quoted(state)}/scan"
-        answer = self._requester.ask(Question(path, "rows", params, None, self._epoch_seen))
+        answer = self._requester.fetch(Question(path, "rows", params, None, self._epoch_seen))
         self._note_epoch(answer["epoch"], True)
         rows: list[dict[str, Any]] = answer["rows"]
         return rows
 
     def watch(self, state: str, key: Any) -> Iterator[Answer]:
-        """The value of a key, or its windows, now and whenever it has changed. A server that goes away is replaced."""
+        """The value of a key, or its windows, now and after every change. A server that ends is replaced."""
         path = f"{self._base()}/states/{_quoted(state)}/watch/{_quoted(_text(key))}"
         seen, last, fails_at_s = 0, None, self._now_s() + self._timeout_s
         epoch_min = self._epoch_seen
@@ -190,15 +190,15 @@ class QueryClient:
                         if last != (value,):
                             last = (value,)
                             yield Answer.of(event, value)
-                except (httpx.HTTPError, httpx.InvalidURL, OSError, NoAnswer):
+                except (httpx.HTTPError, httpx.InvalidURL, OSError, InvalidAnswer):
                     self._directory.note_failure(place)
             if self._now_s() > fails_at_s:
-                raise NoServerError(f"no server lets key {key!r} of {state!r} be watched. Look whether they run.")
+                raise NoServerError(f"no server lets key {key!r} of {state!r} be watched. Check whether they run.")
             time.sleep(_WATCH_AGAIN_S)
-            self._directory.check_again()
+            self._directory.find_again()
 
     def close(self) -> None:
-        """Let connections go."""
+        """Close connections."""
         self._requester.close()
         self._columns.close()
 
@@ -210,15 +210,15 @@ class QueryClient:
 
     # --- one question ---------------------------------------------------------------------------------------------
 
-    def _ask_for_key(self, question: Question, state: str, key: Any) -> Answer:
+    def _fetch_key(self, question: Question, state: str, key: Any) -> Answer:
         is_newest = not {"epoch", "time"} & set(question.params)
         question = replace(question, epoch_min=self._epoch_seen if is_newest else 0)
-        answer = self._requester.ask(question, self._groups(state, [key]))
+        answer = self._requester.fetch(question, self._groups(state, [key]))
         self._note_epoch(answer["epoch"], is_newest)
         return Answer.of(answer, answer[question.part])
 
     def _groups(self, state: str, keys: Sequence[Any]) -> Sequence[int]:
-        """The key groups of keys; none where every server answers."""
+        """The key groups of keys; none if every server answers."""
         known = self._known(state) if self._has_ranges() else None
         return known.groups_of(keys) if known is not None and known.key_groups else []
 
@@ -226,7 +226,7 @@ class QueryClient:
         return self._groups(state, keys) or [None] * len(keys)
 
     def _has_ranges(self) -> bool:
-        """Whether it matters who is asked: some servers do not hold all key groups."""
+        """Whether the choice of the server matters: some servers do not hold all key groups."""
         return any(place.first_group is not None for place in self._directory.places())
 
     def _known(self, state: str) -> ServedState | None:

@@ -1,13 +1,13 @@
-"""One question, asked of servers until one answers: of the next if the first is dead, stale or not the right one, and
-of a second at the same time if the first is slow.
+"""Sends one request to servers until one answers: to the next if the first is dead, stale or the wrong one, and to a
+second one concurrently if the first is slow.
 
-    answered                        that is the answer
-    refused for good (404, 422, …)  QueryRefusedError: every server would say the same
-    not here, too old, busy, gone   the next server; when all have said so, look for servers again, until time is up
-                                    (`ask_once` leaves that to the caller, who may ask several servers for parts)
-    silent for a while              a second server is asked too, and the first answer counts
+    answered                        the result
+    refused (404, 422, …)           QueryRefusedError: every server would refuse the same
+    not here, too old, busy, gone   the next server; after the last, find servers again, until the time limit
+                                    (`fetch_once` leaves that to the caller, which may query several servers for parts)
+    silent for a while              a second server is queried too, and the first answer counts
 
-Questions only read, so asking twice does no harm.
+Requests only read, so sending one twice does no harm.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ import httpx
 
 from millstream.query.client.discovery import Directory, Trust
 from millstream.query.client.responses import (
+    InvalidAnswer,
     JobIdentity,
-    NoAnswer,
     NoServerError,
     QueryRefusedError,
     body_of,
@@ -38,10 +38,10 @@ from millstream.query.client.responses import (
 )
 from millstream.query.wire.servers import ServerPlace
 
-__all__ = ["PAUSE_S", "NobodyAnswered", "Question", "Requester", "Unanswered", "answer_of"]
+__all__ = ["PAUSE_S", "AllServersFailed", "Question", "Requester", "ServerFailed", "answer_of"]
 
 PAUSE_S = 0.05
-"""How long to wait before servers are asked once more."""
+"""How long to wait before servers are queried again."""
 
 _ELSEWHERE = frozenset({408, 412, 421, 429, 500, 502, 503, 504})
 _CONNECT_S = 2.0
@@ -51,7 +51,7 @@ _CODE_MAX, _MESSAGE_MAX = 60, 10_000
 
 @dataclass(frozen=True)
 class Question:
-    """A request, without the server. `part` is what an answer to it has besides the facts of its epoch."""
+    """A request, without the server. `part` is the member of an answer besides the facts of its epoch."""
 
     path: str
     part: str
@@ -60,38 +60,38 @@ class Question:
     epoch_min: int = 0
 
 
-class Unanswered(Exception):
+class ServerFailed(Exception):
     """One server did not answer; another may."""
 
 
-class NobodyAnswered(Exception):
-    """No server that is known to hold all the key groups of a question answered it; others, or several, may."""
+class AllServersFailed(Exception):
+    """No known server that holds all the key groups of a request answered it; others, or several together, may."""
 
 
 def answer_of(status: int, body: bytes) -> dict[str, Any]:
-    """The answer in a response; Unanswered or QueryRefusedError if it is none.
+    """The answer in a response; raises ServerFailed or QueryRefusedError if it is none.
 
-    A refusal is that of a query server if it has a code and a sentence. A redirect, or the page of a server or proxy of
-    another kind, says nothing of the job.
+    A refusal comes from a query server if it has a code and a message. A redirect, or the page of another kind of
+    server or proxy, says nothing about the job.
     """
     if status == 200:
         return json_of_body(body)
     try:
         refusal = json_of_body(body)
-    except NoAnswer:
+    except InvalidAnswer:
         refusal = {}
     code, message = refusal.get("error"), refusal.get("message")
     if not (isinstance(code, str) and isinstance(message, str)):
-        raise Unanswered(f"status {status}, and no word of a query server")
+        raise ServerFailed(f"status {status}, and no answer of a query server")
     # A server of another job may have taken over the address of one of this job.
     if status in _ELSEWHERE or not 400 <= status < 500 or code == "unknown-job":
-        raise Unanswered(f"{code[:_CODE_MAX]}: {message[:_MESSAGE_MAX]}")
+        raise ServerFailed(f"{code[:_CODE_MAX]}: {message[:_MESSAGE_MAX]}")
     raise QueryRefusedError(message[:_MESSAGE_MAX], status, code[:_CODE_MAX])
 
 
 class Requester:
-    """Asks the servers of a directory about the job of that `identity`. Closing it closes the connections too, with the
-    last request in flight."""
+    """Queries the servers of a directory about the job of that `identity`. Closing it also closes the connections,
+    after the last request in flight."""
 
     def __init__(
         self,
@@ -109,33 +109,33 @@ class Requester:
         self._in_flight, self._is_closed = 0, False
         self._lock = threading.Lock()
 
-    def ask(self, question: Question, groups: Iterable[int] = ()) -> dict[str, Any]:
+    def fetch(self, question: Question, groups: Iterable[int] = ()) -> dict[str, Any]:
         """The answer of a server that holds these key groups, as soon as one answers."""
         wanted = list(groups)
         until_s = self._now_s() + self._timeout_s
         while True:
             try:
-                return self.ask_once(question, wanted, until_s)
-            except NobodyAnswered as error:
+                return self.fetch_once(question, wanted, until_s)
+            except AllServersFailed as error:
                 if self._now_s() >= until_s:
                     raise NoServerError(str(error)) from error
             time.sleep(PAUSE_S)
-            self._directory.check_again()
+            self._directory.find_again()
 
-    def ask_once(self, question: Question, groups: Iterable[int], until_s: float) -> dict[str, Any]:
-        """The answer of a server that holds these key groups; NobodyAnswered when each was asked and none answered."""
+    def fetch_once(self, question: Question, groups: Iterable[int], until_s: float) -> dict[str, Any]:
+        """The answer of a server that holds these key groups; raises AllServersFailed if none answered."""
         wanted = list(groups)
         excuses: dict[str, str] = {}
         answer = self._first_answer(question, self._directory.candidates(wanted), excuses, until_s)
         if answer is None:
-            raise NobodyAnswered(_nobody(excuses, wanted, self._timeout_s))
+            raise AllServersFailed(_nobody(excuses, wanted, self._timeout_s))
         return answer
 
     def _first_answer(
         self, question: Question, candidates: list[ServerPlace], excuses: dict[str, str], until_s: float
     ) -> dict[str, Any] | None:
-        """Ask all of them, one after the other, or two at once where one is slow; None if none answered, and `excuses`
-        then has what each said."""
+        """Query all of them, one after the other, or two at once if one is slow; None if none answered, and `excuses`
+        then has the reason of each."""
         next_places = iter(candidates)
         requests: dict[Future[dict[str, Any]], ServerPlace] = {}
         while True:
@@ -150,7 +150,7 @@ class Requester:
                 url = requests.pop(request).url
                 try:
                     return request.result()
-                except Unanswered as error:
+                except ServerFailed as error:
                     excuses[url] = str(error)
             if place is None and not done:
                 excuses.update({silent.url: "no answer in time" for silent in requests.values()})
@@ -169,8 +169,8 @@ class Requester:
         self._close_if_idle()
 
     def _request(self, place: ServerPlace, question: Question, until_s: float) -> dict[str, Any]:
-        if not self._trust.may_ask(place):
-            raise Unanswered("it does not speak TLS, and another server of this job does")
+        if not self._trust.may_contact(place):
+            raise ServerFailed("it does not speak TLS, and another server of this job does")
         headers = self._trust.headers(place.url)
         if question.epoch_min:
             headers["if-min-epoch"] = str(question.epoch_min)
@@ -184,7 +184,7 @@ class Requester:
                     "GET" if question.body is None else "POST",
                     place.url + question.path,
                     params=dict(question.params),
-                    # Written here: a key may be NaN, which httpx's own writer refuses.
+                    # Written here: a key may be NaN, which httpx's own writer rejects.
                     content=None if question.body is None else json.dumps(question.body).encode(),
                     headers=headers,
                     timeout=httpx.Timeout(left_s, connect=min(left_s, _CONNECT_S)),
@@ -196,17 +196,17 @@ class Requester:
             check_form(answer, question.part, question.body)
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             self._directory.note_failure(place)
-            raise Unanswered(f"{type(error).__name__}: {error}") from error
-        except NoAnswer as error:
+            raise ServerFailed(f"{type(error).__name__}: {error}") from error
+        except InvalidAnswer as error:
             self._directory.note_failure(place)
-            raise Unanswered(str(error)) from error
+            raise ServerFailed(str(error)) from error
         self._trust.note_answer(place.url)
         return answer
 
     def events(self, place: ServerPlace, path: str, seen: int) -> Iterator[dict[str, Any]]:
-        """The events of a key that is watched, newer than epoch `seen`, until the server ends them; none where it lets
-        nobody watch now. An error of httpx, OSError or NoAnswer where the server fails."""
-        if not self._trust.may_ask(place):
+        """The events of a watched key, newer than epoch `seen`, until the server ends them; none if it accepts no
+        watcher now. Raises an error of httpx, OSError or InvalidAnswer if the server fails."""
+        if not self._trust.may_contact(place):
             return
         params, headers = {"key_format": "json"}, {"last-event-id": str(seen), **self._trust.headers(place.url)}
         with ExitStack() as open_stream:
@@ -216,7 +216,7 @@ class Requester:
                 if response.status_code != 200:
                     try:
                         answer_of(response.status_code, body_of(response))
-                    except Unanswered:
+                    except ServerFailed:
                         return
             for line in lines_of(response):
                 if line.startswith(b"data: "):
@@ -226,14 +226,14 @@ class Requester:
                     self._identity().check(event)
                     self._trust.note_answer(place.url)
                     if "value" not in event and "windows" not in event:
-                        raise NoAnswer("its event has no value")
+                        raise InvalidAnswer("its event has no value")
                     yield event
 
     def close(self) -> None:
         """Stop waiting for answers.
 
         A request to a slow server, which another one overtook, may still be in flight. It may be opening a connection
-        just now, which nobody would close: so connections are closed only after the last request.
+        just now, which would never be closed: so connections are closed only after the last request.
         """
         self._threads.shutdown(wait=False, cancel_futures=True)
         with self._lock:
@@ -252,7 +252,7 @@ def _nobody(excuses: Mapping[str, str], groups: list[int], timeout_s: float) -> 
     if not excuses:
         return (
             f"there is no query server{which}. Start one with `millstream query-server --job …`, "
-            "or give the address of one that runs."
+            "or pass the address of one that runs."
         )
     reasons = "; ".join(f"{url}: {excuse}" for url, excuse in sorted(excuses.items()))
-    return f"no query server{which} answered within {timeout_s:g} s ({reasons}). Look whether they run, and ask again."
+    return f"no query server{which} answered within {timeout_s:g} s ({reasons}). Check whether they run, and try again."

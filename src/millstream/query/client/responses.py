@@ -1,18 +1,18 @@
-"""What servers send, and what of it is believed: it comes in time, is of bounded size, is JSON, of the right job and of
-the form that answers have.
+"""Validates the responses of servers: an answer arrives in time, is of bounded size, is JSON, of the right job and of
+the expected form.
 
-A server may be broken, of another job that has taken over its port, or not a server of ours at all. What it sends is
-then no answer, and another server is asked; it is never a wrong answer, an error of Python's, or all of the memory.
+A server may be broken, of another job that has taken over its port, or not a server of ours at all. Its response is
+then no answer, and another server is queried; it never causes a wrong answer, a Python error, or unbounded memory.
 
-httpx bounds how long a client waits for the next bytes. A server that sends one now and then is never late by that, and
-would hold the thread that asks it for ever. So every read and write of a connection ends at the deadline of its
-request, which `within` sets for the thread it runs in.
+httpx bounds how long a client waits for the next bytes. A server that sends a byte now and then never exceeds that, and
+would block the client's thread forever. So every read and write of a connection ends at the deadline of its request,
+which `within` sets for the thread it runs in.
 
-What a question comes to, besides an answer:
+The results of a query, besides an answer:
 
     MillstreamError
-    ├── QueryRefusedError    a server said no: unknown state, no right, wrong key; asking again is no use
-    └── NoServerError        no server answered in time; says which were asked, and what each said
+    ├── QueryRefusedError    a server refused: unknown state, no right, wrong key; a retry is useless
+    └── NoServerError        no server answered in time; lists the servers and the reason of each
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from millstream.errors import MillstreamError
 __all__ = [
     "ANSWER_BYTES_MAX",
     "Answer",
+    "InvalidAnswer",
     "JobIdentity",
-    "NoAnswer",
     "NoServerError",
     "PunctualTransport",
     "QueryRefusedError",
@@ -48,13 +48,13 @@ __all__ = [
 ]
 
 ANSWER_BYTES_MAX = 256 << 20
-"""More than a server sends for one question, by its own limit."""
+"""More than a server sends for one request, by its own limit."""
 
 _EPOCH_MAX = 10**12
 
 
 class QueryRefusedError(MillstreamError):
-    """A server said no; `status` and `code` are those of its answer."""
+    """A server refused; `status` and `code` are those of its answer."""
 
     def __init__(self, message: str, status: int = 0, code: str = "") -> None:
         super().__init__(message)
@@ -65,13 +65,13 @@ class NoServerError(MillstreamError):
     """No server answered in time."""
 
 
-class NoAnswer(ValueError):
-    """What came is no answer to the question."""
+class InvalidAnswer(ValueError):
+    """A response is no answer to the request."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """One value, with the epoch it belongs to. `value` is None where nothing was found."""
+    """One value, with the epoch it belongs to. `value` is None if nothing was found."""
 
     value: Any
     epoch: int
@@ -96,7 +96,7 @@ _ends_s: ContextVar[float] = ContextVar("millstream_query_request_ends_s", defau
 
 @contextmanager
 def within(patience_s: float) -> Iterator[None]:
-    """What this thread sends and receives in the block ends after so many seconds, with httpx.TimeoutException."""
+    """Ends this thread's sends and receives in the block after `patience_s`, with httpx.TimeoutException."""
     token = _ends_s.set(time.monotonic() + patience_s)
     try:
         yield
@@ -111,7 +111,7 @@ def _left_s(timeout_s: float | None, late: type[Exception]) -> float | None:
         return timeout_s
     left_s = ends_s - time.monotonic()
     if left_s <= 0:
-        raise late("the answer was not there in time")
+        raise late("the answer did not arrive in time")
     return left_s if timeout_s is None else min(left_s, timeout_s)
 
 
@@ -152,10 +152,10 @@ class _PunctualBackend(httpcore.SyncBackend):
 
 
 class PunctualTransport(httpx.HTTPTransport):
-    """httpx's own, with connections that know of deadlines."""
+    """httpx's own, with connections that enforce deadlines."""
 
     def __init__(self, verify: Any, limits: httpx.Limits) -> None:
-        # Nothing of the environment counts: no proxy that it names may come in between.
+        # The environment is ignored: no proxy that it names may intercept.
         super().__init__(verify=verify, trust_env=False, limits=limits)
         self._pool = httpcore.ConnectionPool(
             ssl_context=httpx.create_ssl_context(verify=verify, trust_env=False),
@@ -170,23 +170,23 @@ class PunctualTransport(httpx.HTTPTransport):
 
 
 def body_of(response: httpx.Response, bytes_max: int = ANSWER_BYTES_MAX) -> bytes:
-    """All that a response has, up to so many bytes. Nothing is unpacked: a few bytes could become any number."""
+    """The body of a response, up to `bytes_max` bytes. Compressed bodies are rejected: they may expand to any size."""
     encoding = response.headers.get("content-encoding", "identity")
     if encoding != "identity":
-        raise NoAnswer(f"its answer is packed as {_shown(encoding)}, which was not asked for")
+        raise InvalidAnswer(f"its answer is compressed as {_shown(encoding)}, which was not requested")
     parts, size = [], 0
     for part in response.iter_raw():
         size += len(part)
         if size > bytes_max:
-            raise NoAnswer(f"its answer has more than {bytes_max} bytes")
+            raise InvalidAnswer(f"its answer has more than {bytes_max} bytes")
         parts.append(part)
     return b"".join(parts)
 
 
 def lines_of(response: httpx.Response, bytes_max: int = ANSWER_BYTES_MAX) -> Iterator[bytes]:
-    """The lines of a response as they come, each up to so many bytes."""
+    """The lines of a response as they arrive, each up to `bytes_max` bytes."""
     if response.headers.get("content-encoding", "identity") != "identity":
-        raise NoAnswer("its events are packed, which was not asked for")
+        raise InvalidAnswer("its events are compressed, which was not requested")
     parts: list[bytes] = []
     size = 0
     for part in response.iter_raw():
@@ -197,17 +197,17 @@ def lines_of(response: httpx.Response, bytes_max: int = ANSWER_BYTES_MAX) -> Ite
         parts.append(rest)
         size += len(rest)
         if size > bytes_max:
-            raise NoAnswer(f"an event has more than {bytes_max} bytes")
+            raise InvalidAnswer(f"an event has more than {bytes_max} bytes")
 
 
 def json_of_body(body: bytes) -> dict[str, Any]:
-    """The object that a body is."""
+    """The JSON object in a body."""
     try:
         content = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise NoAnswer("its answer is no JSON") from error
+        raise InvalidAnswer("its answer is no JSON") from error
     if not isinstance(content, dict):
-        raise NoAnswer("its answer is no JSON object")
+        raise InvalidAnswer("its answer is no JSON object")
     return content
 
 
@@ -215,66 +215,66 @@ def json_of_body(body: bytes) -> dict[str, Any]:
 
 
 class JobIdentity:
-    """The job that is asked: its id, or the name by which its id is learnt from the first answer."""
+    """The requested job: its id, or the name by which its id is learnt from the first answer."""
 
     def __init__(self, job: str) -> None:
         self.job = job
         self._job_id: str | None = None
 
     def check(self, answer: Mapping[str, Any]) -> None:
-        """NoAnswer for an answer of another job, or one that does not say of which epoch it is.
+        """Raises InvalidAnswer for an answer of another job, or one without its epoch.
 
         >>> job = JobIdentity("clicks")
         >>> job.check({"job": "clicks", "job_id": "1", "epoch": 7, "watermark": None, "committed_ms": 5, "age_ms": 2})
         >>> job.check({"job": "clicks", "job_id": "2", "epoch": 7, "watermark": None, "committed_ms": 5, "age_ms": 2})
         Traceback (most recent call last):
-        millstream.query.client.responses.NoAnswer: it answers for job 'clicks' (id '2'), not for 'clicks' (id '1')
+        millstream.query.client.responses.InvalidAnswer: it answers for job 'clicks' (id '2'), not for 'clicks' (id '1')
         """
         name, job_id = answer.get("job"), answer.get("job_id")
         if not isinstance(job_id, str) or self.job not in (name, job_id) or self._job_id not in (None, job_id):
             known = f" (id {self._job_id!r})" if self._job_id else ""
-            raise NoAnswer(f"it answers for job {_shown(name)} (id {_shown(job_id)}), not for {self.job!r}{known}")
+            raise InvalidAnswer(f"it answers for job {_shown(name)} (id {_shown(job_id)}), not for {self.job!r}{known}")
         for field in ("epoch", "committed_ms", "age_ms"):
             if not _is_whole(answer.get(field), 0, _EPOCH_MAX if field == "epoch" else 1 << 63):
-                raise NoAnswer(f"its answer has no {field}")
+                raise InvalidAnswer(f"its answer has no {field}")
         watermark = answer.get("watermark")
         if watermark is not None and not _is_whole(watermark, -(1 << 63), 1 << 63):
-            raise NoAnswer("its answer has a watermark that is none")
+            raise InvalidAnswer("its answer has an invalid watermark")
         self._job_id = job_id
 
 
 def check_epoch(epoch: int, wanted: int | None, epoch_min: int) -> None:
-    """NoAnswer for an answer of another epoch than the one `wanted`, or of one older than was seen.
+    """Raises InvalidAnswer for an answer of another epoch than the `wanted` one, or of one older than already seen.
 
     >>> check_epoch(7, None, 7)
     >>> check_epoch(6, None, 7)
     Traceback (most recent call last):
-    millstream.query.client.responses.NoAnswer: its answer is of epoch 6, and that of 7 or a newer one was asked for
+    millstream.query.client.responses.InvalidAnswer: its answer is of epoch 6, and epoch 7 or a newer one was requested
     """
     if wanted is not None and epoch != wanted:
-        raise NoAnswer(f"its answer is of epoch {epoch}, and that of {wanted} was asked for")
+        raise InvalidAnswer(f"its answer is of epoch {epoch}, and epoch {wanted} was requested")
     if wanted is None and epoch < epoch_min:
-        raise NoAnswer(f"its answer is of epoch {epoch}, and that of {epoch_min} or a newer one was asked for")
+        raise InvalidAnswer(f"its answer is of epoch {epoch}, and epoch {epoch_min} or a newer one was requested")
 
 
 def check_form(answer: Mapping[str, Any], part: str, question: Any = None) -> None:
-    """NoAnswer unless the answer has that part, as large as the question asks for.
+    """Raises InvalidAnswer unless the answer has that part, as large as the question requires.
 
     >>> check_form({"reads": [{"values": [1, 2]}]}, "reads", {"reads": [{"state": "totals", "keys": ["a", "b"]}]})
     """
     content = answer.get(part)
     if part not in answer or (part != "value" and not isinstance(content, list)):
-        raise NoAnswer(f"its answer has no {part}")
+        raise InvalidAnswer(f"its answer has no {part}")
     if part == "reads":
         values = [read.get("values") if isinstance(read, Mapping) else None for read in content or ()]
         counts = [len(read["keys"]) for read in question["reads"]]
         if [len(column) if isinstance(column, list) else None for column in values] != counts:
-            raise NoAnswer("its answer does not have a value for every key")
+            raise InvalidAnswer("its answer does not have a value for every key")
     if part == "points":
         for point in content or ():
             is_point = isinstance(point, Mapping) and "value" in point and _is_whole(point.get("epoch"), 0, _EPOCH_MAX)
             if not is_point or not _is_whole(point.get("committed_ms"), 0, 1 << 63):
-                raise NoAnswer("its answer has a point of no epoch")
+                raise InvalidAnswer("its answer has a point without an epoch")
 
 
 def _is_whole(value: Any, first: int, end: int) -> bool:

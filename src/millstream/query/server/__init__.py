@@ -1,4 +1,4 @@
-"""A server for the state of a job: HTTP/JSON, and Arrow Flight for bulk. It reads committed epochs and nothing else."""
+"""A server for the state of a job: HTTP/JSON, and Arrow Flight for bulk. It only reads committed epochs."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""The bytes of an answer: how many there may be, known while it is read, and the JSON text, made in pieces.
+"""Bounds and encodes answers: their size is known while they are read, and the JSON text is made in pieces.
 
-One key may have a value of megabytes, and ten thousand keys may all be that one. So values that can be of any size are
-read in portions: few at first, more as they prove to be small, and never more than what is left of the answer would
-bear if all were as large as the largest so far.
+One key may have a value of megabytes, and ten thousand requested keys may all be that one. So values of unbounded size
+are read in portions: few at first, more as they prove to be small, and never more than the rest of the answer could
+hold if all were as large as the largest so far.
 
-Bytes are those of the JSON text, as they are sent: a character outside of ASCII has six or twelve, as \\u escapes.
+Sizes are those of the JSON text, as it is sent: a character outside of ASCII has six or twelve bytes, as \\u escapes.
 
-Python's encoder lets nobody else run until it is done. An answer of megabytes is therefore encoded on the thread that
+Python's encoder blocks other threads until it is done. An answer of megabytes is therefore encoded on the thread that
 read it, a block of values at a time, and the loop answers others in between.
 """
 
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 _FIRST_ROWS = 16
-_SHARE = 4  # one portion may take this part of what is left
+_SHARE = 4  # one portion may use this part of the rest
 _SMALL = frozenset({"LONG", "INT", "SHORT", "BYTE", "DOUBLE", "FLOAT", "BOOLEAN", "DATE", "TIME", "TIMESTAMP", "CHAR"})
 _COLLECTIONS = ("list", "map", "window")
 _BLOCK = 256
@@ -45,10 +45,10 @@ class EncodedJson(bytes):
 
 
 def check_size(size: int, bytes_max: int) -> None:
-    """TooLargeError for an answer that has become larger than it may."""
+    """Raises TooLargeError for an answer that exceeds its limit."""
     if size > bytes_max:
         raise TooLargeError(
-            f"the answer has more than {bytes_max} bytes. Ask for fewer keys or rows at once, or read the state in "
+            f"the answer has more than {bytes_max} bytes. Request fewer keys or rows at once, or read the state in "
             "process with millstream.query."
         )
 
@@ -56,7 +56,7 @@ def check_size(size: int, bytes_max: int) -> None:
 def read_in_portions(
     keys: _Keys, read: Callable[[_Keys], _T], size_of: Callable[[_T], int], bytes_max: int, *, is_small: bool
 ) -> list[_T]:
-    """What `read` gives for all keys, in parts. `is_small`: no value is large, so that one part does.
+    """The results of `read` for all keys, in parts. `is_small`: no value is large, so one part suffices.
 
     >>> read_in_portions("aaab", lambda part: part, len, 4, is_small=True)
     ['aaab']
@@ -78,7 +78,7 @@ def read_in_portions(
 
 
 def has_small_values(state: ServedState) -> bool:
-    """Whether a value of the state has a few bytes, whatever it is.
+    """Whether every possible value of the state has a few bytes.
 
     >>> [has_small_values(ServedState("s", "value", "LONG", kind, False, 1)) for kind in ("LONG", "STRING")]
     [True, False]
@@ -94,7 +94,7 @@ def _is_small(written: Any) -> bool:
 
 
 def json_size(value: Any) -> int:
-    """How many bytes the text of a JSON value has.
+    """The size of the text of a JSON value, in bytes.
 
     >>> json_size({"word": "abc", "counts": [1, 2]}), json_size("\N{GRINNING FACE}\\0"), json_size(1e-300)
     (29, 20, 6)

@@ -1,18 +1,17 @@
-"""The HTTP face of a job's state: JSON for everyone, described by OpenAPI at /openapi.json.
+"""The HTTP interface to a job's state: JSON, described by OpenAPI at /openapi.json.
 
-    GET  /v1/jobs, /v1/jobs/{job}/servers          who answers for what
+    GET  /v1/jobs, /v1/jobs/{job}/servers          the servers and their key groups
     GET  /v1/jobs/{job}                            epoch, watermark, commit time, age
-    GET  /v1/jobs/{job}/states                     what can be asked for
+    GET  /v1/jobs/{job}/states                     the queryable states
     GET  /v1/jobs/{job}/states/{state}/keys/{key}  one value
     POST /v1/jobs/{job}/states/{state}/keys        many values
     POST /v1/jobs/{job}/read                       values of several states, of one epoch
     POST /v1/jobs/{job}/sql                        a SELECT over the job's tables (`statements.py`)
     GET  /v1/jobs/{job}/states/{state}/windows/{key}, …/series/{key}, …/watch/{key}, …/scan
 
-An answer belongs to one epoch, which is its ETag: asking again with If-None-Match costs nothing until the next epoch.
-`If-Min-Epoch` asks for an epoch at least that new; the server waits for it a moment. `?epoch=` and `?time=` ask for
-the past. Reads are done on threads, a bounded number at once, so that a slow store does not stop the server from
-answering.
+An answer belongs to one epoch, which is its ETag: repeating a request with If-None-Match costs nothing until the next
+epoch. `If-Min-Epoch` requests an epoch at least that new; the server waits for it a moment. `?epoch=` and `?time=`
+request the past. Reads run on threads, a bounded number at once.
 """
 
 from __future__ import annotations
@@ -44,13 +43,13 @@ from millstream.query.server.openapi import (
     CACHED,
     EPOCH_MAX,
     REFUSALS,
-    AskedMoment,
-    Asker,
+    Caller,
+    CurrentReader,
+    EpochChoice,
     JobInPath,
     KeyFormat,
     KeyText,
     KnownTag,
-    LastingAsker,
     Limit,
     MinEpoch,
     Prefix,
@@ -66,7 +65,7 @@ from millstream.query.wire.servers import Registration
 
 __all__ = ["Neighbourhood", "application"]
 
-_LOOK_S = 0.01
+_POLL_S = 0.01
 _ABANDONED_FACTOR = 4
 _PAGE_HEADERS = {
     "cache-control": "no-cache",
@@ -78,14 +77,14 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Neighbourhood:
-    """Where this server is (`url`, `flight_url`), and what others of its job have registered."""
+    """The address of this server (`url`, `flight_url`), and the registrations of the job's other servers."""
 
     place: Callable[[], dict[str, str | None]] = lambda: {"url": None, "flight_url": None}
     servers: Callable[[], list[Registration]] = list
 
 
 class _RunningReads:
-    """How many reads run, those that nobody waits for included."""
+    """Counts the running reads, including abandoned ones."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -102,7 +101,7 @@ class _RunningReads:
 
 
 class Endpoints:
-    """What every path does."""
+    """The endpoints of all paths."""
 
     def __init__(
         self, job: JobView, settings: ServerSettings, now_ms: Callable[[], int], neighbourhood: Neighbourhood
@@ -115,11 +114,11 @@ class Endpoints:
         self.bell = EpochBell(self.newest_epoch, settings.limits.watchers_max)
 
     async def health(self) -> Response:
-        """Whether the server runs. It says nothing of the job."""
+        """Whether the server runs. It reveals nothing about the job."""
         return JSONResponse({"status": "ok"})
 
     async def page(self) -> Response:
-        """The page that the server was given."""
+        """The configured page."""
         return Response(self._settings.page, media_type="text/html; charset=utf-8", headers=_PAGE_HEADERS)
 
     async def jobs(self) -> Response:
@@ -144,20 +143,20 @@ class Endpoints:
 
         return await self._answer(moment, known, read)
 
-    async def states(self, asker: Asker, job: JobInPath) -> Response:
-        """The states that this token opens."""
+    async def states(self, reader: Caller, job: JobInPath) -> Response:
+        """The states that this token may read."""
         self.check_job(job)
 
         def read() -> dict[str, Any]:
-            states = [vars(state) for state in self.answers.states(asker)]
+            states = [vars(state) for state in self.answers.states(reader)]
             return {**self.answers.facts(self._job.newest()), "states": states}
 
         return await self.read_json(read)
 
     async def value(
         self,
-        asker: Asker,
-        moment: AskedMoment,
+        reader: Caller,
+        moment: EpochChoice,
         job: JobInPath,
         state: StateName,
         key: KeyText,
@@ -166,36 +165,38 @@ class Endpoints:
     ) -> Response:
         """The value of one key."""
         self.check_job(job)
-        asker.check(state)
-        return await self._answer(moment, known, lambda: self.answers.value(asker, state, key, key_format, moment))
+        reader.check(state)
+        return await self._answer(moment, known, lambda: self.answers.value(reader, state, key, key_format, moment))
 
     async def many(
-        self, asker: Asker, moment: AskedMoment, job: JobInPath, state: StateName, question: openapi.KeysQuestion
+        self, reader: Caller, moment: EpochChoice, job: JobInPath, state: StateName, question: openapi.KeysQuestion
     ) -> Response:
         """The values of many keys, all of one epoch."""
         self.check_job(job)
 
         def read() -> dict[str, Any]:
-            facts, values = self.answers.values(asker, [(state, question.keys)], moment)
+            facts, values = self.answers.values(reader, [(state, question.keys)], moment)
             return {**facts, **values[0]}
 
         return await self._answer(moment, None, read)
 
-    async def read(self, asker: Asker, moment: AskedMoment, job: JobInPath, question: openapi.ReadQuestion) -> Response:
+    async def read(
+        self, reader: Caller, moment: EpochChoice, job: JobInPath, question: openapi.ReadQuestion
+    ) -> Response:
         """The values of keys of several states, all of one epoch."""
         self.check_job(job)
 
         def read() -> dict[str, Any]:
             questions = [(read.state, read.keys) for read in question.reads]
-            facts, values = self.answers.values(asker, questions, moment)
+            facts, values = self.answers.values(reader, questions, moment)
             return {**facts, "reads": values}
 
         return await self._answer(moment, None, read)
 
     async def windows(
         self,
-        asker: Asker,
-        moment: AskedMoment,
+        reader: Caller,
+        moment: EpochChoice,
         job: JobInPath,
         state: StateName,
         key: KeyText,
@@ -204,13 +205,13 @@ class Endpoints:
     ) -> Response:
         """The windows that are still open for a key, with their results so far."""
         self.check_job(job)
-        asker.check(state)
-        return await self._answer(moment, known, lambda: self.answers.windows(asker, state, key, key_format, moment))
+        reader.check(state)
+        return await self._answer(moment, known, lambda: self.answers.windows(reader, state, key, key_format, moment))
 
     async def scan(
         self,
-        asker: Asker,
-        moment: AskedMoment,
+        reader: Caller,
+        moment: EpochChoice,
         job: JobInPath,
         state: StateName,
         prefix: Prefix = None,
@@ -219,60 +220,60 @@ class Endpoints:
     ) -> Response:
         """Rows of a state."""
         self.check_job(job)
-        asker.check(state)
-        return await self._answer(moment, known, lambda: self.answers.scan(asker, state, prefix, limit, moment))
+        reader.check(state)
+        return await self._answer(moment, known, lambda: self.answers.scan(reader, state, prefix, limit, moment))
 
     async def series(
-        self, asker: Asker, job: JobInPath, state: StateName, key: KeyText, key_format: KeyFormat = "text"
+        self, reader: Caller, job: JobInPath, state: StateName, key: KeyText, key_format: KeyFormat = "text"
     ) -> Response:
         """The value of a key at every retained epoch."""
         self.check_job(job)
-        return await self.read_json(lambda: self.answers.series(asker, state, key, key_format))
+        return await self.read_json(lambda: self.answers.series(reader, state, key, key_format))
 
     async def watch(
         self,
-        asker: LastingAsker,
+        reader: CurrentReader,
         job: JobInPath,
         state: StateName,
         key: KeyText,
         key_format: KeyFormat = "text",
         last_event_id: Annotated[int, Header(ge=0, le=EPOCH_MAX)] = 0,
     ) -> Response:
-        """The value of a key, or its open windows, again whenever that has changed: server-sent events."""
+        """The value of a key, or its open windows, now and after every change: server-sent events."""
         self.check_job(job)
 
         async def read() -> WatchedAnswer:
             return await self._run(
-                lambda: WatchedAnswer.of(self.answers.watched_value(asker(), state, key, key_format))
+                lambda: WatchedAnswer.of(self.answers.watched_value(reader(), state, key, key_format))
             )
 
-        await read()  # what is wrong with the question is said with a status, before the stream begins
+        await read()  # an invalid request is answered with a status, before the stream begins
         self.bell.check()
         events = watch(self.bell, read, last_event_id)
         return StreamingResponse(events, media_type="text/event-stream", headers={"cache-control": "no-store"})
 
     def check_job(self, job: str) -> None:
-        """Refuse another job than the one that is served."""
+        """Rejects another job than the served one."""
         if job not in (self._job.job, self._job.job_id):
             raise UnknownJobError(
                 f"job {job[:100]!r} is not served here. This server has {self._job.job!r} "
-                f"(id {self._job.job_id}): ask for that, or ask the server of the other job."
+                f"(id {self._job.job_id}): query that, or the server of the other job."
             )
 
     async def newest_epoch(self) -> int:
-        """The number of the newest epoch, looked for on a thread."""
+        """The number of the newest epoch, checked on a thread."""
         return await self._run(lambda: self._job.newest().epoch)
 
     async def _run(self, work: Callable[[], _T], threads: anyio.CapacityLimiter | None = None) -> _T:
-        """Do it on a thread. What takes too long is no longer waited for, but still runs: so many and no more."""
+        """Run on a thread. A read that takes too long is abandoned, but still runs; the number of these is bounded."""
         if self._running.count >= _ABANDONED_FACTOR * self._settings.limits.reads_at_once_max:
-            raise TooManyError("the store does not answer, and enough reads wait for it. Ask again in a moment.")
+            raise TooManyError("the store does not answer, and enough reads wait for it. Try again in a moment.")
         return await anyio.to_thread.run_sync(
             lambda: self._running.run(work), abandon_on_cancel=True, limiter=threads or self._threads
         )
 
     async def _answer(self, moment: Moment, known: str | None, read: Callable[[], dict[str, Any]]) -> Response:
-        """Wait for the epoch that is asked for; 304 if the client has its answer; else read."""
+        """Wait for the requested epoch; 304 if the client has its answer; otherwise read."""
         if moment.epoch_min is not None and not moment.is_past:
             await self._wait_for(moment.epoch_min)
         if known is not None and not moment.is_past:
@@ -286,7 +287,7 @@ class Endpoints:
     async def read_json(
         self, read: Callable[[], dict[str, Any]], threads: anyio.CapacityLimiter | None = None, is_tagged: bool = False
     ) -> Response:
-        """Read, and encode what was read, both on a thread: a large answer keeps nobody waiting."""
+        """Read, and encode the result, both on a thread, so a large answer does not block the loop."""
 
         def answer() -> tuple[int, bytes]:
             content = read()
@@ -299,7 +300,7 @@ class Endpoints:
     async def _wait_for(self, epoch: int) -> None:
         until_s = time.monotonic() + self._settings.limits.min_epoch_wait_s
         while not await self._run(lambda: self.answers.has_reached(epoch)) and time.monotonic() < until_s:
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_S)
 
 
 def application(
@@ -309,7 +310,7 @@ def application(
     now_s: Callable[[], float] = time.monotonic,
     neighbourhood: Neighbourhood | None = None,
 ) -> FastAPI:
-    """The ASGI application that answers questions about the job."""
+    """The ASGI application that answers queries of the job."""
     endpoints = Endpoints(job, settings, now_ms, neighbourhood or Neighbourhood())
 
     @asynccontextmanager
@@ -322,10 +323,10 @@ def application(
         title="State of a Millstream job",
         version="1",
         description="Answers belong to one committed epoch each, and never go backwards.",
-        docs_url=None,  # the pages of these load scripts from elsewhere
+        docs_url=None,  # these pages load scripts from other sites
         redoc_url=None,
-        redirect_slashes=False,  # a path is right or it is not; a redirect would be made of the Host header
-        telemetry={"tracing": False, "metrics": False, "logs": False},  # asked for at every request otherwise
+        redirect_slashes=False,  # a path is valid or not; a redirect would be made of the Host header
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # otherwise checked on every request
         lifespan=lifespan,
     )
     app.state.endpoints = endpoints
@@ -335,7 +336,7 @@ def application(
         app.add_api_route("/", endpoints.page, methods=["GET", "HEAD"], include_in_schema=False)
     app.add_exception_handler(RequestValidationError, _malformed)
     app.add_exception_handler(HTTPException, _unrouted)
-    app.add_middleware(QuickPath, answers=endpoints.answers, look=endpoints.newest_epoch)
+    app.add_middleware(QuickPath, answers=endpoints.answers, check=endpoints.newest_epoch)
     app.add_middleware(Guard, settings=settings, now_s=now_s)
     if settings.allowed_origins:
         app.add_middleware(
@@ -389,11 +390,11 @@ def _refused(answer: RefusalAnswer, headers: Mapping[str, str] | None = None) ->
 async def _malformed(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     errors = "; ".join(f"{'.'.join(map(str, wrong['loc']))}: {wrong['msg']}" for wrong in list(error.errors())[:5])
-    return _refused(answer_to(BadQuestionError(f"the request cannot be understood: {errors}. /openapi.json says how.")))
+    return _refused(answer_to(BadQuestionError(f"the request is invalid: {errors}. See /openapi.json.")))
 
 
 async def _unrouted(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    message = f"{error.detail}. What can be asked for is described at /openapi.json."
+    message = f"{error.detail}. The requests are described at /openapi.json."
     answer = RefusalAnswer(error.status_code, "not-a-path" if error.status_code == 404 else "malformed", message)
     return _refused(answer, error.headers)

@@ -1,17 +1,17 @@
-"""HTTP connections that do not wait for ever: one that is slow to ask, or to read what it asked for, is let go.
+"""HTTP connections with time limits: a client that is slow to send a request, or to read its answer, is disconnected.
 
-Uvicorn bounds how long an idle connection is kept, but a client that sends a header a minute is not idle. Here these
-are bounded too:
+Uvicorn bounds how long a connection is idle, but a client that sends a header a minute is not idle. This module
+also bounds:
 
 - the time from the first byte of a request to the end of its head, and until the first byte of a new connection (408);
-- the time that the rest of a body is still taken in, and thrown away, after the request was refused;
-- the time in which a client takes in nothing of an answer that waits for it, and the bytes that wait so for all of
-  them: the one that is slowest is let go;
-- how many connections there are: the one that has waited longest without asking makes room for a new one;
-- the size of a head, and how many requests may wait behind the one that is being answered.
+- the time in which the rest of a body is still received, and discarded, after the request was refused;
+- the time in which a client reads nothing of a pending answer, and the pending bytes of all clients: the slowest is
+  disconnected;
+- the number of connections: the one that has been idle longest makes room for a new one;
+- the size of a head, and the number of requests that are queued after the current one.
 
-How long a body may take is the guard's affair. Parser and loop are those of uvicorn's that are written in C (httptools,
-uvloop): most of what a small answer costs is theirs.
+The guard limits the time of a body. Parser and loop are those of uvicorn's that are written in C (httptools, uvloop):
+they cause most of the cost of a small answer.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ __all__ = ["StoppableServer", "impatient_loop", "impatient_protocol", "tls_check
 
 _LINGER_S = 1.0
 _HEAD_BYTES_MAX = 64 << 10
-_HEADER_COST_BYTES = 4  # what stands between a name, its value and the next
+_HEADER_COST_BYTES = 4  # separators between a name, its value and the next
 _HEAD_END = b"\r\n\r\n"
 _PIPELINED_MAX = 16
 _COPIED_BYTES_MAX = 64 << 10
 
 
 class WholeAnswers:
-    """The transport of one answer. It gives the head out together with the body, where the length of that is known: one
-    packet in place of two, and who waits for the answer is woken once."""
+    """The transport of one answer. It sends the head together with the body, if the length of that is known: one packet
+    in place of two, and the client is woken once."""
 
     __slots__ = ("_head", "_transport")
 
@@ -50,7 +50,7 @@ class WholeAnswers:
         self._head = b""
 
     def write(self, data: bytes) -> None:
-        """A part of the answer. The first is its head, if it is not the word that the client may go on."""
+        """A part of the answer. The first is its head, unless it is "100 Continue"."""
         if self._transport.is_closing():
             return
         if data.endswith(_HEAD_END) and data.startswith(b"HTTP/1.1 ") and b"\r\ncontent-length: " in data:
@@ -63,7 +63,7 @@ class WholeAnswers:
         self._transport.write(head + data if head else data)
 
     def close(self) -> None:
-        """Hang up when all is written."""
+        """Close the connection when everything is written."""
         if self._head:
             self.write(b"")
         self._transport.close()
@@ -74,11 +74,11 @@ class WholeAnswers:
 
 
 class ImpatientProtocol(HttpToolsProtocol):
-    """One connection. `waiting` are those of the same server that ask for nothing now, longest waiting first, `unread`
-    those that have not taken in their answers.
+    """One connection. `waiting` are the idle connections of the same server, longest first, `unread` those with unread
+    answers.
 
-    The parser tells where in a request it is: a head has begun (`_is_in_head`), or a body is still coming
-    (`_is_in_body`). It checks no sizes, so those of a head are counted here.
+    The parser reports the state of a request: a head has begun (`_is_in_head`), or a body is incomplete
+    (`_is_in_body`). It checks no sizes, so head sizes are counted here.
     """
 
     limits: Limits
@@ -92,13 +92,13 @@ class ImpatientProtocol(HttpToolsProtocol):
     _partial_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for a head; the one that waits longest makes room."""
+        """Begin to wait for a head; the connection that waits longest makes room."""
         super().connection_made(transport)
-        transport.set_write_buffer_limits(high=1, low=0)  # so that what is not taken in is heard of
+        transport.set_write_buffer_limits(high=1, low=0)  # so that unread data is reported
         if len(self.connections) > self.limits.connections_max:
             idlest = min(self.waiting, key=lambda connection: connection.cycle is not None, default=None)
             if idlest is None:
-                return self._refuse(TooManyError("as many clients are connected as may be. Ask again in a moment."))
+                return self._refuse(TooManyError("the maximum number of clients is connected. Try again in a moment."))
             idlest.transport.abort()
         self._wait(self.limits.header_timeout_s)
         return None
@@ -110,17 +110,17 @@ class ImpatientProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if was_in_head and self._is_in_head:
-            self._partial_bytes += len(data)  # the parser does not report a header that has no end
+            self._partial_bytes += len(data)  # the parser does not report an endless header
             if self._partial_bytes > _HEAD_BYTES_MAX:
                 return self.send_400_response("")
         if self._is_idle:
-            if self._timer is None:  # else it waits already: a byte more does not make it younger
+            if self._timer is None:  # otherwise it waits already: another byte does not extend the time
                 self._wait(self.limits.header_timeout_s)
         elif not self._has_late_body:
             self._cancel()
         return None
 
-    # --- what the parser tells --------------------------------------------------------------------------------------
+    # --- events of the parser ---------------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
         """The first byte of a request."""
@@ -133,29 +133,29 @@ class ImpatientProtocol(HttpToolsProtocol):
         self.url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header, whole."""
+        """A complete header."""
         self._count(len(name) + len(value))
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """The request is to be answered, if it has a path of ours and says once whom it is for."""
+        """The request is answered, if it has a valid path and exactly one host."""
         self._is_in_head, self._is_in_body = False, True
         hosts = [value for name, value in self.headers if name == b"host"]
         if not self.url.startswith(b"/") or len(hosts) > 1 or (not hosts and self.parser.get_http_version() != "1.0"):
             raise ValueError("not for this server")
         if len(self.pipeline) >= _PIPELINED_MAX:
-            raise ValueError("more requests than anybody waits for")
+            raise ValueError("too many pipelined requests")
         super().on_headers_complete()
-        if self.scope["method"] != "HEAD":  # whose answer is a head and nothing else
+        if self.scope["method"] != "HEAD":  # its answer is a head only
             self.cycle.transport = WholeAnswers(self.transport)  # type: ignore[assignment]
 
     def on_message_complete(self) -> None:
-        """All of the request is there."""
+        """The request is complete."""
         self._is_in_body = False
         super().on_message_complete()
 
     def _unsupported_upgrade_warning(self) -> None:
-        self.cycle.keep_alive = False  # the parser is done with what comes: it would be of another protocol
+        self.cycle.keep_alive = False  # the parser is done with the data: it would be of another protocol
 
     def _count(self, size: int) -> None:
         self._head_bytes += size + _HEADER_COST_BYTES
@@ -164,23 +164,23 @@ class ImpatientProtocol(HttpToolsProtocol):
 
     @property
     def _is_idle(self) -> bool:
-        """Whether nothing is asked for that is not answered, and no body is on its way."""
+        """Whether no request is pending, and no body incomplete."""
         return not self._is_in_body and (self.cycle is None or self.cycle.response_complete)
 
     @property
     def _has_late_body(self) -> bool:
-        """Whether a body still comes although the request is answered."""
+        """Whether a body is still received although the request is answered."""
         return self._is_in_body and self.cycle is not None and self.cycle.response_complete
 
-    # --- what happens to the answer ---------------------------------------------------------------------------------
+    # --- events of the answer ---------------------------------------------------------------------------------------
 
     def on_response_complete(self) -> None:
-        """The connection is idle, or still sends what nobody reads."""
+        """The connection is idle, or still sends unread data."""
         super().on_response_complete()
         if self.transport.is_closing():
             return
         if self._has_late_body:
-            # Hanging up at once would have the client's machine throw away the refusal that it has not read yet.
+            # Closing at once would make the client's machine discard the refusal that it has not read yet.
             self._unset_keepalive_if_required()
             self._wait(_LINGER_S)
         else:
@@ -201,7 +201,7 @@ class ImpatientProtocol(HttpToolsProtocol):
                 return
 
     def resume_writing(self) -> None:
-        """The client has read all."""
+        """The client has read everything."""
         super().resume_writing()
         self.unread.pop(self, None)
         if self._unread_timer is not None:
@@ -210,35 +210,35 @@ class ImpatientProtocol(HttpToolsProtocol):
         self._note_idle()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nothing of it is left."""
+        """Release everything of the connection."""
         super().connection_lost(exc)
         self._unset_keepalive_if_required()
         self.resume_writing()
         self._cancel()
 
     def send_400_response(self, msg: str) -> None:
-        """What came is no HTTP."""
+        """The data received is no HTTP."""
         self._refuse(
             MalformedError(
                 "the request is no HTTP/1.1 for one host and a path of it, or its head has more than 64 KiB. "
-                "/openapi.json says how to ask."
+                "/openapi.json describes the requests."
             )
         )
 
     def _watch_reading(self, left: int) -> None:
-        def look() -> None:
+        def check_progress() -> None:
             now = self.transport.get_write_buffer_size()
             if now >= left:
                 self.transport.abort()
             else:
                 self._watch_reading(now)
 
-        self._unread_timer = self.loop.call_later(self.limits.unread_timeout_s, look)
+        self._unread_timer = self.loop.call_later(self.limits.unread_timeout_s, check_progress)
 
     def _wait(self, patience_s: float) -> None:
         self._cancel()
         self.waiting[self] = None
-        self._timer = self.loop.call_later(patience_s, self._give_up)
+        self._timer = self.loop.call_later(patience_s, self._time_out)
 
     def _note_idle(self) -> None:
         """It waits for the next request, if the last one is answered and the answer was read."""
@@ -251,17 +251,17 @@ class ImpatientProtocol(HttpToolsProtocol):
             self._timer.cancel()
             self._timer = None
 
-    def _give_up(self) -> None:
+    def _time_out(self) -> None:
         self._cancel()
         if self._is_idle and self._is_in_head:
             self._refuse(
-                SlowRequestError(f"the head of the request was not there within {self.limits.header_timeout_s:g} s.")
+                SlowRequestError(f"the head of the request was not complete within {self.limits.header_timeout_s:g} s.")
             )
         elif not self.transport.is_closing():
             self.transport.close()
 
     def _refuse(self, error: Exception) -> None:
-        """Send the refusal, unless an answer is half sent, and hang up."""
+        """Send the refusal, unless an answer is partly sent, and close the connection."""
         self._cancel()
         if self.transport.is_closing():
             return
@@ -290,7 +290,7 @@ def impatient_protocol(server_limits: Limits) -> type[asyncio.Protocol]:
 
 
 class _ImpatientLoop(uvloop.Loop):
-    """Bounds the handshake of TLS: until it is done there is no connection that a protocol could let go."""
+    """Bounds the TLS handshake: until it is done there is no connection that a protocol could close."""
 
     handshake_timeout_s: float
 
@@ -301,14 +301,14 @@ class _ImpatientLoop(uvloop.Loop):
 
 
 def impatient_loop(limits: Limits) -> asyncio.AbstractEventLoop:
-    """A loop for the server, on which a client must be done with the handshake of TLS in the time of a head."""
+    """A loop for the server, on which a client must complete the TLS handshake in the time of a head."""
     loop = _ImpatientLoop()
     loop.handshake_timeout_s = limits.header_timeout_s
     return loop
 
 
 def tls_context(settings: ServerSettings) -> ssl.SSLContext | None:
-    """What TLS needs, None without; ConfigurationError where the files are no certificate and key of it."""
+    """The TLS context, None without; raises ConfigurationError if the files are no certificate and its key."""
     certificate, private_key = settings.certificate, settings.private_key
     if certificate is None or private_key is None:
         return None
@@ -319,26 +319,26 @@ def tls_context(settings: ServerSettings) -> ssl.SSLContext | None:
     except (ssl.SSLError, OSError) as error:
         raise ConfigurationError(
             f"{settings.called('certificate')} {certificate} and {settings.called('private-key')} {private_key} are no "
-            f"certificate with its key: {error}. Give both as PEM."
+            f"certificate with its key: {error}. Set both as PEM."
         ) from error
 
 
 def tls_checked(settings: ServerSettings) -> dict[str, Any]:
-    """Uvicorn's options for TLS, which makes a context of its own; ConfigurationError as `tls_context`."""
+    """Uvicorn's options for TLS, which makes a context of its own; raises ConfigurationError like `tls_context`."""
     if tls_context(settings) is None:
         return {}
     return {"ssl_certfile": str(settings.certificate), "ssl_keyfile": str(settings.private_key)}
 
 
 class StoppableServer(uvicorn.Server):
-    """A server that ends event streams, and connections that came meanwhile, before it waits for the rest."""
+    """A server that ends event streams, and connections made in the meantime, before it waits for the rest."""
 
     def __init__(self, config: uvicorn.Config, before_stop: Any) -> None:
         super().__init__(config)
         self._before_stop = before_stop
 
     async def shutdown(self, sockets: Any = None) -> None:
-        """Uvicorn's, after telling the streams."""
+        """Uvicorn's, after notifying the streams."""
         self._before_stop()
         closing = asyncio.create_task(self._keep_closing())
         try:
@@ -347,7 +347,7 @@ class StoppableServer(uvicorn.Server):
             closing.cancel()
 
     async def _keep_closing(self) -> None:
-        # A connection that was being accepted when uvicorn closed the others would go on asking, and be waited for.
+        # A connection that was being accepted when uvicorn closed the others would continue to send requests.
         while True:
             await asyncio.sleep(0.02)
             for connection in list(self.server_state.connections):

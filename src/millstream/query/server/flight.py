@@ -1,13 +1,13 @@
 """Arrow Flight for bulk: columns of keys in, columns of values out, all of one epoch.
 
-A question is a JSON object, `{"state": "totals"}`, with `epoch` (a number), `time` or `epoch_min` where wanted:
+A question is a JSON object, `{"state": "totals"}`, optionally with `epoch` (a number), `time` or `epoch_min`:
 
 - `do_exchange` with it as the command of the descriptor: the client writes batches with one column of keys, the server
   answers each with the columns key, found and value;
 - `do_get` with it as the ticket, and `keys` (JSON) in it for those keys, or `prefix` and `limit` for a scan.
 
-The schema of what comes back has the epoch and the rest of the facts in its metadata. Tokens travel in the header
-`authorization`. Questions that are not understood end the call with an error and nothing else.
+The schema of the answer has the epoch and its other facts in its metadata. Tokens are in the header `authorization`.
+Invalid questions end the call with an error and nothing else.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _CALLS_MAX = 32
 _FOLDER = "millstream-flight-"
 _STARTED_S = 60.0
 _QUESTION_BYTES_MAX = 1 << 20
-_NAME_CHARACTERS_MAX = 1_000  # it stands in refusals, which travel in the head of an answer
+_NAME_CHARACTERS_MAX = 1_000  # it is quoted in refusals, which are sent in the head of an answer
 _FIELDS = {"state", "epoch", "time", "epoch_min", "keys", "prefix", "limit"}
 
 
@@ -53,14 +53,14 @@ class _TokenMiddleware(flight.ServerMiddleware):  # type: ignore[misc]
 
 
 class _TokenFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    """Finds out who calls and for what, before anything of the call is looked at."""
+    """Determines the caller and the method, before anything else of the call is examined."""
 
     def __init__(self, settings: ServerSettings) -> None:
         self._rights = settings.rights
 
     def start_call(self, info: Any, headers: dict[str, list[str]]) -> _TokenMiddleware:
         if info.method not in (flight.FlightMethod.DO_GET, flight.FlightMethod.DO_EXCHANGE):
-            message = "this call is not answered here. Ask by do_get or do_exchange; HTTP tells which states there are."
+            message = "this call is not supported. Use do_get or do_exchange; the HTTP interface lists the states."
             raise _flight_error(answer_to(BadQuestionError(message)))
         if self._rights is None:
             return _TokenMiddleware(EVERYONE)
@@ -74,24 +74,24 @@ class _TokenFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc]
 
 
 class FlightEndpoint(flight.FlightServerBase):  # type: ignore[misc]
-    """The Flight face of a server; it answers once it is made, on threads of its own."""
+    """The Flight interface of a server; it answers once it is made, on threads of its own."""
 
     def __init__(self, answers: JobAnswers, settings: ServerSettings, listening: socket.socket) -> None:
         self._answers, self._limits = answers, settings.limits
         self._calls = threading.BoundedSemaphore(_CALLS_MAX)
         _sweep(Path(tempfile.gettempdir()))
-        self._folder = Path(tempfile.mkdtemp(prefix=_FOLDER))  # which nobody else may look into
+        self._folder = Path(tempfile.mkdtemp(prefix=_FOLDER))  # other users cannot read it
         inner = self._folder / "server"
         super().__init__(f"grpc+unix://{inner}", middleware={"token": _TokenFactory(settings)})
         self._gate = FlightGate(listening, inner, settings.limits, _tls(settings))
 
     @property
     def port(self) -> int:
-        """Where it answers."""
+        """The port it listens on."""
         return self._gate.port
 
     def close(self) -> None:
-        """Answer what is asked already, then end."""
+        """Complete the calls in progress, then end."""
         self._gate.close()
         self.shutdown()
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -113,29 +113,29 @@ class FlightEndpoint(flight.FlightServerBase):  # type: ignore[misc]
         try:
             with self._call():
                 question = _question(descriptor.command or b"")
-                asker, name = _reader(context), question["state"]
-                self._answers.readable(asker, name)
+                caller, name = _reader(context), question["state"]
+                self._answers.readable(caller, name)
                 with self._answers.epoch(_moment(question)) as epoch:
-                    self._exchange(asker, name, epoch, reader, writer)
+                    self._exchange(caller, name, epoch, reader, writer)
         except Exception as error:
             raise _flight_error(answer_to(error)) from error
 
-    def _exchange(self, asker: Reader, name: str, epoch: EpochView, reader: Any, writer: Any) -> None:
+    def _exchange(self, caller: Reader, name: str, epoch: EpochView, reader: Any, writer: Any) -> None:
         schema: pa.Schema | None = None
         for keys in key_columns(reader, self._limits):
-            values = self._answers.columns(asker, name, keys, epoch)
+            values = self._answers.columns(caller, name, keys, epoch)
             if schema is None:
                 schema = self._with_facts(values.schema, epoch)
                 writer.begin(schema)
             writer.write_batch(pa.RecordBatch.from_arrays(values.columns, schema=schema))
 
-    def _table(self, asker: Reader, question: dict[str, Any], epoch: EpochView) -> pa.Table:
+    def _table(self, caller: Reader, question: dict[str, Any], epoch: EpochView) -> pa.Table:
         name = question["state"]
-        state = self._answers.readable(asker, name)
+        state = self._answers.readable(caller, name)
         if "keys" in question:
             keys = question["keys"]
             if not isinstance(keys, list):
-                raise BadQuestionError("keys is no array. Give an array of keys.")
+                raise BadQuestionError("keys is no array. Send an array of keys.")
             if len(keys) > self._limits.flight_keys_max:
                 raise too_many_keys(self._limits.flight_keys_max)
             typed = [key_of_json(key, state.key_type) for key in keys]
@@ -143,14 +143,14 @@ class FlightEndpoint(flight.FlightServerBase):  # type: ignore[misc]
                 column = state.column(typed)
             except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
                 raise BadQuestionError(f"the keys are no column of one type: {error}.") from error
-            batch = self._answers.columns(asker, name, column, epoch)
+            batch = self._answers.columns(caller, name, column, epoch)
             table = pa.Table.from_batches([batch])
         else:
             limit, prefix = question.get("limit", self._limits.scan_rows_max), question.get("prefix")
             if isinstance(limit, bool) or not isinstance(limit, int) or not 0 < limit <= self._limits.flight_keys_max:
-                raise TooLargeError(f"limit is {str(limit)[:40]}. Give a number up to {self._limits.flight_keys_max}.")
+                raise TooLargeError(f"limit is {str(limit)[:40]}. Send a number up to {self._limits.flight_keys_max}.")
             if prefix is not None and not (isinstance(prefix, str) and _is_text(prefix)):
-                raise BadQuestionError("prefix is no text. Give how the keys begin, as a text.")
+                raise BadQuestionError("prefix is no text. Send the beginning of the keys, as a text.")
             table = self._bounded(self._answers.scanned(epoch, name, prefix, limit))
         return table.replace_schema_metadata(self._with_facts(table.schema, epoch).metadata)
 
@@ -168,7 +168,7 @@ class FlightEndpoint(flight.FlightServerBase):  # type: ignore[misc]
 
     def _call(self) -> _Call:
         if not self._calls.acquire(blocking=False):
-            raise TooManyError(f"{_CALLS_MAX} calls are being answered, as many as may be. Ask again in a moment.")
+            raise TooManyError(f"{_CALLS_MAX} calls are in progress, the maximum. Try again in a moment.")
         return _Call(self._calls)
 
 
@@ -186,7 +186,7 @@ class _Call:
 
 
 class _Batches:
-    """The batches of an answer. Its `call` ends with the last of them, or when nobody takes them in any more."""
+    """The batches of an answer. Its `call` ends with the last of them, or when no longer consumed."""
 
     def __init__(self, table: pa.Table, call: ExitStack) -> None:
         self._batches, self._call = iter(table.to_batches()), call
@@ -206,7 +206,7 @@ class _Batches:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what servers that were killed have left: sockets of ours that nobody listens to."""
+    """Remove the folders of servers that were killed: sockets without a listener."""
     for socket_file in folder.glob(f"{_FOLDER}*/server"):
         with socket.socket(socket.AF_UNIX) as probe:
             probe.settimeout(0.1)
@@ -214,10 +214,10 @@ def _sweep(folder: Path) -> None:
                 is_new = time.time() - socket_file.stat().st_mtime < _STARTED_S
                 probe.connect(str(socket_file))
             except ConnectionRefusedError:
-                if not is_new:  # one that starts is not listened to for a moment
+                if not is_new:  # a starting server has no listener for a moment
                     shutil.rmtree(socket_file.parent, ignore_errors=True)
             except OSError:
-                continue  # another's, or gone meanwhile
+                continue  # another user's, or removed in the meantime
 
 
 def _tls(settings: ServerSettings) -> ssl.SSLContext | None:
@@ -244,7 +244,7 @@ def _question(data: bytes) -> dict[str, Any]:
     if not isinstance(question, dict) or not isinstance(question.get("state"), str):
         raise BadQuestionError('the question names no state. Send {"state": "NAME"}.')
     if len(question["state"]) > _NAME_CHARACTERS_MAX:
-        raise BadQuestionError(f"the state {question['state'][:100]!r}… has a name that no state has.")
+        raise BadQuestionError(f"the state {question['state'][:100]!r}… has a name that is too long.")
     unknown = sorted(set(question) - _FIELDS)
     if unknown:
         raise BadQuestionError(
@@ -265,9 +265,9 @@ def _moment(question: dict[str, Any]) -> Moment:
     epoch, time, epoch_min = (question.get(name) for name in ("epoch", "time", "epoch_min"))
     for name, value in (("epoch", epoch), ("epoch_min", epoch_min)):
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 10**12):
-            raise BadQuestionError(f"{name} is {str(value)[:40]!r}. Give the number of an epoch.")
+            raise BadQuestionError(f"{name} is {str(value)[:40]!r}. Send the number of an epoch.")
     if time is not None and not isinstance(time, str):
-        raise BadQuestionError("time is no text. Give milliseconds since 1970, or ISO 8601, in quotes.")
+        raise BadQuestionError("time is no text. Send milliseconds since 1970, or ISO 8601, in quotes.")
     return Moment(epoch, time, epoch_min)
 
 
@@ -284,7 +284,7 @@ _KINDS = {
 
 
 def _flight_error(answer: RefusalAnswer) -> Exception:
-    """Flight has few kinds of errors; the sentence and our code travel in all of them."""
+    """Flight has few kinds of errors; all of them carry the message and our code."""
     kind = _KINDS.get(answer.status, flight.FlightServerError)
     message = f"{answer.message} [{answer.code}]".encode(errors="backslashreplace").decode()  # lone surrogates
     error: Exception = kind(message, json.dumps(answer.body()).encode())

@@ -1,8 +1,8 @@
-"""What goes through a connection of Arrow Flight, as far as a doorkeeper must know: its calls and how large they are.
+"""Parses a connection of Arrow Flight as far as its gate needs: its calls and their sizes.
 
 Flight is gRPC, and gRPC is HTTP/2: frames that belong to streams, a stream for each call, and in the data of a stream
-messages with their length before them. So a message that is too large is known by its first five bytes. Pure: bytes
-and the time go in; a refusal comes out, with the frames that tell the client so.
+messages with a length prefix. So the first five bytes of a message reveal that it is too large. Pure: bytes and the
+time go in; a refusal comes out, with the frames that report it to the client.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["PREFACE", "CallRefusal", "Calls", "Frame", "Frames", "PackingCheck",
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _HEAD_BYTES = 9
 _PREFIX_BYTES = 5
-_DATA, _HEADERS, _RESET, _GO_AWAY = 0, 1, 3, 7
+_DATA, _HEADERS, _RESET, _GOAWAY = 0, 1, 3, 7
 _END_STREAM, _END_HEADERS, _PADDED = 0x1, 0x4, 0x8
 _MESSAGE_HEAD, _MESSAGE_BODY = 2, 1000
 _NUMBER, _BYTES = 0, 2
@@ -29,7 +29,7 @@ _NUMBER_BITS_MAX = 70
 _CALLS_MAX = 100
 _LONGEST_FACTOR = 10
 _BEGINNING_BYTES_MAX = 2 << 20
-_PACKED = "compressed messages and batches are not taken: they may be of any size. Send them as they are."
+_PACKED = "compressed messages and batches are not accepted: their size is unknown. Send them uncompressed."
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Frame:
 
 
 class Frames:
-    """Finds the frames in one direction of a connection, whatever pieces they come in."""
+    """Finds the frames in one direction of a connection, in pieces of any size."""
 
     def __init__(self) -> None:
         self._head = bytearray()
@@ -55,12 +55,12 @@ class Frames:
         return not self._head and not self._left
 
     def of(self, data: memoryview) -> Iterator[tuple[Frame, memoryview, bool]]:
-        """Frame, piece of its content, and whether that was the last piece of it.
+        """Frame, piece of its content, and whether that was its last piece.
 
         >>> ping = bytes([0, 0, 2, 6, 0, 0, 0, 0, 0]) + b"ab"
         >>> frames = Frames()
         >>> [(frame.kind, bytes(piece), last) for part in (ping[:10], ping[10:]) for frame, piece, last in \
-frames.of(memoryview(part))]
+        frames.of(memoryview(part))]
         [(6, b'a', False), (6, b'b', True)]
         """
         at = 0
@@ -85,13 +85,13 @@ frames.of(memoryview(part))]
 
 
 class PackingCheck:
-    """Whether a message of `size` bytes is packed, told by its first bytes, before anybody unpacks it.
+    """Detects from its first bytes whether a message of `size` bytes is compressed, before it is decompressed.
 
     A batch may be compressed inside, and then a few megabytes become many gigabytes while Arrow reads them. A message
     is a protobuf, `FlightData`: a descriptor (1), the head of an Arrow message (2), metadata (3), and the body (1000),
-    which comes last. The head is a flatbuffer that says whether the buffers in the body are compressed. Messages of
-    other kinds have no body of that number and are none of our business. A message comes in pieces of any size, and
-    every byte of it is looked at once: only the head is kept until it is whole.
+    which is last. The head is a flatbuffer that records whether the buffers in the body are compressed. Messages of
+    other kinds have no body with that number, and are ignored. A message arrives in pieces of any size, and every byte
+    of it is examined once: only the head is buffered until it is complete.
 
     >>> message = PackingCheck(4)
     >>> message.is_packed(bytes([10, 2])), message.is_packed(b"ab")
@@ -108,9 +108,9 @@ class PackingCheck:
         self.seen_bytes = 0
 
     def is_packed(self, piece: bytes | memoryview) -> bool | None:
-        """Whether it is packed, now that this piece has come; None if more of it must be seen.
+        """Whether it is compressed, after this piece; None if more of it must be seen.
 
-        ValueError for what is no message of Flight.
+        Raises ValueError for data that is no message of Flight.
         """
         at = 0
         self.seen_bytes += len(piece)
@@ -134,7 +134,7 @@ class PackingCheck:
         return None if self._left > 0 else self._packed
 
     def _begins_body(self, value: int) -> bool:
-        """A field has said its number, or how long it is."""
+        """The number of a field, or its length, is complete."""
         assert self._tag is not None
         field, kind = self._tag >> 3, self._tag & 7
         self._tag = None
@@ -144,7 +144,7 @@ class PackingCheck:
             raise ValueError("no message of Flight")
         if field == _MESSAGE_BODY:
             if value != self._left:
-                raise ValueError("something comes behind the body")
+                raise ValueError("there is data after the body")
             return True
         self._content_left = value
         self._head = bytearray() if field == _MESSAGE_HEAD else None
@@ -163,7 +163,7 @@ class PackingCheck:
 
 
 def _is_compressed(head: bytes) -> bool:
-    """Whether the head of an Arrow message says so. What is no such head has nothing to say, and Arrow refuses it."""
+    """Whether the head of an Arrow message is compressed. Any other data is left for Arrow to reject."""
     try:
         message = struct.unpack_from("<I", head)[0]
         kind = _flatbuffer_field(head, message, 1)
@@ -183,7 +183,7 @@ def _flatbuffer_table(data: bytes, place: int) -> int:
 
 
 def _flatbuffer_field(data: bytes, table: int, number: int) -> int:
-    """Where a field of a table is; 0 if it has none."""
+    """The offset of a table's field; 0 if it has none."""
     start = table - int(struct.unpack_from("<i", data, table)[0])
     size = int(struct.unpack_from("<H", data, start)[0])
     if 4 + 2 * number >= size:
@@ -193,7 +193,7 @@ def _flatbuffer_field(data: bytes, table: int, number: int) -> int:
 
 
 class CallRefusal(Exception):
-    """A call is refused, that of `stream`, or the whole connection."""
+    """The call of `stream` is refused, or the whole connection."""
 
     def __init__(self, error: Exception, stream: int = 0, is_answered: bool = False) -> None:
         super().__init__(str(error))
@@ -205,16 +205,16 @@ class _Call:
     stream: int
     begun_s: float
     touched_s: float
-    has_asked: bool = False  # the client has said all
-    is_answered: bool = False  # the server has begun to speak
+    is_complete: bool = False  # the client has sent everything
+    is_answered: bool = False  # the server has begun to answer
     prefix: bytearray = field(default_factory=bytearray)
-    message: PackingCheck | None = None  # that is not known yet to be unpacked
+    message: PackingCheck | None = None  # not known yet to be uncompressed
     left: int = 0
     question_bytes: int = 0
 
 
 class Calls:
-    """The calls that are open on one connection. `wait_s` says whether its client must wait before the next."""
+    """The open calls of one connection. `wait_s` returns how long its client must wait before the next."""
 
     def __init__(self, limits: Limits, wait_s: Callable[[float], float] = lambda now_s: 0.0) -> None:
         self._limits, self._wait_s = limits, wait_s
@@ -224,7 +224,7 @@ class Calls:
         return len(self._open)
 
     def note_question(self, frame: Frame, piece: memoryview, is_last: bool, now_s: float) -> None:
-        """A frame of the client, or a piece of one; CallRefusal if it is one too many or too large."""
+        """Processes a frame of the client, or a piece of one; raises CallRefusal if a limit is exceeded."""
         call = self._open.get(frame.stream)
         if frame.kind == _HEADERS and call is None:
             call = self._open[frame.stream] = _Call(frame.stream, now_s, now_s)
@@ -232,21 +232,23 @@ class Calls:
                 raise _refused(call, TooManyError(f"{_CALLS_MAX} calls are open on one connection. End some of them."))
             if self._wait_s(now_s):
                 per_s = self._limits.requests_per_s
-                raise _refused(call, TooManyError(f"calls come faster than {per_s:g} a second. Ask more in one call."))
+                raise _refused(
+                    call, TooManyError(f"calls come faster than {per_s:g} a second. Request more in one call.")
+                )
         if call is None:
             return
         if frame.kind == _DATA:
             if frame.flags & _PADDED:
-                raise _refused(call, MalformedError("padded frames are not taken. Ask with a Flight client."))
+                raise _refused(call, MalformedError("padded frames are not accepted. Use a Flight client."))
             call.touched_s = now_s
             self._count(call, piece)
         if frame.kind == _RESET and is_last:
             del self._open[frame.stream]
         elif frame.kind in (_DATA, _HEADERS) and is_last and frame.flags & _END_STREAM:
-            call.has_asked = True
+            call.is_complete = True
 
     def note_answer(self, frame: Frame, is_last: bool, now_s: float) -> None:
-        """A frame of the server, or a piece of one."""
+        """Processes a frame of the server, or a piece of one."""
         call = self._open.get(frame.stream)
         if call is None:
             return
@@ -256,14 +258,16 @@ class Calls:
             del self._open[frame.stream]
 
     def check_time(self, now_s: float) -> None:
-        """CallRefusal for a call whose questions do not come, or whose answers are not taken in."""
+        """Raises CallRefusal for a call whose questions do not arrive, or whose answers are not read."""
         patience_s = self._limits.request_timeout_s
         for call in self._open.values():
             silent_s = now_s - call.touched_s
-            if not call.has_asked and (silent_s > patience_s or now_s - call.begun_s > _LONGEST_FACTOR * patience_s):
-                raise _refused(call, SlowRequestError(f"the call was not asked to its end within {patience_s:g} s."))
+            if not call.is_complete and (silent_s > patience_s or now_s - call.begun_s > _LONGEST_FACTOR * patience_s):
+                raise _refused(
+                    call, SlowRequestError(f"the question of the call was not complete within {patience_s:g} s.")
+                )
             if silent_s > self._limits.unread_timeout_s:
-                raise _refused(call, SlowRequestError("the answer of the call was not taken in."))
+                raise _refused(call, SlowRequestError("the answer of the call was not read."))
 
     def _count(self, call: _Call, piece: memoryview) -> None:
         at, most = 0, self._limits.flight_message_bytes_max
@@ -272,7 +276,7 @@ class Calls:
                 part = piece[at : at + call.left]
                 call.left -= len(part)
                 at += len(part)
-                _look_into(call, part)
+                _inspect(call, part)
                 continue
             part = piece[at : at + _PREFIX_BYTES - len(call.prefix)]
             call.prefix += part
@@ -280,7 +284,7 @@ class Calls:
             if len(call.prefix) < _PREFIX_BYTES:
                 return
             if call.prefix[0]:
-                # A few bytes can become gigabytes.
+                # A few bytes can expand to gigabytes.
                 raise _refused(call, MalformedError(_PACKED))
             call.left = int.from_bytes(call.prefix[1:])
             call.message = PackingCheck(call.left)
@@ -290,19 +294,17 @@ class Calls:
                 message = f"a message has {call.left} bytes, of {most} at most. Send the keys in several batches."
                 raise _refused(call, TooLargeError(message))
             if call.question_bytes > self._limits.flight_call_bytes_max:
-                message = f"a call has more than {self._limits.flight_call_bytes_max} bytes. Ask in several."
+                message = f"a call has more than {self._limits.flight_call_bytes_max} bytes. Use several."
                 raise _refused(call, TooLargeError(message))
 
 
-def _look_into(call: _Call, part: memoryview) -> None:
+def _inspect(call: _Call, part: memoryview) -> None:
     if call.message is None:
         return
     try:
         packed = call.message.is_packed(part)
     except ValueError as error:
-        raise _refused(
-            call, MalformedError(f"a message is none of Flight: {error}. Ask with a Flight client.")
-        ) from error
+        raise _refused(call, MalformedError(f"a message is none of Flight: {error}. Use a Flight client.")) from error
     if packed:
         raise _refused(call, MalformedError(_PACKED))
     if packed is not None:
@@ -320,7 +322,7 @@ _STATUS = {400: 3, 408: 4, 413: 8, 429: 14}
 
 
 def refusal_frames(refusal: CallRefusal) -> bytes:
-    """What ends the call, as gRPC says it, and then the connection."""
+    """The frames that end the call, in gRPC's terms, and then the connection."""
     answer = answer_to(refusal.error)
     sentence = f"{answer.message} [{answer.code}]"
     fields = [
@@ -333,14 +335,14 @@ def refusal_frames(refusal: CallRefusal) -> bytes:
     block += b"".join(b"\x00" + _text(name) + _text(value) for name, value in fields)
     frames = b""
     if refusal.stream:
-        # The answer is complete, and what the client still sends is not read: that is a reset without an error.
+        # The answer is complete, and further data of the client is not read: that is a reset without an error.
         frames = _frame(_HEADERS, _END_STREAM | _END_HEADERS, refusal.stream, block)
         frames += _frame(_RESET, 0, refusal.stream, bytes(4))
-    return frames + _frame(_GO_AWAY, 0, 0, refusal.stream.to_bytes(4) + bytes(4))
+    return frames + _frame(_GOAWAY, 0, 0, refusal.stream.to_bytes(4) + bytes(4))
 
 
 def _text(text: str) -> bytes:
-    """A text of a header, its length before it in seven bits and more."""
+    """A header text, with its length prefix of seven bits or more."""
     data = text.encode("ascii")
     length, more = len(data), bytearray()
     if length < 127:

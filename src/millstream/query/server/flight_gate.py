@@ -1,12 +1,12 @@
-"""The door before the Flight server: what it lets through is small enough, and comes and goes fast enough.
+"""The gate of the Flight server: it enforces size and time limits on calls.
 
-The Flight server takes in a message of any size before anybody may look at it, waits for the rest of a call for ever,
-and cannot be told otherwise. So it listens on a socket in a folder of its own, and this door listens to the network: it
-counts what goes through (`flight_frames.py`), tells a client whose call is refused, and hangs up on both sides, which
-ends the call in the server too. TLS ends here. Everything runs on one thread with a loop of its own.
+The Flight server accepts a message of any size before anybody can examine it, waits forever for the rest of a call, and
+cannot be configured otherwise. So it listens on a socket in a folder of its own, and the gate listens on the network:
+it measures the traffic (`flight_frames.py`), reports a refusal to the client, and closes both connections, which also
+ends the call in the server. TLS ends here. Everything runs on one thread with a loop of its own.
 
-A passage is two sides that hand on what comes as it comes, without a task or a buffer in between: a side that cannot be
-written to has the other one stop reading.
+A passage is two sides that forward data as it arrives, without a task or a buffer in between: a side that cannot be
+written to makes the other one stop reading.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _STOP_S = 5.0
 
 
 class FlightGate:
-    """Lets connections to `listening` through to the server at `inner`, from the moment it is made."""
+    """Forwards connections from `listening` to the server at `inner`, from the moment it is made."""
 
     def __init__(self, listening: socket.socket, inner: Path, limits: Limits, tls: ssl.SSLContext | None) -> None:
         self._listening, self._tls = listening, tls
@@ -48,7 +48,7 @@ class FlightGate:
         self._thread.start()
 
     def close(self) -> None:
-        """Take no more connections, wait a moment for open calls, then hang up."""
+        """Accept no more connections, wait a moment for open calls, then close."""
         with contextlib.suppress(RuntimeError):  # it has ended already
             self._loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join(_STOP_S + _LINGER_S + 5)
@@ -74,7 +74,7 @@ class FlightGate:
 
 
 class _Side(asyncio.Protocol):
-    """One of the two connections of a passage. `see` takes what comes; `on_lost` hears that nothing comes any more."""
+    """One of the two connections of a passage. `see` receives the data; `on_lost` is called at its end."""
 
     def __init__(self, on_made: Callable[[], None], see: Callable[[bytes], None], on_lost: Callable[[], None]) -> None:
         self._on_made, self.see, self._on_lost = on_made, see, on_lost
@@ -101,16 +101,16 @@ class _Side(asyncio.Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether something may be written there."""
+        """Whether data may be written."""
         return self.transport is not None and not self.transport.is_closing()
 
     def write(self, data: bytes) -> None:
-        """Send it, if anybody is there."""
+        """Send the data, if the connection is open."""
         if self.transport is not None and not self.transport.is_closing():
             self.transport.write(data)
 
     def read(self, is_wanted: bool) -> None:
-        """Go on reading, or stop."""
+        """Continue reading, or stop."""
         if self.transport is None or self.transport.is_closing() or self.transport.is_reading() is is_wanted:
             return
         if is_wanted:
@@ -119,23 +119,23 @@ class _Side(asyncio.Protocol):
             self.transport.pause_reading()
 
     def close(self) -> None:
-        """Hang up once all is sent."""
+        """Close the connection once everything is sent."""
         if self.transport is not None:
             self.transport.close()
 
     def abort(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         if self.transport is not None:
             self.transport.abort()
 
 
 class _Passage:
-    """One connection, and the one to the server that belongs to it.
+    """One client connection, and its connection to the server.
 
-    the client's first bytes   -> the server is connected to
-    frames of either           -> looked at, and handed on
-    a call that is refused     -> the server is hung up on; the client is told, and a moment later hung up on too
-    either side is gone        -> the other is sent what is on its way, and a moment later hung up on
+    the client's first bytes   -> connect to the server
+    frames of either           -> examine and forward
+    a refused call             -> disconnect the server; report to the client, and disconnect it a moment later
+    either side is closed      -> send the other its pending data, and disconnect it a moment later
     """
 
     def __init__(self, gate: FlightGate, loop: asyncio.AbstractEventLoop) -> None:
@@ -150,7 +150,7 @@ class _Passage:
         self._connecting: asyncio.Task[None] | None = None
 
     def abort(self) -> None:
-        """Hang up on both sides."""
+        """Close both connections."""
         self._gate.passages.pop(self, None)
         if self._timer is not None:
             self._timer.cancel()
@@ -175,7 +175,7 @@ class _Passage:
         """The first bytes, which are the same for every client of Flight."""
         self._preface += data
         if not PREFACE.startswith(self._preface[: len(PREFACE)]):
-            return self.abort()  # whatever this is, it is no Flight, and would not understand what we say
+            return self.abort()  # no Flight client, so it would not understand an answer
         if len(self._preface) >= len(PREFACE) and self._connecting is None:
             self.client.read(False)
             self._connecting = self._loop.create_task(self._connect())
@@ -185,7 +185,7 @@ class _Passage:
         try:
             await self._loop.create_unix_connection(lambda: self._server, str(self._gate.inner))
         except OSError as error:
-            _LOG.debug("a Flight connection could not be handed on: %r", error)
+            _LOG.debug("a Flight connection could not be forwarded: %r", error)
             return self.abort()
         self.client.other, self._server.other = self._server, self.client
         self.client.see = self._see_question
@@ -224,7 +224,7 @@ class _Passage:
             self._timer = self._loop.call_later(min(1.0, self._gate.limits.request_timeout_s / 4), self._keep_time)
 
     def _refuse(self, refusal: CallRefusal) -> None:
-        """Say so, where a frame may be said, and wait a moment: hanging up at once would have it thrown away."""
+        """Report the refusal, if a frame may be sent, and wait a moment: closing at once would discard it."""
         self._server.other = self.client.other = None
         self._server.abort()
         if self._answers.is_between:
@@ -234,7 +234,7 @@ class _Passage:
         self._linger()
 
     def _end(self) -> None:
-        """One side is gone."""
+        """One side is closed."""
         if self not in self._gate.passages:
             return
         for side in (self.client, self._server):

@@ -1,9 +1,8 @@
-"""The columns of keys that a client writes over Flight, none looked into before it is known to be sound and small.
+"""Reads the key columns that a client sends over Flight; each is checked for validity and size before it is decoded.
 
-A few bytes on the wire can be gigabytes once they are decoded: a dictionary with one long text that a million rows
-name, a run of one key a million times, views that all look at the same text, lists of a billion nulls. So what can grow
-without saying so is refused by its type, and of the rest it is counted what every row comes to before anything is
-decoded.
+A few bytes on the wire can be gigabytes once decoded: a dictionary with one long text that a million rows reference, a
+run of one key a million times, views that all reference the same text, lists of a billion nulls. So types whose size is
+not apparent are rejected, and for the others the decoded size of every row is computed before anything is decoded.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from millstream.query.wire.refusals import BadQuestionError, TooLargeError
 __all__ = ["check_key_type", "decoded_bytes", "key_columns", "too_many_keys"]
 
 _DEPTH_MAX = 8
-_VALUE_BYTES = 8  # what the smallest value costs where it becomes an object
+_VALUE_BYTES = 8  # the cost of the smallest value as an object
 
 
 def key_columns(reader: Any, limits: Limits) -> Iterator[pa.Array]:
-    """The columns of one call, as they come; a Refusal for what is no column of keys, or too much."""
+    """The columns of one call, as they arrive; raises a Refusal for an invalid or too large one."""
     rows, size = 0, 0
     while True:
         try:
@@ -38,34 +37,34 @@ def key_columns(reader: Any, limits: Limits) -> Iterator[pa.Array]:
             rows += batch.num_rows
             if rows > limits.flight_keys_max:
                 raise too_many_keys(limits.flight_keys_max)
-            # What came may say that a text lies behind the end of memory.
+            # A received offset may be out of bounds.
             batch.validate(full=True)
         except StopIteration:
             return
         except pa.ArrowException as error:
-            raise BadQuestionError(f"a batch is damaged: {error}. Send what an Arrow library has made.") from error
+            raise BadQuestionError(f"a batch is damaged: {error}. Send batches of an Arrow library.") from error
         keys = batch.column(0)
         size += max(batch.nbytes, decoded_bytes(keys))
         if size > limits.flight_call_bytes_max:
             raise TooLargeError(
                 f"the keys of one call have {size} bytes once they are decoded, of {limits.flight_call_bytes_max} at "
-                "most. Ask in several."
+                "most. Use several."
             )
         yield keys
 
 
 def check_key_type(kind: pa.DataType, depth: int = 0) -> None:
-    """BadQuestionError for a type whose columns may be larger than they look.
+    """Raises BadQuestionError for a type whose columns may be larger than they look.
 
     >>> check_key_type(pa.list_(pa.string()))
     >>> check_key_type(pa.map_(pa.string(), pa.int64()))
     Traceback (most recent call last):
-    millstream.query.wire.refusals.BadQuestionError: a column of map<string, int64> is not taken for keys. \
-Send a plain column.
+    millstream.query.wire.refusals.BadQuestionError: a column of map<string, int64> is not accepted for keys. \
+    Send a plain column.
     >>> check_key_type(pa.run_end_encoded(pa.int32(), pa.string()))
     Traceback (most recent call last):
     millstream.query.wire.refusals.BadQuestionError: a column of run_end_encoded<run_ends: int32, values: string> is \
-not taken for keys. Send a plain column.
+    not accepted for keys. Send a plain column.
     """
     is_leaf = not pa.types.is_nested(kind) and not isinstance(kind, pa.BaseExtensionType)
     if pa.types.is_dictionary(kind):
@@ -73,13 +72,13 @@ not taken for keys. Send a plain column.
     if is_leaf and not pa.types.is_run_end_encoded(kind):
         return
     if depth == _DEPTH_MAX or not (_is_list(kind) or pa.types.is_struct(kind)):
-        raise BadQuestionError(f"a column of {str(kind)[:100]} is not taken for keys. Send a plain column.")
+        raise BadQuestionError(f"a column of {str(kind)[:100]} is not accepted for keys. Send a plain column.")
     for number in range(kind.num_fields):
         check_key_type(kind.field(number).type, depth + 1)
 
 
 def decoded_bytes(column: pa.Array) -> int:
-    """How large a column of such a type is at least with every value written out.
+    """The minimal size of a column of this type with every value decoded.
 
     >>> decoded_bytes(pa.DictionaryArray.from_arrays([0] * 1000, ["a" * 1000]))
     1008000
@@ -104,7 +103,7 @@ def _lengths(column: pa.Array) -> pa.Array | None:
     """The bytes of every value, where they differ."""
     kind = str(column.type)
     if kind in ("string_view", "binary_view"):
-        # A view is its length, in four bytes of sixteen, and where it looks.
+        # A view is its length, in four bytes of sixteen, and its reference.
         views = np.frombuffer(column.buffers()[1] or b"", dtype=np.int32)
         lengths = views[4 * column.offset : 4 * (column.offset + len(column)) : 4]
         return pa.array(lengths.astype(np.int64), mask=column.is_null().to_numpy(zero_copy_only=False))
@@ -127,4 +126,4 @@ def _is_list(kind: pa.DataType) -> bool:
 
 def too_many_keys(most: int) -> TooLargeError:
     """More keys than one call may have."""
-    return TooLargeError(f"more than {most} keys are asked for in one call. Ask in several.")
+    return TooLargeError(f"more than {most} keys are requested in one call. Use several.")

@@ -1,9 +1,8 @@
-"""What stands before every HTTP request: who asks, how often, how much, and for how long.
+"""Checks every HTTP request: its client, rate, size and time.
 
 In this order: the rate of the client, the host it names, its token, the size of the body, the time of the whole
-request. A body is read here, up to the limit and not a byte further, before anything looks at it; so neither a gigabyte
-of keys nor a body that comes a byte a minute costs more than the limit says. Event streams are the one thing without a
-time limit.
+request. The guard reads the body up to the limit and not a byte further, before any other component sees it; so neither
+a gigabyte of keys nor a body of a byte a minute costs more than the limit. Only event streams have no time limit.
 """
 
 from __future__ import annotations
@@ -37,17 +36,17 @@ __all__ = ["OPEN_PATHS", "Guard", "HostNames", "Rates", "refusal_headers"]
 
 _LOG = logging.getLogger(__name__)
 OPEN_PATHS = ("/", "/healthz", "/openapi.json")
-"""What is told without a token: nothing of the job."""
+"""Paths without a token: they reveal nothing about the job."""
 _CLIENTS_MAX = 10_000
 _BURST_S = 2.0
 _EVENTS = (b"content-type", b"text/event-stream; charset=utf-8")
 
 
 class Rates:
-    """So many requests a second for each client, with twice that at once: a bucket per client that fills up with time.
+    """Limits the requests a second of each client, with twice that in a burst: a token bucket per client.
 
-    The number of clients that are remembered is bounded: the one that asked longest ago is forgotten first, and its
-    bucket is then full again. So a flood of strangers costs no memory.
+    The number of stored clients is bounded: the one whose last request is oldest is evicted, and its bucket is then
+    full again. So a flood of unknown clients costs no memory.
 
     >>> rates = Rates(1.0)
     >>> [rates.wait_s("a", now_s) for now_s in (0.0, 0.0, 0.0, 1.0)]
@@ -59,7 +58,7 @@ class Rates:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def wait_s(self, client: str, now_s: float) -> float:
-        """Zero if the request may be answered, else how long its client should wait."""
+        """Zero if the request may be answered, otherwise how long its client should wait."""
         if self._per_s is None:
             return 0.0
         full = max(1.0, self._per_s * _BURST_S)
@@ -74,19 +73,19 @@ class Rates:
 
 @dataclass(frozen=True)
 class HostNames:
-    """The names that are answered; `option` adds one."""
+    """The accepted host names; `option` adds one."""
 
     names: frozenset[str]
     option: str
 
     @classmethod
     def of(cls, settings: ServerSettings) -> HostNames | None:
-        """Those of a server; None where any name will do, because a token is needed anyway.
+        """The names of a server; None if any name is accepted, because a token is needed anyway.
 
-        A page of another site may have its own name lead to this machine (DNS rebinding), and then ask, from a browser
-        that can reach the server, what the page's author cannot. The name is then that of the other site, so where no
-        token stands between, only names that are known to be the server's are answered. An address cannot be made to
-        lead elsewhere, so addresses are always answered.
+        A page of another site may resolve its own name to this machine (DNS rebinding), and then send requests, from a
+        browser that can reach the server, that the page's author cannot. The name is then that of the other site, so
+        without tokens only names that are known to be the server's are accepted. An address cannot be redirected, so
+        addresses are always accepted.
         """
         if settings.rights is not None and not settings.allowed_hosts:
             return None
@@ -95,18 +94,18 @@ class HostNames:
         return cls(frozenset(host_of(name) for name in names if name), option)
 
     def check(self, host_header: str) -> None:
-        """MalformedError for another name.
+        """Raises MalformedError for another name.
 
         >>> HostNames(frozenset({"localhost"}), "--allow-host").check("[::1]:8787")
         >>> HostNames(frozenset({"localhost"}), "--allow-host").check("evil.example")
         Traceback (most recent call last):
-        millstream.query.wire.refusals.MalformedError: this server does not answer for host 'evil.example'. Ask by its \
-address, or have the name allowed (--allow-host).
+        millstream.query.wire.refusals.MalformedError: this server does not answer for host 'evil.example'. Use its \
+        address, or allow the name (--allow-host).
         """
         host = host_of(host_header)
         if host not in self.names and not _is_address(host):
             raise MalformedError(
-                f"this server does not answer for host {host[:100]!r}. Ask by its address, or have the name allowed "
+                f"this server does not answer for host {host[:100]!r}. Use its address, or allow the name "
                 f"({self.option})."
             )
 
@@ -142,7 +141,8 @@ def refusal_headers(answer: RefusalAnswer) -> dict[str, str]:
 
 
 class Guard:
-    """Lets through what is allowed; `scope["state"]` then has the `reader`, and `reader_now`, which finds it again."""
+    """Forwards allowed requests; `scope["state"]` then has the `reader`, and `reader_now`, which determines it
+    again."""
 
     def __init__(self, app: ASGIApp, settings: ServerSettings, now_s: Callable[[], float]) -> None:
         self._app, self._settings, self._now_s = app, settings, now_s
@@ -170,7 +170,7 @@ class Guard:
             if self._host_names is not None:
                 self._host_names.check(headers.get("host", ""))
             state = scope.setdefault("state", {})
-            # Who watches is asked again before every event: a token that was taken back ends the stream.
+            # A watcher's token is checked again before every event: a revoked token ends the stream.
             state["reader_now"] = reader_now = partial(self._reader, scope["path"], headers.get("authorization"))
             state["reader"] = reader_now()
             until_s = asyncio.get_running_loop().time() + self._settings.limits.request_timeout_s
@@ -181,13 +181,13 @@ class Guard:
                 await self._app(scope, _receiving(body, receive), send_noting)
         except Exception as error:
             if has_begun:
-                raise  # half an answer is out: all that is left is to end the connection
+                raise  # half of an answer is sent: the only option is to close the connection
             answer = answer_to(error)
             self._log(answer, error)
             await _send(answer, send)
 
     def _log(self, answer: RefusalAnswer, error: Exception) -> None:
-        """Log what the client is not told; what is the same again and again, once."""
+        """Log the details that the client does not receive; a repeated error once."""
         if answer.code in DETAILS_IN_LOG and str(error) != self._logged:
             self._logged = str(error)
             _LOG.error("a request failed: %s", error, exc_info=error if answer.code == "internal" else None)
@@ -197,8 +197,8 @@ class Guard:
         wait_s = self._rates.wait_s(client[0] if client else "", self._now_s())
         if wait_s:
             raise TooManyError(
-                f"requests come faster than {self._settings.limits.requests_per_s:g} a second. Ask for many keys in "
-                "one request, or watch a key instead of asking again and again.",
+                f"requests come faster than {self._settings.limits.requests_per_s:g} a second. Request many keys in "
+                "one request, or watch a key instead of polling it.",
                 retry_after_s=max(1, round(wait_s)),
             )
 
@@ -223,7 +223,7 @@ class Guard:
                 return await _read(receive, bytes_max)
         except TimeoutError as error:
             limit_s = self._settings.limits.request_timeout_s
-            raise SlowRequestError(f"the body of the request was not there within {limit_s:g} s.") from error
+            raise SlowRequestError(f"the body of the request was not complete within {limit_s:g} s.") from error
 
 
 def _check_kind(headers: dict[str, str]) -> None:
@@ -231,8 +231,8 @@ def _check_kind(headers: dict[str, str]) -> None:
     encoding = headers.get("content-encoding", "identity")
     if kind != "application/json" or encoding != "identity":
         raise NotJsonError(
-            f"the body is {kind[:60] or 'of no kind'!r}, encoded as {encoding[:60]!r}. Send JSON as it is, with the "
-            "header `Content-Type: application/json`."
+            f"the body is {kind[:60] or 'of no kind'!r}, encoded as {encoding[:60]!r}. Send uncompressed JSON, with "
+            "the header `Content-Type: application/json`."
         )
 
 
@@ -251,12 +251,12 @@ async def _read(receive: Receive, bytes_max: int) -> bytes:
 
 def _too_large(bytes_max: int) -> TooLargeError:
     return TooLargeError(
-        f"the request has more than {bytes_max} bytes. Ask for fewer keys at once, or use Arrow Flight."
+        f"the request has more than {bytes_max} bytes. Request fewer keys at once, or use Arrow Flight."
     )
 
 
 def _receiving(body: bytes, receive: Receive) -> Receive:
-    """The body that was read, once; then whatever comes, which is the end of the connection."""
+    """The body that was read, once; then further messages, which are the end of the connection."""
     is_received = False
 
     async def receive_again() -> Message:

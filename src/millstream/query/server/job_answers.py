@@ -1,11 +1,11 @@
 """The answers of a server about its job, the same for HTTP and Flight: rights, key groups, types, then one epoch.
 
-Every answer is made from one epoch and carries it. Before a value is read, in this order: may the reader read this
-state, does the state exist, can it be read without unpickling, is every key of the right type and held here. Nothing
-of the store is touched for a request that is refused.
+Every answer is made from one epoch and carries it. Before a value is read, these checks run in order: may the reader
+read this state, does the state exist, can it be read without unpickling, is every key of the right type and held here.
+A rejected request reads nothing from the store.
 
-States that were not declared queryable are called `OPERATOR::STATE` (`query.catalog`), where the view of the job allows
-them. It is not known which key group their keys belong to: every server answers for them.
+States that were not declared queryable are named `OPERATOR::STATE` (`query.catalog`), if the view of the job allows
+them. The key groups of their keys are unknown, so every server answers for them.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ __all__ = ["JobAnswers", "Moment", "moment_ms"]
 
 _CLOCK_TOLERANCE_MS = 60_000
 _SCANNED_ROWS = 256
-_CHECKED_BYTES_MAX = 64 << 20  # some 20 ms
+_CHECKED_BYTES_MAX = 64 << 20  # about 20 ms
 
 
 @dataclass(frozen=True)
 class Moment:
-    """Which epoch is asked for: one by number or time, else the newest, which must not be older than `epoch_min`."""
+    """The requested epoch: one by number or time, otherwise the newest, which must not be older than `epoch_min`."""
 
     epoch: int | None = None
     time: str | None = None
@@ -62,7 +62,7 @@ class Moment:
 
 
 class JobAnswers:
-    """Answers questions about one job. `held` is the range of key groups of this server, None for all."""
+    """Answers queries of one job. `held` is the range of key groups of this server, None for all."""
 
     def __init__(self, job: JobView, held: range | None, limits: Limits, now_ms: Callable[[], int]) -> None:
         self.job, self.held, self._limits, self._now_ms = job, held, limits, now_ms
@@ -74,7 +74,7 @@ class JobAnswers:
 
     @contextmanager
     def epoch(self, moment: Moment) -> Iterator[EpochView]:
-        """The epoch that is asked for, for as long as it is read."""
+        """The requested epoch, open for the duration of the block."""
         if not moment.is_past:
             newest = self.job.newest()
             if moment.epoch_min is not None and newest.epoch < moment.epoch_min:
@@ -82,7 +82,7 @@ class JobAnswers:
             yield newest
             return
         if moment.epoch is not None and moment.time is not None:
-            raise BadQuestionError("epoch= and time= are both given. Give one of them.")
+            raise BadQuestionError("epoch= and time= are both set. Set one of them.")
         if moment.epoch is not None and moment.epoch > (newest := self.job.newest()).epoch:
             raise _too_old(newest.epoch, str(moment.epoch))
         past = self.job.at(epoch=moment.epoch, time=self._past_ms(moment.time))
@@ -94,13 +94,13 @@ class JobAnswers:
     def _past_ms(self, time: str | None) -> int | None:
         if time is None:
             return None
-        asked_ms, now_ms = moment_ms(time), self._now_ms()
-        if asked_ms > now_ms + _CLOCK_TOLERANCE_MS:
+        wanted_ms, now_ms = moment_ms(time), self._now_ms()
+        if wanted_ms > now_ms + _CLOCK_TOLERANCE_MS:
             raise AheadError(
-                f"time {time} is {(asked_ms - now_ms) // 1000} s ahead of this server's clock ({now_ms} ms). Correct "
-                "the clock that made it, or ask for the newest epoch by leaving it out."
+                f"time {time} is {(wanted_ms - now_ms) // 1000} s ahead of this server's clock ({now_ms} ms). Correct "
+                "the clock that made it, or omit it for the newest epoch."
             )
-        return asked_ms
+        return wanted_ms
 
     def has_reached(self, epoch: int) -> bool:
         """Whether the newest epoch is this one or a newer one."""
@@ -108,15 +108,15 @@ class JobAnswers:
 
     @property
     def bounds(self) -> AnswerBounds:
-        """How large the answer to a statement may be."""
+        """The bounds of an answer to a statement."""
         return AnswerBounds(self._limits.scan_rows_max, self._limits.answer_bytes_max)
 
     def facts(self, epoch: EpochView) -> dict[str, Any]:
-        """What every answer says of its epoch."""
+        """The facts of an epoch that every answer has."""
         return self.facts_of(epoch.epoch, epoch.watermark, epoch.committed_ms)
 
     def facts_of(self, epoch: int, watermark: int | None, committed_ms: int) -> dict[str, Any]:
-        """The same of an epoch that is known by its number and times."""
+        """The same facts of an epoch that is known by its number and times."""
         return {
             "job": self.job.job,
             "job_id": self.job.job_id,
@@ -150,7 +150,7 @@ class JobAnswers:
         if state.is_pickled:
             raise PickledStateError(
                 f"state {name!r} has values, fields or map keys without a declared type. These are stored as pickles, "
-                "and opening a pickle runs code, which is not done for the network. Declare a type for all of it (its "
+                "and unpickling runs code, which is not done for the network. Declare a type for all of it (its "
                 "descriptor's type_info), or read its bytes in process with millstream.query."
             )
         return state
@@ -165,22 +165,22 @@ class JobAnswers:
             readable = [state for state in states if reader.may_read(state)]
             if len(readable) == len(states):
                 raise
-            # The library names all states that there are; the token does not open all of them.
+            # The library's error names all existing states; the token may not read all of them.
             raise UnknownStateError(
-                f"job '{self.job.job}' has no state {name[:100]!r}. Those that token '{reader.name}' opens: "
+                f"job '{self.job.job}' has no state {name[:100]!r}. States that token '{reader.name}' may read: "
                 f"{', '.join(readable) or 'none'}."
             ) from error
 
     # --- values of keys ---------------------------------------------------------------------------------------------
 
     def value(self, reader: Reader, name: str, text: str, key_format: str, moment: Moment) -> dict[str, Any]:
-        """The value of one key, that came as part of a path."""
+        """The value of one key in a path."""
         _, key = self._key_in_path(reader, name, text, key_format)
         with self.epoch(moment) as epoch:
             return self.value_at(epoch, name, key)
 
     def value_at(self, epoch: EpochView, name: str, key: Any) -> dict[str, Any]:
-        """The value of one key, once all is checked."""
+        """The value of one key, after all checks."""
         value = epoch.get(name, key)
         answer = {"key": json_of(key), "found": value is not None, "value": self._sized(json_of(value))}
         return {**self.facts(epoch), "state": name, **answer}
@@ -196,7 +196,7 @@ class JobAnswers:
         count = sum(len(keys) for _, keys in questions)
         if count > self._limits.keys_max:
             raise TooLargeError(
-                f"{count} keys are asked for at once, of {self._limits.keys_max} at most. Ask in several requests "
+                f"{count} keys are requested at once, of {self._limits.keys_max} at most. Use several requests "
                 "with the same epoch=, or use Arrow Flight."
             )
         typed = []
@@ -210,14 +210,14 @@ class JobAnswers:
             for state, keys in typed:
                 values, size = self._values(epoch, state, keys, left)
                 left -= size
-                # A value that is there is never null in JSON.
+                # An existing value is never null in JSON.
                 has_value = [value is not None for value in values]
                 json_keys = [json_of(key) for key in keys]
                 answers.append({"state": state.name, "keys": json_keys, "found": has_value, "values": values})
             return self.facts(epoch), answers
 
     def _values(self, epoch: EpochView, state: ServedState, keys: Sequence[Any], most: int) -> tuple[list[Any], int]:
-        """The values as JSON has them, and about how many bytes that is."""
+        """The values as JSON, and their approximate size in bytes."""
 
         def read(portion: Sequence[Any]) -> list[Any]:
             return [json_of(value) for value in epoch.get_many(state.name, portion)]
@@ -228,14 +228,14 @@ class JobAnswers:
         return [value for part in parts for value in part], sum(map(json_size, parts))
 
     def columns(self, reader: Reader, name: str, keys: pa.Array, epoch: EpochView) -> pa.RecordBatch:
-        """The values of a column of keys at an epoch that is open."""
+        """The values of a column of keys at an open epoch."""
         state = self.readable(reader, name)
         _check_no_pickles(epoch, name)
         if self.held is not None and state.key_groups:
             try:
                 groups = state.groups_of_column(keys)
             except (pa.ArrowException, ValueError, OverflowError) as error:
-                raise KeyMisfitError(f"a column of {keys.type} has what is no key: {error}.") from error
+                raise KeyMisfitError(f"a column of {keys.type} has an invalid key: {error}.") from error
             foreign = next((group for group in groups if group not in self.held), None)
             if foreign is not None:
                 raise self._not_here(foreign)
@@ -251,18 +251,18 @@ class JobAnswers:
         return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
 
     def windows(self, reader: Reader, name: str, text: str, key_format: str, moment: Moment) -> dict[str, Any]:
-        """The windows that are open for a key, with what they have so far."""
+        """The open windows of a key, with their results so far."""
         _, key = self._key_in_path(reader, name, text, key_format)
         with self.epoch(moment) as epoch:
             return self.windows_at(epoch, name, key)
 
     def windows_at(self, epoch: EpochView, name: str, key: Any) -> dict[str, Any]:
-        """The open windows of one key, once all is checked."""
+        """The open windows of one key, after all checks."""
         windows = self._sized(_windows(epoch.windows(name, key)))
         return {**self.facts(epoch), "state": name, "key": json_of(key), "windows": windows}
 
     def watched_value(self, reader: Reader, name: str, text: str, key_format: str) -> dict[str, Any]:
-        """What a watcher of a key is told: its value, or its open windows."""
+        """The answer for a watcher of a key: its value, or its open windows."""
         read = self.windows if self._state(reader, name).kind == "window" else self.value
         return read(reader, name, text, key_format, Moment())
 
@@ -272,14 +272,14 @@ class JobAnswers:
         rows_max = self._limits.scan_rows_max
         if limit > rows_max:
             raise TooLargeError(
-                f"{limit} rows are asked for, of {rows_max} at most. Ask for fewer, or read the state in process with "
+                f"{limit} rows are requested, of {rows_max} at most. Request fewer, or read the state in process with "
                 "millstream.query."
             )
         with self.epoch(moment) as epoch:
             rows: list[dict[str, Any]] = []
             read_bytes, size, most = 0, 0, self._limits.answer_bytes_max
             for batch in self.scanned(epoch, name, prefix, limit + 1):
-                read_bytes += batch.nbytes  # what is held in memory, and before any of it becomes Python values
+                read_bytes += batch.nbytes  # the size in memory, before any of it becomes Python values
                 check_size(read_bytes, most)
                 for start in range(0, batch.num_rows, _SCANNED_ROWS):
                     json_rows = [json_of(row) for row in batch.slice(start, _SCANNED_ROWS).to_pylist()]
@@ -291,7 +291,7 @@ class JobAnswers:
             return {**self.facts(epoch), "state": name, "rows": rows[:limit], "is_cut": len(rows) > limit}
 
     def scanned(self, epoch: EpochView, name: str, prefix: str | None, limit: int) -> pa.RecordBatchReader:
-        """Rows of a state at an epoch that is open, as Arrow."""
+        """Rows of a state at an open epoch, as Arrow."""
         _check_no_pickles(epoch, name)
         return epoch.scan(name, prefix=prefix, limit=limit)
 
@@ -315,7 +315,7 @@ class JobAnswers:
         return state, key
 
     def check_held(self, state: ServedState, keys: Sequence[Any]) -> None:
-        """Refuse keys of key groups that this server does not hold."""
+        """Reject keys of key groups that this server does not hold."""
         if self.held is None or not keys or not state.key_groups:
             return
         foreign = next((group for group in state.groups_of(keys) if group not in self.held), None)
@@ -325,7 +325,7 @@ class JobAnswers:
     def _not_here(self, group: int) -> NotHereError:
         assert self.held is not None
         return NotHereError(
-            f"a key is in key group {group}, and this server holds {self.held[0]} to {self.held[-1]}. Ask the server "
+            f"a key is in key group {group}, and this server holds {self.held[0]} to {self.held[-1]}. Query the server "
             "that holds it; QueryClient finds it.",
             key_group=group,
         )
@@ -338,11 +338,11 @@ def _served(state: QueryableState) -> ServedState:
 
 
 def _check_no_pickles(epoch: EpochView, name: str) -> None:
-    """A state that has a type by now may have had none in an epoch of the past: its pickles are sent to nobody."""
+    """A state with a declared type may have had none in an older epoch: its pickles are never sent."""
     if epoch.state(name).is_pickled:
         raise PickledValueError(
             f"state {name!r} had values without a declared type in epoch {epoch.epoch}, stored as pickles: these "
-            "are not sent over the network. Ask for a newer epoch"
+            "are not sent over the network. Query a newer epoch"
         )
 
 
@@ -360,7 +360,7 @@ def _windows(windows: Sequence[WindowView]) -> list[dict[str, Any]]:
 
 def _too_old(newest: int, wanted: str) -> TooOldError:
     return TooOldError(
-        f"the newest epoch here is {newest}, and {wanted} is asked for. Ask again in a moment, or ask another server.",
+        f"the newest epoch here is {newest}, and {wanted} is requested. Try again in a moment, or use another server.",
         epoch=newest,
     )
 
@@ -379,5 +379,5 @@ def moment_ms(text: str) -> int:
         return int(zoned.timestamp() * 1000)
     except (ValueError, OverflowError) as error:
         raise BadQuestionError(
-            f"time {text[:60]!r} is no time. Give milliseconds since 1970, or ISO 8601 (2026-11-15T10:00:00Z)."
+            f"time {text[:60]!r} is no time. Send milliseconds since 1970, or ISO 8601 (2026-11-15T10:00:00Z)."
         ) from error

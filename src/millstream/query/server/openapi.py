@@ -1,7 +1,7 @@
-"""What a request may say over HTTP and what is sent back, as types: the server's OpenAPI description is made of these.
+"""The types of requests and answers over HTTP: the server's OpenAPI description is made of these.
 
 Parts of paths, parameters, headers and bodies are checked by their types. Answers are only described: they are built as
-plain objects, and are not validated again on their way out.
+plain objects, and are not validated again before they are sent.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ __all__ = [
     "CACHED",
     "EPOCH_MAX",
     "REFUSALS",
-    "AskedMoment",
-    "Asker",
+    "Caller",
+    "CurrentReader",
+    "EpochChoice",
     "JobAnswer",
     "JobInPath",
     "JobsAnswer",
@@ -31,7 +32,6 @@ __all__ = [
     "KeyText",
     "KeysQuestion",
     "KnownTag",
-    "LastingAsker",
     "Limit",
     "ManyAnswer",
     "MinEpoch",
@@ -55,7 +55,7 @@ Key = Annotated[Any, Field(description="A key of the state's key type, as JSON."
 
 
 class _Question(BaseModel):
-    # A misspelt name is an error: it would otherwise be left out without a word.
+    # A misspelt name is an error: it would otherwise be ignored silently.
     model_config = ConfigDict(extra="forbid")
 
 
@@ -88,13 +88,13 @@ class _OfEpoch(BaseModel):
 
 
 class StateDescription(BaseModel):
-    """A state that can be asked for."""
+    """A queryable state."""
 
     name: str
     kind: str
     key_type: Annotated[Any, Field(description='"LONG", {"row": [["name", "STRING"]]}, …; "PICKLED" for none.')]
     value_type: Annotated[Any, Field(description="Written as key_type is.")]
-    is_pickled: Annotated[bool, Field(description="Such a state is refused over the network.")]
+    is_pickled: Annotated[bool, Field(description="The state is refused over the network.")]
     key_groups: int
 
 
@@ -105,7 +105,7 @@ class JobAnswer(_OfEpoch):
 
 
 class JobName(BaseModel):
-    """How a job is called."""
+    """The name and the id of a job."""
 
     job: str
     job_id: str
@@ -124,13 +124,13 @@ class ServerDescription(BaseModel):
     job_id: str
     url: str
     flight_url: str | None
-    first_group: Annotated[int | None, Field(description="null where it holds all key groups.")]
+    first_group: Annotated[int | None, Field(description="null if it holds all key groups.")]
     last_group: int | None
-    ends_ms: Annotated[int, Field(description="Until when this counts unless it is renewed.")]
+    ends_ms: Annotated[int, Field(description="When this expires unless it is renewed.")]
 
 
 class ServersAnswer(BaseModel):
-    """The server that answers, and all that are registered."""
+    """The server that answers, and all registered servers."""
 
     held: list[int] | None
     url: str | None
@@ -149,16 +149,16 @@ class ValueAnswer(_OfEpoch):
 
     state: str
     key: Key
-    is_found: Annotated[bool, Field(alias="found")]
+    has_value: Annotated[bool, Field(alias="found")]
     value: Any
 
 
 class StateValues(BaseModel):
-    """Values in the order of their keys; null where nothing was found."""
+    """Values in the order of their keys; null if nothing was found."""
 
     state: str
     keys: list[Key]
-    are_found: Annotated[list[bool], Field(alias="found")]
+    have_values: Annotated[list[bool], Field(alias="found")]
     values: list[Any]
 
 
@@ -173,12 +173,14 @@ class ReadAnswer(_OfEpoch):
 
 
 class WindowDescription(BaseModel):
-    """A window that is still open, and what it would give if it ended now."""
+    """A window that is still open, and its result if it ended now."""
 
-    start_ms: Annotated[int | None, Field(description="null for windows that are no stretch of time.")]
+    start_ms: Annotated[int | None, Field(description="null for windows without a time range.")]
     end_ms: int | None
     result: Any
-    is_accumulator: Annotated[bool, Field(description="The result is what the program's function keeps, not gives.")]
+    is_accumulator: Annotated[
+        bool, Field(description="The result is the accumulator of the program's function, not its result.")
+    ]
 
 
 class WindowsAnswer(_OfEpoch):
@@ -214,7 +216,7 @@ class SeriesAnswer(_OfEpoch):
 
 
 class RefusedAnswer(BaseModel):
-    """Why there is no answer, and what to do."""
+    """Why there is no answer, and the next step."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -228,14 +230,14 @@ EPOCH_MAX = 10**12 - 1
 
 JobInPath = Annotated[str, Path(description="The job's name or id.")]
 StateName = Annotated[str, Path(description="The name that the state was made queryable by.")]
-KeyText = Annotated[str, Path(description="A key: a text, a number, … as the state's key type has it.")]
+KeyText = Annotated[str, Path(description="A key: a text, a number, … in the form of the state's key type.")]
 KeyFormat = Annotated[Literal["text", "json"], Query(description="json: the key is a JSON value.")]
 Epoch = Annotated[int | None, Query(ge=1, le=EPOCH_MAX, description="This retained epoch.")]
 Time = Annotated[str | None, Query(max_length=64, description="As of this time: ms since 1970, or ISO 8601.")]
 MinEpoch = Annotated[int | None, Header(alias="If-Min-Epoch", ge=0, le=EPOCH_MAX)]
 KnownTag = Annotated[str | None, Header(alias="If-None-Match", max_length=1000)]
-Limit = Annotated[int, Query(ge=1, le=10**9, description="So many rows at most.")]
-Prefix = Annotated[str | None, Query(max_length=10_000, description="Only keys that begin so.")]
+Limit = Annotated[int, Query(ge=1, le=10**9, description="The maximal number of rows.")]
+Prefix = Annotated[str | None, Query(max_length=10_000, description="Only keys that begin with this.")]
 
 
 async def _moment(epoch: Epoch = None, time: Time = None, min_epoch: MinEpoch = None) -> Moment:
@@ -253,7 +255,7 @@ async def _reader_now(request: Request) -> Callable[[], Reader]:
 
 
 class _KeyConvertor(Convertor[str]):
-    """The rest of a path, whatever is in it: a key may have slashes and ends of lines."""
+    """The rest of a path, with any characters: a key may have slashes and ends of lines."""
 
     regex = r"[\s\S]*"
 
@@ -268,46 +270,46 @@ register_url_convertor("key", _KeyConvertor())
 
 
 async def only_known(request: Request) -> None:
-    """A misspelt parameter is an error: the question would otherwise be answered without it, and without a word."""
+    """Rejects a misspelt parameter: it would otherwise be ignored silently."""
     if not request.query_params:
         return
     known = _query_names(request.scope["route"].dependant)
     unknown = next((name for name in request.query_params if name not in known), None)
     if unknown is not None:
         raise BadQuestionError(
-            f"there is no parameter {unknown[:60]!r} here. Leave it out, or give one of: {', '.join(known) or 'none'}."
+            f"there is no parameter {unknown[:60]!r} here. Remove it, or use one of: {', '.join(known) or 'none'}."
         )
 
 
 def _query_names(dependant: Dependant) -> list[str]:
-    """The parameters that an endpoint takes, itself or through what it depends on."""
+    """The parameters that an endpoint takes, itself or through its dependencies."""
     inherited = [name for inner_dependant in dependant.dependencies for name in _query_names(inner_dependant)]
     return [*inherited, *(parameter.alias for parameter in dependant.query_params)]
 
 
-AskedMoment = Annotated[Moment, Depends(_moment)]
-"""The epoch that a question is about: ?epoch=, ?time=, or the newest, at least If-Min-Epoch."""
-Asker = Annotated[Reader, Depends(_reader)]
-"""Who asks, and what they may read."""
-LastingAsker = Annotated[Callable[[], Reader], Depends(_reader_now)]
-"""The same, found out again whenever it is called: a token may be taken back meanwhile."""
+EpochChoice = Annotated[Moment, Depends(_moment)]
+"""The epoch of a request: ?epoch=, ?time=, or the newest, at least If-Min-Epoch."""
+Caller = Annotated[Reader, Depends(_reader)]
+"""The client, with its rights."""
+CurrentReader = Annotated[Callable[[], Reader], Depends(_reader_now)]
+"""The client, determined again by each call: a token may be revoked in the meantime."""
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
-    status: {"model": RefusedAnswer, "description": what}
-    for status, what in {
+    status: {"model": RefusedAnswer, "description": text}
+    for status, text in {
         400: "The request is malformed.",
         401: "A token is needed.",
-        403: "The token does not open this state.",
+        403: "The token may not read this state.",
         404: "There is no such job or state.",
-        408: "The request came too slowly.",
-        409: "The state cannot be asked that way.",
+        408: "The request arrived too slowly.",
+        409: "The state does not support this request.",
         406: "The state can only be read by unpickling.",
         410: "The epoch is not retained.",
         412: "This server has not reached If-Min-Epoch.",
         413: "Too many keys, rows or bytes.",
         415: "The body is not JSON.",
         421: "Another server holds this key group.",
-        422: "A key or parameter cannot be understood.",
+        422: "A key or parameter is invalid.",
         429: "Too many requests.",
         500: "The server or the store is damaged.",
         503: "The store cannot be reached.",

@@ -1,10 +1,9 @@
-"""A query server that runs: in a thread beside other work, or in the foreground until it is told to stop.
+"""Runs a query server: in a thread of its own, or in the foreground until it is stopped.
 
-Steps of a start: check the settings; take the ports, unless that was done before (`Ports`): what is wrong with them is
-found while nothing has begun yet; answer; then register in the store, so that nobody is sent to a server that does not
-answer yet. Steps of a stop: take the registration back;
-finish the requests that are being answered; end event streams. So replacing servers one after the other loses no
-query.
+Steps of a start: check the settings; open the ports, unless that was done before (`Ports`), so that errors appear
+before anything has begun; answer; then register in the store, so that no client is sent to a server that does not
+answer yet. Steps of a stop: remove the registration; complete the requests in progress; end event streams. So replacing
+servers one after the other loses no query.
 """
 
 from __future__ import annotations
@@ -40,14 +39,14 @@ _STOP_S = 10
 
 @dataclass(frozen=True)
 class Ports:
-    """The sockets that are listened to. Connections wait in them until the server answers."""
+    """The listening sockets. Connections wait in them until the server answers."""
 
     http: socket.socket
     flight: socket.socket | None = None
 
     @classmethod
     def take(cls, settings: ServerSettings) -> Ports:
-        """Take them; ConfigurationError if they are another's, or if the files of TLS are none."""
+        """Open them; raises ConfigurationError if a port is in use, or if the TLS files are invalid."""
         tls_checked(settings)
         http = _listening(settings, "listen", settings.port)
         if settings.flight_port is None:
@@ -60,12 +59,12 @@ class Ports:
 
     @property
     def http_port(self) -> int:
-        """The port of HTTP, also where any free one was asked for."""
+        """The port of HTTP, also if any free one was requested."""
         port: int = self.http.getsockname()[1]
         return port
 
     def close(self) -> None:
-        """Give them back."""
+        """Close them."""
         self.http.close()
         if self.flight is not None:
             self.flight.close()
@@ -73,8 +72,8 @@ class Ports:
 
 def _listening(settings: ServerSettings, option: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    # The protocol is named, since asyncio turns off Nagle's delay for connections of a socket that names TCP only:
-    # without, every answer waits 40 ms for an acknowledgement.
+    # The protocol is named, since asyncio turns off Nagle's delay only for connections of a socket that names TCP:
+    # otherwise every answer waits 40 ms for an acknowledgement.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -84,7 +83,7 @@ def _listening(settings: ServerSettings, option: str, port: int) -> socket.socke
     except (OSError, OverflowError) as error:
         listening.close()
         raise ConfigurationError(
-            f"{settings.called(option)}: {settings.host}:{port} cannot be listened on: {error}. Give another: port 0 "
+            f"{settings.called(option)}: {settings.host}:{port} cannot be listened on: {error}. Set another: port 0 "
             "takes any that is free."
         ) from error
 
@@ -92,7 +91,7 @@ def _listening(settings: ServerSettings, option: str, port: int) -> socket.socke
 class QueryServer:
     """Serves one job. Without a `store` it registers nowhere, and clients must know its address.
 
-    Use it in a `with` block: it answers from `start` on, and `url` says where.
+    Use it in a `with` block: it answers from `start` on, at `url`.
     """
 
     def __init__(
@@ -113,14 +112,14 @@ class QueryServer:
 
     @property
     def url(self) -> str:
-        """Where it answers."""
+        """The HTTP address."""
         assert self._ports is not None, "start the server first"
         scheme = "https" if self._settings.has_tls else "http"
         return f"{scheme}://{self._settings.shown_host}:{self._ports.http_port}"
 
     @property
     def flight_url(self) -> str | None:
-        """Where it answers in Arrow Flight, if it does."""
+        """The Arrow Flight address, if there is one."""
         if self._flight is None:
             return None
         scheme = "grpc+tls" if self._settings.has_tls else "grpc"
@@ -151,9 +150,9 @@ class QueryServer:
             ws="none",
             lifespan="on",
             log_config=None,
-            log_level="error",  # what strangers send is not worth a line each
+            log_level="error",  # invalid requests of untrusted clients are not logged
             access_log=False,
-            # Who asks is known by the connection, unless a proxy that is trusted tells otherwise.
+            # Clients are identified by their connection, unless a trusted proxy reports otherwise.
             proxy_headers=bool(self._settings.trusted_proxies),
             forwarded_allow_ips=list(self._settings.trusted_proxies),
             backlog=min(2048, limits.connections_max),
@@ -172,7 +171,7 @@ class QueryServer:
             self._begin(self._renew, "query-server-registration")
 
     def stop(self) -> None:
-        """Answer what is asked already, then end."""
+        """Complete the requests in progress, then end."""
         self._stopping.set()
         if self._store is not None:
             with suppress(MillstreamError, OSError):
@@ -211,7 +210,7 @@ class QueryServer:
         until_s = time.monotonic() + _START_S
         while not server.started:
             if not self._threads[0].is_alive() or time.monotonic() > until_s:
-                raise ConfigurationError(f"the server did not start at {self.url}. Its log says why.")
+                raise ConfigurationError(f"the server did not start at {self.url}. Its log has the reason.")
             time.sleep(0.005)
 
     def _registration(self) -> Registration:
@@ -219,7 +218,8 @@ class QueryServer:
         return Registration.of(self.id, self._job.job_id, self.url, self.flight_url, span, self._now_ms())
 
     def _register(self, store: Store) -> None:
-        """Tell clients where it is. A store that is away for a moment is no reason not to answer those who know."""
+        """Register the server's address. If the store is unreachable for a moment, clients that know the address are
+        still answered."""
         try:
             register(store, self._registration())
         except (MillstreamError, OSError) as error:
@@ -230,4 +230,4 @@ class QueryServer:
         while not self._stopping.wait(RENEW_S) and self.is_answering:
             self._register(self._store)
         with suppress(MillstreamError, OSError):
-            deregister(self._store, self.id)  # a renewal may have crossed the stop, or nobody answers any more
+            deregister(self._store, self.id)  # a renewal may have raced the stop, or the server no longer answers

@@ -1,12 +1,12 @@
-"""The plainest question, answered where it arrives: one key of the newest epoch, from memory, without a thread.
+"""Answers the simplest request directly in the loop: one key of the newest epoch, from memory, without a thread.
 
-On a busy machine a question waits once for every thread that it passes through, and most of the work for a small answer
+On a busy machine a request waits once for every thread that it passes through, and most of the work for a small answer
 is the framework's. So `GET …/keys/{key}` and `…/windows/{key}`, with no parameter but `key_format=json`, are answered
-here when that takes microseconds: the epoch is known and as new as is asked for, the state is open and of a plain kind,
-the answer small. Whatever is unusual, and whatever is wrong with the question, goes on to the application, which also
-says why. Invariant: an answer given here is the one that the application would give.
+here if that takes microseconds: the epoch is known and new enough, the state is open and of a plain kind, the answer
+small. Any unusual or invalid request is passed on to the application, which also reports errors. Invariant: an answer
+made here equals the application's.
 
-A newer epoch is looked for on a thread, while questions are answered from the epoch there is.
+A thread checks for newer epochs, while requests are answered from the current one.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _QUICK_BYTES_MAX = 32 << 10
 
 
 class QuickPath:
-    """Stands behind the guard, before the application. `look` looks for a newer epoch, on a thread."""
+    """ASGI middleware between the guard and the application. `check` checks for a newer epoch, on a thread."""
 
-    def __init__(self, app: ASGIApp, answers: JobAnswers, look: Callable[[], Awaitable[object]]) -> None:
-        self._app, self._answers, self._job, self._look = app, answers, answers.job, look
+    def __init__(self, app: ASGIApp, answers: JobAnswers, check: Callable[[], Awaitable[object]]) -> None:
+        self._app, self._answers, self._job, self._check = app, answers, answers.job, check
         self._search: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -63,12 +63,12 @@ class QuickPath:
         key_format = _KEY_FORMATS.get(scope["query_string"])
         if key_format is None or parts[3] not in (self._job.job, self._job.job_id):
             return None
-        # While a search is under way that began in time, the known epoch counts for as long as the search takes.
+        # While a check is running that began in time, the known epoch remains valid.
         epoch = self._job.known_newest(is_sought=self._search is not None)
         if epoch is None or not _is_enough(epoch.epoch, scope["headers"]):
             return None
         if self._search is None and self._job.is_check_due:
-            self._search = asyncio.create_task(self._look_for_newer())
+            self._search = asyncio.create_task(self._check_for_newer())
         try:
             return self._read(scope["state"]["reader"], epoch, parts[5], parts[6], parts[7], key_format)
         except (MillstreamError, KeyError, ValueError, TypeError):
@@ -85,7 +85,7 @@ class QuickPath:
             return None
         key = key_of_text(text, state.key_type, key_format)
         if type(key) is not str and not (type(key) is int and -_INT64 <= key < _INT64):
-            return None  # keys of other types are looked up the careful way
+            return None  # keys of other types use the slow path
         held = self._answers.held
         if held is not None and state.key_groups and epoch.group_of(name, key) not in held:
             return None
@@ -93,17 +93,17 @@ class QuickPath:
         part: Any = answer.get("windows" if what == "windows" else "value")
         return answer if json_size(part) <= _QUICK_BYTES_MAX else None
 
-    async def _look_for_newer(self) -> None:
+    async def _check_for_newer(self) -> None:
         try:
-            await self._look()
-        except Exception:  # a later request, which must look for itself, gets the error as its answer
+            await self._check()
+        except Exception:  # a later request, which must check for itself, gets the error as its answer
             pass
         finally:
             self._search = None
 
 
 def _is_enough(epoch: int, headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Whether an answer of that epoch is what the conditions of a request, if there are any, ask for."""
+    """Whether an answer of that epoch satisfies the conditions of a request, if there are any."""
     for name, value in headers:
         if name == b"if-none-match":
             return False  # perhaps there is nothing to send

@@ -1,13 +1,13 @@
-"""Who may read what: bearer tokens, each with the states it opens.
+"""Access rights: bearer tokens, each with the states it may read.
 
 A file of tokens is JSON:
 
     {"dashboard": {"token": "…", "states": ["impressions", "totals-*"]},
      "operations": {"sha256": "…", "states": ["*"]}}
 
-A token is given as it is or as the SHA-256 of it. Only the hashes are kept, and they are compared in constant time.
-The file is read again when it has changed: tokens come and go without a restart, and one that was taken back opens
-nothing from then on. A file that is gone or damaged opens nothing at all until it is mended.
+A token is configured in plain text or as its SHA-256. Only the hashes are stored, and they are compared in constant
+time. The file is read again when it has changed: tokens are added and removed without a restart, and a revoked token
+has no rights from then on. While the file is missing or damaged, no token has any.
 
 Without a file everyone who reaches the server may read everything, so it then listens on this machine only.
 """
@@ -39,13 +39,13 @@ _TOKEN_CHARACTERS_MIN = 16
 
 @dataclass(frozen=True)
 class Reader:
-    """Somebody who asks: the name of the token and the states it opens, as patterns."""
+    """A client: the name of its token and the states it may read, as patterns."""
 
     name: str
     states: tuple[str, ...]
 
     def may_read(self, state: str) -> bool:
-        """Whether this state is open to them.
+        """Whether the client may read this state.
 
         >>> Reader("dash", ("totals-*",)).may_read("totals-hourly")
         True
@@ -53,11 +53,11 @@ class Reader:
         return any(fnmatch.fnmatchcase(state, pattern) for pattern in self.states)
 
     def check(self, state: str) -> None:
-        """Refuse what is not open to them. Nothing is said about whether the state exists."""
+        """Reject states that the client may not read, without revealing whether they exist."""
         if not self.may_read(state):
             raise NotAllowedError(
-                f"token '{self.name}' may not read state {state!r}. It opens {', '.join(self.states) or 'nothing'}: "
-                "ask for another, or have the state added to it."
+                f"token '{self.name}' may not read state {state!r}. It may read {', '.join(self.states) or 'nothing'}: "
+                "use another, or have the state added to it."
             )
 
 
@@ -66,12 +66,12 @@ EVERYONE = Reader("everyone", ("*",))
 
 @dataclass(frozen=True)
 class Rights:
-    """The tokens of a server: the hash of each, and who has it."""
+    """The tokens of a server: the hash of each, and its reader."""
 
     readers: Mapping[bytes, Reader]
 
     def reader_of(self, authorization: str | None) -> Reader:
-        """Who sends this Authorization header.
+        """The reader that sends this Authorization header.
 
         >>> made = Rights({hashlib.sha256(b"0123456789abcdef").digest(): Reader("dash", ("*",))})
         >>> made.reader_of("Bearer 0123456789abcdef").name
@@ -79,12 +79,12 @@ class Rights:
         """
         scheme, _, token = (authorization or "").partition(" ")
         if scheme.lower() != "bearer" or not token:
-            raise NoTokenError("this server answers to tokens only. Send the header `Authorization: Bearer TOKEN`.")
+            raise NoTokenError("this server requires a token. Send the header `Authorization: Bearer TOKEN`.")
         digest = hashlib.sha256(token.strip().encode()).digest()
         match = None
         for known, reader in self.readers.items():
             if hmac.compare_digest(known, digest):
-                match = reader  # and go on: how long this takes tells nothing
+                match = reader  # continues: the duration must not depend on the match
         if match is None:
             raise NoTokenError(
                 "the token is not known to this server. Check it, or have it added to the file of tokens."
@@ -93,10 +93,10 @@ class Rights:
 
 
 class Readers(Protocol):
-    """Knows who sends a token."""
+    """Identifies the sender of a token."""
 
     def reader_of(self, authorization: str | None) -> Reader:
-        """Who sends this Authorization header; a Refusal if nobody does."""
+        """The reader that sends this Authorization header; raises a Refusal if there is none."""
 
 
 class TokenFile:
@@ -104,32 +104,32 @@ class TokenFile:
 
     def __init__(self, path: Path, option: str = "--tokens", now_ns: Callable[[], int] = time.time_ns) -> None:
         self._path, self._option, self._now_ns = path, option, now_ns
-        self._version, self._rights = self._look(), _rights_in(path, option)
+        self._version, self._rights = self._file_version(), _rights_in(path, option)
         self._complaint = ""
 
     def reader_of(self, authorization: str | None) -> Reader:
-        """Who sends this Authorization header, by the tokens of this moment."""
+        """The reader that sends this Authorization header, by the current tokens."""
         return self._newest().reader_of(authorization)
 
     def _newest(self) -> Rights:
-        version = self._look()
+        version = self._file_version()
         if version is None or version != self._version:
-            # The version is that from before the file was read: what comes while it is read is read next time.
+            # The version is from before the file was read: changes during the reading are read next time.
             try:
                 self._rights = _rights_in(self._path, self._option)
             except ConfigurationError as error:
                 self._version = None
                 if str(error) != self._complaint:
                     self._complaint = str(error)
-                    _LOG.error("no token opens anything until this is mended: %s", error)
+                    _LOG.error("no token is accepted until this is corrected: %s", error)
                 raise NoRightsError(
-                    "the tokens of this server cannot be read now, and it answers nobody without. Its log says why."
+                    "the tokens of this server cannot be read now, and it requires one. Its log has the reason."
                 ) from error
             self._version, self._complaint = version, ""
         return self._rights
 
-    def _look(self) -> tuple[int, int, int] | None:
-        """What tells one content of the file from another; None where that cannot be told yet, or there is none."""
+    def _file_version(self) -> tuple[int, int, int] | None:
+        """Identifies one content of the file; None if it cannot be identified yet, or there is no file."""
         try:
             status = os.stat(self._path)
         except OSError:
@@ -139,7 +139,7 @@ class TokenFile:
 
 
 def read_rights(path: Path, option: str = "--tokens") -> TokenFile:
-    """The tokens in a file, followed as it changes; ConfigurationError saying what is wrong with it."""
+    """The tokens in a file, followed as it changes; raises ConfigurationError if it is invalid."""
     return TokenFile(path, option)
 
 
@@ -153,7 +153,7 @@ def _rights_in(path: Path, option: str) -> Rights:
     return Rights(dict(_reader(f"{option} {path}", name, entry) for name, entry in document.items()))
 
 
-_EXPECTED = 'Expected is {"name": {"token": "…", "states": ["…"]}}.'
+_EXPECTED = 'Expected: {"name": {"token": "…", "states": ["…"]}}.'
 
 
 def _reader(where: str, name: str, entry: Any) -> tuple[bytes, Reader]:
@@ -172,7 +172,7 @@ def _reader(where: str, name: str, entry: Any) -> tuple[bytes, Reader]:
 
 
 def _can_be_sent(token: str) -> bool:
-    """Whether it is text: JSON can have half a character, too (a lone surrogate)."""
+    """Whether it is text: JSON can also contain a lone surrogate."""
     try:
         token.encode()
     except UnicodeError:

@@ -1,4 +1,4 @@
-"""How a server is set up: where it listens, who may read, how much one request may ask. Checked before it starts."""
+"""The settings of a server: where it listens, who may read, and the limits of requests. Checked before it starts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Limits", "ServerSettings", "key_group_span"]
 
 @dataclass(frozen=True)
 class Limits:
-    """What one request, one client and all of them together may ask. Many fields: each bounds one thing.
+    """The limits of one request, one client and all of them together. Many fields: each limits one thing.
 
     >>> Limits().keys_max
     10000
@@ -43,9 +43,9 @@ class Limits:
 class ServerSettings:
     """One server. `key_groups` is the range it holds, None for all; `rights` None means that everyone may read.
 
-    `allowed_hosts` are further names that requests may be for. `trusted_proxies` are addresses and networks whose word
-    about who asks (X-Forwarded-For) is taken. `page` is the HTML that is answered at `/`. `option_prefix` is how the
-    names of options begin where they were said: errors name them so. Many fields: each is one option.
+    `allowed_hosts` are further names that requests may use. `trusted_proxies` are addresses and networks whose
+    X-Forwarded-For header is trusted. `page` is the HTML served at `/`. `option_prefix` is the prefix of option names
+    in errors. Many fields: each is one option.
     """
 
     host: str = "127.0.0.1"
@@ -66,42 +66,42 @@ class ServerSettings:
 
     @property
     def has_tls(self) -> bool:
-        """Whether what is sent is encrypted."""
+        """Whether connections are encrypted."""
         return self.certificate is not None
 
     def checked(self) -> ServerSettings:
-        """Itself; ConfigurationError where it would be open to strangers or cannot work.
+        """Itself; raises ConfigurationError if it would be open to untrusted clients or cannot work.
 
         >>> ServerSettings(host="0.0.0.0").checked()
         Traceback (most recent call last):
         millstream.errors.ConfigurationError: listening on 0.0.0.0 without tokens lets everyone who reaches this \
-machine read the job's state. Give a file of tokens, or say that this is meant (--allow-anonymous).
+        machine read the job's state. Set a file of tokens, or confirm that this is intended (--allow-anonymous).
         """
         if not is_loopback(self.host) and self.rights is None and not self.allow_anonymous:
             raise ConfigurationError(
                 f"listening on {self.host} without tokens lets everyone who reaches this machine read the job's "
-                f"state. Give a file of tokens, or say that this is meant ({self.called('allow-anonymous')})."
+                f"state. Set a file of tokens, or confirm that this is intended ({self.called('allow-anonymous')})."
             )
         tls = {"certificate": self.certificate, "private-key": self.private_key}
         if (self.certificate is None) != (self.private_key is None):
             both = " and ".join(map(self.called, tls))
-            raise ConfigurationError(f"TLS needs a certificate and its private key. Give {both}, or neither.")
+            raise ConfigurationError(f"TLS needs a certificate and its private key. Set {both}, or neither.")
         for name, path in tls.items():
             if path is not None and not path.is_file():
-                raise ConfigurationError(f"{self.called(name)} {path} is not there. Give the path of a PEM file.")
+                raise ConfigurationError(f"{self.called(name)} {path} does not exist. Set the path of a PEM file.")
         for proxy in self.trusted_proxies:
             try:
                 ipaddress.ip_network(proxy, strict=False)
             except ValueError as error:
                 option = self.called("trusted-proxy", "trusted-proxies")
                 raise ConfigurationError(
-                    f"{option} {proxy!r} is no address. Give that of the proxy, such as 10.0.0.5 or 10.0.0.0/24."
+                    f"{option} {proxy!r} is no address. Set that of the proxy, such as 10.0.0.5 or 10.0.0.0/24."
                 ) from error
         return self
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What may be meant, and is worth a word.
+        """Warnings about settings that are valid but may be unintended.
 
         >>> from millstream.query.server.rights import Rights
         >>> ServerSettings(host="0.0.0.0", rights=Rights({})).warnings[0][:40]
@@ -110,13 +110,13 @@ machine read the job's state. Give a file of tokens, or say that this is meant (
         if self.rights is None or self.has_tls or is_loopback(self.host):
             return ()
         return (
-            f"tokens are sent to {self.host} in the clear: whoever is on the way reads them, and may then ask too. "
-            f"Give {self.called('certificate')} and {self.called('private-key')}, or listen on 127.0.0.1 behind a "
+            f"tokens are sent to {self.host} in the clear: anybody on the network path can read and use them. "
+            f"Set {self.called('certificate')} and {self.called('private-key')}, or listen on 127.0.0.1 behind a "
             "proxy that speaks TLS.",
         )
 
     def called(self, option: str, plural: str | None = None) -> str:
-        """The full name of an option; `plural` is what a configuration calls one that a command line repeats.
+        """The full name of an option; `plural` is the name in a configuration of an option that a command line repeats.
 
         >>> ServerSettings(option_prefix="millstream.query.").called("allow-host", "allow-hosts")
         'millstream.query.allow-hosts'
@@ -130,13 +130,13 @@ machine read the job's state. Give a file of tokens, or say that this is meant (
 
     @property
     def shown_host(self) -> str:
-        """The host that clients are told."""
+        """The host in the addresses for clients."""
         host = self.advertised_host or self.host
         return f"[{host}]" if ":" in host else host
 
 
 def key_group_span(text: str) -> range:
-    """The key groups that `--key-groups` names.
+    """The key groups of `--key-groups`.
 
     >>> key_group_span("0-63"), key_group_span("5")
     (range(0, 64), range(5, 6))

@@ -1,7 +1,7 @@
 """POST /v1/jobs/{job}/sql: a SELECT over the tables of the job, answered from one epoch.
 
-The tables are those that the job keeps (docs/sql/live-queries.md). Rights are by table, as by state: a statement
-that reads one that is not open to the asker is refused as a whole, before anything is read.
+The tables are stored results of the job's queries (docs/live-sql.md). Rights are by table, as by state: a statement
+that reads a table which the client may not read is rejected as a whole, before anything is read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 from millstream.errors import ProgramError
 from millstream.query.job_view import JobView
 from millstream.query.server.answer_bytes import EncodedJson
-from millstream.query.server.openapi import REFUSALS, Asker, JobInPath, only_known
+from millstream.query.server.openapi import REFUSALS, Caller, JobInPath, only_known
 from millstream.query.statement_answers import StatementExecutor, executor_of
 from millstream.query.wire.refusals import BadQuestionError
 
@@ -41,7 +41,7 @@ class StatementColumn(BaseModel):
     """A column of an answer."""
 
     name: str
-    type: Annotated[str, Field(description="As SQL writes it.")]
+    type: Annotated[str, Field(description="In SQL notation.")]
 
 
 class RowsAnswer(BaseModel):
@@ -58,46 +58,46 @@ class RowsAnswer(BaseModel):
 
 
 class Statements:
-    """Who answers the statements of one server: found at the first of them, for it may take a process."""
+    """The executor of one server's statements: made for the first of them, because it may need a process."""
 
     def __init__(self, job: JobView) -> None:
         self._job, self._lock = job, threading.Lock()
-        # Not those that keys are read on: many slow statements keep nobody else waiting.
+        # Separate from the threads that read keys: many slow statements do not block other requests.
         self.threads = anyio.CapacityLimiter(_AT_ONCE)
-        self._asker: StatementExecutor | None = None
+        self._executor: StatementExecutor | None = None
 
-    def asker(self) -> StatementExecutor:
-        """What answers; BadQuestionError where nothing does."""
+    def executor(self) -> StatementExecutor:
+        """The executor; raises BadQuestionError if there is none."""
         with self._lock:
-            if self._asker is None:
-                self._asker = executor_of(self._job)
-        if self._asker is None:
+            if self._executor is None:
+                self._executor = executor_of(self._job)
+        if self._executor is None:
             raise BadQuestionError(
-                "this server answers no statements: it only reads the store. Ask the job's own server "
+                "this server answers no statements: it only reads the store. Use the job's own server "
                 "(millstream.query.listen of a job of tables), the SQL client, or Python."
             )
-        return self._asker
+        return self._executor
 
     def close(self) -> None:
         """The server ends."""
         with self._lock:
-            if self._asker is not None:
-                self._asker.close()
+            if self._executor is not None:
+                self._executor.close()
 
 
 def statement_routes(endpoints: Endpoints) -> APIRouter:
     """The path of statements."""
 
-    async def sql(asker: Asker, job: JobInPath, question: StatementQuestion) -> Response:
+    async def sql(reader: Caller, job: JobInPath, question: StatementQuestion) -> Response:
         """Answer a SELECT over tables of the job."""
         endpoints.check_job(job)
         abandoned = threading.Event()
         try:
             return await endpoints.read_json(
-                lambda: _answered(endpoints, asker, question.statement, abandoned), endpoints.statements.threads
+                lambda: _answered(endpoints, reader, question.statement, abandoned), endpoints.statements.threads
             )
         finally:
-            abandoned.set()  # the time of the request is over: what computes the answer is to end
+            abandoned.set()  # the time of the request is over: stop computing the answer
 
     router = APIRouter(responses=REFUSALS, dependencies=[Depends(only_known)])
     router.add_api_route("/v1/jobs/{job}/sql", sql, methods=["POST"], response_model=RowsAnswer)
@@ -107,7 +107,7 @@ def statement_routes(endpoints: Endpoints) -> APIRouter:
 def _answered(endpoints: Endpoints, reader: Any, statement: str, abandoned: threading.Event) -> dict[str, Any]:
     answers = endpoints.answers
     try:
-        answer = endpoints.statements.asker().answer(statement, reader.check, answers.bounds, abandoned)
+        answer = endpoints.statements.executor().answer(statement, reader.check, answers.bounds, abandoned)
     except ProgramError as error:
         raise BadQuestionError(error.message) from error  # without the line of the server's own program
     return {

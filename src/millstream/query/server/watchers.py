@@ -1,8 +1,8 @@
-"""Watchers of keys: server-sent events, one whenever its value has changed with an epoch.
+"""Watchers of keys: server-sent events, one after each change of the value.
 
-One bell per server looks for new epochs while anybody watches, and rings for all watchers at once. A watcher that is
-slow misses epochs in between and sees the newest: what waits for it is never more than one event. The id of an event
-is its epoch, so a browser that reconnects tells what it has seen, and is not told that again.
+One bell per server checks for new epochs while there are watchers, and wakes all of them at once. A slow watcher misses
+epochs in between and sees the newest: at most one event is pending for it. The id of an event is its epoch, so a
+browser that reconnects sends the last one it has seen, and does not receive it again.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from millstream.query.wire.refusals import TooManyError, answer_to
 
 __all__ = ["EpochBell", "WatchedAnswer", "watch"]
 
-_LOOK_S = 0.025
+_POLL_S = 0.025
 _SILENCE_S = 15.0
 
 
 class EpochBell:
-    """Tells watchers of new epochs. `look` gives the newest one, and leaves the loop alone while it looks."""
+    """Notifies watchers of new epochs. `newest` returns the newest one, without blocking the loop."""
 
-    def __init__(self, look: Callable[[], Awaitable[int]], watchers_max: int) -> None:
-        self._look, self._watchers_max = look, watchers_max
+    def __init__(self, newest: Callable[[], Awaitable[int]], watchers_max: int) -> None:
+        self._newest_epoch, self._watchers_max = newest, watchers_max
         self._watchers = 0
         self._newest = 0
         self._rung = asyncio.Event()
@@ -34,20 +34,20 @@ class EpochBell:
         self.is_closed = False
 
     def check(self) -> None:
-        """TooManyError if there are as many watchers as may be."""
+        """Raises TooManyError if the maximum number of watchers is reached."""
         if self._watchers >= self._watchers_max:
             raise TooManyError(
-                f"{self._watchers} keys are watched at this server, as many as may be. Ask another, or ask for values."
+                f"{self._watchers} keys are watched at this server, the maximum. Use another server, or query values."
             )
 
     def enter(self) -> None:
-        """One watcher more. Call `leave` in the end."""
+        """Adds a watcher. Call `leave` in the end."""
         self._watchers += 1
         if self._task is None:
             self._task = asyncio.create_task(self._run())
 
     def leave(self) -> None:
-        """One watcher less; without any, nobody looks for epochs."""
+        """Removes a watcher; without any, the checks for epochs stop."""
         self._watchers -= 1
         if not self._watchers and self._task is not None:
             self._task.cancel()
@@ -59,14 +59,14 @@ class EpochBell:
         self._ring()
 
     async def after(self, epoch: int, patience_s: float) -> bool:
-        """Wait for an epoch newer than this one; False if there was none so long."""
+        """Wait for an epoch newer than this one; False if there was none within `patience_s`."""
         if self._newest > epoch or self.is_closed:
             return True
         try:
             await asyncio.wait_for(self._rung.wait(), patience_s)
         except TimeoutError:
             return False
-        # It rings for every epoch, and whoever comes from another server may have seen a newer one there.
+        # It rings for every epoch, and a watcher from another server may have seen a newer one there.
         return self._newest > epoch or self.is_closed
 
     def _ring(self) -> None:
@@ -76,18 +76,18 @@ class EpochBell:
     async def _run(self) -> None:
         while True:
             try:
-                newest = await self._look()
-            except Exception:  # the store is away for a moment: watchers wait, and are told when they read
+                newest = await self._newest_epoch()
+            except Exception:  # the store is unreachable for a moment: watchers wait, and get the error when they read
                 newest = self._newest
             if newest > self._newest:
                 self._newest = newest
                 self._ring()
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_S)
 
 
 @dataclass(frozen=True)
 class WatchedAnswer:
-    """An answer as a watcher is sent it, and what of it must have changed to be sent."""
+    """An answer for a watcher, and the part whose change triggers an event."""
 
     epoch: int
     value: bytes
@@ -103,10 +103,10 @@ class WatchedAnswer:
 async def watch(
     bell: EpochBell, read: Callable[[], Awaitable[WatchedAnswer]], seen: int, silence_s: float = _SILENCE_S
 ) -> AsyncIterator[bytes]:
-    """The events of one watcher, who has seen epoch `seen`: an event per change, and a comment now and then."""
+    """The events of one watcher, which has seen epoch `seen`: an event per change, and periodic comments."""
     last: bytes | None = None
     epoch = seen
-    bell.enter()  # here and not earlier: a stream that is never read would never come to `leave`
+    bell.enter()  # here and not earlier: a stream that is never read would never reach `leave`
     try:
         yield b"retry: 1000\n\n"
         while not bell.is_closed:

@@ -1,1 +1,1 @@
-"""What servers and clients of queries have in common: names of refusals, keys and values as JSON, registrations."""
+"""The protocol that servers and clients of queries share: codes of refusals, keys and values as JSON, registrations."""

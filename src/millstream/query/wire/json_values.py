@@ -1,4 +1,4 @@
-"""Keys from texts and JSON, and values to JSON; by declared types, and never by unpickling.
+"""Converts keys from texts and JSON, and values to JSON; by declared types, and never by unpickling.
 
     declared type         as a text in a path    as JSON
     STRING                itself                 text
@@ -10,12 +10,12 @@
     decimals              digits                 text
     rows, tuples, lists   JSON                   array or object
 
-Keys of tables have the types of SQL, which are read as these (`key_types`); several columns are an array, or an object.
+Keys of tables have SQL types, which map to these (`key_types`); several columns are an array, or an object.
 
-A key without a declared type is a text in a path; with `key_format=json` it is a JSON value. Objects are refused as
-keys without a type, since nothing says which fields they have. What is one key, `key_columns` says: 1, 1.0 and
-true ask for one key where there is no type, and 1.0 for the key 1 where it is LONG. NaN and Infinity without a type are
-written as such, without quotes (JSON proper has no word for them, Python's reads and writes these): "NaN" is a text.
+A key without a declared type is a text in a path; with `key_format=json` it is a JSON value. Objects are rejected as
+keys without a type, because their fields are unknown. `key_columns` defines equality of keys: 1, 1.0 and true are one
+key if there is no type, and 1.0 is the key 1 if it is LONG. NaN and Infinity without a type are written as such,
+without quotes (standard JSON cannot express them, Python's reader and writer can): "NaN" is a text.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _DEPTH_MAX = 32
 
 
 def key_of_text(text: str, written: Any, key_format: str = "text") -> Any:
-    """The key that a part of a path means; `written` is the type of keys as a manifest has it.
+    """The key in a part of a path; `written` is the type of keys in the manifest.
 
     >>> key_of_text("42", "LONG"), key_of_text("42", "PICKLED"), key_of_text("42", "PICKLED", "json")
     (42, '42', 42)
@@ -65,20 +65,20 @@ def key_of_text(text: str, written: Any, key_format: str = "text") -> Any:
         try:
             number = float(text) if written in _FLOATS else int(text)
         except ValueError as error:
-            raise _misfit(text, written, "Give a number") from error
+            raise _misfit(text, written, "Send a number") from error
         return key_of_json(number, written)
     return key_of_json(text, written)
 
 
 def key_of_json(value: Any, written: Any) -> Any:
-    """The key that a JSON value means.
+    """The key of a JSON value.
 
     >>> key_of_json(["a", 1], "PICKLED"), key_of_json({"b": 2, "a": 1}, {"row": [["a", "LONG"], ["b", "LONG"]]})
     (('a', 1), (1, 2))
     >>> key_of_json("7", "LONG")
     Traceback (most recent call last):
     millstream.query.wire.refusals.KeyMisfitError: key '7' is a text, and keys of this state are LONG. \
-Give a whole number of 64 bits.
+    Send a whole number of 64 bits.
     """
     if value is None:
         return None
@@ -94,12 +94,12 @@ Give a whole number of 64 bits.
     if written in _TRUTH and isinstance(value, bool):
         return value
     if written in _TRUTH or not isinstance(value, str):
-        raise _misfit(value, written, "Give true or false" if written in _TRUTH else "Give a text")
+        raise _misfit(value, written, "Send true or false" if written in _TRUTH else "Send a text")
     return value if written in ("STRING", "CHAR") else _from_text(value, written)
 
 
 def json_of(value: Any) -> Any:
-    """A value of a state as JSON has it.
+    """The JSON form of a state's value.
 
     >>> json_of((1, b"ab", float("nan"), Row(word="a")))
     [1, 'YWI=', 'NaN', {'word': 'a'}]
@@ -123,8 +123,8 @@ def json_of(value: Any) -> Any:
 
 
 def json_of_key(key: Any) -> Any:
-    """A key as `key_of_json` takes it, whether the state's keys have a declared type or not: rows by position, and
-    floats that are no numbers as they are.
+    """The form of a key that `key_of_json` accepts for any declared type, or none: rows by position, and NaN and
+    infinities unchanged.
 
     >>> json_of_key(Row(user="a", score=float("inf")))
     ['a', inf]
@@ -158,7 +158,7 @@ def _json_scalar(value: Any) -> Any:
     if isinstance(value, np.generic | np.ndarray):
         return json_of(value.tolist())
     raise PickledStateError(
-        f"a value is of type {type(value).__name__}, which JSON cannot have. Declare a type for the state "
+        f"a value is of type {type(value).__name__}, which JSON cannot express. Declare a type for the state "
         "(Types.ROW_NAMED(…)), or read it in process with millstream.query."
     )
 
@@ -166,11 +166,11 @@ def _json_scalar(value: Any) -> Any:
 def _untyped(value: Any, depth: int = 0) -> Any:
     if isinstance(value, list):
         if depth == _DEPTH_MAX:
-            raise KeyMisfitError(f"a key has arrays in arrays, more than {_DEPTH_MAX} deep. No key is made so.")
+            raise KeyMisfitError(f"a key has nested arrays, more than {_DEPTH_MAX} deep. No key has this form.")
         return tuple(_untyped(item, depth + 1) for item in value)
     if isinstance(value, dict):
         raise KeyMisfitError(
-            f"key {_shown(value)} is an object, and this state's keys have no declared type. Give an array for a "
+            f"key {_shown(value)} is an object, and this state's keys have no declared type. Send an array for a "
             "tuple, or declare key_type= in key_by."
         )
     return value
@@ -187,14 +187,14 @@ def _composed(value: Any, written: dict[str, Any]) -> Any:
     if isinstance(value, dict) and set(value) == set(names):
         value = [value[name] for name in names]
     if "map" in written or not isinstance(value, list) or len(value) != len(fields):
-        raise _misfit(value, written, f"Give an array of {', '.join(names)}")
+        raise _misfit(value, written, f"Send an array of {', '.join(names)}")
     return tuple(key_of_json(item, kind) for item, (_, kind) in zip(value, fields, strict=True))
 
 
 def _from_text(text: str, written: str) -> Any:
-    """Bytes, dates, times and decimals, which JSON has as texts."""
+    """Bytes, dates, times and decimals, which are texts in JSON."""
     if len(text) > _DIGITS_MAX:
-        raise _misfit(text, written, "Give a shorter text")
+        raise _misfit(text, written, "Send a shorter text")
     try:
         if written == "BYTES":
             return base64.b64decode(text, validate=True)
@@ -207,8 +207,8 @@ def _from_text(text: str, written: str) -> Any:
         if written == "BIG_DEC" or written.startswith("DECIMAL("):
             return Decimal(text)
     except (ValueError, binascii.Error, InvalidOperation) as error:
-        raise _misfit(text, written, "Give one of that type") from error
-    raise BadQuestionError(f"keys of type {written} cannot be asked for by JSON. Use millstream.query in process.")
+        raise _misfit(text, written, "Send a value of that type") from error
+    raise BadQuestionError(f"keys of type {written} cannot be sent as JSON. Use millstream.query in process.")
 
 
 def _integer(value: Any, written: str) -> int:
@@ -220,7 +220,7 @@ def _integer(value: Any, written: str) -> int:
         or not isinstance(value, int)
         or (bits and not -(1 << bits - 1) <= value < 1 << bits - 1)
     ):
-        raise _misfit(value, written, f"Give a whole number of {bits} bits" if bits else "Give a whole number")
+        raise _misfit(value, written, f"Send a whole number of {bits} bits" if bits else "Send a whole number")
     return int(value)
 
 
@@ -232,7 +232,7 @@ def _float(value: Any, written: str) -> float:
             return float(value)
     except OverflowError:
         pass
-    raise _misfit(value, written, "Give a number")
+    raise _misfit(value, written, "Send a number")
 
 
 _INTEGER_BITS = {"BYTE": 8, "SHORT": 16, "INT": 32, "LONG": 64, "BIG_INT": 0}
@@ -248,7 +248,7 @@ def _misfit(value: Any, written: Any, advice: str) -> KeyMisfitError:
 
 
 def _shown(value: Any) -> str:
-    # A number of many digits is never written out: that alone takes longer than a request may.
+    # A number of many digits is never printed: that alone would exceed the time of a request.
     if isinstance(value, int) and value.bit_length() > 200:
         return f"of {value.bit_length()} bits"
     try:

@@ -1,10 +1,10 @@
-"""Types of keys in the words of the wire: those of SQL, which tables of jobs have, become those of streams.
+"""Maps the SQL types of table keys to the types of stream keys that the protocol uses.
 
     {"sql": ["BIGINT", true]}                                    LONG
     {"sql": ["ROW", true, ["key0", ["VARCHAR", true, 9]], …]}    {"row": [["key0", "STRING"], …]}
 
-A manifest says which columns a table has as SQL says it (`state.schemas.saved_sql_types`). Which text or number means a
-key is the same for both. A type that no key on the wire can have keeps its name, by which it is refused.
+A manifest records the columns of a table with SQL types (`state.schemas.saved_sql_types`). Texts and numbers denote the
+same keys for both. A type that keys of the protocol cannot have keeps its name, with which it is rejected.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _WORDS = {
 
 
 def key_type_on_the_wire(written: Any) -> Any:
-    """The type of keys, as a manifest has it, without the words of SQL.
+    """The type of keys in a manifest, with SQL types replaced.
 
     >>> key_type_on_the_wire({"sql": ["ROW", True, ["key0", ["INT", True]], ["key1", ["DATE", True]]]})
     {'row': [['key0', 'INT'], ['key1', 'DATE']]}

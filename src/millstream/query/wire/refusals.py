@@ -1,24 +1,24 @@
-"""Why a server does not answer, each kind with an HTTP status and a short code of its own.
+"""The refusals of a server, each kind with an HTTP status and a short code of its own.
 
     Refusal
-    ├── MalformedError      400  what came is no request
-    ├── NoTokenError        401  no token, or one that nobody has
+    ├── MalformedError      400  no valid request
+    ├── NoTokenError        401  no token, or an unknown one
     ├── NotAllowedError     403  the token may not read this state
     ├── PickledStateError   406  nothing is unpickled for the network
-    ├── SlowRequestError    408  the request itself was not there in time
-    ├── TooOldError         412  this server has not reached the epoch that is asked for
+    ├── SlowRequestError    408  the request itself did not arrive in time
+    ├── TooOldError         412  this server has not reached the requested epoch
     ├── TooLargeError       413  more keys or bytes than one request may have
-    ├── NotJsonError        415  a body that is no JSON
+    ├── NotJsonError        415  the body is no JSON
     ├── NotHereError        421  another server holds this key group
-    ├── BadQuestionError    422  a parameter that cannot be understood
-    │   ├── KeyMisfitError       a key that is not of the state's key type
-    │   └── AheadError           a time that has not come yet, by the server's clock
+    ├── BadQuestionError    422  a parameter cannot be parsed
+    │   ├── KeyMisfitError       a key is not of the state's key type
+    │   └── AheadError           a time in the future, by the server's clock
     ├── TooManyError        429  too many requests or watchers
     ├── NoRightsError       503  the tokens of the server cannot be read
     └── TooSlowError        504  no answer in time
 
-What `millstream.query` raises is given a status by `answer_to`; what nobody foresaw is a 500 without details of this
-machine in it. Every answer is a sentence that says what to do.
+`answer_to` maps exceptions of `millstream.query` to a status; any other is a 500 without details of this machine. Every
+answer has a message with the next step.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ __all__ = [
 
 
 class Refusal(MillstreamError):
-    """A request is not answered; `status` and `code` say why to machines."""
+    """A request is refused; `status` and `code` are the reason for machines."""
 
     status = 500
     code = "refused"
@@ -64,20 +64,20 @@ class Refusal(MillstreamError):
 
     @classmethod
     def of(cls, answer: RefusalAnswer) -> Refusal:
-        """The refusal that has this answer: for what another process was asked."""
+        """The refusal with this answer, which another process made."""
         refusal = cls(answer.message, **answer.facts)
         refusal.status, refusal.code = answer.status, answer.code
         return refusal
 
 
 class MalformedError(Refusal):
-    """What came is no request to this server."""
+    """The data received is no request to this server."""
 
     status, code = 400, "malformed"
 
 
 class NoTokenError(Refusal):
-    """No token was given, or an unknown one."""
+    """No token was sent, or an unknown one."""
 
     status, code = 401, "no-token"
 
@@ -95,13 +95,13 @@ class PickledStateError(Refusal):
 
 
 class SlowRequestError(Refusal):
-    """The head or the body of the request came too slowly."""
+    """The head or the body of the request arrived too slowly."""
 
     status, code = 408, "slow-request"
 
 
 class TooOldError(Refusal):
-    """The newest epoch here is older than the one that was asked for."""
+    """The newest epoch here is older than the requested one."""
 
     status, code = 412, "too-old"
 
@@ -125,44 +125,44 @@ class NotHereError(Refusal):
 
 
 class BadQuestionError(Refusal):
-    """A parameter or key cannot be understood."""
+    """A parameter or key cannot be parsed."""
 
     status, code = 422, "bad-question"
 
 
 class KeyMisfitError(BadQuestionError):
-    """A key is not of the type that keys of the state have."""
+    """A key is not of the type of the state's keys."""
 
     code = "key-type"
 
 
 class AheadError(BadQuestionError):
-    """A time is asked for that has not come yet: some clock is wrong."""
+    """A requested time is in the future: some clock is wrong."""
 
     code = "ahead-of-clock"
 
 
 class TooManyError(Refusal):
-    """Requests come faster than they are allowed to."""
+    """Requests arrive faster than allowed."""
 
     status, code = 429, "too-many"
 
 
 class NoRightsError(Refusal):
-    """The server does not know now who may read."""
+    """The server cannot read the access rights now."""
 
     status, code = 503, "no-rights"
 
 
 class TooSlowError(Refusal):
-    """The answer was not there in time."""
+    """The answer was not complete in time."""
 
     status, code = 504, "too-slow"
 
 
 @dataclass(frozen=True)
 class RefusalAnswer:
-    """What is sent: status, code, sentence, and facts for machines."""
+    """The response of a refusal: status, code, message, and facts for machines."""
 
     status: int
     code: str
@@ -170,12 +170,12 @@ class RefusalAnswer:
     facts: dict[str, Any] = field(default_factory=dict)
 
     def body(self) -> dict[str, Any]:
-        """The JSON object of it."""
+        """Its JSON object."""
         return {"error": self.code, "message": self.message, **self.facts}
 
 
 _LIBRARY: tuple[tuple[type[MillstreamError], int, str], ...] = (
-    # The first that fits counts, so the particular ones stand before the general.
+    # The first match counts, so particular kinds precede general ones.
     (UnknownJobError, 404, "unknown-job"),
     (UnknownStateError, 404, "unknown-state"),
     (EpochGoneError, 410, "epoch-gone"),
@@ -189,14 +189,14 @@ _LIBRARY: tuple[tuple[type[MillstreamError], int, str], ...] = (
 )
 
 
-# Strangers are not told where the store is, or which of its files: that is in the server's log.
+# Untrusted clients do not learn where the store is, or which of its files failed: the server's log has that.
 _OF_THE_STORE = {
-    "store": "The job's store cannot be reached now, and what is asked for is not at hand. Ask again in a moment.",
-    "store-damaged": "A file of the job's store is damaged or missing. Whoever runs the job finds out which with "
-    "`millstream verify`, and in this server's log; other epochs may be whole.",
+    "store": "The job's store cannot be reached now, and the answer is not in memory. Try again in a moment.",
+    "store-damaged": "A file of the job's store is damaged or missing. The job's operator finds out which with "
+    "`millstream verify`, and in this server's log; other epochs may be intact.",
 }
 DETAILS_IN_LOG = frozenset({"internal", *_OF_THE_STORE})
-"""The codes of answers that say less than is known."""
+"""The codes of answers that omit details."""
 
 
 def answer_to(error: BaseException) -> RefusalAnswer:
@@ -205,7 +205,7 @@ def answer_to(error: BaseException) -> RefusalAnswer:
     >>> answer_to(NotHereError("elsewhere", key_group=7)).body()
     {'error': 'not-here', 'message': 'elsewhere', 'key_group': 7}
     >>> answer_to(ZeroDivisionError("secret")).message
-    'The server failed to answer. Its log says more; ask again, or ask another server.'
+    'The server failed to answer. Its log has the details; try again, or use another server.'
     """
     if isinstance(error, Refusal):
         return RefusalAnswer(error.status, error.code, error.message, dict(error.facts))
@@ -213,7 +213,7 @@ def answer_to(error: BaseException) -> RefusalAnswer:
         if isinstance(error, kind):
             return RefusalAnswer(status, code, _OF_THE_STORE.get(code, str(error)))
     if isinstance(error, TimeoutError):
-        return RefusalAnswer(504, "too-slow", "The answer was not there in time. Ask for less, or ask again.")
+        return RefusalAnswer(504, "too-slow", "The answer was not complete in time. Request less, or try again.")
     return RefusalAnswer(
-        500, "internal", "The server failed to answer. Its log says more; ask again, or ask another server."
+        500, "internal", "The server failed to answer. Its log has the details; try again, or use another server."
     )

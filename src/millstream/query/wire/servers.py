@@ -1,14 +1,13 @@
-"""Where the servers of a job are: addresses, checked before they are used, and what servers say of themselves and of
-their states.
+"""The servers of a job: their addresses, checked before use, and their descriptions of themselves and of their states.
 
 A registration is a small sealed file in `servers/` of the job's store: the server's address, the key groups it holds,
-and until when that counts unless it is renewed. It is a hint and never a truth: a client asks the server itself, and a
-server that is gone, or whose clock is wrong, is only asked last. Registrations that ended long ago are removed by the
-next server that starts.
+and when it expires unless it is renewed. It is only a hint: a client queries the server itself, and a server that has
+ended, or whose clock is wrong, is only tried last. The next server that starts removes registrations that expired long
+ago.
 
-A state is described by its types, and by how its keys fall into key groups. A client asks the server that holds the key
-group of a key, and a server refuses keys of groups that it does not hold. Both find the group here, by the hash that
-the job itself uses.
+A state is described by its types, and by the assignment of its keys to key groups. A client queries the server that
+holds the key group of a key, and a server refuses keys of groups that it does not hold. Both compute the group here, by
+the hash that the job itself uses.
 """
 
 from __future__ import annotations
@@ -46,14 +45,14 @@ __all__ = [
 FORMAT = 1
 LASTS_MS = 15_000
 RENEW_S = 5.0
-_FORGOTTEN_MS = 3_600_000
+_EXPIRED_MS = 3_600_000
 _GROUPS_MAX = 1 << 15
 _TLS = {"http": False, "https": True, "grpc": False, "grpc+tcp": False, "grpc+tls": True}
 
 
 @dataclass(frozen=True)
 class ServerAddress:
-    """Where a server says it is: `https://HOST:PORT`, `grpc+tls://HOST:PORT` and the like."""
+    """The address of a server: `https://HOST:PORT`, `grpc+tls://HOST:PORT` and the like."""
 
     scheme: str
     host: str
@@ -61,7 +60,7 @@ class ServerAddress:
 
     @property
     def has_tls(self) -> bool:
-        """Whether what is sent there is encrypted."""
+        """Whether the connection is encrypted."""
         return _TLS[self.scheme]
 
     @property
@@ -71,7 +70,7 @@ class ServerAddress:
 
     @classmethod
     def parsed(cls, url: object) -> ServerAddress | None:
-        """The parts of a URL; None for what is no address of a server.
+        """The parts of a URL; None if it is no address of a server.
 
         >>> ServerAddress.parsed("https://DB1:8787")
         ServerAddress(scheme='https', host='db1', port=8787)
@@ -106,7 +105,7 @@ def is_loopback(host: str) -> bool:
 
 @dataclass(frozen=True)
 class ServerPlace:
-    """A server and the key groups it holds; `first_group` is None where it holds all."""
+    """A server and the key groups it holds; `first_group` is None if it holds all."""
 
     url: str
     first_group: int | None = None
@@ -114,7 +113,7 @@ class ServerPlace:
     flight_url: str | None = None
 
     def holds(self, groups: Iterable[int]) -> bool:
-        """Whether it holds all of these.
+        """Whether it holds all of these groups.
 
         >>> ServerPlace("http://a", 0, 63).holds([0, 63]), ServerPlace("http://a").holds([99])
         (True, True)
@@ -124,7 +123,7 @@ class ServerPlace:
 
     @classmethod
     def parsed(cls, description: object) -> ServerPlace | None:
-        """A server that a registration or another server describes; None for what describes none."""
+        """A server that a registration or another server describes; None for an invalid description."""
         if not isinstance(description, Mapping):
             return None
         url, flight_url = description.get("url"), description.get("flight_url")
@@ -140,7 +139,7 @@ def _is_group(value: object) -> bool:
 
 @dataclass(frozen=True)
 class Registration:
-    """What a server of a job says of itself; `first_group` is None where it holds all key groups."""
+    """A server's description of itself; `first_group` is None if it holds all key groups."""
 
     id: str
     job_id: str
@@ -154,27 +153,27 @@ class Registration:
     def of(
         cls, id: str, job_id: str, url: str, flight_url: str | None, span: tuple[int, int] | None, now_ms: int
     ) -> Registration:
-        """What a server says now."""
+        """The description of a server now."""
         first, last = span or (None, None)
         return cls(id, job_id, url, flight_url, first, last, now_ms + LASTS_MS)
 
 
 def register(store: Store, registration: Registration) -> None:
-    """Write or renew a registration, and remove those of others that ended long ago."""
+    """Write or renew a registration, and remove others that expired long ago."""
     store.put(server_name(registration.id), seal("server", FORMAT, to_json(registration)))
     now_ms = registration.ends_ms - LASTS_MS
     for other in registrations_of(store):
-        if other.ends_ms < now_ms - _FORGOTTEN_MS:
+        if other.ends_ms < now_ms - _EXPIRED_MS:
             store.delete(server_name(other.id))
 
 
 def deregister(store: Store, id: str) -> None:
-    """Take a registration back."""
+    """Remove a registration."""
     store.delete(server_name(id))
 
 
 def registrations_of(store: Store) -> list[Registration]:
-    """All registrations, ended or not. One that was taken back or cannot be read is left out: it is a hint.
+    """All registrations, expired or not. A registration that was removed or cannot be read is skipped: it is a hint.
 
     >>> from millstream.storage import open_store
     >>> store = open_store("memory://doctest-servers")
@@ -187,7 +186,8 @@ def registrations_of(store: Store) -> list[Registration]:
         if is_server(name):
             try:
                 fields: dict[str, Any] = unseal(store.get(name), "server", FORMAT, f"{name} of store {store.url}")
-                # Whoever writes there may write anything, with a seal that fits: the codec reads what a server writes.
+                # Anybody who can write there may write anything, with a valid seal: the codec accepts what a server
+                # writes.
                 registration = from_json(Registration, None, fields)
             except (StoreDamagedError, Misfit):
                 continue
@@ -203,8 +203,8 @@ _TYPE_DEPTH_MAX = 64
 class ServedState:
     """A queryable state. Types are as a manifest writes them: "LONG", {"row": [...]}, "PICKLED" for none.
 
-    `key_groups` is how many there are, the maximum parallelism of the operator; 0 where it is not known which group a
-    key belongs to.
+    `key_groups` is the number of key groups, the maximum parallelism of the operator; 0 if the group of a key is
+    unknown.
     """
 
     name: str
@@ -216,7 +216,7 @@ class ServedState:
 
     @classmethod
     def parsed(cls, description: object) -> ServedState | None:
-        """A state that a server describes; None for what describes none."""
+        """A state that a server describes; None for an invalid description."""
         if not isinstance(description, Mapping):
             return None
         name, kind, groups = description.get("name"), description.get("kind"), description.get("key_groups")
@@ -237,7 +237,7 @@ class ServedState:
         return groups
 
     def groups_of_column(self, keys: pa.Array) -> list[int]:
-        """The key group of every key of a column; without a loop over the keys where it is of their declared type."""
+        """The key group of every key of a column; without a loop over the keys if it is of their declared type."""
         declared = self._declared
         if declared is None or not is_stored_as_is(declared) or keys.type != arrow_type(declared):
             return self.groups_of(keys.to_pylist())
@@ -254,6 +254,6 @@ class ServedState:
 
 
 def _is_shallow(written: Any, depth: int = 0) -> bool:
-    """Whether a type, as it is written, is no deeper than types are."""
+    """Whether a written type is no deeper than real types are."""
     inner = written.values() if isinstance(written, Mapping) else written if isinstance(written, list) else ()
     return depth < _TYPE_DEPTH_MAX and all(_is_shallow(part, depth + 1) for part in inner)

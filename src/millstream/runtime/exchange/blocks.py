@@ -25,7 +25,7 @@ from millstream.common.typeinfo import TypeInformation
 from millstream.errors import ProgramError
 from millstream.plan.stages import Channel, Plan
 from millstream.records.batch import Batch, alike
-from millstream.records.columns import PICKLE, TIMESTAMP_COLUMN, TYPED, filled_up
+from millstream.records.columns import PICKLE, TIMESTAMP_COLUMN, TYPED, zero_padded
 from millstream.records.pickling import pickled
 from millstream.records.unpickling import unpickled
 from millstream.runtime.exchange.messages import (
@@ -76,9 +76,9 @@ def encode_block(batches: Sequence[Batch], lead: bytes = STORED, shared: SharedB
     a large typed block to a file and returns a reference to it."""
     if batches[0].typed:
         columns = _joined([_with_timestamps(batch) for batch in batches])
-        about_bytes = sum(batch.nbytes for batch in columns)
-        if shared is not None and about_bytes <= BLOCK_BYTES_MAX:
-            reference = shared.share(about_bytes, lambda file: _write_columns(file, lead, columns))
+        estimated_bytes = sum(batch.nbytes for batch in columns)
+        if shared is not None and estimated_bytes <= BLOCK_BYTES_MAX:
+            reference = shared.share(estimated_bytes, lambda file: _write_columns(file, lead, columns))
             if reference is not None:
                 return reference
         # Measured first, then written in place: a stream that grows copies its contents repeatedly.
@@ -90,7 +90,7 @@ def encode_block(batches: Sequence[Batch], lead: bytes = STORED, shared: SharedB
     values = [value for batch in batches for value in batch.values()]
     stamps = None if batches[0].timestamps is None else np.concatenate([batch.timestamps for batch in batches])
     body = lead + PICKLE + pickled((values, stamps))
-    return pa.py_buffer(filled_up(body) if lead else body)
+    return pa.py_buffer(zero_padded(body) if lead else body)
 
 
 def _joined(columns: list[pa.RecordBatch]) -> list[pa.RecordBatch]:

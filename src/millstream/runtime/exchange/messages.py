@@ -12,8 +12,8 @@ share: how many blocks the sender put on each channel for this receiver (so a ho
 of each channel, and the `nonce` that names the sender's *attempt*. There are as many barriers as pairs of tasks, so one
 is a hundred bytes of fixed fields.
 
-An **acknowledgement** reports what one task read, staged and counted. It travels once: to one task of the next stage,
-which relays it unread to the stage after that, and so to the driver.
+An **acknowledgement** reports the input, staged output and counters of one task. It travels once: to one task of the
+next stage, which relays it unread to the stage after that, and so to the driver.
 
 Spark may run a task twice and let different receivers read different attempts. So every acknowledgement carries one
 checksum of the upstream attempts its task received (`attempts_sum`). The driver computes the same checksum over the
@@ -33,7 +33,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from millstream.records.columns import filled_up
+from millstream.records.columns import zero_padded
 from millstream.state.stored.accounts import AccountReader, FunctionAccount, RecordedSplit, SubtaskAccount
 from millstream.state.stored.times import EventTimeState
 from millstream.storage.json_records import Flat, from_json, to_json
@@ -206,7 +206,7 @@ class Barrier:
     def head(self) -> bytes:
         """The encoded part that all receivers share; `ends_bytes` follows it."""
         nonce = self.nonce.encode()
-        return _HEAD.pack(self.epoch, self.sender, len(nonce)) + filled_up(nonce)
+        return _HEAD.pack(self.epoch, self.sender, len(nonce)) + zero_padded(nonce)
 
     @classmethod
     def decode(cls, payload: pa.Buffer) -> Barrier:

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from millstream.records.columns import filled_up
+from millstream.records.columns import zero_padded
 
 __all__ = ["SHARED_BYTES_MIN", "BrokenExchangeError", "SharedBlocks", "resolve_block", "shared_block_folder"]
 
@@ -80,10 +80,10 @@ class SharedBlocks:
         self._folder, self._attempt = folder, attempt
         self._numbers = count()
 
-    def share(self, about_bytes: int, write: Callable[[pa.NativeFile], object]) -> pa.Buffer | None:
+    def share(self, estimated_bytes: int, write: Callable[[pa.NativeFile], object]) -> pa.Buffer | None:
         """Writes a block of about this size to a file, with `write`. Returns the reference for the envelope, or None if
         the block must be sent inline."""
-        if not self._folder or about_bytes < SHARED_BYTES_MIN:
+        if not self._folder or estimated_bytes < SHARED_BYTES_MIN:
             return None
         path = os.path.join(self._folder, f"{self._attempt}-{next(self._numbers)}")
         try:
@@ -96,7 +96,7 @@ class SharedBlocks:
             self._folder = ""
             return None
         name = path.encode()
-        return pa.py_buffer(filled_up(_REFERENCE.pack(_MARK, size, len(name)) + name))
+        return pa.py_buffer(zero_padded(_REFERENCE.pack(_MARK, size, len(name)) + name))
 
 
 def resolve_block(payload: pa.Buffer) -> pa.Buffer:

@@ -94,7 +94,7 @@ def with_both_cases(points: CodePoints, of_all_letters: bool = False) -> CodePoi
         moved = [(a - 32, b - 32) for a, b in lower] + [(a + 32, b + 32) for a, b in upper]
         return of_ranges((*points, *moved))
     variants = _case_variants()
-    cased = intersection(points, _cased())
+    cased = intersection(points, _cased_letters())
     return union(points, of_characters("".join(variants[_fold(chr(p))] for a, b in cased for p in range(a, b + 1))))
 
 
@@ -119,7 +119,7 @@ def _case_variants() -> dict[str, str]:
 
 
 @lru_cache(maxsize=1)
-def _cased() -> CodePoints:
+def _cased_letters() -> CodePoints:
     return of_characters("".join(_case_variants().values()))
 
 

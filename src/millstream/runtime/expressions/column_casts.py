@@ -29,7 +29,7 @@ from millstream.expressions.types import (
     VarBinaryType,
     VarCharType,
 )
-from millstream.runtime.expressions.kernel import SessionFacts, ValueProblem
+from millstream.runtime.expressions.kernel import EvaluationError, SessionFacts
 from millstream.runtime.expressions.number_casts import (
     decimal_to_decimal,
     decimal_to_float,
@@ -61,7 +61,7 @@ _PLAIN_DAY = r"^[1-9]\d{3}-\d{2}-\d{2}$"
 
 
 def cast_column(values: pa.Array, from_: DataType, to: DataType, session: SessionFacts) -> pa.Array:
-    """Casts a column as CAST does; raises `ValueProblem` for the first row that cannot be cast."""
+    """Casts a column as CAST does; raises `EvaluationError` for the first row that cannot be cast."""
     if kinds.is_null(values.type):
         return pa.nulls(len(values), to.arrow)
     if from_.is_like(to):
@@ -70,7 +70,7 @@ def cast_column(values: pa.Array, from_: DataType, to: DataType, session: Sessio
     if column_cast is not None:
         try:
             result = column_cast(values, from_, to, session)
-        except (pa.ArrowInvalid, ValueProblem):
+        except (pa.ArrowInvalid, EvaluationError):
             # The cast value by value locates the row.
             result = None
         if result is not None:
@@ -82,7 +82,7 @@ def try_cast_column(values: pa.Array, from_: DataType, to: DataType, session: Se
     """Casts a column as TRY_CAST does: values that cannot be cast become NULL."""
     try:
         return cast_column(values, from_, to, session)
-    except ValueProblem:
+    except EvaluationError:
         return _value_by_value(values, from_, to, session, is_strict=False)
 
 
@@ -98,9 +98,9 @@ def _value_by_value(
     for position, value in enumerate(values.to_pylist()):
         try:
             results.append(cast_value(value, from_, to, session))
-        except ValueProblem as problem:
+        except EvaluationError as problem:
             if is_strict:
-                raise ValueProblem(str(problem), position if codes is None else _first(codes, position)) from None
+                raise EvaluationError(str(problem), position if codes is None else _first(codes, position)) from None
             results.append(None)
     whole = pa.array(results, to.arrow)
     return whole if codes is None else whole.take(codes)
@@ -256,7 +256,7 @@ def _row_to_row(values: pa.Array, from_: DataType, to: DataType, session: Sessio
             cast_column(part, source, target, session)
             for part, source, target in zip(values.flatten(), from_.types, to.types, strict=True)
         ]
-    except ValueProblem:
+    except EvaluationError:
         return None
     mask = values.is_null() if values.null_count else None
     return pa.StructArray.from_arrays(parts, fields=list(to.arrow), mask=mask)
@@ -269,7 +269,7 @@ def _array_to_array(values: pa.Array, from_: DataType, to: DataType, session: Se
         return None
     try:
         elements = cast_column(values.values, from_.element_type, to.element_type, session)
-    except ValueProblem:
+    except EvaluationError:
         return None
     return pa.ListArray.from_arrays(values.offsets, elements, type=to.arrow)
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from millstream.expressions.types import DecimalType
-from millstream.runtime.expressions.kernel import CallContext, Value, ValueProblem
+from millstream.runtime.expressions.kernel import CallContext, EvaluationError, Value
 from millstream.runtime.expressions.numbers import (
     allocate,
     decimal_column,
@@ -176,4 +176,4 @@ def _reject_zero(rows: int, left: Value, right: Value) -> None:
         else is_valid_row(zero.fill_null(False), rows)
     )
     if (is_zero & is_set).any():
-        raise ValueProblem("division by zero", first_row(is_zero & is_set))
+        raise EvaluationError("division by zero", first_row(is_zero & is_set))

@@ -13,19 +13,19 @@ import pyarrow as pa
 
 from millstream.expressions.row_expressions import Call, UserCall
 from millstream.expressions.sql_text import sql_text
-from millstream.runtime.expressions.by_distinct import (
+from millstream.runtime.expressions.dictionary_evaluation import (
     cache_result,
     cached_result,
     dictionary_of,
     distinct_values,
     expand,
 )
+from millstream.runtime.expressions.expression_errors import ExpressionError
 from millstream.runtime.expressions.frames import Frame
-from millstream.runtime.expressions.kernel import KERNELS, CallContext, Value, ValueProblem
-from millstream.runtime.expressions.problems import ExpressionError
+from millstream.runtime.expressions.kernel import KERNELS, CallContext, EvaluationError, Value
 from millstream.runtime.expressions.selection import run_case, run_coalesce, run_logic
 from millstream.runtime.expressions.steps import Block, CaseStep, CoalesceStep, KernelStep, LogicStep, Step, UserStep
-from millstream.runtime.expressions.user_calls import UserCallProblem, call_function
+from millstream.runtime.expressions.user_calls import UserCallError, call_function
 
 __all__ = ["run_block", "run_steps"]
 
@@ -95,10 +95,10 @@ def _run_by_distinct(step: KernelStep, frame: Frame, slot: int) -> Value | None:
     if cached is not None:
         return expand(cached, codes)
     try:
-        result = _checked(KERNELS[step.call.function](_context(step, frame, len(values)), *arguments), step.call)
+        result = _cast_result(KERNELS[step.call.function](_context(step, frame, len(values)), *arguments), step.call)
     except MemoryError:
         raise
-    except (ValueProblem, pa.ArrowException, ArithmeticError, ValueError):
+    except (EvaluationError, pa.ArrowException, ArithmeticError, ValueError):
         # The failing dictionary value may belong to no row: evaluate the rows themselves.
         return None
     if isinstance(result, pa.Scalar):
@@ -112,10 +112,10 @@ def _run_over(step: KernelStep, frame: Frame, arguments: Sequence[Value], rows: 
     if kernel is None:
         raise LookupError(f"the function {step.call.function} has no kernel")
     try:
-        return _checked(kernel(_context(step, frame, rows), *arguments), step.call)
+        return _cast_result(kernel(_context(step, frame, rows), *arguments), step.call)
     except MemoryError:  # Arrow's is an ArrowException too, but not caused by a row
         raise
-    except ValueProblem as problem:
+    except EvaluationError as problem:
         raise _error(step.call, str(problem), frame, arguments, problem.row) from None
     except (pa.ArrowException, ArithmeticError, ValueError) as problem:
         row, message = _first_problem(step, frame, arguments, rows, problem)
@@ -126,7 +126,7 @@ def _context(step: KernelStep, frame: Frame, rows: int) -> CallContext:
     return CallContext(step.call, rows, frame.session, step.slot)
 
 
-def _checked(result: Value, call: Call) -> Value:
+def _cast_result(result: Value, call: Call) -> Value:
     """Casts a kernel's result to the exact type of the call."""
     expected = call.type.arrow
     return result if result.type == expected else result.cast(expected)
@@ -141,7 +141,7 @@ def _first_problem(
         single = [each if isinstance(each, pa.Scalar) else each[row : row + 1] for each in arguments]
         try:
             kernel(_context(step, frame, 1), *single)
-        except (ValueProblem, pa.ArrowException, ArithmeticError, ValueError) as reason:
+        except (EvaluationError, pa.ArrowException, ArithmeticError, ValueError) as reason:
             return row, str(reason)
     return 0, str(problem)
 
@@ -166,6 +166,6 @@ def _run_user_function(step: UserStep, frame: Frame) -> Value:
     arguments = [frame.decoded(slot) for slot in step.arguments]
     try:
         return call_function(step.call, arguments, frame.rows, frame.session.options)
-    except UserCallProblem as problem:
+    except UserCallError as problem:
         cause = problem.__cause__ or problem
         raise _error(step.call, str(problem), frame, arguments, problem.row) from cause

@@ -21,7 +21,7 @@ Int64s = npt.NDArray[np.int64]
 
 
 DistinctResults = dict[int, Any]
-"""Results of functions for the dictionaries of the previous batch, by slot (`by_distinct.py`)."""
+"""Results of functions for the dictionaries of the previous batch, by slot (`dictionary_evaluation.py`)."""
 
 
 class Frame:

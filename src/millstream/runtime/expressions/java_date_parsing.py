@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from millstream.runtime.expressions.calendar_days import civil, days_of_civil, julian_days, month_days, weekday
-from millstream.runtime.expressions.java_dates import DAYS, MONTHS, Part, PatternProblem
+from millstream.runtime.expressions.java_dates import DAYS, MONTHS, Part, PatternError
 from millstream.runtime.expressions.zones import zone_of
 
 __all__ = ["Clock", "read_leniently", "read_strictly"]
@@ -84,7 +84,7 @@ def read_strictly(parts: tuple[Part, ...], text: str) -> Clock | None:
         _read_section(parts, 0, len(parts), source, fields)
         if source.place < len(text):
             return None
-        return _resolved(fields)
+        return _resolve(fields)
     except _Mismatch:
         return None
 
@@ -107,7 +107,7 @@ def _read_section(parts: tuple[Part, ...], start: int, stop: int, source: _Text,
         if part.letter == "":
             source.expect(part.text)
         elif part.letter != "]":
-            _read_part(part, _reserved(parts, place), source, fields)
+            _read_part(part, _reserved_digits(parts, place), source, fields)
         place += 1
 
 
@@ -118,7 +118,7 @@ def _section_end(parts: tuple[Part, ...], start: int) -> int:
     return len(parts)
 
 
-def _reserved(parts: tuple[Part, ...], place: int) -> int:
+def _reserved_digits(parts: tuple[Part, ...], place: int) -> int:
     """The number of digits required by the directly following parts, which this part must leave."""
     digits = 0
     for part in parts[place + 1 :]:
@@ -135,7 +135,7 @@ def _read_part(part: Part, reserved: int, source: _Text, fields: dict[str, int])
     letter, width = part.letter, part.width
     if letter in _NAMED and (width > 2 or letter == "E"):
         if width > 4:
-            raise PatternProblem(f"parsing does not support {letter * width}")
+            raise PatternError(f"parsing does not support {letter * width}")
         names = _NAMED[letter] if width == 4 else tuple(name[:3] for name in _NAMED[letter])
         fields["M" if letter == "L" else letter] = source.one_of(names, exact=True) + 1
     elif letter == "a":
@@ -155,7 +155,7 @@ def _read_part(part: Part, reserved: int, source: _Text, fields: dict[str, int])
             digits = source.digits(width, 3 if letter == "D" else width)
         fields["M" if letter == "L" else letter] = int(digits)
     else:
-        raise PatternProblem(f"parsing does not support the pattern letter {letter}")
+        raise PatternError(f"parsing does not support the pattern letter {letter}")
 
 
 def _left(source: _Text, reserved: int, fewest: int) -> int:
@@ -208,7 +208,7 @@ _RANGES = {"M": (1, 12), "d": (1, 31), "H": (0, 24), "h": (1, 12), "K": (0, 11),
 _RANGES |= {"s": (0, 59), "D": (1, 366), "n": (0, 999_999_999), "A": (0, 86_399_999), "N": (0, DAY_NS - 1)}
 
 
-def _resolved(fields: dict[str, int]) -> Clock:
+def _resolve(fields: dict[str, int]) -> Clock:
     for letter, (low, high) in _RANGES.items():
         if letter in fields and not low <= fields[letter] <= high:
             raise _Mismatch
@@ -271,7 +271,7 @@ def read_leniently(parts: tuple[Part, ...], text: str, this_year: int) -> Clock 
                 _read_leniently(part, _is_number(following), source, fields, this_year)
     except _Mismatch:
         return None
-    return _rolled(fields) if source.place else None
+    return _carry_over(fields) if source.place else None
 
 
 def _is_number(part: Part | None) -> bool:
@@ -301,7 +301,7 @@ def _read_leniently(part: Part, keep: bool, source: _Text, fields: dict[str, int
             number += 100 if number < first else 0
         fields["M" if letter == "L" else letter] = number
     else:
-        raise PatternProblem(f"parsing does not support the pattern letter {letter}")
+        raise PatternError(f"parsing does not support the pattern letter {letter}")
 
 
 _DIGITS_MAX = 9  # Java's int; longer numbers are no date in any calendar
@@ -333,7 +333,7 @@ def _read_zone(source: _Text) -> int:
     return zone.standard_offset
 
 
-def _rolled(fields: dict[str, int]) -> Clock:
+def _carry_over(fields: dict[str, int]) -> Clock:
     """Fields beyond their range carry over into the next."""
     year = fields.get("y", 1970)
     year = 1 - year if fields.get("G") == 0 else year

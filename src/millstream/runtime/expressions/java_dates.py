@@ -3,7 +3,7 @@
 Java has two classes for patterns, and Flink uses both: `DateTimeFormatter` for timestamps (DATE_FORMAT, TO_TIMESTAMP),
 `SimpleDateFormat` for seconds and text (FROM_UNIXTIME, UNIX_TIMESTAMP, CONVERT_TZ, TO_DATE with a format). Their
 letters overlap but differ in meaning: u is the year in one and the day of the week in the other. Patterns that Java
-rejects raise `PatternProblem`. Names are English, and weeks those of the United States, as in a Flink with the US
+rejects raise `PatternError`. Names are English, and weeks those of the United States, as in a Flink with the US
 locale.
 """
 
@@ -18,7 +18,7 @@ import numpy as np
 from millstream.runtime.expressions.calendar_days import civil, days_of_civil, julian_civil, weekday
 from millstream.runtime.expressions.zones import Zone
 
-__all__ = ["DAYS", "MONTHS", "Moment", "Part", "PatternProblem", "Reader", "format_moment", "pattern_parts"]
+__all__ = ["DAYS", "MONTHS", "Moment", "Part", "PatternError", "Reader", "format_moment", "pattern_parts"]
 
 MONTHS = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
@@ -29,7 +29,7 @@ _QUARTERS = ("1st quarter", "2nd quarter", "3rd quarter", "4th quarter")
 _DAY_NS = 86_400_000_000_000
 
 
-class PatternProblem(ValueError):
+class PatternError(ValueError):
     """The pattern is malformed, or needs a part that the value lacks."""
 
 
@@ -63,29 +63,29 @@ class Part:
 
 @lru_cache(maxsize=512)
 def pattern_parts(pattern: str, reader: Reader) -> tuple[Part, ...]:
-    """Parses a pattern; raises `PatternProblem` if it is malformed."""
+    """Parses a pattern; raises `PatternError` if it is malformed."""
     parts: list[Part] = []
     depth = 0
     place = 0
     while place < len(pattern):
         letter = pattern[place]
         if letter == "'":
-            text, place = _quoted(pattern, place)
+            text, place = _read_quoted(pattern, place)
             parts.append(Part("", text=text, optional=depth))
             continue
         if letter.isascii() and letter.isalpha():
             stop = place
             while stop < len(pattern) and pattern[stop] == letter:
                 stop += 1
-            parts.append(_lettered(letter, stop - place, reader, depth))
+            parts.append(_letter_part(letter, stop - place, reader, depth))
             place = stop
             continue
         if reader is Reader.FORMATTER and letter in "[]{}#":
             if letter in "{}#":
-                raise PatternProblem(f"the pattern contains {letter!r}, which is reserved: {pattern!r}")
+                raise PatternError(f"the pattern contains {letter!r}, which is reserved: {pattern!r}")
             depth += 1 if letter == "[" else -1
             if depth < 0:
-                raise PatternProblem(f"the pattern has ] without a preceding [: {pattern!r}")
+                raise PatternError(f"the pattern has ] without a preceding [: {pattern!r}")
             parts.append(Part(letter, optional=depth))
         else:
             parts.append(Part("", text=letter, optional=depth))
@@ -93,7 +93,7 @@ def pattern_parts(pattern: str, reader: Reader) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def _quoted(pattern: str, place: int) -> tuple[str, int]:
+def _read_quoted(pattern: str, place: int) -> tuple[str, int]:
     """The text between quotes, or a quote itself for two adjacent ones; and its end."""
     if pattern[place : place + 2] == "''":
         return "'", place + 2
@@ -106,15 +106,15 @@ def _quoted(pattern: str, place: int) -> tuple[str, int]:
             place += 1
         text += pattern[place]
         place += 1
-    raise PatternProblem(f"the pattern has an unterminated quote: {pattern!r}")
+    raise PatternError(f"the pattern has an unterminated quote: {pattern!r}")
 
 
-def _lettered(letter: str, width: int, reader: Reader, depth: int) -> Part:
+def _letter_part(letter: str, width: int, reader: Reader, depth: int) -> Part:
     most = _LETTERS[reader].get(letter)
     if most is None:
-        raise PatternProblem(f"date patterns have no letter {letter!r}")
+        raise PatternError(f"date patterns have no letter {letter!r}")
     if width > most or (reader is Reader.FORMATTER and (letter, width) in (("c", 2), ("V", 1), ("O", 2), ("O", 3))):
-        raise PatternProblem(f"date patterns do not allow {letter * width!r}")
+        raise PatternError(f"date patterns do not allow {letter * width!r}")
     return Part(letter, width, optional=depth)
 
 
@@ -200,7 +200,7 @@ def _week_of_month(moment: Moment) -> int:
     return (moment.day - (first - int(weekday(np.array([first]))[0]) % 7)) // 7 + 1
 
 
-def _named(names: tuple[str, ...], index: int, width: int) -> str:
+def _name_text(names: tuple[str, ...], index: int, width: int) -> str:
     return names[index] if width == 4 else names[index][: 1 if width == 5 else 3]
 
 
@@ -212,9 +212,9 @@ def _formatter_text(part: Part, moment: Moment) -> str:
         year = {"u": moment.date[0], "y": moment.year_of_era, "Y": moment.week[0]}[letter]
         return _year_text(year, width)
     if letter in "ML" and width > 2:
-        return _named(MONTHS, moment.date[1] - 1, width)
+        return _name_text(MONTHS, moment.date[1] - 1, width)
     if letter == "E" or (letter in "ec" and width > 2):
-        return _named(DAYS, moment.weekday - 1, width)
+        return _name_text(DAYS, moment.weekday - 1, width)
     if letter in "ec":
         return f"{moment.weekday % 7 + 1:0{width}d}"
     if letter in "Qq":
@@ -235,7 +235,7 @@ def _formatter_text(part: Part, moment: Moment) -> str:
         }[letter]  # fmt: skip
         return f"{number:0{width}d}"
     if letter == "B":
-        raise PatternProblem("the letter B of patterns (in the morning, at noon) is not supported")
+        raise PatternError("the letter B of patterns (in the morning, at noon) is not supported")
     return f"{_numbers(letter, moment):0{width}d}"
 
 
@@ -274,7 +274,7 @@ def _simple_text(part: Part, moment: Moment) -> str:
 def _zone_text(part: Part, moment: Moment) -> str:
     letter, width = part.letter, part.width
     if moment.zone is None:
-        raise PatternProblem(f"a timestamp without a zone has no value for the pattern letter {letter}")
+        raise PatternError(f"a timestamp without a zone has no value for the pattern letter {letter}")
     sign = "-" if moment.offset < 0 else "+"
     minutes = abs(moment.offset) // 60
     hours, minutes = divmod(minutes, 60)
@@ -290,4 +290,4 @@ def _zone_text(part: Part, moment: Moment) -> str:
         return f"{sign}{hours:02d}{':' if width in (3, 5) else ''}{minutes:02d}"
     if letter == "z" and width < 4:
         return moment.zone.abbreviation(moment.day * 86_400 + moment.second_of_day - moment.offset)
-    raise PatternProblem(f"the pattern {letter * width} (names of zones) is not supported")
+    raise PatternError(f"the pattern {letter * width} (names of zones) is not supported")

@@ -24,7 +24,7 @@ __all__ = [
     "LINE_ENDS",
     "Cursor",
     "Flags",
-    "PatternProblem",
+    "PatternError",
     "UnsupportedPattern",
     "class_of",
     "escaped_character",
@@ -45,7 +45,7 @@ _OF_UNICODE = {"Lower": "IsLowercase", "Upper": "IsUppercase", "Alpha": "IsAlpha
 _OF_UNICODE |= {"Punct": "IsPunctuation", "Space": "IsWhite_Space", "Cntrl": "IsControl"}
 
 
-class PatternProblem(ValueError):
+class PatternError(ValueError):
     """A pattern that Java rejects too."""
 
     def __init__(self, pattern: str, place: int | None, reason: str) -> None:
@@ -80,8 +80,8 @@ class Cursor:
         self.at = 0
 
     def fail(self, reason: str, place: int | None = None) -> NoReturn:
-        """Raises a `PatternProblem` at the position."""
-        raise PatternProblem(self.source, self.at if place is None else place, reason)
+        """Raises a `PatternError` at the position."""
+        raise PatternError(self.source, self.at if place is None else place, reason)
 
     def peek(self) -> str:
         """The next character; empty at the end."""
@@ -120,7 +120,7 @@ class Cursor:
                 return
 
 
-def folded(points: CodePoints, flags: Flags) -> CodePoints:
+def fold_case(points: CodePoints, flags: Flags) -> CodePoints:
     """Adds the other cases if the flags are case-insensitive."""
     return with_both_cases(points, flags.u or flags.U) if flags.i else points
 
@@ -231,15 +231,15 @@ def _member(cursor: Cursor, flags: Flags) -> CodePoints:
         return first
     following = cursor.source[cursor.at + 1 : cursor.at + 2]
     if cursor.peek() != "-" or following in ("]", "[", ""):
-        return folded(of_characters(first), flags)
+        return fold_case(of_characters(first), flags)
     start = cursor.at
     cursor.at += 1
     last = _one(cursor, flags)
     if not isinstance(last, str):
-        return union(folded(of_characters(first + "-"), flags), last)
+        return union(fold_case(of_characters(first + "-"), flags), last)
     if last < first:
         cursor.fail(f"the range {first}-{last} goes backwards", start)
-    return folded(((ord(first), ord(last)),), flags)
+    return fold_case(((ord(first), ord(last)),), flags)
 
 
 def _one(cursor: Cursor, flags: Flags) -> str | CodePoints:

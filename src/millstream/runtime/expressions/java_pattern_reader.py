@@ -19,7 +19,7 @@ from millstream.runtime.expressions.java_pattern_classes import (
     class_of,
     escaped_character,
     escaped_set,
-    folded,
+    fold_case,
 )
 
 __all__ = ["Reader"]
@@ -41,7 +41,7 @@ class Reader(Cursor):
     """A parser of one pattern, with its output and its knowledge of groups."""
 
     def __init__(self, source: str) -> None:
-        super().__init__(_QUOTED.sub(_unquoted, source))
+        super().__init__(_QUOTED.sub(_unquote, source))
         self.python: list[str] = []
         self.re2: list[str | int] = []
         self.re2_can = True
@@ -100,7 +100,7 @@ class Reader(Cursor):
                 return flags
             match = _FLAGS.match(self.source, self.at)
             if match and match[3] == ")":
-                flags = self.changed(flags, match)
+                flags = self.apply_flags(flags, match)
                 self.at = match.end()
                 continue
             start, first_group = len(self.python), self.group_count + 1
@@ -109,7 +109,7 @@ class Reader(Cursor):
                 self.skip_blanks()
             self.quantifier(start, first_group)
 
-    def changed(self, flags: Flags, match: re.Match[str]) -> Flags:
+    def apply_flags(self, flags: Flags, match: re.Match[str]) -> Flags:
         """Applies flag letters that set and clear flags."""
         for letters, value in ((match[1], True), (match[2] or "", False)):
             for letter in letters:
@@ -181,7 +181,7 @@ class Reader(Cursor):
 
     def literal(self, character: str, flags: Flags) -> None:
         """Writes a literal character."""
-        points = folded(of_characters(character), flags)
+        points = fold_case(of_characters(character), flags)
         single = points == of_characters(character)
         self.write(re.escape(character) if single and character.isascii() else class_text(points))
 
@@ -207,7 +207,7 @@ class Reader(Cursor):
         if match:
             self.at = match.end()
             self.write("(?:")
-            flags = self.changed(flags, match)
+            flags = self.apply_flags(flags, match)
         elif self.accept("?"):
             self.special_group(start)
         else:
@@ -296,7 +296,7 @@ class Reader(Cursor):
             self.only_python(f"(?{insensitive}:\\{group})" if flags.i else f"(?:\\{group})")
 
 
-def _unquoted(match: re.Match[str]) -> str:
+def _unquote(match: re.Match[str]) -> str:
     r"""Escapes the literal characters between \Q and \E."""
     if match[1] is None:
         return match[0]

@@ -6,7 +6,7 @@ exactly what Java means: classes are computed as sets of characters, case-insens
 `.`, `^` and `$` are expanded, so that no flag is passed to either engine. `JavaPattern.re2` is None if RE2 cannot
 express the pattern; two conditions (`needs_plain_lines`, `needs_ascii`) restrict the texts for which RE2 is exact.
 
-A pattern that Java rejects raises `PatternProblem` with the position. One that Java accepts but neither engine supports
+A pattern that Java rejects raises `PatternError` with the position. One that Java accepts but neither engine supports
 (`\X`, `\G`, a look-behind of many lengths) raises `UnsupportedPattern`, because NULL would be a wrong result.
 """
 
@@ -17,10 +17,10 @@ import warnings
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from millstream.runtime.expressions.java_pattern_classes import PatternProblem, UnsupportedPattern
+from millstream.runtime.expressions.java_pattern_classes import PatternError, UnsupportedPattern
 from millstream.runtime.expressions.java_pattern_reader import Reader
 
-__all__ = ["JavaPattern", "PatternProblem", "UnsupportedPattern", "java_pattern"]
+__all__ = ["JavaPattern", "PatternError", "UnsupportedPattern", "java_pattern"]
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def _least_width(pattern: str) -> int:
 
 @lru_cache(maxsize=1024)
 def java_pattern(source: str) -> JavaPattern:
-    """Translates a pattern; raises `PatternProblem` if Java rejects it, `UnsupportedPattern` if only we do.
+    """Translates a pattern; raises `PatternError` if Java rejects it, `UnsupportedPattern` if only we do.
 
     >>> java_pattern(r"(?i)a[^\\d&&[0-9a-c]]+").for_re2()
     '[Aa][^0-9]+'

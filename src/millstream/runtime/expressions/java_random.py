@@ -82,19 +82,19 @@ def first_doubles(seeds: Int64s) -> npt.NDArray[np.float64]:
     >>> first_doubles(np.array([42, 42, 1])).tolist()
     [0.7275636800328681, 0.7275636800328681, 0.7308781907032909]
     """
-    first = _next(_scrambled(seeds))
+    first = _next(_scramble(seeds))
     return _double(first, _next(first))
 
 
 def first_integers(seeds: Int64s, bounds: Int64s) -> Int64s:
     """The first integer below a bound of a separate sequence for each seed."""
-    result, is_accepted = _below(_next(_scrambled(seeds)), bounds)
+    result, is_accepted = _below(_next(_scramble(seeds)), bounds)
     for row in np.flatnonzero(~is_accepted).tolist():
         result[row] = JavaRandom(int(seeds[row])).integers(bounds[row : row + 1])[0]
     return result
 
 
-def _scrambled(seeds: Int64s) -> UInt64s:
+def _scramble(seeds: Int64s) -> UInt64s:
     return (seeds.astype(np.uint64) ^ np.uint64(_FACTOR)) & np.uint64(_MASK)
 
 

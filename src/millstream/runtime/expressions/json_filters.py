@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from millstream.runtime.expressions.json_text import JsonProblem
+from millstream.runtime.expressions.json_text import JsonError
 
 __all__ = ["Filter", "read_filter"]
 
@@ -52,14 +52,14 @@ def _holds(value: Any, names: tuple[str, ...], sign: str, constant: Any) -> bool
 
 
 def read_filter(text: str) -> Filter:
-    """Parses a filter; raises `JsonProblem` for unsupported ones."""
+    """Parses a filter; raises `JsonError` for unsupported ones."""
     return Filter(tuple(tuple(_read_test(test) for test in part.split("&&")) for part in text.split("||")))
 
 
 def _read_test(text: str) -> tuple[tuple[str, ...], str, Any]:
     match = _TEST.fullmatch(text)
     if not match:
-        raise JsonProblem(f"the filter {text!r} is not supported; write it like @.name == 1")
+        raise JsonError(f"the filter {text!r} is not supported; write it like @.name == 1")
     names = tuple(a or b for a, b in _STEP.findall(match[1]))
     return names, match[2] or "", _constant(match[3], text) if match[3] else None
 
@@ -73,4 +73,4 @@ def _constant(text: str, whole: str) -> Any:
     try:
         return Decimal(text)
     except ArithmeticError:
-        raise JsonProblem(f"the filter {whole!r} compares with {text!r}, which is not a constant") from None
+        raise JsonError(f"the filter {whole!r} compares with {text!r}, which is not a constant") from None

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any, NoReturn
 
 from millstream.runtime.expressions.json_filters import Filter, read_filter
-from millstream.runtime.expressions.json_text import JsonProblem, with_extended_recursion
+from millstream.runtime.expressions.json_text import JsonError, with_extended_recursion
 
 __all__ = ["MISSING", "JsonPath", "json_path"]
 
@@ -60,7 +60,7 @@ class JsonPath:
         return all(step.is_definite for step in self.steps)
 
     def find(self, document: Any) -> Any:
-        """The match in a document, or MISSING; raises `JsonProblem` if a strict path has none.
+        """The match in a document, or MISSING; raises `JsonError` if a strict path has none.
 
         >>> json_path("$.a[*].b").find({"a": [{"b": 1}, {"c": 2}]})
         [1]
@@ -75,7 +75,7 @@ class JsonPath:
             value = next(_matches(value, step), MISSING)
             if value is MISSING:
                 if self.is_strict:
-                    raise JsonProblem(f"the path has no match at step {at + 1}")
+                    raise JsonError(f"the path has no match at step {at + 1}")
                 return MISSING if self.is_definite else []
         return value
 
@@ -112,13 +112,13 @@ def _matches(value: Any, step: Step) -> Iterator[Any]:
             for child in _children(value):
                 yield from _matches(child, step)
         case "filter":
-            yield from _filtered(value, step)
+            yield from _filter(value, step)
         case "length":
             if isinstance(value, list | dict | str):
                 yield len(value)
 
 
-def _filtered(value: Any, step: Step) -> Iterator[Any]:
+def _filter(value: Any, step: Step) -> Iterator[Any]:
     """The elements of an array, or an object itself, that satisfy a filter."""
     assert step.filter is not None
     elements = value if isinstance(value, list) else [value]
@@ -134,7 +134,7 @@ def _children(value: Any) -> Iterator[Any]:
 
 @lru_cache(maxsize=1024)
 def json_path(text: str) -> JsonPath:
-    """Parses a path; raises `JsonProblem` if it is malformed."""
+    """Parses a path; raises `JsonError` if it is malformed."""
     match = _MODE.fullmatch(text)
     is_strict, source = (match[1].lower() == "strict", match[2].strip()) if match else (True, text.strip())
     if not source:
@@ -149,7 +149,7 @@ def json_path(text: str) -> JsonPath:
 
 
 def _reject(text: str) -> NoReturn:
-    raise JsonProblem(f"{text!r} is not a JSON path; write it like $.name[0]")
+    raise JsonError(f"{text!r} is not a JSON path; write it like $.name[0]")
 
 
 def _read_step(source: str, at: int, steps: list[Step], text: str) -> int:
@@ -171,7 +171,7 @@ def _read_step(source: str, at: int, steps: list[Step], text: str) -> int:
         _reject(text)
     if source.startswith("()", name.end()):
         if name[0] != "length":
-            raise JsonProblem(f"the path {text!r} uses the function {name[0]}(); only length() is supported")
+            raise JsonError(f"the path {text!r} uses the function {name[0]}(); only length() is supported")
         steps.append(Step("length"))
         return name.end() + 2
     steps.append(Step("name", (name[0],)))
@@ -187,7 +187,7 @@ def _read_bracket(source: str, at: int, steps: list[Step], text: str) -> int:
         ends = tuple(int(end) if end else None for end in (match[1], match[2]))
         steps.append(Step("slice", places=ends))
     elif match := _NAMES.match(source, at):
-        names = tuple(_unescaped(a or b) for a, b in _QUOTED.findall(match[1]))
+        names = tuple(_unescape(a or b) for a, b in _QUOTED.findall(match[1]))
         steps.append(Step("names", names))
     elif match := _FILTER.match(source, at):
         steps.append(Step("filter", filter=read_filter(match[1])))
@@ -198,5 +198,5 @@ def _read_bracket(source: str, at: int, steps: list[Step], text: str) -> int:
     return match.end()
 
 
-def _unescaped(name: str) -> str:
+def _unescape(name: str) -> str:
     return re.sub(r"\\(.)", r"\1", name)

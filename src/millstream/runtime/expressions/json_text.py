@@ -20,12 +20,12 @@ from typing import Any, NoReturn, TypeVar
 from millstream.runtime.expressions.java_text import units_of
 
 __all__ = [
-    "JsonProblem",
+    "JsonError",
     "WrittenNumber",
     "check_nesting",
     "checked_end",
-    "json_quoted",
     "json_text",
+    "quote_json",
     "read_json",
     "with_extended_recursion",
 ]
@@ -41,7 +41,7 @@ _ESCAPED = re.compile('[\x00-\x1f"\\\\]')
 _SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
 
 
-class JsonProblem(ValueError):
+class JsonError(ValueError):
     """A text is not JSON, or a path has no match in it."""
 
 
@@ -68,14 +68,14 @@ _DECODER = json.JSONDecoder(parse_float=decimal.Decimal, parse_constant=_reject)
 
 
 def check_nesting(text: str) -> None:
-    """Raises JsonProblem if a text is nested too deeply."""
+    """Raises JsonError if a text is nested too deeply."""
     if text.count("[") + text.count("{") <= _LEVELS_MAX:
         return
     level = 0
     for bracket in _BRACKETS.finditer(text):
         level += {"[": 1, "{": 1, "]": -1, "}": -1}.get(bracket[0], 0)
         if level > _LEVELS_MAX:
-            raise JsonProblem(f"{text[:80]!r} is not JSON: it is nested deeper than {_LEVELS_MAX:,} levels")
+            raise JsonError(f"{text[:80]!r} is not JSON: it is nested deeper than {_LEVELS_MAX:,} levels")
 
 
 class _ExtendedRecursion:
@@ -128,7 +128,7 @@ def read_json(text: str) -> Any:
     try:
         value, end = with_extended_recursion(_DECODER.raw_decode, text, start)
     except (ValueError, RecursionError, decimal.InvalidOperation) as problem:
-        raise JsonProblem(f"{text[:80]!r} is not JSON: {problem}") from None
+        raise JsonError(f"{text[:80]!r} is not JSON: {problem}") from None
     checked_end(text, value, end)
     return value
 
@@ -136,13 +136,13 @@ def read_json(text: str) -> Any:
 def checked_end(text: str, value: Any, end: int) -> None:
     """Rejects a number or word directly followed by other text; brackets and quotes delimit themselves."""
     if not isinstance(value, str | list | dict) and text[end : end + 1] not in ("", " ", "\t", "\n", "\r"):
-        raise JsonProblem(f"{text[:80]!r} is not JSON: {text[end]!r} follows a value")
+        raise JsonError(f"{text[:80]!r} is not JSON: {text[end]!r} follows a value")
 
 
-def json_quoted(text: str) -> str:
+def quote_json(text: str) -> str:
     """A text as a JSON string; characters beyond ASCII are not escaped.
 
-    >>> json_quoted("ä/\\t")
+    >>> quote_json("ä/\\t")
     '"ä/\\\\t"'
     """
     return f'"{_ESCAPED.sub(_escape, text)}"'
@@ -163,10 +163,10 @@ def json_text(value: Any) -> str:
 
 def _json_text(value: Any) -> str:
     if isinstance(value, str):
-        return json_quoted(_HALF.sub("?", value))
+        return quote_json(_HALF.sub("?", value))
     if isinstance(value, dict):
         pairs = sorted(value.items(), key=lambda pair: units_of(pair[0]))
-        return "{" + ",".join(f"{json_quoted(_HALF.sub('?', key))}:{_json_text(each)}" for key, each in pairs) + "}"
+        return "{" + ",".join(f"{quote_json(_HALF.sub('?', key))}:{_json_text(each)}" for key, each in pairs) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(_json_text, value)) + "]"
     if value is None or isinstance(value, bool):

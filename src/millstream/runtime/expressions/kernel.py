@@ -3,7 +3,7 @@
 A kernel takes Arrow arrays of exactly the types its definition was bound to, all of one length, or a scalar for an
 argument that is constant. It returns an array of that length and of the Arrow type of the call's result; if all
 arguments are scalars, it may return a scalar. NULL is Arrow's null. For a value without a result (division by zero,
-malformed number) it raises `ValueProblem` with the position of the first such row; the program adds the expression
+malformed number) it raises `EvaluationError` with the position of the first such row; the program adds the expression
 and the record.
 
 Kernels are pure except for `CallContext`. `kernel` registers them by name, one module per family; the same name in
@@ -29,10 +29,10 @@ __all__ = [
     "KERNELS",
     "REFERENCES",
     "CallContext",
+    "EvaluationError",
     "Kernel",
     "SessionFacts",
     "Value",
-    "ValueProblem",
     "kernel",
     "load_kernels",
     "load_references",
@@ -43,7 +43,7 @@ Value: TypeAlias = pa.Array | pa.Scalar
 """A column, or one value for all rows."""
 
 
-class ValueProblem(Exception):
+class EvaluationError(Exception):
     """The function has no result for the value in row `row`; the message states the reason."""
 
     def __init__(self, message: str, row: int = 0) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from millstream.runtime.expressions.java_patterns import JavaPattern, PatternProblem, java_pattern
+from millstream.runtime.expressions.java_patterns import JavaPattern, PatternError, java_pattern
 
 __all__ = ["like_parts", "like_pattern", "like_source", "similar_pattern", "similar_source"]
 
@@ -20,7 +20,7 @@ _NAMED = re.compile(r"\[:([A-Za-z]+):\]")
 
 def _checked_escape(pattern: str, escape: str) -> str:
     if len(escape) > 1:
-        raise PatternProblem(pattern, 0, f"the escape is one character, not {escape!r}")
+        raise PatternError(pattern, 0, f"the escape is one character, not {escape!r}")
     return escape
 
 
@@ -40,7 +40,7 @@ def like_parts(pattern: str, escape: str = "") -> tuple[str, ...]:
         if escape and character == escape:
             at += 1
             if at == len(pattern) or pattern[at] not in ("%", "_", escape):
-                raise PatternProblem(pattern, at - 1, f"the escape {escape!r} must be followed by %, _ or itself")
+                raise PatternError(pattern, at - 1, f"the escape {escape!r} must be followed by %, _ or itself")
             character, is_wild = pattern[at], False
         if is_wild:
             parts += [] if parts and character == "%" == parts[-1] else [character]
@@ -60,7 +60,7 @@ def like_source(pattern: str, escape: str = "") -> str:
     '\\A(?:a\\.(?s:.*))\\z'
     """
     wild = {"%": "(?s:.*)", "_": "."}
-    parts = (wild[part] if part in wild else _quoted(part[1:]) for part in like_parts(pattern, escape))
+    parts = (wild[part] if part in wild else _quote(part[1:]) for part in like_parts(pattern, escape))
     return rf"\A(?:{''.join(parts)})\z"
 
 
@@ -69,7 +69,7 @@ def like_pattern(pattern: str, escape: str = "") -> JavaPattern:
     return java_pattern(like_source(pattern, escape))
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return "".join("\\" + c if c.isascii() and not c.isalnum() else c for c in text)
 
 
@@ -88,8 +88,8 @@ def similar_source(pattern: str, escape: str = "") -> str:
         at += 1
         if escape and character == escape:
             if at == len(pattern):
-                raise PatternProblem(pattern, at - 1, "nothing follows the escape")
-            parts.append(_quoted(pattern[at]))
+                raise PatternError(pattern, at - 1, "nothing follows the escape")
+            parts.append(_quote(pattern[at]))
             at += 1
         elif character == "[":
             end = _class_end(pattern, at)
@@ -104,10 +104,10 @@ def similar_pattern(pattern: str, escape: str = "") -> JavaPattern:
     """The compiled pattern. Errors refer to the original pattern, not to the translated one."""
     try:
         return java_pattern(similar_source(pattern, escape))
-    except PatternProblem as problem:
+    except PatternError as problem:
         if problem.pattern == pattern:
             raise
-        raise PatternProblem(pattern, None, problem.reason) from None
+        raise PatternError(pattern, None, problem.reason) from None
 
 
 def _class_end(pattern: str, start: int) -> int:
@@ -121,7 +121,7 @@ def _class_end(pattern: str, start: int) -> int:
             return at
         else:
             at += 1
-    raise PatternProblem(pattern, start - 1, "a character class is not closed")
+    raise PatternError(pattern, start - 1, "a character class is not closed")
 
 
 def _class(pattern: str, start: int, end: int) -> str:
@@ -129,7 +129,7 @@ def _class(pattern: str, start: int, end: int) -> str:
         name = _CLASSES.get(match[1].upper())
         if name is None:
             known = ", ".join(sorted(_CLASSES))
-            raise PatternProblem(pattern, start, f"there is no class [:{match[1]}:], only {known}")
+            raise PatternError(pattern, start, f"there is no class [:{match[1]}:], only {known}")
         return rf"\p{{{name}}}"
 
     inside = pattern[start:end].replace("\\", "\\\\")

@@ -54,16 +54,16 @@ def float_to_integer(values: pa.Array, from_: DataType, to: DataType, session: S
 def integer_to_decimal(values: pa.Array, from_: DataType, to: DataType, session: SessionFacts) -> pa.Array | None:
     """Numbers with too many digits become NULL."""
     assert isinstance(to, DecimalType)
-    return _rescaled(unscaled(values), 0, to, validity(len(values), values))
+    return _rescale(unscaled(values), 0, to, validity(len(values), values))
 
 
 def decimal_to_decimal(values: pa.Array, from_: DataType, to: DataType, session: SessionFacts) -> pa.Array | None:
     """Rounds half away from zero; numbers with too many digits become NULL."""
     assert isinstance(from_, DecimalType) and isinstance(to, DecimalType)
-    return _rescaled(unscaled(values), from_.scale, to, validity(len(values), values))
+    return _rescale(unscaled(values), from_.scale, to, validity(len(values), values))
 
 
-def _rescaled(whole: Any | None, scale: int, to: DecimalType, valid: pa.Array | None) -> pa.Array | None:
+def _rescale(whole: Any | None, scale: int, to: DecimalType, valid: pa.Array | None) -> pa.Array | None:
     factor = 10 ** max(0, to.scale - scale)
     if whole is None or factor > _ROOM or magnitude(whole) * factor > _ROOM:
         return None

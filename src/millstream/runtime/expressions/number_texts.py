@@ -15,7 +15,7 @@ import numpy as np
 from millstream.expressions.types import DecimalType, IntegralType
 from millstream.records.bounded_numbers import bounded_decimal
 from millstream.runtime.expressions.decimal_operators import round_to_type
-from millstream.runtime.expressions.kernel import ValueProblem
+from millstream.runtime.expressions.kernel import EvaluationError
 
 __all__ = ["decimal_text", "float_text", "parse_decimal", "parse_float", "parse_integer"]
 
@@ -57,11 +57,11 @@ def parse_integer(text: str, type_: IntegralType) -> int:
     trimmed = text.strip(_JAVA_BLANKS)
     match = _WHOLE.fullmatch(trimmed)
     if match is None or not (match[2] or match[3]):
-        raise ValueProblem(f"the text {text!r} is not a valid {type_.name}")
+        raise EvaluationError(f"the text {text!r} is not a valid {type_.name}")
     digits = (match[2] or "0").lstrip("0")
     number = int((match[1] or "") + (digits or "0")) if len(digits) <= _LONG_DIGITS else 1 << 64
     if not -(1 << (type_.bits - 1)) <= number < 1 << (type_.bits - 1):
-        raise ValueProblem(f"the number {trimmed} is beyond {type_.name}")
+        raise EvaluationError(f"the number {trimmed} is beyond {type_.name}")
     return number
 
 
@@ -69,7 +69,7 @@ def parse_float(text: str, name: str = "DOUBLE") -> float:
     """Parses a floating-point number as Java does."""
     trimmed = text.strip(_JAVA_BLANKS)
     if not trimmed.isascii() or _FLOAT.fullmatch(trimmed) is None:
-        raise ValueProblem(f"the text {text!r} is not a valid {name}")
+        raise EvaluationError(f"the text {text!r} is not a valid {name}")
     return float(trimmed if trimmed[-1] in "yN" else trimmed.rstrip("fFdD"))
 
 
@@ -79,10 +79,10 @@ def parse_decimal(text: str, type_: DecimalType) -> decimal.Decimal:
     try:
         number = bounded_decimal(trimmed, type_.scale)
     except ValueError as error:
-        raise ValueProblem(f"{error}, expected {type_.nullable()}") from None
+        raise EvaluationError(f"{error}, expected {type_.nullable()}") from None
     if not number.is_finite():
-        raise ValueProblem(f"the text {text!r} is not a valid {type_.nullable()}")
+        raise EvaluationError(f"the text {text!r} is not a valid {type_.nullable()}")
     result = round_to_type(number, type_)
     if result is None:
-        raise ValueProblem(f"the number {trimmed} has more digits than {type_.nullable()}")
+        raise EvaluationError(f"the number {trimmed} has more digits than {type_.nullable()}")
     return result

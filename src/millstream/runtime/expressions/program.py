@@ -67,7 +67,7 @@ class Program:
         load_kernels()
         frame = Frame(rows, session, results=results)
         pairs = zip(columns, self.input_types, strict=True)
-        frame.values.update(enumerate(_as_declared(column, type_) for column, type_ in pairs))
+        frame.values.update(enumerate(_cast_input(column, type_) for column, type_ in pairs))
         frame.values.update(self.constants)
         selected = None
         if self.condition is not None:
@@ -85,7 +85,7 @@ class Program:
         return tuple(dict.fromkeys(call.function for call in self.user_calls))
 
 
-def _as_declared(column: pa.Array | pa.ChunkedArray, type_: pa.DataType) -> pa.Array:
+def _cast_input(column: pa.Array | pa.ChunkedArray, type_: pa.DataType) -> pa.Array:
     """One array of exactly the declared type, or a dictionary of it, as kernels require. Nested types stay as is."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()

@@ -108,14 +108,14 @@ def column_of(values: Sequence[Any], type_: DataType, function: UserFunction | N
         if kinds == {int} and isinstance(type_, BigIntType):
             return pa.array(np.fromiter(values, np.int64, len(values)))  # twice as fast, and as strict
         if isinstance(type_, DecimalType) or is_nested or not _are_whole(kinds):
-            stored = [_stored(value, type_, converts) for value in values]
+            stored = [_storage_value(value, type_, converts) for value in values]
             if function is not None and isinstance(type_, IntegralType):
                 _warn_of_fractions(values, stored, type_, function)
         return _typed_array(stored, type_, converts)
     except (pa.ArrowException, TypeError, ValueError, KeyError, AttributeError, OverflowError, ArithmeticError):
         for row, value in enumerate(values):
             try:
-                _typed_array([_stored(value, type_, converts)], type_, converts)
+                _typed_array([_storage_value(value, type_, converts)], type_, converts)
             except (pa.ArrowException, TypeError, ValueError, KeyError, AttributeError, ArithmeticError):
                 raise ResultMismatch(_mismatch(value, type_), row) from None
         raise
@@ -166,7 +166,7 @@ def _warn_of_fractions(values: Sequence[Any], stored: Sequence[Any], type_: Data
             return
 
 
-def _stored(value: Any, type_: DataType, converts: bool) -> Any:
+def _storage_value(value: Any, type_: DataType, converts: bool) -> Any:
     if isinstance(type_, UserDefinedType) and value is not None:
         return stored_value(type_.serialize(value), type_.sql_type(), converts)
     return stored_value(list(value) if isinstance(value, Row) else value, type_, converts)

@@ -12,14 +12,14 @@ from typing import Any
 from millstream.expressions.coercion import arrow_value
 from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression, UserCall
 from millstream.expressions.sql_text import sql_text
+from millstream.runtime.expressions.expression_errors import ExpressionError
 from millstream.runtime.expressions.kernel import (
     REFERENCES,
     CallContext,
+    EvaluationError,
     SessionFacts,
-    ValueProblem,
     load_references,
 )
-from millstream.runtime.expressions.problems import ExpressionError
 
 __all__ = ["evaluate"]
 
@@ -53,7 +53,7 @@ def _call(call: Call, row: Sequence[Any], session: SessionFacts) -> Any:
     values = [_value(argument, row, session) for argument in call.arguments]
     try:
         return REFERENCES[call.function](CallContext(call, 1, session), *values)
-    except ValueProblem as problem:
+    except EvaluationError as problem:
         raise ExpressionError(str(problem), 0, call.site or sql_text(call), values) from None
 
 

@@ -11,7 +11,7 @@ import re
 import numpy as np
 
 from millstream.runtime.expressions.calendar_days import days_of_civil, julian_days, month_days
-from millstream.runtime.expressions.kernel import ValueProblem
+from millstream.runtime.expressions.kernel import EvaluationError
 
 __all__ = ["check_precision", "parse_date", "parse_sql_time", "parse_timestamp"]
 
@@ -43,7 +43,7 @@ def parse_date(text: str) -> int | None:
 def check_precision(digits: int, row: int = 0) -> None:
     """Checks the fractional digits of TO_TIMESTAMP_LTZ; a larger number would take unbounded time to compute."""
     if not 0 <= digits <= 9:
-        raise ValueProblem(f"TO_TIMESTAMP_LTZ has a precision of {digits}, expected 0 to 9", row)
+        raise EvaluationError(f"TO_TIMESTAMP_LTZ has a precision of {digits}, expected 0 to 9", row)
 
 
 def _small(digits: str) -> int:

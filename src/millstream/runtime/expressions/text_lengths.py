@@ -8,7 +8,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.runtime.expressions.kernel import Value, ValueProblem
+from millstream.runtime.expressions.kernel import EvaluationError, Value
 
 __all__ = ["TEXT_CHARS_MAX", "check_length", "check_lengths"]
 
@@ -17,9 +17,9 @@ _BATCH_CHARS_MAX = (1 << 31) - 1  # of texts in one Arrow array
 
 
 def check_length(function: str, chars: int, row: int = 0) -> None:
-    """Raises a ValueProblem if a text would be too long."""
+    """Raises an EvaluationError if a text would be too long."""
     if chars > TEXT_CHARS_MAX:
-        raise ValueProblem(
+        raise EvaluationError(
             f"{function} would produce a text of {chars:,} characters, expected at most {TEXT_CHARS_MAX:,}", row
         )
 
@@ -36,4 +36,6 @@ def check_lengths(function: str, chars: Value, rows: int) -> None:
         present = pc.fill_null(chars, 0) if isinstance(chars, pa.Array) else pa.repeat(chars, rows)
         total = pc.sum(pc.max_element_wise(present.cast(pa.int64()), 0)).as_py()
         if total > _BATCH_CHARS_MAX:
-            raise ValueProblem(f"{function} would produce {total:,} characters of text for {rows:,} rows: shorten them")
+            raise EvaluationError(
+                f"{function} would produce {total:,} characters of text for {rows:,} rows: shorten them"
+            )

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from millstream.expressions.data_type import DataType
 from millstream.expressions.nanosecond_range import beyond_range
 from millstream.expressions.types import DateType, LocalZonedTimestampType, TimestampType
-from millstream.runtime.expressions.kernel import SessionFacts, Value, ValueProblem
+from millstream.runtime.expressions.kernel import EvaluationError, SessionFacts, Value
 from millstream.runtime.expressions.zones import Zone, zone_of
 
 __all__ = [
@@ -88,7 +88,7 @@ def column(type_: DataType, values: Int64s, valid: Bools | None, rows: int) -> p
         if mask is not None:
             outside &= ~mask
         if outside.any():
-            raise ValueProblem(beyond_range("the result", type_), int(np.argmax(outside)))
+            raise EvaluationError(beyond_range("the result", type_), int(np.argmax(outside)))
         values = values.astype(np.int32 if arrow.bit_width == 32 else np.dtype(f"int{arrow.bit_width}"))
     whole = pa.array(values, mask=mask)
     return whole if whole.type == arrow else whole.view(arrow)
@@ -106,7 +106,7 @@ def session_zone(session: SessionFacts) -> Zone:
     """The session's zone."""
     zone = zone_of(session.zone)
     if zone is None:
-        raise ValueProblem(
+        raise EvaluationError(
             f"the session's zone {session.zone!r} is unknown. Set 'table.local-time-zone' to a known one"
         )
     return zone
@@ -152,7 +152,7 @@ def check_added(type_: DataType, values: Int64s, amounts: Int64s, factor: int) -
         zip(*(each.tolist() for each in np.broadcast_arrays(values, amounts)), strict=True)
     ):
         if not -(2**63) <= value + amount * factor < 2**63:
-            raise ValueProblem(beyond_range("the result", type_), row)
+            raise EvaluationError(beyond_range("the result", type_), row)
 
 
 def check_times(type_: DataType, values: Int64s, factor: int) -> None:

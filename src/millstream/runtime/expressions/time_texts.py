@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 
-from millstream.runtime.expressions.kernel import ValueProblem
+from millstream.runtime.expressions.kernel import EvaluationError
 from millstream.runtime.expressions.standard_dates import parse_timestamp
 
 __all__ = ["day_interval_text", "month_interval_text", "parse_day", "parse_stamp", "parse_time", "time_text"]
@@ -29,14 +29,14 @@ def parse_day(text: str) -> int:
             raise ValueError
         return dt.date(int(match[1]), int(match[2] or 1), int(match[3] or 1)).toordinal() - _EPOCH
     except ValueError:
-        raise ValueProblem(f"the text {text!r} is not a DATE: expected one like '2020-12-31'") from None
+        raise EvaluationError(f"the text {text!r} is not a DATE: expected one like '2020-12-31'") from None
 
 
 def parse_time(text: str, precision: int) -> int:
     """Milliseconds since midnight."""
     match = _TIME.fullmatch(text.strip())
     if match is None or int(match[1]) > 23 or int(match[2] or 0) > 59 or int(match[3] or 0) > 59:
-        raise ValueProblem(f"the text {text!r} is not a TIME: expected one like '23:59:59'")
+        raise EvaluationError(f"the text {text!r} is not a TIME: expected one like '23:59:59'")
     fraction = int(((match[4] or "")[: min(precision, 3)] + "000")[:3])
     return ((int(match[1]) * 60 + int(match[2] or 0)) * 60 + int(match[3] or 0)) * 1_000 + fraction
 
@@ -45,7 +45,7 @@ def parse_stamp(text: str, precision: int, ticks_per_second: int) -> int:
     """Local time in ticks since 1970."""
     nano = parse_timestamp(text)
     if nano is None:
-        raise ValueProblem(f"the text {text!r} is not a timestamp: expected one like '2020-12-31 23:59:59.999'")
+        raise EvaluationError(f"the text {text!r} is not a timestamp: expected one like '2020-12-31 23:59:59.999'")
     step: int = 10 ** (9 - precision)
     return nano // step * step * ticks_per_second // 1_000_000_000
 

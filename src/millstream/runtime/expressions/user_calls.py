@@ -23,12 +23,12 @@ from millstream.runtime.expressions.kernel import Value
 from millstream.runtime.expressions.python_values import ResultMismatch, column_of, python_values
 from millstream.runtime.operators.explanations import is_engine_file
 
-__all__ = ["UserCallProblem", "call_function", "error_text", "series_of"]
+__all__ = ["UserCallError", "call_function", "error_text", "series_of"]
 
 PIECE_ROWS = 4096
 
 
-class UserCallProblem(Exception):
+class UserCallError(Exception):
     """The function raised, or its result does not fit its declaration."""
 
     def __init__(self, message: str, row: int = 0) -> None:
@@ -49,7 +49,7 @@ def call_function(
     else:
         column = _whole_batch(call, arguments, rows)
     if (violation := first_violation(column, call.type)) is not None:
-        raise UserCallProblem(violation[1], violation[0])
+        raise UserCallError(violation[1], violation[0])
     return column
 
 
@@ -57,7 +57,7 @@ def _result_column(call: UserCall, values: Sequence[Any]) -> pa.Array:
     try:
         return column_of(values, call.type, call.function)
     except ResultMismatch as mismatch:
-        raise UserCallProblem(str(mismatch), mismatch.row) from None
+        raise UserCallError(str(mismatch), mismatch.row) from None
 
 
 def _by_pieces(call: UserCall, arguments: Sequence[Value], rows: int) -> pa.Array:
@@ -69,7 +69,7 @@ def _by_pieces(call: UserCall, arguments: Sequence[Value], rows: int) -> pa.Arra
         part = [value if isinstance(value, pa.Scalar) else value.slice(start, count) for value in arguments]
         try:
             pieces.append(_result_column(call, _per_row(call, part, count)))
-        except UserCallProblem as problem:
+        except UserCallError as problem:
             problem.row += start
             raise
     return pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
@@ -91,9 +91,9 @@ def _per_row(call: UserCall, arguments: Sequence[Value], rows: int) -> list[Any]
             # Extended one by one: the number of results is the row that raised.
             results.extend(map(evaluate, *columns))
     except Exception as error:
-        raise UserCallProblem(_raised(error), len(results)) from error
+        raise UserCallError(_raised_message(error), len(results)) from error
     if len(results) < rows:  # `extend` takes a StopIteration of the function for the end of the iterator
-        raise UserCallProblem(_raised(StopIteration("raised by the function itself")), len(results))
+        raise UserCallError(_raised_message(StopIteration("raised by the function itself")), len(results))
     return results
 
 
@@ -103,7 +103,7 @@ def _all_at_once(call: UserCall, arguments: Sequence[Value], rows: int, options:
         return call_async(call.function, _argument_lists(call, arguments, rows), rows, AsyncCalls.of(options))
     except FailedCall as failed:
         assert isinstance(failed.__cause__, Exception)
-        raise UserCallProblem(_raised(failed.__cause__), failed.row) from failed.__cause__
+        raise UserCallError(_raised_message(failed.__cause__), failed.row) from failed.__cause__
 
 
 def _whole_batch(call: UserCall, arguments: Sequence[Value], rows: int) -> pa.Array:
@@ -113,14 +113,14 @@ def _whole_batch(call: UserCall, arguments: Sequence[Value], rows: int) -> pa.Ar
     try:
         result = call.function.call(*batch_arguments)
     except Exception as error:
-        raise UserCallProblem(_raised(error)) from error
+        raise UserCallError(_raised_message(error)) from error
     if isinstance(result, str | bytes) or not isinstance(result, Iterable):
         noun = "a pandas Series" if is_pandas else "an Arrow array"
-        raise UserCallProblem(f"it returned {result!r} ({type(result).__name__}); {noun} of {rows} rows is expected")
+        raise UserCallError(f"it returned {result!r} ({type(result).__name__}); {noun} of {rows} rows is expected")
     column = _batch_result(call, result, is_pandas)
     if len(column) != rows:
         noun = "a Series" if is_pandas else "an array"
-        raise UserCallProblem(f"it received {rows} rows and returned {len(column)}; {noun} of as many is expected")
+        raise UserCallError(f"it received {rows} rows and returned {len(column)}; {noun} of as many is expected")
     return column
 
 
@@ -165,14 +165,14 @@ def _batch_result(call: UserCall, result: Any, is_pandas: bool) -> pa.Array:
             return result if result.type == expected else result.cast(expected)
         return pa.array(result, expected, from_pandas=is_pandas)
     except (pa.ArrowException, TypeError, ValueError) as error:
-        raise UserCallProblem(f"it returned a value that is not {call.type.nullable()}: {error}") from error
+        raise UserCallError(f"it returned a value that is not {call.type.nullable()}: {error}") from error
 
 
 def _is_not_the_programs(filename: str) -> bool:
     return is_engine_file(filename) or filename.startswith((os.path.dirname(os.__file__), "<frozen"))
 
 
-def _raised(error: Exception) -> str:
+def _raised_message(error: Exception) -> str:
     return f"the function raised {error_text(error)}"
 
 

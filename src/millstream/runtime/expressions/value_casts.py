@@ -1,6 +1,6 @@
 """Casts one value to another type: the reference of CAST, also used for pairs without a vectorised cast.
 
-Values are Arrow's Python values. A value that cannot be cast raises `ValueProblem`. As in Flink, decimals with too
+Values are Arrow's Python values. A value that cannot be cast raises `EvaluationError`. As in Flink, decimals with too
 many digits become NULL, integers wrap around, and floating-point numbers saturate.
 """
 
@@ -37,7 +37,7 @@ from millstream.expressions.types import (
 )
 from millstream.runtime.expressions.bitmap_texts import bitmap_text
 from millstream.runtime.expressions.decimal_operators import round_to_type
-from millstream.runtime.expressions.kernel import SessionFacts, ValueProblem
+from millstream.runtime.expressions.kernel import EvaluationError, SessionFacts
 from millstream.runtime.expressions.number_texts import (
     decimal_text,
     float_text,
@@ -102,7 +102,7 @@ def _boolean(value: Any) -> bool:
     word = value.lower()
     if word in _TRUE or word in _FALSE:
         return word in _TRUE
-    raise ValueProblem(f"the text {value!r} is not a BOOLEAN: expected true or false")
+    raise EvaluationError(f"the text {value!r} is not a BOOLEAN: expected true or false")
 
 
 def _number(value: Any, from_: DataType, to: NumericType) -> Any:
@@ -117,7 +117,7 @@ def _number(value: Any, from_: DataType, to: NumericType) -> Any:
     if isinstance(to, DecimalType):
         if isinstance(value, float):
             if not math.isfinite(value):
-                raise ValueProblem(f"{float_text(value)} is not a {to.nullable()}")
+                raise EvaluationError(f"{float_text(value)} is not a {to.nullable()}")
             value = decimal.Decimal(repr(value))
         return round_to_type(decimal.Decimal(int(value) if isinstance(value, bool) else value), to)
     # DECIMAL has no negative zero.
@@ -185,7 +185,7 @@ def _within_range(moment: Any, to: DataType) -> Any:
     if has_nanoseconds(to) and not 1678 <= moment.year < 2262:
         since = moment.replace(tzinfo=None) - _EPOCH
         if not is_within_range(since // _MICROSECOND * 1_000):
-            raise ValueProblem(beyond_range(str(moment.replace(tzinfo=None)), to))
+            raise EvaluationError(beyond_range(str(moment.replace(tzinfo=None)), to))
     return moment
 
 
@@ -281,4 +281,4 @@ def _nested(value: Any, from_: DataType, to: DataType, session: SessionFacts) ->
         values = value.values() if isinstance(value, dict) else value
         types = zip(values, from_.types, to.fields, strict=True)
         return {field.name: cast_value(each, type_, field.data_type, session) for each, type_, field in types}
-    raise ValueProblem(f"{from_.nullable()} cannot become {to.nullable()}")
+    raise EvaluationError(f"{from_.nullable()} cannot become {to.nullable()}")

@@ -12,7 +12,7 @@ from collections import Counter
 from typing import Any, NoReturn
 
 from millstream.runtime.expressions.json_text import (
-    JsonProblem,
+    JsonError,
     WrittenNumber,
     check_nesting,
     checked_end,
@@ -57,7 +57,7 @@ _READER = json.JSONDecoder(parse_int=WrittenNumber, parse_float=WrittenNumber, p
 
 
 def parse_variant(text: str, takes_last: bool) -> str:
-    """Converts JSON text to a variant; raises JsonProblem if it is malformed.
+    """Converts JSON text to a variant; raises JsonError if it is malformed.
 
     >>> parse_variant('{"b": 1.50, "a": [1e3, null]}', False)
     '{"a":[1000.0,null],"b":1.5}'
@@ -69,7 +69,7 @@ def parse_variant(text: str, takes_last: bool) -> str:
         checked_end(text, value, end)
         return json_text(value)
     except (ValueError, RecursionError) as problem:
-        raise JsonProblem(f"{text[:80]!r} is not JSON: {problem}") from None
+        raise JsonError(f"{text[:80]!r} is not JSON: {problem}") from None
 
 
 def read_variant(variant: str) -> Any:
@@ -82,9 +82,9 @@ def member(variant: str, place: str | int) -> str | None:
     value = read_variant(variant)
     if isinstance(place, str):
         if not isinstance(value, dict):
-            raise JsonProblem(f"a key requires an object; this is {variant[:80]}")
+            raise JsonError(f"a key requires an object; this is {variant[:80]}")
         item = value.get(place)
         return None if place not in value else json_text(item)
     if not isinstance(value, list):
-        raise JsonProblem(f"a position requires an array; this is {variant[:80]}")
+        raise JsonError(f"a position requires an array; this is {variant[:80]}")
     return json_text(value[place - 1]) if 1 <= place <= len(value) else None

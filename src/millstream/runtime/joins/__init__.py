@@ -1,1 +1,1 @@
-"""Joins: records of two streams that have one key and meet in time."""
+"""Joins of two streams by key and time."""

@@ -1,12 +1,11 @@
-"""The rows of one side of a join that the other side may still meet: in the store, by key and time.
+"""Stored rows of one side of a join that the other side may still match, by key and time.
 
-A row is a record with its key and its timestamp. Rows are only ever added; what removes them is time: each carries the
-time from which on nothing can meet it, and is never read after it. Compaction drops such rows, and a segment that holds
-only such is named no more, so forgetting a million rows writes nothing.
+A row is a record with its key and timestamp. Rows are only added; time removes them: each has the time from which
+nothing can match it, and is not read after it. Compaction drops such rows, and a segment with only expired rows is no
+longer referenced, so expiring a million rows writes nothing.
 
-Time here is event time: the watermark the epoch began with. Invariant: within an epoch the buffer is read as it was
-before it; what is added comes to be read in the next. The rows of a key come in the order they were added, whatever was
-compacted in between.
+Time here is event time: the watermark at the epoch's start. Invariant: within an epoch, reads see the buffer as before
+it; additions are visible in the next. The rows of a key are in insertion order, whatever was compacted.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ from millstream.state.tables.table import TableView
 
 __all__ = ["RowBuffer", "RowTable", "SideRows", "moved_times"]
 
-# Looking a key up costs about what reading so many rows one after another does.
+# Looking up a key costs about as much as scanning this many rows.
 _ROWS_PER_LOOKUP = 8
 
 
 @dataclass(frozen=True)
 class SideRows:
-    """Rows of one side. `contents` is the records as one column: structs, plain values, or pickles."""
+    """Rows of one side. `contents` has the records as one column: structs, plain values, or pickles."""
 
     keys: KeyColumn
     times: Int64s
@@ -46,7 +45,7 @@ class SideRows:
 
     @classmethod
     def concat(cls, pieces: Sequence[SideRows]) -> SideRows:
-        """All rows, one lot after another."""
+        """All rows, concatenated."""
         if len(pieces) == 1:
             return pieces[0]
         return cls(
@@ -56,7 +55,7 @@ class SideRows:
         )
 
     def take(self, rows: Int64s) -> SideRows:
-        """These rows."""
+        """The rows at these positions."""
         return SideRows(self.keys.take(rows), self.times[rows], self.contents.take(pa.array(rows)))
 
     def __len__(self) -> int:
@@ -82,18 +81,18 @@ class RowTable(StateTable):
 
     def begin(self, setting: TableSetting, refs: Sequence[SegmentRef]) -> None:
         super().begin(replace(setting, now_ms=self.time_ms), refs)
-        self._forget()
+        self._drop_expired()
 
     def end(self) -> tuple[SegmentRef, ...]:
-        """As any table, and what has expired while the epoch ran is forgotten first: `time_ms` has moved."""
+        """End like any table, after dropping what has expired during the epoch: `time_ms` has moved."""
         self._setting = replace(self._setting, now_ms=self.time_ms)
-        self._forget()
+        self._drop_expired()
         return super().end()
 
-    def _forget(self) -> None:
-        """Name no more the segments in which every row has expired."""
+    def _drop_expired(self) -> None:
+        """Stop referencing segments in which every row has expired."""
         view = self.view
-        layers = zip(view.refs, view.layers, strict=False)  # changes that are not written yet are no segment
+        layers = zip(view.refs, view.layers, strict=False)  # unwritten changes are not a segment
         needed = [ref for ref, layer in layers if self._is_needed(layer)]
         if len(needed) < len(view.refs):
             self.view = TableView(self._setting.segments, self.layout, needed, self._setting.groups, self.time_ms)
@@ -103,8 +102,8 @@ class RowTable(StateTable):
 
 
 class RowBuffer(StateHandle):
-    """The rows of one side in one subtask. Rows are numbered as they are added, so that no two rows of a key have one
-    number and all stand in the order they came."""
+    """The rows of one side in one subtask. Rows are numbered as they are added, so that numbers are unique within a key
+    and follow insertion order."""
 
     table: RowTable
     next_number: int
@@ -114,7 +113,7 @@ class RowBuffer(StateHandle):
         super().__init__(table, scope)
 
     def begin(self) -> None:
-        """Nothing but the next number is kept here: added rows go to the table at once."""
+        """Reset to the next number, the only state here: added rows go to the table at once."""
         self.next_number = self.table.rows_numbered
 
     @property
@@ -123,7 +122,7 @@ class RowBuffer(StateHandle):
         return self.table.view.is_empty
 
     def add(self, rows: SideRows, expires_ms: Int64s) -> None:
-        """Keep rows for later epochs, each until event time has come to where it expires."""
+        """Store rows for later epochs, until event time reaches their expiry."""
         if not len(rows):
             return
         numbers = self.next_number + np.arange(len(rows))
@@ -132,9 +131,9 @@ class RowBuffer(StateHandle):
             rows.keys, rows.contents, subs=pa.array(numbers), due_ms=rows.times, expires_ms=expires_ms
         )
 
-    def meeting(self, keys: KeyColumn, first_ms: int, last_ms: int) -> SideRows:
-        """Rows of these times: at least all of the keys given, which may repeat. What is cheaper is done: looking keys
-        up, or reading one after another what there is."""
+    def candidates(self, keys: KeyColumn, first_ms: int, last_ms: int) -> SideRows:
+        """Rows of these times: at least all of the given keys, which may repeat. Chooses the cheaper of looking up the
+        keys and scanning."""
         stored = sum(ref.rows for ref in self.table.view.refs)
         if stored <= _ROWS_PER_LOOKUP * len(keys):
             return self.between(first_ms, last_ms)
@@ -152,7 +151,7 @@ class RowBuffer(StateHandle):
         return self._rows(pieces, first_ms, last_ms)
 
     def between(self, first_ms: int, last_ms: int) -> SideRows:
-        """All rows of these times, both ends included."""
+        """All rows of these times, both bounds inclusive."""
         return self._rows(self._chunks(first_ms, last_ms), first_ms, last_ms)
 
     def _chunks(self, first_ms: int, last_ms: int) -> Iterator[tuple[Chunk, Int64s]]:
@@ -163,8 +162,8 @@ class RowBuffer(StateHandle):
                     yield chunk, np.arange(chunk.rows)[layer.among(chunk.orders)]
 
     def _rows(self, pieces: Iterable[tuple[Chunk, Int64s]], first_ms: int, last_ms: int) -> SideRows:
-        """Those of the rows of chunks that are of these times and live. No row was ever changed: there is no newer one
-        to look for."""
+        """The live rows of chunks within these times. Rows are never changed, so there are no newer versions to look
+        for."""
         sides = []
         for chunk, rows in pieces:
             assert chunk.due_ms is not None and chunk.values is not None
@@ -175,20 +174,20 @@ class RowBuffer(StateHandle):
         return SideRows.concat(sides) if sides else self.no_rows()
 
     def no_rows(self) -> SideRows:
-        """Rows as this buffer holds them, but none."""
+        """No rows, with the buffer's types."""
         none, layout = np.empty(0, dtype=np.int64), self.table.layout
         return SideRows(KeyColumn(none, pa.nulls(0, layout.stored_key_type)), none, pa.nulls(0, layout.value_type))
 
 
 def _side_rows(chunk: Chunk, rows: Int64s) -> SideRows:
-    """Rows of a chunk, in ascending order; a chunk that is wanted as a whole is not copied."""
+    """Rows of a chunk, in ascending order; a complete chunk is not copied."""
     batch = chunk.batch if len(rows) == chunk.rows else chunk.batch.take(pa.array(rows))
     hashes = hashes_of(orders_in(batch), plain_view(batch.column("rest")).view(np.uint16))
     return SideRows(KeyColumn(hashes, batch.column("key")), plain_view(batch.column("due_ms")), batch.column("value"))
 
 
 def moved_times(times: Int64s, by_ms: int) -> Int64s:
-    """Times moved by so many ms; what would leave the range of times stays at its end.
+    """Times moved by `by_ms`, clamped to the range of times.
 
     >>> moved_times(np.array([5, 2**63 - 2]), 3).tolist() == [8, 2**63 - 1]
     True

@@ -1,11 +1,11 @@
 """Windows over two keyed streams: the general window operator with two inputs.
 
-Records are tagged with their side when they come, and from there on a window treats them all alike: any assigner,
-trigger and evictor, merging, lateness. The function splits a window's contents again (`tagged_rows`). So everything
-that holds for windows holds here.
+Records are tagged with their side on arrival, and windows then treat them alike: any assigner, trigger and evictor,
+merging, lateness. The function splits a window's contents again (`tagged_rows`). So everything that holds for windows
+holds here.
 
-Order: within an epoch all records of the first stream come before those of the second (`connected_operators`), each
-in their own order. That is the order in which triggers that count see them, in every repetition of an epoch.
+Within an epoch all records of the first stream precede those of the second (`connected_operators`), each in their own
+order. Counting triggers see this order in every repetition of an epoch.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class CoGroupOperator(TwoKeyedInputs, WindowOperator):
     def records(self, batch: Batch) -> list[Any]:
         return tag_records(batch.values(), self.current_input == 1)
 
-    def refuse_late(self, value: Any, stamp: int, out: list[Any], stamps: list[int]) -> None:
+    def emit_late(self, value: Any, stamp: int, out: list[Any], stamps: list[int]) -> None:
         is_first, first, second = value
         tag = self._late_tags[0 if is_first else 1]
         if tag is None:

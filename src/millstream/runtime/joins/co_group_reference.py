@@ -1,9 +1,9 @@
-"""Joins and coGroups by window the slow and obvious way, to hold the operators against.
+"""Window joins and coGroups: the slow reference for the operators.
 
-For windows of event time that stand fixed and fire when the watermark passes their end, with no lateness allowed: every
-window of every key has two lists. A record goes into those of its windows that were not over when its epoch began; one
-that found none is late. When the epoch's input is in and the watermark has moved, every window that is over gives out
-its two lists, once. What merges, counts or evicts is held against `runtime.windows.reference`, on tagged records.
+For event-time windows with fixed bounds that fire when the watermark passes their end, without allowed lateness: every
+window of every key has two lists. A record is added to those of its windows that had not ended when its epoch began; a
+record without any of them is late. At the end of an epoch, when the watermark has moved, every ended window emits its
+two lists, once. Merging, counting and evicting are tested against `runtime.windows.reference`, on tagged records.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Timed = tuple[Any, Any, int]  # key, value, timestamp
 
 @dataclass(frozen=True)
 class TwoSidedEpoch:
-    """The records of both streams, and the watermark when they are in."""
+    """The records of both streams, and the watermark after them."""
 
     lefts: Sequence[Timed]
     rights: Sequence[Timed]
@@ -30,7 +30,7 @@ class TwoSidedEpoch:
 
 @dataclass(frozen=True)
 class Met:
-    """What of both sides met in a window, in the epoch it fired in (the first is 0)."""
+    """The records of both sides of a window, and the epoch in which it fired (the first is 0)."""
 
     epoch: int
     key: Any
@@ -41,14 +41,14 @@ class Met:
 
 @dataclass
 class CoGroupReference:
-    """`met` and `late` (of each side) are what came of the epochs run so far."""
+    """`met` and `late` (of each side) collect the results of the epochs run so far."""
 
     assigner: Any
     met: list[Met] = field(default_factory=list)
     late: tuple[list[Any], list[Any]] = field(default_factory=lambda: ([], []))
 
     def run(self, epochs: Sequence[TwoSidedEpoch]) -> CoGroupReference:
-        """All epochs, one after the other."""
+        """Run all epochs in order."""
         windows: dict[tuple[Any, Any], tuple[list[Any], list[Any]]] = {}
         watermark = MIN_WATERMARK
         for number, epoch in enumerate(epochs):
@@ -67,7 +67,7 @@ class CoGroupReference:
         return self
 
     def pairs(self) -> Iterator[tuple[Met, Any, Any]]:
-        """What a join gives: every left record with every right one."""
+        """The results of a join: every left record with every right one."""
         for met in self.met:
             for left in met.lefts:
                 for right in met.rights:

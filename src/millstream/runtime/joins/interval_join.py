@@ -1,14 +1,14 @@
-"""Interval joins: every pair of records of one key whose times are close enough, in columns.
+"""Interval joins: every pair of records with equal keys and close times, vectorised.
 
-In an epoch the new records of either side meet the other side's: first stored left ones and new right ones, then new
-left ones and all right ones. So every pair is met once, in the epoch in which the later of the two came, whatever the
-order in which they came and wherever epochs were cut. Results are made a piece at a time.
+In an epoch the new records of each side are matched with the other side's: first stored left ones with new right ones,
+then new left ones with all right ones. So every pair is formed once, in the epoch in which its later record arrives,
+whatever the arrival order and wherever epochs were cut. Results are made in pieces.
 
-A row is kept as long as a record that is not late can meet it: a left one while the watermark is at most its time plus
-the upper bound, a right one while it is at most its time minus the lower. For a bound that lies the other way, that is
-sooner than the row's own time.
+A row is stored as long as a timely record can match it: a left one while the watermark is at most its time plus the
+upper bound, a right one while it is at most its time minus the lower. With a bound in the other direction it expires
+before its own time.
 
-Order: as `matching` has it. `reference` is the slow and obvious form of the same.
+The output order is that of `matching`. `reference` is the slow reference implementation.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from millstream.state.keys.key_columns import KeyColumn
 __all__ = ["JoinContext", "ProcessJoinOperator", "ProjectedJoinOperator"]
 
 _SIDES = ("left records", "right records")
-# So many pairs are Python values at once.
+# The number of pairs that are Python values at once.
 _PAIRS_OF_VALUES = 4_096
 _EARLIEST_MS, _LATEST_MS = -(2**63), 2**63 - 1
 
@@ -61,16 +61,16 @@ class _IntervalJoinOperator(TwoSidedOperator):
         self._match(stored_left, codes[0], right, codes[2][len(stored_right) :])
         self._match(left, codes[1], all_right, codes[2])
         with self.call.running("state"):
-            self.keep_rows(self.sides[0], left, moved_times(left.times, self._upper_ms + 1))
-            self.keep_rows(self.sides[1], right, moved_times(right.times, 1 - self._lower_ms))
+            self.store_rows(self.sides[0], left, moved_times(left.times, self._upper_ms + 1))
+            self.store_rows(self.sides[1], right, moved_times(right.times, 1 - self._lower_ms))
 
-    def _stored(self, side: Side, met_by: SideRows, earlier_ms: int, later_ms: int) -> SideRows:
-        """The rows of a side's buffer that new rows of the other side may meet."""
-        if side.buffer.is_empty or not len(met_by):
+    def _stored(self, side: Side, new_rows: SideRows, earlier_ms: int, later_ms: int) -> SideRows:
+        """The rows of a side's buffer that new rows of the other side may match."""
+        if side.buffer.is_empty or not len(new_rows):
             return side.buffer.no_rows()
-        first = max(int(met_by.times.min()) + earlier_ms, _EARLIEST_MS)
-        last = min(int(met_by.times.max()) + later_ms, _LATEST_MS)
-        return side.buffer.meeting(met_by.keys, first, last)
+        first = max(int(new_rows.times.min()) + earlier_ms, _EARLIEST_MS)
+        last = min(int(new_rows.times.max()) + later_ms, _LATEST_MS)
+        return side.buffer.candidates(new_rows.keys, first, last)
 
     def _match(self, left: SideRows, left_codes: Int64s, right: SideRows, right_codes: Int64s) -> None:
         first, last = moved_times(left.times, self._lower_ms), moved_times(left.times, self._upper_ms)
@@ -78,12 +78,12 @@ class _IntervalJoinOperator(TwoSidedOperator):
             self.matched(left, left_rows, right, right_rows)
 
     def matched(self, left: SideRows, left_rows: Int64s, right: SideRows, right_rows: Int64s) -> None:
-        """Give out what comes of these pairs."""
+        """Emit the results of these pairs."""
         raise NotImplementedError
 
 
 class ProjectedJoinOperator(_IntervalJoinOperator):
-    """Results are chosen fields of both records. Nothing runs per record, and only the chosen fields are kept."""
+    """Results are chosen fields of both records. Nothing runs per record, and only the chosen fields are stored."""
 
     def __init__(self, setting: OperatorSetting) -> None:
         super().__init__(setting)
@@ -119,7 +119,7 @@ class JoinContext:
 
 
 class ProcessJoinOperator(_IntervalJoinOperator, ProcessOperator):
-    """Calls a function for every pair. If it holds state, that is the state of the pair's key."""
+    """Calls a function for every pair. Its state is that of the pair's key."""
 
     role = "join function"
     pairs_max = _PAIRS_OF_VALUES
@@ -145,7 +145,7 @@ class ProcessJoinOperator(_IntervalJoinOperator, ProcessOperator):
             self.hand_on(tag, part)
 
     def _visited(self, keys: KeyColumn, rows: Int64s) -> list[int]:
-        """Let the function's states be those of these rows' keys; the number of each row's key among them."""
+        """Visit the keys of these rows with the function's states; the number of each row's key among them."""
         codes = key_numbers([keys.array.take(pa.array(rows))])[0]
         distinct, first = np.unique(codes, return_index=True)
         with self.call.running("state"):
@@ -157,7 +157,7 @@ class ProcessJoinOperator(_IntervalJoinOperator, ProcessOperator):
     def _call(
         self, lefts: list[Any], rights: list[Any], left_ms: list[int], right_ms: list[int], numbers: list[int] | None
     ) -> tuple[list[Any], list[int]]:
-        """All results, and how many there were up to each pair."""
+        """All results, and the number of results up to each pair."""
         function, scope, context = self._function, self.backend.scope, JoinContext()
         out: list[Any] = []
         ends: list[int] = []
@@ -192,7 +192,7 @@ class ProcessJoinOperator(_IntervalJoinOperator, ProcessOperator):
 
 
 def _values(side: Side, rows: SideRows, at: Int64s) -> list[Any]:
-    """The records of these rows, each made once."""
+    """The records of these rows, each decoded once."""
     distinct, numbers = np.unique(at, return_inverse=True)
     values = side.codec.decode(rows.contents.take(pa.array(distinct)))
     return [values[number] for number in numbers.tolist()]

@@ -1,15 +1,15 @@
-"""Which rows of two sides belong together: equal keys, and the time of one within a range of the other's. In columns.
+"""Matches rows of two sides, vectorised: equal keys, and the time of one within a range of the other's.
 
-Keys come as numbers: `key_numbers` gives equal keys of both sides one number. One side is sorted by key and time, as
-one ascending number each, so that the partners of a row of the other side are one run, found by two binary searches.
-Runs are turned into pairs a piece at a time: however many pairs there are, only a piece of them is in memory.
+Keys are numbers: `key_numbers` gives equal keys of both sides one number. One side is sorted by key and time, encoded
+as ascending integers, so that the matches of a row of the other side are one run, found by two binary searches. Runs
+are expanded to pairs in pieces: however many pairs there are, only a piece of them is in memory.
 
-Where times do not matter and each key is there once on the smaller side, as one that names its row is, a hash table
-finds the partner of each row of the larger side, several times quicker (`pairs_of_unique`).
+Where times do not matter and keys are unique on the smaller side, as keys that identify rows are, a hash table finds
+the match of each row of the larger side, several times faster (`pairs_of_unique`).
 
-Order: `pairs` come as their left rows stand, those of one left row by the time of the right one, equal times as they
-stand; `pairs_of_unique` as the rows of the larger side stand, so that those of one row are in the same order. Nothing
-depends on chance, so a repeated epoch gives the same pairs in the same order.
+Order: `pairs` are ordered by left row, then by the time of the right one, then by right row; `pairs_of_unique` by the
+rows of the larger side, so that those of one row are in the same order. The order is deterministic, so a repeated epoch
+yields the same pairs in the same order.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from millstream.state.segments.lookup import expanded
 __all__ = ["PAIRS_MAX", "key_numbers", "pairs", "pairs_of_unique"]
 
 PAIRS_MAX = 65_536
-"""So many pairs are made at a time, unless a caller wants fewer."""
+"""The number of pairs made at a time, unless a caller wants fewer."""
 
 _FAR_MS = 1 << 61
 _ROOM = 1 << 62
 
 
 def key_numbers(keys: Sequence[pa.Array]) -> list[Int64s]:
-    """Numbers for the keys of several columns of one type; equal keys have one number, whatever column they are in.
+    """Numbers for the keys of several columns of one type; equal keys have the same number across columns.
 
     >>> [codes.tolist() for codes in key_numbers([pa.array(["a", "b"]), pa.array(["b", "c", "a"])])]
     [[0, 1], [1, 2, 0]]
     """
     whole = keys[0] if len(keys) == 1 else pa.concat_arrays(keys)
     if not can_be_grouped(whole.type):
-        # Lists have no dictionary of their own; how they are written tells them apart.
+        # Arrow has no dictionary encoding for lists; their repr distinguishes them.
         whole = pa.array(map(repr, normalised(whole).to_pylist()), pa.string(), size=len(whole))
     codes = groups_of(whole).codes
     return np.split(codes, np.cumsum([len(column) for column in keys[:-1]]))
@@ -51,11 +51,11 @@ def key_numbers(keys: Sequence[pa.Array]) -> list[Int64s]:
 def pairs_of_unique(
     left: pa.Array, right: pa.Array, *, pairs_max: int = PAIRS_MAX
 ) -> Iterator[tuple[Int64s, Int64s]] | None:
-    """Pairs of rows with one key, which is not NULL: their left and their right rows. None where keys of the smaller
-    side repeat, or are of a type whose values are not equal just where their bytes are.
+    """Pairs of rows with equal non-NULL keys: their left and their right rows. None if keys of the smaller side repeat,
+    or if equality of their type is not equality of bytes.
 
-    >>> found = pairs_of_unique(pa.array([7, 8, 7, None]), pa.array([8, 7]))
-    >>> [(a.tolist(), b.tolist()) for a, b in found]
+    >>> matches = pairs_of_unique(pa.array([7, 8, 7, None]), pa.array([8, 7]))
+    >>> [(a.tolist(), b.tolist()) for a, b in matches]
     [([0, 1, 2], [1, 0, 1])]
     >>> pairs_of_unique(pa.array([7, 8, 7]), pa.array([7, 7])) is None
     True
@@ -67,9 +67,9 @@ def pairs_of_unique(
         return None
     places = pc.index_in(larger, value_set=smaller, skip_nulls=True)
     rows = np.flatnonzero(places.is_valid().to_numpy(zero_copy_only=False))
-    partners = places.drop_null().to_numpy().astype(np.int64)
-    found = (rows, partners) if is_left_larger else (partners, rows)
-    return ((found[0][at : at + pairs_max], found[1][at : at + pairs_max]) for at in range(0, len(rows), pairs_max))
+    match_rows = places.drop_null().to_numpy().astype(np.int64)
+    matches = (rows, match_rows) if is_left_larger else (match_rows, rows)
+    return ((matches[0][at : at + pairs_max], matches[1][at : at + pairs_max]) for at in range(0, len(rows), pairs_max))
 
 
 def pairs(
@@ -81,7 +81,7 @@ def pairs(
     *,
     pairs_max: int = PAIRS_MAX,
 ) -> Iterator[tuple[Int64s, Int64s]]:
-    """Pairs of rows with one code and `left_first_ms <= right_ms <= left_last_ms`: their left and their right rows.
+    """Pairs of rows with equal codes and `left_first_ms <= right_ms <= left_last_ms`: their left and their right rows.
 
     >>> left, first, last = np.array([7, 8]), np.array([0, 0]), np.array([5, 5])
     >>> right, times = np.array([8, 7, 7, 7]), np.array([0, 5, 1, 6])
@@ -105,23 +105,22 @@ def pairs(
 
 
 def _scaled_times(times: Int64s, first: Int64s, last: Int64s, keys_max: int) -> tuple[int, Int64s, Int64s, Int64s]:
-    """Times as small numbers from 0 on, below the returned one: a time, the first that is wanted, and the first after
-    the last that is wanted. What lies beyond all times is cut off."""
+    """Times as small integers from 0 on, below the first result: the times, the starts of the ranges, and their
+    exclusive ends. Bounds beyond all times are clamped."""
     lowest, highest = int(times.min()), int(times.max())
     if lowest > -_FAR_MS and highest < _FAR_MS and (highest - lowest + 2) * keys_max < _FAR_MS:
         first = np.clip(first, lowest, highest + 1) - lowest
         return highest - lowest + 2, times - lowest, first, np.clip(last, lowest - 1, highest) + 1 - lowest
-    # Times so far apart that keys would have no room beside them: their ranks will do.
+    # Times too far apart to be encoded with keys: use their ranks.
     ranked, ranks = np.unique(times, return_inverse=True)
     return len(ranked) + 1, ranks, np.searchsorted(ranked, first), np.searchsorted(ranked, last, side="right")
 
 
 def _sorted_rows(places: Int64s) -> tuple[Int64s, Int64s]:
-    """The order of rows by place, equal ones as they stand; and the sorted places."""
+    """The stable order of rows by place, and the sorted places."""
     bits = len(places).bit_length()
     if int(places.max()) < _ROOM >> bits:
-        # The number of the row, packed behind its place: sorting plain numbers is several times faster than sorting
-        # the order of some.
+        # Pack the row number behind its place: sorting plain numbers is several times faster than argsort.
         packed = np.sort((places << bits) | np.arange(len(places)))
         return packed & ((1 << bits) - 1), packed >> bits
     order = np.argsort(places, kind="stable")
@@ -129,8 +128,8 @@ def _sorted_rows(places: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def _runs(places: Int64s, first: Int64s, last: Int64s) -> tuple[Int64s, Int64s]:
-    """For each range of places, the run of sorted places from its first up to, without it, its last."""
-    # Searching in ascending order finds most of what it looks at in the cache: four times faster, the sort included.
+    """For each range of places, its run in the sorted places; the end is exclusive."""
+    # Searching in ascending order mostly hits the cache: four times faster, including the sort.
     order, ascending = _sorted_rows(first)
     starts, stops = np.empty_like(first), np.empty_like(first)
     starts[order] = np.searchsorted(places, ascending)
@@ -139,7 +138,7 @@ def _runs(places: Int64s, first: Int64s, last: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def _pieces(starts: Int64s, stops: Int64s, most: int) -> Iterator[tuple[Int64s, Int64s]]:
-    """All rows of all runs (and which run each is of), `most` at a time; a long run is cut where a piece is full."""
+    """All rows of all runs (and the run of each), `most` at a time; a long run is cut where a piece is full."""
     ends = np.cumsum(stops - starts)
     total = int(ends[-1]) if len(ends) else 0
     for begin in range(0, total, most):

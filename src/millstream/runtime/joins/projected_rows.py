@@ -1,8 +1,7 @@
-"""Results of a join that are chosen fields of both records: what is kept of each side, and the rows made of pairs.
+"""Join results that are chosen fields of both records: the fields stored of each side, and the rows made of pairs.
 
-Only chosen fields are kept, under their names: rows that were kept for other fields do not fit, even where these have
-the same types. A side of which nothing is wanted but that it is there still has to be rows of something: its first
-field.
+Only chosen fields are stored, under their names: rows stored for other fields do not fit, even if the types agree. A
+side without chosen fields still stores one: its first.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class ProjectedRows:
         self._fields, self._types, self._type, self._schema = fields, types, output_type, schema
 
     def stored_fields(self, number: int) -> tuple[TypeInformation, tuple[int, ...]]:
-        """What is kept of the records of an input: its type, and which fields it is."""
+        """The stored part of an input's records: its type, and its fields."""
         fields = self._fields[number - 1] or (0,)
         type_info = self._types[number - 1]
         assert type_info is not None
@@ -44,7 +43,7 @@ class ProjectedRows:
         all_names = (
             plain.get_field_names() if isinstance(plain, RowTypeInfo) else [f"f{at}" for at in range(len(types))]
         )
-        # A field may be taken twice, but names in a row differ.
+        # A field may be chosen twice, but names in a row are unique.
         names = [
             all_names[field] if field not in fields[:at] else f"{all_names[field]} {at}"
             for at, field in enumerate(fields)

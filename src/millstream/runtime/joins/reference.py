@@ -1,6 +1,6 @@
-"""An interval join, slow and obvious: two loops over lists. What it says is right; the operator is held against it.
+"""Interval joins: the slow reference for the operator. Two loops over lists.
 
-It keeps every record that was not late for ever, and looks at all of them for every new one.
+It stores every timely record forever, and compares each new one with all of them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Timed:
 
 @dataclass
 class IntervalJoinReference:
-    """Joins what it is given, epoch by epoch; both bounds belong to the interval.
+    """Joins its input, epoch by epoch; both bounds are inclusive.
 
     >>> join = IntervalJoinReference(lower_ms=-1, upper_ms=1)
     >>> join.epoch([Timed("k", 5, "a")], [], watermark_ms=5)
@@ -45,7 +45,7 @@ class IntervalJoinReference:
     _watermark_ms: int = MIN_WATERMARK
 
     def epoch(self, left: Sequence[Timed], right: Sequence[Timed], watermark_ms: int) -> list[tuple[Any, Any, int]]:
-        """The pairs of an epoch with the time of each: those of which at least one is new. Event time then moves on."""
+        """The pairs of an epoch with at least one new record, and the time of each. Event time then advances."""
         new_left, new_right = self._on_time(left, self.late_left), self._on_time(right, self.late_right)
         old_left, old_right = len(self._left), len(self._right)
         self._left += new_left

@@ -1,13 +1,15 @@
-"""What every join in columns does with its two sides: gather an epoch's records, drop the late, keep what may be met.
+"""Shared by all columnar joins: gathers an epoch's records by side, drops late ones, and stores those that may still
+match.
 
 In an epoch:
-1. records of both inputs are gathered as rows (`buffer`), sender by sender; late ones go to their side's late output,
-   or are dropped and counted;
-2. when the input is in and time has moved from `before_ms` to `now_ms`, subclasses make the join;
-3. rows that a later record may still meet are added to the side's buffer, one segment for each.
 
-A record is late by the watermark its epoch began with, so a repeated epoch judges alike. In BATCH there is one time,
-the end, and nothing is late.
+1. records of both inputs are gathered as rows (`buffer`), by sender; late ones go to their side's late output, or are
+   dropped and counted;
+2. when the input is complete and time has moved from `before_ms` to `now_ms`, subclasses join;
+3. rows that a later record may still match are added to the side's buffer, one segment each.
+
+Lateness is decided by the watermark at the epoch's start, so it is the same in a repeated epoch. In BATCH there is one
+time, the end, and nothing is late.
 """
 
 from __future__ import annotations
@@ -42,8 +44,8 @@ _LATE_RECORDS = "numLateRecordsDropped"
 
 
 class Side:
-    """One side: how its records become rows, and its buffer. `fields`: which of a record's fields are wanted; None: the
-    whole record."""
+    """One side: how its records become rows, and its buffer. `fields`: the chosen fields of a record; None: the whole
+    record."""
 
     def __init__(
         self, name: str, keying: Keying, buffer: RowBuffer, codec: StateCodec, fields: tuple[int, ...] | None
@@ -53,24 +55,24 @@ class Side:
         self._gathered: dict[Origin, list[SideRows]] = {}
 
     def begin(self) -> None:
-        """Nothing was gathered yet."""
+        """Reset the gathered rows."""
         self._gathered = {}
 
-    def gather(self, origin: Origin, batch: Batch, unfit: Callable[[Batch, int], Exception]) -> None:
-        """Keep the records of a batch as rows."""
+    def gather(self, origin: Origin, batch: Batch, rejection: Callable[[Batch, int], Exception]) -> None:
+        """Gather the records of a batch as rows."""
         assert batch.timestamps is not None
-        contents = self._record(batch) if self._fields is None else self._projected(batch, self._fields, unfit)
+        contents = self._record(batch) if self._fields is None else self._projected(batch, self._fields, rejection)
         rows = SideRows(self.keying.column(batch), batch.timestamps, contents)
         self._gathered.setdefault(origin, []).append(rows)
 
     def take_rows(self) -> SideRows:
-        """All rows gathered, sender by sender; they are let go of."""
+        """Remove and return all gathered rows, ordered by sender."""
         gathered, self._gathered = self._gathered, {}
         pieces = [rows for origin in sorted(gathered) for rows in gathered[origin]]
         return SideRows.concat(pieces) if pieces else self.buffer.no_rows()
 
     def _record(self, batch: Batch) -> pa.Array:
-        """Whole records: the columns of the stream as they are, where they can be."""
+        """Whole records: the columns of the stream unchanged, if possible."""
         kind = self._kind
         if not batch.typed or KIND_COLUMN in batch.columns().schema.names:
             return self.codec.encode(batch.values())
@@ -81,18 +83,20 @@ class Side:
             return columns[0]
         return self.codec.encode(batch.values())
 
-    def _projected(self, batch: Batch, fields: tuple[int, ...], unfit: Callable[[Batch, int], Exception]) -> pa.Array:
+    def _projected(
+        self, batch: Batch, fields: tuple[int, ...], rejection: Callable[[Batch, int], Exception]
+    ) -> pa.Array:
         columns = batch.columns()
         kinds = columns.schema.get_field_index(KIND_COLUMN)
         if kinds >= 0:
-            strange = np.flatnonzero(np.asarray(columns.column(kinds).fill_null(1)) != 0)
-            if len(strange):
-                raise unfit(batch, int(strange[0]))
+            rejected = np.flatnonzero(np.asarray(columns.column(kinds).fill_null(1)) != 0)
+            if len(rejected):
+                raise rejection(batch, int(rejected[0]))
         return pa.StructArray.from_arrays([columns.column(field) for field in fields], fields=list(self._kind))
 
 
 class TwoSidedOperator(KeyedOperator):
-    """Two keyed inputs, gathered. Subclasses set `sides` with `make_side` and say what `join` does."""
+    """Two keyed inputs, gathered. Subclasses set `sides` with `make_side` and implement `join`."""
 
     sides: tuple[Side, Side]
     late_tags: tuple[SideTag | None, SideTag | None] = (None, None)
@@ -107,10 +111,10 @@ class TwoSidedOperator(KeyedOperator):
     def make_side(
         self, number: int, name: str, type_info: TypeInformation | None, fields: tuple[int, ...] | None = None
     ) -> Side:
-        """The side of input `number`. `type_info` is that of what is kept of a record: all of it, or its `fields`."""
+        """The side of input `number`. `type_info` is the stored type of a record: all of it, or its `fields`."""
         edge = next(edge for edge in self.node.inputs if edge.input == number)
         codec = task_codec(type_info, f"state '{name}' of '{self.node.name}'")
-        # Whole records gain and lose fields like any state; of chosen ones a new one would be missing in the output.
+        # Whole records evolve like any state; a newly chosen field would be missing in the output.
         table = RowTable(name, edge.key_type, self.setting.context.max_parallelism, codec, evolves=fields is None)
         buffer = RowBuffer(table, self.backend.scope)
         self.backend.keep(name, buffer)
@@ -127,7 +131,7 @@ class TwoSidedOperator(KeyedOperator):
 
     @property
     def now_ms(self) -> int:
-        """Event time, as joins go by it."""
+        """The event time used by joins."""
         if not self._batch:
             return self.time.watermark
         return MAX_WATERMARK if self.time.watermark == MAX_WATERMARK else MIN_WATERMARK
@@ -143,23 +147,23 @@ class TwoSidedOperator(KeyedOperator):
         timely = batch if late is None else batch.take(np.flatnonzero(~late))
         if len(timely):
             with self.call.running("state"):
-                self.sides[number].gather(origin, timely, self._unfit)
+                self.sides[number].gather(origin, timely, self._rejection)
         self.busy_ns += time.perf_counter_ns() - started
         if late_batch is not None:
-            self._refuse_late(number, late_batch)
+            self._emit_late(number, late_batch)
 
     def _late(self, times: Int64s) -> Bools | None:
-        """Which records come too late; None if none does."""
+        """Mask of the late records; None if none is."""
         if self.before_ms == MIN_WATERMARK:
             return None
         late = self.are_late(times)
         return late if late.any() else None
 
     def are_late(self, times: Int64s) -> Bools:
-        """Which of these times are over: event time has passed them."""
+        """Mask of the times that event time has passed."""
         return times < self.before_ms
 
-    def _refuse_late(self, number: int, batch: Batch) -> None:
+    def _emit_late(self, number: int, batch: Batch) -> None:
         tag = self.late_tags[number]
         if tag is None:
             self._late_records.inc(len(batch))
@@ -177,36 +181,36 @@ class TwoSidedOperator(KeyedOperator):
         return reached
 
     def join(self, left: SideRows, right: SideRows) -> None:
-        """Give out what these rows and those in the buffers come to, and keep what is needed."""
+        """Emit the results of these rows and those in the buffers, and store rows that are still needed."""
         raise NotImplementedError
 
     def hand_on(self, tag: str | None, batch: Batch) -> None:
-        """Give out some results of `join`; what others do with them is not this operator's time."""
+        """Emit some results of `join`; downstream time is not counted as this operator's."""
         self.busy_ns += time.perf_counter_ns() - self.started_ns
         self._emit_part(tag, batch)
         self.started_ns = time.perf_counter_ns()
 
-    def keep_rows(self, side: Side, rows: SideRows, expires_ms: Int64s) -> None:
-        """Add rows to a side's buffer, but for those that expire now."""
-        rows_left = np.flatnonzero(expires_ms > self.now_ms)
-        if len(rows_left) == len(rows):
+    def store_rows(self, side: Side, rows: SideRows, expires_ms: Int64s) -> None:
+        """Add rows to a side's buffer, except those that expire now."""
+        remaining = np.flatnonzero(expires_ms > self.now_ms)
+        if len(remaining) == len(rows):
             side.buffer.add(rows, expires_ms)
-        elif len(rows_left):
-            side.buffer.add(rows.take(rows_left), expires_ms[rows_left])
+        elif len(remaining):
+            side.buffer.add(rows.take(remaining), expires_ms[remaining])
 
     def write_states(self) -> SubtaskAccount:
         for side in self.sides:
             side.buffer.table.time_ms = self.now_ms
         return super().write_states()
 
-    # --- what records must have -----------------------------------------------------------------------------------
+    # --- checks of records -----------------------------------------------------------------------------------
 
     def _times(self, batch: Batch) -> Int64s:
         return event_times(batch, self.call, "joins by", "join")
 
-    def _unfit(self, batch: Batch, row: int) -> Exception:
+    def _rejection(self, batch: Batch, row: int) -> Exception:
         error = ProgramError(
-            "the record is None or no INSERT, which has no fields to project. Filter such records out, or join "
+            "the record is None or not an INSERT, which has no fields to project. Filter such records out, or join "
             "with a function"
         )
         return self.call.failed(error, "project", tuple(batch.slice(row, 1).values()))

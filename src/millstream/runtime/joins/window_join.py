@@ -1,17 +1,18 @@
-"""Joins by window in columns: every pair of records that have one key and are in one window, as chosen fields of both.
+"""Window joins, vectorised: every pair of records with equal keys in one window, as chosen fields of both.
 
-For windows of event time that stand fixed (tumbling, sliding, cumulative) and fire once, when the watermark passes
-their end. In an epoch (`sides`):
-1. records of both inputs are gathered as rows; those whose windows are all over are late;
-2. when the watermark has passed the ends of some windows, the stored rows of these windows are read, by time, and meet
-   the new ones: each left row once for each of those windows it is in, with the right rows of the window;
-3. new rows that a later window needs are kept until the last window they are in is over. What is born and dies
-   within an epoch is never written, and dying costs nothing.
+For event-time windows with fixed bounds (tumbling, sliding, cumulative) that fire once, when the watermark passes their
+end. In an epoch (`sides`):
 
-Memory is bounded: where windows overlap, they are made a block of them at a time, and pairs a piece at a time.
+1. records of both inputs are gathered as rows; those whose windows have all ended are late;
+2. when the watermark has passed the ends of some windows, the stored rows of these windows are read, by time, and
+   joined with the new ones: each left row, once for each of those windows it is in, with the right rows of the window;
+3. new rows that a later window needs are stored until their last window ends. Rows that arrive and expire within an
+   epoch are never written, and expiry costs nothing.
 
-Order: windows by their ends; in a window pairs as their left records came, those of one left record by the time of the
-right ones. `co_group_reference` is the slow and obvious form of the same.
+Memory is bounded: overlapping windows are processed in blocks, and pairs in pieces.
+
+Order: windows by their ends; in a window, pairs in arrival order of their left records, then by the time of the right
+ones. `co_group_reference` is the slow reference implementation.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from millstream.state.windows.pane_windows import PaneWindows
 __all__ = ["WindowJoinOperator", "rows_by_window"]
 
 _EARLIEST_MS, _LATEST_MS = -(2**63), 2**63 - 1
-# So many left rows, each counted once for each of its windows, meet the right side at a time.
+# The number of left rows, counted in each of their windows, that are joined at a time.
 _BLOCK_ROWS = 1 << 20
 
 
@@ -65,11 +66,11 @@ class WindowJoinOperator(TwoSidedOperator):
         super().open_states(accounts)
 
     def _check_windows(self, stored: WindowLengths | None) -> None:
-        """Refuse to go on with rows that were kept as long as other windows needed them."""
+        """Reject rows that were stored for other windows."""
         if stored is not None and stored != self._windows.lengths_ms:
             error = ProgramError(
-                f"the rows of '{self.node.name}' were kept for other windows than the program now has "
-                f"({self._windows.describe()}). Use the windows it had, or give the join another uid to begin anew"
+                f"the rows of '{self.node.name}' were stored for other windows than the program now has "
+                f"({self._windows.describe()}). Use the previous windows, or give the join another uid to start afresh"
             )
             raise self.call.failed(error, "state")
 
@@ -78,26 +79,26 @@ class WindowJoinOperator(TwoSidedOperator):
         return replace(super().write_states(), windows=self._windows.lengths_ms, by_clock=by_clock)
 
     def are_late(self, times: Int64s) -> Bools:
-        late: Bools = self._windows.last_window(self._windows.pane_of(times)) <= self._over(self.before_ms)
+        late: Bools = self._windows.last_window(self._windows.pane_of(times)) <= self._ended_through(self.before_ms)
         return late
 
-    def _over(self, time_ms: int) -> int:
-        """The last window that is over when this time has come."""
+    def _ended_through(self, time_ms: int) -> int:
+        """The last window that has ended at this time."""
         return self._windows.fired_through(time_ms)
 
     def join(self, left: SideRows, right: SideRows) -> None:
-        closing = WindowRange(self._over(self.before_ms), self._over(self.now_ms))
+        closing = WindowRange(self._ended_through(self.before_ms), self._ended_through(self.now_ms))
         if closing:
             with self.call.running("state"):
                 rows = [self._due(side, new, closing) for side, new in zip(self.sides, (left, right), strict=True)]
-            self._meet(rows[0], rows[1], closing)
+            self._join_windows(rows[0], rows[1], closing)
         with self.call.running("state"):
             for side, new in zip(self.sides, (left, right), strict=True):
                 if len(new):
-                    self.keep_rows(side, new, self._windows.expiry_ms(self._windows.pane_of(new.times)))
+                    self.store_rows(side, new, self._windows.expiry_ms(self._windows.pane_of(new.times)))
 
     def _due(self, side: Side, new: SideRows, closing: WindowRange) -> SideRows:
-        """The rows of a side that are in windows of the range: those stored, then new ones, each as they came."""
+        """The rows of a side that are in windows of the range: stored ones, then new ones, in arrival order."""
         first_ms = max(self._windows.starts(closing.after + 1), _EARLIEST_MS)
         last_ms = min(self._windows.ends(closing.through) - 1, _LATEST_MS)
         due = np.flatnonzero((new.times >= first_ms) & (new.times <= last_ms))
@@ -106,8 +107,8 @@ class WindowJoinOperator(TwoSidedOperator):
             return fresh
         return SideRows.concat([side.buffer.between(first_ms, last_ms), fresh])
 
-    def _meet(self, left: SideRows, right: SideRows, closing: WindowRange) -> None:
-        """Give out the pairs of all windows of the range."""
+    def _join_windows(self, left: SideRows, right: SideRows, closing: WindowRange) -> None:
+        """Emit the pairs of all windows of the range."""
         if not len(left) or not len(right):
             return
         left_codes, right_codes = key_numbers([left.keys.array, right.keys.array])
@@ -120,8 +121,8 @@ class WindowJoinOperator(TwoSidedOperator):
 def rows_by_window(
     times: Int64s, windows: PaneWindows, range_: WindowRange, block_rows: int = _BLOCK_ROWS
 ) -> Iterator[tuple[Int64s, Int64s]]:
-    """Every row with each of its windows of the range: its place among `times`, and the window's number; a block of
-    windows at a time, in the order of windows, rows of one window as they stand.
+    """Every row with each of its windows of the range: its position in `times`, and the window's number; in blocks of
+    windows, ordered by window, then by row.
 
     >>> sliding = PaneWindows(size_ms=20, slide_ms=10)
     >>> [(rows.tolist(), at.tolist()) for rows, at in rows_by_window(np.array([15, 5]), sliding, WindowRange(-9, 0))]
@@ -139,27 +140,27 @@ def rows_by_window(
             yield rows[run[order]], numbers[order]
 
 
-def _blocks(first: Int64s, last: Int64s, most: int) -> Iterator[tuple[int, int]]:
-    """Ranges of windows, one after another, each with about `most` rows, counted in each window, or of one window.
+def _blocks(first: Int64s, last: Int64s, rows_max: int) -> Iterator[tuple[int, int]]:
+    """Consecutive ranges of windows with about `rows_max` rows each, counted in each window, or of one window.
 
     >>> list(_blocks(np.array([0, 0, 1]), np.array([2, 0, 2]), 3))
     [(0, 1), (1, 2), (2, 3)]
     """
-    if int((np.maximum(last + 1, first) - first).sum()) <= most:
+    if int((np.maximum(last + 1, first) - first).sum()) <= rows_max:
         yield int(first.min()), int(last.max()) + 1
         return
     starts, stops = np.sort(first), np.sort(np.maximum(last + 1, first))
     start_sums, stop_sums = np.append(0, np.cumsum(starts - starts[0])), np.append(0, np.cumsum(stops - starts[0]))
 
     def before(window: int) -> int:
-        """How many rows there are in all windows before this one."""
-        begun, ended = int(np.searchsorted(starts, window)), int(np.searchsorted(stops, window))
-        return (begun - ended) * (window - int(starts[0])) - int(start_sums[begun]) + int(stop_sums[ended])
+        """The number of rows in all windows before this one."""
+        started, ended = int(np.searchsorted(starts, window)), int(np.searchsorted(stops, window))
+        return (started - ended) * (window - int(starts[0])) - int(start_sums[started]) + int(stop_sums[ended])
 
     start, end = int(starts[0]), int(stops[-1])
     while start < end:
-        low, high, limit = start + 1, end, before(start) + most
-        while low < high:  # the last window to stop at that keeps the block within its limit
+        low, high, limit = start + 1, end, before(start) + rows_max
+        while low < high:  # the last end that keeps the block within its limit
             middle = (low + high + 1) // 2
             low, high = (middle, high) if before(middle) <= limit else (low, middle - 1)
         yield start, low

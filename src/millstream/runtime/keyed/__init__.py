@@ -1,1 +1,1 @@
-"""Keyed state as functions see it: the backend that opens it, handles of its kinds, timers, visits of keys."""
+"""Keyed state of functions: the backend that opens it, state handles, timers, and visits to keys."""

@@ -1,12 +1,12 @@
-"""Broadcast state: maps that are the same in every subtask of an operator, and stored once.
+"""Broadcast state: maps that are identical in every subtask of an operator, and stored once.
 
-Every subtask gets every broadcast record, in the same order, and applies it to its own copy in memory. Because all do
-the same, one of them speaks for all: subtask 0 writes what an epoch changed, as one segment, and names the new version
-in its account. At the next epoch every subtask reads that version, whatever its number and however many there are, so
-a restore or a rescale is nothing special.
+Every subtask receives every broadcast record, in the same order, and applies it to its own copy in memory. As all
+copies are equal, only subtask 0 writes an epoch's changes, as one segment, and names the new version in its account. At
+the next epoch every subtask reads that version, whatever its number and the parallelism, so restoring and rescaling
+need no special handling.
 
-Invariant: when an epoch begins, every copy is what the last manifest's version says. A copy that was changed, in an
-epoch that was committed or not, is read again; one that was not is kept as long as the version stays.
+Invariant: when an epoch begins, every copy equals the last manifest's version. A copy that was changed, in a committed
+epoch or not, is read again; an unchanged one stays cached as long as the version stays.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from millstream.state.tables.state_table import StateTable, TableSetting
 __all__ = ["WRITER", "BroadcastMap", "BroadcastStates", "BroadcastView"]
 
 WRITER = 0
-"""The subtask that stores what all have."""
+"""The subtask that stores the common state."""
 
 
 class _Entries(dict[Any, Any]):
-    """The entries of a state, found at the speed of a dictionary. A key that is not there is looked up with more care:
-    in the form it would be stored in, and after the entries are read."""
+    """The entries of a state, read at the speed of a dictionary. A missing key is looked up again: in its stored form,
+    and after loading the entries."""
 
-    __slots__ = ("_look_up",)
+    __slots__ = ("_find_missing",)
 
-    def __init__(self, look_up: Callable[[Any], Any]) -> None:
-        self._look_up = look_up
+    def __init__(self, find_missing: Callable[[Any], Any]) -> None:
+        self._find_missing = find_missing
 
     def __missing__(self, key: Any) -> Any:
-        return self._look_up(key)
+        return self._find_missing(key)
 
 
 class BroadcastMap(SettledMap):
@@ -49,37 +49,39 @@ class BroadcastMap(SettledMap):
 
     def __init__(self, descriptor: Any, operator: str, max_parallelism: int) -> None:
         self.name = descriptor.get_name()
-        what = f"broadcast state '{self.name}' of '{operator}'"
-        key = task_map_keys(descriptor.type_info.key_type, f"the map keys of {what}")
+        state_name = f"broadcast state '{self.name}' of '{operator}'"
+        key = task_map_keys(descriptor.type_info.key_type, f"the map keys of {state_name}")
         evolution = evolution_of(descriptor)
-        value = task_codec(descriptor.type_info.value_type, what, None if evolution is None else evolution.serializer)
+        value = task_codec(
+            descriptor.type_info.value_type, state_name, None if evolution is None else evolution.serializer
+        )
         super().__init__(key, value)
         self._forms = key.forms
         self._table = StateTable(self.name, None, max_parallelism, value, key, evolution=evolution)
         self._version: tuple[SegmentRef, ...] = ()
-        self._copy = _Entries(self._look_up)
-        self._is_loaded = False  # whether `_copy` has what the table has
-        # Plain keys are found without a look at them.
+        self._copy = _Entries(self._find_missing)
+        self._is_loaded = False  # whether `_copy` has the entries of the table
+        # Plain keys need no conversion.
         self.find: Callable[[Any], Any] = self.get if key.exact is None else self._copy.__getitem__
-        self._forget_changes()
+        self._reset_changes()
 
-    def _forget_changes(self) -> None:
+    def _reset_changes(self) -> None:
         self._changed: dict[Any, None] = {}
         self._cleared = False
 
     def begin(self, setting: TableSetting, version: tuple[SegmentRef, ...]) -> None:
-        """An epoch begins at this version."""
+        """Start an epoch at this version."""
         self._table.begin(setting, version)
         setting.segments.keep_only(self._table.view.refs, self._table.layout)
         if self._changed or self._cleared or version != self._version:
             self._copy.clear()
             self._is_loaded = False
         self._version = version
-        self._forget_changes()
+        self._reset_changes()
 
     @property
     def schema(self) -> TableSchema | None:
-        """What the values were saved as, and are."""
+        """The saved and current schemas of the values."""
         return self._table.schema
 
     @property
@@ -89,11 +91,11 @@ class BroadcastMap(SettledMap):
             self._is_loaded = True
         return self._copy
 
-    def _look_up(self, key: Any) -> Any:
+    def _find_missing(self, key: Any) -> Any:
         return self._entries.get(self._settle_key(key))
 
     def end(self) -> tuple[SegmentRef, ...]:
-        """Write what changed; the new version."""
+        """Write the changes; the new version."""
         stored = self._table.holds_rows
         if self._cleared and stored:
             self._table.clear([BROADCAST_KEY])
@@ -109,25 +111,25 @@ class BroadcastMap(SettledMap):
 
     # --- changes --------------------------------------------------------------------------------------------------
 
-    def _note(self, key: Any) -> None:
+    def _record_change(self, key: Any) -> None:
         self._changed[key] = None
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all entries."""
         self._copy.clear()
         self._is_loaded = True
         self._changed, self._cleared = {}, True
 
 
 class BroadcastView:
-    """The same as the other side's records see it: a `ReadOnlyBroadcastState`."""
+    """The same state as the other side's records see it: a `ReadOnlyBroadcastState`."""
 
     def __init__(self, state: BroadcastMap) -> None:
         self._state = state
         self.get, self.contains = state.find, state.contains
         self.is_empty = state.is_empty
 
-    # Copies: a function that keeps one, or goes on after a change, must not see what it has not asked for.
+    # Copies: a function that retains one must not see later changes in it.
     def items(self) -> Iterable[tuple[Any, Any]]:
         return list(self._state.items())
 
@@ -146,13 +148,13 @@ class BroadcastView:
     def __iter__(self) -> Iterator[Any]:
         return iter(self.keys())
 
-    def _refuse(self, *args: Any) -> NoReturn:
+    def _reject(self, *args: Any) -> NoReturn:
         raise ProgramError(
-            f"broadcast state '{self._state.name}' was to be written for a record that is not broadcast, which only "
+            f"broadcast state '{self._state.name}' cannot be written for a record that is not broadcast, which only "
             "one subtask sees: the copies would differ. Write it in process_broadcast_element"
         )
 
-    put = put_all = remove = clear = __setitem__ = __delitem__ = _refuse
+    put = put_all = remove = clear = __setitem__ = __delitem__ = _reject
 
 
 class BroadcastStates:
@@ -161,41 +163,39 @@ class BroadcastStates:
     def __init__(self, operator: str, descriptors: tuple[Any, ...], max_parallelism: int) -> None:
         self._operator = operator
         self._descriptors = {descriptor.get_name(): descriptor for descriptor in descriptors}
-        self._last_descriptors = dict(
-            self._descriptors
-        )  # the last descriptor asked with, by name: most ask with one object
+        self._last_descriptors = dict(self._descriptors)  # the last descriptor used, by name: mostly one object
         self._maps = {
             name: BroadcastMap(descriptor, operator, max_parallelism) for name, descriptor in self._descriptors.items()
         }
         self._views = {name: BroadcastView(state) for name, state in self._maps.items()}
         self._stored = StoredTables({})
         self._is_writer = False
-        self.is_alone = False  # whether no other subtask is there to write, as in a test of one
+        self.is_only_subtask = False  # whether there is no other subtask that writes, as in a test of one
 
     def begin(self, setting: TableSetting, accounts: Mapping[int, SubtaskAccount]) -> None:
-        """Open every state at the last version. `setting` is of all key groups, as every subtask reads everything;
-        `accounts` is what each subtask acknowledged."""
-        self._is_writer = self.is_alone or setting.subtask == WRITER
+        """Open every state at the last version. `setting` covers all key groups, as every subtask reads everything;
+        `accounts` are the acknowledged accounts of the subtasks."""
+        self._is_writer = self.is_only_subtask or setting.subtask == WRITER
         self._stored = accounts.get(WRITER, SubtaskAccount()).broadcast or StoredTables({})
-        # A letter of its own after the nonce: keyed state of the same name has files beside these.
+        # A suffix after the nonce: keyed state of the same name has files in the same place.
         setting = replace(setting, nonce=f"{setting.nonce}b", schemas=self._stored.schemas)
         for name, state in self._maps.items():
             state.begin(setting, self._stored.versions.get(name, ()))
 
     def end(self) -> StoredTables | None:
-        """What this subtask adds to its account: the new versions, if it is the one that writes."""
+        """The new versions for the account, if this subtask is the writer."""
         if not self._is_writer:
             return None
-        # A state the program does not declare (yet) is handed on as it is.
+        # The version of a state that the program does not declare (yet) stays unchanged.
         versions = {**self._stored.versions, **{name: state.end() for name, state in self._maps.items()}}
         return stored_tables(versions, self._stored.schemas, {name: s.schema for name, s in self._maps.items()})
 
     def writable(self, descriptor: Any) -> BroadcastMap:
-        """The state for those who may write it."""
+        """The state with write access."""
         return self._maps[self._name(descriptor)]
 
     def readable(self, descriptor: Any) -> BroadcastView:
-        """The state for those who may not."""
+        """The state with read access."""
         return self._views[self._name(descriptor)]
 
     def _name(self, descriptor: Any) -> str:
@@ -210,7 +210,7 @@ class BroadcastStates:
             if declared != descriptor:
                 raise ProgramError(
                     f"get_broadcast_state: '{name}' of '{self._operator}' was passed to broadcast(...) as {declared!r} "
-                    f"and is now asked for as {descriptor!r}. Use one descriptor for both"
+                    f"and is now requested as {descriptor!r}. Use one descriptor for both"
                 )
             self._last_descriptors[name] = descriptor
         return str(name)

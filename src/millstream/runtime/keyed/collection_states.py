@@ -1,10 +1,9 @@
-"""The states that hold many values per subject: lists and maps, each element and each entry a row of its own.
+"""States with many values per subject: lists and maps, with a row for each element and entry.
 
-Adding to a list reads nothing of it, and touching one entry of a large map reads none of the others. Reads are made in
-bulk: the lists, or the small maps, of all keys that the scope has at hand. What is known to have no row leaves no
-tombstone.
+Adding to a list reads nothing, and changing one entry of a large map reads no others. Reads are bulk reads: the lists,
+or the small maps, of all keys in the scope. A subject known to have no row gets no tombstone.
 
-A key here is whatever the scope's `key` is: a key of the stream, or a place (`states`).
+A key here is the scope's `key`: a key of the stream, or a place (`states`).
 """
 
 from __future__ import annotations
@@ -25,20 +24,20 @@ from millstream.state.tables.state_table import StateTable
 __all__ = ["ListHandle", "MapHandle"]
 
 _SMALL_MAP_ENTRIES_MAX = 256
-# A look-up of one entry takes about as long as reading so many entries of a map one after another.
+# Looking up one entry takes about as long as scanning this many entries of a map.
 _ENTRIES_PER_LOOKUP = 8
-# So much of stored lists or maps, as they are stored, is held as Python values at once.
+# The stored size of lists or maps that is held as Python values at once.
 _LOADED_BYTES_MAX = 16 << 20
-# One map may have this part of it; entries of a larger one are read singly, or in pieces.
+# One map may take this fraction of it; entries of a larger one are read singly, or in pieces.
 _WHOLE_MAP_SHARE = 4
 _PIECE_BYTES = 256 << 10
-# What a row takes at least: as much is assumed of rows that have not been written yet.
+# The minimum size of a row, assumed for rows not written yet.
 _ROW_BYTES_MIN = 32
 
 
 class ListHandle(StateHandle):
-    """`ListState`: adding reads nothing; reading loads the lists of the keys at hand at once, as far as they are not
-    larger together than `_LOADED_BYTES_MAX`: those of other keys are dropped before more are loaded."""
+    """`ListState`: adding reads nothing; reading loads the lists of the scope's keys at once, up to `_LOADED_BYTES_MAX`
+    together: others are evicted before more are loaded."""
 
     shape = "list"
     next_number: int
@@ -46,24 +45,23 @@ class ListHandle(StateHandle):
     def __init__(self, table: StateTable, scope: Any, renews_on_read: bool, codec: StateCodec) -> None:
         super().__init__(table, scope, renews_on_read)
         self._settle = codec.settle
-        self._forget()
+        self._reset()
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._whole: dict[Any, list[Any]] = {}
         self._additions: dict[Any, list[Any]] = {}
         self._replaced_keys: dict[Any, None] = {}
         self._rowless: set[Any] = set()
-        self._dropped_keys: set[Any] = set()  # whose lists were loaded and dropped again
+        self._evicted_keys: set[Any] = set()  # keys whose lists were loaded and evicted
         self._loaded_bytes = 0
 
     def begin(self) -> None:
-        # Later epochs sort after earlier ones, later rounds and visits after earlier ones, so an append never needs to
-        # know what is there.
+        # Later epochs, rounds and visits sort after earlier ones, so an append needs no read.
         self.next_number = max(self.table.epoch << 31, self.table.rows_numbered)
-        self._forget()
+        self._reset()
 
     def load(self, keys: Iterable[Any]) -> None:
-        """Read the lists of keys that are about to be asked for."""
+        """Read the lists of these keys."""
         new = [key for key in dict.fromkeys(keys) if key not in self._whole]
         if not new:
             return
@@ -75,13 +73,13 @@ class ListHandle(StateHandle):
             self._whole[key] = [value for _, value in rows] + self._additions.get(key, [])
 
     def load_ahead(self, keys: list[Any]) -> None:
-        """Read the lists of keys that will be asked for, in this order; the first ones, where all would be too much."""
+        """Read the lists of these keys, in this order; only the first ones if all would be too large."""
         if keys and self.table.holds_rows:
             self._make_room()
             self.load(keys[: self.table.within(keys, _LOADED_BYTES_MAX)])
 
     def get(self) -> list[Any]:
-        """The elements of the current key, in the order they were added."""
+        """The elements of the current key, in insertion order."""
         key = self._scope.key
         if key not in self._whole:
             self._load_from(key)
@@ -90,19 +88,19 @@ class ListHandle(StateHandle):
         return list(self._whole[key])
 
     def _load_from(self, key: Any) -> None:
-        """Load the list of the current key and of those that will probably be asked for next."""
-        if key in self._dropped_keys or not self.table.holds_rows:
-            # A list that is needed again is loaded alone: else each return to it would load the following ones too.
+        """Load the list of the current key and those of the following keys."""
+        if key in self._evicted_keys or not self.table.holds_rows:
+            # An evicted list is loaded alone: otherwise each return to it would load the following ones, too.
             self._make_room()
             self.load((key,))
         else:
             self.load_ahead([key, *(k for k in self._scope.following() if k != key and k not in self._whole)])
 
     def _make_room(self) -> None:
-        """Drop lists that can be loaded again, if they are many; what was added to them is kept."""
+        """Evict lists that can be loaded again, if they are large; additions are retained."""
         if self._loaded_bytes > _LOADED_BYTES_MAX // 2:
             unreplaced = [key for key in self._whole if key not in self._replaced_keys]
-            self._dropped_keys.update(unreplaced)
+            self._evicted_keys.update(unreplaced)
             for key in unreplaced:
                 del self._whole[key]
             self._loaded_bytes = 0
@@ -115,7 +113,7 @@ class ListHandle(StateHandle):
         self.append(self._settle(value))
 
     def append(self, value: Any) -> None:
-        """Append an element that has the form already in which it would be read, as records of a typed stream have."""
+        """Append an element that is already in its stored form, as records of a typed stream are."""
         key = self._scope.key
         self._additions.setdefault(key, []).append(value)
         if key in self._whole:
@@ -147,7 +145,7 @@ class ListHandle(StateHandle):
         numbers = self.next_number + np.arange(len(values))
         self.next_number += len(values)
         self.table.put(keys, values, pa.array(numbers))
-        self._forget()
+        self._reset()
 
     def merge(self, target: Any, sources: list[Any]) -> None:
         self.load(sources)
@@ -162,12 +160,10 @@ class ListHandle(StateHandle):
 
 
 class MapHandle(MapMethods, StateHandle):
-    """`MapState`: entries are rows of their own. Small maps are loaded whole, those of the keys at hand at once, as far
-    as they are not too large together. Of a large map single entries are read, until reading it whole would have cost
-    no more; a map whose rows take more than `_WHOLE_MAP_SHARE` of what may be loaded is never whole, and is gone
-    through in pieces (`state.tables.large_map`).
-
-    Many attributes: what a visit knows of its maps, by key."""
+    """`MapState`: each entry is a row. Small maps are loaded whole, those of the scope's keys at once, up to a size
+    limit. Of a large map single entries are read, until reading it whole would have cost no more; a map larger than
+    1/`_WHOLE_MAP_SHARE` of the limit is never loaded whole, and is iterated in pieces (`state.tables.large_map`).
+    Many attributes: a visit's knowledge of its maps, by key."""
 
     shape = "map"
 
@@ -176,21 +172,23 @@ class MapHandle(MapMethods, StateHandle):
     ) -> None:
         super().__init__(table, scope, renews_on_read)
         self._settle_key, self._settle, self._codecs = key.settle, value.settle, (key, value)
-        self._forget()
+        self._reset()
 
     def begin(self) -> None:
-        self._forget()
+        self._reset()
 
-    def _forget(self) -> None:
-        self._entries: dict[Any, dict[Any, Any]] = {}  # what is known; ABSENT: known not to be there
-        self._whole: dict[Any, set[Any]] = {}  # keys whose entries are all known, and which of these are stored
+    def _reset(self) -> None:
+        self._entries: dict[Any, dict[Any, Any]] = {}  # known entries; ABSENT: known not to exist
+        self._whole: dict[Any, set[Any]] = {}  # keys whose entries are all known, and the stored ones of these
         self._changed_map_keys: dict[Any, dict[Any, None]] = {}
         self._cleared_keys: dict[Any, None] = {}
-        self._renewed_keys: dict[Any, None] = {}  # whose stored entries were all read, and are to live on for that
-        self._counts: dict[Any, int] = {}  # how many entries keys have, at most
-        self._dropped_keys: set[Any] = set()  # whose small maps were loaded and dropped again
+        self._renewed_keys: dict[
+            Any, None
+        ] = {}  # keys whose stored entries were all read, which renews their time-to-live
+        self._counts: dict[Any, int] = {}  # upper bounds of the entries of keys
+        self._evicted_keys: set[Any] = set()  # keys whose small maps were loaded and evicted
         self._loaded_bytes = 0
-        self._entries_read: dict[Any, int] = {}  # how many entries of a large map were read one by one
+        self._entries_read: dict[Any, int] = {}  # the number of entries of a large map read one by one
         self._stored: dict[Any, StoredEntries] = {}  # of large maps
         self._entry_bytes: int | None = None
 
@@ -202,13 +200,13 @@ class MapHandle(MapMethods, StateHandle):
         row_bytes = self.table.row_bytes
         for key, rows in zip(new, self.table.read_rows(new), strict=True):
             self._loaded_bytes += len(rows) * row_bytes
-            # What the function has set in this epoch stands above what is stored.
+            # Changes of this epoch override stored entries.
             stored = entries_of(self.table, key, rows)
             self._entries[key] = {**stored, **self._changes(key)} if key in self._changed_map_keys else stored
             self._whole[key] = set(stored)
 
     def _changes(self, key: Any) -> dict[Any, Any]:
-        """The entries of a key that were changed, as they are now."""
+        """The changed entries of a key, with their current values."""
         entries = self._entries.get(key, {})
         return {map_key: entries.get(map_key, ABSENT) for map_key in self._changed_map_keys.get(key, ())}
 
@@ -222,12 +220,12 @@ class MapHandle(MapMethods, StateHandle):
         return value
 
     def _find(self, key: Any, map_key: Any) -> None:
-        """Small maps of all keys at hand at once; of a large map, the one entry."""
-        if self._is_small(key) and key not in self._dropped_keys:
+        """Load small maps of all keys in the scope; of a large map, the one entry."""
+        if self._is_small(key) and key not in self._evicted_keys:
             self._load_small(key)
         if key in self._whole:
             return
-        # Once look-ups of single entries have cost what reading the whole map costs, it is read whole.
+        # Once lookups of single entries have cost as much as reading the whole map, it is read whole.
         self._entries_read[key] = self._entries_read.get(key, 0) + 1
         self._make_room()
         if self._entries_read[key] * _ENTRIES_PER_LOOKUP >= self._counts[key] and self._may_be_whole(key):
@@ -240,7 +238,7 @@ class MapHandle(MapMethods, StateHandle):
         return self._count(key) <= _SMALL_MAP_ENTRIES_MAX and self._may_be_whole(key)
 
     def _count(self, key: Any) -> int:
-        """How many stored entries a key has at most; those of the keys at hand are counted at once."""
+        """An upper bound of a key's stored entries; those of the scope's keys are counted at once."""
         if key not in self._counts:
             keys = [k for k in dict.fromkeys((key, *self._scope.keys)) if k not in self._whole]
             counts = self.table.count(keys) if self.table.holds_rows else [0] * len(keys)
@@ -248,34 +246,34 @@ class MapHandle(MapMethods, StateHandle):
         return self._counts[key]
 
     def _may_be_whole(self, key: Any) -> bool:
-        """Whether the map of a key is not too large to be held as Python values."""
+        """Whether the map of a key is small enough to be held as Python values."""
         row_bytes = self._row_bytes()
         return self._count(key) * row_bytes <= max(_LOADED_BYTES_MAX // _WHOLE_MAP_SHARE, row_bytes)
 
     def _row_bytes(self) -> int:
-        """About how many bytes a stored entry takes."""
+        """The approximate size of a stored entry."""
         if self._entry_bytes is None:
             self._entry_bytes = max(self.table.row_bytes, _ROW_BYTES_MIN)
         return self._entry_bytes
 
     def _stored_entries(self, key: Any) -> StoredEntries:
-        """What the store has of a large map."""
+        """The stored entries of a large map."""
         if key not in self._stored:
             piece_rows = max(1, _PIECE_BYTES // self._row_bytes())
             self._stored[key] = StoredEntries(self.table.key_rows(key), *self._codecs, piece_rows)
         return self._stored[key]
 
     def _load_small(self, key: Any) -> None:
-        """Load the map of the current key and the small ones of those that will probably be asked for next."""
+        """Load the map of the current key and the small ones of the following keys."""
         self._make_room()
         keys = [k for k in self._scope.following() if k != key and k not in self._whole]
         small = [key, *(k for k in keys if self._counts.get(k, 0) <= _SMALL_MAP_ENTRIES_MAX)]
         self.load(small[: self.table.within(small, _LOADED_BYTES_MAX)] if self.table.holds_rows else small)
 
     def _make_room(self) -> None:
-        """Drop what was not changed, if it is much: it can be read again."""
+        """Evict unchanged entries, if they are large: they can be read again."""
         if self._loaded_bytes > _LOADED_BYTES_MAX // 2:
-            self._dropped_keys.update(self._whole)
+            self._evicted_keys.update(self._whole)
             for key in [key for key in self._entries if key not in self._cleared_keys]:
                 self._entries[key] = self._changes(key)
                 self._whole.pop(key, None)
@@ -318,7 +316,7 @@ class MapHandle(MapMethods, StateHandle):
         if value is not ABSENT or stored is None or map_key in stored:
             entries[map_key] = value
             changed[map_key] = None
-        else:  # known not to be stored: there is nothing to take out
+        else:  # known not to be stored: nothing to delete
             entries.pop(map_key, None)
             changed.pop(map_key, None)
 
@@ -334,7 +332,7 @@ class MapHandle(MapMethods, StateHandle):
         stored = self.table.holds_rows
         if stored:
             self.table.clear(list(self._cleared_keys))
-        for key in self._renewed_keys:  # before what was changed, which counts
+        for key in self._renewed_keys:  # before the changes, which override them
             for map_keys, renewed in self._stored_entries(key).pieces():
                 self.table.put([key] * len(map_keys), renewed, self.table.encode_subs(map_keys))
         puts: list[tuple[Any, Any, Any]] = []
@@ -352,4 +350,4 @@ class MapHandle(MapMethods, StateHandle):
             self.table.put(keys, values, self.table.encode_subs(subs))
         if removed and stored:
             self.table.delete([key for key, _ in removed], self.table.encode_subs([map_key for _, map_key in removed]))
-        self._forget()
+        self._reset()

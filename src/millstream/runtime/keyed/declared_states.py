@@ -1,9 +1,9 @@
-"""A state as its descriptor declares it: the handle, its codecs and its lifetime.
+"""Makes states from their descriptors: the handle, its codecs and its lifetime.
 
-States of keys and states of places are made here alike: which one it is, the caller says by scope and table.
+States of keys and of places are made alike; the caller's scope and table distinguish them.
 
-The codecs of a task open pickles: a task runs its owner's functions on what they stored, so it may open what they
-pickled. Readers of a store make their codecs without (`state_codec.StateCodec`), and may not import this module.
+A task's codecs unpickle: a task runs its owner's functions on their stored values, so it may open what they pickled.
+Readers of a store use codecs that do not (`state_codec.StateCodec`), and may not import this module.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def task_map_keys(type_info: TypeInformation | None, what: str) -> MapKeyCodec:
 def declared_state(
     kind: type[Any], descriptor: Any, what: str, scope: Any, make_table: Callable[..., StateTable]
 ) -> StateHandle:
-    """A handle of this kind. `what` names the state in errors; `make_table` is given the codec of its values, that of
-    map keys, and further settings of a `StateTable`."""
+    """A handle of this kind. `what` names the state in errors; `make_table` gets the codec of its values, that of map
+    keys, and further settings of a `StateTable`."""
     options, renews = _lifetime(descriptor)
     options["evolution"] = evolution = evolution_of(descriptor)
     serializer = None if evolution is None else evolution.serializer
@@ -67,18 +67,19 @@ def declared_state(
 
 
 def evolution_of(descriptor: Any) -> Evolution | None:
-    """What a descriptor says of the types its state had before; None for the operator's own states."""
+    """A descriptor's declaration of previous types; None for the operator's own states."""
     evolution: Any = getattr(descriptor, "_evolution", None)
     return evolution if isinstance(evolution, Evolution) else None
 
 
 def name_conflict(name: str, operator: str) -> ProgramError:
-    """The refusal of a state that is named like one that the operator itself keeps."""
-    return ProgramError(f"state '{name}' of '{operator}': the operator keeps a table of that name. Give yours another")
+    """The error for a state with the name of one of the operator's own."""
+    return ProgramError(f"state '{name}' of '{operator}': the operator has a table of that name. Choose another one")
 
 
 def _lifetime(descriptor: Any) -> tuple[dict[str, Any], bool]:
-    """What a descriptor's `StateTtlConfig` says: options for its table, and whether reading renews."""
+    """The settings of a descriptor's `StateTtlConfig`: options for its table, and whether reads renew the
+    time-to-live."""
     ttl: Any = getattr(descriptor, "_ttl_config", None)
     if ttl is None or not ttl.is_enabled():
         return {}, False

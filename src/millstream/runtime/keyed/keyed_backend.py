@@ -1,17 +1,16 @@
-"""How a keyed operator goes through its records, in visits, and the states and timers that are visited.
+"""Visits of a keyed operator to its records, and the states and timers that take part in them.
 
-An operator that keeps state gathers the batches of an epoch and works on them together, in *visits*: each to some keys
-and all their records at hand. Few records, or records of few keys, are one visit, in arrival order. Many are parted by
-ranges of their keys' order, so that each key is visited once: its state is read once, in the order of the segments,
-stays in the processor's cache while it is used, and is written once. That is why a million keys cost little more than a
-hundred.
+A stateful operator gathers the batches of an epoch and processes them in *visits*: each covers some keys and all their
+gathered records. Few records, or records of few keys, are one visit, in arrival order. Many are split by ranges of
+their keys' order, so that each key is visited once: its state is read once, in segment order, stays in the processor's
+cache while it is used, and is written once. That is why a million keys cost little more than a hundred.
 
-Invariants: every record is in one visit; the visits of one gathering have no key in common; the records of a key stand
-in arrival order; the keys of a visit stand in the order of segments.
+Invariants: every record is in one visit; the visits of one gathering have no key in common; the records of a key are in
+arrival order; the keys of a visit are in segment order.
 
-The *backend* holds the states and timers of one operator's keys in one subtask. What is visited is in step: a handle is
-told the keys of a visit, and hands over what changed, with all others of the same scope. Handles of places
-(`runtime.windows.window_store`) are in the same store, but no visit concerns them.
+The *backend* holds the states and timers of one operator's keys in one subtask. All handles of its scope are visited
+together: each gets the keys of a visit, and writes its changes at the end. Handles of places
+(`runtime.windows.window_store`) are in the same store, but take no part in visits.
 """
 
 from __future__ import annotations
@@ -40,34 +39,35 @@ from millstream.state.tables.state_table import StateTable, TableSetting
 __all__ = ["VISIT_RECORDS_MAX", "GatheredKeys", "KeyRange", "KeyedBackend", "Visit", "visits"]
 
 VISIT_RECORDS_MAX = 32_768
-"""So many records are visited together. Of more, about half as many at a time, or all if they have few keys."""
+"""The records of one visit. More are split into visits of about half as many, or visited at once if keys are few."""
 
 
 @dataclass(frozen=True)
 class KeyRange:
-    """The key groups a subtask owns, of how many."""
+    """The key groups of a subtask, and their total number."""
 
     groups: range
     max_parallelism: int
 
     def orders(self, hashes: Int64s) -> UInt64s:
-        """Where keys stand in segments."""
+        """The positions of keys in segments."""
         return orders_of(hashes, self.max_parallelism)
 
     def holds(self, hashes: Int64s) -> Any:
-        """Which of these keys the subtask owns, as booleans."""
+        """Mask of the keys that the subtask owns."""
         groups = key_groups(hashes, self.max_parallelism)
         return (groups >= self.groups.start) & (groups < self.groups.stop)
 
     def parts(self, orders: UInt64s, count: int) -> Any:
-        """Which of `count` even ranges of the owned orders each order is in, as small integers."""
+        """The number of the part that each order is in, with the owned orders split into `count` even ranges; as small
+        integers."""
         start, stop = order_of_group(self.groups.start), order_of_group(self.groups.stop)
         width = np.uint64(-(-(stop - start) // count))
         return ((orders - np.uint64(start)) // width).astype(np.uint16)
 
 
 class _KeyNumbers(dict[Any, int]):
-    """Keys by number, in the order they are met; a key that was met before is looked up without a line of Python."""
+    """Numbers keys in first-seen order; a known key is looked up without Python code."""
 
     def __missing__(self, key: Any) -> int:
         number = self[key] = len(self)
@@ -76,7 +76,7 @@ class _KeyNumbers(dict[Any, int]):
 
 @dataclass(frozen=True)
 class GatheredKeys:
-    """The keys of gathered records: a column as long as they are, or numbers into a list of distinct keys."""
+    """The keys of gathered records: a column with a key for each, or numbers into a list of distinct keys."""
 
     column: KeyColumn
     codes: Int64s | None = None
@@ -93,8 +93,8 @@ class GatheredKeys:
 
 @dataclass(frozen=True)
 class Visit:
-    """Some records and their distinct keys. `codes[i]` says which of `keys` record i has; `values` are the keys as
-    Python values where they are at hand."""
+    """Some records and their distinct keys. `codes[i]` is the index in `keys` of record i's key; `values` has the keys
+    as Python values, if available."""
 
     records: Batch
     keys: KeyColumn
@@ -136,7 +136,7 @@ def _by_column(records: Batch, keys: KeyColumn, owned: KeyRange, parts: int) -> 
 
 
 def _encoded_if_few(keys: pa.Array, few: int) -> pa.DictionaryArray | None:
-    """The keys with a number each, if at most `few` are distinct. A part of them is asked first: that mostly tells."""
+    """The dictionary-encoded keys, if at most `few` are distinct. A sample is checked first, which mostly decides."""
     if pa.types.is_nested(keys.type) or len(keys.slice(0, 2 * few).unique()) > few // 2:
         return None
     encoded = keys.dictionary_encode(null_encoding="encode")
@@ -144,7 +144,7 @@ def _encoded_if_few(keys: pa.Array, few: int) -> pa.DictionaryArray | None:
 
 
 def _by_codes(records: Batch, keys: GatheredKeys, owned: KeyRange, parts: int) -> Iterator[Visit]:
-    """Keys that are numbered already: sorted by their order, a part of them is a slice."""
+    """Visits for keys that are numbered already: sorted by their order, a part of them is a slice."""
     assert keys.codes is not None and keys.values is not None
     orders = owned.orders(keys.column.hashes)
     sorting = np.argsort(orders)
@@ -166,13 +166,13 @@ def _by_codes(records: Batch, keys: GatheredKeys, owned: KeyRange, parts: int) -
 
 
 def _by_key(codes: Int64s, keys: int) -> Int64s:
-    """The rows one key after another: a key's state is then used while it is at hand."""
+    """The rows sorted by key: a key's state is then used while it is cached."""
     # numpy sorts 16-bit numbers by radix, several times faster than wider ones.
     return np.argsort(codes.astype(np.uint16) if keys <= 1 << 16 else codes, kind="stable")
 
 
 def _rows_by_part(part_of: Any, parts: int) -> Iterator[Int64s]:
-    """The rows of each part that has any, in order."""
+    """The rows of each non-empty part, in order."""
     rows = np.argsort(part_of, kind="stable")  # by radix: the parts are 16-bit numbers
     ends = np.cumsum(np.bincount(part_of, minlength=parts)).tolist()
     start = 0
@@ -183,7 +183,7 @@ def _rows_by_part(part_of: Any, parts: int) -> Iterator[Int64s]:
 
 
 def _numbered(keys: KeyColumn, owned: KeyRange, encoded: pa.DictionaryArray | None = None) -> tuple[Int64s, KeyColumn]:
-    """A number for every record's key, and the distinct keys by number, in the order of segments."""
+    """A number for every record's key, and the distinct keys by number, in segment order."""
     array = keys.array
     if pa.types.is_nested(array.type):
         codes, first = _numbered_by_hash(keys)
@@ -191,7 +191,7 @@ def _numbered(keys: KeyColumn, owned: KeyRange, encoded: pa.DictionaryArray | No
         encoded = encoded if encoded is not None else array.dictionary_encode(null_encoding="encode")
         codes = encoded.indices.to_numpy().astype(np.int64)
         first = np.empty(int(codes.max()) + 1 if len(codes) else 0, dtype=np.int64)
-        # Of assignments to one place the last one stays: backwards, that is the first record of each key.
+        # The last assignment to a place wins: in reverse order, the first record of each key.
         first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
     sorting = np.argsort(owned.orders(keys.hashes[first]))
     rank = np.empty_like(sorting)
@@ -201,9 +201,9 @@ def _numbered(keys: KeyColumn, owned: KeyRange, encoded: pa.DictionaryArray | No
 
 
 def _numbered_by_hash(keys: KeyColumn) -> tuple[Int64s, Int64s]:
-    """The number of every key and the first record of each number, for keys that Arrow cannot number itself.
+    """The number of every key and the first record of each number, for keys that Arrow cannot dictionary-encode.
 
-    Equal hashes mean equal keys but for the odd collision; keys that lost their hash are numbered one by one.
+    Equal hashes mean equal keys, except for rare collisions; colliding keys are numbered one by one.
     """
     _, first, codes = np.unique(keys.hashes, return_index=True, return_inverse=True)
     firsts: list[int] = first.tolist()
@@ -219,7 +219,7 @@ def _numbered_by_hash(keys: KeyColumn) -> tuple[Int64s, Int64s]:
     return codes, np.array(firsts, dtype=np.int64)
 
 
-# So much of a state's single values, as they are stored, is read for one visit.
+# The stored size of a state's single values that one visit reads.
 _VISIT_BYTES_MAX = 64 << 20
 
 
@@ -243,68 +243,69 @@ class KeyedBackend(StateGetters):
         handle = self.store.state(name, kind, descriptor, self.scope)
         if name not in self._visited:
             self._visited[name] = handle
-            if self.scope.column is not None:  # asked for while an epoch runs, not in open()
+            if self.scope.column is not None:  # requested while an epoch runs, not in open()
                 handle.visit(self.scope.column)
         return handle
 
-    # --- what columnar operators keep ---------------------------------------------------------------------------
+    # --- tables of columnar operators ---------------------------------------------------------------------------
 
     def table(self, name: str, type_info: TypeInformation | None) -> StateTable:
-        """A table with one value per key, for a handle of the operator's own."""
+        """A table with one value per key, for a handle of the operator."""
         return self.store.table(name, task_codec(type_info, f"state '{name}' of '{self._operator}'"))
 
     def keep(self, name: str, handle: StateHandle) -> None:
-        """Open, visit and write this handle's table with the others, under `name`."""
+        """Register a handle: its table is opened, visited and written with the others, under `name`."""
         self.store.keep(name, handle)
         self._visited[name] = handle
 
     @property
     def names(self) -> set[str]:
-        """The names that are taken: those of its states and of its timers."""
+        """The names in use: those of its states and timers."""
         return self.store.names
 
     # --- an epoch ---------------------------------------------------------------------------------------------
 
     def begin(self, setting: TableSetting, accounts: Mapping[int, SubtaskAccount]) -> None:
-        """Open everything at the last version. `accounts`: what subtasks acknowledged of these key groups."""
+        """Open all tables at the last version. `accounts`: the acknowledged accounts of these key groups."""
         self.store.begin(setting, accounts)
 
     def column(self, keys: list[Any]) -> KeyColumn:
-        """Keys as the store knows them."""
+        """Keys in their stored form."""
         return self.event_timers.table.column(keys)
 
     @property
     def visit_keys_max(self) -> int:
-        """How many keys may be visited together, so that what a visit reads of single values stays within bounds.
-        (Lists and maps see to it themselves.)"""
+        """The number of keys that may be visited together, so that a visit's reads of single values stay bounded.
+        (Lists and maps bound theirs themselves.)"""
         tables = (handle.table for handle in self._visited.values())
         largest = max((table.row_bytes for table in tables if table.layout.sub_type is None), default=0)
         return max(1, min(VISIT_RECORDS_MAX, _VISIT_BYTES_MAX // largest)) if largest else VISIT_RECORDS_MAX
 
     def settle(self) -> None:
-        """From here on states are read with all that was changed so far in this epoch."""
+        """Make this epoch's changes so far visible to reads."""
         for handle in self._visited.values():
             handle.table.settle()
 
     def visit(self, keys: KeyColumn, values: list[Any] | None = None) -> None:
-        """The function is about to see records (or timers) of these keys; `values` are the keys as Python values."""
+        """Start a visit to these keys, before the function gets their records or timers; `values` are the keys as
+        Python values."""
         self.scope.visit(keys, values, self.event_timers.table.keys_of)
         for handle in self._visited.values():
             handle.visit(keys)
 
     def leave(self) -> None:
-        """The visit has ended: what it changed is handed to the tables."""
+        """End the visit: its changes go to the tables."""
         self.scope.leave()
         for handle in self._visited.values():
             handle.leave()
 
     def keys_with(self, descriptor: Any) -> Iterator[tuple[Any, StateHandle]]:
-        """Every key of this subtask that has the state, one after another, with the state as that key sees it."""
+        """Every key of this subtask that has the state, one by one, with the state as that key sees it."""
         handle = self.store.declared(descriptor)
         if handle is None:
             raise ProgramError(
-                f"'{self._operator}' holds no state as {descriptor!r} describes; it holds {sorted(self._visited)}. "
-                "Ask for it in open() with the same descriptor"
+                f"'{self._operator}' has no state as {descriptor!r} describes; it has {sorted(self._visited)}. "
+                "Request it in open() with the same descriptor"
             )
         self.settle()
         keys = handle.table.distinct_keys()
@@ -318,7 +319,7 @@ class KeyedBackend(StateGetters):
             self.leave()
 
     def end(self, now_ms: int) -> SubtaskAccount:
-        """Write what changed; what the next epoch needs to know of it."""
+        """Write the changes; the account for the next epoch."""
         self.scope.leave()
         account = self.store.end()
         return replace(account, wake_ms=self.processing_timers.earliest(after=now_ms))

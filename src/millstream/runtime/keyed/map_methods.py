@@ -1,8 +1,8 @@
-"""What a function may do with a map: with a `MapState`, and with a `BroadcastState`.
+"""The methods of a map state: of a `MapState`, and of a `BroadcastState`.
 
-Keys and values are settled when they are given: brought into the form in which they would come back from the store. So
-a function reads the same whether an epoch ended in between or not, be it a float32 or a tuple declared as a row. Which
-keys are one, `state.keys.key_columns` says.
+Keys and values are settled on entry: converted to the form in which the store would return them. So a function reads
+the same whether or not an epoch ended in between, also a float32, or a tuple declared as a row.
+`state.keys.key_columns` defines which keys are equal.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import Any
 __all__ = ["ABSENT", "MapMethods", "SettledMap"]
 
 ABSENT: Any = object()
-"""The value of an entry that is not there."""
+"""The value of an entry that does not exist."""
 
 
 class MapMethods:
-    """The methods of a map, over four things that differ: one entry to read, one to set, all of them, and `clear`."""
+    """The methods of a map, based on four primitives: read one entry, set one, read all, and `clear`."""
 
     _settle_key: Callable[[Any], Any]
     _settle: Callable[[Any], Any]
 
     def _entry(self, map_key: Any) -> Any:
-        """The value under a settled key, ABSENT when there is none."""
+        """The value under a settled key, ABSENT if there is none."""
         raise NotImplementedError
 
     def _set_entry(self, map_key: Any, value: Any) -> None:
@@ -31,7 +31,7 @@ class MapMethods:
         raise NotImplementedError
 
     def _all(self) -> Mapping[Any, Any]:
-        """All entries, to be read."""
+        """All entries, for reading."""
         raise NotImplementedError
 
     def clear(self) -> None:
@@ -39,12 +39,12 @@ class MapMethods:
         raise NotImplementedError
 
     def get(self, key: Any) -> Any:
-        """The value of an entry, None when there is none."""
+        """The value of an entry, None if there is none."""
         value = self._entry(self._settle_key(key))
         return None if value is ABSENT else value
 
     def contains(self, key: Any) -> bool:
-        """Whether there is an entry."""
+        """Whether the entry exists."""
         return self._entry(self._settle_key(key)) is not ABSENT
 
     def put(self, key: Any, value: Any) -> None:
@@ -73,7 +73,7 @@ class MapMethods:
         return self._all().values()
 
     def is_empty(self) -> bool:
-        """Whether there is no entry."""
+        """Whether there are no entries."""
         return not self._all()
 
     def __iter__(self) -> Iterator[Any]:
@@ -86,19 +86,18 @@ class MapMethods:
 
 
 class SettledMap(MapMethods):
-    """A map in memory: what functions see as a `BroadcastState`. Subclasses say where the entries come from and what
-    becomes of changes."""
+    """A map in memory, which functions use as a `BroadcastState`. Subclasses load the entries and record changes."""
 
     def __init__(self, key: Any, value: Any) -> None:
         self._settle_key, self._settle = key.settle, value.settle
 
     @property
     def _entries(self) -> dict[Any, Any]:
-        """All that is in it, to read and to write."""
+        """All entries, for reading and writing."""
         raise NotImplementedError
 
-    def _note(self, map_key: Any) -> None:
-        """The entry of `map_key` was put or removed."""
+    def _record_change(self, map_key: Any) -> None:
+        """Record that the entry of `map_key` was put or removed."""
 
     def _entry(self, map_key: Any) -> Any:
         return self._entries.get(map_key, ABSENT)
@@ -108,7 +107,7 @@ class SettledMap(MapMethods):
             self._entries.pop(map_key, None)
         else:
             self._entries[map_key] = value
-        self._note(map_key)
+        self._record_change(map_key)
 
     def _all(self) -> dict[Any, Any]:
         return self._entries

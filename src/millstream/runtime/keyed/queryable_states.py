@@ -1,6 +1,6 @@
-"""What an operator tells of its queryable states: made of descriptors and of windows, for the account.
+"""Entries of an operator's account for its queryable states: made from descriptors and windows.
 
-The form itself, and how it is read again, is `state.stored.queryable`.
+`state.stored.queryable` defines the format, and reads it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["queryable_of_panes", "queryable_of_windows", "queryables_of_states"]
 def queryables_of_states(
     descriptors: Mapping[str, Any], shapes: Mapping[str, str], key_type: TypeInformation | None, operator: str
 ) -> dict[str, Queryable]:
-    """What an account tells of the states whose descriptors were made queryable, by that name."""
+    """The account entries of the states whose descriptors were made queryable, by that name."""
     queryables: dict[str, Queryable] = {}
     for state, descriptor in descriptors.items():
         name = getattr(descriptor, "_queryable_name", None)
@@ -45,7 +45,7 @@ def queryables_of_states(
 
 
 def queryable_of_panes(operation: PaneAggregate, key_type: TypeInformation) -> Queryable:
-    """What an account tells of columnar windows."""
+    """The account entry of columnar windows."""
     return Queryable(
         WINDOW_STATES[PANES],
         "window",
@@ -59,7 +59,7 @@ def queryable_of_panes(operation: PaneAggregate, key_type: TypeInformation) -> Q
 
 
 def queryable_of_windows(operation: Window, key_type: TypeInformation | None) -> Queryable:
-    """What an account tells of the windows of the two other operators."""
+    """The account entry of the windows of the two other operators."""
     panes = operation.panes if isinstance(operation, FoldedWindow) else None
     form = PLACES if panes is None else NUMBERED
     measures: Any = getattr(operation.aggregate, "measures", ())
@@ -93,7 +93,10 @@ def _measures(measures: Sequence[BoundAggregate]) -> tuple[tuple[str, str, tuple
         (
             measure.name,
             measure.kind,
-            tuple(None if look.type_info is None else written_type(look.type_info) for look in measure.arguments),
+            tuple(
+                None if argument.type_info is None else written_type(argument.type_info)
+                for argument in measure.arguments
+            ),
             measure.n,
         )
         for measure in measures

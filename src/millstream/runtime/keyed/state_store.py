@@ -1,23 +1,23 @@
 """All tables of one operator in one subtask: of its states and timers, of keys and of places.
 
-States are declared by their descriptors, mostly in `open()`; operators keep handles of their own beside them. At the
-start of an epoch every table is opened at the last manifest's version; at its end each one that changed has written one
-segment, and the new versions go into the operator's account. A subtask owns a range of key groups; what other subtasks
-wrote before a rescale is read, never moved.
+States are declared by descriptors, mostly in `open()`; operators add handles of their own. An epoch opens every table
+at the last manifest's version; at its end each changed table has written one segment, and the new versions go into the
+operator's account. A subtask owns a range of key groups; segments that other subtasks wrote before a rescale are read,
+not rewritten.
 
-In the manifest, names alone tell tables apart. So a name stands for one handle, whoever asks for it first.
+In the manifest, tables are identified by name alone. So a name belongs to one handle, whichever requests it first.
 
-Elements of a list, and rows of a join's buffer, are told apart and kept in order by their *numbers*. A row is named by
-its key and its number, so a number that was given is never given again: not in a later visit, not in a later epoch, and
-not in a later *round* of the same epoch (`jobs/epochs/rounds.py`), which knows nothing of the one before but its
-accounts. Therefore each subtask tells in its account where the numbers of its tables go on, and who opens a table goes
-on after the largest that any subtask has told: after a change of parallelism its keys come from several.
+Elements of a list, and rows of a join's buffer, are identified and ordered by their *numbers*. A row is named by its
+key and its number, so a number is never reused: not in a later visit or epoch, and not in a later *round* of the same
+epoch (`jobs/epochs/rounds.py`), which knows only the accounts of the previous one. Therefore each subtask's account has
+the next numbers of its tables, and a table continues after the largest of any subtask: after a change of parallelism
+its keys belonged to several.
 
     elements_numbered={"history": 15032385541}        lists
-    rows_numbered={"left": 712, "right": 90}          the buffers of a join, which readers know by it
+    rows_numbered={"left": 712, "right": 90}          the buffers of a join, which readers recognise by it
 
-Elements of lists start anew at `epoch << 31` where that is further on. Accounts of older Millstreams tell nothing of
-lists: their epochs had one round, so all their numbers are smaller than that.
+Numbers of list elements start at `epoch << 31` if that is larger. Accounts of older versions have no numbers for lists:
+their epochs had one round, so all their numbers are smaller than that.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ __all__ = ["OwnState", "StateGetters", "StateStore", "last_row_numbers", "with_r
 
 
 def last_row_numbers(accounts: Iterable[SubtaskAccount]) -> dict[str, int]:
-    """Where the numbers of every table go on, by name, from what each subtask acknowledged last.
+    """The next numbers of every table, by name, from each subtask's last account.
 
     >>> last_row_numbers([SubtaskAccount(rows_numbered={"left": 4}), SubtaskAccount(rows_numbered={"left": 7})])
     {'left': 7}
@@ -60,8 +60,8 @@ def last_row_numbers(accounts: Iterable[SubtaskAccount]) -> dict[str, int]:
 def with_row_numbers(
     account: SubtaskAccount, before: Mapping[str, int], handles: Mapping[str, StateHandle]
 ) -> SubtaskAccount:
-    """The account with where the numbers of these tables go on. Those of tables that the program does not declare (yet)
-    are handed on as they were told."""
+    """The account with the next numbers of these tables. Those of tables that the program does not declare (yet) stay
+    unchanged."""
     elements, rows = dict(account.elements_numbered), dict(account.rows_numbered)
     elements |= {name: number for name, number in before.items() if name not in handles}
     for name, handle in handles.items():
@@ -72,19 +72,19 @@ def with_row_numbers(
 
 @dataclass(frozen=True)
 class OwnState:
-    """The descriptor of a state that an operator itself keeps."""
+    """The descriptor of an operator's own state."""
 
     name: str
     type_info: Any = None
 
     def get_name(self) -> str:
-        """Its name."""
+        """The name."""
         return self.name
 
 
 @dataclass(frozen=True)
 class _Declaration:
-    """How a state was asked for: two that differ are two states. The scope is told by which object it is."""
+    """How a state was requested: two different declarations are two states. Scopes are compared by identity."""
 
     kind: type[StateHandle]
     descriptor: Any
@@ -106,7 +106,7 @@ class StateStore:
 
     @property
     def names(self) -> set[str]:
-        """The names that are taken."""
+        """The names in use."""
         return set(self._handles)
 
     # --- handles --------------------------------------------------------------------------------------------------
@@ -114,14 +114,14 @@ class StateStore:
     def state(
         self, name: str, kind: type[StateHandle], descriptor: Any, scope: Any, table: type[StateTable] = StateTable
     ) -> Any:
-        """The state of this descriptor, kept under `name`; `table` is the type of its table."""
+        """The state of this descriptor, stored under `name`; `table` is the type of its table."""
         declaration, before = _Declaration(kind, descriptor, scope), self._declarations.get(name)
         if before == declaration:
             return self._handles[name]
         if before is not None and before.scope is scope and not isinstance(before.descriptor, OwnState):
             raise ProgramError(
                 f"state '{descriptor.get_name()}' of '{self.operator}' was declared as {before.descriptor!r} and is "
-                f"now asked for as {descriptor!r}. Give the second one another name"
+                f"now requested as {descriptor!r}. Give the second one another name"
             )
         what = f"state '{descriptor.get_name()}' of '{self.operator}'"
         handle = declared_state(kind, descriptor, what, scope, partial(self._table, table, name))
@@ -129,23 +129,23 @@ class StateStore:
         return handle
 
     def declared(self, descriptor: Any) -> StateHandle | None:
-        """The state that was asked for with just this descriptor, if there is one."""
+        """The state requested with exactly this descriptor, if there is one."""
         name: Any = getattr(descriptor, "name", None)
         declaration = self._declarations.get(name)
         return None if declaration is None or declaration.descriptor != descriptor else self._handles[name]
 
     def timers(self, name: str, table: type[StateTable] = StateTable) -> Timers:
-        """New timers, kept under `name`."""
+        """New timers, stored under `name`."""
         timers = Timers(self._table(table, name, None, sub_type=pa.int64(), has_due=True))
         self.keep(name, timers)
         return timers
 
     def keep(self, name: str, handle: StateHandle) -> None:
-        """Open and write the table of an operator's own handle with the others, under `name`."""
+        """Register an operator's own handle: its table is opened and written with the others, under `name`."""
         self._keep(name, handle, _Declaration(type(handle), OwnState(name), None))
 
     def table(self, name: str, value: Any) -> StateTable:
-        """A table with one value per key, for a handle of the operator's own; `value` is the codec."""
+        """A table with one value per key, for a handle of the operator; `value` is the codec."""
         return self._table(StateTable, name, value)
 
     def _table(self, table: type[StateTable], name: str, *codecs: Any, **options: Any) -> StateTable:
@@ -155,13 +155,13 @@ class StateStore:
         if name in self._handles:
             raise name_conflict(name, self.operator)
         self._handles[name], self._declarations[name] = handle, declaration
-        if self._setting is not None:  # asked for while an epoch runs, not in open()
+        if self._setting is not None:  # requested while an epoch runs, not in open()
             handle.open(self._setting, self._versions.get(name, ()))
 
     # --- an epoch -------------------------------------------------------------------------------------------------
 
     def begin(self, setting: TableSetting, accounts: Mapping[int, SubtaskAccount]) -> None:
-        """Open everything at the last version. `accounts`: what subtasks acknowledged of these key groups."""
+        """Open all tables at the last version. `accounts`: the acknowledged accounts of these key groups."""
         tables = tables_of(accounts)
         self._versions = last_versions(tables, setting.groups)
         row_numbers = last_row_numbers(accounts.values())
@@ -170,9 +170,9 @@ class StateStore:
             handle.open(self._setting, self._versions.get(name, ()))
 
     def end(self) -> SubtaskAccount:
-        """Write what changed; what the next epoch needs to know of it."""
+        """Write the changes; the account for the next epoch."""
         assert self._setting is not None
-        # A state the program does not declare (yet) is handed on as it is.
+        # The version of a state that the program does not declare (yet) stays unchanged.
         versions = {name: refs_for(refs, self._groups) for name, refs in self._versions.items()}
         for name, handle in self._handles.items():
             handle.leave()
@@ -189,7 +189,7 @@ class StateStore:
 
 
 class StateGetters:
-    """What functions ask for in `open()`: PyFlink's `KeyedStateStore`."""
+    """The getters that functions use in `open()`: PyFlink's `KeyedStateStore`."""
 
     def state(self, descriptor: Any, kind: type[StateHandle]) -> Any:
         """The state of this kind that a descriptor describes."""
@@ -216,7 +216,7 @@ class StateGetters:
         return self.state(_checked("get_aggregating_state", state_descriptor), AggregatingHandle)
 
 
-# By name: descriptors are what programs import, and that is above this layer.
+# By name: programs import descriptors from a layer above this one.
 _DESCRIPTORS = {
     "get_state": "ValueStateDescriptor",
     "get_list_state": "ListStateDescriptor",
@@ -227,10 +227,10 @@ _DESCRIPTORS = {
 
 
 def _checked(method: str, descriptor: Any) -> Any:
-    """The descriptor, if it is of the kind that this method takes."""
+    """The descriptor, checked to be of the method's kind."""
     kinds = {kind.__name__ for kind in type(descriptor).__mro__}
     if _DESCRIPTORS[method] in kinds:
         return descriptor
     getter = next((other for other, kind in _DESCRIPTORS.items() if kind in kinds), None)
-    advice = "Make one of a name and a type" if getter is None else f"Ask for this one by {getter}()"
+    advice = "Make one of a name and a type" if getter is None else f"Request this one by {getter}()"
     raise ProgramError(f"{method}: found {descriptor!r}, expected a {_DESCRIPTORS[method]}. {advice}")

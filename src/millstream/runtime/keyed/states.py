@@ -1,19 +1,18 @@
-"""The states a keyed function holds of its *subject*, a key or a place (a key and a window): values of one each.
+"""States of a keyed function with a single value per *subject*: a key or a place (a key and a window).
 
-A handle is made once, when the function asks for it in `open()`. Its scope says which subject the function is at:
+A handle is made once, when the function requests it in `open()`. Its scope has the function's current subject:
 
     Scope          one of a visit's keys, by its number (`keyed_backend`)
-    SubjectScope   any key or place, as itself. A window operator cannot say beforehand where it will go: windows merge,
-                   triggers ask for state of the result
+    SubjectScope   any key or place. A window operator does not know its subjects beforehand: windows merge, and
+                   triggers request state of the result
 
-Either way a handle does the same; only what holds its values differs. Those of a visit stand in a list, by number: the
-first use of the state reads it for all keys of the visit at once, a record then costs one index to read and one to set,
-and what was changed is handed to the table when the visit ends. (A dictionary there would cost a hash per use.) Those
-of subjects stand in a dictionary that lives as long as the epoch. The operator announces many at once (`prefetch`);
-what was not announced is read when it is asked for.
+Handles behave alike for both; only their storage of values differs. Those of a visit are in a list, by number: the
+first use of the state reads it for all keys of the visit, a record then costs one list read and one write, and changes
+go to the table when the visit ends. (A dictionary would cost a hash per use.) Those of subjects are in a dictionary for
+the epoch. The operator prefetches many at once (`prefetch`); others are read on first use.
 
-The observable behaviour is that of one record at a time, in arrival order per key. What is known to have no row leaves
-no tombstone. States of many values per subject are in `collection_states`.
+The observable behaviour is that of processing one record at a time, in arrival order per key. A subject known to have
+no row gets no tombstone. States with many values per subject are in `collection_states`.
 """
 
 from __future__ import annotations
@@ -35,16 +34,16 @@ __all__ = ["AggregatingHandle", "PairHandle", "ReducingHandle", "Scope", "StateH
 
 
 class _Outside:
-    """The subject of a scope that is at none. It is no index and has no hash, so that no list and no dictionary is ever
-    read or changed with it: states need not ask, for every record, whether they may be used."""
+    """The subject of a scope outside a call. It has no index and no hash, so no list or dictionary is ever read or
+    changed with it: states need no check per record."""
 
     def __init__(self, message: str) -> None:
         self._message = message
 
-    def _refuse(self) -> NoReturn:
+    def _reject(self) -> NoReturn:
         raise ProgramError(self._message)
 
-    __index__ = __hash__ = _refuse
+    __index__ = __hash__ = _reject
 
 
 _OUTSIDE_VISIT = _Outside(
@@ -58,8 +57,8 @@ _OUTSIDE_WINDOW = _Outside(
 
 
 class Scope:
-    """Which key of a visit the function is at: `at` is its number. Outside a keyed call it is no number. The keys as
-    Python values are made when somebody asks for them."""
+    """The current key of a visit: `at` is its number, and no number outside a keyed call. The keys as Python values are
+    made on demand."""
 
     __slots__ = ("_decode", "_keys", "at", "column")
 
@@ -70,7 +69,7 @@ class Scope:
         self._decode: Callable[[pa.Array], list[Any]] | None = None
 
     def visit(self, column: KeyColumn, keys: list[Any] | None, decode: Callable[[pa.Array], list[Any]]) -> None:
-        """These are the keys now; the function is at none of them yet."""
+        """Start a visit to these keys, outside any of them."""
         self.at, self.column, self._keys, self._decode = _OUTSIDE_VISIT, column, keys, decode
 
     @property
@@ -89,25 +88,25 @@ class Scope:
         return self.keys[at]
 
     def following(self) -> list[Any]:
-        """The keys of the visit, from the current one on: in the order in which they mostly are asked for."""
+        """The keys of the visit, from the current one on: mostly in the order of use."""
         at = index(self.at)
         return self.keys[at:] + self.keys[:at] if at else self.keys
 
     def enter(self, number: int) -> None:
-        """The function is about to be called for the key of this number."""
+        """Set the current key by its number."""
         self.at = number
 
     def leave(self) -> None:
-        """The function is not being called."""
+        """Unset the current key: no function runs."""
         self.at = _OUTSIDE_VISIT
 
 
 class SubjectScope:
-    """Which key or place the operator is at: `at` is the key or place itself."""
+    """The current key or place of the operator: `at` is the key or place itself."""
 
     __slots__ = ("at",)
 
-    # Which subjects come next is not known here: what is needed of many is announced (`prefetch`, `load`).
+    # The next subjects are not known here: operators prefetch them (`prefetch`, `load`).
     keys: tuple[Any, ...] = ()
 
     def __init__(self) -> None:
@@ -119,21 +118,20 @@ class SubjectScope:
         return self.at
 
     def following(self) -> tuple[Any, ...]:
-        """The subjects that are asked for next, as far as they are known: none."""
+        """The next subjects, as far as they are known: none."""
         return self.keys
 
     def leave(self) -> None:
-        """No user code runs."""
+        """Unset the current subject: no user code runs."""
         self.at = _OUTSIDE_WINDOW
 
 
 class StateHandle:
-    """What all states share: a table, and a scope that says which subject is the current one (None: no function uses
-    the handle).
+    """Base of all states: a table, and a scope with the current subject (None: no function uses the handle).
 
-    `shape` is what kind of state it is to functions and to queries; "" is none of theirs. `next_number`: where the
-    numbers of its rows go on (`state_store`); None: its rows have none. `numbers_rows`: they are those of a join's
-    rows, not of a list's elements.
+    `shape` is the kind of state for functions and queries; "" for internal ones. `next_number`: the next number of its
+    rows (`state_store`); None: its rows have none. `numbers_rows`: the numbers are those of a join's rows, not of a
+    list's elements.
     """
 
     shape = ""
@@ -146,30 +144,31 @@ class StateHandle:
         self._renews_on_read = renews_on_read
 
     def open(self, setting: TableSetting, version: tuple[SegmentRef, ...]) -> None:
-        """An epoch begins at this version of the table."""
+        """Start an epoch at this version of the table."""
         self.table.begin(setting, version)
         self.begin()
         setting.segments.keep_only(self.table.view.refs, self.table.layout)
 
     def begin(self) -> None:
-        """An epoch begins: nothing is known, nothing is changed."""
+        """Start an epoch: nothing is loaded or changed."""
 
     def visit(self, keys: KeyColumn) -> None:
-        """The function is about to see these keys."""
+        """Start a visit to these keys."""
 
     def prefetch(self, subjects: Iterable[Any]) -> None:
-        """The operator is about to go to these keys or places: read what single values they have at once."""
+        """Read the single values of these keys or places at once."""
 
     def leave(self) -> None:
-        """The visit, or the epoch, ends: hand what was changed to the table."""
+        """End the visit, or the epoch: changes go to the table."""
 
     def merge(self, target: Any, sources: list[Any]) -> None:
-        """Windows merge: what the sources hold goes to the target, where the scope is then. Some states cannot."""
-        raise self._refused_merge()
+        """Merge the state of the sources into the target, which becomes the current subject. Some states do not support
+        it."""
+        raise self._merge_error()
 
-    def _refused_merge(self) -> ProgramError:
+    def _merge_error(self) -> ProgramError:
         return ProgramError(
-            f"state '{self.table.name}' of windows that merge is a {self.shape.capitalize()}State, which cannot be "
+            f"state '{self.table.name}' of merging windows is a {self.shape.capitalize()}State, which cannot be "
             "merged. Use a ReducingState, AggregatingState or ListState"
         )
 
@@ -178,7 +177,7 @@ _NONE_TYPE = type(None)
 
 
 class _Unread:
-    """Stands for the values of a visit until one of them is used; then they are all read."""
+    """Placeholder for the values of a visit; the first use reads them all."""
 
     __slots__ = ("_handle",)
 
@@ -193,13 +192,13 @@ class _Unread:
 
 
 class _SubjectValues(dict[Any, Any]):
-    """The values of subjects, None where there is none; each is read when it is first asked for."""
+    """The values of subjects, None where there is none; each is read on first use."""
 
     __slots__ = ("_table", "rowless")
 
     def __init__(self, table: StateTable) -> None:
         self._table = table
-        self.rowless: set[Any] = set()  # subjects that are known to have no row
+        self.rowless: set[Any] = set()  # subjects known to have no row
 
     def __missing__(self, subject: Any) -> Any:
         self.read((subject,))
@@ -214,7 +213,7 @@ class _SubjectValues(dict[Any, Any]):
             self.rowless.update(subject for subject, value in zip(new, values, strict=True) if value is None)
 
     def have_rows(self, subjects: list[Any]) -> Bools:
-        """Which of the subjects may have a row in the table."""
+        """Mask of the subjects that may have a row in the table."""
         if not self._table.holds_rows:
             return np.zeros(len(subjects), dtype=np.bool_)
         return np.array([subject not in self.rowless for subject in subjects], dtype=np.bool_)
@@ -231,27 +230,27 @@ class ValueHandle(StateHandle):
         self._exact = codec.exact
         self._is_visited = isinstance(scope, Scope)
         self._keys: KeyColumn | None = None
-        self._forget()
+        self._reset()
         if renews_on_read:
             self.value = self._renewed_value  # type: ignore[method-assign]
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._values: Any = _Unread(self) if self._is_visited else _SubjectValues(self.table)
-        self._set: Any = bytearray() if self._is_visited else {}  # which were set, by what `_values` goes by
-        self._stored: Any = None  # which keys of the visit have a row in the table
+        self._set: Any = bytearray() if self._is_visited else {}  # the ones that were set, indexed like `_values`
+        self._stored: Any = None  # mask of the visit's keys that have a row in the table
 
     def begin(self) -> None:
         self._keys = None
-        self._forget()
+        self._reset()
 
     def visit(self, keys: KeyColumn) -> None:
         self._keys = keys
-        self._forget()
+        self._reset()
 
     def read(self) -> list[Any]:
         """Read the values of the visit's keys."""
         if self._keys is None:
-            index(self._scope.at)  # there is no visit, so this refuses
+            index(self._scope.at)  # raises: there is no visit
         assert self._keys is not None
         self._stored, self._values = self.table.read_values(self._keys)
         self._set = bytearray(len(self._keys))
@@ -262,7 +261,7 @@ class ValueHandle(StateHandle):
         self._values.read(subjects)
 
     def value(self) -> Any:
-        """The value of the current subject, None when there is none."""
+        """The value of the current subject, None if there is none."""
         return self._values[self._scope.at]
 
     def _renewed_value(self) -> Any:
@@ -290,10 +289,10 @@ class ValueHandle(StateHandle):
                 self.table.delete_keys(keys.take(np.flatnonzero(~has_value & stored)))
                 keys, values = keys.take(np.flatnonzero(has_value)), [value for value in values if value is not None]
             self.table.put_settled(keys, values)
-        self._forget()
+        self._reset()
 
     def _changes_of_visit(self) -> tuple[KeyColumn, list[Any], Bools]:
-        """What was set: keys, values, and which keys have a row."""
+        """The changes: keys, values, and a mask of the keys that have a row."""
         assert self._keys is not None
         changed = np.flatnonzero(np.frombuffer(self._set, dtype=np.uint8))
         if len(changed) == len(self._values):
@@ -306,7 +305,7 @@ class ValueHandle(StateHandle):
         return self.table.column(subjects), values, self._values.have_rows(subjects)
 
     def merge(self, target: Any, sources: list[Any], combine: Callable[[Any, Any], Any] | None = None) -> None:
-        """Make one value of several; `combine` makes one of two, by default as the state itself does."""
+        """Merge several values into one; `combine` merges two, by default as the state itself does."""
         self.prefetch((target, *sources))
         scope, merged = self._scope, None
         for scope.at in (target, *sources):
@@ -319,13 +318,13 @@ class ValueHandle(StateHandle):
             self.update(merged)
 
     def _combined(self, first: Any, second: Any) -> Any:
-        """One value of those of two windows."""
-        raise self._refused_merge()
+        """The merged value of two windows."""
+        raise self._merge_error()
 
 
 class PairHandle(ValueHandle):
-    """The same for pairs of plain values, the most frequent of all states (a sum and a count): most need no call to
-    settle them."""
+    """`ValueState` of pairs of plain values, the most frequent kind (a sum and a count): most need no call to settle
+    them."""
 
     def __init__(self, table: StateTable, scope: Scope, renews_on_read: bool, codec: StateCodec) -> None:
         super().__init__(table, scope, renews_on_read, codec)
@@ -337,7 +336,7 @@ class PairHandle(ValueHandle):
         at = self._scope.at
         if type(value) is tuple:
             try:
-                first, second = value  # which costs less than a look at the length and two at the fields
+                first, second = value  # cheaper than checking the length and reading two fields
             except ValueError:
                 pass  # not a pair
             else:
@@ -372,7 +371,7 @@ class ReducingHandle(ValueHandle):
 
 
 class AggregatingHandle(ValueHandle):
-    """`AggregatingState`: an accumulator that values are added to; `get` is the function's result."""
+    """`AggregatingState`: an accumulator; `get` is the function's result."""
 
     shape = "aggregating"
 
@@ -381,7 +380,7 @@ class AggregatingHandle(ValueHandle):
         self._function = function
 
     def get(self) -> Any:
-        """The result of what was added, None when nothing was."""
+        """The result of the added values, None if there are none."""
         accumulator = self.value()
         return None if accumulator is None else self._function.get_result(accumulator)
 

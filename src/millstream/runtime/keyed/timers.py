@@ -1,7 +1,7 @@
-"""Timers of keys and of windows: rows (key, time) with the time as their due time, in the one store.
+"""Timers of keys and of windows: rows (key, time) due at their time, in the operator's store.
 
-They survive, rescale and spill as all state does. Setting a timer twice is setting it once. Timers fire in the
-order of their times; a timer set while firing, for a time that has come, fires in the same epoch.
+They are durable, rescale and spill like all state. Setting a timer twice is setting it once. Timers fire in time order;
+a timer set while firing, for a time already reached, fires in the same epoch.
 
 Invariant: when an epoch ends, no timer at or before its time is left.
 """
@@ -26,17 +26,18 @@ __all__ = ["KeyedTimerService", "Timers", "timer_time"]
 
 
 class Timers(StateHandle):
-    """The timers of one time domain of one operator in one subtask. Keys are keys or places: what the table has."""
+    """The timers of one time domain of one operator in one subtask. Their keys are keys or places: those of the
+    table."""
 
     def __init__(self, table: StateTable) -> None:
         super().__init__(table, scope=None)
 
     def begin(self) -> None:
         self._set: dict[tuple[int, Any], bool] = {}  # (time, key) -> set (True) or deleted (False) in this epoch
-        self._fresh: set[tuple[int, Any]] = set()  # first set in this epoch: perhaps never stored
+        self._fresh: set[tuple[int, Any]] = set()  # first set in this epoch, and so perhaps never stored
         self._heap: list[tuple[int, int, Any]] = []
         self._order = count()
-        self._through: int | None = None  # while firing: up to which time
+        self._through: int | None = None  # while firing: the time up to which timers fire
 
     def register(self, time: int, key: Any) -> None:
         """Set a timer."""
@@ -55,7 +56,7 @@ class Timers(StateHandle):
         self._set[time, key] = False
 
     def due_through(self, through: int, after: int | None) -> list[tuple[int, Any]]:
-        """The timers up to `through`: those stored and not deleted since, then those set in this epoch."""
+        """The timers up to `through`: stored ones that are not deleted, then those set in this epoch."""
         stored = [timer for timer in self._stored(through, after) if self._set.get(timer, True)]
         stored_timers = set(stored)
         return stored + [
@@ -65,13 +66,13 @@ class Timers(StateHandle):
         ]
 
     def take_in_order(self, timers: list[tuple[int, Any]], through: int) -> Iterator[tuple[int, Any]]:
-        """Take these timers, which have come, by their times. The caller fires each before it asks for the next."""
+        """Yield these due timers in time order. The caller fires each before requesting the next."""
         self._heap = [(time, next(self._order), key) for time, key in timers]
         heapq.heapify(self._heap)
         self._through = through
         while self._heap:
             time, _, key = heapq.heappop(self._heap)
-            # One that fired or was deleted meanwhile is marked so; one that was set again fires again.
+            # A timer that fired or was deleted in the meantime is marked; one that was set again fires again.
             if self._set.get((time, key), True):
                 self._set[time, key] = False
                 yield time, key
@@ -84,7 +85,7 @@ class Timers(StateHandle):
         return list(zip(rows.column("due_ms").to_pylist(), self.table.keys_of(rows.column("key")), strict=True))
 
     def earliest(self, after: int | None) -> int | None:
-        """The earliest timer that is left."""
+        """The earliest remaining timer."""
         times = [time for (time, _), is_set in self._set.items() if is_set]
         stored = self.table.view.min_due(after_ms=after) if self.table.view.refs else None
         return min([*times, *([] if stored is None else [stored])], default=None)
@@ -99,7 +100,7 @@ class Timers(StateHandle):
             self.table.delete([key for _, key in removed], pa.array([time for time, _ in removed], pa.int64()))
 
     def _removed(self) -> list[tuple[int, Any]]:
-        """The timers to take out of the store. Those that came and went in this epoch (a session that grows has one per
+        """The timers to delete from the store. Those set and removed in this epoch (a growing session has one per
         record) are looked up first: few of them were ever stored."""
         removed = [timer for timer, is_set in self._set.items() if not is_set and timer not in self._fresh]
         passed = [timer for timer in self._fresh if not self._set[timer]]
@@ -133,7 +134,7 @@ class KeyedTimerService(TaskTimerService):
 
 
 def timer_time(timestamp: Any) -> int:
-    """The time of a timer, when it is one."""
+    """The time of a timer, validated."""
     if type(timestamp) is not int:
         raise ProgramError(
             f"a timer was set for {timestamp!r} ({type(timestamp).__name__}); "
@@ -142,6 +143,6 @@ def timer_time(timestamp: Any) -> int:
     if not MIN_WATERMARK <= timestamp <= MAX_WATERMARK:
         raise ProgramError(
             f"a timer was set for {timestamp}, which does not fit 64 bits; its time is in milliseconds since "
-            "1970-01-01 UTC. The timestamp of results of count windows and global windows is the last there is"
+            "1970-01-01 UTC. Results of count windows and global windows have the maximum timestamp"
         )
     return timestamp

@@ -13,12 +13,12 @@ import cloudpickle
 import pyarrow as pa
 
 from millstream.connectors.contract_checks import (
+    item_error,
     new_writer,
     offset_at_end,
     read_items,
     source_watermark,
     staged_items,
-    wrong_item,
 )
 from millstream.connectors.contracts import Sink, SinkWriter, WriterContext
 from millstream.connectors.messages.dead_letters import DeadLetters
@@ -132,7 +132,7 @@ class ReadOperator(Operator):
         recorded = None if self._recorder is None else self._recorder.end_split(watermark)
         self._positions[split.name] = SplitRead(offset, time_, records, size, recorded)
         if not (range_.is_last and offset == range_.stop):  # a split that has ended does not hold event time back
-            self._watermark = min(self._watermark, time_.stands(keeper.timeout_ms, now_ms))
+            self._watermark = min(self._watermark, time_.effective_watermark(keeper.timeout_ms, now_ms))
 
     def _emit_dead_letters(self, letters: DeadLetters) -> None:
         """Counts messages that could not be decoded and emits them to their side output. They have no event time and do
@@ -177,7 +177,7 @@ class ReadOperator(Operator):
             for start in range(0, len(item), limit):
                 yield self.typed(item[start : start + limit], None, self.node.output_type)
         else:
-            raise self.call.failed(wrong_item(self._source, item), "read")
+            raise self.call.failed(item_error(self._source, item), "read")
 
     def advance(self, watermark: int) -> int:
         return IDLE_WATERMARK if self._watermark == IDLE_WATERMARK else super().advance(self._watermark)
@@ -221,10 +221,10 @@ class TimestampOperator(Operator):
 
     def advance(self, watermark: int) -> int:
         self._time_at_end = self._keeper.end(self.time.now_ms)
-        stands = self._time_at_end.stands(self._keeper.timeout_ms, self.time.now_ms)
+        reached = self._time_at_end.effective_watermark(self._keeper.timeout_ms, self.time.now_ms)
         if watermark == MAX_WATERMARK:
             return super().advance(MAX_WATERMARK)
-        return IDLE_WATERMARK if stands == IDLE_WATERMARK else super().advance(stands)
+        return IDLE_WATERMARK if reached == IDLE_WATERMARK else super().advance(reached)
 
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
         """Stores this subtask's event time."""

@@ -3,8 +3,8 @@
 If a function returns a number instead of records, or a trigger lacks its `return`, the engine fails a moment later, in
 a line of its own, with an error that names neither. Results are not checked in advance, since every record would pay
 for it. But an error whose traceback has no user line must be about a value that user code returned, and
-`explanation_of` replaces it. An error of a user line retains Python's message, and `message_of` adds a hint: what
-exit() does in a task, why a value is None, which methods an engine object has.
+`explanation_of` replaces it. An error of a user line retains Python's message, and `message_of` adds a hint: the
+effect of exit() in a task, why a value is None, which methods an engine object has.
 """
 
 from __future__ import annotations

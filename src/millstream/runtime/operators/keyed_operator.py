@@ -295,7 +295,7 @@ class KeyedProcessOperator(PerRecordOperator, ProcessOperator):
 
     def _fire(self, timers: Timers, through: int, after: int | None, domain: Any) -> None:
         """Calls `on_timer` for every timer up to `through`. In BATCH calls it for all existing timers, but for timers
-        set meanwhile only up to `through`: a timer that sets itself again must end."""
+        set by these calls only up to `through`: a timer that sets itself again must end."""
         started = time.perf_counter_ns()
         with self.call.running("timers"):
             due = timers.due_through(MAX_WATERMARK if self._is_batch and domain is self._domains[1] else through, after)

@@ -44,8 +44,8 @@ _RECORD_CHARACTERS_MAX = 500
 
 @dataclass(frozen=True)
 class FailureReport:
-    """Everything a user needs to fix a failing function. `text()` is the printed report. Many fields: each
-    is a part of it or identifies the place."""
+    """Everything a user needs to fix a failing function. `text()` is the printed report. Many fields: each is a part of
+    it or identifies the place."""
 
     operator: str
     uid: str
@@ -57,7 +57,7 @@ class FailureReport:
     record: str | None = None
     subtask: int = -1
     epoch: int = -1
-    output: tuple[tuple[str, ...], ...] = ()  # what user code printed and logged before it failed
+    output: tuple[tuple[str, ...], ...] = ()  # lines that user code printed and logged before it failed
     causes: str = ""  # the errors that led to this one, formatted as by Python
     place: str = ""  # the cluster process it happened in, if known
 

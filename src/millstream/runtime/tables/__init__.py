@@ -1,1 +1,1 @@
-"""Operators of tables: batches of typed columns, perhaps with the kinds of changes."""
+"""Operators of tables: batches of typed columns, optionally with row kinds."""

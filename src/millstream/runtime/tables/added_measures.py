@@ -1,12 +1,12 @@
-"""Aggregates that were added to a query, of groups that were there before them.
+"""Aggregates added to a query after its groups were stored.
 
-A group that was stored without a measure has NULL in its parts. Over rows that only come, such an aggregate begins
-with the rows that come from then on. Over rows that go, too, it cannot: rows would go that it never saw, and a count
-fall below zero. There it is **unknown**, and its result NULL, in every group that was there, until none of the group's
-rows is left: all that come then are seen. What is known is exact. COUNT(*) is known everywhere, since groups of rows
-that go count them anyway.
+A group that was stored without an aggregate has NULL in its parts. Over append-only input the aggregate starts with the
+rows that arrive from then on. Over a changelog it cannot: deletes of rows it never saw would arrive, and a count would
+fall below zero. There it is **unknown**, and its result NULL, in every existing group until the group has lost all its
+rows; it sees all rows that arrive afterwards. Known results are exact. COUNT(*) is always known, since groups over a
+changelog count their rows anyway.
 
-What was given of a group before had no such column, so what is taken back of it has NULL there.
+Rows emitted before had no such column, so their retractions have NULL there.
 """
 
 from __future__ import annotations
@@ -24,75 +24,75 @@ from millstream.state.windows.bound_aggregates import BoundAggregate
 __all__ = ["AddedMeasures", "Unseen", "masked"]
 
 Unseen = Sequence[Bools | None]
-"""For each measure the groups that have nothing of it; None: there is no such group."""
+"""For each measure a mask of the groups that lack it; None: no group does."""
 
 
 @dataclass(frozen=True)
 class AddedMeasures:
-    """Which measures of a query groups were stored without. `measures`: as partials have them, `stored`: as rows of
-    groups have them. `is_signed`: rows go, too; the last measure counts them."""
+    """The measures of a query that groups were stored without. `measures`: as in partials; `stored`: as in group rows.
+    `is_signed`: the input has deletes, and the last measure counts rows."""
 
     measures: Sequence[BoundAggregate]
     stored: Sequence[BoundAggregate]
     is_signed: bool
 
-    def unseen(self, had: Bools, parts: Parts) -> Unseen:
-        """Which groups were stored without a measure; `parts` are of those that are stored, which are `had`."""
-        found: list[Bools | None] = []
+    def unseen(self, was_stored: Bools, parts: Parts) -> Unseen:
+        """The groups that were stored without a measure. `parts` has the accumulators of the stored groups."""
+        masks: list[Bools | None] = []
         at = 0
         for measure in self.stored:
             mask = None
             if parts[at].null_count:
-                mask = np.zeros(len(had), dtype=np.bool_)
-                mask[had] = np.asarray(parts[at].is_null())
-            found.append(mask)
+                mask = np.zeros(len(was_stored), dtype=np.bool_)
+                mask[was_stored] = np.asarray(parts[at].is_null())
+            masks.append(mask)
             at += len(measure.parts)
-        return found
+        return masks
 
     def with_counts(self, parts: Parts) -> Parts:
-        """What is stored, with the counts of rows that are known."""
+        """The stored accumulators, with added row counts filled in."""
         if not self.is_signed:
             return parts
         parts = list(parts)
         at = 0
         for measure in self.stored:
             if _counts_rows(measure) and parts[at].null_count:
-                parts[at] = _first_of(parts[at], parts[-1])
+                parts[at] = _counts_or_rows(parts[at], parts[-1])
             at += len(measure.parts)
         return parts
 
     def unknown(self, unseen: Unseen) -> Unseen:
-        """Which results are not known."""
+        """The results that are not known."""
         return [
             mask if self.is_signed and not _counts_rows(measure) else None
             for measure, mask in zip(self.stored, unseen, strict=True)
         ]
 
-    def brought(self, parts: Parts, unknown: Unseen) -> Parts:
-        """What an epoch brought, without what is of no use."""
-        # Partials of rows that only come have other parts than measures (`distinct_arguments`); all of them are known.
-        return _hidden(self.measures, parts, unknown) if self.is_signed else parts
+    def known_parts(self, parts: Parts, unknown: Unseen) -> Parts:
+        """An epoch's parts, with NULL where the result stays unknown."""
+        # Partials of append-only input have other parts than measures (`distinct_arguments`); all of them are known.
+        return _without_unknown(self.measures, parts, unknown) if self.is_signed else parts
 
-    def kept(self, parts: Parts, unknown: Unseen) -> tuple[Parts, Unseen]:
-        """What is kept of groups, and which results are still not known: those of groups that have rows."""
+    def storable(self, parts: Parts, unknown: Unseen) -> tuple[Parts, Unseen]:
+        """The accumulators to store, and the results that are still unknown, in groups that have rows."""
         if not any(mask is not None for mask in unknown):
             return parts, unknown
         has_rows = parts[-1].to_numpy() > 0
         unknown = [None if mask is None else mask & has_rows for mask in unknown]
-        return _hidden(self.stored, parts, unknown), unknown
+        return _without_unknown(self.stored, parts, unknown), unknown
 
 
 def _counts_rows(measure: BoundAggregate) -> bool:
     return measure.kind == "count" and not measure.arguments
 
 
-def _first_of(counts: pa.Array, rows: pa.Array) -> pa.Array:
-    """Counts, and the number of rows where there is none."""
+def _counts_or_rows(counts: pa.Array, rows: pa.Array) -> pa.Array:
+    """Counts, and the number of rows where a count is NULL."""
     known = np.asarray(counts.is_valid())
     return pa.array(np.where(known, counts.fill_null(0).to_numpy(), rows.to_numpy()))
 
 
-def _hidden(measures: Sequence[BoundAggregate], parts: Parts, unknown: Unseen) -> Parts:
+def _without_unknown(measures: Sequence[BoundAggregate], parts: Parts, unknown: Unseen) -> Parts:
     """Parts with NULL where a measure is unknown."""
     parts = list(parts)
     at = 0
@@ -105,5 +105,5 @@ def _hidden(measures: Sequence[BoundAggregate], parts: Parts, unknown: Unseen) -
 
 
 def masked(column: pa.Array, mask: Bools | None) -> pa.Array:
-    """A column with NULL where the mask says so."""
+    """The column with NULL at the masked rows."""
     return column if mask is None else column.take(pa.array(np.arange(len(column)), mask=mask))

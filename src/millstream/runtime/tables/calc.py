@@ -1,6 +1,6 @@
-"""Calc: rows that meet a condition, as expressions make them. Nothing is done per row outside the program's functions.
+"""Filters rows and computes expressions. Nothing runs per row except the program's functions.
 
-Timestamps and kinds of changes travel with the rows that stay.
+Timestamps and row kinds are passed on with the remaining rows.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ class CalcOperator(Operator):
                 return None
             stamps = None if stamps is None else stamps[chosen]
         columns, schema = result.columns, self._schema
-        given = batch.coded_columns()
-        kinds = given.schema.get_field_index(KIND_COLUMN)
+        input_columns = batch.coded_columns()
+        kinds = input_columns.schema.get_field_index(KIND_COLUMN)
         if kinds >= 0:
-            column = given.column(kinds)
+            column = input_columns.column(kinds)
             columns = [*columns, column if chosen is None else column.take(pa.array(chosen))]
             schema = schema.append(pa.field(KIND_COLUMN, pa.int8()))
         if any(isinstance(column, pa.DictionaryArray) for column in columns):

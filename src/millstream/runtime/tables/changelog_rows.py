@@ -1,6 +1,6 @@
-"""Changes as rows that tell them, and such rows as changes: a row in, at most one out, nothing is kept.
+"""Converts changes to rows with an operation column, and back: at most one row out per row in, without state.
 
-What an operator gives in an epoch is net (`runtime.tables.changes`), so these are the changes between epochs.
+Operators emit the net change of an epoch (`runtime.tables.changes`), so these are the changes between epochs.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class ChangesAsRowsOperator(Operator):
         arrays = [*(columns.columns[:at] if at >= 0 else columns.columns), codes]
         timestamps = batch.timestamps
         if codes.null_count:
-            told = codes.is_valid()
-            arrays = [column.filter(told) for column in arrays]
-            timestamps = None if timestamps is None else timestamps[np.asarray(told)]
+            mapped = codes.is_valid()
+            arrays = [column.filter(mapped) for column in arrays]
+            timestamps = None if timestamps is None else timestamps[np.asarray(mapped)]
         rows = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
         return Batch.of_columns(rows, self._type, timestamps) if rows.num_rows else None
 
@@ -54,23 +54,23 @@ class RowsAsChangesOperator(Operator):
 
     def apply(self, batch: Batch) -> Batch | None:
         columns, timestamps = batch.columns(), batch.timestamps
-        found = pc.index_in(columns.column(self._operation.op).cast(pa.string()), value_set=self._codes)
-        if found.null_count:
-            known = found.is_valid()
+        kinds = pc.index_in(columns.column(self._operation.op).cast(pa.string()), value_set=self._codes)
+        if kinds.null_count:
+            known = kinds.is_valid()
             if not self._operation.skips:
                 self._refuse(batch, int(np.flatnonzero(~np.asarray(known))[0]))
-            columns, found = columns.filter(known), found.filter(known)
+            columns, kinds = columns.filter(known), kinds.filter(known)
             timestamps = None if timestamps is None else timestamps[np.asarray(known)]
-            if not len(found):
+            if not len(kinds):
                 return None
         rows = pa.RecordBatch.from_arrays(columns.columns, schema=self._schema)
-        return Batch.of_columns(attach_row_kinds(rows, self._kinds[found.to_numpy()]), self._type, timestamps)
+        return Batch.of_columns(attach_row_kinds(rows, self._kinds[kinds.to_numpy()]), self._type, timestamps)
 
     def _refuse(self, batch: Batch, row: int) -> None:
         code = batch.columns().column(self._operation.op)[row].as_py()
         known = ", ".join(repr(each) for each in self._codes.to_pylist())
         error = ProgramError(
-            f"FROM_CHANGELOG: the operation {code!r} is none of {known}. Add it to op_mapping, or leave such rows out: "
+            f"FROM_CHANGELOG: the operation {code!r} is none of {known}. Add it to op_mapping, or skip such rows: "
             "invalid_op_handling => 'SKIP'"
         )
         raise self.call.failed(error, "changelog", tuple(batch.slice(row, 1).values()))

@@ -1,11 +1,11 @@
-"""Rows that change: signs for their kinds, and the changes between what was and what is.
+"""Changelogs: signs of row kinds, and net changes between two states.
 
-A row of kind +I or +U is added, one of -U or -D is taken away. What an operator gives out in an epoch is net: for each
-group (or key, or place) the row as it was before the epoch, taken away, and as it is after it, added; nothing where
-both are the same. So every committed epoch is the answer over all input that was read up to it.
+Rows of kind +I and +U are inserts, -U and -D are deletes. An operator emits the net change of an epoch: for each group,
+key or place the previous row as a delete and the current one as an insert, and nothing if they are equal. So the output
+of every committed epoch is the answer over all input read up to it.
 
-A row that is taken away is the one that was given, to the sign of its zeros: 0.0 and -0.0 are equal as keys, and not
-the same in a row, since a text or a quotient of them shows it. All NaNs are the same.
+A retraction equals the emitted row including the signs of zeros: 0.0 and -0.0 are equal as keys but differ in a row,
+since a cast to text or a quotient shows the sign. All NaNs are equal.
 """
 
 from __future__ import annotations
@@ -44,14 +44,13 @@ __all__ = [
 _INSERT, _BEFORE, _AFTER, _DELETE = (
     kind.value for kind in (RowKind.INSERT, RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER, RowKind.DELETE)
 )
-_GIVEN_ROWS = 65_536
+_BATCH_ROWS_MAX = 65_536
 _KIND_FIELD = pa.field(KIND_COLUMN, pa.int8())
 _BITS = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 
 
 def change_signs(columns: pa.RecordBatch) -> tuple[pa.RecordBatch, Int64s | None]:
-    """The rows without their kinds, and 1 for each that is added, -1 for each that is taken away; None: all are
-    added."""
+    """The rows without their kinds, and 1 for each insert, -1 for each delete; None: all are inserts."""
     at = columns.schema.get_field_index(KIND_COLUMN)
     if at < 0:
         return columns, None
@@ -61,17 +60,17 @@ def change_signs(columns: pa.RecordBatch) -> tuple[pa.RecordBatch, Int64s | None
 
 
 def reject_retractions(call: UserCall, batch: Batch, signs: Int64s | None, role: str) -> None:
-    """A table that is said to only grow must: the error shows the first row that is taken away from it."""
+    """Reject deletes from a table that is declared append-only; the error shows the first one."""
     if signs is None:
         return
     error = ProgramError(
-        "the row is taken away from a table that is said to only grow. Let its source say which changes it gives"
+        "the row is deleted from a table that is declared append-only. Declare the source's changelog mode"
     )
     raise call.failed(error, role, tuple(batch.slice(int(np.flatnonzero(signs < 0)[0]), 1).values()))
 
 
 def attach_row_kinds(columns: pa.RecordBatch, kinds: Int64s) -> pa.RecordBatch:
-    """Rows with their kinds; without, where all are +I."""
+    """Rows with a kind column; without one if all are +I."""
     if not kinds.any():
         return columns
     return columns.append_column(_KIND_FIELD, pa.array(kinds.astype(np.int8)))
@@ -80,45 +79,44 @@ def attach_row_kinds(columns: pa.RecordBatch, kinds: Int64s) -> pa.RecordBatch:
 def change_batches(
     columns: pa.RecordBatch, kinds: Int64s | None, type_: TypeInformation, stamps: Int64s | None = None
 ) -> Iterator[Batch]:
-    """Changes as batches of a good size for who takes them. Without kinds all rows are added."""
-    for start in range(0, columns.num_rows, _GIVEN_ROWS):
-        some = slice(start, start + _GIVEN_ROWS)
-        piece = columns.slice(start, _GIVEN_ROWS)
+    """Changes as batches of bounded size. Without kinds all rows are inserts."""
+    for start in range(0, columns.num_rows, _BATCH_ROWS_MAX):
+        some = slice(start, start + _BATCH_ROWS_MAX)
+        piece = columns.slice(start, _BATCH_ROWS_MAX)
         rows = piece if kinds is None else attach_row_kinds(piece, kinds[some])
         yield Batch.of_coded_columns(rows, type_, None if stamps is None else stamps[some])
 
 
-def changed_rows(had: Bools, has: Bools, differ: Bools) -> tuple[Int64s, Int64s]:
-    """What is given out of groups: for each change the row it takes from [before, after], one after another, and its
-    kind. `had` and `has`: which groups had a row, and have one; `differ`: where both are there, whether they differ.
+def changed_rows(existed: Bools, exists: Bools, differ: Bools) -> tuple[Int64s, Int64s]:
+    """The changes of groups: the index of each change's row in [before, after], concatenated, and its kind. `existed`
+    and `exists` mask the groups that had a row and that have one, `differ` the rows that changed.
 
     >>> rows, kinds = changed_rows(np.array([True, False]), np.array([True, True]), np.array([True, False]))
     >>> rows.tolist(), kinds.tolist()
     ([0, 2, 3], [1, 2, 0])
     """
-    count = len(had)
-    updated = had & has & differ
-    before = np.where(updated, _BEFORE, np.where(had & ~has, _DELETE, -1))
-    after = np.where(updated, _AFTER, np.where(has & ~had, _INSERT, -1))
-    # A group's row as it was stands right before the row as it is.
+    count = len(existed)
+    updated = existed & exists & differ
+    before = np.where(updated, _BEFORE, np.where(existed & ~exists, _DELETE, -1))
+    after = np.where(updated, _AFTER, np.where(exists & ~existed, _INSERT, -1))
+    # A group's previous row directly precedes its current row.
     kinds = np.stack([before, after], axis=1).reshape(-1)
     rows = np.stack([np.arange(count), np.arange(count) + count], axis=1).reshape(-1)
-    given = np.flatnonzero(kinds >= 0)
-    return rows[given], kinds[given].astype(np.int64)
+    emitted = np.flatnonzero(kinds >= 0)
+    return rows[emitted], kinds[emitted].astype(np.int64)
 
 
 def row_numbers(rows: Sequence[pa.Array]) -> list[Int64s]:
-    """Numbers for the rows of several columns of one type; rows that are the same have one, whatever column they are
-    in.
+    """Numbers for the rows of several columns of one type; identical rows have the same number across columns.
 
     >>> [codes.tolist() for codes in row_numbers([pa.array([0.0, -0.0, float("nan")]), pa.array([float("nan"), 0.0])])]
     [[0, 1, 2], [2, 0]]
     """
-    return key_numbers([_told_apart(column) for column in rows])
+    return key_numbers([_comparable(column) for column in rows])
 
 
-def _told_apart(column: pa.Array) -> pa.Array:
-    """A column that is equal where this one is the same."""
+def _comparable(column: pa.Array) -> pa.Array:
+    """A column whose values are equal exactly where this column's are identical."""
     kind = column.type
     if not holds_floats(kind):
         return column
@@ -128,14 +126,14 @@ def _told_apart(column: pa.Array) -> pa.Array:
             column = pc.if_else(is_nan, pa.scalar(float("nan"), kind), column)
         return column.view(_BITS[kind.bit_width])
     if pa.types.is_struct(kind):
-        fields = [_told_apart(column.field(at)) for at in range(kind.num_fields)]
+        fields = [_comparable(column.field(at)) for at in range(kind.num_fields)]
         return pa.StructArray.from_arrays(fields, names=[field.name for field in kind], mask=column.is_null())
-    # Of lists, how they are written tells it.
+    # Lists are compared by their repr.
     return pa.array(map(repr, column.to_pylist()), pa.string(), size=len(column))
 
 
 def consolidated_rows(rows: pa.RecordBatch, signs: Int64s) -> tuple[pa.RecordBatch, Int64s]:
-    """Rows without those that come and go: of those that are the same as many as are left."""
+    """Rows without pairs of insert and delete that cancel out."""
     if (signs > 0).all() or (signs < 0).all():
         return rows, signs
     codes = row_numbers([pa.StructArray.from_arrays(rows.columns, fields=list(rows.schema))])[0]
@@ -149,11 +147,11 @@ def consolidated_rows(rows: pa.RecordBatch, signs: Int64s) -> tuple[pa.RecordBat
 
 
 def difference(before: pa.RecordBatch, after: pa.RecordBatch) -> tuple[pa.RecordBatch, Int64s]:
-    """What is no more and what is new, net, with kinds: -D before +I."""
+    """The net change from one set of rows to another, with kinds: -D before +I."""
     if not before.num_rows + after.num_rows:
         return before, np.empty(0, dtype=np.int64)
     both, split = pa.concat_batches([before, after]), before.num_rows
-    equal = equal_rows(both.num_rows, split, (partial(_taken, column) for column in both.columns))
+    equal = equal_rows(both.num_rows, split, (partial(_rows_of_column, column) for column in both.columns))
     kinds = np.repeat(np.array([_DELETE, _INSERT]), [split, after.num_rows])
     if not len(equal):
         return both, kinds
@@ -161,14 +159,14 @@ def difference(before: pa.RecordBatch, after: pa.RecordBatch) -> tuple[pa.Record
     return both.take(pa.array(left)), kinds[left]
 
 
-def _taken(column: pa.Array, rows: Int64s) -> pa.Array:
+def _rows_of_column(column: pa.Array, rows: Int64s) -> pa.Array:
     return column if len(rows) == len(column) else column.take(pa.array(rows))
 
 
 def equal_rows(count: int, split: int, columns: Iterable[Callable[[Int64s], pa.Array]]) -> Int64s:
-    """Of rows of two sides those that are the same as one of the other side, each as another one; the first `split`
-    rows are one side. A column is a function that gives the values of some rows: it is asked for those that are the
-    same as one of the other side in all columns before it. So of most columns nothing is read.
+    """Matches rows of two sides that are identical, one to one; the first `split` rows are one side. A column is a
+    function that reads the values of some rows. It is called only for rows that matched in all previous columns, so
+    most columns are hardly read.
 
     >>> names, towns = pa.array(["a", "b", "b", "c", "b"]), pa.array(["x", "x", "x", "y", "y"])
     >>> equal_rows(5, 2, [lambda rows: names.take(pa.array(rows)), lambda rows: towns.take(pa.array(rows))]).tolist()
@@ -184,7 +182,7 @@ def equal_rows(count: int, split: int, columns: Iterable[Callable[[Int64s], pa.A
         if not len(rows):
             return rows
         groups = groups_of(pa.array(groups.codes[is_left]))
-    # Of rows that are the same as many of each side as the other has.
+    # As many identical rows of each side as the other side has.
     wanted = np.minimum(*_side_counts(rows, split, groups))
     equal = []
     for side in (rows < split, rows >= split):
@@ -198,14 +196,14 @@ def equal_rows(count: int, split: int, columns: Iterable[Callable[[Int64s], pa.A
 
 
 def _side_counts(rows: Int64s, split: int, groups: Groups) -> tuple[Int64s, Int64s]:
-    """How many rows of each group are of the one side, and of the other."""
+    """How many rows of each group belong to the first and to the second side."""
     is_first = rows < split
     first, second = groups.codes[is_first], groups.codes[~is_first]
     return np.bincount(first, minlength=groups.count), np.bincount(second, minlength=groups.count)
 
 
 def changed_mask(before: Sequence[pa.Array], after: Sequence[pa.Array], rows: int) -> Bools:
-    """Which rows are not the same in all columns; NULL is the same as NULL, NaN as NaN, and 0.0 not as -0.0.
+    """Mask of the rows that differ in a column; NULL equals NULL, NaN equals NaN, 0.0 differs from -0.0.
 
     >>> old, new = [[float("nan")], [1.0], [0.0], None], [[float("nan")], [2.0], [-0.0], None]
     >>> differing([pa.array(old)], [pa.array(new)], 4).tolist()
@@ -218,10 +216,10 @@ def changed_mask(before: Sequence[pa.Array], after: Sequence[pa.Array], rows: in
 
 
 def _same(old: pa.Array, new: pa.Array) -> Bools:
-    if pa.types.is_nested(old.type):  # repr tells zeros apart, and not NaNs
+    if pa.types.is_nested(old.type):  # repr distinguishes zeros, but not NaNs
         pairs = zip(old.to_pylist(), new.to_pylist(), strict=True)
         return np.fromiter((repr(a) == repr(b) for a, b in pairs), dtype=np.bool_, count=len(old))
-    old, new = _told_apart(old), _told_apart(new)
+    old, new = _comparable(old), _comparable(new)
     same = np.asarray(pc.equal(old, new).fill_null(False))
     if old.null_count or new.null_count:
         same = same | (np.asarray(old.is_null()) & np.asarray(new.is_null()))

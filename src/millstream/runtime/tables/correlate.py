@@ -1,8 +1,8 @@
-"""Every row with each row that a table function of the program's gives for it (LATERAL TABLE).
+"""Joins every row with the rows that a table function of the program returns for it (LATERAL TABLE).
 
 The function is called once for every row, with PyFlink's values, and yields rows: a `Row` or tuple for several columns,
-a value for one. The results of a batch become columns together. A row with none goes, or stays with NULLs where
-`keeps_all` says so.
+a value for one. The results of a batch are converted to columns together. A row without results is dropped, or padded
+with NULLs with `keeps_all`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from millstream.records.columns import from_record_batch, stream_schema
 from millstream.records.table_type import TableRowType, TableValueType
 from millstream.records.unpickling import unpickled
 from millstream.runtime.expressions.declared_results import first_violation
-from millstream.runtime.expressions.problems import shown_call
+from millstream.runtime.expressions.expression_errors import shown_call
 from millstream.runtime.expressions.python_values import rows_with_whole_numbers
 from millstream.runtime.operators.operator import OperatorSetting
 from millstream.runtime.tables.random_sequences import random_sequences
-from millstream.runtime.tables.repeated_rows import RepeatingOperator, batch_beside, with_rest
+from millstream.runtime.tables.repeated_rows import RepeatingOperator, batch_with_columns, with_missing_rows
 from millstream.runtime.tables.task_program import TaskProgram, functions_in
 
 __all__ = ["CorrelateOperator"]
@@ -46,7 +46,7 @@ class CorrelateOperator(RepeatingOperator):
         self._arguments = Types.TUPLE([TableValueType(each.type.nullable()) for each in operation.arguments])
         self._results = TableRowType(operation.result_type)
         self._sequences = random_sequences(self.draws, setting.context.subtask, *operation.arguments)
-        self.condition = self.joined_on(operation.condition, operation.input_types, operation.session)
+        self.condition = self.join_condition(operation.condition, operation.input_types, operation.session)
         self._evaluate: Callable[..., Any] = operation.function.call
 
     def stateful(self) -> Any:
@@ -69,26 +69,26 @@ class CorrelateOperator(RepeatingOperator):
                 raise self.call.failed(error, _ROLE, tuple(batch.slice(row, 1).values()), call) from error
             counts.append(len(results) - before)
             if len(results) >= self.rows_max:
-                yield self._beside(batch.slice(first, len(counts)), counts, results)
+                yield self._joined(batch.slice(first, len(counts)), counts, results)
                 first, counts, results = row + 1, [], []
-        yield self._beside(batch.slice(first, len(counts)), counts, results)
+        yield self._joined(batch.slice(first, len(counts)), counts, results)
 
-    def _beside(self, batch: Batch, counts: list[int], results: list[Any]) -> Batch:
-        """Rows with what their calls gave: so many results each."""
+    def _joined(self, batch: Batch, counts: list[int], results: list[Any]) -> Batch:
+        """Rows with the results of their calls: `counts` results each."""
         rows = np.repeat(np.arange(len(batch)), counts)
         function = self._operation.function
         results = rows_with_whole_numbers(results, self._operation.result_type.types, function)
-        made = self.typed(results, None, self._results, "result of the table function").columns().columns
-        for column, field in zip(made, self._operation.result_type.fields, strict=True):
+        columns = self.typed(results, None, self._results, "result of the table function").columns().columns
+        for column, field in zip(columns, self._operation.result_type.fields, strict=True):
             if (broken := first_violation(column, field.data_type)) is not None:
                 raise ProgramError(f"the table function {self._operation.function.name}: {broken[1]}")
         if self.condition is not None:
-            matches = self.condition.matches(batch, rows, made)
-            rows, made = rows[matches], [column.take(pa.array(matches)) for column in made]
+            matches = self.condition.matches(batch, rows, columns)
+            rows, columns = rows[matches], [column.take(pa.array(matches)) for column in columns]
         if self._operation.keeps_all:
-            rows, places = with_rest(rows, len(batch))
-            made = made if places is None else [column.take(places) for column in made]
-        return batch_beside(batch, rows, made, self.schema, self.output_type)
+            rows, places = with_missing_rows(rows, len(batch))
+            columns = columns if places is None else [column.take(places) for column in columns]
+        return batch_with_columns(batch, rows, columns, self.schema, self.output_type)
 
     def _argument_rows(self, batch: Batch) -> list[Any]:
         """The arguments of every call."""
@@ -99,20 +99,20 @@ class CorrelateOperator(RepeatingOperator):
         return from_record_batch(pa.RecordBatch.from_arrays(columns, schema=schema), self._arguments, unpickled)
 
     def _call_with(self, arguments: tuple[Any, ...], results: list[Any]) -> None:
-        """Add what one call gives."""
-        given = self._evaluate(*arguments)
-        if given is None:
+        """Append the results of one call."""
+        returned = self._evaluate(*arguments)
+        if returned is None:
             return
         is_single = len(self._operation.result_type.fields) == 1
-        if isinstance(given, Row | tuple | str | bytes) or not isinstance(given, Iterable):
-            given = [given]  # one row, returned and not yielded, as PyFlink takes it
-        for result in given:
+        if isinstance(returned, Row | tuple | str | bytes) or not isinstance(returned, Iterable):
+            returned = [returned]  # one row, returned and not yielded, which PyFlink accepts
+        for result in returned:
             if is_single and not isinstance(result, Row | tuple):
                 results.append((result,))
             elif isinstance(result, Row | tuple | list):
                 results.append(result)
             else:
                 raise ProgramError(
-                    f"the table function gave {result!r} ({type(result).__name__}), expected a Row or tuple of "
+                    f"the table function returned {result!r} ({type(result).__name__}), expected a Row or tuple of "
                     f"{len(self._operation.result_type.fields)} values"
                 )

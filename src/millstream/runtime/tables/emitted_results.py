@@ -1,13 +1,12 @@
-"""How stored rows stand in what was given: a value beside each row of an operator that forgets by the clock.
+"""What an operator with a time-to-live has emitted for each stored row.
 
-What was given of a row mostly follows from what is stored, and is not written down. Where rows are forgotten before
-they go ('table.exec.state.ttl') it does not follow: a partner, or a row that stood before this one, was there when the
-row was given and is not known any more. Then the row that would be taken away is not the one that was given. So beside
-each row stands what was given of it: with how many partners (joins), as which number (Top-N), with which results
-(OVER). Whoever takes a row back asks here.
+Usually this follows from the stored rows and is not written. With 'table.exec.state.ttl' it does not: a join partner or
+an earlier row may have expired since the row was emitted, and the retraction must equal the row that was emitted. So a
+value is stored for each row: its match count (joins), its rank (Top-N), or its results (OVER). Retractions read it
+here.
 
-A standing is named as its row is, by key and number, and is forgotten no sooner. A row without one was stored before
-standings were: it stands as the stored rows say.
+An entry has the key and number of its row and expires no sooner. A row without an entry was stored by an older version:
+its output follows from the stored rows.
 """
 
 from __future__ import annotations
@@ -23,19 +22,19 @@ from millstream.state.keys.key_columns import Bools
 
 __all__ = ["EmittedResults", "expired_retractions"]
 
-_FORGOTTEN_ROWS = "numForgottenRowsRetracted"
+_EXPIRED_RETRACTIONS = "numForgottenRowsRetracted"
 
 
 def expired_retractions(setting: OperatorSetting) -> Counter:
-    """The metric that counts rows that were taken away when they were forgotten already: nothing was given for them."""
-    return setting.context.metrics.counter(_FORGOTTEN_ROWS)
+    """The metric that counts deletes of rows that had already expired: nothing is emitted for them."""
+    return setting.context.metrics.counter(_EXPIRED_RETRACTIONS)
 
 
 class EmittedResults(NumberedTable):
-    """Those of the rows of one table, in one subtask, which are kept as long as those are."""
+    """The entries for the rows of one table in one subtask; they live as long as the rows."""
 
     def of(self, rows: SignedRows) -> tuple[Bools, pa.Array]:
-        """Which of these stored rows have a standing, and the standings of those."""
+        """A mask of the rows that have an entry, and the entries."""
         if not len(rows) or self.table.view.is_empty:
             return np.zeros(len(rows), dtype=np.bool_), pa.nulls(0, self.table.layout.value_type)
         lookup = self.table.view.get_pairs(rows.keys, pa.array(rows.numbers))
@@ -43,7 +42,7 @@ class EmittedResults(NumberedTable):
         return lookup.mask, lookup.values
 
     def numbers_of(self, rows: SignedRows, absent: Int64s) -> tuple[Bools, Int64s]:
-        """Which rows have a standing, and their numbers; of the others those that `absent` has for them."""
+        """A mask of the rows that have an entry, and every row's number: from its entry, or else from `absent`."""
         known, values = self.of(rows)
         numbers = absent.copy()
         numbers[known] = values.to_numpy()
@@ -52,9 +51,9 @@ class EmittedResults(NumberedTable):
     def put(
         self, rows: SignedRows, chosen: Bools, values: pa.Array, now_ms: int, expires_ms: Int64s | None = None
     ) -> None:
-        """Say how the chosen rows stand from now on. `expires_ms`: the event time up to which each of them is kept."""
+        """Store the values emitted for the chosen rows. `expires_ms`: the event time at which each entry expires."""
         at = np.flatnonzero(chosen)
-        if rows.expires_ms is not None:  # the row may have come when rows were kept for longer
+        if rows.expires_ms is not None:  # the row may have been stored under a longer time-to-live
             expires_ms = rows.expires_ms[at]
         if len(at):
             self.put_numbered(rows.keys.take(at), rows.numbers[at], values, now_ms, expires_ms)

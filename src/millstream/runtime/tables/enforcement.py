@@ -1,8 +1,8 @@
-"""What a table demands of rows that are written to it: a value in columns that are NOT NULL, and lengths of texts.
+"""Enforces a sink table's constraints: NOT NULL columns, and lengths of text and bytes.
 
-Both follow Flink's options. 'table.exec.sink.not-null-enforcer' says what becomes of a row with a NULL where none may
-be: an error, or it is dropped. 'table.exec.sink.type-length-enforcer' says whether texts and bytes are cut to their
-length (and CHAR filled up with blanks, BINARY with zeros), or refused, or left alone.
+Both follow Flink's options. 'table.exec.sink.not-null-enforcer' decides whether a NULL in a NOT NULL column is an error
+or the row is dropped. 'table.exec.sink.type-length-enforcer' decides whether text and bytes are cut to their length
+(and CHAR padded with blanks, BINARY with zeros), rejected, or left unchanged.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ class EnforcementOperator(Operator):
         self._sized = [(at, field.name, field.data_type) for at, field in fields if _length(field.data_type)]
 
     def apply(self, batch: Batch) -> Batch | None:
-        kept = self._without_nulls(batch)
-        if kept is None or self._operation.lengths == "ignore":
-            return kept
-        columns = kept.columns()
+        valid_rows = self._without_nulls(batch)
+        if valid_rows is None or self._operation.lengths == "ignore":
+            return valid_rows
+        columns = valid_rows.columns()
         for at, name, data_type in self._sized:
-            fitted = self._fitted(kept, columns.column(at), name, data_type)
+            fitted = self._fitted(valid_rows, columns.column(at), name, data_type)
             columns = columns.set_column(at, columns.schema.field(at), fitted)
-        return Batch.of_columns(columns, self._type, kept.timestamps)
+        return Batch.of_columns(columns, self._type, valid_rows.timestamps)
 
     def _without_nulls(self, batch: Batch) -> Batch | None:
-        is_kept = None
+        is_valid = None
         for at, name in self._present:
             column = batch.columns().column(at)
             if not column.null_count:
@@ -58,14 +58,14 @@ class EnforcementOperator(Operator):
                     "records silently"
                 )
                 raise self.call.failed(error, "sink", tuple(batch.slice(int(valid.argmin()), 1).values()))
-            is_kept = valid if is_kept is None else is_kept & valid
-        if is_kept is None:
+            is_valid = valid if is_valid is None else is_valid & valid
+        if is_valid is None:
             return batch
-        rows = np.flatnonzero(is_kept)
+        rows = np.flatnonzero(is_valid)
         return batch.take(rows) if len(rows) else None
 
     def _fitted(self, batch: Batch, column: pa.Array, name: str, data_type: DataType) -> pa.Array:
-        """A column of texts or bytes of the right length."""
+        """A column of text or bytes of the right length."""
         length = _length(data_type)
         is_text, is_filled = pa.types.is_string(column.type), isinstance(data_type, CharType | BinaryType)
         lengths = pc.utf8_length(column) if is_text else pc.binary_length(column)
@@ -92,7 +92,7 @@ class EnforcementOperator(Operator):
 
 
 def _length(data_type: DataType) -> int:
-    """The length of a text or bytes type; 0 where any will do."""
+    """The length of a text or bytes type; 0 if unlimited."""
     if not isinstance(data_type, CharType | VarCharType | BinaryType | VarBinaryType):
         return 0
     return 0 if data_type.sql in ("STRING", "BYTES") else data_type.length

@@ -1,7 +1,7 @@
-"""What operators over rows that change have in common: an epoch's changes are gathered, and applied together.
+"""Shared by operators over changelogs: gathers an epoch's changes and applies them together.
 
-Column 0 of the input is the key, the others are the row. Changes that came are nobody's before the epoch's input is
-in; what is given out then depends on all of them, not on the order in which tasks were read.
+Column 0 of the input is the key, the others are the row. Changes take effect when the epoch's input is complete, so the
+output does not depend on the order in which tasks were read.
 """
 
 from __future__ import annotations
@@ -27,53 +27,53 @@ __all__ = ["GatheringOperator", "rowtimes"]
 
 
 class GatheringOperator(KeyedOperator):
-    """Hands the changes of an epoch to `change`. `growing_role`: what a row that is taken away is told to have been in,
-    if the table is said to only grow."""
+    """Passes the changes of an epoch to `apply_changes`. `append_only_role`: the role in the error for a delete, if the
+    table is declared append-only."""
 
-    def __init__(self, setting: OperatorSetting, row_type: RowType, growing_role: str | None = None) -> None:
+    def __init__(self, setting: OperatorSetting, row_type: RowType, append_only_role: str | None = None) -> None:
         super().__init__(setting)
         self.row_kind = pa.struct(list(row_type.schema))
-        self._growing_role = growing_role
-        self._come: list[SignedRows] = []
+        self._append_only_role = append_only_role
+        self._epoch_rows: list[SignedRows] = []
         self._started_ns = 0
 
-    def change(self, rows: SignedRows) -> None:
-        """Let the state follow the changes, in the order they came, and give out what changes by them."""
+    def apply_changes(self, rows: SignedRows) -> None:
+        """Apply the changes to state, in arrival order, and emit the resulting changes."""
         raise NotImplementedError
 
     def end_input(self) -> None:
-        """There will be no more changes, ever."""
+        """Called once, when the input has ended."""
 
     def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
         super().open_states(accounts)
-        self._come = []
+        self._epoch_rows = []
 
     def take(self, batch: Batch) -> None:
-        """Keep changes until the epoch's input is in."""
+        """Collect changes until the epoch's input is complete."""
         self._started_ns = time.perf_counter_ns()
         self.records_in += len(batch)
         columns, signs = change_signs(batch.columns())
-        if self._growing_role is not None:
-            reject_retractions(self.call, batch, signs, self._growing_role)
-        self._come.append(SignedRows.of_columns(self.keying.column(batch), columns, self.row_kind, signs))
-        if self.is_enough():
+        if self._append_only_role is not None:
+            reject_retractions(self.call, batch, signs, self._append_only_role)
+        self._epoch_rows.append(SignedRows.of_columns(self.keying.column(batch), columns, self.row_kind, signs))
+        if self.should_apply():
             self._apply_all()
         self.busy_ns += time.perf_counter_ns() - self._started_ns
 
-    def is_enough(self) -> bool:
-        """Whether what was gathered may be applied now, before the epoch's input is in."""
+    def should_apply(self) -> bool:
+        """Whether the gathered changes may be applied now, before the epoch's input is complete."""
         return False
 
     @property
     def gathered_bytes(self) -> int:
-        """How large it is."""
-        return sum(rows.contents.nbytes for rows in self._come)
+        """The size of the gathered changes."""
+        return sum(rows.contents.nbytes for rows in self._epoch_rows)
 
     def advance(self, watermark: int) -> int:
         had_ended = self.time.watermark == MAX_WATERMARK
         reached = super().advance(watermark)
         self._started_ns = time.perf_counter_ns()
-        if self._come:
+        if self._epoch_rows:
             self._apply_all()
         if reached == MAX_WATERMARK and not had_ended:
             self.end_input()
@@ -81,13 +81,13 @@ class GatheringOperator(KeyedOperator):
         return reached
 
     def _apply_all(self) -> None:
-        rows, self._come = SignedRows.concat(self._come), []
-        self.change(rows)
+        rows, self._epoch_rows = SignedRows.concat(self._epoch_rows), []
+        self.apply_changes(rows)
 
-    def give(
+    def emit_changes(
         self, columns: pa.RecordBatch, kinds: Int64s, type_: TypeInformation, stamps: Int64s | None = None
     ) -> None:
-        """Hand changes on, a piece at a time; what others do with them is not this operator's time."""
+        """Emit changes in pieces; downstream time is not counted as this operator's."""
         for piece in change_batches(columns, kinds, type_, stamps):
             self.busy_ns += time.perf_counter_ns() - self._started_ns
             self.emit(piece)
@@ -95,8 +95,7 @@ class GatheringOperator(KeyedOperator):
 
 
 def rowtimes(columns: pa.RecordBatch, rowtime: int | None) -> Int64s | None:
-    """The event times of rows that are emitted in BATCH; None where no column holds one, or a row has none (of an outer
-    join)."""
+    """Event times of rows emitted in BATCH; None if no column holds them or a row has none (from an outer join)."""
     if rowtime is None or columns.column(rowtime).null_count:
         return None
     moments = columns.column(rowtime)

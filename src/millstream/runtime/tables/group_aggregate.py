@@ -1,15 +1,14 @@
-"""GROUP BY without a window: groups of all rows so far, in columns, and what changes of them in an epoch.
+"""Unbounded GROUP BY. Maintains one accumulator row per group and emits the net changes of each epoch.
 
-Before the exchange rows become partials (`PartialGroupsOperator`): a hot group is a few rows a task. Behind it
-(`GroupsOperator`) an epoch's partials are gathered, merged to one for each group, and combined with what the store has
-of these groups, which is read once. Accumulators that changed are written, and the group's row is given out as it was
-and as it is (`runtime.tables.changes`): what an epoch gives is net, whatever came in it. Values of large groups that a
-result may need have rows of their own (`group_spills`). `added_measures` detects aggregates added to the query since
-the state was written.
+Each upstream task pre-aggregates its rows into partial accumulators (`PartialGroupsOperator`), so a hot group crosses
+the exchange as a few rows per task. `GroupsOperator` collects an epoch's partials, merges them to one per group and
+combines them with the stored accumulators, which it reads once. It writes the changed accumulators and emits each
+changed group's previous and current row (`runtime.tables.changes`). Values of large groups spill to rows of their own
+(`group_spills`). `added_measures` detects aggregates added to the query since the state was written.
 
-A group that no row is in any more is removed. Without GROUP BY there is one group, which is never removed once it is
-there. In BATCH only final rows are wanted: they come when the input has ended, and without GROUP BY there is one, even
-of no input.
+A group is removed when its row count reaches zero. Without GROUP BY there is one group, which is never removed once it
+exists. In BATCH only final rows are emitted, when the input has ended; without GROUP BY there is one final row even if
+the input is empty.
 """
 
 from __future__ import annotations
@@ -56,15 +55,15 @@ from millstream.state.tables.state_table import StateTable
 
 __all__ = ["GroupsOperator", "PartialGroupsOperator"]
 
-# Partials are merged when they have grown to this, and again when they have doubled.
+# Partials are merged when they reach this size, and again when they have doubled.
 _GATHERED_BYTES = 128 << 20
-_GIVEN_ROWS = 65_536
-# An epoch of more groups is taken in the order of the store: what is read and written of them moves less.
-_GROUPS_AS_THEY_CAME = 1_024
+_BATCH_ROWS_MAX = 65_536
+# An epoch of more groups is processed in the order of the store, which makes reads and writes sequential.
+_UNSORTED_GROUPS_MAX = 1_024
 
 
 class PartialGroupsOperator(PartialsOperator):
-    """Aggregates what its task reads, by group; what is taken away counts against what was added."""
+    """Pre-aggregates a task's input by group; deletes subtract from the accumulator."""
 
     def __init__(self, setting: OperatorSetting) -> None:
         operation, key_type = setting.node.operation, setting.node.inputs[0].key_type
@@ -77,11 +76,11 @@ class PartialGroupsOperator(PartialsOperator):
         if signs is not None and not self._is_signed:
             reject_retractions(self.call, batch, signs, "aggregate")
         panes = np.zeros(len(batch), dtype=np.int64)
-        return self._partial(self._keys.of(columns), panes, self._seen(columns, batch.timestamps, signs))
+        return self._partial(self._keys.of(columns), panes, self._input_of(columns, batch.timestamps, signs))
 
 
 class GroupsOperator(KeyedOperator):
-    """Keeps groups, and gives out what changes of them."""
+    """Maintains the groups' accumulators and emits their changes."""
 
     def __init__(self, setting: OperatorSetting) -> None:
         super().__init__(setting)
@@ -89,15 +88,15 @@ class GroupsOperator(KeyedOperator):
         assert isinstance(operation, FinalGroups) and key_type is not None and output_type is not None
         self._operation, self._type = operation, output_type
         self._schema = typed_schema(output_type)
-        kept = stored_measures(operation.measures, operation.ttl_ms)
+        stored_aggregates = stored_measures(operation.measures, operation.ttl_ms)
         partials = partial_measures(operation.measures, operation.ttl_ms)
-        self._partial_accumulators, self._accumulators = Accumulators(partials), Accumulators(kept)
-        codec = task_codec(accumulator_type(kept), f"state '{GROUPS}' of '{self.node.name}'")
+        self._partial_accumulators, self._accumulators = Accumulators(partials), Accumulators(stored_aggregates)
+        codec = task_codec(accumulator_type(stored_aggregates), f"state '{GROUPS}' of '{self.node.name}'")
         self._table = StateTable(GROUPS, key_type, setting.context.max_parallelism, codec, ttl_ms=operation.ttl_ms)
         self.backend.keep(GROUPS, StateHandle(self._table, self.backend.scope))
         tables = ValueTables(key_type, setting.context.max_parallelism, self.backend, self.node.name)
-        self._values = GroupSpills(operation.measures, kept, operation.ttl_ms, tables)
-        self._added = AddedMeasures(operation.measures, kept, operation.is_signed)
+        self._values = GroupSpills(operation.measures, stored_aggregates, operation.ttl_ms, tables)
+        self._added = AddedMeasures(operation.measures, stored_aggregates, operation.is_signed)
         self._is_batch = setting.facts.batch
 
     def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
@@ -113,7 +112,7 @@ class GroupsOperator(KeyedOperator):
         return user_functions_of(self._operation.measures)
 
     def take(self, batch: Batch) -> None:
-        """Keep partials until the epoch's input is in."""
+        """Collect partials until the epoch's input is complete."""
         started = time.perf_counter_ns()
         columns = batch.columns()
         self.records_in += len(batch)
@@ -131,8 +130,8 @@ class GroupsOperator(KeyedOperator):
             return self._partial_accumulators.combined(PaneRows.concat(self._partials))[0]
 
     def _ordered(self, fresh: PaneRows) -> PaneRows:
-        """The partials of an epoch, as they are best looked up."""
-        if len(fresh) <= _GROUPS_AS_THEY_CAME:
+        """The partials of an epoch, in an order that makes lookups cheap."""
+        if len(fresh) <= _UNSORTED_GROUPS_MAX:
             return fresh
         return fresh.take(ascending(orders_of(fresh.keys.hashes, self._table.layout.max_parallelism)))
 
@@ -151,27 +150,27 @@ class GroupsOperator(KeyedOperator):
         return reached
 
     def _apply(self, fresh: PaneRows) -> Iterator[pa.RecordBatch]:
-        """Combine with what is stored, store it, and give out the changes."""
+        """Combine with the stored accumulators, write the result, and emit the changes."""
         self._partials = []
         keys, count = fresh.keys, len(fresh)
         with self.call.running("state"):
-            had, stored = self._stored(keys)
-            unseen = self._added.unseen(had, stored)
+            was_stored, stored = self._stored(keys)
+            unseen = self._added.unseen(was_stored, stored)
             stored, unknown = self._added.with_counts(stored), self._added.unknown(unseen)
-            brought = self._values.brought(keys, self._added.brought(fresh.parts, unknown), had, stored)
+            incoming = self._values.absorb(keys, self._added.known_parts(fresh.parts, unknown), was_stored, stored)
         with self.call.running("aggregate"):
-            both = [pa.concat_arrays([old, new]) for old, new in zip(stored, brought, strict=True)]
-            codes = np.concatenate([np.flatnonzero(had), np.arange(count)])
-            parts = self._accumulators.settled(self._accumulators.combine(both, Groups(codes, count)))
-            has = self._are_there(keys, parts)
+            both = [pa.concat_arrays([old, new]) for old, new in zip(stored, incoming, strict=True)]
+            codes = np.concatenate([np.flatnonzero(was_stored), np.arange(count)])
+            parts = self._accumulators.consolidated(self._accumulators.combine(both, Groups(codes, count)))
+            is_live = self._live_groups(keys, parts)
         with self.call.running("state"):
-            parts, unknown = self._added.kept(self._values.settled(keys, parts, had, stored), unknown)
-            self._keep(keys, parts, had, has)
+            parts, unknown = self._added.storable(self._values.spill(keys, parts, was_stored, stored), unknown)
+            self._store(keys, parts, was_stored, is_live)
         if not self._is_batch:
-            yield from self._changes(keys, stored, parts, had, has, unseen, unknown)
+            yield from self._changes(keys, stored, parts, was_stored, is_live, unseen, unknown)
 
     def _stored(self, keys: KeyColumn) -> tuple[Bools, Parts]:
-        """Which of the groups are stored, and the accumulators of those."""
+        """A mask of the groups that are stored, and their accumulators."""
         if self._table.view.is_empty:
             kinds = [pa.nulls(0, kind) for kernel in self._accumulators.kernels for kind in kernel.part_kinds]
             return np.zeros(len(keys), dtype=np.bool_), kinds
@@ -179,26 +178,26 @@ class GroupsOperator(KeyedOperator):
         assert lookup.values is not None
         return lookup.mask, self._accumulators.read(lookup.values)
 
-    def _are_there(self, keys: KeyColumn, parts: Parts) -> Bools:
-        """Which groups have rows. A group that has lost more than it had was told of a row that never was, or has been
-        forgotten since."""
+    def _live_groups(self, keys: KeyColumn, parts: Parts) -> Bools:
+        """A mask of the groups that have rows. A negative row count means that a delete arrived for a row that was
+        never inserted or that has expired."""
         if not self._operation.is_signed:
             return np.ones(len(keys), dtype=np.bool_)
         rows = parts[-1].to_numpy()
         if (rows < 0).any() and not self._operation.ttl_ms:
             key = keys.array.slice(int(np.flatnonzero(rows < 0)[0]), 1).to_pylist()[0]
             raise ProgramError(
-                f"group {key!r}: a row was taken away that had never been added. Look at what the source says of its "
-                "changes: each -U and -D is of a row that it has given before"
+                f"group {key!r}: a row was retracted that was never inserted. Check the source's changelog: every -U "
+                "and -D must be of a row that it emitted before"
             )
-        # Without GROUP BY there is a row whatever is in it.
-        there: Bools = rows > 0 if self._operation.keys else rows >= 0
-        return there
+        # Without GROUP BY there is a row even if the group is empty.
+        is_live: Bools = rows > 0 if self._operation.keys else rows >= 0
+        return is_live
 
-    def _keep(self, keys: KeyColumn, parts: Parts, had: Bools, has: Bools) -> None:
-        if had.any():
-            self._table.delete_keys(keys.take(np.flatnonzero(had & ~has)))
-        live = np.flatnonzero(has)
+    def _store(self, keys: KeyColumn, parts: Parts, was_stored: Bools, is_live: Bools) -> None:
+        if was_stored.any():
+            self._table.delete_keys(keys.take(np.flatnonzero(was_stored & ~is_live)))
+        live = np.flatnonzero(is_live)
         if not len(live):
             return
         expires = None
@@ -210,28 +209,35 @@ class GroupsOperator(KeyedOperator):
         self._table.changes.put(keys, stored, expires_ms=expires)
 
     def _changes(
-        self, keys: KeyColumn, stored: Parts, parts: Parts, had: Bools, has: Bools, unseen: Unseen, unknown: Unseen
+        self,
+        keys: KeyColumn,
+        stored: Parts,
+        parts: Parts,
+        was_stored: Bools,
+        is_live: Bools,
+        unseen: Unseen,
+        unknown: Unseen,
     ) -> Iterator[pa.RecordBatch]:
-        """`unseen`: of which results there was nothing before, `unknown`: which are not known."""
+        """`unseen` masks results that the stored group lacks, `unknown` results that are not known."""
         count = len(keys)
-        at = pa.array(np.where(had, np.cumsum(had) - 1, 0), mask=~had)
+        at = pa.array(np.where(was_stored, np.cumsum(was_stored) - 1, 0), mask=~was_stored)
         with self.call.running("aggregate"):
             before = [
                 masked(column.take(at), mask) for column, mask in zip(self._results(stored), unseen, strict=False)
             ]
             after = [masked(column, mask) for column, mask in zip(self._results(parts), unknown, strict=False)]
-            rows, kinds = changed_rows(had, has, changed_mask(before, after, count))
+            rows, kinds = changed_rows(was_stored, is_live, changed_mask(before, after, count))
         columns = self._key_columns(keys.array)
         both = [pa.concat_arrays(pair) for pair in zip(before, after, strict=True)]
-        for start in range(0, len(rows), _GIVEN_ROWS):
-            some = rows[start : start + _GIVEN_ROWS]
-            given = [column.take(pa.array(some % count)) for column in columns]
-            given += [column.take(pa.array(some)) for column in both]
-            batch = pa.RecordBatch.from_arrays(given, schema=self._schema)
-            yield attach_row_kinds(batch, kinds[start : start + _GIVEN_ROWS])
+        for start in range(0, len(rows), _BATCH_ROWS_MAX):
+            some = rows[start : start + _BATCH_ROWS_MAX]
+            arrays = [column.take(pa.array(some % count)) for column in columns]
+            arrays += [column.take(pa.array(some)) for column in both]
+            batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+            yield attach_row_kinds(batch, kinds[start : start + _BATCH_ROWS_MAX])
 
     def _results(self, parts: Parts) -> list[pa.Array]:
-        """The results that are columns; the count of rows may not be one."""
+        """The results that are output columns; the row count may not be one."""
         results = self._accumulators.results(parts)
         return results[: len(self._schema) - self._operation.keys]
 
@@ -241,7 +247,7 @@ class GroupsOperator(KeyedOperator):
         return [keys] if self._operation.keys == 1 else keys.flatten()
 
     def _final_rows(self) -> Iterator[pa.RecordBatch]:
-        """All groups, as they are in the end."""
+        """All groups in their final state."""
         with self.call.running("state"):
             self._table.settle()
             blocks: Sequence[pa.RecordBatch] = list(self._table.view.scan())

@@ -1,17 +1,17 @@
-"""MIN and MAX of groups whose rows go, too: the first values are in the group's row, the others have rows of their own.
+"""MIN and MAX of groups over a changelog: the group's row holds the first values, spilled rows hold the others.
 
-When the smallest value goes, the next one must be known, so every value is kept. What a group costs must not grow with
-it: a large group has its **head** in its row, the first values with how often each is there. The others are in a table
-in their order (for MAX the other way round), so that the head can be filled again with the ones that follow.
+When the minimum is deleted, the next value must be known, so every value is stored. The cost of a group must not grow
+with its size: the row of a large group holds its **head**, the first values with their multiplicities. A table holds
+the others in order (descending for MAX), so that the head can be refilled from them.
 
-The order of a table is a 64-bit number, the **place** of a value. It follows from the value; values that agree in their
-first eight bytes (text) or digits (large decimals) share a place and its row. Invariant: all values of the head have
-smaller places than all others of the group, and a group that has values has some of them in its head. So a change is
-looked at where its place says: in the head, or in one row of the table. A head that has run empty begins where the last
-one ended: places before that are not searched again.
+The order of a table is a 64-bit number, the **place** of a value. It is computed from the value; values that agree in
+their first eight bytes (text) or digits (large decimals) share a place and its row. Invariant: all values of the head
+have smaller places than all others of the group, and a group that has values has some in its head. So the place of a
+change decides where to apply it: in the head, or in one row of the table. An emptied head is refilled from where it
+ended: smaller places are not searched again.
 
-A value may be there less than no times: in stores of earlier versions a measure that was added to a query saw rows go
-that had never come. It is kept like any other, until it comes, and is no result.
+A value may have a negative multiplicity: in stores of older versions, a measure added to a query received deletes of
+rows that it never saw. The value is stored like any other until it is inserted, and is not a result.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.aggregation.aggregate_columns import Kernel, Parts
-from millstream.aggregation.counted_kernels import elsewhere
+from millstream.aggregation.counted_kernels import spilled_counts
 from millstream.aggregation.distinct_arguments import value_kind
 from millstream.aggregation.groups import Groups, groups_of, pair_groups
 from millstream.aggregation.kernels import kernels_of
@@ -39,22 +39,22 @@ from millstream.state.windows.bound_aggregates import BoundAggregate
 __all__ = ["HEAD_VALUES", "HEAD_VALUES_MAX", "GroupExtremes", "has_head", "places_of"]
 
 HEAD_VALUES, HEAD_VALUES_MAX = 64, 256
-"""A head of more values than the second number is cut to the first, and an empty one is filled up to it."""
+"""A head with more values than the second number is cut to the first; an empty one is filled up to the first."""
 
 _NOWHERE, _EVERYWHERE = -(2**63), 2**63 - 1
 _TEXT_BYTES = 8
 
 
 def has_head(measure: BoundAggregate) -> bool:
-    """Whether it is a MIN or MAX of rows that are taken away, too, of values that have a place."""
+    """Whether it is a MIN or MAX over a changelog, of values that have a place."""
     if measure.kind != "signed_values" or measure.inner is None or measure.inner.kind not in ("min", "max"):
         return False
     return value_kind(measure) is not None
 
 
 def places_of(values: pa.Array, *, descending: bool) -> Int64s:
-    """Numbers that never fall where values rise, of each value whatever others there are; for `descending` ones, that
-    never rise. Equal values have one number, different ones nearly always two.
+    """Numbers that never fall where values rise, computed from each value alone; with `descending`, that never rise.
+    Equal values have one number, different ones nearly always two.
 
     >>> places_of(pa.array(["a", "b", "ab"]), descending=False).argsort().tolist()
     [0, 2, 1]
@@ -68,7 +68,7 @@ def places_of(values: pa.Array, *, descending: bool) -> Int64s:
 
 
 def _first_bytes(values: pa.Array) -> Int64s:
-    """The first bytes of each text as a number, the first weighing most; where a text has ended, 0."""
+    """The first bytes of each text as a big-endian number, padded with 0."""
     if not len(values):
         return np.empty(0, dtype=np.int64)
     offsets = np.frombuffer(values.buffers()[1], np.int32, len(values) + 1, 4 * values.offset).astype(np.int64)
@@ -85,7 +85,7 @@ def _first_bytes(values: pa.Array) -> Int64s:
 
 @dataclass(frozen=True)
 class _Extreme:
-    """A measure with a head: where its parts stand in what is kept, and the table of the values that are elsewhere."""
+    """A measure with a head: the position of its parts in the accumulator, and the table of its spilled values."""
 
     at: int
     kernel: Kernel
@@ -98,7 +98,7 @@ class _Extreme:
 
 @dataclass(frozen=True)
 class _Values:
-    """Values, with how often each is there: the group of each, and its place."""
+    """Values with their multiplicities: the group and the place of each."""
 
     codes: Int64s
     places: Int64s
@@ -109,7 +109,7 @@ class _Values:
 
 
 class GroupExtremes:
-    """The values of large groups in one subtask that are not in their heads: a table for each measure."""
+    """The spilled values of one subtask: a table for each measure."""
 
     def __init__(self, stored_measures: Sequence[BoundAggregate], tables: ValueTables) -> None:
         self._extremes: list[_Extreme] = []
@@ -119,41 +119,40 @@ class GroupExtremes:
             is_max = measure.inner.inner.kind == "max"
             self._extremes.append(_Extreme(at, kernels_of([measure.inner])[0], is_max, table))
 
-    def brought(self, keys: KeyColumn, parts: Parts, had: Bools, stored: Parts) -> Parts:
-        """What an epoch brought, as it is kept: what lies behind the head of its group goes to the table, and becomes a
-        change of the number of values there. `had`: which groups are stored, `stored`: what of those."""
+    def absorb(self, keys: KeyColumn, parts: Parts, was_stored: Bools, stored: Parts) -> Parts:
+        """An epoch's input as it is stored: values beyond the head of their group go to the table and change the count
+        of spilled values. `was_stored` masks the stored groups, `stored` has their accumulators."""
         parts = list(parts)
         for extreme in self._extremes:
-            ends = _head_ends(extreme, len(keys), had, stored)
+            ends = _head_ends(extreme, len(keys), was_stored, stored)
             if (ends < _EVERYWHERE).any():
                 values = _values_of(extreme, parts[extreme.at])
-                behind = values.places > ends[values.codes]
-                if behind.any():
-                    changes = _changed(extreme, keys, values.chosen(behind))
-                    _keep_apart(extreme, parts, values, behind, changes)
+                beyond = values.places > ends[values.codes]
+                if beyond.any():
+                    changes = _apply(extreme, keys, values.chosen(beyond))
+                    _remove_spilled(extreme, parts, values, beyond, changes)
         return parts
 
-    def settled(self, keys: KeyColumn, parts: Parts, had: Bools, stored: Parts) -> Parts:
-        """What is kept of groups: heads that are neither too large, nor without a value while there are some
-        elsewhere."""
+    def spill(self, keys: KeyColumn, parts: Parts, was_stored: Bools, stored: Parts) -> Parts:
+        """The accumulators to store: no head is too large, or empty while the group has spilled values."""
         parts = list(parts)
         for extreme in self._extremes:
             if (flat(parts[extreme.at])[1] > HEAD_VALUES_MAX).any():
                 _cut(extreme, keys, parts)
             ends: Int64s | None = None
             while (empty := _empty(parts, extreme.at)).any():
-                ends = _head_ends(extreme, len(keys), had, stored) if ends is None else ends
+                ends = _head_ends(extreme, len(keys), was_stored, stored) if ends is None else ends
                 _fill(extreme, keys, parts, np.flatnonzero(empty), ends)
         return parts
 
 
 def _empty(parts: Parts, at: int) -> Bools:
-    """Which groups have no value in their heads, and some elsewhere."""
+    """Mask of the groups with an empty head and spilled values."""
     rows, lengths = flat(parts[at])
     codes = np.repeat(np.arange(len(lengths)), lengths)
-    is_there = rows.field(1).to_numpy() > 0
-    has_none: Bools = np.bincount(codes[is_there], minlength=len(lengths)) == 0
-    return has_none & (elsewhere(parts[at + 1]) > 0)
+    is_present = rows.field(1).to_numpy() > 0
+    has_none: Bools = np.bincount(codes[is_present], minlength=len(lengths)) == 0
+    return has_none & (spilled_counts(parts[at + 1]) > 0)
 
 
 def _values_of(extreme: _Extreme, lists: pa.Array) -> _Values:
@@ -161,92 +160,91 @@ def _values_of(extreme: _Extreme, lists: pa.Array) -> _Values:
     return _Values(np.repeat(np.arange(len(lists)), lengths), extreme.places(rows), rows)
 
 
-def _head_ends(extreme: _Extreme, groups: int, had: Bools, stored: Parts) -> Int64s:
-    """The largest place of every group's head, as stored; of groups that have all their values in it, the last of all
-    places."""
+def _head_ends(extreme: _Extreme, groups: int, was_stored: Bools, stored: Parts) -> Int64s:
+    """The largest place in every group's stored head; for a group without spilled values, the largest place of all."""
     ends = np.full(groups, _EVERYWHERE)
-    large = np.flatnonzero(had)[elsewhere(stored[extreme.at + 1]) > 0]
+    large = np.flatnonzero(was_stored)[spilled_counts(stored[extreme.at + 1]) > 0]
     if len(large):
         head = _values_of(extreme, stored[extreme.at])
         last = np.full(groups, _NOWHERE)
-        np.maximum.at(last, np.flatnonzero(had)[head.codes], head.places)
+        np.maximum.at(last, np.flatnonzero(was_stored)[head.codes], head.places)
         ends[large] = last[large]
     return ends
 
 
-def _keep_apart(extreme: _Extreme, parts: Parts, values: _Values, moved: Bools, changes: Int64s) -> None:
-    """Take values that have moved out of the lists, and count them."""
+def _remove_spilled(extreme: _Extreme, parts: Parts, values: _Values, moved: Bools, changes: Int64s) -> None:
+    """Remove spilled values from the lists, and count them."""
     count, kind = len(parts[extreme.at]), parts[extreme.at].type
     parts[extreme.at] = lists_of(
         values.rows.filter(pa.array(~moved)), np.bincount(values.codes[~moved], minlength=count), kind
     )
-    parts[extreme.at + 1] = pa.array(elsewhere(parts[extreme.at + 1]) + changes)
+    parts[extreme.at + 1] = pa.array(spilled_counts(parts[extreme.at + 1]) + changes)
 
 
 def _by_place(extreme: _Extreme, values: _Values) -> tuple[Int64s, Parts]:
-    """The values as rows of the table: one of the values that each row has, and a list of all."""
+    """The values as rows of the table: the index of one value for each row, and the list of all."""
     pairs = pair_groups(groups_of(pa.array(values.codes)), groups_of(pa.array(values.places)))
     singles = lists_of(values.rows, np.ones(len(values.rows), dtype=np.int64), extreme.kernel.part_kinds[0])
     return pairs.firsts(), extreme.kernel.combine([singles], pairs)
 
 
-def _changed(extreme: _Extreme, keys: KeyColumn, values: _Values) -> Int64s:
-    """Let the table follow changes of values; by how much the number of values of each group changes."""
+def _apply(extreme: _Extreme, keys: KeyColumn, values: _Values) -> Int64s:
+    """Apply changes of values to the table; by how much each group's count of spilled values changes."""
     firsts, fresh = _by_place(extreme, values)
     codes, count, table = values.codes[firsts], len(firsts), extreme.table
     pairs, subs = keys.take(codes), pa.array(values.places[firsts])
-    had, old = np.zeros(count, dtype=np.bool_), pa.nulls(0, fresh[0].type)
+    was_stored, old = np.zeros(count, dtype=np.bool_), pa.nulls(0, fresh[0].type)
     if not table.view.is_empty:
         lookup = table.view.get_pairs(pairs, subs)
         assert lookup.values is not None
-        had, old = lookup.mask, lookup.values
-    groups = Groups(np.concatenate([np.flatnonzero(had), np.arange(count)]), count)
+        was_stored, old = lookup.mask, lookup.values
+    groups = Groups(np.concatenate([np.flatnonzero(was_stored), np.arange(count)]), count)
     lists = extreme.kernel.combine([pa.concat_arrays([old, fresh[0]])], groups)[0]
     lengths = flat(lists)[1]
     before = np.zeros(count, dtype=np.int64)
-    before[had] = flat(old)[1]
+    before[was_stored] = flat(old)[1]
     put = np.flatnonzero((lengths > 0) & (flat(fresh[0])[1] > 0))
-    gone = np.flatnonzero((lengths == 0) & had)
+    removed = np.flatnonzero((lengths == 0) & was_stored)
     if len(put):
         table.changes.put(pairs.take(put), lists.take(pa.array(put)), subs=subs.take(pa.array(put)))
-    if len(gone):
-        table.changes.delete(pairs.take(gone), subs=subs.take(pa.array(gone)))
+    if len(removed):
+        table.changes.delete(pairs.take(removed), subs=subs.take(pa.array(removed)))
     return totals(codes, lengths - before, len(keys))
 
 
 def _cut(extreme: _Extreme, keys: KeyColumn, parts: Parts) -> None:
-    """Move all values behind the first ones of heads that are too large. The table has none at their places."""
+    """Spill all values after the first ones of heads that are too large. The table has none at their places."""
     values = _values_of(extreme, parts[extreme.at])
     sizes = np.bincount(values.codes, minlength=len(keys))
     large = np.flatnonzero(sizes > HEAD_VALUES_MAX)
     order = np.lexsort((values.places, values.codes))
     ends = np.full(len(keys), _EVERYWHERE)
     ends[large] = values.places[order[(np.cumsum(sizes) - sizes)[large] + HEAD_VALUES - 1]]
-    # One that is there stays, among those that only went so far.
-    is_there = values.rows.field(1).to_numpy() > 0
+    # One present value stays in the head, among absent ones.
+    is_present = values.rows.field(1).to_numpy() > 0
     first = np.full(len(keys), _EVERYWHERE)
-    np.minimum.at(first, values.codes[is_there], values.places[is_there])
-    behind = values.places > np.maximum(ends, first)[values.codes]
-    if not behind.any():  # all of them share a place
+    np.minimum.at(first, values.codes[is_present], values.places[is_present])
+    beyond = values.places > np.maximum(ends, first)[values.codes]
+    if not beyond.any():  # all of them share a place
         return
-    moved = values.chosen(behind)
+    moved = values.chosen(beyond)
     firsts, lists = _by_place(extreme, moved)
     extreme.table.changes.put(keys.take(moved.codes[firsts]), lists[0], subs=pa.array(moved.places[firsts]))
-    _keep_apart(extreme, parts, values, behind, np.bincount(moved.codes, minlength=len(keys)))
+    _remove_spilled(extreme, parts, values, beyond, np.bincount(moved.codes, minlength=len(keys)))
 
 
 def _fill(extreme: _Extreme, keys: KeyColumn, parts: Parts, empty: Int64s, ends: Int64s) -> None:
-    """Give heads that have run empty the first of the values that follow; `ends`, where heads end, follows."""
+    """Refill empty heads with the first spilled values; updates `ends`, where heads end."""
     table = extreme.table
-    table.settle()  # what this epoch changed counts
-    found = table.view.first_rows(keys.take(empty), ends[empty], HEAD_VALUES)
-    owners = empty[found.column("position").to_numpy()]
+    table.settle()  # includes this epoch's changes
+    following = table.view.first_rows(keys.take(empty), ends[empty], HEAD_VALUES)
+    owners = empty[following.column("position").to_numpy()]
     assert len(np.unique(owners)) == len(empty), "a group has fewer values than its row says"
-    table.changes.delete(keys.take(owners), subs=found.column("sub"))
-    np.maximum.at(ends, owners, found.column("sub").to_numpy())
-    rows, lengths = flat(found.column("value"))
+    table.changes.delete(keys.take(owners), subs=following.column("sub"))
+    np.maximum.at(ends, owners, following.column("sub").to_numpy())
+    rows, lengths = flat(following.column("value"))
     codes = np.concatenate([_values_of(extreme, parts[extreme.at]).codes, np.repeat(owners, lengths)])
     order = np.argsort(codes, kind="stable")
     whole = pa.concat_arrays([flat(parts[extreme.at])[0], rows]).take(pa.array(order))
     parts[extreme.at] = lists_of(whole, np.bincount(codes, minlength=len(keys)), parts[extreme.at].type)
-    parts[extreme.at + 1] = pa.array(elsewhere(parts[extreme.at + 1]) - totals(owners, lengths, len(keys)))
+    parts[extreme.at + 1] = pa.array(spilled_counts(parts[extreme.at + 1]) - totals(owners, lengths, len(keys)))

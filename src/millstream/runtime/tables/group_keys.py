@@ -1,5 +1,5 @@
-"""The keys of rows that are grouped by columns: none of them, one, or several as a struct. Partials before the exchange
-share this, so that what is one group before it is one behind it."""
+"""Group keys: made of no column, one, or several as a struct. Partial and final aggregation share this, so both form
+the same groups."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["GroupKeys"]
 
 
 class GroupKeys:
-    """Makes the keys of batches, from the columns at `places`."""
+    """Makes the keys of batches from the columns at `places`."""
 
     def __init__(self, places: Sequence[int], key_type: TypeInformation) -> None:
         kind = arrow_type(key_type)
@@ -24,7 +24,7 @@ class GroupKeys:
 
     def of(self, columns: pa.RecordBatch) -> pa.Array:
         """A key for every row."""
-        if not self._places:  # all rows are of one group
+        if not self._places:  # all rows form one group
             return pa.array(np.zeros(columns.num_rows, dtype=np.int8))
         if len(self._places) == 1:
             return columns.column(self._places[0])

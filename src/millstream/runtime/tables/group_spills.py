@@ -1,10 +1,10 @@
-"""What the row of a group keeps of each aggregate, and what is kept apart from it.
+"""Stored accumulators of groups, and which of their values spill to rows of their own.
 
-Partials come with the parts of the measures that the plan has, aggregates of one argument together
-(`aggregation.distinct_arguments`). Of some the row keeps more: how many values have rows of their own, and what the
-result needs of those (`aggregation.counted_kernels`). Which keeper has them, the kind of the measure says: counts and
-sums of distinct values `group_values`, or `group_marks` where no row is ever taken away, the smallest and largest
-`group_extremes`, the first and last `group_arrivals`.
+Partials have the parts of the plan's measures, with aggregates of one argument combined
+(`aggregation.distinct_arguments`). Some measures store more: the number of spilled values, and what their result needs
+(`aggregation.counted_kernels`). The kind of a measure decides where its values spill: counts and sums of distinct
+values to `group_values` (append-only input: `group_marks`), minima and maxima to `group_extremes`, first and last
+values to `group_arrivals`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["GroupSpills", "stored_measures"]
 
 
 def stored_measures(measures: Sequence[BoundAggregate], ttl_ms: int | None) -> tuple[BoundAggregate, ...]:
-    """The measures as the group's row keeps them."""
+    """The measures as group rows store them."""
     return tuple(measure if ttl_ms else _stored(measure) for measure in measures)
 
 
@@ -45,7 +45,7 @@ def _stored(measure: BoundAggregate) -> BoundAggregate:
 
 
 class GroupSpills:
-    """The values of groups in one subtask that are apart from their rows."""
+    """All spilled values of groups in one subtask."""
 
     def __init__(
         self,
@@ -55,16 +55,14 @@ class GroupSpills:
         tables: ValueTables,
     ) -> None:
         arguments = distinct_arguments(measures, ttl_ms)
-        come_with_others = {number for numbers in arguments for number in numbers[1:]}
-        self._widths = [
-            0 if number in come_with_others else len(measure.parts) for number, measure in enumerate(measures)
-        ]
-        # What the row has besides: nothing yet, of what comes.
-        self._besides = [
+        combined = {number for numbers in arguments for number in numbers[1:]}
+        self._widths = [0 if number in combined else len(measure.parts) for number, measure in enumerate(measures)]
+        # The additional parts of stored rows; partials have none of them.
+        self._added_kinds = [
             kernel.part_kinds[width:] for kernel, width in zip(kernels_of(stored), self._widths, strict=True)
         ]
         self._distinct, self._marked = GroupValues(stored, tables), GroupMarks(stored, arguments, tables)
-        self._keepers: tuple[SpilledValues, ...] = (
+        self._spills: tuple[SpilledValues, ...] = (
             self._distinct,
             self._marked,
             GroupExtremes(stored, tables),
@@ -72,25 +70,24 @@ class GroupSpills:
         )
 
     def check_stored(self, groups: StateTable, accounts: Mapping[int, SubtaskAccount]) -> None:
-        """Refuse what another version stored elsewhere than where it is looked for. `groups`: the open table of
-        their rows."""
+        """Reject values that another version stored where this one does not look. `groups`: the open table of group
+        rows."""
         self._distinct.check_numbers(groups)
         self._marked.check_names(accounts)
 
-    def brought(self, keys: KeyColumn, parts: Parts, had: Bools, stored: Parts) -> Parts:
-        """What the exchange brought in an epoch, as it is kept. `had`: which groups are stored, `stored`: what of
-        those."""
-        given: list[pa.Array] = []
+    def absorb(self, keys: KeyColumn, parts: Parts, was_stored: Bools, stored: Parts) -> Parts:
+        """An epoch's partials, as stored. `stored` has the accumulators of the groups that `was_stored` masks."""
+        arrays: list[pa.Array] = []
         start = 0
-        for width, besides in zip(self._widths, self._besides, strict=True):
-            given += [*parts[start : start + width], *(pa.nulls(len(keys), kind) for kind in besides)]
+        for width, added_kinds in zip(self._widths, self._added_kinds, strict=True):
+            arrays += [*parts[start : start + width], *(pa.nulls(len(keys), kind) for kind in added_kinds)]
             start += width
-        for keeper in self._keepers:
-            given = keeper.brought(keys, given, had, stored)
-        return given
+        for values in self._spills:
+            arrays = values.absorb(keys, arrays, was_stored, stored)
+        return arrays
 
-    def settled(self, keys: KeyColumn, parts: Parts, had: Bools, stored: Parts) -> Parts:
-        """What the rows of groups keep."""
-        for keeper in self._keepers:
-            parts = keeper.settled(keys, parts, had, stored)
+    def spill(self, keys: KeyColumn, parts: Parts, was_stored: Bools, stored: Parts) -> Parts:
+        """The accumulators to store, with large groups' values spilled."""
+        for values in self._spills:
+            parts = values.spill(keys, parts, was_stored, stored)
         return parts

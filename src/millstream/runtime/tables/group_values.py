@@ -1,13 +1,13 @@
-"""The distinct values of large groups of tables that change: a row of the store for each group, aggregate and value, so
-that a count is a number.
+"""Distinct values of large groups over a changelog: one row per group, aggregate and value, so that a count is a
+number.
 
-COUNT(DISTINCT …) has the values of a small group in the group's row, which is read and written whole whenever the group
-gets rows. What a group costs must not grow with it: when there are many, they move into rows of their own. From then on
-an epoch's values are looked up by group and value. One that comes for the first time, or goes for the last, changes the
-count by one, and is added to the sums of SUM(DISTINCT …) and its kin, or taken away from them.
+COUNT(DISTINCT …) stores the values of a small group in the group's row, which is read and written whole whenever the
+group receives rows. The cost of a group must not grow with its size: many values spill to rows of their own. From then
+on an epoch looks up its values by group and value. A value that appears first, or disappears, changes the count by one
+and is added to or subtracted from the sums of SUM(DISTINCT …) and its kin.
 
-Values of tables that only grow have other rows (`group_marks`). Stores of before decision 0042 have these of them, too:
-`ValuesOfEachAggregate` gives them out.
+Values of append-only tables have other rows (`group_marks`). In stores from before decision 0039 they have these, too:
+`ValuesOfEachAggregate` reads and removes them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.aggregation.aggregate_columns import Kernel, Parts
-from millstream.aggregation.counted_kernels import elsewhere
+from millstream.aggregation.counted_kernels import spilled_counts
 from millstream.aggregation.distinct_arguments import value_kind
 from millstream.aggregation.kernels import kernels_of
 from millstream.aggregation.list_kernels import flat
@@ -29,7 +29,7 @@ from millstream.aggregation.signed_kernels import negated
 from millstream.common.typeinfo import RowTypeInfo, Types
 from millstream.errors import StateSchemaError
 from millstream.runtime.tables import spilled_values
-from millstream.runtime.tables.spilled_values import ValueTables, add_to_sums, reject_absent, taken_out, totals
+from millstream.runtime.tables.spilled_values import ValueTables, add_to_sums, reject_absent, take_lists, totals
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import Bools, KeyColumn, normalised
 from millstream.state.stored.table_names import GROUP_VALUES
@@ -41,8 +41,8 @@ __all__ = ["GroupValues", "ValuesOfEachAggregate"]
 
 @dataclass(frozen=True)
 class _Distinct:
-    """A measure of distinct values: where its parts stand in what is kept, the number that its rows have in the table,
-    and the kernel of sums, if there are any."""
+    """A measure of distinct values: the position of its parts in the accumulator, the number of its rows in the table,
+    and the kernel of its sums, if it has sums."""
 
     at: int
     number: int
@@ -50,13 +50,15 @@ class _Distinct:
 
 
 class GroupValues:
-    """The values of large groups in one subtask: a table for each type of them. A row is told from others of its group
-    by the number of the measure, and the value."""
+    """The spilled values of one subtask: a table for each value type. The sub-key of a row is the number of the
+    measure, and the value."""
 
     def __init__(self, stored_measures: Sequence[BoundAggregate], tables: ValueTables) -> None:
         self._tables: dict[pa.DataType, StateTable] = {}
         self._measures: dict[pa.DataType, list[_Distinct]] = {}
-        self._behind: dict[pa.DataType, set[str]] = {}  # names of MIN and MAX before the values of a table
+        self._preceding_heads: dict[
+            pa.DataType, set[str]
+        ] = {}  # names of the MIN and MAX that precede the values of a table
         heads: set[str] = set()
         place = 0
         for measure, number in zip(stored_measures, _numbers(stored_measures), strict=True):
@@ -65,55 +67,55 @@ class GroupValues:
                 assert kind is not None
                 sums = kernels_of([measure.sums_elsewhere])[0] if measure.kind == "summed_values" else None
                 self._measures.setdefault(kind, []).append(_Distinct(place, number, sums))
-                self._behind.setdefault(kind, set()).update(heads)
+                self._preceding_heads.setdefault(kind, set()).update(heads)
                 if kind not in self._tables:
                     self._tables[kind] = _table(measure, kind, tables)
             heads |= {measure.name} if measure.kind == "headed_values" else set()
             place += len(measure.parts)
 
     def check_numbers(self, groups: StateTable) -> None:
-        """Refuse values that were stored when a MIN or MAX before them had one part, not two (until decision 0026):
-        under the numbers of now they would not be found, and counts be too large. `groups`: the open table of groups'
-        rows."""
+        """Reject values that were stored when a preceding MIN or MAX had one part, not two (until decision 0026):
+        lookups would miss them under their old numbers, and counts would be too large. `groups`: the open table of
+        group rows."""
         history = () if groups.schema is None else groups.schema.history
         for saved, following in pairwise(history):
             assert isinstance(saved.type, RowTypeInfo)
             names = set(saved.type.get_field_names())
             for kind, table in self._tables.items():
                 moved = any(
-                    f"{name}.values" in names and f"{name}.elsewhere" not in names for name in self._behind[kind]
+                    f"{name}.values" in names and f"{name}.elsewhere" not in names
+                    for name in self._preceding_heads[kind]
                 )
                 if moved and any(ref.epoch < following.since for ref in table.view.refs):
                     raise StateSchemaError(
-                        f"state '{table.name}' was stored by an earlier Millstream, which had the values of a DISTINCT "
-                        "aggregate behind a MIN or MAX in other places than this one: they would not be found, and "
-                        "results be wrong. Go on with the Millstream that stored it, or begin anew with another store, "
-                        "or another uid of the query"
+                        f"state '{table.name}' was stored by an older version, which numbered the values of a DISTINCT "
+                        "aggregate after a MIN or MAX differently: lookups would miss them and "
+                        "results would be wrong. Use the version that stored it, or start afresh with another store "
+                        "or another uid for the query"
                     )
 
-    def brought(self, keys: KeyColumn, parts: Parts, had: Bools, stored: Parts) -> Parts:
-        """What an epoch brought, as it is kept: values of groups whose values have moved become changes of counts and
-        sums."""
+    def absorb(self, keys: KeyColumn, parts: Parts, was_stored: Bools, stored: Parts) -> Parts:
+        """An epoch's input as it is stored: values of groups that have spilled become changes of counts and sums."""
 
         def has_moved(part: int) -> Bools:
             moved = np.zeros(len(keys), dtype=np.bool_)
-            moved[had] = elsewhere(stored[part + 1]) > 0
+            moved[was_stored] = spilled_counts(stored[part + 1]) > 0
             return moved
 
-        return self._moved(keys, list(parts), has_moved)
+        return self._spilled(keys, list(parts), has_moved)
 
-    def settled(self, keys: KeyColumn, parts: Parts, had: Bools, stored: Parts) -> Parts:
-        """What is kept of groups, without the values of those that are large."""
-        return self._moved(keys, list(parts), lambda part: flat(parts[part])[1] > spilled_values.VALUES_IN_ROW_MAX)
+    def spill(self, keys: KeyColumn, parts: Parts, was_stored: Bools, stored: Parts) -> Parts:
+        """The accumulators without the values of large groups."""
+        return self._spilled(keys, list(parts), lambda part: flat(parts[part])[1] > spilled_values.VALUES_IN_ROW_MAX)
 
-    def _moved(self, keys: KeyColumn, parts: Parts, chosen_by: Callable[[int], Bools]) -> Parts:
-        """The parts with the values of the chosen groups as counts and sums."""
+    def _spilled(self, keys: KeyColumn, parts: Parts, chosen_by: Callable[[int], Bools]) -> Parts:
+        """The parts with the values of the chosen groups replaced by counts and sums."""
         for kind, measures in self._measures.items():
             chosen = [chosen_by(measure.at) for measure in measures]
             if not any(groups.any() for groups in chosen):
                 continue
             values = [
-                _Values(measure, *taken_out(parts, measure.at, groups))
+                _Values(measure, *take_lists(parts, measure.at, groups))
                 for measure, groups in zip(measures, chosen, strict=True)
             ]
             for each, signs in zip(values, _presence_changes(self._tables[kind], keys, values), strict=True):
@@ -122,8 +124,8 @@ class GroupValues:
 
 
 class ValuesOfEachAggregate:
-    """The rows that values of tables that only grow had when each aggregate had its own. `arguments`: the numbers of
-    the aggregates of each."""
+    """The rows that values of append-only tables had when each aggregate had its own. `arguments` lists the aggregates
+    of each argument."""
 
     def __init__(
         self, stored_measures: Sequence[BoundAggregate], arguments: Sequence[Sequence[int]], tables: ValueTables
@@ -139,8 +141,8 @@ class ValuesOfEachAggregate:
                 self._tables[kind] = _table(first, kind, tables)
             self._arguments.append((kind, [numbers[aggregate] for aggregate in aggregates]))
 
-    def taken(self, keys: KeyColumn) -> Iterator[MarkedPairs]:
-        """For each argument the values of these groups, which are no more; those of several aggregates not united."""
+    def remove(self, keys: KeyColumn) -> Iterator[MarkedPairs]:
+        """Remove these groups' values and return them for each argument; those of several aggregates are not united."""
         rows = {kind: _all_of(table, keys) for kind, table in self._tables.items()}
         for kind, numbers in self._arguments:
             codes, subs = rows[kind]
@@ -152,7 +154,7 @@ class ValuesOfEachAggregate:
 
 
 def _all_of(table: StateTable, keys: KeyColumn) -> tuple[Int64s, pa.Array]:
-    """The groups and subs of all rows of these groups, which are no more."""
+    """Remove all rows of these groups; their groups and sub-keys."""
     with_rows = np.flatnonzero(table.view.row_counts(keys)) if not table.view.is_empty else np.empty(0, dtype=np.int64)
     if not len(with_rows):
         return with_rows, pa.nulls(0, table.layout.sub_type)
@@ -170,21 +172,21 @@ def _table(measure: BoundAggregate, kind: pa.DataType, tables: ValueTables) -> S
 
 
 def _is_signed(measure: BoundAggregate) -> bool:
-    """Whether rows are taken away, too."""
+    """Whether the input has deletes."""
     return measure.inner is not None and measure.inner.kind == "signed_values"
 
 
 def _numbers(stored_measures: Sequence[BoundAggregate]) -> Iterator[int]:
-    """The number that the rows of each measure have in a table of values."""
+    """The number of each measure's rows in a table of values."""
     number = 0
     for measure in stored_measures:
         yield number
-        number += _parts_once(measure)
+        number += _parts_at_first(measure)
 
 
-def _parts_once(measure: BoundAggregate) -> int:
-    """How many parts a measure had when rows of values were first numbered by them. More have come since; what is
-    stored has the numbers of then."""
+def _parts_at_first(measure: BoundAggregate) -> int:
+    """How many parts a measure had when rows of values were first numbered by parts. Parts have been added since;
+    stored rows have the old numbers."""
     if measure.kind in ("summed_values", "numbered_values"):
         assert measure.inner is not None
         return len(measure.inner.parts)
@@ -193,14 +195,14 @@ def _parts_once(measure: BoundAggregate) -> int:
         assert kind is not None
         t = pa.types
         counted = (t.is_integer, t.is_string, t.is_date, t.is_time, t.is_timestamp, t.is_decimal)
-        # Of other types all values were in the group's row then, and no number of those elsewhere.
+        # Values of other types were all in the group's row then, without a count of spilled ones.
         return 2 if any(is_kind(kind) for is_kind in counted) else 1
     return len(measure.parts)
 
 
 @dataclass(frozen=True)
 class _Values:
-    """Values of one measure: the group of each, and the value itself, with how many times it comes or goes."""
+    """Values of one measure: the group of each, and the value with the change of its multiplicity."""
 
     measure: _Distinct
     codes: Int64s
@@ -208,7 +210,7 @@ class _Values:
 
 
 def _presence_changes(table: StateTable, keys: KeyColumn, values: Sequence[_Values]) -> list[Int64s]:
-    """For each measure which of its values come (1), which go (-1); the store follows."""
+    """For each measure, 1 for each value that appears and -1 for each that disappears; also updates the store."""
     rows = pa.concat_arrays([each.rows for each in values])
     sizes = [len(each.rows) for each in values]
     numbers = np.repeat(np.array([each.measure.number for each in values], dtype=np.int16), sizes)
@@ -221,19 +223,19 @@ def _presence_changes(table: StateTable, keys: KeyColumn, values: Sequence[_Valu
             before[lookup.mask] = lookup.values.to_numpy()
     after = before + rows.field(1).to_numpy()
     reject_absent(pairs, rows.field(0), after)
-    put, gone = np.flatnonzero((after > 0) & (after != before)), np.flatnonzero((after == 0) & (before > 0))
+    put, removed = np.flatnonzero((after > 0) & (after != before)), np.flatnonzero((after == 0) & (before > 0))
     if len(put):
         table.changes.put(pairs.take(put), pa.array(after[put]), subs=subs.take(pa.array(put)))
-    if len(gone):
-        table.changes.delete(pairs.take(gone), subs=subs.take(pa.array(gone)))
+    if len(removed):
+        table.changes.delete(pairs.take(removed), subs=subs.take(pa.array(removed)))
     signs = (after > 0).astype(np.int64) - (before > 0)
     return np.split(signs, np.cumsum(sizes)[:-1])
 
 
 def _count(parts: Parts, values: _Values, signs: Int64s) -> None:
-    """Let counts and sums follow values that have come and gone."""
+    """Update counts and sums by values that appeared and disappeared."""
     at, sums, groups = values.measure.at, values.measure.sums, len(parts[values.measure.at])
-    parts[at + 1] = pa.array(elsewhere(parts[at + 1]) + totals(values.codes, signs, groups))
+    parts[at + 1] = pa.array(spilled_counts(parts[at + 1]) + totals(values.codes, signs, groups))
     if sums is None:
         return
     changed = np.flatnonzero(signs)

@@ -1,14 +1,14 @@
-"""Interval joins of tables: pairs of rows of one key whose times lie close to each other. Nothing is taken back.
+"""Interval joins of append-only tables: pairs of rows with equal keys and close times. Nothing is retracted.
 
-In an epoch the new rows of either side meet the other side's, stored ones and new ones: every pair is met once, in the
-epoch in which the later of the two came. A left row is kept while the watermark is at most its time plus the upper
-bound, a right one while it is at most its time minus the lower: as long as a row that is not late can meet it. A row
-that comes late meets what is still kept, as in Flink.
+In an epoch the new rows of each side are matched with the other side's stored and new rows, so every pair is formed
+once, in the epoch in which its later row arrives. A left row is stored while the watermark is at most its time plus the
+upper bound, a right one while it is at most its time minus the lower: as long as a timely row can match it. A late row
+is matched with the rows still stored, as in Flink.
 
-With outer joins a row that has met nothing is given with NULLs when it goes. So results come up to the larger bound
-behind the watermark, and event time behind the join is held back by as much: both times stay time attributes.
+Outer joins emit an unmatched row with NULLs when it expires. So results follow the watermark by up to the larger bound,
+and the operator delays its output watermark by as much: both times stay time attributes.
 
-`references.time_joins` is the slow and obvious form of the same.
+`references.time_joins` is the slow reference implementation.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ from millstream.state.stored.table_names import LEFT_TABLE, RIGHT_TABLE
 __all__ = ["IntervalPairsOperator"]
 
 
-class _Lot:
-    """Rows of one side with their times, and which of them have met a partner in this epoch."""
+class _TimedSide:
+    """Rows of one side with their times, and a mask of those that were matched in this epoch."""
 
     def __init__(self, rows: SignedRows, times: Int64s) -> None:
         self.rows, self.times = rows, times
-        self.has_met: Bools = np.zeros(len(rows), dtype=np.bool_)
+        self.is_matched: Bools = np.zeros(len(rows), dtype=np.bool_)
 
 
 class IntervalPairsOperator(TwoTablesOperator):
-    """Joins two tables that only grow, by key and time."""
+    """Joins two append-only tables by key and time."""
 
     def __init__(self, setting: OperatorSetting) -> None:
         super().__init__(setting)
         operation = self.node.operation
         assert isinstance(operation, IntervalPairs)
         self._interval = operation
-        # How long after its time a row of each side can be met.
+        # How long after its time a row of each side can be matched.
         self._reaches_ms = operation.upper_ms + 1, 1 - operation.lower_ms
         self._delay_ms = max(operation.upper_ms, -operation.lower_ms, 0) + 1 if operation.times is not None else 0
         sides = []
@@ -64,7 +64,7 @@ class IntervalPairsOperator(TwoTablesOperator):
                 self.codec(number, name),
                 self.backend.scope,
                 None,
-                timed=WaitingTable if self.is_whole[number] else RowTable,
+                timed=WaitingTable if self.preserves_rows[number] else RowTable,
             )
             self.backend.keep(name, rows)
             sides.append(rows)
@@ -74,13 +74,13 @@ class IntervalPairsOperator(TwoTablesOperator):
 
     @property
     def _now_ms(self) -> int:
-        """The time that rows expire by."""
+        """The time by which rows expire."""
         if self._interval.times is not None or self.is_batch or self.time.watermark == MAX_WATERMARK:
-            return self.event_ms  # when the input has ended, nothing can come, whatever the clock says
+            return self.event_ms  # the input has ended: no row can arrive
         return self.time.now_ms
 
     def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
-        # What is known of the last epoch is the time behind this operator.
+        # The stored watermark is the output watermark.
         if MIN_WATERMARK < self.time.watermark < MAX_WATERMARK:
             self.time.watermark += self._delay_ms
         self._move_time()
@@ -97,10 +97,10 @@ class IntervalPairsOperator(TwoTablesOperator):
 
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
         super().acknowledge(acknowledgement)
-        self.time.watermark = self._behind(self.time.watermark)
+        self.time.watermark = self._output_watermark(self.time.watermark)
 
-    def _behind(self, watermark: int) -> int:
-        """Where event time stands behind this operator."""
+    def _output_watermark(self, watermark: int) -> int:
+        """The output watermark."""
         return watermark if watermark in (MIN_WATERMARK, MAX_WATERMARK) else watermark - self._delay_ms
 
     def _move_time(self) -> None:
@@ -114,59 +114,59 @@ class IntervalPairsOperator(TwoTablesOperator):
         self.started_ns = time.perf_counter_ns()
         new = self._new_rows(0), self._new_rows(1)
         with self.call.running("state"):
-            kept = [side.partners(new[1 - number].rows.keys) for number, side in enumerate(self._sides)]
+            stored_sides = [side.waiting_matches(new[1 - number].rows.keys) for number, side in enumerate(self._sides)]
         stored = [
-            _Lot(rows, moved_times(until, -reach))
-            for (rows, until, _), reach in zip(kept, self._reaches_ms, strict=True)
+            _TimedSide(rows, moved_times(until, -reach))
+            for (rows, until, _), reach in zip(stored_sides, self._reaches_ms, strict=True)
         ]
         for left, right in ((stored[0], new[1]), (new[0], stored[1]), (new[0], new[1])):
-            self._meet(left, right)
-        for number, (rows, until, waits) in enumerate(kept):
-            met = np.flatnonzero(waits & stored[number].has_met)
+            self._match(left, right)
+        for number, (rows, until, is_waiting) in enumerate(stored_sides):
+            matched = np.flatnonzero(is_waiting & stored[number].is_matched)
             with self.call.running("state"):
-                self._sides[number].end_waiting(rows.take(met), until[met])
-            self._keep(number, new[number])
-            if self.is_whole[number]:
+                self._sides[number].end_waiting(rows.take(matched), until[matched])
+            self._store(number, new[number])
+            if self.preserves_rows[number]:
                 with self.call.running("state"):
-                    alone, until = self._sides[number].take_due(self._now_ms)
-                self._give_alone(number, _Lot(alone, moved_times(until, -self._reaches_ms[number])))
+                    unmatched, until = self._sides[number].take_due(self._now_ms)
+                self._emit_unmatched(number, _TimedSide(unmatched, moved_times(until, -self._reaches_ms[number])))
         self.busy_ns += time.perf_counter_ns() - self.started_ns
-        return self._behind(reached)
+        return self._output_watermark(reached)
 
-    def _new_rows(self, number: int) -> _Lot:
-        lots, _ = self.take_rows(number)
-        rows = SignedRows.concat(lots) if lots else self._sides[number].no_rows()
+    def _new_rows(self, number: int) -> _TimedSide:
+        pieces, _ = self.take_rows(number)
+        rows = SignedRows.concat(pieces) if pieces else self._sides[number].no_rows()
         columns = self._interval.times
         if columns is None:
-            return _Lot(rows, np.full(len(rows), 0 if self.is_batch else self.time.now_ms, dtype=np.int64))
-        return _Lot(rows, milliseconds_of(rows.contents.field(columns[number]), MIN_WATERMARK))
+            return _TimedSide(rows, np.full(len(rows), 0 if self.is_batch else self.time.now_ms, dtype=np.int64))
+        return _TimedSide(rows, milliseconds_of(rows.contents.field(columns[number]), MIN_WATERMARK))
 
-    def _meet(self, left: _Lot, right: _Lot) -> None:
-        """Give out the pairs of two lots."""
+    def _match(self, left: _TimedSide, right: _TimedSide) -> None:
+        """Emit the matching pairs of two sides."""
         first, last = moved_times(left.times, self._interval.lower_ms), moved_times(left.times, self._interval.upper_ms)
         for left_rows, right_rows in self.matcher.matches(left.rows, right.rows, (first, last, right.times)):
-            left.has_met[left_rows], right.has_met[right_rows] = True, True
+            left.is_matched[left_rows], right.is_matched[right_rows] = True, True
             pairs = Pairs(left.rows, left_rows, right.rows, right_rows, np.ones(len(left_rows), dtype=np.int64))
             times = right.times[right_rows] if self.join.kind == "RIGHT" else left.times[left_rows]
-            self._give(pairs, times)
+            self._emit_pairs(pairs, times)
 
-    def _keep(self, number: int, new: _Lot) -> None:
-        """Store new rows that may be met later; those that will not, and have not been, are given alone."""
+    def _store(self, number: int, new: _TimedSide) -> None:
+        """Store new rows that may be matched later; emit unmatched ones that cannot."""
         until = moved_times(new.times, self._reaches_ms[number])
         is_needed = until > self._now_ms
-        waits = ~new.has_met if self.is_whole[number] else np.zeros(len(new.rows), dtype=np.bool_)
+        is_waiting = ~new.is_matched if self.preserves_rows[number] else np.zeros(len(new.rows), dtype=np.bool_)
         at = np.flatnonzero(is_needed)
         with self.call.running("state"):
-            self._sides[number].keep(new.rows.take(at), until[at], waits[at])
-        gone = np.flatnonzero(~is_needed & waits)
-        self._give_alone(number, _Lot(new.rows.take(gone), new.times[gone]))
+            self._sides[number].add_waiting(new.rows.take(at), until[at], is_waiting[at])
+        unmatched = np.flatnonzero(~is_needed & is_waiting)
+        self._emit_unmatched(number, _TimedSide(new.rows.take(unmatched), new.times[unmatched]))
 
-    def _give_alone(self, number: int, lot: _Lot) -> None:
-        if len(lot.rows):
-            nothing = self._sides[1 - number].no_rows()
-            self._give(Pairs.alone(number, lot.rows, np.arange(len(lot.rows)), nothing), lot.times)
+    def _emit_unmatched(self, number: int, side: _TimedSide) -> None:
+        if len(side.rows):
+            empty = self._sides[1 - number].no_rows()
+            self._emit_pairs(Pairs.unmatched(number, side.rows, np.arange(len(side.rows)), empty), side.times)
 
-    def _give(self, pairs: Pairs, times: Int64s) -> None:
+    def _emit_pairs(self, pairs: Pairs, times: Int64s) -> None:
         if len(pairs.signs):
             stamps = None if self._interval.times is None else times
-            self.give(columns_of_pairs(pairs, self.schema, self.given_sides), stamps=stamps)
+            self.emit_rows(columns_of_pairs(pairs, self.schema, self.output_sides), stamps=stamps)

@@ -1,7 +1,7 @@
-"""LIMIT of a table that only grows: the first rows that come, behind some that are skipped; then none.
+"""LIMIT of an append-only table: the first rows that arrive, after those that OFFSET skips.
 
-It runs in one task, which counts the rows it was given. The count is operator state, so a job that is started again
-goes on where it stood, and gives no row twice and none too many.
+It runs in one task, which counts its input rows. The count is operator state, so a restarted job continues from it and
+emits no row twice and none too many.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["LimitOperator"]
 
 
 class _CountState:
-    """What names the state to the store."""
+    """Describes the state to the store."""
 
     type_info = Types.LIST(Types.LONG())
 
@@ -26,14 +26,14 @@ class _CountState:
 
 
 class _RowCount:
-    """How many rows came, through restarts."""
+    """The number of input rows, across restarts."""
 
     def __init__(self) -> None:
         self.rows = 0
         self._saved: Any = None
 
     def initialize_state(self, context: Any) -> None:
-        """Take up what was saved."""
+        """Restore the saved count."""
         self._saved = context.get_operator_state_store().get_list_state(_CountState())
         self.rows = sum(self._saved.get())
 

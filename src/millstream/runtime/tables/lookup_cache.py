@@ -1,6 +1,6 @@
-"""What a lookup join keeps of the rows it was given: of single keys, the ones asked for last, or a whole table.
+"""Caches lookup results by key, evicting the least recently used.
 
-Times are those of the job's clock. A key that has no row may be kept, too. A row that expired is asked for again.
+Times are those of the job's clock. A key without rows may be cached, too. An expired entry is requested again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class _Entry:
 
 
 class KeyCache:
-    """Rows of single keys, at most `rows_max` of them; those that were not asked for the longest go first."""
+    """Rows of single keys, at most `rows_max` of them; the least recently used are evicted first."""
 
     def __init__(self, settings: LookupSettings) -> None:
         self._settings = settings
@@ -33,11 +33,11 @@ class KeyCache:
         self._rows = 0
 
     def get(self, key: tuple[Any, ...], now_ms: int) -> pa.RecordBatch | None:
-        """The rows of a key; None where it must be asked for."""
+        """The rows of a key; None if it must be requested."""
         entry = self._entries.get(key)
         if entry is None:
             return None
-        if self._is_over(entry, now_ms):
+        if self._is_expired(entry, now_ms):
             self._remove(key)
             return None
         entry.read_ms = now_ms
@@ -45,17 +45,17 @@ class KeyCache:
         return entry.rows
 
     def put(self, keys: Sequence[tuple[Any, ...]], rows: Sequence[pa.RecordBatch], now_ms: int) -> None:
-        """Keep what keys were given."""
-        for key, found in zip(keys, rows, strict=True):
-            if not found.num_rows and not self._settings.keeps_missing:
+        """Cache the rows looked up for keys."""
+        for key, key_rows in zip(keys, rows, strict=True):
+            if not key_rows.num_rows and not self._settings.keeps_missing:
                 continue
             self._remove(key)
-            self._entries[key] = _Entry(found, now_ms, now_ms)
-            self._rows += max(1, found.num_rows)
+            self._entries[key] = _Entry(key_rows, now_ms, now_ms)
+            self._rows += max(1, key_rows.num_rows)
         while self._rows > self._settings.rows_max and self._entries:
             self._remove(next(iter(self._entries)))
 
-    def _is_over(self, entry: _Entry, now_ms: int) -> bool:
+    def _is_expired(self, entry: _Entry, now_ms: int) -> bool:
         settings = self._settings
         return (settings.write_ms is not None and now_ms - entry.written_ms >= settings.write_ms) or (
             settings.access_ms is not None and now_ms - entry.read_ms >= settings.access_ms

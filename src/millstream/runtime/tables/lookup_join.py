@@ -1,11 +1,11 @@
-"""Lookup joins: every row with the rows that another table has for its key now.
+"""Lookup joins: joins every row with the current rows of another table for its key.
 
-Rows keep their order and their times. Of a table that changes (`ChangingLookupOperator`) what was found for a row is
-kept until the row goes: then just that is taken away, whatever the other table has by then.
+Rows keep their order and times. Over a changelog (`ChangingLookupOperator`) the rows looked up are stored until the
+input row is deleted; the retraction then equals the emitted result, whatever the other table contains by then.
 
-An epoch that is done again asks again, and may find other rows; only one of its results is ever committed.
+A repeated epoch repeats its lookups and may read other rows; only one of its results is ever committed.
 
-The slow, obvious form of it is `looked_up_slowly`.
+`lookup_join_slowly` is the slow reference implementation.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from millstream.runtime.tables.task_program import functions_in
 from millstream.state.keys.hashing import Int64s
 from millstream.state.stored.table_names import LOOKUP_RESULTS
 
-__all__ = ["ChangingLookupOperator", "LookupJoinOperator", "looked_up_slowly"]
+__all__ = ["ChangingLookupOperator", "LookupJoinOperator", "lookup_join_slowly"]
 
 
 class LookupJoinOperator(Operator):
-    """Looks rows up that only come."""
+    """Looks up append-only rows."""
 
     role = "lookup join"
 
@@ -67,8 +67,8 @@ class LookupJoinOperator(Operator):
 
 
 class ChangingLookupOperator(GatheringOperator):
-    """Looks rows up that go again. Column 0 of the input is a key of its rows, the others are the rows. What was found
-    is stored with the number of the first row found: rows of one number go together."""
+    """Looks up rows of a changelog. Column 0 of the input is the key, the others are the row. Results are stored under
+    the number of the row's first result: results with one number are retracted together."""
 
     role = "lookup join"
 
@@ -94,28 +94,28 @@ class ChangingLookupOperator(GatheringOperator):
         self._lookups.close()
         super().close()
 
-    def change(self, rows: SignedRows) -> None:
+    def apply_changes(self, rows: SignedRows) -> None:
         changes = rows.consolidated()
-        gone = self._gone(changes.take(np.flatnonzero(changes.signs < 0)))
-        come = self._found(changes.take(np.flatnonzero(changes.signs > 0)))
-        self._rows.remove(gone)
-        self._rows.add(come, self.time.now_ms)
-        self.give(*difference(self._results(gone), self._results(come)), self._type)
+        deleted = self._deleted_results(changes.take(np.flatnonzero(changes.signs < 0)))
+        inserted = self._lookup(changes.take(np.flatnonzero(changes.signs > 0)))
+        self._rows.remove(deleted)
+        self._rows.add(inserted, self.time.now_ms)
+        self.emit_changes(*difference(self._results(deleted), self._results(inserted)), self._type)
 
-    def _gone(self, rows: SignedRows) -> SignedRows:
-        """The stored results of rows that go: of equal rows those that came first."""
+    def _deleted_results(self, rows: SignedRows) -> SignedRows:
+        """The stored results of deleted rows: of equal rows the earliest."""
         stored = self._rows.of_keys(rows.keys)
         if not len(rows):
             return stored
         fields = stored.contents.flatten() if len(stored) else [pa.nulls(0, each.type) for each in self._stored_kind]
         width = self.row_kind.num_fields
         left = pa.StructArray.from_arrays(fields[:width], fields=list(self.row_kind))
-        codes, wanted = row_numbers([left, rows.contents])
-        count = int(max(codes.max(initial=-1), wanted.max(initial=-1))) + 1
-        counts = np.bincount(wanted, minlength=count)
+        codes, deleted_codes = row_numbers([left, rows.contents])
+        count = int(max(codes.max(initial=-1), deleted_codes.max(initial=-1))) + 1
+        counts = np.bincount(deleted_codes, minlength=count)
         numbers = np.asarray(fields[-1], dtype=np.int64)
         order = np.lexsort((numbers, codes))
-        # How many results of the same row, by their numbers, stand before each.
+        # The rank of each result's number among the results of equal rows.
         is_new = np.ones(len(order), dtype=np.bool_)
         is_new[1:] = (codes[order][1:] != codes[order][:-1]) | (numbers[order][1:] != numbers[order][:-1])
         starts = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=count))])[:-1]
@@ -123,24 +123,24 @@ class ChangingLookupOperator(GatheringOperator):
         rank: Int64s = total - np.where(starts[codes[order]] > 0, total[starts[codes[order]] - 1], 0)
         known = np.bincount(codes[order][is_new], minlength=count)
         missing = np.flatnonzero(counts > known)
-        if len(missing) and self._operation.keeps_all and not self._rows.forgets:
-            row = rows.contents.take(pa.array(np.flatnonzero(wanted == missing[0])[:1])).to_pylist()[0]
+        if len(missing) and self._operation.keeps_all and not self._rows.has_ttl:
+            row = rows.contents.take(pa.array(np.flatnonzero(deleted_codes == missing[0])[:1])).to_pylist()[0]
             raise ProgramError(
-                f"a row was taken away that had never been added: {row}. Look at what the source says of its changes: "
-                "each -U and -D is of a row that it has given before"
+                f"a row was retracted that was never inserted: {row}. Check the source's changelog: "
+                "every -U and -D must be of a row that it emitted before"
             )
         return stored.take(np.sort(order[rank <= counts[codes[order]]]))
 
-    def _found(self, rows: SignedRows) -> SignedRows:
-        """The results of rows that come."""
+    def _lookup(self, rows: SignedRows) -> SignedRows:
+        """The results of inserted rows."""
         if not len(rows):
             return self._rows.no_rows()
         columns = pa.RecordBatch.from_arrays(rows.contents.flatten(), schema=self._operation.row_type.schema)
-        left, found = self._lookups.pairs(Batch.of_columns(columns, TableRowType(self._operation.row_type)))
+        left, matches = self._lookups.pairs(Batch.of_columns(columns, TableRowType(self._operation.row_type)))
         first = np.ones(len(left), dtype=np.bool_)
         first[1:] = left[1:] != left[:-1]
         numbers = self._rows.next_number + np.flatnonzero(first)[np.cumsum(first) - 1] if len(left) else left
-        contents = pa.StructArray.from_arrays([*found, pa.array(numbers)], fields=list(self._stored_kind))
+        contents = pa.StructArray.from_arrays([*matches, pa.array(numbers)], fields=list(self._stored_kind))
         return SignedRows.of(rows.keys.take(left), contents)
 
     def _results(self, rows: SignedRows) -> pa.RecordBatch:
@@ -149,15 +149,15 @@ class ChangingLookupOperator(GatheringOperator):
         return pa.RecordBatch.from_arrays(rows.contents.flatten()[:-1], schema=self._schema)
 
 
-def looked_up_slowly(
-    rows: Iterable[tuple[Any, ...]], key: int, table: Sequence[tuple[Any, ...]], their_key: int, keeps_all: bool
+def lookup_join_slowly(
+    rows: Iterable[tuple[Any, ...]], key: int, table: Sequence[tuple[Any, ...]], table_key: int, keeps_all: bool
 ) -> list[tuple[Any, ...]]:
-    """The reference: every row with each row of the table that has its key; NULL finds nothing."""
+    """The reference: every row with each row of the table that has its key; NULL matches nothing."""
     width = len(table[0]) if table else 0
     result: list[tuple[Any, ...]] = []
     for row in rows:
-        found = [each for each in table if row[key] is not None and each[their_key] == row[key]]
-        result += [(*row, *each) for each in found]
-        if not found and keeps_all:
+        matches = [each for each in table if row[key] is not None and each[table_key] == row[key]]
+        result += [(*row, *each) for each in matches]
+        if not matches and keeps_all:
             result.append((*row, *[None] * width))
     return result

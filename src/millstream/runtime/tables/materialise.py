@@ -1,14 +1,13 @@
-"""One change per key of a sink in an epoch: its row, or its deletion. What a sink by key writes is right in any order.
+"""One change per sink key and epoch: its row, or its delete. So a keyed sink's writes are correct in any order.
 
-Rows of a query come to a sink from many tasks. Those with one key of the sink are sent to one task, and what an epoch
-changes of a key is told there once. So no deletion of an old row can follow its successor, whatever the order in which
-tasks are read.
+Rows of a query reach a sink from many tasks. Rows with the same sink key are sent to one task, which emits the epoch's
+change of the key once. So the delete of an old row cannot follow its successor, in whatever order tasks are read.
 
-Where the key of the query's rows is within the key of the sink, a key has one row at most: nothing is kept. Otherwise
-(`is_stored`) all rows of a key are kept in the order they came; the last stands for the key, and when it goes, the one
-before it comes back. Of equal rows the first goes. Flink's SinkUpsertMaterializer does the same row by row.
+If the key of the query's rows is within the sink's key, a key has at most one row and there is no state. Otherwise
+(`is_stored`) all rows of a key are stored in arrival order; the last is the key's row, and when it is deleted, the one
+before it returns. Of equal rows the first is deleted. Flink's SinkUpsertMaterializer does the same row by row.
 
-The slow, obvious form of it is `materialised_slowly`.
+`materialised_slowly` is the slow reference implementation.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _INSERT, _BEFORE, _AFTER, _DELETE = (
 
 
 class MaterialiseOperator(GatheringOperator):
-    """Gives one change for each key that an epoch changed."""
+    """Emits one change for each key that an epoch changed."""
 
     def __init__(self, setting: OperatorSetting) -> None:
         operation, edge, output_type = setting.node.operation, setting.node.inputs[0], setting.node.output_type
@@ -52,57 +51,57 @@ class MaterialiseOperator(GatheringOperator):
         self._type = output_type
         self._schema = typed_schema(output_type)
         self._rows: JoinedRows | None = None
-        self._forgotten: Counter | None = None
+        self._expired_retractions: Counter | None = None
         if operation.is_stored:
             codec = task_codec(TableRowType(operation.row_type), f"state '{SINK_ROWS}' of '{self.node.name}'")
             parallelism, scope = setting.context.max_parallelism, self.backend.scope
             self._rows = JoinedRows(SINK_ROWS, edge.key_type, parallelism, codec, scope, operation.ttl_ms)
             self.backend.keep(SINK_ROWS, self._rows)
-            self._forgotten = expired_retractions(setting) if self._rows.forgets else None
+            self._expired_retractions = expired_retractions(setting) if self._rows.has_ttl else None
 
-    def change(self, rows: SignedRows) -> None:
+    def apply_changes(self, rows: SignedRows) -> None:
         with self.call.running("materialise"):
             before, after = self._sides(rows) if self._rows is None else self._applied(self._rows, rows)
             changed, kinds = winners_changed(before, after)
-        self.give(pa.RecordBatch.from_arrays(changed.flatten(), schema=self._schema), kinds, self._type)
+        self.emit_changes(pa.RecordBatch.from_arrays(changed.flatten(), schema=self._schema), kinds, self._type)
 
     def _sides(self, rows: SignedRows) -> tuple[SignedRows, SignedRows]:
-        """What was and what is, of keys that have one row at most."""
+        """The previous and the current rows of keys that have at most one row."""
         changes = rows.consolidated()
         return changes.take(np.flatnonzero(changes.signs < 0)), changes.take(np.flatnonzero(changes.signs > 0))
 
     def _applied(self, stored: JoinedRows, changes: SignedRows) -> tuple[SignedRows, SignedRows]:
-        """All rows of the keys as they were, and as they are; the store follows."""
+        """All previous and current rows of the keys; also updates the store."""
         before = stored.of_keys(changes.keys)
-        gone, is_added, missing = before.followed_by(changes, "the table", forgets=stored.forgets)
-        if self._forgotten is not None:
-            self._forgotten.inc(len(missing))
+        is_deleted, is_added, missing = before.match_changes(changes, "the table", has_ttl=stored.has_ttl)
+        if self._expired_retractions is not None:
+            self._expired_retractions.inc(len(missing))
         added = changes.where(is_added)
-        stored.forget(before, np.flatnonzero(gone))
+        stored.delete(before, np.flatnonzero(is_deleted))
         stored.add(added, self.time.now_ms)
-        return before, SignedRows.concat([before.take(np.flatnonzero(~gone)), added])
+        return before, SignedRows.concat([before.take(np.flatnonzero(~is_deleted)), added])
 
 
 def winners_changed(before: SignedRows, after: SignedRows) -> tuple[pa.Array, Int64s]:
-    """For each key whose last row is another one: that row, or the one that went, and the kind of the change."""
+    """For each key whose last row changed: the new row, or the deleted one, and the kind of the change."""
     both = SignedRows.concat([before, after])
     codes = key_numbers([both.keys.array])[0]
     count = int(codes.max(initial=-1)) + 1
     was, now = np.full(count, -1, dtype=np.int64), np.full(count, -1, dtype=np.int64)
     was[codes[: len(before)]] = np.arange(len(before))
     now[codes[len(before) :]] = np.arange(len(before), len(both))
-    had, has = was >= 0, now >= 0
+    existed, exists = was >= 0, now >= 0
     differ = np.ones(count, dtype=np.bool_)
-    there = np.flatnonzero(had & has)
-    old, new = both.contents.take(pa.array(was[there])), both.contents.take(pa.array(now[there]))
-    differ[there] = changed_mask(old.flatten(), new.flatten(), len(there))
-    kinds = np.where(has, np.where(had, _AFTER, _INSERT), _DELETE)
+    in_both = np.flatnonzero(existed & exists)
+    old, new = both.contents.take(pa.array(was[in_both])), both.contents.take(pa.array(now[in_both]))
+    differ[in_both] = changed_mask(old.flatten(), new.flatten(), len(in_both))
+    kinds = np.where(exists, np.where(existed, _AFTER, _INSERT), _DELETE)
     changed = np.flatnonzero(differ)
-    return both.contents.take(pa.array(np.where(has, now, was)[changed])), kinds[changed]
+    return both.contents.take(pa.array(np.where(exists, now, was)[changed])), kinds[changed]
 
 
 class LatestOperator(Operator):
-    """Leaves out rows that say what was before an update."""
+    """Drops update-before rows."""
 
     role = "rows of a table"
 
@@ -111,23 +110,23 @@ class LatestOperator(Operator):
         at = columns.schema.get_field_index(KIND_COLUMN)
         if at < 0:
             return batch
-        kept = np.flatnonzero(columns.column(at).to_numpy() != _BEFORE)
-        if not len(kept):
+        retained = np.flatnonzero(columns.column(at).to_numpy() != _BEFORE)
+        if not len(retained):
             return None
-        times = None if batch.timestamps is None else batch.timestamps[kept]
+        times = None if batch.timestamps is None else batch.timestamps[retained]
         assert batch.type_info is not None
-        return Batch.of_columns(columns.take(pa.array(kept)), batch.type_info, times)
+        return Batch.of_columns(columns.take(pa.array(retained)), batch.type_info, times)
 
 
 def materialised_slowly(
     table: dict[Any, list[tuple[Any, ...]]], epoch: Iterable[tuple[int, Any, tuple[Any, ...]]]
 ) -> dict[Any, tuple[Any, ...] | None]:
-    """The reference: signs, keys and rows of an epoch, one by one, into `table`; what stands for each key that has
-    another row now, None where it has none."""
+    """The reference: applies an epoch's signs, keys and rows one by one to `table`; the current row of each key whose
+    row changed, None where it has none."""
     changes = list(epoch)
     was = {key: (table[key][-1] if table.get(key) else None) for _, key, _ in changes}
-    # Of equal rows the first go, so what goes may wait for all that comes: tasks are read in any order.
-    for sign, key, row in sorted(changes, key=lambda change: -change[0]):
+    # Deletes remove the first of equal rows, so they may follow all inserts: tasks are read in any order.
+    for sign, key, row in sorted(changes, key=lambda apply_changes: -apply_changes[0]):
         rows = table.setdefault(key, [])
         if sign > 0:
             rows.append(row)

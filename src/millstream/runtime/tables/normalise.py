@@ -1,10 +1,10 @@
-"""Upserts as full changes: the last row of every key is kept, and what was goes before what is.
+"""Completes upserts to a full changelog: stores the last row of every key and emits its predecessor as a retraction.
 
-An epoch's rows of a key come to one change: the last of them counts, a deletion too, whatever its other columns are. A
-row that is as it was is no change, and a deletion of what is not there is none. So duplicates that a source gives after
-a failure of its own vanish here.
+An epoch's rows of a key make one change: the last row counts, also if it is a delete, whose other columns are ignored.
+An unchanged row and the delete of an absent key emit nothing. So duplicates that a source repeats after a failure
+disappear here.
 
-The slow, obvious form of it is `normalised_slowly`.
+`normalised_slowly` is the slow reference implementation.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["NormaliseOperator", "last_of_keys", "normalised_slowly"]
 
 
 class NormaliseOperator(GatheringOperator):
-    """Keeps the last row of each key, and gives out what changes of it."""
+    """Stores the last row of each key, and emits its changes."""
 
     def __init__(self, setting: OperatorSetting) -> None:
         node = setting.node
@@ -49,18 +49,18 @@ class NormaliseOperator(GatheringOperator):
         self._table = StateTable(UPSERTED_ROWS, key_type, parallelism, codec, ttl_ms=operation.ttl_ms)
         self.backend.keep(UPSERTED_ROWS, StateHandle(self._table, self.backend.scope))
 
-    def change(self, rows: SignedRows) -> None:
+    def apply_changes(self, rows: SignedRows) -> None:
         rows = rows.take(last_of_keys(rows))
         with self.call.running("state"):
-            had, stored = self._stored(rows.keys)
-            has = rows.signs > 0
-            self._keep(rows, had, has)
-        before = stored.take(pa.array(np.where(had, np.cumsum(had) - 1, 0), mask=~had)).flatten()
+            existed, stored = self._stored(rows.keys)
+            exists = rows.signs > 0
+            self._store(rows, existed, exists)
+        before = stored.take(pa.array(np.where(existed, np.cumsum(existed) - 1, 0), mask=~existed)).flatten()
         after = rows.contents.flatten()
-        at, kinds = changed_rows(had, has, changed_mask(before, after, len(rows)))
+        at, kinds = changed_rows(existed, exists, changed_mask(before, after, len(rows)))
         both = [pa.concat_arrays(pair).take(pa.array(at)) for pair in zip(before, after, strict=True)]
         columns = pa.RecordBatch.from_arrays(both, schema=self._schema)
-        self.give(columns, kinds, self._type, self._times(columns))
+        self.emit_changes(columns, kinds, self._type, self._times(columns))
 
     def _times(self, columns: pa.RecordBatch) -> Int64s | None:
         if self._operation.rowtime is None:
@@ -70,17 +70,17 @@ class NormaliseOperator(GatheringOperator):
         return np.asarray(millis, dtype=np.int64)
 
     def _stored(self, keys: KeyColumn) -> tuple[Bools, pa.Array]:
-        """Which keys have a row, and the rows of those."""
+        """Mask of the keys that have a row, and their rows."""
         if self._table.view.is_empty:
             return np.zeros(len(keys), dtype=np.bool_), pa.nulls(0, self.row_kind)
         lookup = self._table.view.get(keys)
         assert lookup.values is not None
         return lookup.mask, lookup.values
 
-    def _keep(self, rows: SignedRows, had: Bools, has: Bools) -> None:
-        if had.any():
-            self._table.delete_keys(rows.keys.take(np.flatnonzero(had & ~has)))
-        live = np.flatnonzero(has)
+    def _store(self, rows: SignedRows, existed: Bools, exists: Bools) -> None:
+        if existed.any():
+            self._table.delete_keys(rows.keys.take(np.flatnonzero(existed & ~exists)))
+        live = np.flatnonzero(exists)
         if not len(live):
             return
         expires = None
@@ -90,7 +90,7 @@ class NormaliseOperator(GatheringOperator):
 
 
 def last_of_keys(rows: SignedRows) -> Int64s:
-    """Where the last row of each key is, in the order in which keys came first."""
+    """The index of the last row of each key, in the order in which keys first arrived."""
     codes = key_numbers([rows.keys.array])[0]
     last = np.empty(int(codes.max()) + 1, dtype=np.int64)
     first = np.empty(len(last), dtype=np.int64)
@@ -102,7 +102,7 @@ def last_of_keys(rows: SignedRows) -> Int64s:
 def normalised_slowly(
     table: dict[Any, tuple[Any, ...]], epoch: Iterable[tuple[RowKind, Any, tuple[Any, ...]]]
 ) -> list[tuple[RowKind, tuple[Any, ...]]]:
-    """The reference: kinds, keys and rows of an epoch, one by one, into `table`; what has changed of it then."""
+    """The reference: applies an epoch's kinds, keys and rows one by one to `table` and returns the changes."""
     before = dict(table)
     touched: dict[Any, None] = {}
     for kind, key, row in epoch:

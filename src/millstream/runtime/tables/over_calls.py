@@ -1,11 +1,10 @@
-"""What OVER computes, in columns: aggregates of frames, numbers of rows, and values of neighbours.
+"""OVER calls, vectorised: aggregates of frames, row numbers, and neighbours' values.
 
-A frame is a run of consecutive rows (`over_frames`), so an aggregate is what its kernel's `ranged` says of many runs at
-once. A frame that begins with the partition may have a row before it that stands for all that was there earlier: the
-accumulators of the partition. Floats of such frames are added one after another, so that a sum is the same however the
-input was cut into epochs.
+A frame is a run of consecutive rows (`over_frames`), so the kernel's `ranged` aggregates many frames at once. A frame
+that begins with the partition may be preceded by a row for all earlier input: the accumulators of the partition. Floats
+of such frames are added sequentially, so that a sum does not depend on where the input was cut into epochs.
 
-`over_reference` says the same a row at a time.
+`over_reference` is the row-at-a-time reference.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ _EXPANDED_ROWS_MAX = 1 << 20
 
 @dataclass(frozen=True)
 class Earlier:
-    """What partitions had before the rows at hand: which have something, and the accumulators of those."""
+    """State of partitions from before these rows: a mask of those with state, and their accumulators."""
 
-    had: Bools
+    present: Bools
     parts: Parts
 
 
@@ -52,7 +51,7 @@ class OverCall:
         self.column = column
 
     def results(self, rows: OrderedRows, columns: pa.RecordBatch) -> pa.Array:
-        """A value for each row, in their order. `columns` are the rows' columns, in that order, too."""
+        """A value for each row, in their order. `columns` has the rows' columns in the same order."""
         raise NotImplementedError
 
 
@@ -71,8 +70,8 @@ class FrameCall(OverCall):
         return self.column.frame.preceding is None
 
     def lifted(self, columns: pa.RecordBatch, at: Int64s) -> Parts:
-        """An accumulator for each row; `at` only grows in a partition."""
-        return self.kernel.lift([column_of(look, columns) for look in self.measure.arguments], at)
+        """An accumulator for each row; `at` grows within a partition."""
+        return self.kernel.lift([column_of(argument, columns) for argument in self.measure.arguments], at)
 
     def results(self, rows: OrderedRows, columns: pa.RecordBatch) -> pa.Array:
         parts = self.lifted(columns, rows.places)
@@ -82,38 +81,38 @@ class FrameCall(OverCall):
         return self._of_frames(parts, starts, stops)
 
     def _of_frames(self, parts: Parts, starts: Int64s, stops: Int64s) -> pa.Array:
-        """The results of frames, of which some may be empty."""
+        """The results of frames, some of which may be empty."""
         is_empty = stops == starts
-        if is_empty.any():  # one row stands in for none, and is not told
+        if is_empty.any():  # an empty frame reads one row, and its result is replaced below
             last = max(len(parts[0]) - 1, 0)
             starts = np.where(is_empty, np.minimum(starts, last), starts)
             stops = np.where(is_empty, starts + 1, stops)
-        found = self.kernel.results(_in_pieces(self.kernel, parts, starts, stops))
+        results = self.kernel.results(_in_pieces(self.kernel, parts, starts, stops))
         if not is_empty.any():
-            return found
-        both = pa.concat_arrays([found, result_of_nothing(self.kernel).cast(found.type)])
-        return both.take(pa.array(np.where(is_empty, len(found), np.arange(len(found)))))
+            return results
+        both = pa.concat_arrays([results, result_of_nothing(self.kernel).cast(results.type)])
+        return both.take(pa.array(np.where(is_empty, len(results), np.arange(len(results)))))
 
     def running(
         self, rows: OrderedRows, columns: pa.RecordBatch, at: Int64s, earlier: Earlier
     ) -> tuple[pa.Array, Parts]:
-        """The results of frames that begin with the partition, which had something earlier; and what each partition has
-        now, partitions being numbered from 0. `at` is as in `lifted`, over all epochs."""
+        """The results of frames that begin with the partition, on top of its earlier state; and each partition's new
+        state, partitions being numbered from 0. `at` is as in `lifted`, across epochs."""
         parts, places, begins, lengths = _with_earlier(self.lifted(columns, at), rows, earlier)
         stops = places[rows.frames(self.column.frame)[1] - 1] + 1
         runs = np.repeat(begins, lengths)
-        found = self._running(parts, runs, runs[places], stops)
-        return self.kernel.results(found), self.kernel.combine(parts, _groups(lengths))
+        results = self._running(parts, runs, runs[places], stops)
+        return self.kernel.results(results), self.kernel.combine(parts, _groups(lengths))
 
     def _running(self, parts: Parts, begins: Int64s, starts: Int64s, stops: Int64s) -> Parts:
-        """Accumulators of runs that begin where a partition does: `begins` says where that is, for all rows."""
+        """Accumulators of frames that begin with the partition; `begins` has the start of each row's partition."""
         if not _adds_floats(self.kernel):
             return _in_pieces(self.kernel, parts, starts, stops)
         first = np.unique(begins)
         lengths = np.diff(np.append(first, len(begins)))
-        with np.errstate(all="ignore"):  # a sum may pass the range of DOUBLE: infinity
+        with np.errstate(all="ignore"):  # a sum may exceed the range of DOUBLE: infinity
             sums = accumulate(np.add, numbers_of(parts[0], np.float64)[0], first, lengths)[stops - 1]
-        if len(parts) > 1:  # an average: its count is whole
+        if len(parts) > 1:  # an average: its count is an integer
             counts = np.cumsum(numbers_of(parts[1])[0])
             before = counts[starts] - numbers_of(parts[1])[0][starts]
             return [pa.array(sums), pa.array(counts[stops - 1] - before)]
@@ -123,8 +122,8 @@ class FrameCall(OverCall):
 
 
 class DistinctCall(FrameCall):
-    """An aggregate of the distinct values of a frame. In frames that begin with the partition a value counts where it
-    comes first: no frame is looked through."""
+    """An aggregate of the distinct values of a frame. In frames that begin with the partition a value counts at its
+    first occurrence, without scanning the frame."""
 
     def __init__(self, column: OverColumn) -> None:
         super().__init__(column)
@@ -137,23 +136,23 @@ class DistinctCall(FrameCall):
         values = column_of(self.measure.arguments[0], columns)
         stored, lengths = flat(earlier.parts[0])
         known = stored.field(0).cast(values.type)
-        owners = np.repeat(np.flatnonzero(earlier.had), lengths)
-        owner = Groups(np.concatenate([owners, rows.partition_numbers]), len(earlier.had))
+        owners = np.repeat(np.flatnonzero(earlier.present), lengths)
+        owner = Groups(np.concatenate([owners, rows.partition_numbers]), len(earlier.present))
         is_new = np.zeros(len(known) + len(values), dtype=np.bool_)
         is_new[pair_groups(owner, groups_of(pa.concat_arrays([known, values]))).firsts()] = True
         fresh = pc.if_else(pa.array(is_new[len(known) :]), values, pa.scalar(None, values.type))
-        had = np.bincount(owners, minlength=len(earlier.had)) > 0
-        of_known = Groups((np.cumsum(had) - 1)[owners], int(had.sum()))
+        present = np.bincount(owners, minlength=len(earlier.present)) > 0
+        of_known = Groups((np.cumsum(present) - 1)[owners], int(present.sum()))
         summed = self._inner.kernel.combine(self._lifted_values(known, np.zeros(len(known), dtype=np.int64)), of_known)
-        parts, places, begins, sizes = _with_earlier(self._lifted_values(fresh, at), rows, Earlier(had, summed))
+        parts, places, begins, sizes = _with_earlier(self._lifted_values(fresh, at), rows, Earlier(present, summed))
         stops = places[rows.frames(self.column.frame)[1] - 1] + 1
         runs = np.repeat(begins, sizes)
-        found = self._inner.kernel.results(self._inner._running(parts, runs, runs[places], stops))
+        results = self._inner.kernel.results(self._inner._running(parts, runs, runs[places], stops))
         lists, _, _, list_sizes = _with_earlier(self.kernel.lift([fresh], at), rows, earlier)
-        return found, self.kernel.combine(lists, _groups(list_sizes))
+        return results, self.kernel.combine(lists, _groups(list_sizes))
 
     def _lifted_values(self, values: pa.Array, at: Int64s) -> Parts:
-        """Accumulators of single values, of which NULL is none."""
+        """Accumulators of single values, ignoring NULL."""
         is_counted = [values.is_valid()] if self._inner.measure.kind == "array" else []
         return self._inner.kernel.lift([values, *is_counted], at)
 
@@ -167,7 +166,7 @@ class DistinctCall(FrameCall):
 
 
 class PlaceCall(OverCall):
-    """A number that the row's place in its partition gives."""
+    """A number that follows from the row's place in its partition."""
 
     def results(self, rows: OrderedRows, columns: pa.RecordBatch) -> pa.Array:
         function = self.column.function
@@ -185,8 +184,8 @@ class PlaceCall(OverCall):
         assert function == "NTILE"
         tiles = numbers_of(columns.column(self.column.arguments[0]))[0]
         if (tiles <= 0).any():  # NULL too
-            raise ProgramError("NTILE: into how many parts is 0 or less, or NULL. Give it a positive number")
-        # The first parts have a row more where they do not come out even.
+            raise ProgramError("NTILE: the number of parts is 0 or less, or NULL. Use a positive number")
+        # The first parts have one more row if the size is not divisible.
         small, larger = size // tiles, size % tiles
         cut = larger * (small + 1)
         in_small = larger + (place - cut) // np.maximum(small, 1)
@@ -194,32 +193,32 @@ class PlaceCall(OverCall):
 
     @staticmethod
     def moments(rows: OrderedRows) -> Int64s:
-        """How many different places in the order there are up to each row."""
+        """The number of distinct order keys up to each row."""
         steps: Int64s = np.cumsum(rows.is_first, dtype=np.int64)
         return steps - steps[rows.begins] + 1
 
 
 class NeighbourCall(OverCall):
-    """LAG and LEAD: a value so many rows before or behind, else another one."""
+    """LAG and LEAD: the value at an offset before or after the row, else a default."""
 
     def results(self, rows: OrderedRows, columns: pa.RecordBatch) -> pa.Array:
         value, *others = (columns.column(at) for at in self.column.arguments)
         by = numbers_of(others[0])[0] if others else np.ones(len(rows), dtype=np.int64)
         at = rows.places + (by if self.column.function == "LEAD" else -by)
-        is_there = (at >= rows.begins) & (at < rows.ends)
-        found = value.take(pa.array(np.where(is_there, at, 0), mask=~is_there))
+        is_inside = (at >= rows.begins) & (at < rows.ends)
+        results = value.take(pa.array(np.where(is_inside, at, 0), mask=~is_inside))
         if len(others) < 2:
-            return found
-        return pc.if_else(pa.array(is_there), found, others[1].cast(found.type))
+            return results
+        return pc.if_else(pa.array(is_inside), results, others[1].cast(results.type))
 
 
 def over_calls(columns: Sequence[OverColumn]) -> list[OverCall]:
-    """What computes each call."""
+    """An evaluator for each call."""
     return [_call(column) for column in columns]
 
 
 def functions_of(columns: Sequence[OverColumn]) -> list[Any]:
-    """The program's functions among the calls, which are opened and closed with the operator."""
+    """The program's functions among the calls, which open and close with the operator."""
     return user_functions_of(column.measure for column in columns if column.measure is not None)
 
 
@@ -238,24 +237,24 @@ def _groups(lengths: Int64s) -> Groups:
 
 
 def _with_earlier(parts: Parts, rows: OrderedRows, earlier: Earlier) -> tuple[Parts, Int64s, Int64s, Int64s]:
-    """Accumulators of rows with what partitions had before their first ones. And where each row is in it, where each
-    partition begins and how long it is."""
+    """Accumulators of rows, each partition preceded by its earlier state; with the new place of each row, and each
+    partition's start and length."""
     partition = rows.partition_numbers
-    sizes = np.bincount(partition, minlength=len(earlier.had)) + earlier.had
+    sizes = np.bincount(partition, minlength=len(earlier.present)) + earlier.present
     begins = np.cumsum(sizes) - sizes
-    # The rows stand behind those that were there earlier of their own partition and of all before.
-    places = rows.places + np.cumsum(earlier.had)[partition]
+    # A row moves by the number of earlier states of its own and all previous partitions.
+    places = rows.places + np.cumsum(earlier.present)[partition]
     source = np.empty(int(sizes.sum()), dtype=np.int64)
-    held = int(earlier.had.sum())
-    source[begins[earlier.had]] = np.arange(held)
-    source[places] = held + rows.places
+    stored_count = int(earlier.present.sum())
+    source[begins[earlier.present]] = np.arange(stored_count)
+    source[places] = stored_count + rows.places
     at = pa.array(source)
     both = [pa.concat_arrays([old, new]).take(at) for old, new in zip(earlier.parts, parts, strict=True)]
     return both, places, begins, sizes
 
 
 def _in_pieces(kernel: Kernel, parts: Parts, starts: Int64s, stops: Int64s) -> Parts:
-    """The accumulators of runs. Kernels that look through each run get few rows at a time."""
+    """The accumulators of runs. Kernels that scan each run get few rows at a time."""
     if not len(starts):
         return [pa.nulls(0, kind) for kind in kernel.part_kinds]
     ranged = kernel.ranged(parts)

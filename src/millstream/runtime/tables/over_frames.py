@@ -1,7 +1,7 @@
-"""Which rows are around each row: partitions in an order, and the frames of their rows as runs of that order.
+"""Sorted partitions, and the frames of their rows as ranges of positions.
 
-Rows are sorted by partition, then by the order's keys, then as they came. A frame is then a run of consecutive rows,
-from `starts` up to `stops`, which may be empty. Everything here is a pure function of columns.
+Rows are sorted by partition, then by the order's keys, then by arrival. A frame is then a range of consecutive rows,
+from `starts` up to `stops`, which may be empty. All functions here are pure.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ __all__ = ["OrderedRows", "ordered", "ordered_by_time"]
 
 @dataclass(frozen=True)
 class OrderedRows:
-    """Rows in their order. `rows` says where each stood before, `partitions` are numbers of theirs, `is_first` marks
-    those that differ from the row before in partition or order, `absent` and `values` what RANGE measures by: whether
-    there is a value, and the value, the other way round where the order is descending."""
+    """Sorted rows. `rows` has their original positions, `partitions` their partition codes. `is_first` masks rows that
+    differ from the previous row in partition or order. `absent` and `values` are what RANGE measures by: whether the
+    value is NULL, and the value, negated for a descending order."""
 
     rows: Int64s
     partitions: Int64s
@@ -46,22 +46,22 @@ class OrderedRows:
 
     @cached_property
     def begins(self) -> Int64s:
-        """Where the row's partition begins."""
+        """The start of the row's partition."""
         return _begins(self._is_new_partition)
 
     @cached_property
     def ends(self) -> Int64s:
-        """Where it ends, behind its last row."""
+        """The end of the row's partition, exclusive."""
         return _ends(self._is_new_partition)
 
     @cached_property
     def peer_begins(self) -> Int64s:
-        """Where the rows begin that are equal to the row in the order."""
+        """The start of the row's peers: rows with an equal order key."""
         return _begins(self.is_first)
 
     @cached_property
     def peer_ends(self) -> Int64s:
-        """Where they end."""
+        """The end of the row's peers, exclusive."""
         return _ends(self.is_first)
 
     @cached_property
@@ -74,7 +74,7 @@ class OrderedRows:
         return _changes(self.partitions)
 
     def frames(self, frame: Frame) -> tuple[Int64s, Int64s]:
-        """Start and stop of the frame of every row."""
+        """Start and stop of every row's frame."""
         starts = self._bound(frame.unit, None if frame.preceding is None else -frame.preceding, is_start=True)
         stops = self._bound(frame.unit, frame.following, is_start=False)
         return starts, np.maximum(stops, starts)
@@ -87,32 +87,37 @@ class OrderedRows:
             return np.clip(at, self.begins, self.ends)
         if offset == 0:
             return self.peer_begins if is_start else self.peer_ends
-        wanted = _moved(self.values, offset, self.absent)
-        found = self._found(wanted, is_start=is_start)
+        bounds = _moved(self.values, offset, self.absent)
+        positions = self._search(bounds, is_start=is_start)
         if self.values.dtype == np.float64 or is_start == (offset < 0):
-            return found
-        # What is wanted may lie beyond all whole numbers: then no row is so far away, not even one at their end.
+            return positions
+        # The bound may exceed the integer range: then no row is that far away, not even one at its end.
         is_beyond = (self.absent == 0) & ~_has_room(self.values, int(offset))
-        return np.where(is_beyond, self._found(wanted, is_start=not is_start), found) if is_beyond.any() else found
+        return (
+            np.where(is_beyond, self._search(bounds, is_start=not is_start), positions)
+            if is_beyond.any()
+            else positions
+        )
 
-    def _found(self, wanted: NDArray[Any], *, is_start: bool) -> Int64s:
-        """Where in the row's partition values begin that are not below what is wanted, or end that are not above."""
+    def _search(self, bounds: NDArray[Any], *, is_start: bool) -> Int64s:
+        """The position, in the row's partition, of the first value not below the bound, or after the last not above
+        it."""
         count = len(self)
-        values = np.concatenate([self.values, wanted])
+        values = np.concatenate([self.values, bounds])
         groups = np.concatenate([self.partitions, self.partitions])
         absent = np.concatenate([self.absent, self.absent])
-        # Of equal values: what is wanted stands before the rows, or behind them.
-        is_wanted = np.repeat([0, 1], count) if not is_start else np.repeat([1, 0], count)
-        order = np.lexsort((is_wanted, values, absent, groups))
+        # A bound sorts before the rows with an equal value, or after them.
+        is_bound = np.repeat([0, 1], count) if not is_start else np.repeat([1, 0], count)
+        order = np.lexsort((is_bound, values, absent, groups))
         rows_before = np.cumsum(order < count)
-        found = np.empty(count, dtype=np.int64)
-        of_wanted = order >= count
-        found[order[of_wanted] - count] = rows_before[of_wanted]
-        return found
+        positions = np.empty(count, dtype=np.int64)
+        of_bounds = order >= count
+        positions[order[of_bounds] - count] = rows_before[of_bounds]
+        return positions
 
 
 def ordered(partitions: Int64s, columns: Sequence[pa.Array], order: Sequence[OrderKey]) -> OrderedRows:
-    """Rows by partition and order. `columns` are theirs.
+    """Rows sorted by partition and order. `columns` are the rows' columns.
 
     >>> rows = ordered(np.array([0, 1, 0]), [pa.array([5, 9, 3])], [OrderKey(0)])
     >>> rows.rows.tolist(), [bound.tolist() for bound in rows.frames(Frame("ROWS", 1, 0))]
@@ -122,7 +127,7 @@ def ordered(partitions: Int64s, columns: Sequence[pa.Array], order: Sequence[Ord
     sorted_by: list[NDArray[Any]] = []
     for value, absent in reversed(keys):
         sorted_by += [value, absent]
-    rows = np.lexsort((*sorted_by, partitions))  # stable: equal rows as they came
+    rows = np.lexsort((*sorted_by, partitions))  # stable: equal rows in arrival order
     is_first = _changes(partitions[rows], *(part[rows] for pair in keys for part in pair))
     none = np.zeros(len(rows), dtype=np.int64)
     values, missing = _measured(columns[order[0].column], order[0]) if order else (none, none)
@@ -130,7 +135,7 @@ def ordered(partitions: Int64s, columns: Sequence[pa.Array], order: Sequence[Ord
 
 
 def ordered_by_time(partitions: Int64s, times: Int64s, *, has_peers: bool = True) -> OrderedRows:
-    """Rows by partition and time; without peers each row is for itself."""
+    """Rows sorted by partition and time; with `has_peers=False` rows of one time are not peers."""
     rows = np.lexsort((times, partitions))
     none = np.zeros(len(rows), dtype=np.int64)
     is_first = _changes(partitions[rows], times[rows]) if has_peers else np.ones(len(rows), dtype=np.bool_)
@@ -138,7 +143,7 @@ def ordered_by_time(partitions: Int64s, times: Int64s, *, has_peers: bool = True
 
 
 def _changes(*columns: NDArray[Any]) -> Bools:
-    """Which rows differ from the one before in any column."""
+    """Mask of the rows that differ from the previous row in any column."""
     differs = np.zeros(len(columns[0]), dtype=np.bool_)
     differs[:1] = True
     for column in columns:
@@ -158,7 +163,7 @@ def _ends(is_new: Bools) -> Int64s:
 
 
 def _moved(values: NDArray[Any], offset: float, absent: Int64s) -> NDArray[Any]:
-    """The values so far away; at the ends of whole numbers they stay there. Where there is none nothing moves."""
+    """The values plus the offset, clamped to the integer range; NULLs do not move."""
     if values.dtype == np.float64:
         return np.where(absent == 0, values + offset, values)
     by = int(offset)
@@ -168,14 +173,14 @@ def _moved(values: NDArray[Any], offset: float, absent: Int64s) -> NDArray[Any]:
 
 
 def _has_room(values: NDArray[Any], by: int) -> Bools:
-    """Which whole numbers stay such when they are moved."""
+    """Mask of the integers that do not overflow when moved."""
     limits = np.iinfo(np.int64)
     room: Bools = values <= limits.max - by if by > 0 else values >= limits.min - by
     return room
 
 
 def _sortable(column: pa.Array, key: OrderKey) -> tuple[Int64s, Int64s]:
-    """Numbers that sort as the key wants, and before them whether the value is there."""
+    """Integers that sort as the key requires, and a sort flag for NULL."""
     valid = np.asarray(column.is_valid())
     numbers = np.where(valid, order_numbers(column), 0)
     absent = np.where(valid, 0, -1 if key.nulls_first else 1)
@@ -183,7 +188,7 @@ def _sortable(column: pa.Array, key: OrderKey) -> tuple[Int64s, Int64s]:
 
 
 def _measured(column: pa.Array, key: OrderKey) -> tuple[NDArray[Any], Int64s]:
-    """What RANGE measures distances by: numbers and times as they are."""
+    """The values by which RANGE measures distances: numbers and times."""
     valid = np.asarray(column.is_valid())
     absent = np.where(valid, 0, -1 if key.nulls_first else 1)
     if plain_view_type(column.type) is not None:
@@ -191,6 +196,6 @@ def _measured(column: pa.Array, key: OrderKey) -> tuple[NDArray[Any], Int64s]:
         return (~numbers if key.descending else numbers), absent
     if pa.types.is_floating(column.type):
         floats = column.fill_null(0.0).to_numpy(zero_copy_only=False).astype(np.float64)
-        floats = np.where(np.isnan(floats), np.inf, floats)  # the largest of all
+        floats = np.where(np.isnan(floats), np.inf, floats)  # NaN is the largest
         return (-floats if key.descending else floats), absent
-    return np.zeros(len(column), dtype=np.int64), absent  # texts and others have no distances
+    return np.zeros(len(column), dtype=np.int64), absent  # other types have no distances

@@ -1,12 +1,11 @@
-"""OVER by any order, on tables that grow or change: rows of partitions, and what changes of their results.
+"""OVER by any order, over append-only and changing tables. Emits changes of the results of partitions.
 
-All rows of a partition are kept. In an epoch the partitions that got changes are computed as they were and as they are;
-a row whose results differ is taken away and given anew, and so is what came and what went. So after every epoch what
-was given is what the query says of all rows read so far. In BATCH rows are given when the input has ended.
+All rows of a partition are stored. In an epoch the partitions with changes are computed before and after; a row whose
+results differ is retracted and emitted again, as are inserted and deleted rows. So after every epoch the output is the
+query's result over all rows read so far. In BATCH rows are emitted when the input has ended.
 
-Rows that are forgotten by the clock are in no frame any more, when something changes of their partition next. With
-which results others were given before cannot be seen from the rows that are left, and is stored in
-`emitted_results`.
+Rows that expire by the clock leave all frames at the next change of their partition. The results with which other rows
+were emitted cannot be computed from the remaining rows and are stored in `emitted_results`.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ __all__ = ["OverOrderOperator"]
 
 
 class OverOrderOperator(GatheringOperator):
-    """Gives rows with their results, and what changes of these."""
+    """Emits rows with their results, and changes of these."""
 
     def __init__(self, setting: OperatorSetting) -> None:
         operation, edge, output_type = setting.node.operation, setting.node.inputs[0], setting.node.output_type
@@ -49,79 +48,85 @@ class OverOrderOperator(GatheringOperator):
         self._schema = typed_schema(output_type)
         self._calls = over_calls(operation.columns)
         codec = task_codec(TableRowType(operation.row_type), f"state '{ORDERED_ROWS}' of '{self.node.name}'")
-        most = setting.context.max_parallelism
-        self._rows = JoinedRows(ORDERED_ROWS, edge.key_type, most, codec, self.backend.scope, operation.ttl_ms)
+        max_parallelism = setting.context.max_parallelism
+        self._rows = JoinedRows(
+            ORDERED_ROWS, edge.key_type, max_parallelism, codec, self.backend.scope, operation.ttl_ms
+        )
         self.backend.keep(ORDERED_ROWS, self._rows)
-        self._standings = self._results_table(setting, output_type) if self._rows.forgets else None
-        self._forgotten = expired_retractions(setting) if self._rows.forgets else None
+        self._emitted = self._results_table(setting, output_type) if self._rows.has_ttl else None
+        self._expired_retractions = expired_retractions(setting) if self._rows.has_ttl else None
         self._is_batch = setting.facts.batch
 
     def _results_table(self, setting: OperatorSetting, output_type: TypeInformation) -> EmittedResults:
-        """With which results each stored row was given."""
+        """The results with which each stored row was emitted."""
         assert isinstance(output_type, TableRowType)
         types = output_type.row_type.types[self.row_kind.num_fields :]
         results = RowType.of([f"r{at}" for at in range(len(types))], [each.nullable() for each in types], False)
-        key_type, most = setting.node.inputs[0].key_type, setting.context.max_parallelism
+        key_type, max_parallelism = setting.node.inputs[0].key_type, setting.context.max_parallelism
         codec = task_codec(TableRowType(results), f"state '{ORDERED_RESULTS}' of '{self.node.name}'")
-        emitted = EmittedResults(ORDERED_RESULTS, key_type, most, codec, self.backend.scope, self._operation.ttl_ms)
+        emitted = EmittedResults(
+            ORDERED_RESULTS, key_type, max_parallelism, codec, self.backend.scope, self._operation.ttl_ms
+        )
         self.backend.keep(ORDERED_RESULTS, emitted)
         return emitted
 
     def user_functions(self) -> Iterable[Any]:
         return functions_of(self._operation.columns)
 
-    def change(self, rows: SignedRows) -> None:
+    def apply_changes(self, rows: SignedRows) -> None:
         with self.call.running("over"):
             changed = self._applied(rows)
         if changed is not None:
-            self.give(*changed, self._type)
+            self.emit_changes(*changed, self._type)
 
     def end_input(self) -> None:
         if not self._is_batch:
             return
         with self.call.running("over"):
             rows = self._rows.all()
-            everything = self._with_results(rows, self._results(rows), np.arange(len(rows)))
-        self.give(
-            everything, np.zeros(len(rows), dtype=np.int64), self._type, rowtimes(everything, self._operation.rowtime)
+            output = self._with_results(rows, self._results(rows), np.arange(len(rows)))
+        self.emit_changes(
+            output, np.zeros(len(rows), dtype=np.int64), self._type, rowtimes(output, self._operation.rowtime)
         )
 
     def _applied(self, changes: SignedRows) -> tuple[pa.RecordBatch, Int64s] | None:
-        """What changes of the partitions' rows, with kinds; the store follows."""
+        """The changes of the partitions' rows, with kinds; also updates the store."""
         if self._is_batch:
             self._rows.add(changes.consolidated(), self.time.now_ms)
             return None
         before = self._rows.of_keys(changes.keys)
-        gone, is_added, missing = before.followed_by(changes, "the table", forgets=self._rows.forgets)
-        if self._forgotten is not None:
-            self._forgotten.inc(len(missing))
+        deleted, is_added, missing = before.match_changes(changes, "the table", has_ttl=self._rows.has_ttl)
+        if self._expired_retractions is not None:
+            self._expired_retractions.inc(len(missing))
         added = self._rows.numbered(changes.where(is_added))
-        kept = np.flatnonzero(~gone)
-        after = SignedRows.concat([before.take(kept), added])
-        self._rows.forget(before, np.flatnonzero(gone))
+        retained = np.flatnonzero(~deleted)
+        after = SignedRows.concat([before.take(retained), added])
+        self._rows.delete(before, np.flatnonzero(deleted))
         self._rows.add(added, self.time.now_ms)
-        was, is_ = self._results(before), self._results(after)
+        previous, current = self._results(before), self._results(after)
         was_stored = np.ones(len(before), dtype=np.bool_)
-        if self._standings is not None:
-            was_stored, was = self._as_given(self._standings, before, was)
-        # A row that stays is the same in all but its results.
-        at = pa.array(kept)
-        differ = changed_mask([column.take(at) for column in was], [column[: len(kept)] for column in is_], len(kept))
-        if self._standings is not None:
-            self._standings.forget(before, np.flatnonzero(gone))
-            is_new = np.append(differ | ~was_stored[kept], np.ones(len(added), dtype=np.bool_))
-            self._standings.put(after, is_new, self._packed(self._standings, is_, is_new), self.time.now_ms)
-        less = np.concatenate([np.flatnonzero(gone), kept[differ]])
-        more = np.concatenate([np.flatnonzero(differ), np.arange(len(kept), len(after))])
-        return difference(self._with_results(before, was, less), self._with_results(after, is_, more))
+        if self._emitted is not None:
+            was_stored, previous = self._emitted_results(self._emitted, before, previous)
+        # A remaining row can differ only in its results.
+        at = pa.array(retained)
+        differ = changed_mask(
+            [column.take(at) for column in previous], [column[: len(retained)] for column in current], len(retained)
+        )
+        if self._emitted is not None:
+            self._emitted.delete(before, np.flatnonzero(deleted))
+            is_new = np.append(differ | ~was_stored[retained], np.ones(len(added), dtype=np.bool_))
+            self._emitted.put(after, is_new, self._packed(self._emitted, current, is_new), self.time.now_ms)
+        retracted = np.concatenate([np.flatnonzero(deleted), retained[differ]])
+        inserted = np.concatenate([np.flatnonzero(differ), np.arange(len(retained), len(after))])
+        return difference(self._with_results(before, previous, retracted), self._with_results(after, current, inserted))
 
-    def _as_given(
+    def _emitted_results(
         self, emitted: EmittedResults, rows: SignedRows, results: list[pa.Array]
     ) -> tuple[Bools, list[pa.Array]]:
-        """Of which rows it is stored with which results they were given, and the results that all were given with;
-        `results` are those of the others."""
+        """A mask of the rows with stored results, and the results with which all rows were emitted; from `results` for
+        rows without stored ones."""
         known, stored = emitted.of(rows)
-        # What is stored stands behind the others, for each row that has it.
+        # Stored results follow the computed ones in the concatenation.
         at = pa.array(np.where(known, len(rows) + np.cumsum(known) - 1, np.arange(len(rows))))
         columns = zip(results, stored.flatten(), strict=True)
         return known, [pa.concat_arrays([column, own]).take(at) for column, own in columns]
@@ -132,7 +137,7 @@ class OverOrderOperator(GatheringOperator):
         return pa.StructArray.from_arrays([column.take(at) for column in results], fields=list(kind))
 
     def _results(self, rows: SignedRows) -> list[pa.Array]:
-        """The results of all calls, row by row as they stand."""
+        """The results of all calls, in the order of `rows`."""
         if not len(rows):
             return [pa.nulls(0, field.type) for field in list(self._schema)[self.row_kind.num_fields :]]
         partitions = key_numbers([rows.keys.array])[0]

@@ -1,7 +1,6 @@
-"""What OVER means, a row at a time: the slow way that `over_calls` and the operators are held against.
+"""OVER, a row at a time: the slow reference implementation for `over_calls` and the operators.
 
-For every row the rows of its partition are sorted and looked through one by one. Nothing is remembered from one row to
-the next.
+For every row, its partition is sorted and scanned. There is no state between rows.
 """
 
 from __future__ import annotations
@@ -23,29 +22,29 @@ Row = Sequence[Any]
 def over_values(
     column: OverColumn, order: Sequence[OrderKey], rows: Sequence[Row], partitions: Sequence[Any]
 ) -> list[Any]:
-    """What a call is for each row. `rows` are in the order they came, None is NULL."""
+    """The value of a call for each row. `rows` are in arrival order, None is NULL."""
 
     def compared(left: int, right: int) -> int:
         return _compared(rows[left], rows[right], order)
 
-    found = []
+    values = []
     for at in range(len(rows)):
         own = [number for number, partition in enumerate(partitions) if partition == partitions[at]]
-        own.sort(key=functools.cmp_to_key(compared))  # stable: as they came
-        found.append(_value(column, order, [rows[number] for number in own], own.index(at)))
-    return found
+        own.sort(key=functools.cmp_to_key(compared))  # stable: arrival order
+        values.append(_value(column, order, [rows[number] for number in own], own.index(at)))
+    return values
 
 
 def _value(column: OverColumn, order: Sequence[OrderKey], rows: Sequence[Row], at: int) -> Any:
-    """The value of the row at this place of its partition, which is in order."""
+    """The value of the row at this place of its sorted partition."""
     if column.measure is not None:
         frame = [rows[number] for number in range(len(rows)) if _is_in(column.frame, order, rows, at, number)]
         measure = column.measure
         if not measure.arguments:
             return len(frame)
-        look = measure.arguments[0]
-        seen = [row for row in frame if look.mask is None or row[look.mask] is True]
-        return measured(measure, [row[int(look.field or 0)] for row in seen])
+        argument = measure.arguments[0]
+        seen = [row for row in frame if argument.mask is None or row[argument.mask] is True]
+        return measured(measure, [row[int(argument.field or 0)] for row in seen])
     before = sum(_compared(row, rows[at], order) < 0 for row in rows)
     if column.function == "ROW_NUMBER":
         return at + 1
@@ -74,7 +73,7 @@ def _neighbour(column: OverColumn, rows: Sequence[Row], at: int) -> Any:
 
 
 def _tile(count: int, tiles: int, at: int) -> int:
-    """The part of the row, where the first parts have one row more."""
+    """The row's part, where the first parts have one more row."""
     sizes = [count // tiles + (1 if number < count % tiles else 0) for number in range(tiles)]
     for number, size in enumerate(sizes):
         if at < size:
@@ -93,7 +92,7 @@ def _is_in(frame: Frame, order: Sequence[OrderKey], rows: Sequence[Row], at: int
 
 
 def _is_after(preceding: float | None, order: Sequence[OrderKey], rows: Sequence[Row], at: int, number: int) -> bool:
-    """Whether a row is not before where a range begins."""
+    """Whether a row is not before the start of a range."""
     if preceding is None:
         return True
     if preceding == 0 or rows[at][order[0].column] is None or rows[number][order[0].column] is None:
@@ -103,7 +102,7 @@ def _is_after(preceding: float | None, order: Sequence[OrderKey], rows: Sequence
 
 
 def _is_before(following: float | None, order: Sequence[OrderKey], rows: Sequence[Row], at: int, number: int) -> bool:
-    """Whether a row is not behind where a range ends."""
+    """Whether a row is not after the end of a range."""
     if following is None:
         return True
     if following == 0 or rows[at][order[0].column] is None or rows[number][order[0].column] is None:
@@ -113,7 +112,7 @@ def _is_before(following: float | None, order: Sequence[OrderKey], rows: Sequenc
 
 
 def _compared(left: Row, right: Row, order: Sequence[OrderKey]) -> int:
-    """Below zero where the left row comes first, zero where they are equal."""
+    """Negative if the left row sorts first, zero if the rows are equal."""
     for key in order:
         a, b = left[key.column], right[key.column]
         if a is None or b is None:

@@ -1,7 +1,7 @@
-"""The rows of OVER by time in the store: by partition, each with a number of its own and its time.
+"""Stored rows of OVER by time: by partition, each with a unique number and its time.
 
-A row that waits is due at its time. One that is kept because later rows look back to it is due when none can any more.
-Numbers only grow, so that rows of one time stay in the order in which they came.
+A waiting row is due at its time. A row stored for the lookback of later rows is due when none can reach it any more.
+Numbers only grow, so rows of one time stay in arrival order.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["StoredTimedRows", "TimedRows"]
 
 @dataclass(frozen=True)
 class TimedRows:
-    """Rows with their partitions' keys, contents as one column of structs, times, and numbers."""
+    """Rows: the keys of their partitions, contents as one struct column, times, and numbers."""
 
     keys: KeyColumn
     contents: pa.Array
@@ -37,12 +37,12 @@ class TimedRows:
         return len(self.times)
 
     def take(self, rows: Int64s) -> TimedRows:
-        """Some of them, in this order."""
+        """The rows at these positions, in this order."""
         return TimedRows(self.keys.take(rows), self.contents.take(pa.array(rows)), self.times[rows], self.numbers[rows])
 
     @classmethod
     def concat(cls, pieces: Sequence[TimedRows]) -> TimedRows:
-        """All of them, one lot after another."""
+        """All rows, concatenated."""
         if len(pieces) == 1:
             return pieces[0]
         keys = KeyColumn.concat([rows.keys for rows in pieces])
@@ -55,7 +55,7 @@ class TimedRows:
 
 
 class StoredTimedRows(StateHandle):
-    """Those of one subtask."""
+    """The stored rows of one subtask."""
 
     next_number: int
     numbers_rows = True
@@ -86,7 +86,7 @@ class StoredTimedRows(StateHandle):
         self.next_number = self.table.rows_numbered
 
     def numbered(self, rows: TimedRows) -> TimedRows:
-        """The rows that have come, with the next numbers."""
+        """Arrived rows with the next numbers."""
         numbers = self.next_number + np.arange(len(rows))
         self.next_number += len(rows)
         return TimedRows(rows.keys, rows.contents, rows.times, numbers)
@@ -115,8 +115,8 @@ class StoredTimedRows(StateHandle):
         keys = KeyColumn(none, pa.nulls(0, layout.stored_key_type))
         return TimedRows(keys, pa.nulls(0, layout.value_type[1].type), none, none)
 
-    def keep(self, rows: TimedRows, due_ms: Int64s, expires_ms: int | None = None) -> None:
-        """Store rows, or store them anew with another time they are due."""
+    def store(self, rows: TimedRows, due_ms: Int64s, expires_ms: int | None = None) -> None:
+        """Store rows, or replace the time at which stored ones are due."""
         if not len(rows):
             return
         kind = self.table.layout.value_type
@@ -126,6 +126,6 @@ class StoredTimedRows(StateHandle):
         self.table.changes.put(rows.keys, values, subs=pa.array(rows.numbers), due_ms=due_ms, expires_ms=expires)
 
     def remove(self, rows: TimedRows) -> None:
-        """Take stored rows away."""
+        """Delete stored rows."""
         if len(rows):
             self.table.changes.delete(rows.keys, subs=pa.array(rows.numbers))

@@ -1,12 +1,11 @@
-"""OVER by time, on tables that only grow: each row is given once, with what was aggregated of the rows up to it.
+"""OVER by time, on append-only tables: each row is emitted once, with aggregates of the rows up to it.
 
-By event time a row waits until the watermark passes it; then all rows of its time have come, and rows are given in the
-order of time. What comes behind the watermark is late: it is dropped and counted. By processing time a row is given at
-once, and its time is that of its arrival.
+By event time a row waits until the watermark passes it; then all rows of its time have arrived, and rows are emitted in
+time order. Rows behind the watermark are late: they are dropped and counted. By processing time a row is emitted at
+once, and its time is its arrival.
 
-What later rows can look back to stays in the store, and nothing else: rows within the reach of frames that have a
-beginning (until the watermark has passed it, or as many as the frame has), and accumulators of each partition for
-frames that begin with its first row.
+Only what later rows can reach is stored: rows within frames that have a start (until the watermark passes it, or as
+many as the frame has), and accumulators of each partition for frames that begin with its first row.
 """
 
 from __future__ import annotations
@@ -48,22 +47,22 @@ from millstream.state.windows.bound_aggregates import BoundAggregate
 __all__ = ["OverTimeOperator"]
 
 _LATE_RECORDS = "numLateRecordsDropped"
-_GIVEN_ROWS = 65_536
+_BATCH_ROWS_MAX = 65_536
 
 
 @dataclass(frozen=True)
 class Total:
-    """What partitions have from their first row on: which have anything, how many rows and different times all have,
-    and the accumulators of those that have, for each running call."""
+    """Running state of partitions: a mask of those with state, their numbers of rows and of distinct times, and their
+    accumulators for each running call."""
 
-    had: Bools
+    present: Bools
     rows: Int64s
     moments: Int64s
     parts: list[Parts]
 
 
 class Totals(StateHandle):
-    """The same in the store, by partition."""
+    """The stored running state, by partition."""
 
     def __init__(self, name: str, setting: OperatorSetting, measures: Sequence[BoundAggregate], scope: Scope) -> None:
         operation, edge = setting.node.operation, setting.node.inputs[0]
@@ -73,26 +72,28 @@ class Totals(StateHandle):
         value = Types.ROW_NAMED(["rows", "moments", *names], [Types.LONG(), Types.LONG(), *types])
         codec = task_codec(value, f"state '{name}' of '{setting.node.name}'")
         self._ttl_ms = operation.ttl_ms
-        most = setting.context.max_parallelism
-        super().__init__(StateTable(name, edge.key_type, most, codec, ttl_ms=self._ttl_ms, evolves=False), scope)
+        max_parallelism = setting.context.max_parallelism
+        super().__init__(
+            StateTable(name, edge.key_type, max_parallelism, codec, ttl_ms=self._ttl_ms, evolves=False), scope
+        )
         self._edges = list(itertools.accumulate([2, *(len(measure.parts) for measure in measures)]))
 
     def read(self, keys: KeyColumn) -> Total:
-        """What these partitions have."""
+        """The running state of these partitions."""
         kind = self.table.layout.value_type
         assert kind is not None
-        had, values = np.zeros(len(keys), dtype=np.bool_), pa.nulls(0, kind)
+        present, values = np.zeros(len(keys), dtype=np.bool_), pa.nulls(0, kind)
         if not self.table.view.is_empty:
             lookup = self.table.view.get(keys)
-            had, values = lookup.mask, values if lookup.values is None else lookup.values
+            present, values = lookup.mask, values if lookup.values is None else lookup.values
         columns = values.flatten()
         numbers = np.zeros((2, len(keys)), dtype=np.int64)
-        numbers[0, had], numbers[1, had] = columns[0].to_numpy(), columns[1].to_numpy()
+        numbers[0, present], numbers[1, present] = columns[0].to_numpy(), columns[1].to_numpy()
         parts = [columns[low:high] for low, high in itertools.pairwise(self._edges)]
-        return Total(had, numbers[0], numbers[1], parts)
+        return Total(present, numbers[0], numbers[1], parts)
 
     def write(self, keys: KeyColumn, rows: Int64s, moments: Int64s, parts: list[Parts], now_ms: int) -> None:
-        """What they have now."""
+        """Store the running state of these partitions."""
         kind = self.table.layout.value_type
         assert kind is not None
         columns = [pa.array(rows), pa.array(moments), *itertools.chain.from_iterable(parts)]
@@ -103,14 +104,14 @@ class Totals(StateHandle):
 
 @dataclass(frozen=True)
 class Reach:
-    """How far later rows look back: so many rows, and so many milliseconds; None: not at all."""
+    """The lookback of later rows, in rows and in milliseconds; None: no lookback by time."""
 
     rows: int = 0
     range_ms: int | None = None
 
     @classmethod
     def of(cls, columns: Sequence[OverColumn]) -> Reach:
-        """The farthest of all calls."""
+        """The largest lookback of all calls."""
         rows, ranges = [0], []
         for column in columns:
             frame = column.frame
@@ -126,21 +127,21 @@ class Reach:
         return bool(self.rows or self.range_ms)
 
     def due_ms(self, times: Int64s) -> Int64s:
-        """When rows are out of reach by time alone; never, where the number of rows tells."""
+        """When rows are out of reach by time alone; never, if the lookback counts rows."""
         if self.rows:
             return np.full(len(times), NEVER_MS, dtype=np.int64)
         return times + (self.range_ms or 0)
 
-    def holds(self, rows: OrderedRows, now_ms: int) -> Bools:
-        """Which rows later ones can look back to, all of which are later than `now_ms`."""
-        held = rows.ends - rows.places <= self.rows
+    def retained(self, rows: OrderedRows, now_ms: int) -> Bools:
+        """Mask of the rows within the lookback of later rows, all of which are after `now_ms`."""
+        retained = rows.ends - rows.places <= self.rows
         if self.range_ms is not None:
-            held |= rows.values > now_ms - self.range_ms
-        return held
+            retained |= rows.values > now_ms - self.range_ms
+        return retained
 
 
 class OverTimeOperator(KeyedOperator):
-    """Gives every row once, with its results."""
+    """Emits every row once, with its results."""
 
     def __init__(self, setting: OperatorSetting) -> None:
         super().__init__(setting)
@@ -154,8 +155,8 @@ class OverTimeOperator(KeyedOperator):
         has_places = any(isinstance(call, PlaceCall) for call in self._calls)
         value = Types.ROW_NAMED(["time", "row"], [Types.LONG(), TableRowType(operation.row_type)])
         codec = task_codec(value, f"state '{OVER_ROWS}' of '{self.node.name}'")
-        key_type, most = self.node.inputs[0].key_type, setting.context.max_parallelism
-        self._rows = StoredTimedRows(OVER_ROWS, key_type, most, codec, self.backend.scope, operation.ttl_ms)
+        key_type, max_parallelism = self.node.inputs[0].key_type, setting.context.max_parallelism
+        self._rows = StoredTimedRows(OVER_ROWS, key_type, max_parallelism, codec, self.backend.scope, operation.ttl_ms)
         self.backend.keep(OVER_ROWS, self._rows)
         self._totals: Totals | None = None
         if self._running or has_places:
@@ -171,14 +172,14 @@ class OverTimeOperator(KeyedOperator):
     def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
         super().open_states(accounts)
         fired_ms = [account.fired_ms for account in accounts.values() if account.fired_ms is not None]
-        # By the clock all that is there is over, however it is set back.
+        # By processing time all stored rows are past, even if the clock was set back.
         self._before_ms = self.time.watermark if self.operation.is_event_time else max(fired_ms, default=0)
         self._now_ms = max(self._before_ms, self.time.now_ms)
-        self._come: list[TimedRows] = []
+        self._epoch_rows: list[TimedRows] = []
         self._stamps: list[Int64s | None] = []
 
     def take(self, batch: Batch) -> None:
-        """Keep rows until the epoch's input is in."""
+        """Collect rows until the epoch's input is complete."""
         started = time.perf_counter_ns()
         self.records_in += len(batch)
         columns, signs = change_signs(batch.columns())
@@ -194,7 +195,7 @@ class OverTimeOperator(KeyedOperator):
         else:
             rows = TimedRows(keys, contents, np.full(len(batch), self._now_ms, dtype=np.int64), numbers)
             self._stamps.append(batch.timestamps)
-        self._come.append(rows)
+        self._epoch_rows.append(rows)
         self.busy_ns += time.perf_counter_ns() - started
 
     def advance(self, watermark: int) -> int:
@@ -202,36 +203,36 @@ class OverTimeOperator(KeyedOperator):
         started = time.perf_counter_ns()
         now_ms = reached if self.operation.is_event_time else self._now_ms
         with self.call.running("over"):
-            given = self._given(now_ms)
+            output = self._due_batches(now_ms)
         self.busy_ns += time.perf_counter_ns() - started
-        for batch in given:
+        for batch in output:
             self.emit(batch)
         return reached
 
-    def _given(self, now_ms: int) -> list[Batch]:
-        """What is given now; the store follows."""
-        come, self._come = self._come, []
+    def _due_batches(self, now_ms: int) -> list[Batch]:
+        """The rows to emit now; also updates the store."""
+        gathered, self._epoch_rows = self._epoch_rows, []
         due = self._rows.due(now_ms if self.operation.is_event_time else now_ms - 1)
         has_waited = due.times > self._before_ms
         firing = due.take(np.flatnonzero(has_waited))
         waited, waiting = len(firing), None
-        if come:
-            fresh = self._rows.numbered(TimedRows.concat(come))
+        if gathered:
+            fresh = self._rows.numbered(TimedRows.concat(gathered))
             is_over = fresh.times <= now_ms
             waiting = fresh.take(np.flatnonzero(~is_over))
             firing = TimedRows.concat([firing, fresh.take(np.flatnonzero(is_over))])
-        earlier = self._looked_back_to(firing.keys)
-        # All has been read: from here on the store changes.
-        self._rows.remove(due.take(np.flatnonzero(~has_waited)))  # nobody looks back to them any more
+        earlier = self._lookback_rows(firing.keys)
+        # All reads are done: from here on the store changes.
+        self._rows.remove(due.take(np.flatnonzero(~has_waited)))  # out of reach
         if waiting is not None:
-            self._rows.keep(waiting, waiting.times)
+            self._rows.store(waiting, waiting.times)
         if not len(firing):
             return []
         was_stored = np.arange(len(firing)) < waited
         both = TimedRows.concat([earlier, firing])
         is_new = np.arange(len(both)) >= len(earlier)
         was_stored = np.concatenate([np.ones(len(earlier), dtype=np.bool_), was_stored])
-        # Rows of one time stand as they came.
+        # Rows of one time stay in arrival order.
         by_number = np.argsort(both.numbers, kind="stable")
         partitions = groups_of(both.keys.array).codes
         rows = ordered_by_time(
@@ -240,25 +241,25 @@ class OverTimeOperator(KeyedOperator):
         order = by_number[rows.rows]
         both, is_new, was_stored = both.take(order), is_new[order], was_stored[order]
         columns = self._results(rows, both, is_new)
-        self._keep(rows, both, is_new, was_stored, now_ms)
+        self._store(rows, both, is_new, was_stored, now_ms)
         return self._batches(both, columns, np.flatnonzero(is_new))
 
     @property
     def _has_ranges(self) -> bool:
-        """Whether rows of one moment are in the same frames: by the clock, only of ranges with a beginning."""
+        """Whether rows of one time share frames: by processing time, only for ranges with a start."""
         return self._reach.range_ms is not None
 
-    def _looked_back_to(self, keys: KeyColumn) -> TimedRows:
-        """The rows that were given before, as far as calls look back."""
+    def _lookback_rows(self, keys: KeyColumn) -> TimedRows:
+        """The emitted rows within the lookback of calls."""
         stored = self._rows.of_keys(keys if self._reach else keys.take(np.empty(0, dtype=np.int64)))
         return stored.take(np.flatnonzero(stored.times <= self._before_ms))
 
     def _results(self, rows: OrderedRows, both: TimedRows, is_new: Bools) -> list[pa.Array]:
-        """The columns of all calls, of rows that are new; of others anything."""
+        """The columns of all calls, valid for new rows only."""
         contents = pa.RecordBatch.from_struct_array(both.contents)
         if self._totals is None:
             return [call.results(rows, contents) for call in self._calls]
-        # Running calls go over new rows alone: of the others the totals know.
+        # Running calls read only new rows: the totals cover the others.
         new = np.flatnonzero(is_new)
         fresh = ordered_by_time(rows.partitions[new], both.times[new], has_peers=self.operation.is_event_time)
         first = fresh.begins == fresh.places
@@ -270,7 +271,7 @@ class OverTimeOperator(KeyedOperator):
         parts: list[Parts] = []
         for call in self._calls:
             if isinstance(call, FrameCall) and call.is_running:
-                earlier = Earlier(total.had, total.parts[len(parts)])
+                earlier = Earlier(total.present, total.parts[len(parts)])
                 column, now = call.running(fresh, new_contents, at, earlier)
                 parts.append(now)
                 columns.append(_spread(column, new, len(rows)))
@@ -287,32 +288,34 @@ class OverTimeOperator(KeyedOperator):
         )
         return columns
 
-    def _keep(self, rows: OrderedRows, both: TimedRows, is_new: Bools, was_stored: Bools, now_ms: int) -> None:
-        """Keep what later rows look back to, and nothing else."""
-        held = self._reach.holds(rows, now_ms) if self._reach else np.zeros(len(rows), dtype=np.bool_)
-        self._rows.remove(both.take(np.flatnonzero(~held & was_stored)))
+    def _store(self, rows: OrderedRows, both: TimedRows, is_new: Bools, was_stored: Bools, now_ms: int) -> None:
+        """Store what later rows can reach, and nothing else."""
+        retained = self._reach.retained(rows, now_ms) if self._reach else np.zeros(len(rows), dtype=np.bool_)
+        self._rows.remove(both.take(np.flatnonzero(~retained & was_stored)))
         ttl_ms = self.operation.ttl_ms
-        # A partition that is touched lives on as a whole.
-        kept = both.take(np.flatnonzero(held & is_new if ttl_ms is None else held))
-        self._rows.keep(kept, self._reach.due_ms(kept.times), None if ttl_ms is None else self.time.now_ms + ttl_ms)
+        # A change renews the time-to-live of its whole partition.
+        stored = both.take(np.flatnonzero(retained & is_new if ttl_ms is None else retained))
+        self._rows.store(
+            stored, self._reach.due_ms(stored.times), None if ttl_ms is None else self.time.now_ms + ttl_ms
+        )
 
     def _batches(self, both: TimedRows, columns: list[pa.Array], new: Int64s) -> list[Batch]:
-        """The new rows with their results, in the order of time."""
+        """The new rows with their results, in time order."""
         order = new[np.lexsort((both.numbers[new], both.times[new]))]
         stamps: Int64s | None = both.times[order]
         if not self.operation.is_event_time:
             known = [each for each in self._stamps if each is not None]
             stamps = np.concatenate(known) if known and len(known) == len(self._stamps) else None
         at = pa.array(order)
-        given = [column.take(at) for column in (*both.contents.flatten(), *columns)]
-        batch = pa.RecordBatch.from_arrays(given, schema=self._schema)
+        output = [column.take(at) for column in (*both.contents.flatten(), *columns)]
+        batch = pa.RecordBatch.from_arrays(output, schema=self._schema)
         return [
             Batch.of_columns(
-                batch.slice(start, _GIVEN_ROWS),
+                batch.slice(start, _BATCH_ROWS_MAX),
                 self._type,
-                None if stamps is None else stamps[start : start + _GIVEN_ROWS],
+                None if stamps is None else stamps[start : start + _BATCH_ROWS_MAX],
             )
-            for start in range(0, len(order), _GIVEN_ROWS)
+            for start in range(0, len(order), _BATCH_ROWS_MAX)
         ]
 
     def write_states(self) -> SubtaskAccount:

@@ -1,7 +1,6 @@
-"""Pairs of rows of two tables: which belong together, and what is given out for them. Joins of all kinds share this.
+"""Pairs of matching rows of two tables, and the output rows made of them. All joins share this.
 
-Rows belong together where their keys are equal and the rest of the condition holds. A row whose key has a NULL has no
-partner: nothing is equal to NULL.
+Rows match if their keys are equal and the rest of the condition holds. A row with a NULL in its key matches nothing.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ __all__ = ["PairMatcher", "Pairs", "columns_of_pairs", "without_key"]
 
 
 MatchTimes = tuple[Int64s, Int64s, Int64s]
-Nothing = tuple[SignedRows, SignedRows]
+EmptySides = tuple[SignedRows, SignedRows]
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Results on their way: rows of both sides by position (-1: NULLs in its place), with a sign."""
+    """Join results as row positions on both sides (-1: NULLs), with a sign."""
 
     left: SignedRows
     left_rows: Int64s
@@ -47,14 +46,14 @@ class Pairs:
     signs: Int64s
 
     @classmethod
-    def alone(cls, number: int, rows: SignedRows, at: Int64s, nothing: SignedRows, sign: int = 1) -> Pairs:
-        """Rows of side `number`, each with NULLs for the other side, of which `nothing` has no row."""
+    def unmatched(cls, number: int, rows: SignedRows, at: Int64s, empty: SignedRows, sign: int = 1) -> Pairs:
+        """Rows of side `number` padded with NULLs; `empty` is an empty set of the other side's rows."""
         absent, signs = np.full(len(at), -1), np.full(len(at), sign)
-        return cls(rows, at, nothing, absent, signs) if number == 0 else cls(nothing, absent, rows, at, signs)
+        return cls(rows, at, empty, absent, signs) if number == 0 else cls(empty, absent, rows, at, signs)
 
 
 class PairMatcher:
-    """Finds partners, in one subtask. What a condition draws at random is drawn again when an epoch is repeated."""
+    """Matches rows in one subtask. Random calls in a condition are redrawn identically when an epoch is repeated."""
 
     def __init__(
         self, operator: Operator, rows: tuple[RowType, RowType], condition: RowExpression | None, session: TableSession
@@ -67,31 +66,31 @@ class PairMatcher:
         types = (*rows[0].types, *rows[1].types)
         self._names = [f"f{number}" for number in range(len(types))]
         self._type = TableRowType(RowType.of(self._names, types, nullable=False))
-        self._looked_at: frozenset[int] = frozenset()
+        self._condition_columns: frozenset[int] = frozenset()
         if condition is not None:
-            self._looked_at = frozenset(part.index for part in walk(condition) if isinstance(part, Column))
+            self._condition_columns = frozenset(part.index for part in walk(condition) if isinstance(part, Column))
             self._condition = TaskProgram((), types, condition, session, operator.call, self._draws)
 
     def begin(self, epoch: int) -> None:
-        """An epoch begins."""
+        """Start an epoch."""
         self._draws.begin(epoch)
 
     @property
     def functions(self) -> Iterable[Any]:
-        """The functions of the program's in the condition."""
+        """The program's functions in the condition."""
         return self._functions
 
     def matches(
         self, left: SignedRows, right: SignedRows, times: MatchTimes | None = None
     ) -> Iterator[tuple[Int64s, Int64s]]:
-        """Pairs of rows that belong together: their places on both sides, a piece at a time. `times`: for every left
-        row the first and the last time that a partner may have, and the times of the right rows."""
+        """Matching pairs, in pieces: their positions on both sides. `times`: for every left row the first and last time
+        of a match, and the times of the right rows."""
         if not len(left) or not len(right):
             return
         unique = pairs_of_unique(left.keys.array, right.keys.array) if times is None else None
         if unique is not None:
             for a, b in unique:
-                yield self.meeting(left, a, right, b)
+                yield self.filtered(left, a, right, b)
             return
         left_rows, right_rows = np.flatnonzero(~without_key(left)), np.flatnonzero(~without_key(right))
         codes = key_numbers([left.keys.array.take(pa.array(left_rows)), right.keys.array.take(pa.array(right_rows))])
@@ -101,18 +100,18 @@ class PairMatcher:
         else:
             first, last, right_ms = times[0][left_rows], times[1][left_rows], times[2][right_rows]
         for a, b in pairs(codes[0], first, last, codes[1], right_ms):
-            yield self.meeting(left, left_rows[a], right, right_rows[b])
+            yield self.filtered(left, left_rows[a], right, right_rows[b])
 
-    def meeting(
+    def filtered(
         self, left: SignedRows, left_rows: Int64s, right: SignedRows, right_rows: Int64s
     ) -> tuple[Int64s, Int64s]:
-        """Of pairs with one key those that meet the rest of the condition."""
+        """The pairs, of equal keys, that satisfy the rest of the condition."""
         check_cancelled()
         if self._condition is None:
             return left_rows, right_rows
         try:
-            chosen = self._selected(self._condition, left, left_rows, right, right_rows, self._looked_at)
-        except MillstreamError:  # with the whole rows its report can show them
+            chosen = self._selected(self._condition, left, left_rows, right, right_rows, self._condition_columns)
+        except MillstreamError:  # evaluate with whole rows, so that the error can show them
             chosen = self._selected(self._condition, left, left_rows, right, right_rows, range(len(self._names)))
         return (left_rows, right_rows) if chosen is None else (left_rows[chosen], right_rows[chosen])
 
@@ -123,46 +122,46 @@ class PairMatcher:
         left_rows: Int64s,
         right: SignedRows,
         right_rows: Int64s,
-        wanted: Container[int],
+        needed: Container[int],
     ) -> Int64s | None:
-        """Which pairs meet the condition (None: all). Columns that are not wanted are NULL: taking wide rows for each
-        pair would cost more than the join itself."""
+        """The pairs that satisfy the condition (None: all). Unused columns are NULL: copying wide rows for each pair
+        would cost more than the join itself."""
         columns: list[pa.Array] = []
         for rows, at in ((left, left_rows), (right, right_rows)):
             index = pa.array(at)
             for number, field in enumerate(rows.contents.type):
-                is_wanted = len(columns) in wanted
-                columns.append(_field(rows, number).take(index) if is_wanted else pa.nulls(len(at), field.type))
+                is_needed = len(columns) in needed
+                columns.append(_field(rows, number).take(index) if is_needed else pa.nulls(len(at), field.type))
         batch = Batch.of_columns(pa.RecordBatch.from_arrays(columns, names=self._names), self._type)
         return condition.run(batch, self._time.now_ms, self._time.watermark, "join condition").selected
 
     def pairs(self, left: SignedRows, right: SignedRows) -> Iterator[Pairs]:
-        """What rows that belong together give."""
+        """The inner join of two sides."""
         for left_rows, right_rows in self.matches(left, right):
             yield Pairs(left, left_rows, right, right_rows, left.signs[left_rows] * right.signs[right_rows])
 
-    def joined(self, kind: str, left: SignedRows, right: SignedRows, nothing: Nothing) -> Iterator[Pairs]:
-        """All that a join of these rows gives, of rows that are only added. `nothing`: no rows of either side."""
-        has = np.zeros(len(left), dtype=np.bool_), np.zeros(len(right), dtype=np.bool_)
+    def joined(self, kind: str, left: SignedRows, right: SignedRows, empty: EmptySides) -> Iterator[Pairs]:
+        """The complete join of append-only rows. `empty`: an empty set of rows for each side."""
+        is_matched = np.zeros(len(left), dtype=np.bool_), np.zeros(len(right), dtype=np.bool_)
         for left_rows, right_rows in self.matches(left, right):
-            has[0][left_rows], has[1][right_rows] = True, True
+            is_matched[0][left_rows], is_matched[1][right_rows] = True, True
             if kind not in ("SEMI", "ANTI"):
                 yield Pairs(left, left_rows, right, right_rows, np.ones(len(left_rows), dtype=np.int64))
         if kind in ("LEFT", "FULL", "SEMI", "ANTI"):
-            yield Pairs.alone(0, left, np.flatnonzero(has[0] == (kind == "SEMI")), nothing[1])
+            yield Pairs.unmatched(0, left, np.flatnonzero(is_matched[0] == (kind == "SEMI")), empty[1])
         if kind in ("RIGHT", "FULL"):
-            yield Pairs.alone(1, right, np.flatnonzero(~has[1]), nothing[0])
+            yield Pairs.unmatched(1, right, np.flatnonzero(~is_matched[1]), empty[0])
 
-    def partners(self, number: int, rows: SignedRows, others: SignedRows) -> Bools:
-        """Which rows of side `number` have a partner among the others."""
-        has = np.zeros(len(rows), dtype=np.bool_)
+    def matched_mask(self, number: int, rows: SignedRows, others: SignedRows) -> Bools:
+        """Mask of the rows of side `number` with a match among the others."""
+        is_matched = np.zeros(len(rows), dtype=np.bool_)
         left, right = (rows, others) if number == 0 else (others, rows)
         for matched in self.matches(left, right):
-            has[matched[number]] = True
-        return has
+            is_matched[matched[number]] = True
+        return is_matched
 
-    def partner_counts(self, number: int, rows: SignedRows, others: SignedRows) -> Int64s:
-        """How many partners each row of side `number` has among the others."""
+    def match_counts(self, number: int, rows: SignedRows, others: SignedRows) -> Int64s:
+        """The match count of each row of side `number` among the others."""
         counts = np.zeros(len(rows), dtype=np.int64)
         left, right = (rows, others) if number == 0 else (others, rows)
         for matched in self.matches(left, right):
@@ -171,7 +170,7 @@ class PairMatcher:
 
 
 def columns_of_pairs(results: Pairs, schema: pa.Schema, sides: int = 2) -> pa.RecordBatch:
-    """Results as columns; `sides` is 1 where only the left side's are given."""
+    """Results as columns; with `sides=1` only the left side's."""
     columns: list[pa.Array] = []
     for rows, at in ((results.left, results.left_rows), (results.right, results.right_rows))[:sides]:
         absent = at < 0
@@ -181,7 +180,7 @@ def columns_of_pairs(results: Pairs, schema: pa.Schema, sides: int = 2) -> pa.Re
 
 
 def _field(rows: SignedRows, number: int) -> pa.Array:
-    """A column of the contents, NULL where they are."""
+    """A column of the contents, NULL where they are NULL."""
     return pc.struct_field(rows.contents, number) if rows.contents.null_count else rows.contents.field(number)
 
 
@@ -190,7 +189,7 @@ def _nulls(kind: pa.DataType, count: int) -> Sequence[pa.Array]:
 
 
 def without_key(rows: SignedRows) -> Bools:
-    """Which rows have a NULL in their key, so that nothing is equal to it."""
+    """Mask of the rows with a NULL in their key."""
     keys = rows.keys.array
     absent: Bools = np.asarray(keys.is_null())
     if pa.types.is_struct(keys.type):

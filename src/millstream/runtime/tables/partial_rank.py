@@ -1,9 +1,9 @@
-"""Top-N before the exchange: of the rows of a table that only grows, those that may be among the first.
+"""Top-N before the exchange, for append-only tables: drops rows that cannot be among the first of their partition.
 
-A row that is not among the first of its partition in one batch is not among the first of the whole: it is dropped where
-it was read, before it is sent and sorted once more. Rows that stay keep their order, which tells equal ones apart.
+A row that is not among the first of its partition in one batch is not among the first of all. It is dropped before it
+is sent and sorted again. Remaining rows keep their order, which decides ties.
 
-Where almost every row stays, batches are passed on unlooked at for a while. Nothing is kept.
+If almost every row remains, the following batches pass unchecked for a while. There is no state.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from millstream.runtime.task.spec import EpochSpec
 
 __all__ = ["PartialRankOperator"]
 
-# Looking pays when at most this part of the rows stays.
+# Filtering pays if at most this fraction of the rows remains.
 _WORTHWHILE = 0.8
 _SKIPPED_AFTER_MISS = 7
 
@@ -48,14 +48,14 @@ class PartialRankOperator(Operator):
             self._batches_to_skip -= 1
             return batch
         with self.call.running("rank"):
-            # A partition's key stands before the columns of its rows.
+            # Column 0 is the partition key.
             needed = {key.column: _plain(columns.column(1 + key.column)) for key in rank.order}
             partitions = key_numbers([_plain(columns.column(0))])[0]
             ranks, _ = ranks_of(rank.kind, partitions, needed, rank.order, latest_first=rank.latest_first)
-        stay = np.flatnonzero(ranks <= rank.last)
-        if len(stay) > _WORTHWHILE * len(batch):
+        retained = np.flatnonzero(ranks <= rank.last)
+        if len(retained) > _WORTHWHILE * len(batch):
             self._batches_to_skip = _SKIPPED_AFTER_MISS
-        return batch if len(stay) == len(batch) else batch.take(stay)
+        return batch if len(retained) == len(batch) else batch.take(retained)
 
 
 def _plain(column: pa.Array) -> pa.Array:

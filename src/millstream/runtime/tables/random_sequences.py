@@ -1,7 +1,7 @@
-"""Sequences of RAND(seed) through epochs and restarts: operator state of the operator that draws.
+"""Saves the sequences of RAND(seed) across epochs and restarts, as operator state of the operator that draws.
 
-A sequence is a number of 48 bits for each call with a constant seed, in each subtask. A subtask that was not there
-before, and a call that was not in the query before, begin with the seed, as in Flink every start does.
+A sequence is a 48-bit number for each call with a constant seed, in each subtask. A new subtask and a new call in the
+query start with the seed, as every start does in Flink.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["RandomSequences", "random_sequences"]
 
 
 class _SequencesState:
-    """What names the state to the store: subtask, place of the call, seed, and how far its sequence is."""
+    """Describes the state to the store: subtask, place of the call, seed, and current number."""
 
     type_info = Types.LIST(Types.TUPLE([Types.INT(), Types.INT(), Types.LONG(), Types.LONG()]))
 
@@ -26,7 +26,7 @@ class _SequencesState:
 
 
 class RandomSequences:
-    """Keeps the sequences of one subtask."""
+    """Saves the sequences of one subtask."""
 
     def __init__(self, draws: Draws, subtask: int) -> None:
         self._draws, self._subtask = draws, subtask
@@ -34,7 +34,7 @@ class RandomSequences:
         draws.keeps_sequences = True
 
     def initialize_state(self, context: Any) -> None:
-        """Take up what was saved."""
+        """Restore the saved sequences."""
         self._saved = context.get_operator_state_store().get_union_list_state(_SequencesState())
         self._draws.sequences.clear()
         for subtask, place, seed, state in self._saved.get():
@@ -42,19 +42,19 @@ class RandomSequences:
                 self._draws.sequences[place, seed] = JavaRandom.at(state)
 
     def snapshot_state(self, context: Any) -> None:
-        """Save how far they are."""
+        """Save the current numbers."""
         sequences = self._draws.sequences.items()
         self._saved.update([(self._subtask, place, seed, each.state) for (place, seed), each in sequences])
 
 
 def random_sequences(draws: Draws, subtask: int, *expressions: RowExpression | None) -> RandomSequences | None:
-    """What keeps the sequences that expressions draw from; None where they draw from none."""
+    """The state of the sequences that expressions draw from; None if they draw from none."""
     parts = (part for whole in expressions if whole is not None for part in walk(whole))
     return RandomSequences(draws, subtask) if any(map(follows_seed, parts)) else None
 
 
 def follows_seed(part: RowExpression) -> bool:
-    """Whether it is a call that draws from a sequence of its own: RAND(1), RAND_INTEGER(1, 10)."""
+    """Whether the call draws from a sequence of its own: RAND(1), RAND_INTEGER(1, 10)."""
     if not isinstance(part, Call) or part.function not in ("RAND", "RAND_INTEGER"):
         return False
     return len(part.arguments) == _WITH_SEED[part.function] and isinstance(part.arguments[0], Literal)

@@ -1,15 +1,14 @@
-"""Top-N: of every partition the first rows of an order, kept in step with a table that grows or changes.
+"""Top-N: the first rows of every partition by an order, maintained over append-only and changing tables.
 
-Of a table that only grows, just the first rows are kept: what is not among them will never be (most of it does not
-come here, see `partial_rank`). Of one that changes all
-rows are kept, since the next one moves up when a row goes. In an epoch the stored rows of the partitions that got
-changes are ranked as they were and as they are, and the difference is given out.
+Over an append-only table only the first rows are stored: a row outside them never enters (`partial_rank` drops most of
+these before the exchange). Over a changelog all rows are stored, since a delete promotes the next row. In an epoch the
+stored rows of changed partitions are ranked before and after, and the difference is emitted.
 
-With the number of a row in what is given, a row that moves is another row: changes are by place. In BATCH rows are
-given when the input has ended, in their order.
+If the output has the row's number, a row that moves is an update. In BATCH rows are emitted in order when the input has
+ended.
 
-Rows that are forgotten by the clock make room: others move up, when something changes of their partition next. What was
-given of these cannot be seen from the rows that are left, and stands beside them (`emitted_results`).
+Rows that expire by the clock make room: others are promoted at the next change of their partition. The emitted ranks
+cannot be computed from the remaining rows and are stored in `emitted_results`.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from millstream.runtime.tables.changes import equal_rows
 from millstream.runtime.tables.emitted_results import EmittedResults, expired_retractions
 from millstream.runtime.tables.gathering import GatheringOperator, rowtimes
 from millstream.runtime.tables.joined_rows import SignedRows
-from millstream.runtime.tables.ranked_rows import Lots, RankedRows, emitted_rows
+from millstream.runtime.tables.ranked_rows import CandidateRows, RankedRows, emitted_rows
 from millstream.runtime.tables.ranking import ranks_of
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import Bools
@@ -43,20 +42,20 @@ __all__ = ["RankOperator"]
 
 _INSERT, _DELETE = RowKind.INSERT.value, RowKind.DELETE.value
 
-_GivenRows = tuple[pa.RecordBatch, Int64s]
-"""Rows that are given, and their kinds."""
+_EmittedRows = tuple[pa.RecordBatch, Int64s]
+"""Emitted rows, and their kinds."""
 
 
 def _chosen(numbers: Int64s, rows: Int64s) -> pa.Array:
     return pa.array(numbers[rows])
 
 
-def _column_of(lots: Lots, number: int, chosen: Int64s, rows: Int64s) -> pa.Array:
-    return lots.column(number, chosen[rows])
+def _column_of(candidates: CandidateRows, number: int, chosen: Int64s, rows: Int64s) -> pa.Array:
+    return candidates.column(number, chosen[rows])
 
 
 class RankOperator(GatheringOperator):
-    """Gives the first rows of every partition."""
+    """Emits the first rows of every partition."""
 
     def __init__(self, setting: OperatorSetting) -> None:
         operation, edge, output_type = setting.node.operation, setting.node.inputs[0], setting.node.output_type
@@ -69,27 +68,27 @@ class RankOperator(GatheringOperator):
             RANKED_ROWS, edge.key_type, setting.context.max_parallelism, codec, self.backend.scope, operation.ttl_ms
         )
         self.backend.keep(RANKED_ROWS, self._rows)
-        self._numbers = self._given_numbers(setting, operation) if self._rows.forgets else None
-        self._forgotten = expired_retractions(setting) if self._rows.forgets else None
+        self._numbers = self._emitted_ranks_table(setting, operation) if self._rows.has_ttl else None
+        self._expired_retractions = expired_retractions(setting) if self._rows.has_ttl else None
         self._is_batch = setting.facts.batch
 
-    def _given_numbers(self, setting: OperatorSetting, operation: RankRows) -> EmittedResults | None:
-        """As which number each stored row was given, 0 if it was not; None where all that are stored were, and the
-        number says nothing."""
+    def _emitted_ranks_table(self, setting: OperatorSetting, operation: RankRows) -> EmittedResults | None:
+        """The emitted rank of each stored row, 0 if it was not emitted; None if all stored rows were, without a
+        number."""
         is_plain = operation.last == 1 or not operation.has_number
         if is_plain and operation.first == 1 and not operation.is_changing:
             return None
-        key_type, most = setting.node.inputs[0].key_type, setting.context.max_parallelism
+        key_type, max_parallelism = setting.node.inputs[0].key_type, setting.context.max_parallelism
         codec = task_codec(Types.LONG(), f"state '{RANK_NUMBERS}' of '{self.node.name}'")
-        numbers = EmittedResults(RANK_NUMBERS, key_type, most, codec, self.backend.scope, operation.ttl_ms)
+        numbers = EmittedResults(RANK_NUMBERS, key_type, max_parallelism, codec, self.backend.scope, operation.ttl_ms)
         self.backend.keep(RANK_NUMBERS, numbers)
         return numbers
 
-    def change(self, rows: SignedRows) -> None:
+    def apply_changes(self, rows: SignedRows) -> None:
         with self.call.running("rank"):
-            given = self._applied(rows)
-        for changed, kinds in given:
-            self.give(changed, kinds, self._type)
+            emitted = self._applied(rows)
+        for changed, kinds in emitted:
+            self.emit_changes(changed, kinds, self._type)
 
     def end_input(self) -> None:
         if not self._is_batch:
@@ -101,72 +100,79 @@ class RankOperator(GatheringOperator):
         ranks, order = ranks_of(
             operation.kind, partitions, columns, operation.order, latest_first=operation.latest_first
         )
-        chosen = order[self._is_given(ranks)[order]]
+        chosen = order[self._is_emitted(ranks)[order]]
         first = emitted_rows(self._schema, rows, ranks[chosen], chosen)
-        self.give(first, np.full(first.num_rows, _INSERT), self._type, rowtimes(first, operation.rowtime))
+        self.emit_changes(first, np.full(first.num_rows, _INSERT), self._type, rowtimes(first, operation.rowtime))
 
-    def _applied(self, changes: SignedRows) -> list[_GivenRows]:
-        """What is no more among the first rows of the partitions, and what is new; the store follows."""
+    def _applied(self, changes: SignedRows) -> list[_EmittedRows]:
+        """The changes of the partitions' first rows; also updates the store."""
         groups = groups_of(changes.keys.array)
         before, partitions = self._rows.of_partitions(changes.keys.take(groups.firsts()))
-        gone, is_added, missing = before.followed_by(changes, "the table", forgets=self._rows.forgets)
-        if self._forgotten is not None:
-            self._forgotten.inc(len(missing))
+        deleted, is_added, missing = before.match_changes(changes, "the table", has_ttl=self._rows.has_ttl)
+        if self._expired_retractions is not None:
+            self._expired_retractions.inc(len(missing))
         added = changes.where(is_added)
-        lots = Lots(before, added, np.concatenate([partitions, groups.codes[is_added]]))
-        left = np.flatnonzero(np.append(~gone, np.ones(len(added), dtype=np.bool_)))
-        was, ranks = np.zeros(len(lots), dtype=np.int64), np.zeros(len(lots), dtype=np.int64)
-        was[: len(before)] = self._ranks(lots, np.arange(len(before)))
-        ranks[left] = self._ranks(lots, left)
-        # Of a table that only grows, what is not among the first now will never be.
-        is_kept = ranks > 0 if self._operation.is_changing else (ranks > 0) & (ranks <= self._operation.last)
-        kept_before, kept_added = is_kept[: len(before)], is_kept[len(before) :]
-        self._rows.forget(before, np.flatnonzero(~kept_before))
+        candidates = CandidateRows(before, added, np.concatenate([partitions, groups.codes[is_added]]))
+        remaining = np.flatnonzero(np.append(~deleted, np.ones(len(added), dtype=np.bool_)))
+        previous, ranks = np.zeros(len(candidates), dtype=np.int64), np.zeros(len(candidates), dtype=np.int64)
+        previous[: len(before)] = self._ranks(candidates, np.arange(len(before)))
+        ranks[remaining] = self._ranks(candidates, remaining)
+        # In an append-only table a row outside the first ones never enters them.
+        is_retained = ranks > 0 if self._operation.is_changing else (ranks > 0) & (ranks <= self._operation.last)
+        retained_before, retained_added = is_retained[: len(before)], is_retained[len(before) :]
+        self._rows.delete(before, np.flatnonzero(~retained_before))
         if self._numbers is not None:
             added = self._rows.numbered(added)
-        self._rows.add(added.where(kept_added), self.time.now_ms)
+        self._rows.add(added.where(retained_added), self.time.now_ms)
         if self._numbers is not None:
-            was[: len(before)] = self._numbers_followed(
-                self._numbers, before, added, was[: len(before)], ranks, is_kept
+            previous[: len(before)] = self._update_emitted_ranks(
+                self._numbers, before, added, previous[: len(before)], ranks, is_retained
             )
-        return [] if self._is_batch else self._difference(lots, was, ranks)
+        return [] if self._is_batch else self._difference(candidates, previous, ranks)
 
-    def _numbers_followed(
-        self, numbers: EmittedResults, before: SignedRows, added: SignedRows, was: Int64s, ranks: Int64s, is_kept: Bools
+    def _update_emitted_ranks(
+        self,
+        numbers: EmittedResults,
+        before: SignedRows,
+        added: SignedRows,
+        previous: Int64s,
+        ranks: Int64s,
+        is_retained: Bools,
     ) -> Int64s:
-        """As which number each stored row was given; `was` is what the rows say that are left, for those that were
-        stored before this was written down. What is given from now on is written."""
+        """The emitted rank of each stored row; from `previous` for rows without an entry. Stores the new ranks."""
         operation, split = self._operation, len(before)
-        known, given = numbers.numbers_of(before, was)
-        now = np.where(self._is_given(ranks), ranks if operation.has_number else operation.first, 0)
-        numbers.forget(before, np.flatnonzero(~is_kept[:split]))
+        known, emitted = numbers.numbers_of(before, previous)
+        now = np.where(self._is_emitted(ranks), ranks if operation.has_number else operation.first, 0)
+        numbers.delete(before, np.flatnonzero(~is_retained[:split]))
         for rows, place, is_new in (
-            (before, slice(split), is_kept[:split] & (~known | (now[:split] != given))),
-            (added, slice(split, None), is_kept[split:]),
+            (before, slice(split), is_retained[:split] & (~known | (now[:split] != emitted))),
+            (added, slice(split, None), is_retained[split:]),
         ):
             numbers.put(rows, is_new, pa.array(now[place][is_new]), self.time.now_ms)
-        return given
+        return emitted
 
-    def _difference(self, lots: Lots, was: Int64s, ranks: Int64s) -> list[_GivenRows]:
-        """Rows that were given and are not any more, and the other way round. `was` and `ranks`: the numbers of all
-        rows, 0 of those that were not there, or are not."""
-        goes, comes = self._is_given(was), self._is_given(ranks)
-        # What stood and stands, in its place if that is told, is no change.
-        stays = goes & comes
+    def _difference(self, candidates: CandidateRows, previous: Int64s, ranks: Int64s) -> list[_EmittedRows]:
+        """Rows no longer emitted, and rows emitted now. `previous` and `ranks`: the previous and current numbers
+        of all rows, 0 if absent."""
+        was_emitted, is_emitted = self._is_emitted(previous), self._is_emitted(ranks)
+        # A row emitted before and after, with the same number if it is output, is unchanged.
+        unchanged = was_emitted & is_emitted
         if self._operation.has_number:
-            stays &= was == ranks
-        less, more = np.flatnonzero(goes & ~stays), np.flatnonzero(comes & ~stays)
-        if len(less):
-            less, more = self._netted(lots, was, ranks, less, more)
-        return self._given_of(lots, was, ranks, less, more)
+            unchanged &= previous == ranks
+        retracted, inserted = np.flatnonzero(was_emitted & ~unchanged), np.flatnonzero(is_emitted & ~unchanged)
+        if len(retracted):
+            retracted, inserted = self._consolidated(candidates, previous, ranks, retracted, inserted)
+        return self._emitted_changes(candidates, previous, ranks, retracted, inserted)
 
-    def _netted(self, lots: Lots, was: Int64s, ranks: Int64s, less: Int64s, more: Int64s) -> tuple[Int64s, Int64s]:
-        """What goes and what comes, without rows that are equal to one of the other side. Such rows are of one
-        partition and, if that is told, of one number: columns are only looked at where those are."""
-        both, split = np.concatenate([less, more]), len(less)
-        numbers = [lots.partitions[both]]
+    def _consolidated(
+        self, candidates: CandidateRows, previous: Int64s, ranks: Int64s, retracted: Int64s, inserted: Int64s
+    ) -> tuple[Int64s, Int64s]:
+        """Retractions and inserts without pairs that cancel out. Equal rows have the same partition and, if it is
+        output, the same number: other columns are read only for such candidates."""
+        both, split = np.concatenate([retracted, inserted]), len(retracted)
+        numbers = [candidates.partitions[both]]
         if self._operation.has_number:
-            numbers.append(np.concatenate([was[less], ranks[more]]))
+            numbers.append(np.concatenate([previous[retracted], ranks[inserted]]))
         ordered = [key.column for key in self._operation.order]
         others = (at for at in range(self.row_kind.num_fields) if at not in ordered)
         equal = equal_rows(
@@ -174,37 +180,39 @@ class RankOperator(GatheringOperator):
             split,
             itertools.chain(
                 (partial(_chosen, each) for each in numbers),
-                (partial(_column_of, lots, at, both) for at in (*ordered, *others)),
+                (partial(_column_of, candidates, at, both) for at in (*ordered, *others)),
             ),
         )
-        left = np.ones(len(both), dtype=np.bool_)
-        left[equal] = False
-        return both[:split][left[:split]], both[split:][left[split:]]
+        remaining = np.ones(len(both), dtype=np.bool_)
+        remaining[equal] = False
+        return both[:split][remaining[:split]], both[split:][remaining[split:]]
 
-    def _given_of(self, lots: Lots, was: Int64s, ranks: Int64s, less: Int64s, more: Int64s) -> list[_GivenRows]:
-        """Changes lot by lot, what goes first; so no lot is copied to stand beside the other."""
-        stored = len(lots.before)
-        moved, new = more[more < stored], more[more >= stored]
-        given = []
+    def _emitted_changes(
+        self, candidates: CandidateRows, previous: Int64s, ranks: Int64s, retracted: Int64s, inserted: Int64s
+    ) -> list[_EmittedRows]:
+        """Changes by source, retractions first, so that sources need not be concatenated."""
+        stored = len(candidates.before)
+        moved, new = inserted[inserted < stored], inserted[inserted >= stored]
+        emitted = []
         for source, rows, numbers, kinds in (
             (
-                lots.before,
-                np.concatenate([less, moved]),
-                np.concatenate([was[less], ranks[moved]]),
-                np.repeat([_DELETE, _INSERT], [len(less), len(moved)]),
+                candidates.before,
+                np.concatenate([retracted, moved]),
+                np.concatenate([previous[retracted], ranks[moved]]),
+                np.repeat([_DELETE, _INSERT], [len(retracted), len(moved)]),
             ),
-            (lots.added, new - stored, ranks[new], np.full(len(new), _INSERT)),
+            (candidates.added, new - stored, ranks[new], np.full(len(new), _INSERT)),
         ):
             if len(rows):
-                given.append((emitted_rows(self._schema, source, numbers, rows), kinds))
-        return given
+                emitted.append((emitted_rows(self._schema, source, numbers, rows), kinds))
+        return emitted
 
-    def _is_given(self, ranks: Int64s) -> Bools:
+    def _is_emitted(self, ranks: Int64s) -> Bools:
         return (ranks >= self._operation.first) & (ranks <= self._operation.last)
 
-    def _ranks(self, lots: Lots, rows: Int64s) -> Int64s:
+    def _ranks(self, candidates: CandidateRows, rows: Int64s) -> Int64s:
         """The number of each of these rows in its partition."""
         operation = self._operation
-        columns = {key.column: lots.column(key.column, rows) for key in operation.order}
-        partitions = lots.partitions[rows]
+        columns = {key.column: candidates.column(key.column, rows) for key in operation.order}
+        partitions = candidates.partitions[rows]
         return ranks_of(operation.kind, partitions, columns, operation.order, latest_first=operation.latest_first)[0]

@@ -1,4 +1,4 @@
-"""The rows that Top-N keeps of partitions, and rows as it emits them. `rank` and `window_rank` share these."""
+"""Stored partitions of Top-N and its output rows. `rank` and `window_rank` share these."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from millstream.runtime.tables.joined_rows import JoinedRows, SignedRows
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import KeyColumn
 
-__all__ = ["Lots", "RankedRows", "emitted_rows"]
+__all__ = ["CandidateRows", "RankedRows", "emitted_rows"]
 
-# Text is given as places in the rows it stands in, if those are not many more than the rows that are given.
+# Text is emitted dictionary-encoded if the source rows are not many more than the emitted ones.
 _DICTIONARY_ROOM = 2
 
 
@@ -19,16 +19,15 @@ class RankedRows(JoinedRows):
     """The stored rows of partitions."""
 
     def of_partitions(self, keys: KeyColumn) -> tuple[SignedRows, Int64s]:
-        """The rows of these keys, those of each as they came, and for every row which of the keys it has."""
+        """The rows of these keys, each key's in arrival order, and for every row the index of its key."""
         if self.table.view.is_empty:
             return self.no_rows(), np.empty(0, dtype=np.int64)
         rows = self.stored_rows(keys)
         return self.stored_as(rows), rows.column("position").to_numpy()
 
 
-class Lots:
-    """Rows that are stored and rows that are added, as if they stood one after another: of wide rows only the columns
-    that are asked for are put together."""
+class CandidateRows:
+    """Stored and added rows as one concatenation; only requested columns are concatenated."""
 
     def __init__(self, before: SignedRows, added: SignedRows, partitions: Int64s) -> None:
         self.before, self.added, self.partitions = before, added, partitions
@@ -39,7 +38,7 @@ class Lots:
         return len(self.partitions)
 
     def column(self, number: int, rows: Int64s) -> pa.Array:
-        """A column of some of the rows."""
+        """A column of some rows."""
         if number not in self._whole:
             self._whole[number] = pa.concat_arrays([columns[number] for columns in self._columns])
         whole = self._whole[number]
@@ -48,8 +47,8 @@ class Lots:
 
 
 def emitted_rows(schema: pa.Schema, rows: SignedRows, numbers: Int64s, chosen: Int64s) -> pa.RecordBatch:
-    """The chosen rows as they are emitted, with their numbers where the schema has a column for them. Text is pointed
-    at where that is less than copying it: who needs it spelt out does that once."""
+    """The chosen rows as they are emitted, with their numbers if the schema has a column for them. Text is
+    dictionary-encoded where that is cheaper than copying."""
     at = pa.array(chosen)
     is_dense = len(rows) <= _DICTIONARY_ROOM * len(chosen)
     columns = [

@@ -1,7 +1,7 @@
-"""Numbers of rows in an order, within partitions: ROW_NUMBER, RANK and DENSE_RANK, in columns.
+"""Row numbers within partitions, vectorised: ROW_NUMBER, RANK and DENSE_RANK.
 
-Rows are sorted by partition, then by the keys of the order, then as they stand (or the latest first). NULLs stand where
-each key says.
+Rows are sorted by partition, then by the order's keys, then by position (or latest first). Each key says where NULLs
+sort.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def ranks_of(
     *,
     latest_first: bool = False,
 ) -> tuple[Int64s, Int64s]:
-    """The number of every row in its partition, from 1; and the rows in their order.
+    """The number of every row in its partition, from 1; and the row positions in sorted order.
 
     >>> ranks_of("ROW_NUMBER", np.array([0, 0, 1]), [pa.array([5, 3, 9])], [OrderKey(0)])[0].tolist()
     [2, 1, 1]
@@ -54,9 +54,9 @@ def ranks_of(
 
 
 def sorted_rows(keys: Sequence[Int64s], *, latest_first: bool = False) -> Int64s:
-    """The rows in the order of all keys, the first of which weighs most; equal ones as they stand, or the latest first.
+    """The row positions sorted by all keys, the first key being most significant; ties by position, or latest first.
 
-    Keys of small numbers are put into one number, with the row: sorting that is many times as fast as sorting by each.
+    Keys with small ranges are combined with the position into one integer, which sorts many times faster.
 
     >>> sorted_rows([np.array([1, 0, 1, 0]), np.array([5, 7, 5, 6])]).tolist()
     [3, 1, 0, 2]
@@ -83,7 +83,7 @@ def _sorted_by_each(keys: Sequence[Int64s], *, latest_first: bool) -> Int64s:
 
 
 def _firsts(columns: Sequence[Int64s]) -> Bools:
-    """Which rows differ from the one before in any column."""
+    """Mask of the rows that differ from the previous row in any column."""
     differs = np.zeros(len(columns[0]), dtype=np.bool_)
     differs[:1] = True
     for column in columns:
@@ -92,7 +92,7 @@ def _firsts(columns: Sequence[Int64s]) -> Bools:
 
 
 def _sortable(column: pa.Array, key: OrderKey) -> list[Int64s]:
-    """Numbers that sort as the key wants; where values are missing, before them whether the value is there."""
+    """Integers that sort as the key requires; for a nullable column preceded by a flag for NULL."""
     numbers = order_numbers(column)
     if not column.null_count:
         return [~numbers if key.descending else numbers]

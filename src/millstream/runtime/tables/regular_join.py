@@ -1,24 +1,24 @@
-"""Regular joins: every pair of rows of two tables that change, kept in step with both.
+"""Regular joins of two changing tables. Maintains the join incrementally from both sides' changes.
 
-In an epoch, with the net changes of both sides (L, R are what is stored before it, L' and R' after it):
+For the net changes ΔL and ΔR of an epoch (L, R are stored before it, L' and R' after it):
 
-    pairs        ΔL ⋈ R  +  L' ⋈ ΔR            signs multiply; L' is what stays of L, and what comes
-    outer rows   a row of a side that is kept whole, without a partner, stands with NULLs: it comes or goes when it
-                 comes or goes itself, or when its last partner goes or the first one comes
-    semi, anti   rows of the left side with, or without, a partner
+    pairs        ΔL ⋈ R  +  L' ⋈ ΔR            signs multiply; L' is L without deleted rows, plus inserted ones
+    outer rows   an unmatched row of a preserved side is padded with NULLs; it is inserted or deleted with the
+                 row itself, and when the row's last match is deleted or its first one inserted
+    semi, anti   rows of the left side with, or without, a match
 
-Stored rows are read by the keys that the other side's changes have; those of a side's own changes only where rows are
-taken away, or where partners must be counted. A row whose key has a NULL has no partner, and is not stored. In BATCH
-only final rows are wanted: what may come and go is made when the input has ended.
+Stored rows are read by the keys of the other side's changes; by the keys of a side's own changes only for deletes, or
+to count matches. A row with a NULL in its key matches nothing and is not stored. In BATCH only final rows are emitted:
+kinds that may retract wait for the end of input.
 
-A row that no later row can meet is forgotten once event time says so (`Expiry`): that changes no result, whatever comes
-late, since only columns are gone by that no late row can have.
+A row that no later row can match expires by event time (`Expiry`). This changes no result, however late rows are, since
+it relies only on columns that late rows cannot have.
 
-A row whose time-to-live is over is forgotten, too, and then results may differ from those of the whole tables; but what
-is given stays a changelog: only what was given is taken away, and once. A row that was forgotten is in the table no
-more: nothing is given for it, not when it goes either. What was given with it stays. So does the standing of its
-partners: a row that was given with a partner does not stand alone before that partner goes or, where a key has one row
-at most, another one comes in its place. `emitted_results` stores each row's match count.
+A row whose time-to-live is over also expires, and results may then differ from those of the whole tables; but the
+output stays a valid changelog: only emitted rows are retracted, and once. An expired row is no longer in the table:
+nothing is emitted for it, not even when it is deleted. Output emitted with it stays. So do its matches: a row emitted
+with a match is not emitted as unmatched before that match is deleted or, if the key is unique, replaced.
+`emitted_results` stores each row's match count.
 """
 
 from __future__ import annotations
@@ -53,32 +53,31 @@ from millstream.state.stored.table_names import LEFT_PARTNERS, LEFT_TABLE, RIGHT
 __all__ = ["RegularJoinOperator"]
 
 _SIDES = (LEFT_TABLE, RIGHT_TABLE)
-_PARTNERS = (LEFT_PARTNERS, RIGHT_PARTNERS)
+_MATCH_COUNTS = (LEFT_PARTNERS, RIGHT_PARTNERS)
 _NAMES = ("left", "right")
 _DELETE = RowKind.DELETE.value
 
 
 @dataclass(frozen=True)
 class _Side:
-    """What is known of a side in an epoch: its changes, net; what is stored of the keys that matter, and which of it
-    goes; what stays of it; what comes; and rows that were taken away when they had been forgotten, which are none of
-    the changes."""
+    """One side in an epoch: its net changes; the stored rows of the relevant keys, and which of them are deleted; the
+    stored rows that remain; inserts; and deletes of expired rows, which are not among the changes."""
 
     changes: SignedRows
     stored: SignedRows
-    gone: Bools
-    kept: SignedRows
+    deleted: Bools
+    retained: SignedRows
     added: SignedRows
-    forgotten: SignedRows
+    expired_deletes: SignedRows
 
     @cached_property
     def after(self) -> SignedRows:
-        """What is there when the epoch is over."""
-        return SignedRows.concat([self.kept, self.added])
+        """The rows after the epoch."""
+        return SignedRows.concat([self.retained, self.added])
 
 
 class RegularJoinOperator(TwoTablesOperator):
-    """Joins two tables that may change."""
+    """Joins two changing tables."""
 
     def __init__(self, setting: OperatorSetting) -> None:
         super().__init__(setting)
@@ -99,20 +98,22 @@ class RegularJoinOperator(TwoTablesOperator):
             self.backend.keep(name, rows)
             sides.append(rows)
         self._sides = tuple(sides)
-        self._standings = tuple(self._partner_counts(setting, operation, number) for number in (0, 1))
-        self._forgotten = expired_retractions(setting) if any(side.forgets for side in self._sides) else None
+        self._match_counts = tuple(self._match_count_table(setting, operation, number) for number in (0, 1))
+        self._expired_retractions = expired_retractions(setting) if any(side.has_ttl for side in self._sides) else None
         self._expiries = tuple(
             RowExpiry(side, row_type, operation.session, self.call) if side else None
             for side, row_type in zip(operation.expiries, operation.rows, strict=True)
         )
-        # In BATCH rows that may go again are not given before the end.
-        self._waits = self.is_batch and operation.kind != "INNER"
+        # In BATCH rows that may be retracted are emitted at the end.
+        self._is_deferred = self.is_batch and operation.kind != "INNER"
 
-    def _partner_counts(self, setting: OperatorSetting, operation: RegularJoin, number: int) -> EmittedResults | None:
-        """With how many partners each row of a side was given, where that matters and is not seen from the rows."""
-        if not (self.is_whole[number] and self._sides[1 - number].forgets):
+    def _match_count_table(
+        self, setting: OperatorSetting, operation: RegularJoin, number: int
+    ) -> EmittedResults | None:
+        """The emitted match count of each row of a side, if it is needed and does not follow from the stored rows."""
+        if not (self.preserves_rows[number] and self._sides[1 - number].has_ttl):
             return None
-        name = _PARTNERS[number]
+        name = _MATCH_COUNTS[number]
         counts = EmittedResults(
             name,
             self.edges[number].key_type,
@@ -136,41 +137,41 @@ class RegularJoinOperator(TwoTablesOperator):
         return super().write_states()
 
     def _move_time(self) -> None:
-        for table in (*self._sides, *self._standings):
+        for table in (*self._sides, *self._match_counts):
             if table is not None:
                 table.move_time(MIN_WATERMARK if self.is_batch else self.time.watermark)
 
     def _changes(self, number: int) -> SignedRows:
-        """What has come of a side, netted; where rows expire by the clock, a row that was deleted and inserted again is
-        young, and both changes of it are left."""
-        lots, _ = self.take_rows(number)
-        rows = SignedRows.concat(lots) if lots else self._sides[number].no_rows()
-        return rows if self._forgotten is not None and not self._waits else rows.consolidated()
+        """A side's input, consolidated; where rows expire by the clock both changes of a row that was deleted and
+        inserted again are retained, since it is a new row."""
+        pieces, _ = self.take_rows(number)
+        rows = SignedRows.concat(pieces) if pieces else self._sides[number].no_rows()
+        return rows if self._expired_retractions is not None and not self._is_deferred else rows.consolidated()
 
     def advance(self, watermark: int) -> int:
         had_ended = self.time.watermark == MAX_WATERMARK
         reached = super().advance(watermark)
         self.started_ns = time.perf_counter_ns()
         changes = self._changes(0), self._changes(1)
-        if self._waits:
+        if self._is_deferred:
             self._store_all(changes)
             if reached == MAX_WATERMARK and not had_ended:
                 with self.call.running("state"):
                     everything = self._sides[0].all(), self._sides[1].all()
                 nothing = self._sides[0].no_rows(), self._sides[1].no_rows()
-                self._give(self._joined(everything, nothing))
+                self._emit_results(self._joined(everything, nothing))
         elif len(changes[0]) or len(changes[1]):
-            self._give(self._joined(changes, self._stored(changes)))
+            self._emit_results(self._joined(changes, self._stored(changes)))
         self.busy_ns += time.perf_counter_ns() - self.started_ns
         return reached
 
     def _store_all(self, changes: tuple[SignedRows, SignedRows]) -> None:
         with self.call.running("state"):
             for number, rows in enumerate(changes):
-                self._keep(number, rows)
+                self._store(number, rows)
 
-    def _keep(self, number: int, rows: SignedRows) -> None:
-        """Store rows of a side, but for those that nothing can meet."""
+    def _store(self, number: int, rows: SignedRows) -> None:
+        """Store rows of a side, except those that no later row can match."""
         expiry, expires_ms = self._expiries[number], None
         if expiry is not None and len(rows):
             expires_ms = expiry.of(rows, self.time.now_ms)
@@ -179,13 +180,13 @@ class RegularJoinOperator(TwoTablesOperator):
         self._sides[number].add(rows, self.time.now_ms, expires_ms)
 
     def _stored(self, changes: tuple[SignedRows, SignedRows]) -> tuple[SignedRows, SignedRows]:
-        """Of each side the stored rows that are needed."""
+        """The stored rows that are needed of each side."""
         needed = []
         with self.call.running("state"):
             for number, side in enumerate(self._sides):
                 own, other = changes[number], changes[1 - number]
                 wanted = [other]
-                if self.is_whole[1 - number]:  # the partners of the other side's rows are counted
+                if self.preserves_rows[1 - number]:  # to count the matches of the other side's rows
                     wanted.append(own)
                 elif (own.signs < 0).any():
                     wanted.append(own.take(np.flatnonzero(own.signs < 0)))
@@ -194,129 +195,132 @@ class RegularJoinOperator(TwoTablesOperator):
         return needed[0], needed[1]
 
     def _joined(self, changes: tuple[SignedRows, SignedRows], stored: tuple[SignedRows, SignedRows]) -> Iterator[Pairs]:
-        """What comes of the changes; the store follows them."""
-        left, right = (self._followed(number, changes[number], stored[number]) for number in (0, 1))
+        """The results of the changes; also updates the store."""
+        left, right = (self._apply(number, changes[number], stored[number]) for number in (0, 1))
         if self.join.kind not in ("SEMI", "ANTI"):
             yield from self.matcher.pairs(left.changes, right.stored)
-            # One after the other: putting them together would copy wide rows for each epoch.
-            yield from self.matcher.pairs(left.kept, right.changes)
+            # Separately: concatenating would copy wide rows each epoch.
+            yield from self.matcher.pairs(left.retained, right.changes)
             yield from self.matcher.pairs(left.added, right.changes)
         for number, side, other in ((0, left, right), (1, right, left)):
-            counts = self._standings[number]
+            counts = self._match_counts[number]
             if counts is not None:
-                yield from self._alone_as_given(number, side, other, counts)
-            elif self.is_whole[number]:
-                yield from self._alone(number, side, other)
+                yield from self._unmatched_rows_emitted(number, side, other, counts)
+            elif self.preserves_rows[number]:
+                yield from self._unmatched_rows(number, side, other)
 
-    def _followed(self, number: int, changes: SignedRows, stored: SignedRows) -> _Side:
-        """What changes of a side. The store follows."""
+    def _apply(self, number: int, changes: SignedRows, stored: SignedRows) -> _Side:
+        """Apply the changes of a side to the store."""
         side = self._sides[number]
-        changes, gone, forgotten = self._applied(number, changes, stored)
+        changes, deleted, expired_deletes = self._resolve(number, changes, stored)
         has_no_key = without_key(changes)
         is_added = changes.signs > 0
         added = changes.where(is_added)
-        if not self._waits:
-            if self._standings[number] is not None:
+        if not self._is_deferred:
+            if self._match_counts[number] is not None:
                 added = side.numbered(added)
             with self.call.running("state"):
-                side.forget(stored, np.flatnonzero(gone))
-                self._keep(number, added.where(~has_no_key[is_added]))
-        return _Side(changes, stored, gone, stored.where(~gone), added, forgotten)
+                side.delete(stored, np.flatnonzero(deleted))
+                self._store(number, added.where(~has_no_key[is_added]))
+        return _Side(changes, stored, deleted, stored.where(~deleted), added, expired_deletes)
 
-    def _applied(self, number: int, changes: SignedRows, stored: SignedRows) -> tuple[SignedRows, Bools, SignedRows]:
-        """The net changes of a side, which stored rows they delete, and deletes of rows that had expired."""
+    def _resolve(self, number: int, changes: SignedRows, stored: SignedRows) -> tuple[SignedRows, Bools, SignedRows]:
+        """The net changes of a side, the stored rows they delete, and deletes of expired rows."""
         name, has_no_key = f"the {_NAMES[number]} side", without_key(changes)
-        if self._forgotten is None:
-            return changes, stored.taken_away(changes, name, has_no_key), self._sides[number].no_rows()
+        if self._expired_retractions is None:
+            return changes, stored.deleted_mask(changes, name, has_no_key), self._sides[number].no_rows()
         keyed = changes.where(~has_no_key)
-        gone, is_added, missing = stored.followed_by(keyed, name, forgets=self._sides[number].forgets)
-        self._forgotten.inc(len(missing))
-        deleted = stored.where(gone)
-        deleted = replace(deleted, signs=-deleted.signs)
-        net = SignedRows.concat([changes.where(has_no_key).consolidated(), deleted, keyed.where(is_added)])
-        return net, gone, keyed.take(missing)
+        deleted, is_added, missing = stored.match_changes(keyed, name, has_ttl=self._sides[number].has_ttl)
+        self._expired_retractions.inc(len(missing))
+        retractions = stored.where(deleted)
+        retractions = replace(retractions, signs=-retractions.signs)
+        net = SignedRows.concat([changes.where(has_no_key).consolidated(), retractions, keyed.where(is_added)])
+        return net, deleted, keyed.take(missing)
 
     # --- results --------------------------------------------------------------------------------------------------
 
-    def _alone(self, number: int, side: _Side, other: _Side) -> Iterator[Pairs]:
-        """Rows of a side that stand, or stood, alone (of SEMI: that do not): its changes, and the others of it that are
-        stored."""
-        before, after, taken = other.stored, other.after, side.changes.where(side.changes.signs < 0)
-        partners = partial(self.matcher.partners, number)
-        turned = self._turned(number, side.kept, partners(side.kept, before), partners(side.kept, after))
-        yield self._standing(number, taken, partners(taken, before), -1)
-        yield turned[0]
-        yield self._standing(number, side.added, partners(side.added, after), 1)
-        yield turned[1]
+    def _unmatched_rows(self, number: int, side: _Side, other: _Side) -> Iterator[Pairs]:
+        """Unmatched rows of a side (SEMI: matched ones) before and after: its changes, and its other stored rows."""
+        before, after, deletes = other.stored, other.after, side.changes.where(side.changes.signs < 0)
+        matched_mask = partial(self.matcher.matched_mask, number)
+        flipped = self._flipped(
+            number, side.retained, matched_mask(side.retained, before), matched_mask(side.retained, after)
+        )
+        yield self._unmatched(number, deletes, matched_mask(deletes, before), -1)
+        yield flipped[0]
+        yield self._unmatched(number, side.added, matched_mask(side.added, after), 1)
+        yield flipped[1]
 
-    def _alone_as_given(self, number: int, side: _Side, other: _Side, counts: EmittedResults) -> Iterator[Pairs]:
-        """The same where partners are forgotten: a row stands as it was given."""
-        known_partners = self.matcher.partner_counts(number, side.stored, other.stored)
+    def _unmatched_rows_emitted(
+        self, number: int, side: _Side, other: _Side, counts: EmittedResults
+    ) -> Iterator[Pairs]:
+        """The same where matches expire: previous rows are retracted as they were emitted."""
+        known_matches = self.matcher.match_counts(number, side.stored, other.stored)
         with self.call.running("state"):
-            was_counted, before = counts.numbers_of(side.stored, known_partners)
-        is_kept = ~side.gone
-        forgotten = self._still_forgotten(number, side, other, before - known_partners)[is_kept]
-        after = self.matcher.partner_counts(number, side.kept, other.after) + forgotten
-        added = self.matcher.partner_counts(number, side.added, other.after)
+            was_counted, before = counts.numbers_of(side.stored, known_matches)
+        is_retained = ~side.deleted
+        expired_deletes = self._expired_matches(number, side, other, before - known_matches)[is_retained]
+        after = self.matcher.match_counts(number, side.retained, other.after) + expired_deletes
+        added = self.matcher.match_counts(number, side.added, other.after)
         with self.call.running("state"):
-            counts.forget(side.stored, np.flatnonzero(side.gone))
-            self._count(number, side.kept, (after != before[is_kept]) | ~was_counted[is_kept], after)
+            counts.delete(side.stored, np.flatnonzero(side.deleted))
+            self._count(number, side.retained, (after != before[is_retained]) | ~was_counted[is_retained], after)
             self._count(number, side.added, ~without_key(side.added), added)
-        yield self._standing(number, side.stored.where(side.gone), before[side.gone] > 0, -1)
-        # What has no key has no partner, and is not stored.
+        yield self._unmatched(number, side.stored.where(side.deleted), before[side.deleted] > 0, -1)
+        # Rows with a NULL key have no match and are not stored.
         keyless = side.changes.where((side.changes.signs < 0) & without_key(side.changes))
-        yield self._standing(number, keyless, np.zeros(len(keyless), dtype=np.bool_), -1)
-        turned = self._turned(number, side.kept, before[is_kept] > 0, after > 0)
-        yield turned[0]
-        yield self._standing(number, side.added, added > 0, 1)
-        yield turned[1]
+        yield self._unmatched(number, keyless, np.zeros(len(keyless), dtype=np.bool_), -1)
+        flipped = self._flipped(number, side.retained, before[is_retained] > 0, after > 0)
+        yield flipped[0]
+        yield self._unmatched(number, side.added, added > 0, 1)
+        yield flipped[1]
 
-    def _still_forgotten(self, number: int, side: _Side, other: _Side, forgotten: Int64s) -> Int64s:
-        """How many partners that were forgotten each stored row still stands with. One that goes is one less. Where a
-        key has one row at most, whatever comes or goes of the key says that those before it are gone."""
+    def _expired_matches(self, number: int, side: _Side, other: _Side, expired_deletes: Int64s) -> Int64s:
+        """How many expired matches each stored row was emitted with and still has. A deleted match is subtracted. Where
+        a key is unique, any change of the key means that its expired rows are gone."""
         if self._operation.unique[1 - number]:
-            changed = SignedRows.concat([other.changes, other.forgotten])
+            changed = SignedRows.concat([other.changes, other.expired_deletes])
             own, others = key_numbers([side.stored.keys.array, changed.keys.array])
-            return np.where(np.isin(own, others), 0, forgotten)
-        left: Int64s = forgotten - self.matcher.partner_counts(number, side.stored, other.forgotten)
+            return np.where(np.isin(own, others), 0, expired_deletes)
+        left: Int64s = expired_deletes - self.matcher.match_counts(number, side.stored, other.expired_deletes)
         return left.clip(min=0)
 
-    def _count(self, number: int, rows: SignedRows, chosen: Bools, partners: Int64s) -> None:
-        """Write down with how many partners the chosen rows are given, of those that are stored."""
-        counts, expiry, expires_ms = self._standings[number], self._expiries[number], None
+    def _count(self, number: int, rows: SignedRows, chosen: Bools, matched_mask: Int64s) -> None:
+        """Store the emitted match counts of the chosen rows, as far as these are stored."""
+        counts, expiry, expires_ms = self._match_counts[number], self._expiries[number], None
         assert counts is not None
         if expiry is not None and len(rows):
             expires_ms = expiry.of(rows, self.time.now_ms)
             chosen = chosen & (expires_ms > self.time.watermark)
             expires_ms = expires_ms[chosen]
-        counts.put(rows, chosen, pa.array(partners[chosen]), self.time.now_ms, expires_ms)
+        counts.put(rows, chosen, pa.array(matched_mask[chosen]), self.time.now_ms, expires_ms)
 
-    def _turned(self, number: int, rows: SignedRows, had: Bools, has: Bools) -> tuple[Pairs, Pairs]:
-        """What goes and what comes of rows that stay, and had partners, or have some."""
-        turned = had != has
-        rows, had, has = rows.where(turned), had[turned], has[turned]
-        return self._standing(number, rows, had, -1), self._standing(number, rows, has, 1)
+    def _flipped(self, number: int, rows: SignedRows, was_matched: Bools, is_matched: Bools) -> tuple[Pairs, Pairs]:
+        """Retractions and inserts for unchanged rows that lost their last match or gained their first."""
+        flipped = was_matched != is_matched
+        rows, was_matched, is_matched = rows.where(flipped), was_matched[flipped], is_matched[flipped]
+        return self._unmatched(number, rows, was_matched, -1), self._unmatched(number, rows, is_matched, 1)
 
-    def _standing(self, number: int, rows: SignedRows, has_partner: Bools, sign: int) -> Pairs:
-        """Those of the rows that stand alone; of SEMI, that do not."""
-        chosen = np.flatnonzero(has_partner == (self.join.kind == "SEMI"))
-        return Pairs.alone(number, rows, chosen, self._sides[1 - number].no_rows(), sign)
+    def _unmatched(self, number: int, rows: SignedRows, is_matched: Bools, sign: int) -> Pairs:
+        """The unmatched rows; of SEMI, the matched ones."""
+        chosen = np.flatnonzero(is_matched == (self.join.kind == "SEMI"))
+        return Pairs.unmatched(number, rows, chosen, self._sides[1 - number].no_rows(), sign)
 
-    def _give(self, results: Iterator[Pairs]) -> None:
-        """Give out results. Where rows may come and go in one epoch, they are netted before."""
+    def _emit_results(self, results: Iterator[Pairs]) -> None:
+        """Emit results. If an epoch may insert and delete a row, results are consolidated first."""
         nets = self.join.changing != (False, False) or self.join.kind != "INNER"
         held: list[pa.RecordBatch] = []
         signs: list[Int64s] = []
-        for given in results:
-            if not len(given.signs):
+        for pairs in results:
+            if not len(pairs.signs):
                 continue
-            columns = columns_of_pairs(given, self.schema, self.given_sides)
+            columns = columns_of_pairs(pairs, self.schema, self.output_sides)
             if nets:
                 held.append(columns)
-                signs.append(given.signs)
+                signs.append(pairs.signs)
             else:
-                self._emit(columns, given.signs)
-        if all((each > 0).all() for each in signs):  # nothing goes that comes, too
+                self._emit(columns, pairs.signs)
+        if all((each > 0).all() for each in signs):  # nothing cancels out
             for columns, own in zip(held, signs, strict=True):
                 self._emit(columns, own)
         else:
@@ -325,6 +329,6 @@ class RegularJoinOperator(TwoTablesOperator):
     def _emit(self, columns: pa.RecordBatch, signs: Int64s) -> None:
         kinds = np.where(signs > 0, 0, _DELETE)
         if (signs > 0).any() and (signs < 0).any():
-            order = np.argsort(signs, kind="stable")  # what goes comes first: a sink by key must not lose what comes
+            order = np.argsort(signs, kind="stable")  # deletes first: a keyed sink must not lose the inserts
             columns, kinds = columns.take(pa.array(order)), kinds[order]
-        self.give(columns, kinds)
+        self.emit_rows(columns, kinds)

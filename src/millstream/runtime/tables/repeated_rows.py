@@ -1,7 +1,7 @@
-"""Rows that become several: the input's columns repeated, new columns beside them.
+"""Operators that turn a row into several: repeats the input's columns and appends new ones.
 
-What window TVFs, UNNEST and table functions share. Timestamps and kinds of changes are repeated with the rows. A row
-may become very many: results are made and given out a piece at a time, so that memory is bounded by what goes in.
+Shared by window TVFs, UNNEST and table functions. Timestamps and row kinds are repeated with the rows. A row may become
+very many: results are made and emitted in pieces, so that the input bounds the memory.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from millstream.runtime.tables.task_program import TaskProgram
 from millstream.runtime.task.spec import EpochSpec
 from millstream.state.keys.hashing import Int64s
 
-__all__ = ["JoinCondition", "RepeatingOperator", "batch_beside", "with_rest"]
+__all__ = ["JoinCondition", "RepeatingOperator", "batch_with_columns", "with_missing_rows"]
 
 
 class RepeatingOperator(Operator):
-    """An operator whose rows become several. `pieces` gives them, in batches of about `rows_max` at the most."""
+    """An operator that turns a row into several. `pieces` yields them, in batches of about `rows_max` at most."""
 
     def __init__(self, setting: OperatorSetting) -> None:
         super().__init__(setting)
@@ -49,10 +49,10 @@ class RepeatingOperator(Operator):
         if self.condition is not None:
             self.condition.begin(spec.epoch)
 
-    def joined_on(
+    def join_condition(
         self, condition: RowExpression | None, input_types: Sequence[DataType], session: TableSession
     ) -> JoinCondition | None:
-        """The condition of a join of rows with their results, if it has one."""
+        """The condition of a join of rows with their results, if there is one."""
         if condition is None:
             return None
         assert isinstance(self.output_type, TableRowType)
@@ -63,7 +63,7 @@ class RepeatingOperator(Operator):
         return None
 
     def pieces(self, batch: Batch) -> Iterator[Batch]:
-        """What becomes of a batch."""
+        """The results of a batch."""
         raise NotImplementedError
 
     def take(self, batch: Batch) -> None:
@@ -80,7 +80,7 @@ class RepeatingOperator(Operator):
 
 
 class JoinCondition:
-    """What the results of a row must meet to be joined to it: a condition over the columns of both."""
+    """The condition of a join of rows with their results, over the columns of both."""
 
     def __init__(
         self,
@@ -98,20 +98,20 @@ class JoinCondition:
         self._draws.begin(epoch)
 
     def matches(self, batch: Batch, rows: Int64s, columns: Sequence[pa.Array]) -> Int64s:
-        """The places in `rows`, numbers of rows of the batch, whose results in `columns` meet the condition."""
+        """The positions in `rows`, indices of rows of the batch, whose results in `columns` satisfy the condition."""
         operator = self._operator
         places = [np.zeros(0, np.int64)]
         for start in range(0, len(rows), operator.rows_max):
             piece = slice(start, start + operator.rows_max)
             chosen = [column[piece] for column in columns]
-            pairs = batch_beside(batch, rows[piece], chosen, operator.schema, operator.output_type)
+            pairs = batch_with_columns(batch, rows[piece], chosen, operator.schema, operator.output_type)
             clock = operator.time
             (truth,) = self._program.run(pairs, clock.now_ms, clock.watermark, "join condition").columns
             places.append(start + np.flatnonzero(truth.fill_null(False).to_numpy(zero_copy_only=False)))
         return np.concatenate(places)
 
 
-def batch_beside(
+def batch_with_columns(
     batch: Batch,
     rows: Int64s | None,
     new_columns: Sequence[pa.Array],
@@ -119,8 +119,8 @@ def batch_beside(
     type_info: TypeInformation,
     timestamps: Int64s | None = None,
 ) -> Batch:
-    """The rows numbered `rows` (None: all, once), each with what `new_columns` have for it; with other `timestamps`, or
-    those they have."""
+    """The rows at `rows` (None: all, once), each with its values of `new_columns`; with new `timestamps`, or their
+    own."""
     columns, stamps = batch.columns(), batch.timestamps
     if rows is not None:
         columns = columns.take(pa.array(rows))
@@ -135,11 +135,11 @@ def batch_beside(
     return Batch.of_columns(result, type_info, stamps if timestamps is None else timestamps)
 
 
-def with_rest(rows: Int64s, count: int) -> tuple[Int64s, pa.Array | None]:
-    """Numbers of rows 0 to `count` - 1, in order, with those that were missing; and where each stood among what was
-    there, NULL for those (None: as they stood).
+def with_missing_rows(rows: Int64s, count: int) -> tuple[Int64s, pa.Array | None]:
+    """Row numbers from 0 to `count` - 1, in order, including missing ones; and the position of each in `rows`, NULL for
+    missing ones (None: positions are unchanged).
 
-    >>> with_rest(np.array([0, 2, 2]), 4)[1].to_pylist()
+    >>> with_missing_rows(np.array([0, 2, 2]), 4)[1].to_pylist()
     [0, None, 1, 2, None]
     """
     missing = np.setdiff1d(np.arange(count), rows)

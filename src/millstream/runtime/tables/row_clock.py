@@ -1,10 +1,10 @@
-"""The event time of rows and the watermark of a source, as expressions over its columns say (WATERMARK FOR … AS …).
+"""The event times of rows and the watermark of a source, from expressions over its columns (WATERMARK FOR … AS …).
 
-A batch is read at once. A row without a time is refused, as in Flink; a watermark that is NULL says nothing. The
-watermark of a batch is the largest of its rows': it is the user's own promise, and nothing is taken off it.
+The expressions run over a whole batch. A row without a time is rejected, as in Flink; a NULL watermark is ignored. The
+watermark of a batch is the largest of its rows': nothing is subtracted from the user's own expression.
 
-A row that only says by its key that it is gone has no time, as it has no other column: it comes before all times, and
-gets the time it had where it is made whole (`normalise`).
+A delete that carries only a key has no time, since its other columns are empty. It gets the smallest time, and the
+original one when it is completed (`normalise`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PER_MS = {"us": 1_000, "ns": 1_000_000}
 
 
 class RowClock:
-    """Reads the times of batches of one source, compiled once for all its splits."""
+    """Computes the times of batches of one source; compiled once for all its splits."""
 
     def __init__(self, strategy: ColumnWatermarks, call: UserCall) -> None:
         self._strategy, self._call = strategy, call
@@ -41,18 +41,18 @@ class RowClock:
             [strategy.rowtime, strategy.watermark], strategy.input_types, None, strategy.session, call
         )
         self._time_column = time_column(strategy.rowtime, strategy.watermark)
-        self._while: int | None = None  # from a row's time to its watermark, once it is known
+        self._delay: int | None = None  # a row's watermark minus its time, once known
 
     def times(self, batch: Batch, now_ms: int) -> tuple[Timestamps, int | None]:
-        """The time of every row, and the watermark behind them (None: they give none)."""
+        """The time of every row, and the watermark after them; None if the expressions yield none."""
         moments = self._plain_moments(batch)
         if moments is not None:
             numbers: Timestamps = moments.view(pa.int64()).to_numpy()
             return _ms(numbers, moments.type), self._mark_of_latest(batch, numbers, moments.type, now_ms)
         moments, marks = self._program.run(batch, now_ms, None, _ROLE).columns
         absent = np.asarray(moments.is_null())
-        if (refused := absent & ~_are_gone(batch)).any():
-            row = int(refused.argmax())
+        if (missing := absent & ~_deletes(batch)).any():
+            row = int(missing.argmax())
             error = ProgramError(
                 f"the rowtime '{self._strategy.name}' of this row is NULL: RowTime field should not be null. Filter "
                 "such rows out before, or give the column a value"
@@ -62,34 +62,34 @@ class RowClock:
         return np.where(absent, MIN_WATERMARK, times), _largest_ms(marks)
 
     def _plain_moments(self, batch: Batch) -> pa.Array | None:
-        """The column of times, where the latest row has the largest watermark; None: every row has to be looked at."""
+        """The time column, if the latest row has the largest watermark; None if every row must be evaluated."""
         if self._time_column is None or not len(batch):
             return None
         moments = batch.coded_columns().column(self._time_column)
         return None if moments.null_count else moments
 
     def _mark_of_latest(self, batch: Batch, numbers: Timestamps, kind: pa.DataType, now_ms: int) -> int | None:
-        """The watermark of the latest row. It is the same while from the time of every row, so that the first one tells
-        it for all."""
-        if self._while is not None:
-            mark = int(numbers.max()) + self._while
+        """The watermark of the latest row. Its distance from the row's time is constant, so the first one determines
+        all."""
+        if self._delay is not None:
+            mark = int(numbers.max()) + self._delay
             if -(2**63) <= mark < 2**63:
                 return int(_ms(mark, kind))
         latest = int(numbers.argmax())
         marks = self._program.run(batch.slice(latest, 1), now_ms, None, _ROLE).columns[1]
         if marks.type == kind and not marks.null_count:
-            self._while = int(marks.view(pa.int64())[0].as_py()) - int(numbers[latest])
+            self._delay = int(marks.view(pa.int64())[0].as_py()) - int(numbers[latest])
         return _largest_ms(marks)
 
 
-def _are_gone(batch: Batch) -> Bools:
-    """Which rows say that a row is gone."""
+def _deletes(batch: Batch) -> Bools:
+    """Mask of delete rows that carry only a key."""
     columns = batch.coded_columns()
     at = columns.schema.get_field_index(KIND_COLUMN)
     if at < 0:
         return np.zeros(len(batch), dtype=np.bool_)
-    gone: Bools = columns.column(at).to_numpy(zero_copy_only=False) == RowKind.DELETE.value
-    return gone
+    is_delete: Bools = columns.column(at).to_numpy(zero_copy_only=False) == RowKind.DELETE.value
+    return is_delete
 
 
 def _largest_ms(marks: pa.Array) -> int | None:
@@ -98,7 +98,7 @@ def _largest_ms(marks: pa.Array) -> int | None:
 
 
 def _ms(numbers: Any, kind: pa.DataType) -> Any:
-    """Milliseconds since 1970 of times of that type, one or many; what is finer is cut."""
+    """Times of that type, one or many, as milliseconds since 1970, rounded down."""
     if kind.unit == "s":
         return numbers * 1_000
     return numbers if kind.unit == "ms" else numbers // _PER_MS[kind.unit]

@@ -1,6 +1,6 @@
-"""Until when a row can be met: the event time from which on no later row of the other side has it as a partner.
+"""When a row expires: the event time from which no later row of the other side can match it.
 
-A row whose moment is NULL has no partner ever: the condition compares with it, and nothing compares with NULL.
+A row whose time is NULL never matches: the condition compares with it, and no comparison with NULL is true.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from millstream.state.keys.hashing import Int64s
 
 __all__ = ["RowExpiry", "milliseconds_of"]
 
-_NEVER_MET = -(2**63)
+_NEVER_MATCHED = -(2**63)
 
 
 class RowExpiry:
-    """The first of several moments, for the rows of one side."""
+    """The earliest of several times, for the rows of one side."""
 
     def __init__(self, expiries: Sequence[Expiry], row_type: RowType, session: TableSession, call: UserCall) -> None:
         self._expiries = tuple(expiries)
@@ -35,19 +35,19 @@ class RowExpiry:
         self._program = TaskProgram(moments, row_type.types, None, session, call)
 
     def of(self, rows: SignedRows, now_ms: int) -> Int64s:
-        """For each row the event time at which it goes."""
+        """The event time at which each row expires."""
         names = list(self._type.row_type.names)
         batch = Batch.of_columns(pa.RecordBatch.from_arrays(rows.contents.flatten(), names=names), self._type)
         columns = self._program.run(batch, now_ms, None, "time").columns
         first = np.full(len(rows), 2**63 - 1, dtype=np.int64)
         for column, expiry in zip(columns, self._expiries, strict=True):
-            times = moved_times(milliseconds_of(column, _NEVER_MET), expiry.offset_ms)
+            times = moved_times(milliseconds_of(column, _NEVER_MATCHED), expiry.offset_ms)
             first = np.minimum(first, times)
         return first
 
 
 def milliseconds_of(column: pa.Array, absent_ms: int) -> Int64s:
-    """Moments as milliseconds, the begun one not counted; `absent_ms` for NULL.
+    """Timestamps as whole milliseconds, rounded down; `absent_ms` for NULL.
 
     >>> milliseconds_of(pa.array([1_999, -1, None], pa.timestamp("us")), 7).tolist()
     [1, -1, 7]

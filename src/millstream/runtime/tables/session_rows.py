@@ -1,8 +1,8 @@
-"""Sessions in columns: rows of a key that lie no further apart than a gap, with their accumulators.
+"""Sessions as columns: rows of a key no further apart than a gap, with their accumulators.
 
-A row is a session of one; sessions of one key merge where the next begins no later than the gap after the last moment
-of the one before. So rows, partial sessions, stored ones and those of late rows are merged by the same step: one sort
-by key and begin, and one running maximum.
+A row is a session of one; sessions of one key merge if the next starts within the gap after the last time of the
+previous. So rows, partial sessions, stored sessions and late rows are merged by the same step: one sort by key and
+start, and one running maximum.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["SessionRows", "merged_sessions"]
 
 @dataclass(frozen=True)
 class SessionRows:
-    """Sessions: their keys, first and last moments, how many records they are of, and accumulators."""
+    """Sessions: their keys, first and last times, record counts, and accumulators."""
 
     keys: KeyColumn
     starts: Int64s
@@ -37,11 +37,11 @@ class SessionRows:
 
     @property
     def nbytes(self) -> int:
-        """About how much memory they take."""
+        """The approximate size in memory."""
         return int(self.keys.array.nbytes + 24 * len(self) + sum(part.nbytes for part in self.parts))
 
     def take(self, rows: Int64s) -> SessionRows:
-        """Some of them."""
+        """The sessions at these positions."""
         at = pa.array(rows)
         return SessionRows(
             self.keys.take(rows),
@@ -53,7 +53,7 @@ class SessionRows:
 
     @classmethod
     def concat(cls, pieces: Sequence[SessionRows]) -> SessionRows:
-        """All of them, one lot after another."""
+        """All sessions, concatenated."""
         if len(pieces) == 1:
             return pieces[0]
         keys = KeyColumn.concat([rows.keys for rows in pieces])
@@ -67,11 +67,11 @@ class SessionRows:
 
 
 def merged_sessions(rows: SessionRows, accumulators: Accumulators, gap_ms: int) -> tuple[SessionRows, Groups]:
-    """One row for each session, and which row went into which. Accumulators are combined in the order of rows."""
+    """One row for each session, and the session of each input row. Accumulators are combined in row order."""
     codes = groups_of(rows.keys.array).codes
     order = np.lexsort((rows.starts, codes))
     keys, starts = codes[order], rows.starts[order]
-    # The largest last moment so far of each key: ranks of moments, with the key before them, only grow.
+    # Running maximum of the last times within each key, over ranks prefixed with the key.
     moments, ranks = np.unique(rows.lasts[order], return_inverse=True)
     room = len(moments) + 1
     reached = moments[np.maximum.accumulate(keys * room + ranks) % room]

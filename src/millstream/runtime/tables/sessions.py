@@ -1,9 +1,9 @@
-"""Session windows of SQL, in columns: groups of rows that lie no further apart than a gap.
+"""SQL session windows, vectorised: rows of a key no further apart than a gap.
 
-Before the exchange rows become partial sessions. Behind it an epoch's partial sessions are merged with the stored ones
-of their keys; those whose gap has passed are given out, the others are stored, by key and begin, due when their gap has
-passed. A session that is over before the epoch began, and that no open one takes in, is late: it is dropped, and its
-records are counted. By the clock nothing is late. In BATCH all sessions come when the input has ended.
+Each upstream task merges its rows into partial sessions. After the exchange an epoch's partial sessions are merged with
+the stored ones of their keys. Sessions whose gap has passed are emitted; the others are stored by key and start, due
+when their gap has passed. A session that ended before the epoch began and joins no open one is late: it is dropped and
+its records are counted. In processing time nothing is late. In BATCH all sessions are emitted when the input has ended.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ from millstream.state.windows.local_time import local_ms
 __all__ = ["PartialSessionsOperator", "SessionsOperator"]
 
 _LATE_RECORDS = "numLateRecordsDropped"
-_GATHERED_ROWS = 1 << 18
-_SENT_ROWS = 65_536
+_GATHERED_ROWS_MAX = 1 << 18
+_BATCH_ROWS_MAX = 65_536
 
 
 class PartialSessionsOperator(Operator):
-    """Sessions of what its task reads."""
+    """Merges a task's input into sessions."""
 
     def __init__(self, setting: OperatorSetting) -> None:
         super().__init__(setting)
@@ -65,16 +65,18 @@ class PartialSessionsOperator(Operator):
     def apply(self, batch: Batch) -> Batch | None:
         columns, signs = change_signs(batch.columns())
         if signs is not None:
-            error = ProgramError("the row is taken away, and windows need a table that only grows")
+            error = ProgramError("the row is a delete, and windows need an append-only table")
             raise self.call.failed(error, "window", tuple(batch.slice(int(np.flatnonzero(signs < 0)[0]), 1).values()))
         times = self._times(batch)
         with self.call.running("aggregate"):
-            looks = [[column_of(look, columns) for look in measure.arguments] for measure in self._operation.measures]
-            parts = self._accumulators.lift(looks, times)
+            columns_of_measures = [
+                [column_of(argument, columns) for argument in measure.arguments] for measure in self._operation.measures
+            ]
+            parts = self._accumulators.lift(columns_of_measures, times)
         keys = KeyColumn(np.zeros(len(batch), dtype=np.int64), self._keys.of(columns))
         rows = SessionRows(keys, times, times, np.ones(len(batch), dtype=np.int64), parts)
         self._gathered.append(self._merged(rows))
-        if sum(map(len, self._gathered)) > _GATHERED_ROWS:
+        if sum(map(len, self._gathered)) > _GATHERED_ROWS_MAX:
             self._send()
         return None
 
@@ -91,8 +93,8 @@ class PartialSessionsOperator(Operator):
         rows, self._gathered = self._merged(SessionRows.concat(self._gathered)), []
         columns = [rows.keys.array, *map(pa.array, (rows.starts, rows.lasts, rows.records)), *rows.parts]
         batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
-        for start in range(0, len(rows), _SENT_ROWS):
-            self.emit(Batch.of_columns(batch.slice(start, _SENT_ROWS), self._type))
+        for start in range(0, len(rows), _BATCH_ROWS_MAX):
+            self.emit(Batch.of_columns(batch.slice(start, _BATCH_ROWS_MAX), self._type))
 
     def advance(self, watermark: int) -> int:
         if self._gathered:
@@ -101,7 +103,7 @@ class PartialSessionsOperator(Operator):
 
 
 class SessionsOperator(KeyedOperator):
-    """Sessions of all rows of a key."""
+    """Merges the sessions of each key across epochs."""
 
     def __init__(self, setting: OperatorSetting) -> None:
         super().__init__(setting)
@@ -133,11 +135,11 @@ class SessionsOperator(KeyedOperator):
         super().open_states(accounts)
         fired_ms = [account.fired_ms for account in accounts.values() if account.fired_ms is not None]
         self._before_ms = self._reached if self._operation.is_event_time else max(fired_ms, default=MIN_WATERMARK)
-        self._come: list[SessionRows] = []
+        self._received: list[SessionRows] = []
 
     @property
     def _reached(self) -> int:
-        """The last moment that is over."""
+        """The last time that is over."""
         if self._operation.is_event_time or self._is_batch or self.time.watermark == MAX_WATERMARK:
             if self._is_batch and self.time.watermark != MAX_WATERMARK:
                 return MIN_WATERMARK
@@ -145,12 +147,12 @@ class SessionsOperator(KeyedOperator):
         return self.time.now_ms - 1
 
     def take(self, batch: Batch) -> None:
-        """Keep partial sessions until the epoch's input is in."""
+        """Collect partial sessions until the epoch's input is complete."""
         started = time.perf_counter_ns()
         self.records_in += len(batch)
         columns = batch.columns()
         starts, lasts, records = (columns.column(at).to_numpy() for at in (1, 2, 3))
-        self._come.append(SessionRows(self.keying.column(batch), starts, lasts, records, columns.columns[4:]))
+        self._received.append(SessionRows(self.keying.column(batch), starts, lasts, records, columns.columns[4:]))
         self.busy_ns += time.perf_counter_ns() - started
 
     def advance(self, watermark: int) -> int:
@@ -167,8 +169,8 @@ class SessionsOperator(KeyedOperator):
         return reached
 
     def _sessions_over(self, now_ms: int) -> Iterator[SessionRows]:
-        """The sessions that are over now; the store follows."""
-        fresh = SessionRows.concat(self._come) if self._come else None
+        """The sessions that have ended; also updates the store."""
+        fresh = SessionRows.concat(self._received) if self._received else None
         due = self._due(now_ms)
         if fresh is None:
             if due is not None:
@@ -176,7 +178,7 @@ class SessionsOperator(KeyedOperator):
                 yield due
             return
         stored = self._of_keys(fresh.keys)
-        if due is not None:  # those of keys that got rows are among the stored ones
+        if due is not None:  # due sessions of keys with new rows are among the stored ones
             codes = key_numbers([due.keys.array, fresh.keys.array])
             others = due.take(np.flatnonzero(~np.isin(codes[0], codes[1])))
             self._remove(others)
@@ -193,7 +195,7 @@ class SessionsOperator(KeyedOperator):
         is_over = (ends <= now_ms) & ~is_late
         if stored is not None:
             self._remove(stored)
-        self._keep(merged.take(np.flatnonzero(~is_over & ~is_late)))
+        self._store(merged.take(np.flatnonzero(~is_over & ~is_late)))
         yield merged.take(np.flatnonzero(is_over))
 
     # --- the store ------------------------------------------------------------------------------------------------
@@ -222,7 +224,7 @@ class SessionsOperator(KeyedOperator):
         if len(rows):
             self._table.changes.delete(rows.keys, subs=pa.array(rows.starts))
 
-    def _keep(self, rows: SessionRows) -> None:
+    def _store(self, rows: SessionRows) -> None:
         if not len(rows):
             return
         kind = self._table.layout.value_type

@@ -1,12 +1,12 @@
-"""What the ways share in which values of large groups have rows of their own, apart from the group's row.
+"""Shared parts of the ways in which values of large groups spill to rows of their own.
 
-What a group costs must not grow with it, but some aggregates need all of its values: when one goes, another may be the
-smallest, or the first. A **keeper** (`SpilledValues`) keeps them in tables of its own; the group's row has what the
-result needs. In an epoch it is asked twice: what the epoch `brought` becomes changes of those tables, and what is to
-be stored is `settled`: values of a group that has become large move.
+The cost of a group must not grow with its size, but some aggregates need all of its values: when one is deleted,
+another may become the minimum or the first. A `SpilledValues` stores them in tables of its own; the group's row holds
+what the result needs. Each epoch calls it twice: `absorb` turns input for spilled groups into changes of those tables,
+and `spill` moves the values of groups that have become large.
 
-Where state expires, values stay in the group's row, with which they go. So groups whose values have left cannot come to
-expire.
+With a time-to-live, values stay in the group's row and expire with it. So a query whose groups have spilled values
+cannot get a time-to-live later.
 """
 
 from __future__ import annotations
@@ -48,29 +48,30 @@ __all__ = [
     "measures_at",
     "reject_absent",
     "reject_expiry",
-    "taken_out",
+    "take_lists",
     "totals",
 ]
 
 VALUES_IN_ROW_MAX = 256
-"""A group of more values has them in rows of their own."""
+"""A group with more values spills them to rows of their own."""
 
 _TABLES = (GROUP_ARRIVALS, GROUP_EXTREMES, GROUP_MARKS, GROUP_VALUE_PLACES, GROUP_VALUES)
 
 
 class SpilledValues(Protocol):
-    """Keeps values of groups in one subtask. `had`: which of the groups are stored, `stored`: what of those."""
+    """Stores spilled values of groups in one subtask. `stored` has the accumulators of the groups that `was_stored`
+    masks."""
 
-    def brought(self, keys: KeyColumn, parts: Parts, had: Bools, stored: Parts) -> Parts:
-        """What an epoch brought, as it is kept."""
+    def absorb(self, keys: KeyColumn, parts: Parts, was_stored: Bools, stored: Parts) -> Parts:
+        """An epoch's input as it is stored in the group's row."""
 
-    def settled(self, keys: KeyColumn, parts: Parts, had: Bools, stored: Parts) -> Parts:
-        """What is kept of groups, without the values that move."""
+    def spill(self, keys: KeyColumn, parts: Parts, was_stored: Bools, stored: Parts) -> Parts:
+        """The accumulators to store, without the values that spill."""
 
 
 @dataclass(frozen=True)
 class ValueTables:
-    """Makes tables of an operator's groups in one subtask."""
+    """Makes tables for an operator's groups in one subtask."""
 
     key_type: TypeInformation
     max_parallelism: int
@@ -78,7 +79,7 @@ class ValueTables:
     node: str
 
     def table(self, name: str, value: TypeInformation, sub: TypeInformation | pa.DataType) -> StateTable:
-        """A table of values by group and sub: of this type, or a column of numbers."""
+        """A table of values by group and sub-key: of this type, or a column of numbers."""
         where = f"state '{name}' of '{self.node}'"
         codec, settings = task_codec(value, where), dict[str, Any](evolves=False)
         if isinstance(sub, pa.DataType):
@@ -91,7 +92,7 @@ class ValueTables:
 
 
 def measures_at(stored_measures: Sequence[BoundAggregate], *kinds: str) -> Iterator[tuple[int, BoundAggregate]]:
-    """The measures of these kinds, each with the number of its first part in what is kept."""
+    """The measures of these kinds, each with the position of its first part in the accumulator."""
     place = 0
     for measure in stored_measures:
         if measure.kind in kinds:
@@ -100,13 +101,13 @@ def measures_at(stored_measures: Sequence[BoundAggregate], *kinds: str) -> Itera
 
 
 def lists_of(rows: pa.Array, lengths: Int64s, kind: pa.DataType) -> pa.Array:
-    """Rows, one after another, as lists of these lengths."""
+    """Concatenated rows as lists of these lengths."""
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets), rows, type=kind)
 
 
-def taken_out(parts: Parts, at: int, groups: Bools) -> tuple[Int64s, pa.Array]:
-    """The values of these groups, out of their lists in the part `at`: the group of each, and its row."""
+def take_lists(parts: Parts, at: int, groups: Bools) -> tuple[Int64s, pa.Array]:
+    """Removes the values of these groups from their lists in the part `at`; the group of each value, and its row."""
     rows, lengths = flat(parts[at])
     codes = np.repeat(np.arange(len(lengths)), lengths)
     moves = groups[codes]
@@ -116,7 +117,7 @@ def taken_out(parts: Parts, at: int, groups: Bools) -> tuple[Int64s, pa.Array]:
 
 
 def add_to_sums(parts: Parts, at: int, sums: Kernel, lifted: Parts, codes: Int64s) -> None:
-    """Let the sums of groups, whose parts stand from `at` on, follow these values of them."""
+    """Add values to the sums of groups, whose parts start at `at`."""
     own, groups = slice(at, at + len(lifted)), len(parts[at])
     both = [pa.concat_arrays(pair) for pair in zip(parts[own], lifted, strict=True)]
     parts[own] = sums.combine(both, Groups(np.concatenate([np.arange(groups), codes]), groups))
@@ -130,23 +131,23 @@ def totals(codes: Int64s, amounts: Int64s, groups: int) -> Int64s:
 
 
 def reject_absent(keys: KeyColumn, values: pa.Array, times: Int64s) -> None:
-    """Refuse values that would be there less than no times."""
+    """Reject values whose multiplicity would be negative."""
     if (times < 0).any():
         at = int(np.flatnonzero(times < 0)[0])
         raise ProgramError(
-            f"group {keys.array[at].as_py()!r}: the value {values[at].as_py()!r} was taken away that had never "
-            "been added. Look at what the source says of its changes: each -U and -D is of a row that it has given "
+            f"group {keys.array[at].as_py()!r}: the value {values[at].as_py()!r} was retracted that was never "
+            "inserted. Check the source's changelog: every -U and -D must be of a row that it emitted "
             "before"
         )
 
 
 def reject_expiry(groups: str, accounts: Mapping[int, SubtaskAccount]) -> None:
-    """Refuse a time-to-live for groups whose values have left their rows: rows alone would be counted from then on."""
+    """Reject a time-to-live for groups with spilled values, which would not expire with the groups."""
     prefixes = tuple(f"{each} of " for each in _TABLES)
     for name, refs in last_versions(tables_of(accounts)).items():
         if refs and name.startswith(prefixes):
             raise StateSchemaError(
-                f"'{groups}' was kept for ever so far, and has a time-to-live now: values of its large groups are "
-                f"apart from the groups (state '{name}'), and would not expire with them. Take 'table.exec.state.ttl' "
-                "or the STATE_TTL hint away (for this SELECT alone: STATE_TTL of '0'), or begin anew with another store"
+                f"'{groups}' had no time-to-live so far and has one now: values of its large groups are stored "
+                f"separately (state '{name}') and would not expire with them. Remove 'table.exec.state.ttl' "
+                "or the STATE_TTL hint (for this SELECT alone: STATE_TTL of '0'), or start afresh with another store"
             )

@@ -1,4 +1,4 @@
-"""Rows get a column of theirs as their time."""
+"""Sets the event time of rows from one of their columns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class StampOperator(Operator):
         rows = batch.columns()
         times = rows.column(self._column)
         if times.null_count:
-            error = ProgramError("RowTime field should not be null: the row has no time to go by. Filter such rows out")
+            error = ProgramError("RowTime field should not be null: the row has no event time. Filter such rows out")
             place = int(np.flatnonzero(np.asarray(times.is_null()))[0])
             raise self.call.failed(error, "time", tuple(batch.slice(place, 1).values()))
         assert batch.type_info is not None

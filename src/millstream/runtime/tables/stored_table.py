@@ -1,9 +1,9 @@
-"""The result of a query in state: after every epoch the rows of a table, where readers of the store find them.
+"""Stores a query's result: after every epoch, state holds the rows of the table for readers of the store.
 
-With a primary key a row is stored under its key, and nothing is read: of the changes of an epoch the last row that was
-added for a key stands, and a key that only lost rows is removed. Without one, the row itself is the key, and how often
-it is there is its value. Either way a stored epoch has exactly the rows that the query gives for what was read: in
-the state or, where the table has an archive, in files that the state names (`archiving`).
+With a primary key, rows are stored under their key without reading: the last row inserted for a key in an epoch
+replaces the stored one, and a key with only deletes is removed. Without one, the row is the key and its multiplicity
+the value. Either way a committed epoch has exactly the query's result over the input read so far: in state, or, for a
+table with an archive, in files that the state names (`archiving`).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import pyarrow as pa
 from millstream.connectors.contracts import WriterContext
 from millstream.errors import ProgramError
 from millstream.expressions.types import BigIntType
-from millstream.graph.kept_table import KeptTable
+from millstream.graph.stored_table import KeptTable
 from millstream.records.table_type import TableRowType, TableValueType
 from millstream.runtime.joins.matching import key_numbers
 from millstream.runtime.keyed.declared_states import task_codec
 from millstream.runtime.keyed.states import StateHandle
 from millstream.runtime.operators.endpoints import writer_context
 from millstream.runtime.operators.operator import OperatorSetting
-from millstream.runtime.tables.archiving import ArchivedTable, refuse_another_archive
+from millstream.runtime.tables.archiving import ArchivedTable, reject_archive_change
 from millstream.runtime.tables.gathering import GatheringOperator
 from millstream.runtime.tables.joined_rows import SignedRows
 from millstream.runtime.task.spec import EpochSpec
@@ -44,20 +44,20 @@ _COUNT = TableValueType(BigIntType(False))
 
 
 def last_rows(rows: SignedRows) -> tuple[Int64s, Int64s]:
-    """Of net changes by primary key, in the order they came: the rows that stand, and a row of each key that is gone.
-    Of several rows that were added for a key the last one stands."""
+    """From consolidated changes by primary key, in arrival order: the rows to store, and one row of each key to delete.
+    Of several rows inserted for a key the last is stored."""
     codes = key_numbers([rows.keys.array])[0]
     count = int(codes.max(initial=-1)) + 1
     last_added = np.full(count, -1, dtype=np.int64)
     added = np.flatnonzero(rows.signs > 0)
-    last_added[codes[added]] = added  # numpy keeps the last of equal places
-    taken = np.flatnonzero(rows.signs < 0)
-    gone = taken[last_added[codes[taken]] < 0]
-    return last_added[last_added >= 0], gone
+    last_added[codes[added]] = added  # numpy stores the last of equal places
+    deletes = np.flatnonzero(rows.signs < 0)
+    deleted = deletes[last_added[codes[deletes]] < 0]
+    return last_added[last_added >= 0], deleted
 
 
 class StoredTableOperator(GatheringOperator):
-    """Keeps a table."""
+    """Stores a table."""
 
     def __init__(self, setting: OperatorSetting) -> None:
         operation, edge = setting.node.operation, setting.node.inputs[0]
@@ -88,11 +88,11 @@ class StoredTableOperator(GatheringOperator):
             return
         self._archived.begin()
         if archive.by is not None:
-            self._cut_ms = archive.cut_ms(self.time.watermark)  # where the last epoch left it
+            self._cut_ms = archive.cut_ms(self.time.watermark)  # where the last epoch ended
         self._writer_context = writer_context(self, spec, nonce)
 
     def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
-        refuse_another_archive(self.node.name, self._archived is not None, accounts)
+        reject_archive_change(self.node.name, self._archived is not None, accounts)
         super().open_states(accounts)
         if self._archived is not None:
             self._archived.remember_columns(accounts, f"{self.setting.facts.job_id}:{self._epoch}")
@@ -107,13 +107,13 @@ class StoredTableOperator(GatheringOperator):
         if cut_ms is not None and (self._cut_ms is None or cut_ms > self._cut_ms):
             self._cut_ms = cut_ms
             with self.call.running("archive"):
-                staged = self._archived.leave(cut_ms, self._writer_context)
+                staged = self._archived.archive_due(cut_ms, self._writer_context)
             if staged is not None:
                 self.emit(staged)
         return reached
 
     def _archive_time_ms(self) -> int:
-        """By what rows are old: the clock, or the watermark."""
+        """The time that decides whether a row is old: the clock, or the watermark."""
         archive = self._operation.archive
         return self.time.now_ms if archive is None or archive.by is None else self.time.watermark
 
@@ -122,30 +122,30 @@ class StoredTableOperator(GatheringOperator):
             self._archived.abort()
         super().abort()
 
-    def is_enough(self) -> bool:
-        # Counts add up, however the epoch is cut.
+    def should_apply(self) -> bool:
+        # Counts add up, wherever the epoch is cut.
         return not self._operation.primary_key and self.gathered_bytes > _GATHERED_BYTES_MAX
 
-    def change(self, rows: SignedRows) -> None:
+    def apply_changes(self, rows: SignedRows) -> None:
         with self.call.running("state"):
             if self._operation.primary_key:
                 net = rows.consolidated()
-                standing, gone = last_rows(net)
-                self._delete(net.take(gone))
-                kept = net.take(standing)
-                self._put(kept.keys, kept.contents, kept.contents)
+                latest, deleted = last_rows(net)
+                self._delete(net.take(deleted))
+                stored_rows = net.take(latest)
+                self._put(stored_rows.keys, stored_rows.contents, stored_rows.contents)
             else:
                 self._count(rows)
 
-    def _delete(self, gone: SignedRows) -> None:
-        """Keys that have no row any more, neither here nor in the archive."""
-        self._table.changes.delete(gone.keys)
-        if self._archived is not None and len(gone):
-            left = np.flatnonzero(self._archived.may_have_left(gone.contents))
-            self._archived.remove(gone.keys.take(left), self._archive_time_ms())
+    def _delete(self, deleted: SignedRows) -> None:
+        """Delete keys that have no row any more, in state or in the archive."""
+        self._table.changes.delete(deleted.keys)
+        if self._archived is not None and len(deleted):
+            left = np.flatnonzero(self._archived.may_be_archived(deleted.contents))
+            self._archived.remove(deleted.keys.take(left), self._archive_time_ms())
 
     def _count(self, rows: SignedRows) -> None:
-        """Add up how often each row is there; of one that is in the archive, how often more or less than there."""
+        """Add up multiplicities; for a row in the archive, the difference to its multiplicity there."""
         codes = key_numbers([rows.keys.array])[0]
         first = np.unique(codes, return_index=True)[1]
         keys, contents = rows.keys.take(first), rows.contents.take(pa.array(first))
@@ -156,16 +156,16 @@ class StoredTableOperator(GatheringOperator):
             stored = self._table.view.get(keys)
             if stored.values is not None:
                 counts[stored.mask] += stored.values.to_numpy()
-        if self._operation.ttl_ms:  # a row that was forgotten may go: there is nothing left of it
+        if self._operation.ttl_ms:  # the row may have expired
             counts = np.maximum(counts, 0)
         unknown = counts < 0
         if self._archived is not None and unknown.any():
-            unknown &= ~self._archived.may_have_left(contents)
+            unknown &= ~self._archived.may_be_archived(contents)
         if unknown.any():
             row = keys.array.slice(int(np.flatnonzero(unknown)[0]), 1).to_pylist()[0]
             raise ProgramError(
-                f"a row of '{self.node.name}' was taken away that had never been added: {row}. Look at what the source "
-                "says of its changes: each -U and -D is of a row that it has given before"
+                f"a row of '{self.node.name}' was retracted that was never inserted: {row}. Check the source's "
+                "changelog: every -U and -D must be of a row that it emitted before"
             )
         self._table.changes.delete(keys.take(np.flatnonzero(counts == 0)))
         live = np.flatnonzero(counts != 0)
@@ -189,6 +189,6 @@ class StoredTableOperator(GatheringOperator):
             columns=tuple((name, written_sql_type(kind)) for name, kind in zip(row.names, row.types, strict=True)),
             primary_key=operation.primary_key,
             archived_by=None if operation.archive is None else operation.archive.by or "",
-            born=() if self._archived is None or not any(self._archived.born) else self._archived.born,
+            born=() if self._archived is None or not any(self._archived.births) else self._archived.births,
         )
         return replace(account, queryable={self.node.queryable: table})

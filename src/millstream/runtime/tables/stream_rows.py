@@ -1,7 +1,8 @@
-"""Records of a stream as rows of a table. Columns that are as the table has them are taken as they are.
+"""Converts records of a stream to rows of a table. Columns that already have the table's types are passed unchanged.
 
-A record of a ROW type gives its fields by name where the table has the same names, else by position; a tuple by
-position; any other record is the one column. What does not fit its column fails the epoch and names the record.
+A record of a ROW type is mapped by field name if the table has the same names, else by position; a tuple by position;
+any other record is the only column. A value that does not fit its column fails the epoch and the error names the
+record.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ class StreamRowsOperator(Operator):
         assert schema is not None and fields_schema is not None
         self._schema, self._record_schema = schema, fields_schema
         self._order = self._places(setting.input_type)
-        # Whatever the program's value is, a tuple or a dict too: only Python looks into it.
+        # A RAW column takes any Python value, tuples and dicts included.
         self._is_raw = self._order is None and [type(field.data_type) for field in fields] == [RawType]
 
     def _places(self, input_type: Any) -> list[int] | None:
-        """Where in a typed record each column stands; None where the record is a single value, or has no type."""
+        """The position of each column in a typed record; None if the record is a single value or untyped."""
         plain = Types.PICKLED_BYTE_ARRAY() if input_type is None else plain_type(input_type)
         names = list(self._record_schema.names)
         if isinstance(plain, RowTypeInfo) and set(names) <= set(plain.get_field_names()):
@@ -62,18 +63,20 @@ class StreamRowsOperator(Operator):
             arrays.insert(self._rowtime, self._times(batch))
         schema = self._schema
         if kinds >= 0 and self._only_grows:
-            self._refuse_changes(batch, columns.column(kinds))
+            self._reject_changes(batch, columns.column(kinds))
         elif kinds >= 0:
             arrays.append(columns.column(kinds))
             schema = schema.append(pa.field(KIND_COLUMN, pa.int8()))
         return Batch.of_columns(pa.RecordBatch.from_arrays(arrays, schema=schema), self._type, batch.timestamps)
 
     def _columns(self, batch: Batch) -> pa.RecordBatch:
-        """The columns that records give, with their kinds of changes."""
+        """The columns of the records, with their row kinds."""
         if batch.typed:
-            given = batch.columns()
-            kinds = given.schema.get_field_index(KIND_COLUMN)
-            chosen = [given.column(at) for at in self._order] if self._order is not None else list(given.columns[:1])
+            columns = batch.columns()
+            kinds = columns.schema.get_field_index(KIND_COLUMN)
+            chosen = (
+                [columns.column(at) for at in self._order] if self._order is not None else list(columns.columns[:1])
+            )
             has_nulls = any(
                 column.null_count and not field.data_type.is_nullable
                 for column, field in zip(chosen, self._record_type.row_type.fields, strict=False)
@@ -81,9 +84,9 @@ class StreamRowsOperator(Operator):
             if [column.type for column in chosen] == self._record_schema.types and not has_nulls:
                 if kinds < 0:
                     return pa.RecordBatch.from_arrays(chosen, schema=self._record_schema)
-                if not given.column(kinds).null_count:
+                if not columns.column(kinds).null_count:
                     schema = self._record_schema.append(pa.field(KIND_COLUMN, pa.int8()))
-                    return pa.RecordBatch.from_arrays([*chosen, given.column(kinds)], schema=schema)
+                    return pa.RecordBatch.from_arrays([*chosen, columns.column(kinds)], schema=schema)
         rows = [self._row(value) for value in batch.values()]
         return self.typed(rows, None, self._record_type, "row of the table").columns()
 
@@ -103,14 +106,14 @@ class StreamRowsOperator(Operator):
             return value
         return (value,)
 
-    def _refuse_changes(self, batch: Batch, kinds: pa.Array) -> None:
+    def _reject_changes(self, batch: Batch, kinds: pa.Array) -> None:
         changed = np.asarray(pc.fill_null(pc.not_equal(kinds, RowKind.INSERT.value), False))
         if changed.any():
             row = int(changed.argmax())
             kind = RowKind(kinds[row].as_py()).name
             error = ProgramError(
-                f"from_data_stream takes rows that are only added, and this is a row of {kind}. Make a table that "
-                "changes of the stream by from_changelog_stream()"
+                f"from_data_stream accepts only inserts, and this is a row of {kind}. Create the table with "
+                "from_changelog_stream()"
             )
             raise self.call.failed(error, self.role, tuple(batch.slice(row, 1).values()))
 
@@ -118,7 +121,7 @@ class StreamRowsOperator(Operator):
         assert self._rowtime is not None
         if batch.timestamps is None:
             error = ProgramError(
-                "the table takes its rowtime from the stream, and the stream's records have no timestamps. Call "
+                "the table takes its rowtime from the stream, but the stream's records have no timestamps. Call "
                 "assign_timestamps_and_watermarks() on it before"
             )
             raise self.call.failed(error, self.role, tuple(batch.slice(0, 1).values()))

@@ -1,7 +1,7 @@
-"""Expressions in a task: compiled once when the operator is made, run over batches, with the facts of the epoch.
+"""Expressions in a task: compiled once when the operator is made, evaluated on batches, with the facts of the epoch.
 
-What a row has no value for fails the epoch, and the report names the operator, the expression and the record. Functions
-of the program's in it are opened and closed with the operator.
+A failing evaluation fails the epoch, and the error names the operator, the expression and the record. The program's
+functions in them open and close with the operator.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["TaskProgram", "functions_in"]
 
 
 def functions_in(*expressions: RowExpression | None) -> Iterator[Any]:
-    """The functions of the program's in expressions, each once."""
+    """The program's functions in expressions, each once."""
     seen = set()
     for whole in expressions:
         for part in walk(whole) if whole is not None else ():
@@ -56,7 +56,7 @@ class TaskProgram:
     def run(
         self, batch: Batch, now_ms: int, watermark_ms: int | None, role: str, *, emit_dictionaries: bool = False
     ) -> Result:
-        """The columns that the rows have, of those that meet the condition; text as dictionaries, if it may be."""
+        """The output columns of the rows that satisfy the condition; text dictionary-encoded, if allowed."""
         session = self._session
         if self._draws is not None:
             self._draws.next_batch(len(batch))

@@ -1,11 +1,10 @@
-"""Temporal joins by event time: every left row with the version of the right table that was there at its time.
+"""Temporal joins by event time: joins every left row with the version of the right table valid at its time.
 
-A left row waits until the watermark has come to its time: then all versions up to it are known. A version is stored by
-key and time; of two of one time the later to come is meant. One that the next one of its key has replaced before the
-watermark is forgotten when its key is looked at: only rows that come late could ask for it. A left row that comes late
-meets what is still kept.
+A left row waits until the watermark reaches its time: then all versions up to it are known. A version is stored by key
+and time; of two with one time the later arrival wins. A version replaced before the watermark is deleted when its key
+is next read: only late rows could match it. A late left row is matched with the versions still stored.
 
-`references.time_joins` is the slow and obvious form of the same.
+`references.time_joins` is the slow reference implementation.
 """
 
 from __future__ import annotations
@@ -46,11 +45,11 @@ __all__ = ["TemporalPairsOperator"]
 
 @dataclass(frozen=True)
 class _Versions:
-    """Versions of some keys: their rows, times, and which say that the row is gone."""
+    """Versions of some keys: their rows, times, and a mask of the deletes."""
 
     rows: SignedRows
     times: Int64s
-    are_gone: Bools
+    are_deletes: Bools
 
 
 class TemporalPairsOperator(TwoTablesOperator):
@@ -89,20 +88,20 @@ class TemporalPairsOperator(TwoTablesOperator):
     def _gather(self, number: int, origin: Origin, batch: Batch) -> None:
         kinds = batch.columns().schema.get_field_index(KIND_COLUMN)
         if number == 1 and kinds >= 0:
-            # What a row was before an update was a version, and stays one.
-            given = np.asarray(batch.columns().column(kinds))
-            batch = batch.take(np.flatnonzero(given != RowKind.UPDATE_BEFORE.value))
-            self._refuse_without_time(batch)
+            # The row before an update was a version and remains one.
+            row_kinds = np.asarray(batch.columns().column(kinds))
+            batch = batch.take(np.flatnonzero(row_kinds != RowKind.UPDATE_BEFORE.value))
+            self._reject_without_time(batch)
         if len(batch):
             super()._gather(number, origin, batch)
 
-    def _refuse_without_time(self, batch: Batch) -> None:
-        """A row that is gone by its key alone does not say since when."""
-        times = batch.columns().column(1 + self._times[1])  # the key stands before the row
+    def _reject_without_time(self, batch: Batch) -> None:
+        """Reject deletes that carry only a key, and so no time."""
+        times = batch.columns().column(1 + self._times[1])  # column 0 is the key
         if times.null_count:
             error = ProgramError(
-                "the row says that its key is gone, and not when: the rowtime is NULL, so which rows still see the "
-                "version before it is not known. Take the time of the message as rowtime (METADATA FROM 'timestamp')"
+                "the row deletes its key without a time: the rowtime is NULL, so it is unknown which rows still see "
+                "the previous version. Use the time of the message as rowtime (METADATA FROM 'timestamp')"
             )
             row = int(np.flatnonzero(np.asarray(times.is_null()))[0])
             raise self.call.failed(error, "join", tuple(batch.slice(row, 1).values()))
@@ -113,11 +112,11 @@ class TemporalPairsOperator(TwoTablesOperator):
         with self.call.running("state"):
             changed = self._store_versions()
         lefts, times = self._due()
-        wanted = [rows for rows in (lefts, changed) if rows is not None and len(rows)]
-        if wanted:
+        to_read = [rows for rows in (lefts, changed) if rows is not None and len(rows)]
+        if to_read:
             with self.call.running("state"):
-                versions = self._read(SignedRows.concat_keys(wanted))
-            self._give(lefts, times, versions)
+                versions = self._read(SignedRows.concat_keys(to_read))
+            self._emit_pairs(lefts, times, versions)
             with self.call.running("state"):
                 self._trim(versions)
         self.busy_ns += time.perf_counter_ns() - self.started_ns
@@ -126,11 +125,11 @@ class TemporalPairsOperator(TwoTablesOperator):
     # --- versions -------------------------------------------------------------------------------------------------
 
     def _store_versions(self) -> SignedRows | None:
-        """Keep what has come of the right side; its rows."""
-        lots, _ = self.take_rows(1)
-        if not lots:
+        """Store the right side's input; its rows."""
+        pieces, _ = self.take_rows(1)
+        if not pieces:
             return None
-        rows = SignedRows.concat(lots)
+        rows = SignedRows.concat(pieces)
         rows = rows.take(np.flatnonzero(~without_key(rows)))
         if len(rows):
             columns = [pa.array(rows.signs < 0), *rows.contents.flatten()]
@@ -142,16 +141,16 @@ class TemporalPairsOperator(TwoTablesOperator):
 
     def _read(self, keys: KeyColumn) -> _Versions:
         distinct = np.sort(np.unique(key_numbers([keys.array])[0], return_index=True)[1])
-        found = self._versions.table.view.scan_keys(keys.take(distinct))
-        stored = found.column("value").flatten()
+        stored_rows = self._versions.table.view.scan_keys(keys.take(distinct))
+        stored = stored_rows.column("value").flatten()
         contents = pa.StructArray.from_arrays(stored[1:], fields=list(self._kind))
-        rows = SignedRows.of(KeyColumn(found.column("hash").to_numpy(), found.column("key")), contents)
-        gone = stored[0].to_numpy(zero_copy_only=False).astype(np.bool_)
-        return _Versions(rows, found.column("sub").to_numpy(), gone)
+        rows = SignedRows.of(KeyColumn(stored_rows.column("hash").to_numpy(), stored_rows.column("key")), contents)
+        are_deletes = stored[0].to_numpy(zero_copy_only=False).astype(np.bool_)
+        return _Versions(rows, stored_rows.column("sub").to_numpy(), are_deletes)
 
     def _trim(self, versions: _Versions) -> None:
-        """Forget versions that a later one of their key, up to the watermark, has replaced; and a last one that is
-        gone."""
+        """Delete versions that a later one of their key, up to the watermark, has replaced; and a last one that is a
+        delete."""
         if not len(versions.rows):
             return
         codes = key_numbers([versions.rows.keys.array])[0]
@@ -159,7 +158,7 @@ class TemporalPairsOperator(TwoTablesOperator):
         has_next = np.append(codes[order][1:] == codes[order][:-1], False)
         next_ms = np.append(versions.times[order][1:], 0)
         is_past = versions.times[order] <= self.event_ms
-        is_over = np.where(has_next, next_ms <= self.event_ms, is_past & versions.are_gone[order])
+        is_over = np.where(has_next, next_ms <= self.event_ms, is_past & versions.are_deletes[order])
         at = order[np.flatnonzero(is_over)]
         if len(at):
             self._versions.table.changes.delete(versions.rows.keys.take(at), subs=pa.array(versions.times[at]))
@@ -167,9 +166,9 @@ class TemporalPairsOperator(TwoTablesOperator):
     # --- rows -----------------------------------------------------------------------------------------------------
 
     def _due(self) -> tuple[SignedRows, Int64s]:
-        """The left rows whose time has come; new ones whose time has not are kept."""
-        lots, _ = self.take_rows(0)
-        rows = SignedRows.concat(lots) if lots else self._lefts.no_rows()
+        """The left rows whose time the watermark has reached; stores the other new rows."""
+        pieces, _ = self.take_rows(0)
+        rows = SignedRows.concat(pieces) if pieces else self._lefts.no_rows()
         times = milliseconds_of(rows.contents.field(self._times[0]), MIN_WATERMARK)
         later = np.flatnonzero(times > self.event_ms)
         with self.call.running("state"):
@@ -179,31 +178,33 @@ class TemporalPairsOperator(TwoTablesOperator):
         due = np.flatnonzero(times <= self.event_ms)
         return SignedRows.concat([stored[0], rows.take(due)]), np.concatenate([stored[1], times[due]])
 
-    def _give(self, lefts: SignedRows, times: Int64s, versions: _Versions) -> None:
-        """Give every row with its version."""
+    def _emit_pairs(self, lefts: SignedRows, times: Int64s, versions: _Versions) -> None:
+        """Emit every row with its version."""
         if not len(lefts):
             return
         at = _latest(lefts, times, versions)
-        found = np.flatnonzero(at >= 0)
-        found = found[~versions.are_gone[at[found]]]
-        left_rows, right_rows = self.matcher.meeting(lefts, found, versions.rows, at[found])
+        matched = np.flatnonzero(at >= 0)
+        matched = matched[~versions.are_deletes[at[matched]]]
+        left_rows, right_rows = self.matcher.filtered(lefts, matched, versions.rows, at[matched])
         if len(left_rows):
             pairs = Pairs(lefts, left_rows, versions.rows, right_rows, np.ones(len(left_rows), dtype=np.int64))
-            self.give(columns_of_pairs(pairs, self.schema), stamps=times[left_rows])
+            self.emit_rows(columns_of_pairs(pairs, self.schema), stamps=times[left_rows])
         if self.join.kind == "LEFT":
-            alone = np.setdiff1d(np.arange(len(lefts)), left_rows)
-            if len(alone):
-                nothing = versions.rows.take(np.empty(0, dtype=np.int64))
-                self.give(columns_of_pairs(Pairs.alone(0, lefts, alone, nothing), self.schema), stamps=times[alone])
+            unmatched = np.setdiff1d(np.arange(len(lefts)), left_rows)
+            if len(unmatched):
+                empty = versions.rows.take(np.empty(0, dtype=np.int64))
+                self.emit_rows(
+                    columns_of_pairs(Pairs.unmatched(0, lefts, unmatched, empty), self.schema), stamps=times[unmatched]
+                )
 
 
 def _latest(lefts: SignedRows, times: Int64s, versions: _Versions) -> Int64s:
-    """For every left row the last version of its key that is not later than it; -1 where there is none."""
+    """For every left row the last version of its key that is not later than it; -1 if there is none."""
     codes, left_codes = key_numbers([versions.rows.keys.array, lefts.keys.array])
     all_codes, all_times = np.concatenate([codes, left_codes]), np.concatenate([versions.times, times])
     is_left = np.repeat([False, True], [len(codes), len(left_codes)])
     order = np.lexsort((is_left, all_times, all_codes))
-    # Versions and rows of a key stand together, by time: the last version before a row is the one it sees.
+    # Versions and rows of a key are adjacent, by time: a row matches the last version before it.
     last = np.maximum.accumulate(np.where(is_left[order], -1, np.arange(len(order))))
     has_one = (last >= 0) & (all_codes[order][last] == all_codes[order])
     result = np.empty(len(order), dtype=np.int64)

@@ -1,7 +1,7 @@
-"""What every join of two tables does with its inputs: gather an epoch's rows, side by side, sender by sender.
+"""Shared by all joins of two tables: gathers an epoch's rows, by side and sender.
 
-Subclasses make the join when the epoch's input is in. Rows come with a key as their first column, and are kept without
-it.
+Subclasses join when the epoch's input is complete. The first column of arriving rows is the key; it is not stored with
+the row.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _Gathered = dict[Origin, list[tuple[SignedRows, Int64s | None]]]
 
 
 class TwoTablesOperator(KeyedOperator):
-    """Two keyed inputs of rows. `columns_type` is what results are."""
+    """Two keyed inputs of rows."""
 
     def __init__(self, setting: OperatorSetting) -> None:
         super().__init__(setting)
@@ -46,7 +46,7 @@ class TwoTablesOperator(KeyedOperator):
         self._kinds = tuple(pa.struct(list(row_type.schema)) for row_type in operation.rows)
         self.edges = tuple(next(e for e in self.node.inputs if e.input == number) for number in (1, 2))
         self._keyings = tuple(Keying.of_edge(edge, self.call, self._owned) for edge in self.edges)
-        self._come: tuple[_Gathered, _Gathered] = ({}, {})
+        self._epoch_rows: tuple[_Gathered, _Gathered] = ({}, {})
         self.matcher = PairMatcher(self, operation.rows, operation.condition, operation.session)
         self.is_batch = setting.facts.batch
         self.started_ns = 0
@@ -56,27 +56,27 @@ class TwoTablesOperator(KeyedOperator):
         return task_codec(TableRowType(self.join.rows[number]), f"state '{name}' of '{self.node.name}'")
 
     @property
-    def is_whole(self) -> tuple[bool, bool]:
-        """Of which sides rows without a partner are told."""
+    def preserves_rows(self) -> tuple[bool, bool]:
+        """For each side, whether the join preserves its unmatched rows (or depends on them: SEMI, ANTI)."""
         return self.join.kind in ("LEFT", "FULL", "SEMI", "ANTI"), self.join.kind in ("RIGHT", "FULL")
 
     @property
-    def given_sides(self) -> int:
-        """Of how many sides results have the columns."""
+    def output_sides(self) -> int:
+        """How many sides have columns in the output."""
         return 1 if self.join.kind in ("SEMI", "ANTI") else 2
 
     def user_functions(self) -> Iterable[Any]:
         return self.matcher.functions
 
     def begin(self, spec: EpochSpec, nonce: str) -> None:
-        self._come = ({}, {})
+        self._epoch_rows = ({}, {})
         super().begin(spec, nonce)
         self.matcher.begin(spec.epoch)
 
     @property
     def event_ms(self) -> int:
-        """How far event time has come; in BATCH there are two times, since epochs must not be seen: before the end of
-        the input, and after it."""
+        """The current event time. BATCH has two times, before and after the end of input, so that epochs do not
+        show."""
         if self.is_batch and self.time.watermark != MAX_WATERMARK:
             return MIN_WATERMARK
         return self.time.watermark
@@ -91,18 +91,18 @@ class TwoTablesOperator(KeyedOperator):
         if not self.join.changing[number]:
             reject_retractions(self.call, batch, signs, "join")
         rows = SignedRows.of_columns(self._keyings[number].column(batch), columns, self._kinds[number], signs)
-        self._come[number].setdefault(origin, []).append((rows, batch.timestamps))
+        self._epoch_rows[number].setdefault(origin, []).append((rows, batch.timestamps))
         self.busy_ns += time.perf_counter_ns() - started
 
     def take_rows(self, number: int) -> tuple[list[SignedRows], list[Int64s | None]]:
-        """What has come of a side, in lots, with the times of their rows; it is let go of."""
-        come = self._come[number]
-        lots = [lot for origin in sorted(come) for lot in come[origin]]
-        come.clear()
-        return [rows for rows, _ in lots], [stamps for _, stamps in lots]
+        """Remove and return a side's gathered rows, in pieces, and their timestamps."""
+        gathered = self._epoch_rows[number]
+        pieces = [piece for origin in sorted(gathered) for piece in gathered[origin]]
+        gathered.clear()
+        return [rows for rows, _ in pieces], [stamps for _, stamps in pieces]
 
-    def give(self, columns: pa.RecordBatch, kinds: Int64s | None = None, stamps: Int64s | None = None) -> None:
-        """Hand rows on, a piece at a time; what others do with them is not this operator's time."""
+    def emit_rows(self, columns: pa.RecordBatch, kinds: Int64s | None = None, stamps: Int64s | None = None) -> None:
+        """Emit rows in pieces; downstream time is not counted as this operator's."""
         for piece in change_batches(columns, kinds, self._type, stamps):
             self.busy_ns += time.perf_counter_ns() - self.started_ns
             self.emit(piece)

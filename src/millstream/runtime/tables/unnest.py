@@ -1,8 +1,8 @@
-"""UNNEST: every row with each element of a collection in it.
+"""UNNEST: joins every row with the elements of one of its collections.
 
-An element that is a row becomes its fields, an entry of a map its key and its value, an element of a multiset comes as
-often as it is there. WITH ORDINALITY numbers them from 1. A collection that is NULL or empty has no elements: its row
-goes, or stays with NULLs where `keeps_all` says so.
+A row element is expanded to its fields, a map entry to key and value; a multiset element repeats by its multiplicity.
+WITH ORDINALITY numbers the elements from 1. A row with a NULL or empty collection is dropped, or padded with NULLs with
+`keeps_all`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from millstream.graph.table_nodes import UnnestRows
 from millstream.records.batch import Batch
 from millstream.runtime.operators.operator import OperatorSetting
 from millstream.runtime.tables.random_sequences import random_sequences
-from millstream.runtime.tables.repeated_rows import RepeatingOperator, batch_beside, with_rest
+from millstream.runtime.tables.repeated_rows import RepeatingOperator, batch_with_columns, with_missing_rows
 from millstream.runtime.tables.task_program import TaskProgram, functions_in
 from millstream.state.keys.hashing import Int64s
 
@@ -36,7 +36,7 @@ class UnnestOperator(RepeatingOperator):
         )
 
         self._sequences = random_sequences(self.draws, setting.context.subtask, operation.collection)
-        self.condition = self.joined_on(operation.condition, operation.input_types, operation.session)
+        self.condition = self.join_condition(operation.condition, operation.input_types, operation.session)
 
     def stateful(self) -> Any:
         return self._sequences
@@ -54,19 +54,19 @@ class UnnestOperator(RepeatingOperator):
             matches = self.condition.matches(batch, rows, elements)
             rows, elements = rows[matches], [column.take(pa.array(matches)) for column in elements]
         if operation.keeps_all:
-            rows, places = with_rest(rows, len(batch))
+            rows, places = with_missing_rows(rows, len(batch))
             elements = elements if places is None else [column.take(places) for column in elements]
         for start in range(0, len(rows), self.rows_max):
             piece = slice(start, start + self.rows_max)
             columns = [column[piece] for column in elements]
-            yield batch_beside(batch, rows[piece], columns, self.schema, self.output_type)
+            yield batch_with_columns(batch, rows[piece], columns, self.schema, self.output_type)
 
 
 def unnested(collections: pa.Array, data_type: Any) -> tuple[Int64s, list[pa.Array], Int64s]:
-    """For all elements of all collections: the row each is of, its columns, and its number in the collection."""
+    """For all elements of all collections: the row, the columns, and the number in the collection."""
     offsets = collections.offsets.to_numpy().astype(np.int64)
     starts, lengths = offsets[:-1], np.diff(offsets)
-    if collections.null_count:  # what lies under a NULL is nobody's
+    if collections.null_count:  # ignore values under a NULL
         lengths = np.where(np.asarray(collections.is_valid()), lengths, 0)
     rows = np.repeat(np.arange(len(lengths)), lengths)
     ordinals = np.arange(len(rows)) - np.repeat(np.cumsum(lengths) - lengths, lengths) + 1
@@ -87,5 +87,5 @@ def unnested(collections: pa.Array, data_type: Any) -> tuple[Int64s, list[pa.Arr
 
 
 def _columns_of(values: pa.Array, element_type: Any) -> list[pa.Array]:
-    """Rows as their fields, NULL where the row is."""
+    """Rows as their fields, NULL where the row is NULL."""
     return list(values.flatten()) if isinstance(element_type, RowType) else [values]

@@ -1,14 +1,14 @@
-"""Aggregates of the program's own, as a kernel beside the ready ones.
+"""Kernel for user-defined aggregate functions.
 
-Before the exchange rows stay rows: the arguments of every call are a list by group, in the order in which they came.
-Behind it they are **folded** into the accumulator, an object of the program's, by one loop that calls `accumulate` or
-`retract` for each; the object is stored as a pickle, which only tasks open. How much is kept is `measure.detail`:
+Before the exchange rows stay rows: the arguments of all calls are a list by group, in arrival order. After it they are
+**folded** into the accumulator, an object of the program, by one loop that calls `accumulate` or `retract`; the object
+is stored as a pickle, which only tasks open. `measure.detail` says what is stored:
 
-    groups    the accumulator, and the value that was given of it: what is taken back is what was given
-    folded    the accumulator; two of them become one by the function's `merge`
-    rows      all rows. Functions of pandas Series need them, and so do windows that overlap where nobody wrote `merge`
+    groups    the accumulator, and its last emitted value: the retraction equals the emitted value
+    folded    the accumulator; the function's `merge` combines two
+    rows      all rows. Needed for functions of pandas Series, and for overlapping windows without `merge`
 
-The parts are the rows that wait to be folded, then accumulator and value as far as there are any.
+The parts are the rows not folded yet, then accumulator and value, if stored.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = ["UserAggregate", "user_functions_of"]
 
 
 def user_functions_of(measures: Iterable[BoundAggregate]) -> list[Any]:
-    """The program's functions in measures, each once: they are opened and closed with the operator."""
+    """The program's functions in measures, each once: they open and close with the operator."""
     functions: list[Any] = []
     for measure in measures:
         user = measure.function if measure.inner is None else measure.inner.function
@@ -49,18 +49,18 @@ def user_functions_of(measures: Iterable[BoundAggregate]) -> list[Any]:
 
 
 class UserAggregate(Listed):
-    """Calls the function of a measure. What it looks at is one column: a row of the arguments, NULL where a FILTER
-    leaves the row out."""
+    """Calls the function of a measure. Its input is one column: a row of the arguments, NULL where a FILTER excludes
+    the row."""
 
     def __init__(self, measure: BoundAggregate) -> None:
         super().__init__(measure)
-        look, result = measure.arguments[0].type_info, measure.result
-        assert isinstance(look, TableValueType) and isinstance(look.data_type, RowType)
+        row_type, result = measure.arguments[0].type_info, measure.result
+        assert isinstance(row_type, TableValueType) and isinstance(row_type.data_type, RowType)
         assert isinstance(result, TableValueType) and isinstance(measure.function, UserFunction)
-        self._arguments, self._result_type = look.data_type, result.data_type
+        self._arguments, self._result_type = row_type.data_type, result.data_type
         self._user = measure.function
         self._function = measure.function.function
-        # A call without arguments has one column of nothing.
+        # A call without arguments has one dummy column.
         self._width = measure.n
 
     # --- rows on their way --------------------------------------------------------------------------------------------
@@ -69,17 +69,17 @@ class UserAggregate(Listed):
         rows = columns[0]
         has_row = np.asarray(rows.is_valid()) if rows.null_count else None
         signs = pa.array(np.ones(len(at), dtype=np.int64))
-        return self._with_nothing(self.lists_of_single_rows([signs, rows], has_row, len(at)))
+        return self._with_empty_state(self.lists_of_single_rows([signs, rows], has_row, len(at)))
 
     def signed(self, parts: Parts, signs: Int64s) -> Parts:
-        """Rows of single records, those that are taken away with a sign below zero."""
+        """Rows of single records, those of deletes with a negative sign."""
         rows, lengths = flat(parts[0])
         signed = pa.array(rows.field(0).to_numpy() * np.repeat(signs, lengths))
         rows = pa.StructArray.from_arrays([signed, rows.field(1)], fields=list(self._row_kind))
-        return self._with_nothing([self._lists(rows, lengths)])
+        return self._with_empty_state([self._lists(rows, lengths)])
 
-    def _with_nothing(self, lists: Parts) -> Parts:
-        """Waiting rows that nothing was folded of yet."""
+    def _with_empty_state(self, lists: Parts) -> Parts:
+        """Rows to fold, with empty state."""
         return [*lists, *(pa.nulls(len(lists[0]), kind) for kind in self.part_kinds[1:])]
 
     def _order_of_results(self, rows: pa.Array, codes: Int64s, count: int) -> Int64s:
@@ -87,10 +87,10 @@ class UserAggregate(Listed):
 
     def combine(self, parts: Parts, groups: Groups) -> Parts:
         if len(parts) == 1 or parts[1].null_count == len(parts[1]):
-            return self._with_nothing(super().combine(parts[:1], groups))
+            return self._with_empty_state(super().combine(parts[:1], groups))
         has_state = np.flatnonzero(np.asarray(parts[1].is_valid()))
         if np.bincount(groups.codes[has_state], minlength=groups.count).max() > 1:
-            return self._merged(self.settled(parts), groups)
+            return self._merged(self.consolidated(parts), groups)
         at = np.full(groups.count, -1, dtype=np.int64)
         at[groups.codes[has_state]] = has_state
         places = pa.array(at, mask=at < 0)
@@ -98,7 +98,7 @@ class UserAggregate(Listed):
 
     # --- the program's calls ------------------------------------------------------------------------------------------
 
-    def settled(self, parts: Parts) -> Parts:
+    def consolidated(self, parts: Parts) -> Parts:
         if len(parts) == 1:
             return parts
         rows, lengths = flat(parts[0])
@@ -116,20 +116,20 @@ class UserAggregate(Listed):
         at[fresh] = len(lengths) + np.arange(len(fresh))
         at = np.where(is_new, at, np.arange(len(lengths)))
         none = self._lists(rows.slice(0, 0), np.zeros(len(lengths), dtype=np.int64))
-        settled = [none, _replaced(parts[1], self._pickled(accumulators), at)]
+        consolidated = [none, _replaced(parts[1], self._pickled(accumulators), at)]
         if keeps_values:
-            settled.append(_replaced(parts[2], self._values(accumulators), at))
-        return settled
+            consolidated.append(_replaced(parts[2], self._values(accumulators), at))
+        return consolidated
 
     def _fold(self, accumulators: Sequence[Any], rows: pa.Array, lengths: Int64s) -> None:
-        """Take the rows into the accumulators, so many into each, one after another."""
+        """Fold the rows into the accumulators, `lengths` rows each, in order."""
         accumulate, retract = self._function.accumulate, self._function.retract
         arguments, signs = self._argument_rows(rows.field(1)), rows.field(0).to_pylist()
         end = sign = 0
         try:
             for accumulator, length in zip(accumulators, lengths.tolist(), strict=True):
                 start, end = end, end + length
-                # Named so that the report of a failure finds the row.
+                # The error report finds the failing row by these local names.
                 values = arguments[start:end]
                 remaining = iter(values)
                 for row, sign in zip(remaining, signs[start:end], strict=True):
@@ -147,17 +147,17 @@ class UserAggregate(Listed):
         return list(zip(*(python_values(column, type_, len(rows)) for column, type_ in columns), strict=True))
 
     def _merged(self, parts: Parts, groups: Groups) -> Parts:
-        """Accumulators of one group as one."""
-        held: list[list[Any]] = [[] for _ in range(groups.count)]
+        """The accumulators of each group merged into one."""
+        by_group: list[list[Any]] = [[] for _ in range(groups.count)]
         for group, data in zip(groups.codes.tolist(), parts[1].to_pylist(), strict=True):
             if data is not None:
-                held[group].append(data)
+                by_group[group].append(data)
         merged: list[bytes | None] = []
-        for several in held:
-            if len(several) < 2:
-                merged.append(several[0] if several else None)
+        for group_data in by_group:
+            if len(group_data) < 2:
+                merged.append(group_data[0] if group_data else None)
                 continue
-            first, *others = map(unpickled, several)
+            first, *others = map(unpickled, group_data)
             with self._calling("merge"):
                 self._function.merge(first, others)
             merged.append(self._pickled([first])[0].as_py())
@@ -176,7 +176,7 @@ class UserAggregate(Listed):
     # --- values -------------------------------------------------------------------------------------------------------
 
     def results(self, parts: Parts) -> pa.Array:
-        parts = self.settled(parts)
+        parts = self.consolidated(parts)
         if len(parts) > 2:
             return parts[2]
         if len(parts) == 2:
@@ -196,14 +196,14 @@ class UserAggregate(Listed):
 
     @contextmanager
     def _calling(self, method: str) -> Iterator[None]:
-        """Report what a method of the program's raises."""
+        """Report errors raised by a method of the program."""
         try:
             yield
         except Exception as error:
             raise self._failed(error, method) from error
 
     def _failed(self, error: Exception, method: str) -> Exception:
-        """What is told of an error: the aggregate, its method, and the line."""
+        """The error to report: the aggregate, its method, and the line."""
         if isinstance(error, MillstreamError):
             return error
         text = error_text(error, getattr(self._function, method, None))
@@ -218,7 +218,7 @@ class UserAggregate(Listed):
         return column
 
     def _values_of_rows(self, rows: pa.Array, lengths: Int64s) -> list[Any]:
-        """What a function of whole columns makes of the rows of each group; NULL of none."""
+        """The results of a function of whole columns for the rows of each group; NULL for none."""
         fields = rows.flatten()[: self._width]
         convert = series_of if self._user.mode is CallMode.PANDAS else (lambda column: column)
         values: list[Any] = []
@@ -236,7 +236,7 @@ class UserAggregate(Listed):
 
 
 def _plain(value: Any) -> Any:
-    """A number of numpy as Python's."""
+    """A numpy scalar as a Python value."""
     item = getattr(value, "item", None)
     return item() if isinstance(value, np.generic) and item is not None else value
 

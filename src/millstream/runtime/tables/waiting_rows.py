@@ -1,7 +1,7 @@
-"""Rows of one side of a join by time: kept until nothing can meet them, and then told, if nothing did.
+"""Stored rows of one side of a time join: they live until nothing can match them; unmatched ones are then emitted.
 
-A row that waits for a first partner is due at the time from which on none can come, and is found by that. One that has
-met a partner, or that nobody asks for when it had none, just expires at that time: it is never due.
+A row waiting for its first match is due when none can arrive any more, and is located by that time. A row that was
+matched, or that need not be emitted, expires at that time and is never due.
 """
 
 from __future__ import annotations
@@ -20,52 +20,52 @@ __all__ = ["WaitingRows", "WaitingTable"]
 
 
 class WaitingTable(RowTable):
-    """Rows of which some are written again, or taken away before they expire: no segment is forgotten by itself, for a
-    row in an older one might come back. Compaction drops what has expired."""
+    """Rows some of which are rewritten or deleted before they expire. Segments are not dropped whole, since a row in an
+    older segment might reappear. Compaction drops expired rows."""
 
-    def _forget(self) -> None:
+    def _drop_expired(self) -> None:
         pass
 
 
 class WaitingRows(JoinedRows):
-    """The rows of one side, in one subtask."""
+    """The rows of one side in one subtask."""
 
-    def partners(self, keys: KeyColumn) -> tuple[SignedRows, Int64s, Bools]:
-        """The rows of these keys, which may repeat, with the time each is kept until, and which of them wait."""
+    def waiting_matches(self, keys: KeyColumn) -> tuple[SignedRows, Int64s, Bools]:
+        """The rows of these keys, which may repeat; until when each is stored; and a mask of those that wait."""
         if not len(keys) or self.table.view.is_empty:
             none = np.empty(0, dtype=np.int64)
             return self.no_rows(), none, none.astype(np.bool_)
         distinct = np.sort(np.unique(key_numbers([keys.array])[0], return_index=True)[1])
-        found = self.table.view.scan_keys(keys.take(distinct))
-        order = np.argsort(found.column("sub").to_numpy(), kind="stable")
-        due, expires = (plain_view(found.column(name))[order] for name in ("due_ms", "expires_ms"))
-        waits = due < NEVER_MS
-        return self._rows(found), np.where(waits, due, expires), waits
+        stored = self.table.view.scan_keys(keys.take(distinct))
+        order = np.argsort(stored.column("sub").to_numpy(), kind="stable")
+        due, expires = (plain_view(stored.column(name))[order] for name in ("due_ms", "expires_ms"))
+        is_waiting = due < NEVER_MS
+        return self._rows(stored), np.where(is_waiting, due, expires), is_waiting
 
-    def keep(self, rows: SignedRows, until_ms: Int64s, waits: Bools) -> None:
-        """Add rows; those that wait are due when their time has come."""
+    def add_waiting(self, rows: SignedRows, until_ms: Int64s, is_waiting: Bools) -> None:
+        """Add rows; waiting ones are due at their time."""
         if len(rows):
             numbers = self.next_number + np.arange(len(rows))
             self.next_number += len(rows)
-            self._put(rows, numbers, until_ms, waits)
+            self._put(rows, numbers, until_ms, is_waiting)
 
     def end_waiting(self, rows: SignedRows, until_ms: Int64s) -> None:
-        """Stored rows have met a partner."""
+        """Mark stored rows as matched."""
         if len(rows):
             self._put(rows, rows.numbers, until_ms, np.zeros(len(rows), dtype=np.bool_))
 
-    def _put(self, rows: SignedRows, numbers: Int64s, until_ms: Int64s, waits: Bools) -> None:
-        due, expires = np.where(waits, until_ms, NEVER_MS), np.where(waits, NEVER_MS, until_ms)
+    def _put(self, rows: SignedRows, numbers: Int64s, until_ms: Int64s, is_waiting: Bools) -> None:
+        due, expires = np.where(is_waiting, until_ms, NEVER_MS), np.where(is_waiting, NEVER_MS, until_ms)
         self.table.changes.put(rows.keys, rows.contents, subs=pa.array(numbers), due_ms=due, expires_ms=expires)
 
     def take_due(self, through_ms: int) -> tuple[SignedRows, Int64s]:
-        """The rows that have waited in vain, with their times; they are let go of. What was put before is seen."""
+        """Remove and return the rows that were never matched, with their times. Includes this epoch's writes."""
         self.table.settle()
         rows, due = self.due_through(through_ms)
         self.remove(rows)
         return rows, due
 
     def earliest_due(self) -> int | None:
-        """When the first row that waits is due; None where none waits."""
+        """When the first waiting row is due; None if none waits."""
         self.table.settle()
         return self.table.view.min_due()

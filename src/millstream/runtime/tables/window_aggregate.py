@@ -1,10 +1,10 @@
-"""Windows of SQL on panes: the two halves of a window aggregation over tables.
+"""SQL windows on panes: partial and final window aggregation over tables.
 
-They are those of ready aggregates (`runtime.windows`), and differ in three things: keys are any number of columns,
-results have the columns that the query names, and windows may follow the clocks of a zone. Then times become local time
-before the exchange, and all that stands behind it (panes, firing, expiry) counts in local time; only what leaves the
-operator (timestamps, when to wake) is a moment again. Windows by the clock are over when the input has ended, so that a
-query over bounded input gives all its rows, whatever the mode it runs in.
+These extend the operators for ready aggregates (`runtime.windows`) in three ways: a key is any number of columns,
+results have the columns that the query names, and windows may follow the clocks of a zone. Times then become local
+before the exchange, and everything after it (panes, firing, expiry) counts in local time; only output timestamps and
+wake-up times are converted back. Processing-time windows end with the input, so that a query over bounded input emits
+all its rows in either mode.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ class TablePaneOperator(PaneOperator):
         return user_functions_of(self._operation.measures)
 
     def _time_before(self, accounts: Iterable[SubtaskAccount]) -> int:
-        # By the clock it is what `_time_now` was, which is local time already.
+        # In processing time it comes from `_time_now`, which is local time already.
         before_ms = super()._time_before(accounts)
         return reached_ms(before_ms, self._zone) if self._windows.is_event_time else before_ms
 
     def _time_now(self) -> int:
         if self._windows.is_event_time or self._batch:
             return reached_ms(super()._time_now(), self._zone)
-        if self.time.watermark == MAX_WATERMARK:  # the input has ended: so have its windows, as in BATCH
+        if self.time.watermark == MAX_WATERMARK:  # the input has ended, and its windows with it, as in BATCH
             return MAX_WATERMARK
         return max(self._before_ms, reached_ms(self.time.now_ms - 1, self._zone))
 

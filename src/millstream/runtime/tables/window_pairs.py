@@ -1,10 +1,11 @@
-"""Window joins of tables: rows of one key that are in one window meet when the window is over. Nothing is taken back.
+"""Window joins of append-only tables: rows with equal keys and windows are joined when the window ends. Nothing is
+retracted.
 
-The window's bounds are part of the key, and the time of a row is the last moment of its window: a row is due when the
-watermark comes to it. Rows whose window is over are late: they are dropped and counted. What is born and dies within an
-epoch is never written, and what was given just expires.
+The window's bounds are part of the key, and the time of a row is the last time of its window: a row is due when the
+watermark reaches it. Rows whose window has ended are late: they are dropped and counted. Rows that arrive and are due
+in one epoch are never written; emitted rows simply expire.
 
-`references.time_joins` is the slow and obvious form of the same.
+`references.time_joins` is the slow reference implementation.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from millstream.state.stored.table_names import LEFT_TABLE, RIGHT_TABLE
 __all__ = ["WindowPairsOperator"]
 
 _LATE_RECORDS = "numLateRecordsDropped"
-_Lot = tuple[SignedRows, Int64s]
-"""Rows, and the last moments of their windows."""
+_TimedRows = tuple[SignedRows, Int64s]
+"""Rows, and the last times of their windows."""
 
 
 class WindowPairsOperator(TwoTablesOperator):
@@ -69,38 +70,38 @@ class WindowPairsOperator(TwoTablesOperator):
     def advance(self, watermark: int) -> int:
         reached = super().advance(watermark)
         self.started_ns = time.perf_counter_ns()
-        (left, left_ms), (right, right_ms) = self._over(0), self._over(1)
-        nothing = self._sides[0].no_rows(), self._sides[1].no_rows()
-        for pairs in self.matcher.joined(self.join.kind, left, right, nothing):
-            self._give(pairs, left_ms, right_ms)
+        (left, left_ms), (right, right_ms) = self._ended(0), self._ended(1)
+        empty = self._sides[0].no_rows(), self._sides[1].no_rows()
+        for pairs in self.matcher.joined(self.join.kind, left, right, empty):
+            self._emit_pairs(pairs, left_ms, right_ms)
         self.busy_ns += time.perf_counter_ns() - self.started_ns
         return reached
 
-    def _over(self, number: int) -> _Lot:
-        """The rows of a side whose windows are over now; new ones of other windows are kept."""
+    def _ended(self, number: int) -> _TimedRows:
+        """The rows of a side whose windows have ended; stores the other new rows."""
         rows, due = self._new_rows(number)
         side, now_ms = self._sides[number], self.event_ms
         later = np.flatnonzero(due > now_ms)
         with self.call.running("state"):
             stored = side.due_through(now_ms) if now_ms > self._before_ms else (side.no_rows(), due[:0])
             side.add(rows.take(later), self.time.now_ms, due[later])
-        over = np.flatnonzero(due <= now_ms)
-        return SignedRows.concat([stored[0], rows.take(over)]), np.concatenate([stored[1], due[over]])
+        ended = np.flatnonzero(due <= now_ms)
+        return SignedRows.concat([stored[0], rows.take(ended)]), np.concatenate([stored[1], due[ended]])
 
-    def _new_rows(self, number: int) -> _Lot:
-        """What has come in time."""
-        lots, stamps = self.take_rows(number)
-        if not lots:
+    def _new_rows(self, number: int) -> _TimedRows:
+        """The timely input of a side."""
+        pieces, stamps = self.take_rows(number)
+        if not pieces:
             return self._sides[number].no_rows(), np.empty(0, dtype=np.int64)
-        rows, due = SignedRows.concat(lots), np.concatenate([each for each in stamps if each is not None])
+        rows, due = SignedRows.concat(pieces), np.concatenate([each for each in stamps if each is not None])
         timely = np.flatnonzero(due > self._before_ms)
         if len(timely) == len(rows):
             return rows, due
         self._late_records.inc(len(rows) - len(timely))
         return rows.take(timely), due[timely]
 
-    def _give(self, pairs: Pairs, left_ms: Int64s, right_ms: Int64s) -> None:
+    def _emit_pairs(self, pairs: Pairs, left_ms: Int64s, right_ms: Int64s) -> None:
         if len(pairs.signs):
             is_right = pairs.left_rows < 0
             times = right_ms[pairs.right_rows] if is_right.all() else left_ms[pairs.left_rows]
-            self.give(columns_of_pairs(pairs, self.schema, self.given_sides), stamps=times)
+            self.emit_rows(columns_of_pairs(pairs, self.schema, self.output_sides), stamps=times)

@@ -1,11 +1,10 @@
-"""Window Top-N and window deduplication: the first rows of every partition, emitted once their window is over.
+"""Window Top-N and window deduplication: the first rows of every partition, emitted when their window ends.
 
-A partition's key holds the bounds of its window, so that all rows of a partition are due at one moment: the last one of
-the window. Until then only the rows that may be among the first are stored; what is emitted just expires. In event time
-a row whose window is over is late: it is dropped and counted. By the clock nothing is late, and windows are over when
-the input has ended.
+A partition's key holds the bounds of its window, so that all its rows are due at the last time of the window. Until
+then only rows that may be among the first are stored; emitted rows simply expire. In event time a row whose window has
+ended is late: it is dropped and counted. In processing time nothing is late, and windows end with the input.
 
-`references.ranks` is the slow and obvious form of the same.
+`references.ranks` is the slow reference implementation.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from millstream.runtime.operators.event_times import window_times
 from millstream.runtime.operators.operator import OperatorSetting
 from millstream.runtime.tables.gathering import GatheringOperator
 from millstream.runtime.tables.joined_rows import SignedRows
-from millstream.runtime.tables.ranked_rows import Lots, RankedRows, emitted_rows
+from millstream.runtime.tables.ranked_rows import CandidateRows, RankedRows, emitted_rows
 from millstream.runtime.tables.ranking import ranks_of
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import plain_view
@@ -45,7 +44,7 @@ _LATE_RECORDS = "numLateRecordsDropped"
 
 
 class WindowRankOperator(GatheringOperator):
-    """Emits the first rows of every partition when its window is over."""
+    """Emits the first rows of every partition when its window ends."""
 
     def __init__(self, setting: OperatorSetting) -> None:
         operation, edge, output_type = setting.node.operation, setting.node.inputs[0], setting.node.output_type
@@ -53,12 +52,14 @@ class WindowRankOperator(GatheringOperator):
         super().__init__(setting, operation.row_type, "rank")
         self._operation, self._type, self._schema = operation, output_type, typed_schema(output_type)
         codec = task_codec(TableRowType(operation.row_type), f"state '{RANKED_ROWS}' of '{self.node.name}'")
-        most = setting.context.max_parallelism
-        self._rows = RankedRows(RANKED_ROWS, edge.key_type, most, codec, self.backend.scope, None, timed=RowTable)
+        max_parallelism = setting.context.max_parallelism
+        self._rows = RankedRows(
+            RANKED_ROWS, edge.key_type, max_parallelism, codec, self.backend.scope, None, timed=RowTable
+        )
         self.backend.keep(RANKED_ROWS, self._rows)
         self._late_records = setting.context.metrics.counter(_LATE_RECORDS)
         self._is_batch = setting.facts.batch
-        self._come_due: list[Int64s] = []
+        self._epoch_due: list[Int64s] = []
 
     @property
     def _is_event_time(self) -> bool:
@@ -66,7 +67,7 @@ class WindowRankOperator(GatheringOperator):
 
     @property
     def _reached(self) -> int:
-        """The last moment that is over."""
+        """The last time that is over."""
         if self.time.watermark == MAX_WATERMARK:
             return MAX_WATERMARK
         if self._is_batch:
@@ -79,16 +80,16 @@ class WindowRankOperator(GatheringOperator):
         self._now_ms = self._before_ms
         self._rows.move_time(self._before_ms)
         super().open_states(accounts)
-        self._come_due = []
-        self._over = self._rows.no_rows(), np.empty(0, dtype=np.int64)
+        self._epoch_due = []
+        self._ended = self._rows.no_rows(), np.empty(0, dtype=np.int64)
 
     def take(self, batch: Batch) -> None:
-        """Keep rows until the epoch's input is in, and when each is due."""
-        self._come_due.append(self._due(batch))
+        """Collect rows, and their due times, until the epoch's input is complete."""
+        self._epoch_due.append(self._due(batch))
         super().take(batch)
 
     def _due(self, batch: Batch) -> Int64s:
-        """The last moments of the windows of rows."""
+        """The last times of the windows of rows."""
         if self._operation.end is None:
             return window_times(batch, self.call, "rank")
         ends = batch.columns().column(1 + self._operation.end).cast(pa.timestamp("ms"))
@@ -98,42 +99,42 @@ class WindowRankOperator(GatheringOperator):
         reached = super().advance(watermark)
         started = time.perf_counter_ns()
         self._now_ms = max(self._before_ms, self._reached)
-        over, over_due = self._over
+        ended, ended_due = self._ended
         if self._now_ms > self._before_ms:
             with self.call.running("state"):
                 stored, due = self._rows.due_through(self._now_ms)
-            over, over_due = SignedRows.concat([stored, over]), np.concatenate([due, over_due])
-        self._emit_first(over, over_due)
+            ended, ended_due = SignedRows.concat([stored, ended]), np.concatenate([due, ended_due])
+        self._emit_first(ended, ended_due)
         self.busy_ns += time.perf_counter_ns() - started
         return reached
 
-    def change(self, rows: SignedRows) -> None:
-        due, self._come_due = np.concatenate(self._come_due), []
+    def apply_changes(self, rows: SignedRows) -> None:
+        due, self._epoch_due = np.concatenate(self._epoch_due), []
         now_ms = max(self._before_ms, self._reached)
         if self._is_event_time:
             timely = np.flatnonzero(due > self._before_ms)
             self._late_records.inc(len(rows) - len(timely))
             rows, due = rows.take(timely), due[timely]
-        over, later = np.flatnonzero(due <= now_ms), np.flatnonzero(due > now_ms)
-        self._over = rows.take(over), due[over]
+        ended, later = np.flatnonzero(due <= now_ms), np.flatnonzero(due > now_ms)
+        self._ended = rows.take(ended), due[ended]
         if len(later):
             with self.call.running("rank"):
                 self._store(rows.take(later), due[later])
 
     def _store(self, added: SignedRows, due: Int64s) -> None:
-        """Keep of these partitions the rows that may be among the first when their window is over."""
+        """Store the rows of these partitions that may be among the first when their window ends."""
         groups = groups_of(added.keys.array)
         before, partitions = self._rows.of_partitions(added.keys.take(groups.firsts()))
-        lots = Lots(before, added, np.concatenate([partitions, groups.codes]))
-        ordered = np.arange(len(lots))
-        columns = {key.column: lots.column(key.column, ordered) for key in self._operation.order}
-        is_kept = self._ranked(lots.partitions, columns)[0] <= self._operation.last
-        self._rows.forget(before, np.flatnonzero(~is_kept[: len(before)]))
-        kept = np.flatnonzero(is_kept[len(before) :])
-        self._rows.add(added.take(kept), self.time.now_ms, due[kept])
+        candidates = CandidateRows(before, added, np.concatenate([partitions, groups.codes]))
+        ordered = np.arange(len(candidates))
+        columns = {key.column: candidates.column(key.column, ordered) for key in self._operation.order}
+        is_retained = self._ranked(candidates.partitions, columns)[0] <= self._operation.last
+        self._rows.delete(before, np.flatnonzero(~is_retained[: len(before)]))
+        retained = np.flatnonzero(is_retained[len(before) :])
+        self._rows.add(added.take(retained), self.time.now_ms, due[retained])
 
     def _emit_first(self, rows: SignedRows, due: Int64s) -> None:
-        """Emit the first of rows whose windows are over: window by window, partition by partition, in their order."""
+        """Emit the first rows of ended windows: window by window, partition by partition, in order."""
         if not len(rows):
             return
         with self.call.running("rank"):
@@ -143,7 +144,7 @@ class WindowRankOperator(GatheringOperator):
         chosen = chosen[np.argsort(due[chosen], kind="stable")]
         if len(chosen):
             first = emitted_rows(self._schema, rows, ranks[chosen], chosen)
-            self.give(first, np.full(len(chosen), RowKind.INSERT.value), self._type, due[chosen])
+            self.emit_changes(first, np.full(len(chosen), RowKind.INSERT.value), self._type, due[chosen])
 
     def _ranked(self, partitions: Int64s, columns: Mapping[int, pa.Array] | list[pa.Array]) -> tuple[Int64s, Int64s]:
         operation = self._operation

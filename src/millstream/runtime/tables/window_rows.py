@@ -1,7 +1,7 @@
-"""A window TVF by itself: every row, once for each window it is in, with the bounds of the window.
+"""Window TVF without aggregation: every row, once for each of its windows, with the bounds of the window.
 
-Nothing is kept and no row is late: which windows a row is in follows from its time alone. Behind it, the time of a row
-is the last moment of its window, as window_time says.
+There is no state and no row is late: the windows of a row follow from its time alone. Downstream, the time of a row is
+the last time of its window, as window_time says.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from millstream.graph.table_nodes import WindowRows
 from millstream.records.batch import Batch
 from millstream.runtime.operators.event_times import window_times
 from millstream.runtime.operators.operator import OperatorSetting
-from millstream.runtime.tables.repeated_rows import RepeatingOperator, batch_beside
+from millstream.runtime.tables.repeated_rows import RepeatingOperator, batch_with_columns
 from millstream.state.segments.lookup import expanded
 from millstream.state.windows.local_time import local_ms, moments_ms
 
@@ -51,4 +51,4 @@ class WindowRowsOperator(RepeatingOperator):
         times = moments_ms(ends - 1, self._zone)
         bounds = [pa.array(each).view(kind) for each, kind in zip((starts, ends, times), self._kinds, strict=True)]
         stamps = times if windows.is_event_time else None
-        return batch_beside(batch, rows, bounds, self.schema, self.output_type, stamps)
+        return batch_with_columns(batch, rows, bounds, self.schema, self.output_type, stamps)

@@ -77,7 +77,7 @@ class LocalRunner:
             for batch in run_task(self._job, spec, assignment, rows, self._residents):
                 yield from open_envelopes(batch)
 
-    def ran_at(self, places: Collection[tuple[int, str]]) -> None:
+    def record_places(self, places: Collection[tuple[int, str]]) -> None:
         """All tasks run in this process."""
 
     def send_unsent(self) -> None:

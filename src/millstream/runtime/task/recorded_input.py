@@ -33,7 +33,7 @@ _DEAD = "is_dead_letter"
 
 
 class InputRecorder:
-    """Records what one attempt of one subtask of a source reads in one epoch, split after split."""
+    """Records the input of one attempt of one source subtask in one epoch, split after split."""
 
     def __init__(self, store: Store, uid: str, epoch: int, subtask: int, nonce: str) -> None:
         self._store, self._uid, self._epoch, self._subtask, self._nonce = store, uid, epoch, subtask, nonce

@@ -17,7 +17,6 @@ from millstream.graph.changing_nodes import (
     RowsAsChanges,
 )
 from millstream.graph.join_nodes import IntervalPairs, StampRows, TemporalPairs, WindowPairs
-from millstream.graph.kept_table import KeptTable
 from millstream.graph.nodes import (
     AssignTimestamps,
     AsyncCalls,
@@ -51,6 +50,7 @@ from millstream.graph.nodes import (
     Write,
 )
 from millstream.graph.over_nodes import OverOrder, OverTime
+from millstream.graph.stored_table import KeptTable
 from millstream.graph.table_nodes import (
     Calc,
     Correlate,

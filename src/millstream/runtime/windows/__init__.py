@@ -1,1 +1,1 @@
-"""Windows inside a task: the general operator, what it keeps, and the slow reference it is held against."""
+"""Windows inside a task: the window operators, their state, and the slow reference."""

@@ -1,11 +1,11 @@
-"""What a window holds until it fires: one value kept up to date, or all its records.
+"""Contents of a window until it fires: one current value, or all its records.
 
-    Folded    reduced or aggregated as records come: one row per window
+    Folded    reduced or aggregated as records arrive: one row per window
     Listed    all records: a row each, appended and never rewritten
-    Evicted   all records with their times, thinned out by the evictor whenever the window fires
+    Evicted   all records with their times; the evictor removes some whenever the window fires
 
-`fire` hands the contents to the window function; a window without contents does not fire. What was handed out never
-changes afterwards, even where a user's function changes its arguments.
+`fire` passes the contents to the window function; an empty window does not fire. Emitted values never change
+afterwards, even if a user's function changes its arguments.
 """
 
 from __future__ import annotations
@@ -33,54 +33,54 @@ Fire = Callable[[Any], None]
 
 
 class Contents:
-    """The contents of the window at hand: the place that the store is at."""
+    """The contents of the current window, which the store's place selects."""
 
     def add(self, value: Any, timestamp: int | None) -> None:
-        """A record comes into the window."""
+        """Add a record to the window."""
         raise NotImplementedError
 
-    def fire(self, window: Any, call: Fire, stays: bool) -> None:
-        """Call the window function with the contents, if there are any; `stays`: the window keeps them."""
+    def fire(self, window: Any, call: Fire, retained: bool) -> None:
+        """Call the window function with the contents, if there are any; `retained`: the window keeps them."""
         raise NotImplementedError
 
     def clear(self) -> None:
-        """Forget the contents."""
+        """Delete the contents."""
         raise NotImplementedError
 
     def merge(self, target: Place, sources: list[Place]) -> None:
-        """The contents of several windows become those of one; the store is then at `target`."""
+        """Merge the contents of several windows into one; the store's place is then `target`."""
         raise NotImplementedError
 
     def prepare(self, places: list[Place]) -> None:
-        """These windows are about to fire: read what they hold at once."""
+        """Read the contents of these windows at once; they are about to fire."""
 
 
 class Fold:
-    """How records become one value: by a reduce or an aggregate function."""
+    """Folds records into one value by a reduce or an aggregate function."""
 
     def __init__(self, operation: Window) -> None:
         self._aggregate = operation.aggregate
-        # Ready aggregates tell the first record from the last by event time.
+        # Ready aggregates order first and last records by event time.
         self._add_at: Callable[[Any, int | None, Any], Any] | None = getattr(operation.aggregate, "add_at", None)
         function = operation.reduce
-        # Not every callable with a `reduce` is a reduce function (numpy's ufuncs have one): those have `open` too.
+        # A callable with `reduce` is a reduce function only if it has `open`, too: numpy's ufuncs have `reduce`.
         self._reduce: Callable[[Any, Any], Any] = function.reduce if hasattr(function, "open") else function
 
     def add(self, before: Any, value: Any, timestamp: int | None) -> Any:
-        """The value after one more record; `before` None: it is the first."""
+        """The value after one more record; `before` is None for the first."""
         if self._aggregate is not None:
             before = self._aggregate.create_accumulator() if before is None else before
             if self._add_at is not None:
                 return self._add_at(value, timestamp, before)
-            return self._some(self._aggregate.add(value, before), "add() of the aggregate function")
+            return self._checked(self._aggregate.add(value, before), "add() of the aggregate function")
         if value is None:
             raise ProgramError("the record is None, which cannot be reduced. Filter such records out first")
         if before is None:
             return mutable_copy(value)  # a record may be in several windows, and the function may change its argument
-        return self._some(self._reduce(before, value), "the reduce function")
+        return self._checked(self._reduce(before, value), "the reduce function")
 
     def add_all(self, before: Any, values: Iterator[Any], timestamps: list[int] | None) -> Any:
-        """The value after all these records, as if they were added one by one."""
+        """The value after all these records; equals adding them one by one."""
         if self._aggregate is None or self._add_at is not None:
             for value, timestamp in zip(values, timestamps or repeat(None), strict=False):
                 before = self.add(before, value, timestamp)
@@ -90,21 +90,21 @@ class Fold:
         for value in values:
             folded = add(value, folded)
             if folded is None:
-                self._some(folded, "add() of the aggregate function")
+                self._checked(folded, "add() of the aggregate function")
         return folded
 
     def merge(self, a: Any, b: Any) -> Any:
-        """One value of two."""
+        """The merged value of two."""
         if self._aggregate is None:
-            return self._some(self._reduce(a, b), "the reduce function")
-        return self._some(self._aggregate.merge(a, b), "merge() of the aggregate function")
+            return self._checked(self._reduce(a, b), "the reduce function")
+        return self._checked(self._aggregate.merge(a, b), "merge() of the aggregate function")
 
     def result(self, value: Any) -> Any:
-        """What the window function gets."""
+        """The argument of the window function."""
         return value if self._aggregate is None else self._aggregate.get_result(value)
 
     def of(self, elements: list[TimestampedValue]) -> tuple[Any, ...]:
-        """The result of all these records as a 1-tuple; nothing, when a reduction has no records."""
+        """The result of all these records as a 1-tuple; empty if a reduction has no records."""
         folded = None
         for element in elements:
             folded = self.add(folded, element.value, element.timestamp)
@@ -115,9 +115,9 @@ class Fold:
         return (self.result(folded),)
 
     @staticmethod
-    def _some(value: Any, whose: str) -> Any:
+    def _checked(value: Any, source: str) -> Any:
         if value is None:
-            raise ProgramError(f"{whose} returned None, expected a value to go on with")
+            raise ProgramError(f"{source} returned None, expected a value")
         return value
 
 
@@ -132,11 +132,11 @@ class Folded(Contents):
     def add(self, value: Any, timestamp: int | None) -> None:
         self._state.update(self._fold.add(self._state.value(), value, timestamp))
 
-    def fire(self, window: Any, call: Fire, stays: bool) -> None:
+    def fire(self, window: Any, call: Fire, retained: bool) -> None:
         value = self._state.value()
         if value is not None:
             result = self._fold.result(value)
-            call(mutable_copy(result) if stays else result)
+            call(mutable_copy(result) if retained else result)
 
     def clear(self) -> None:
         self._state.clear()
@@ -155,7 +155,7 @@ class Listed(Contents):
     def add(self, value: Any, timestamp: int | None) -> None:
         self._state.append(value)
 
-    def fire(self, window: Any, call: Fire, stays: bool) -> None:
+    def fire(self, window: Any, call: Fire, retained: bool) -> None:
         values = self._state.get()
         if values:
             call(values)
@@ -171,7 +171,7 @@ class Listed(Contents):
 
 
 class Evicted(Listed):
-    """All records of a window with their times, shown to an evictor before and after the function."""
+    """All records of a window with their times, passed to an evictor before and after the function."""
 
     def __init__(self, store: WindowStore, operation: Window, context: Any) -> None:
         element = Types.LIST(_pair(operation.contents_type))
@@ -183,7 +183,7 @@ class Evicted(Listed):
     def add(self, value: Any, timestamp: int | None) -> None:
         self._state.append((value, timestamp))
 
-    def fire(self, window: Any, call: Fire, stays: bool) -> None:
+    def fire(self, window: Any, call: Fire, retained: bool) -> None:
         elements = [TimestampedValue(value, timestamp) for value, timestamp in self._state.get()]
         count = len(elements)
         if not count:
@@ -211,7 +211,7 @@ def _state(store: WindowStore, kind: type[StateHandle], type_info: Any) -> Any:
 
 
 def contents_of(store: WindowStore, operation: Window, context: Any) -> Contents:
-    """The contents that an operation asks for. `context` is what evictors may use."""
+    """The contents that an operation requires. `context` is the evictor's."""
     if operation.evictor is not None:
         return Evicted(store, operation, context)
     if operation.reduce is not None or operation.aggregate is not None:

@@ -1,7 +1,7 @@
-"""What assigners, triggers, evictors and window functions may ask of the operator that calls them.
+"""Contexts that assigners, triggers, evictors and window functions get from their operator.
 
-Each is one object per operator, and speaks for wherever the operator is at that moment: the key, the window, the time.
-They have the methods of PyFlink's context classes (Flink's, for evictors).
+Each is one object per operator and refers to the operator's current key, window and time. They have the methods of
+PyFlink's context classes (Flink's, for evictors).
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ class EvictorContext:
 
 
 class TriggerContext(EvictorContext):
-    """For all methods of a `Trigger`: timers and state of the place that the store is at."""
+    """For all methods of a `Trigger`: timers and state of the store's current place."""
 
     def __init__(self, time: TaskTimerService, metrics: MetricGroup, store: WindowStore) -> None:
         super().__init__(time, metrics)
         self._store = store
         self._states = PartyStates(store, "trigger ", of_places=True)
-        self.merged: list[Place] = []  # in on_merge: the places that became the one at hand
+        self.merged: list[Place] = []  # in on_merge: the places merged into the current one
 
     def register_processing_time_timer(self, time: int) -> None:
         self._store.processing_timers.register(timer_time(time), self._store.places.at)
@@ -79,7 +79,7 @@ class TriggerContext(EvictorContext):
 
 
 class FunctionContext:
-    """For window functions: PyFlink's `InternalWindowContext`, which their own contexts ask."""
+    """For window functions: PyFlink's `InternalWindowContext`, to which their own contexts delegate."""
 
     def __init__(self, time: TaskTimerService, store: WindowStore, of_key: PartyStates, merges: bool) -> None:
         self._time = time
@@ -95,7 +95,7 @@ class FunctionContext:
     def window_state(self) -> PartyStates:
         if self._of_window is None:
             raise ProgramError(
-                "window_state: windows that merge, as sessions do, have no state of their own: it could not be merged. "
+                "window_state: merging windows, such as sessions, have no state of their own: it could not be merged. "
                 "Use global_state()"
             )
         return self._of_window

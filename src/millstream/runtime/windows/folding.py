@@ -1,16 +1,17 @@
-"""Windows that stand fixed in time and keep one value each: the records of a window are folded into it together.
+"""Windows with fixed bounds and one value each: folds the records of each window together.
 
-A tumbling, sliding or cumulative window whose trigger waits for the window's end does the same for every record: add
-it to the window's value. So nothing needs to be asked per record. The windows of all records are computed at once, the
-records are brought together by key and window, and each window's value is taken up once, led through its records by the
-user's function, and put back. Only that function runs per record.
+For a tumbling, sliding or cumulative window whose trigger fires at the window's end, every record is handled alike: it
+is folded into the window's value. So there is no per-record work but the user's function. The windows of all records
+are computed at once, records are sorted by key and window, and each window's value is read once, folded with its
+records, and written back.
 
-In the store a window is a row (key, number of the window) → value, due when it fires; a window that has fired and may
-still be changed by late records is due when it is forgotten. Windows are read when records come for them and when they
-are due, never because they are open.
+A stored window is a row (key, number of the window) → value, due when it fires; a window that has fired and can still
+change by late records is due when it expires. Windows are read when records arrive for them and when they are due, not
+because they are open.
 
-The answers are those of the general operator (`operator`, Flink's rules one window at a time): a late record that
-is allowed fires its window at once, one that is not is dropped and counted or goes to the side output.
+Results equal those of the general operator (`operator`, which applies Flink's rules one window at a time): a late
+record within the allowed lateness fires its window at once; one beyond it is dropped and counted, or goes to the side
+output.
 """
 
 from __future__ import annotations
@@ -48,10 +49,10 @@ from millstream.state.tables.state_table import StateTable
 
 __all__ = ["FoldingWindowOperator"]
 
-# So many records, or records times windows, are worked on at once.
+# The number of records, or of records times windows, that are processed at once.
 _PIECE_RECORDS = 16_384
 _PIECE_PAIRS = 262_144
-# Numbers of windows are told apart by their distance, unless times are so far apart that this would overflow.
+# Window numbers are encoded as offsets, unless times are so far apart that this would overflow.
 _SPAN_MAX = 1 << 32
 
 _Place = tuple[int, int]
@@ -85,7 +86,7 @@ class FoldingWindowOperator(WindowFunctions):
     def _begin(self) -> None:
         self._values: dict[_Place, Any] = {}
         self._out: list[Any] = []
-        self._last_results: Any = None  # what the window function returned last
+        self._last_results: Any = None  # the last return value of the window function
         self._stamps: list[int] = []
         self._windows: dict[int, Any] = {}
 
@@ -96,18 +97,18 @@ class FoldingWindowOperator(WindowFunctions):
     # --- time -------------------------------------------------------------------------------------------------------
 
     def _late_through(self) -> int:
-        """What came before this time is late. By the clock and in BATCH nothing is."""
+        """Records before this time are late. In processing time and in BATCH none is."""
         is_late_possible = self._panes.is_event_time and not self._is_batch
         return self.time.watermark if is_late_possible else MIN_WATERMARK
 
-    def _passed(self) -> int:
-        """How far windows are due now, by their own time."""
+    def _due_through(self) -> int:
+        """The time up to which windows are due."""
         if self._is_batch:
             return MAX_WATERMARK if self.time.watermark == MAX_WATERMARK else MIN_WATERMARK
         return self.time.watermark if self._panes.is_event_time else self.time.now_ms - 1
 
-    def _last_moments(self, ends: Int64s) -> Int64s:
-        """When windows are forgotten."""
+    def _cleanup_times(self, ends: Int64s) -> Int64s:
+        """When windows expire."""
         lateness_ms = 0 if self._is_batch else self._panes.lateness_ms
         return ends - 1 + lateness_ms
 
@@ -119,15 +120,15 @@ class FoldingWindowOperator(WindowFunctions):
         while start < len(visit):
             rows, numbers = self._windows_of(times[start : start + _PIECE_RECORDS])
             stop = start + _PIECE_RECORDS
-            if len(rows) > _PIECE_PAIRS:  # many windows a record: fewer records
+            if len(rows) > _PIECE_PAIRS:  # many windows per record: process fewer records
                 stop = start + max(int(rows[_PIECE_PAIRS]), 1)
                 rows, numbers = self._windows_of(times[start:stop])
             piece = visit.records.slice(start, min(stop, len(visit)) - start)
-            self._take_piece(piece, times[start:stop], visit, visit.codes[start:stop], rows, numbers)
+            self._process_piece(piece, times[start:stop], visit, visit.codes[start:stop], rows, numbers)
             yield from self._results()
             start = stop
         with self.call.running("state"):
-            self._put_back(visit)
+            self._write_back(visit)
 
     def _times(self, records: Batch) -> Int64s:
         if not self._panes.is_event_time:
@@ -145,7 +146,7 @@ class FoldingWindowOperator(WindowFunctions):
         numbers, rows = expanded(first, np.maximum(self._panes.last_window(panes) + 1, first))
         return rows, numbers
 
-    def _take_piece(
+    def _process_piece(
         self, piece: Batch, times: Int64s, visit: Visit, codes: Int64s, rows: Int64s, numbers: Int64s
     ) -> None:
         now = self._late_through()
@@ -153,7 +154,7 @@ class FoldingWindowOperator(WindowFunctions):
         if not is_live.all():
             rows, numbers = rows[is_live], numbers[is_live]
         if self._panes.has_gaps or not is_live.all():
-            self._refuse(piece, times, rows, now)
+            self._handle_late(piece, times, rows, now)
         if not len(rows):
             return
         order, bounds = _by_place(codes[rows], numbers)
@@ -163,15 +164,15 @@ class FoldingWindowOperator(WindowFunctions):
             self._read_values(visit.keys, places)
         self._fold_in(piece, rows[order], bounds, places, self._panes.fired_through(now))
 
-    def _refuse(self, piece: Batch, times: Int64s, placed: Int64s, now: int) -> None:
-        """Records that found no window because they came too late. `placed` are the rows that found one."""
+    def _handle_late(self, piece: Batch, times: Int64s, placed: Int64s, now: int) -> None:
+        """Drop or emit as late the records without a window that arrived too late. `placed`: the rows with a window."""
         late = times + self._panes.lateness_ms <= now
         late[placed] = False
         for row in np.flatnonzero(late).tolist():
-            self.refuse_late(piece.slice(row, 1).values()[0], int(times[row]), self._out, self._stamps)
+            self.emit_late(piece.slice(row, 1).values()[0], int(times[row]), self._out, self._stamps)
 
     def _read_values(self, keys: KeyColumn, places: list[_Place]) -> None:
-        """The values of windows that this visit has not met yet."""
+        """Read the values of windows that this visit has not read yet."""
         new = [place for place in places if place not in self._values]
         if not new or self._table.view.is_empty:
             return
@@ -182,7 +183,7 @@ class FoldingWindowOperator(WindowFunctions):
             self._values.update(zip([new[i] for i in positions], self._codec.decode(lookup.values), strict=True))
 
     def _fold_in(self, piece: Batch, rows: Int64s, bounds: list[int], places: list[_Place], fired: int) -> None:
-        """Lead the value of every window through its records, which are `rows` of the piece, window by window."""
+        """Fold records into the value of every window. `rows` of the piece are sorted by window."""
         values, at = piece.values(), rows.tolist()
         ordered = [values[row] for row in at]
         stamps = None if piece.timestamps is None else piece.timestamps[rows].tolist()
@@ -209,36 +210,36 @@ class FoldingWindowOperator(WindowFunctions):
                 self.backend.scope.keys[place[0]], place[1], mutable_copy(self._fold.result(self._values[place]))
             )
 
-    def _put_back(self, visit: Visit) -> None:
-        """The visit ends: its windows go to the table."""
+    def _write_back(self, visit: Visit) -> None:
+        """Write the visit's windows to the table."""
         if not self._values:
             return
         codes, numbers = (np.array(column, dtype=np.int64) for column in zip(*self._values, strict=True))
         ends = self._panes.ends(numbers)
         has_fired = numbers <= self._panes.fired_through(self._late_through())
-        due_ms = np.where(has_fired, self._last_moments(ends), ends - 1)
+        due_ms = np.where(has_fired, self._cleanup_times(ends), ends - 1)
         self._table.put_values(visit.keys.take(codes), list(self._values.values()), pa.array(numbers), due_ms)
         self._values = {}
 
     # --- windows that are due ---------------------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """Before any element: windows by the clock whose time has come."""
+        """Close due processing-time windows, before any element."""
         if not self._panes.is_event_time and not self._is_batch:
             self._close_due(None)
 
     def advance(self, watermark: int) -> int:
-        before = self._passed() if self._panes.is_event_time else None
+        before = self._due_through() if self._panes.is_event_time else None
         reached = super().advance(watermark)
         self._close_due(before)
         return reached
 
     def _close_due(self, before: int | None) -> None:
-        """Fire the windows whose time has come, and forget those that nothing can change any more."""
+        """Fire the due windows, and delete those that nothing can change any more."""
         started = time.perf_counter_ns()
         with self.call.running("state"):
             self._table.settle()
-            through = min(self._passed(), NEVER_MS - 1)
+            through = min(self._due_through(), NEVER_MS - 1)
             due = None if self._table.view.is_empty else self._table.view.scan_due(through, after_ms=before)
         for start in range(0, 0 if due is None else due.num_rows, _PIECE_RECORDS):
             assert due is not None
@@ -254,32 +255,32 @@ class FoldingWindowOperator(WindowFunctions):
         keys = KeyColumn(rows.column("hash").to_numpy(), rows.column("key"))
         numbers, due_ms = rows.column("sub").to_numpy(), rows.column("due_ms").to_numpy()
         ends = self._panes.ends(numbers)
-        last_ms = self._last_moments(ends)
-        fires, stays = due_ms == ends - 1, last_ms > self._passed()
+        cleanup_ms = self._cleanup_times(ends)
+        fires, is_retained = due_ms == ends - 1, cleanup_ms > self._due_through()
         with self.call.running("state"):
             values, key_values = self._codec.decode(rows.column("value")), self._table.keys_of(rows.column("key"))
             if not self._folded.passes_through:
-                self.announce(key_values, [self.window(number) for number in numbers.tolist()])
-        self._fire_all(key_values, numbers.tolist(), values, fires.tolist(), stays.tolist())
+                self.prefetch_states(key_values, [self.window(number) for number in numbers.tolist()])
+        self._fire_all(key_values, numbers.tolist(), values, fires.tolist(), is_retained.tolist())
         with self.call.running("state"):
-            ended, staying = np.flatnonzero(~stays), np.flatnonzero(stays)
-            if len(ended):
-                self._table.changes.delete(keys.take(ended), subs=pa.array(numbers[ended]))
-            if len(staying):
-                column = rows.column("value").take(pa.array(staying))
+            expired, retained = np.flatnonzero(~is_retained), np.flatnonzero(is_retained)
+            if len(expired):
+                self._table.changes.delete(keys.take(expired), subs=pa.array(numbers[expired]))
+            if len(retained):
+                column = rows.column("value").take(pa.array(retained))
                 self._table.changes.put(
-                    keys.take(staying), column, subs=pa.array(numbers[staying]), due_ms=last_ms[staying]
+                    keys.take(retained), column, subs=pa.array(numbers[retained]), due_ms=cleanup_ms[retained]
                 )
 
     def _fire_all(
-        self, keys: list[Any], numbers: list[int], values: list[Any], fires: list[bool], stays: list[bool]
+        self, keys: list[Any], numbers: list[int], values: list[Any], fires: list[bool], retained: list[bool]
     ) -> None:
         result, passes = self._fold.result, self._folded.passes_through
-        for key, number, value, fire, stay in zip(keys, numbers, values, fires, stays, strict=True):
+        for key, number, value, fire, is_retained in zip(keys, numbers, values, fires, retained, strict=True):
             try:
                 if fire:
                     self._fire(key, number, result(value))
-                if not stay and not passes:
+                if not is_retained and not passes:
                     self._enter(key, number)
                     self._operation.function.clear(self.window(number), self._function_context)
             except Exception as error:
@@ -291,7 +292,7 @@ class FoldingWindowOperator(WindowFunctions):
         self.enter_place(key, self.window(number))
 
     def _fire(self, key: Any, number: int, value: Any) -> None:
-        """Give out what a window comes to."""
+        """Emit the result of a window."""
         if self._folded.passes_through:
             self._out.append(value)
         else:
@@ -318,19 +319,19 @@ class FoldingWindowOperator(WindowFunctions):
             yield from self._parts(out, stamps)
 
     def write_states(self) -> SubtaskAccount:
-        # For readers of the store, and for a program that has other windows: which one a number stands for.
+        # Readers of the store, and a program with changed windows, must know which window a number means.
         by_clock = not self._panes.is_event_time
         account = replace(super().write_states(), windows_ms=self._panes.lengths_ms, by_clock=by_clock)
         if self._panes.is_event_time or self._is_batch:
             return account
         self._table.settle()
         due_ms = None if self._table.view.is_empty else self._table.view.min_due(after_ms=self.time.now_ms - 1)
-        # A window is over when its last millisecond is.
+        # A window ends after its last millisecond.
         return account if due_ms is None else account.waking_at(due_ms + 1)
 
 
 def _by_place(codes: Int64s, numbers: Int64s) -> tuple[Int64s, list[int]]:
-    """The rows by key and window, arrival order kept, and where each place begins; the last bound is the end.
+    """The rows sorted by key and window, stable, and the start of each place; the last bound is the end.
 
     >>> order, bounds = _by_place(np.array([1, 0, 1, 1]), np.array([7, 7, 8, 7]))
     >>> order.tolist(), bounds

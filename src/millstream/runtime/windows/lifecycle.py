@@ -1,13 +1,13 @@
-"""The life of a window: it takes records, merges, fires when its trigger says so, and is forgotten when it is over.
+"""The life of a window: it takes records, merges, fires when its trigger says so, and is deleted at its cleanup time.
 
-    record ──► take ──► trigger.on_element ──► fire? purge?      and a timer is set for its last moment
-    timer  ──► on_timer ──► trigger.on_…_time ──► fire? purge?   and at the last moment it is cleared in any case
+    record ──► take ──► trigger.on_element ──► fire? purge?      and a timer is set for its cleanup time
+    timer  ──► on_timer ──► trigger.on_…_time ──► fire? purge?   and at the cleanup time it is always cleared
 
-These are Flink's rules, one window at a time; which keys and windows there are, and when, is the operator's business.
+These are Flink's rules, one window at a time; the operator decides which keys and windows are handled, and when.
 
-A window that fires hands its contents to the window function; what that gives carries the last moment before the
-window's end as its timestamp. In BATCH (`want_final_only`) a window that has an end keeps back what it fired last, as
-state of its place, and gives it out when it is forgotten.
+A firing window passes its contents to the window function; results have the window's last millisecond as timestamp. In
+BATCH (`set_final_only`) a window with an end holds back its last results, as state of its place, and emits them when
+it is deleted.
 """
 
 from __future__ import annotations
@@ -36,39 +36,39 @@ _FINAL_RESULTS = OwnState("window results", Types.PICKLED_BYTE_ARRAY())
 
 
 class WindowTimes:
-    """When windows are forgotten. The last moment of a window of event time is its end plus the allowed lateness; of
-    any other, its end. A window without an end is never forgotten: its trigger has to purge it."""
+    """Cleanup times of windows. That of an event-time window is its end plus the allowed lateness; of any other, its
+    end. A window without an end is never deleted: its trigger has to purge it."""
 
     def __init__(self, is_event_time: bool, lateness_ms: int, service: TaskTimerService) -> None:
         self.is_event_time = is_event_time
         self.lateness_ms = lateness_ms if is_event_time else 0
         self.service = service
 
-    def last_moment(self, window: Any) -> int:
-        """When a window is forgotten."""
-        last: int = window.max_timestamp() + self.lateness_ms
-        return min(last, MAX_WATERMARK)
+    def cleanup_time(self, window: Any) -> int:
+        """The cleanup time of a window."""
+        cleanup_ms: int = window.max_timestamp() + self.lateness_ms
+        return min(cleanup_ms, MAX_WATERMARK)
 
-    def is_over(self, window: Any) -> bool:
-        """Whether a window takes nothing more."""
-        return self.is_event_time and self.last_moment(window) <= self.service.watermark
+    def is_expired(self, window: Any) -> bool:
+        """Whether a window accepts no more records."""
+        return self.is_event_time and self.cleanup_time(window) <= self.service.watermark
 
     def is_late(self, timestamp: int) -> bool:
-        """Whether a record that found no window came too late."""
+        """Whether a record without a window arrived too late."""
         return self.is_event_time and timestamp + self.lateness_ms <= self.service.watermark
 
-    def check_not_over(self, window: Any) -> None:
-        """Refuse to merge windows into one that takes nothing more."""
+    def check_not_expired(self, window: Any) -> None:
+        """Reject merging windows into an expired one."""
         now = self.service.watermark if self.is_event_time else self.service.now_ms
-        if self.last_moment(window) <= now:
+        if self.cleanup_time(window) <= now:
             raise ProgramError(
-                f"windows were merged into {window!r}, whose last moment is {self.last_moment(window)} ms, and time is "
-                f"at {now} ms already: merge_windows() of the assigner must not give a window that is over"
+                f"windows were merged into {window!r}, whose cleanup time is {self.cleanup_time(window)} ms, but time "
+                f"is at {now} ms already: merge_windows() of the assigner must not return an expired window"
             )
 
 
 class WindowFirings:
-    """The results of all windows of one operator in one subtask. `results` and `stamps` gather them."""
+    """The results of all windows of one operator in one subtask, collected in `results` and `stamps`."""
 
     def __init__(self, store: WindowStore, function: Callable[..., Any], context: FunctionContext) -> None:
         self._store = store
@@ -78,22 +78,22 @@ class WindowFirings:
         self.begin()
 
     def begin(self) -> None:
-        """An epoch or attempt begins: nothing was given out yet."""
+        """Start an epoch or attempt without results."""
         self.results: list[Any] = []
         self.stamps: list[int] = []
-        self.last_results: Any = None  # what the function returned last
+        self.last_results: Any = None  # the last return value of the function
 
     @property
     def is_final_only(self) -> bool:
-        """Whether only final results are wanted."""
+        """Whether only final results are emitted."""
         return self._final is not None
 
-    def want_final_only(self) -> None:
-        """The job is BATCH: early results are kept back."""
+    def set_final_only(self) -> None:
+        """Hold back early results: the job is BATCH."""
         self._final = self._store.state_of_place(_FINAL_RESULTS.name, ValueHandle, _FINAL_RESULTS)
 
-    def fire(self, key: Any, window: Any, place: Place, contents: Contents, stays: bool) -> None:
-        """Hand the contents, if there are any, to the window function; `stays`: the window keeps them."""
+    def fire(self, key: Any, window: Any, place: Place, contents: Contents, retained: bool) -> None:
+        """Pass the contents, if there are any, to the window function; `retained`: the window keeps them."""
         start, end, is_called = len(self.results), window.max_timestamp(), False
 
         def call(value: Any) -> None:
@@ -103,7 +103,7 @@ class WindowFirings:
             if results is not None:
                 self.results.extend(results)
 
-        contents.fire(window, call, stays)
+        contents.fire(window, call, retained)
         self.stamps.extend([end] * (len(self.results) - start))
         if is_called and self._final is not None and end < MAX_WATERMARK:
             self._store.places.at = place
@@ -111,7 +111,7 @@ class WindowFirings:
             del self.results[start:], self.stamps[start:]
 
     def merge(self, parts: list[Place], result: Place) -> None:
-        """What merged windows would give out, the merged one gives out, unless it fires itself."""
+        """Move results held back by merged windows to the merged one."""
         if self._final is None:
             return
         results: list[Any] = []
@@ -123,7 +123,7 @@ class WindowFirings:
             self._final.update(results)
 
     def close(self, window: Any) -> None:
-        """The window at hand is forgotten: give out what it kept back."""
+        """Emit what the current window held back; it is being deleted."""
         if self._final is not None:
             results = self._final.value() or ()
             self._final.clear()
@@ -132,7 +132,7 @@ class WindowFirings:
 
 
 NO_TIMESTAMP = -(2**63)
-"""What triggers and assigners are told of a record without a timestamp, as in Flink."""
+"""The timestamp that triggers and assigners get for a record without one, as in Flink."""
 
 
 class WindowLife:
@@ -159,17 +159,17 @@ class WindowLife:
         self.merged = MergedWindows(store, operation.assigner, self.tokens) if merges else None
         self._trigger_context = TriggerContext(time, context.metrics, store)
         self.firings = WindowFirings(store, function, FunctionContext(time, store, of_key, merges))
-        # Windows whose trigger has been told of a record in this epoch, and would say and do the same for the next.
+        # Windows whose trigger has seen a record in this epoch, and would do the same for the next.
         self._waiting: set[Place] = set()
 
     def begin(self) -> None:
-        """An epoch or attempt begins: nothing was given out yet."""
+        """Start an epoch or attempt without results."""
         self.firings.begin()
         self._waiting.clear()
 
-    def want_final_only(self) -> None:
-        """The job is BATCH: nothing is late, and early results are kept back."""
-        self.firings.want_final_only()
+    def set_final_only(self) -> None:
+        """Configure for BATCH: nothing is late, and early results are held back."""
+        self.firings.set_final_only()
         self.times.lateness_ms = 0
 
     def _timers(self) -> Timers:
@@ -178,15 +178,15 @@ class WindowLife:
     # --- a record -------------------------------------------------------------------------------------------------
 
     def take(self, window: Any, place: Place, value: Any, stamp: int | None) -> bool:
-        """A record comes into one of its windows, which may merge with others; whether it could still take it."""
+        """Add a record to one of its windows, which may merge with others; returns whether the window accepted it."""
         scope, key, home = self._store.places, place[0], place
         if place in self._waiting:
             scope.at = place
             self.contents.add(value, stamp)
             return True
         if self.merged is not None:
-            place, home, window = self._joined(self.merged, key, place[1])
-            if self.times.is_over(window):
+            place, home, window = self._merge_window(self.merged, key, place[1])
+            if self.times.is_expired(window):
                 self.merged.retire(place[1])
                 return False
         scope.at = home
@@ -194,16 +194,17 @@ class WindowLife:
         scope.at = place
         timestamp = NO_TIMESTAMP if stamp is None else stamp
         result = self._trigger.on_element(value, timestamp, window, self._trigger_context)
-        self._obey(result, key, window, place, home, is_last=False)
-        last = self.times.last_moment(window)
-        if last < MAX_WATERMARK:
-            self._timers().register(last, place)
+        self._apply_trigger_result(result, key, window, place, home, is_last=False)
+        cleanup_ms = self.times.cleanup_time(window)
+        if cleanup_ms < MAX_WATERMARK:
+            self._timers().register(cleanup_ms, place)
         if self._sets_one_timer and self.merged is None and window.max_timestamp() > self.times.service.watermark:
             self._waiting.add(place)
         return True
 
-    def _joined(self, merged: MergedWindows, key: Any, token: bytes) -> tuple[Place, Place, Any]:
-        """Merge a record's window with those of its key: the place of the result, that of its contents, and it."""
+    def _merge_window(self, merged: MergedWindows, key: Any, token: bytes) -> tuple[Place, Place, Any]:
+        """Merge a record's window with those of its key; returns the place of the result, that of its contents, and the
+        window."""
         result, mergers = merged.add(token)
         for merger in mergers:
             self._merge(key, merger)
@@ -213,7 +214,7 @@ class WindowLife:
 
     def _merge(self, key: Any, merger: Merger) -> None:
         window, context = self.tokens.window(merger.result), self._trigger_context
-        self.times.check_not_over(window)
+        self.times.check_not_expired(window)
         parts = [(key, part) for part in merger.parts]
         context.merged, self._store.places.at = parts, (key, merger.result)
         self._trigger.on_merge(window, context)
@@ -221,7 +222,7 @@ class WindowLife:
             self._store.places.at = place
             part = self.tokens.window(place[1])
             self._trigger.clear(part, context)
-            self._timers().delete(self.times.last_moment(part), place)
+            self._timers().delete(self.times.cleanup_time(part), place)
         self.firings.merge(parts, (key, merger.result))
         if merger.state_parts:
             self.contents.merge((key, merger.state_window), [(key, state_part) for state_part in merger.state_parts])
@@ -229,26 +230,28 @@ class WindowLife:
     # --- a timer --------------------------------------------------------------------------------------------------
 
     def on_timer(self, moment: int, place: Place, is_event_time: bool) -> None:
-        """A timer of a window has come: one that the trigger set, or the window's last."""
+        """Handle a timer of a window: one set by the trigger, or the cleanup timer."""
         self._waiting.discard(place)
         key, token = place
         window, home = self.tokens.window(token), place
         if self.merged is not None:
             state_window = self.merged.state_window(token)
             if state_window is None:
-                return  # a timer that a trigger left behind: the window is part of another one now
+                return  # a leftover timer: the window was merged into another one
             home = (key, state_window)
         self._store.places.at = place
-        ask = self._trigger.on_event_time if is_event_time else self._trigger.on_processing_time
-        result = ask(moment, window, self._trigger_context)
-        is_last = is_event_time == self.times.is_event_time and moment == self.times.last_moment(window)
-        self._obey(result, key, window, place, home, is_last)
+        on_time = self._trigger.on_event_time if is_event_time else self._trigger.on_processing_time
+        result = on_time(moment, window, self._trigger_context)
+        is_last = is_event_time == self.times.is_event_time and moment == self.times.cleanup_time(window)
+        self._apply_trigger_result(result, key, window, place, home, is_last)
         if is_last:
             self._clear(window, place, home)
 
-    # --- what the trigger says ------------------------------------------------------------------------------------
+    # --- trigger results ------------------------------------------------------------------------------------
 
-    def _obey(self, result: Any, key: Any, window: Any, place: Place, home: Place, is_last: bool) -> None:
+    def _apply_trigger_result(
+        self, result: Any, key: Any, window: Any, place: Place, home: Place, is_last: bool
+    ) -> None:
         """Fire or purge a window. `is_last`: it is cleared right after."""
         fires, purges = result.is_fire(), result.is_purge()
         if not (fires or purges):
@@ -256,14 +259,14 @@ class WindowLife:
         scope = self._store.places
         scope.at = home
         if fires:
-            self.firings.fire(key, window, place, self.contents, stays=not (is_last or purges))
+            self.firings.fire(key, window, place, self.contents, retained=not (is_last or purges))
         if purges:
             scope.at = home
             self.contents.clear()
         scope.at = place
 
     def _clear(self, window: Any, place: Place, home: Place) -> None:
-        """Forget all there is of a window."""
+        """Delete all state of a window."""
         scope = self._store.places
         scope.at = home
         self.contents.clear()

@@ -1,11 +1,10 @@
-"""Windows of a key that become one, as sessions do: which there are, and where each keeps its contents.
+"""Merging windows of a key, such as sessions, and where each stores its contents.
 
 Contents are not moved when a window grows: the merged window keeps them where one of its parts had them, its *state
-window*. So a session that is extended by every record rewrites nothing; only when two sessions with contents become
-one are those of the second moved to the first. The mapping from window to state window is state of the key.
+window*. So a session extended by every record rewrites nothing; only when two sessions with contents merge are those of
+the second moved to the first. The mapping from window to state window is state of the key.
 
-Invariant: no two windows of the mapping have one state window, and none that the assigner would merge stand beside
-each other.
+Invariant: no two windows of the mapping share a state window, and no two are windows that the assigner would merge.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ __all__ = ["MergedWindows", "Merger"]
 
 @dataclass(frozen=True)
 class Merger:
-    """Windows with contents that became one: `result` was made of `parts`, and its contents, now those of
-    `state_window`, have yet to take in those of `state_parts`. All are tokens."""
+    """A merge of windows with contents: `parts` became `result`. Its contents are those of `state_window`; those of
+    `state_parts` have yet to be merged into them. All are tokens."""
 
     result: bytes
     parts: tuple[bytes, ...]
@@ -36,7 +35,7 @@ class Merger:
 
 
 class _TokenMap(MapHandle):
-    """Tokens by tokens: bytes, which come back from the store as they are."""
+    """A map from token to token: bytes, which the store returns unchanged."""
 
     def __init__(self, *settings: Any) -> None:
         super().__init__(*settings)
@@ -48,7 +47,7 @@ def _same(token: bytes) -> bytes:
 
 
 class _MergeCallback:
-    """What an assigner tells of windows that become one."""
+    """Collects the merges that an assigner reports."""
 
     def __init__(self) -> None:
         self.groups: list[tuple[list[Any], Any]] = []
@@ -58,7 +57,7 @@ class _MergeCallback:
 
 
 class MergedWindows:
-    """The windows of the key at hand."""
+    """The windows of the current key."""
 
     def __init__(self, store: WindowStore, assigner: Any, tokens: WindowTokens) -> None:
         self._assigner = assigner
@@ -72,7 +71,7 @@ class MergedWindows:
         self._mapping.load(keys)
 
     def state_window(self, token: bytes) -> bytes | None:
-        """Where a window keeps its contents; None: there is no such window."""
+        """The state window of a window; None if the window does not exist."""
         state_window: bytes | None = self._mapping.get(token)
         return state_window
 
@@ -81,7 +80,7 @@ class MergedWindows:
         return list(self._mapping.items())
 
     def add(self, token: bytes) -> tuple[bytes, list[Merger]]:
-        """A record brings this window: the window it ends up in, and what merged to make that."""
+        """Add a record's window: the window it ends up in, and the merges that formed it."""
         if self._mapping.contains(token):
             return token, []
         window, callback = self._tokens.window(token), _MergeCallback()
@@ -108,9 +107,9 @@ class MergedWindows:
             self._mapping.remove(part)
         self._mapping.put(result, state_windows[0])
         if parts == [result]:
-            return []  # the new window lies within one that was there
+            return []  # the new window lies within an existing one
         return [Merger(result, tuple(parts), state_windows[0], tuple(state_windows[1:]))]
 
     def retire(self, token: bytes) -> None:
-        """The window is gone."""
+        """Remove the window."""
         self._mapping.remove(token)

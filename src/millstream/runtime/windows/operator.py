@@ -1,19 +1,19 @@
-"""The general window operator: any assigner, trigger and evictor, windows that merge, late records, early results.
+"""The general window operator: any assigner, trigger and evictor, merging windows, late records, early results.
 
 For every record, in arrival order per key:
-1. the assigner says which windows it belongs to;
-2. each of them that is not over takes it (`lifecycle`), and may fire;
-3. a record that found no window and is late goes to the side output for late records, or is counted as dropped.
 
-When event time (or the clock) reaches timers of windows, these are asked, in the order of time. Within an epoch the
-watermark is the one it started with, so a record that is late is late in every repetition. Records that a window gives
-out carry the last moment before its end as their timestamp. What records or timers need of the store is read for many
-at once.
+1. the assigner returns its windows;
+2. each of them that has not expired takes it (`lifecycle`), and may fire;
+3. a late record without a window goes to the side output for late records, or is counted as dropped.
 
-A window of processing time is over when its last millisecond is: timers of the clock come when it has passed them, so
-that records of an epoch never find the window they belong to just closed.
+When event time (or the clock) reaches timers of windows, they are handled in time order. Within an epoch the watermark
+is that at its start, so a late record is late in every repetition. Results of a window have its last millisecond as
+timestamp. Store reads for records and timers are batched.
 
-In BATCH nothing is late: event time stands still until the input has ended, and then comes to its end at once.
+A processing-time window ends after its last millisecond: timers of the clock fire when it has passed them, so that
+records of an epoch never find their window just closed.
+
+In BATCH nothing is late: event time does not advance until the input has ended, and then reaches its end at once.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = ["WindowOperator"]
 Assigned: TypeAlias = list[tuple[Any, Place]]
 """The windows of one record, each with its place."""
 
-# Windows fire in batches of about this many results, so that downstream operators see batches too.
+# Windows fire in batches of about this many results, so that downstream operators get batches, too.
 _FIRED_RECORDS_MAX = 16_384
 _ANNOUNCED_PLACES_MAX = 16_384
 
@@ -66,30 +66,30 @@ class WindowOperator(WindowFunctions):
         super().begin(spec, nonce)
         self._windows.begin()
         if self.setting.facts.batch:
-            self._windows.want_final_only()
+            self._windows.set_final_only()
             self.time.watermark = MIN_WATERMARK
 
     def wake(self) -> None:
-        """Before any element: windows and triggers of processing time whose time has come."""
+        """Fire due processing-time timers, before any element."""
         if not self._windows.firings.is_final_only:
-            self._reach(self.store.processing_timers, self.time.now_ms - 1, None)
+            self._fire_timers(self.store.processing_timers, self.time.now_ms - 1, None)
 
     def advance(self, watermark: int) -> int:
         if not self._windows.firings.is_final_only:
-            self._reach(self.store.processing_timers, self.time.now_ms - 1, None)
+            self._fire_timers(self.store.processing_timers, self.time.now_ms - 1, None)
         before = self.time.watermark
         reached = super().advance(watermark)
         if not self._windows.firings.is_final_only:
-            self._reach(self.store.event_timers, reached, before)
+            self._fire_timers(self.store.event_timers, reached, before)
         elif reached == MAX_WATERMARK:
-            self._reach(self.store.processing_timers, MAX_WATERMARK, None)
-            self._reach(self.store.event_timers, MAX_WATERMARK, None)
+            self._fire_timers(self.store.processing_timers, MAX_WATERMARK, None)
+            self._fire_timers(self.store.event_timers, MAX_WATERMARK, None)
         return reached
 
     # --- records --------------------------------------------------------------------------------------------------
 
     def take(self, batch: Batch) -> None:
-        """Work on a batch at once: what it touches is not known by its keys alone, so visits to keys do not help."""
+        """Process a whole batch: keys alone do not determine what it reads, so visits to keys do not help."""
         started = time.perf_counter_ns()
         self.records_in += len(batch)
         values, keys, stamps = self.records(batch), self.keying.values(batch), self._timestamps(batch)
@@ -97,14 +97,14 @@ class WindowOperator(WindowFunctions):
             self.store.prefetch(keys, ())
         assigned = self._assigned(keys, stamps, values)
         with self.call.running("state"):
-            self._announce_records(keys, assigned)
+            self._prefetch_records(keys, assigned)
         self._take_records(keys, stamps, assigned, values)
         self.store.leave()
         self.busy_ns += time.perf_counter_ns() - started
         self._hand_on_results()
 
     def records(self, batch: Batch) -> list[Any]:
-        """The records as windows keep them."""
+        """The records as windows store them."""
         return batch.values()
 
     def _timestamps(self, batch: Batch) -> list[int | None]:
@@ -114,9 +114,9 @@ class WindowOperator(WindowFunctions):
         return [None] * len(batch)
 
     def _assigned(self, keys: list[Any], stamps: list[int | None], values: list[Any]) -> list[Assigned]:
-        """The windows of every record, without those that are over; of windows that may merge, all."""
+        """The unexpired windows of every record; of merging windows, all."""
         assign, context, scope = self._operation.assigner.assign_windows, self._assigner_context, self.store.keys
-        token, is_over = self.tokens.token, self._windows.times.is_over
+        token, is_expired = self.tokens.token, self._windows.times.is_expired
         remaining = iter(values)
         assigned: list[Assigned] = []
         try:
@@ -129,27 +129,27 @@ class WindowOperator(WindowFunctions):
         is_event_time = self._windows.times.is_event_time
         if self._windows.merged is not None or not is_event_time or self.time.watermark == MIN_WATERMARK:
             return assigned
-        over = {window for windows in assigned for window, _ in windows}
-        over = {window for window in over if is_over(window)}
-        return [[pair for pair in pairs if pair[0] not in over] for pairs in assigned] if over else assigned
+        expired = {window for windows in assigned for window, _ in windows}
+        expired = {window for window in expired if is_expired(window)}
+        return [[pair for pair in pairs if pair[0] not in expired] for pairs in assigned] if expired else assigned
 
-    def _announce_records(self, keys: list[Any], assigned: list[Assigned]) -> None:
-        """Read what the records' windows hold at once."""
+    def _prefetch_records(self, keys: list[Any], assigned: list[Assigned]) -> None:
+        """Prefetch the contents of the records' windows."""
         if self._windows.merged is not None:
             assigned_places = [place for pairs in assigned for _, place in pairs]
-            self.store.prefetch((), [*self._near(self._windows.merged, keys), *assigned_places])
+            self.store.prefetch((), [*self._windows_of_keys(self._windows.merged, keys), *assigned_places])
             return
         places = {place: window for pairs in assigned for window, place in pairs}
         self.store.prefetch((), places)
         if self._fires_by_time:
-            # Open windows wait for their time; only those that are late fire for a record.
+            # Open windows wait for their time; a record fires only late windows.
             now = self.time.watermark
             self._windows.contents.prepare([place for place, window in places.items() if window.max_timestamp() <= now])
         else:
             self._windows.contents.prepare(list(places))
 
-    def _near(self, merged: MergedWindows, keys: list[Any]) -> Iterator[Place]:
-        """All windows that there are of these keys, and where they keep their contents."""
+    def _windows_of_keys(self, merged: MergedWindows, keys: list[Any]) -> Iterator[Place]:
+        """All windows of these keys, and their state windows."""
         merged.load(keys)
         for key in dict.fromkeys(keys):
             self.store.keys.at = key
@@ -167,23 +167,23 @@ class WindowOperator(WindowFunctions):
                 for window, place in windows:
                     has_window |= take(window, place, value, stamp)
                 if not has_window and stamp is not None and self._windows.times.is_late(stamp):
-                    self.refuse_late(value, stamp, firings.results, firings.stamps)
+                    self.emit_late(value, stamp, firings.results, firings.stamps)
         except Exception as error:
             raise self.call.failed(error, self.role, self.call.current(values, remaining)) from error
 
     # --- timers ---------------------------------------------------------------------------------------------------
 
-    def _reach(self, timers: Timers, through: int, after: int | None) -> None:
-        """Time has come to `through`: go to the window of every timer up to it."""
+    def _fire_timers(self, timers: Timers, through: int, after: int | None) -> None:
+        """Handle the timers of windows up to `through`."""
         started = time.perf_counter_ns()
         with self.call.running("timers"):
             timers_due = timers.due_through(through, after)
         timers_due.sort(key=lambda timer: timer[0])
-        announced: set[Place] = set()
+        prefetched: set[Place] = set()
         for moment, place in timers.take_in_order(timers_due, through):
-            if place not in announced:
+            if place not in prefetched:
                 with self.call.running("state"):
-                    self._announce_timers(timers_due, announced, place)
+                    self._prefetch_timers(timers_due, prefetched, place)
             self.store.keys.at = place[0]
             try:
                 self._windows.on_timer(moment, place, timers is self.store.event_timers)
@@ -197,13 +197,13 @@ class WindowOperator(WindowFunctions):
         self.busy_ns += time.perf_counter_ns() - started
         self._hand_on_results()
 
-    def _announce_timers(self, timers_due: list[tuple[int, Place]], announced: set[Place], place: Place) -> None:
-        """Read what the next windows hold at once: that of `place`, and of those whose time comes soon after."""
-        start = len(announced)
+    def _prefetch_timers(self, timers_due: list[tuple[int, Place]], prefetched: set[Place], place: Place) -> None:
+        """Prefetch the contents of the next windows: that of `place`, and those due soon after."""
+        start = len(prefetched)
         places = list(
             dict.fromkeys([place, *(other for _, other in timers_due[start : start + _ANNOUNCED_PLACES_MAX])])
         )
-        announced.update(places)
+        prefetched.update(places)
         keys = [key for key, _ in places]
         self.store.prefetch(keys, places)
         homes = places
@@ -214,7 +214,7 @@ class WindowOperator(WindowFunctions):
         self._windows.contents.prepare(homes)
 
     def _homes(self, merged: MergedWindows, places: list[Place]) -> Iterator[Place]:
-        """Where windows that are still there keep their contents."""
+        """The state windows of existing windows."""
         for key, token in places:
             self.store.keys.at = key
             state_window = merged.state_window(token)

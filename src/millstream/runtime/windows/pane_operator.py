@@ -1,20 +1,21 @@
-"""The half of a columnar aggregate that runs behind the exchange: partials become panes, panes become windows.
+"""Final columnar window aggregation, after the exchange: partials are merged into panes, panes into windows.
 
 In an epoch:
-1. partials are gathered; those that are too late for every window are dropped and counted;
-2. when the input is in and time has moved from `before` to `now`, the stored panes that end in between are read, with
-   those of the keys that have late records and the others that got records, and merged with the gathered ones. Where
-   these others are few they are looked up, else all that end when they do are read: a search costs as much as reading
-   some rows in their order;
-3. windows that were over already, but may still be changed, fire again where they got a record: once per epoch;
-4. windows that are over since then fire for the first time;
-5. the panes that changed and that a later window needs are written.
 
-A pane is written once per epoch in which it got records, whatever the number of windows that hold it. Panes that are
-born and die within an epoch are never written, and dying costs nothing (`pane_table`).
+1. partials are gathered; those too late for every window are dropped and counted;
+2. when the input is complete and time has moved from `before` to `now`, the stored panes that end in between are read,
+   and merged with the gathered ones; so are the panes of keys with late records, and the other panes that received
+   records. The last are looked up if they are few, else scanned by their end times: a search costs as much as reading
+   some rows in order;
+3. ended windows that can still change fire again if they received a record: once per epoch;
+4. windows that have ended since fire for the first time;
+5. changed panes that a later window needs are written.
 
-Time is event time, or the clock. By the clock a window is over when the clock has passed its last millisecond, and
-nothing is ever late. In BATCH there is one time, the end: every window fires once, and no record is late.
+A pane is written once per epoch in which it receives records, whatever the number of windows that contain it. Panes
+created and expired within an epoch are never written, and expiry costs nothing (`pane_table`).
+
+Time is event time, or the clock. In processing time a window ends when the clock has passed its last millisecond, and
+nothing is late. In BATCH there is one time, the end: every window fires once, and no record is late.
 """
 
 from __future__ import annotations
@@ -46,15 +47,15 @@ from millstream.state.stored.table_names import PANES
 __all__ = ["PaneOperator"]
 
 _LATE_RECORDS = "numLateRecordsDropped"
-# Partials are merged when they have grown to this, and again when they have doubled.
-_GATHERED_BYTES = 128 << 20
-# Looking a pane up costs about as much as reading so many in their order.
+# Partials are merged when they reach this size, and again when they have doubled.
+_MERGED_BYTES_MIN = 128 << 20
+# Looking up a pane costs about as much as reading this many in order.
 _ROWS_PER_LOOKUP = 3
 _NO_TIME = (MAX_WATERMARK, -MAX_WATERMARK)
 
 
 class PaneOperator(KeyedOperator):
-    """Windows of ready aggregates, in columns."""
+    """Windows of ready aggregates, vectorised."""
 
     def __init__(self, setting: OperatorSetting) -> None:
         super().__init__(setting)
@@ -78,30 +79,32 @@ class PaneOperator(KeyedOperator):
         self._before_ms = self._time_before(accounts.values())
         self._panes.table.time_ms = self._before_ms
         self._partials: list[PaneRows] = []
-        self._partial_bytes, self._partial_bytes_max = 0, _GATHERED_BYTES
+        self._partial_bytes, self._partial_bytes_max = 0, _MERGED_BYTES_MIN
         self._next_end: int | None = None
         self._started_ns = 0
         super().open_states(accounts)
 
     def _check_panes(self, accounts: Iterable[SubtaskAccount]) -> None:
-        """Refuse to go on with panes that the windows of the program would cut."""
+        """Reject stored panes that do not align with the program's windows."""
         for account in accounts:
             stored = account.pane_ms
             if stored is not None and stored != self._own_panes:
-                was, now = (f"panes of {length} ms from {begin} ms on" for length, begin in (stored, self._own_panes))
+                previous, current = (
+                    f"panes of {length} ms from {begin} ms on" for length, begin in (stored, self._own_panes)
+                )
                 error = ProgramError(
-                    f"the windows of '{self.node.name}' were kept in {was}, and the program now has {now}. Use the "
-                    "windows it had, or give them another uid to begin anew"
+                    f"the windows of '{self.node.name}' were stored in {previous}, but the program now has "
+                    f"{current}. Use the previous windows, or give them another uid to start afresh"
                 )
                 raise self.call.failed(error, "state")
 
     @property
     def _own_panes(self) -> tuple[int, int]:
-        """How long panes are, and where they begin."""
+        """The length of panes, and their offset."""
         return self._windows.pane_ms, self._windows.offset_ms % self._windows.pane_ms
 
     def _time_before(self, accounts: Iterable[SubtaskAccount]) -> int:
-        """How far windows had fired when the last epoch ended."""
+        """The time through which windows had fired when the last epoch ended."""
         if self._batch:
             return MAX_WATERMARK if self.time.watermark == MAX_WATERMARK else MIN_WATERMARK
         if self._windows.is_event_time:
@@ -117,7 +120,7 @@ class PaneOperator(KeyedOperator):
         return max(self._before_ms, self.time.now_ms - 1)
 
     def take(self, batch: Batch) -> None:
-        """Keep partials until the epoch's input is in."""
+        """Collect partials until the epoch's input is complete."""
         started = time.perf_counter_ns()
         columns = batch.columns()
         self.records_in += len(batch)
@@ -132,12 +135,12 @@ class PaneOperator(KeyedOperator):
         if self._partial_bytes > self._partial_bytes_max:
             merged = self._gathered_rows()
             self._partials, self._partial_bytes = [merged], merged.nbytes
-            self._partial_bytes_max = max(2 * merged.nbytes, _GATHERED_BYTES)
+            self._partial_bytes_max = max(2 * merged.nbytes, _MERGED_BYTES_MIN)
         self.busy_ns += time.perf_counter_ns() - started
 
     @property
     def _dead_through(self) -> int:
-        """The last window that can no longer change. By the clock and in BATCH nothing is late."""
+        """The last window that can no longer change. In processing time and in BATCH nothing is late."""
         is_late_possible = self._windows.is_event_time and not self._batch
         return self._windows.dead_through(self._before_ms if is_late_possible else MIN_WATERMARK)
 
@@ -155,7 +158,7 @@ class PaneOperator(KeyedOperator):
                 self._fire(rows.take(late_rows), WindowRange(self._dead_through, closing.after), late[late_rows])
             self._fire(rows, closing, None)
             with self.call.running("state"):
-                self._keep(rows, changed, now_ms)
+                self._store(rows, changed, now_ms)
         self.busy_ns += time.perf_counter_ns() - self._started_ns
         return reached
 
@@ -163,18 +166,19 @@ class PaneOperator(KeyedOperator):
         return self._combined(self._partials)[0]
 
     def _combined(self, pieces: list[PaneRows]) -> tuple[PaneRows, Groups]:
-        with self.call.running("aggregate"):  # a strict sum may be refused
+        with self.call.running("aggregate"):  # a strict sum may overflow
             return self._accumulators.combined(PaneRows.concat(pieces))
 
-    def _keep(self, rows: PaneRows, changed: Bools, now_ms: int) -> None:
-        """Write what changed and is still needed."""
+    def _store(self, rows: PaneRows, changed: Bools, now_ms: int) -> None:
+        """Write changed panes that are still needed."""
         needed = np.flatnonzero(changed & (self._windows.expiry_ms(rows.panes) > now_ms))
         if len(needed):
             self._panes.put(rows, needed)
             self._next_end = int(rows.panes[needed].min()) + self._windows.pane_ms
 
     def _merged(self, fresh: PaneRows | None, closing: WindowRange) -> tuple[PaneRows | None, Bools, Bools | None]:
-        """All panes this epoch needs, one row each; which got records, and which got late ones (None: none did)."""
+        """All panes this epoch needs, one row each; masks of those that received records, and late ones (None: no late
+        ones)."""
         windows = self._windows
         ending = _NO_TIME
         if closing:
@@ -183,7 +187,7 @@ class PaneOperator(KeyedOperator):
             rows = self._panes.ending(*ending) if closing and not self._panes.is_empty else None
             rows = rows if rows is not None and len(rows) else None
             return rows, np.zeros(0 if rows is None else len(rows), dtype=np.bool_), None
-        # A window that is over can change only while it is kept for late records.
+        # An ended window can change only within the allowed lateness.
         changes_last = closing.after if closing.after > self._dead_through else -MAX_WATERMARK
         late = windows.first_window(fresh.panes) <= changes_last
         pieces = [] if self._panes.is_empty else self._stored_panes(fresh, late, ending)
@@ -197,13 +201,13 @@ class PaneOperator(KeyedOperator):
         return merged, changed, got_late if late.any() else None
 
     def _stored_panes(self, fresh: PaneRows, late: Bools, ending: tuple[int, int]) -> list[PaneRows]:
-        """What is stored of the panes that end in this time, and of those that got records: all panes of keys with late
-        ones, the very panes of others."""
+        """The stored panes that end in this time, and those that received records: all panes of keys with late records,
+        the same panes of others."""
         ends = fresh.panes + self._windows.pane_ms
         outside = (ends <= ending[0]) | (ends > ending[1])
         scanned_ms = ending
         if np.count_nonzero(outside) * _ROWS_PER_LOOKUP > self._panes.rows_stored:
-            # So many would be looked up that it is quicker to read all that ends when they do.
+            # With this many lookups, a scan of the range of end times is faster.
             scanned_ms = min(ending[0], int(ends.min()) - 1), max(ending[1], int(ends.max()))
             outside = np.zeros(len(fresh), dtype=np.bool_)
         pieces = [self._panes.ending(*scanned_ms)] if scanned_ms != _NO_TIME else []
@@ -220,10 +224,10 @@ class PaneOperator(KeyedOperator):
         return pieces
 
     def _fire(self, rows: PaneRows, range_: WindowRange, seeds: Bools | None) -> None:
-        lots = iter(fired_windows(rows, self._windows, range_, self._accumulators, seeds))
+        fired_pieces = iter(fired_windows(rows, self._windows, range_, self._accumulators, seeds))
         while True:
             with self.call.running("aggregate"):
-                fired = next(lots, None)
+                fired = next(fired_pieces, None)
                 if fired is None:
                     return
                 results = self._results(fired)
@@ -256,21 +260,21 @@ class PaneOperator(KeyedOperator):
         return account if wake_ms is None else account.waking_at(wake_ms)
 
     def _next_firing(self, now_ms: int) -> int | None:
-        """When the next window by the clock that holds a pane is over."""
-        over = self._windows.fired_through(now_ms)
-        # A pane that ends before the next window begins is of no more use.
-        stored = self._panes.earliest_end(self._windows.starts(over + 1))
+        """When the next processing-time window with a pane ends."""
+        fired_through = self._windows.fired_through(now_ms)
+        # A pane that ends before the next window starts is not needed any more.
+        stored = self._panes.earliest_end(self._windows.starts(fired_through + 1))
         ends = [end for end in (stored, self._next_end) if end is not None]
         if not ends:
             return None
         first = self._windows.first_window(min(ends) - self._windows.pane_ms)
-        return int(self._windows.ends(max(first, over + 1)))
+        return int(self._windows.ends(max(first, fired_through + 1)))
 
 
-def _of_keys_with(rows: PaneRows, marked: Bools) -> Bools:
-    """Which rows are of a key that has a marked row."""
+def _of_keys_with(rows: PaneRows, is_marked: Bools) -> Bools:
+    """Mask of the rows whose key has a marked row."""
     keys = groups_of(rows.keys.array)
-    is_marked = np.zeros(keys.count, dtype=np.bool_)
-    is_marked[keys.codes[marked]] = True
-    answer: Bools = is_marked[keys.codes]
-    return answer
+    key_is_marked = np.zeros(keys.count, dtype=np.bool_)
+    key_is_marked[keys.codes[is_marked]] = True
+    of_marked_keys: Bools = key_is_marked[keys.codes]
+    return of_marked_keys

@@ -1,11 +1,11 @@
-"""Panes in the store: rows (key, start of the pane) → accumulators, which are due at their end and expire with the
-last window that needs them.
+"""Stored panes: rows (key, start of the pane) → accumulators, due at their end; they expire with the last window that
+needs them.
 
-Time here is the time of the windows: event time, or the clock for windows that go by it. A pane that no window needs
-any more is never read again: compaction drops it, and a segment that holds only such panes is named no more. Nothing is
-written to remove them, so closing a million windows writes nothing.
+Time here is the windows' time: event time, or the clock. A pane that no window needs any more is never read again:
+compaction drops it, and a segment that holds only such panes is no longer referenced. Nothing is written to remove
+them, so closing a million windows writes nothing.
 
-Invariant: within an epoch the table is read as it was before it; changes are handed over once, at the end.
+Invariant: within an epoch reads see the table as before it; changes are applied once, at the end.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ class PaneTable(StateTable):
             super().begin(setting, needed)
 
     def ends(self) -> list[tuple[int, int]]:
-        """For every segment, when the earliest and the latest of its panes end."""
+        """For every segment, the end times of its earliest and latest panes."""
         segments = [layer.segment.entries for layer in self.view.layers]
         return [(min(c.due_min_ms for c in chunks), max(c.due_max_ms for c in chunks)) for chunks in segments]
 
     def _is_needed(self, latest_end_ms: int) -> bool:
-        """Whether a pane that ends then is still of use; those that end before are of use no longer than it."""
+        """Whether a pane with this end, and so any later one, is still needed."""
         return int(self._windows.expiry_ms(np.array([latest_end_ms - self._windows.pane_ms]))[0]) > self.time_ms
 
 
@@ -77,7 +77,7 @@ class PaneHandle(StateHandle):
         return self.table.view.is_empty
 
     def ending(self, after_ms: int, through_ms: int) -> PaneRows:
-        """The panes that end after the one and not after the other, in no order."""
+        """The panes that end after `after_ms` and not after `through_ms`, unordered."""
         batches = self.table.view.scan_due_changes(_within(through_ms), after_ms=_within(after_ms))
         pieces = [self._rows(KeyColumn(rows.column("hash").to_numpy(), rows.column("key")), rows) for rows in batches]
         if not pieces:
@@ -85,7 +85,7 @@ class PaneHandle(StateHandle):
         rows = PaneRows.concat(pieces)
         if len(pieces) == 1:
             return rows
-        # When a pane ends follows from where it begins, so all that was ever written of it is here: the last counts.
+        # The end of a pane follows from its start, so all versions of a pane are here: the last counts.
         groups = groups_of_pairs(rows.keys.array, pa.array(rows.panes))
         if groups.count == len(rows):
             return rows
@@ -95,7 +95,7 @@ class PaneHandle(StateHandle):
 
     @property
     def rows_stored(self) -> int:
-        """How many rows there are, at most."""
+        """An upper bound of the number of rows."""
         return sum(ref.rows for ref in self.table.view.refs)
 
     def of_keys(self, keys: KeyColumn) -> PaneRows:
@@ -104,8 +104,8 @@ class PaneHandle(StateHandle):
         return self._rows(KeyColumn(rows.column("hash").to_numpy(), rows.column("key")), rows)
 
     def of_pairs(self, keys: KeyColumn, panes: Int64s) -> PaneRows:
-        """These panes, as far as they are stored."""
-        # What begins in this epoch lies beyond all that is stored; it is not worth a search.
+        """The stored ones of these panes."""
+        # Panes that start in this epoch lie beyond all stored ones and need no search.
         stored = self.table.ends()
         earliest = min((first for first, _ in stored), default=NEVER_MS) - self._windows.pane_ms
         latest = max((last for _, last in stored), default=-NEVER_MS) - self._windows.pane_ms
@@ -121,9 +121,9 @@ class PaneHandle(StateHandle):
         return PaneRows(keys, rows.column("sub").to_numpy(), self._accumulators.read(rows.column("value")))
 
     def put(self, rows: PaneRows, at: Int64s) -> None:
-        """Set the panes that stand at these places of the rows."""
+        """Store the panes at these positions of the rows."""
         hashes = (rows.keys if len(at) == len(rows) else rows.keys.take(at)).hashes
-        # In the order of a segment from the start: they are moved once.
+        # Sort in segment order first, so that rows are moved once.
         order = ascending(orders_of(hashes, self.table.layout.max_parallelism))
         rows = rows.take(at[order])
         self.table.changes.put(
@@ -135,10 +135,10 @@ class PaneHandle(StateHandle):
         )
 
     def earliest_end(self, after_ms: int) -> int | None:
-        """The end of the earliest stored pane that ends after this time."""
+        """The earliest end of a stored pane after this time."""
         return None if self.is_empty else self.table.view.min_due(after_ms=_within(after_ms))
 
 
 def _within(time_ms: int) -> int:
-    """A time that the store can hold; what never is due stays out."""
+    """The time clamped to the range that the store holds, excluding NEVER."""
     return max(-NEVER_MS, min(NEVER_MS - 1, time_ms))

@@ -1,14 +1,15 @@
-"""The half of a columnar aggregate that runs before the exchange: records become partials by key and pane.
+"""Partial columnar aggregation, before the exchange: records become partials by key and pane.
 
-`PartialsOperator` gathers and sends partials, whatever they are of; aggregates without windows have one pane.
+`PartialsOperator` gathers and sends partials of any aggregation; aggregates without windows have one pane.
 
-A hot key is then a few rows per task and epoch, however many records it has, and does not pile up on the task that
-owns it. Partials are kept until the epoch's input is in, or until there are many. Where grouping a batch hardly makes
-it smaller, because almost every record has a key of its own, its records are kept as partials of one and grouped in
-large: an exchange costs more than grouping does. If even that hardly makes them fewer, they are sent as they are.
-Where the order of arrival tells (`first`, `last`, lists), what was kept one way is sent before records go the other.
+A hot key is then a few rows per task and epoch, however many records it has, and does not overload the task that owns
+it. Partials are gathered until the epoch's input is complete, or until there are many. If grouping a batch hardly
+reduces it, because almost every record has its own key, its records are collected as partials of one and grouped in
+larger chunks: an exchange costs more than grouping does. If that hardly reduces them either, they are sent as they are.
+Where arrival order matters (`first`, `last`, lists), rows collected in one way are sent before records switch to the
+other.
 
-The operator keeps nothing between epochs. Which partials are late is decided behind the exchange.
+The operator has no state between epochs. Lateness is decided after the exchange.
 """
 
 from __future__ import annotations
@@ -36,21 +37,21 @@ from millstream.runtime.task.spec import EpochSpec
 from millstream.state.keys.hashing import Int64s
 from millstream.state.windows.bound_aggregates import BoundAggregate
 
-__all__ = ["PartialAggregateOperator", "PartialsOperator", "SeenRecords"]
+__all__ = ["AggregateInput", "PartialAggregateOperator", "PartialsOperator"]
 
 _GATHERED_ROWS_MAX = 1 << 17
-# Grouping pays when it leaves at most this part of the rows.
+# Grouping pays if it leaves at most this fraction of the rows.
 _WORTHWHILE = 0.5
-# After a batch (or a large lot) that was not worth grouping, so many are not tried before another is.
+# After a batch (or a large chunk) that was not worth grouping, this many are not tried.
 _SKIPPED_AFTER_MISS = 7
-_LOT_BYTES = 96 << 20
-_SENT_ROWS = 65_536
+_CHUNK_BYTES = 96 << 20
+_BATCH_ROWS_MAX = 65_536
 
 
 @dataclass(frozen=True)
-class SeenRecords:
-    """What aggregates see of records: the columns of each measure, the records' times, and their signs (-1: the record
-    is taken away; None: none is)."""
+class AggregateInput:
+    """The input of aggregates: the argument columns of each measure, the records' times, and their signs (-1: a delete;
+    None: all are inserts)."""
 
     inputs: Sequence[Sequence[pa.Array]]
     at: Int64s
@@ -71,76 +72,78 @@ class PartialsOperator(Operator):
         self._schema = typed_schema(output_type)
         self._gathered: list[pa.RecordBatch] = []
         self._gathered_rows = 0
-        self._begin_lots()
+        self._begin_chunks()
 
-    def _begin_lots(self) -> None:
-        self._lot: list[pa.RecordBatch] = []
-        self._lot_bytes = self._batches_to_skip = self._lots_to_skip = 0
+    def _begin_chunks(self) -> None:
+        self._chunk: list[pa.RecordBatch] = []
+        self._chunk_bytes = self._batches_to_skip = self._chunks_to_skip = 0
 
     def begin(self, spec: EpochSpec, nonce: str) -> None:
         super().begin(spec, nonce)
         self._gathered, self._gathered_rows = [], 0
-        self._begin_lots()
+        self._begin_chunks()
 
-    def _seen(self, columns: pa.RecordBatch, timestamps: Timestamps | None, signs: Int64s | None = None) -> SeenRecords:
+    def _input_of(
+        self, columns: pa.RecordBatch, timestamps: Timestamps | None, signs: Int64s | None = None
+    ) -> AggregateInput:
         with self.call.running("aggregate"):
-            measure_columns = [[column_of(look, columns) for look in m.arguments] for m in self._measures]
-        # What goes by event time does so by the clock's windows too; without timestamps, the order of arrival is left.
+            measure_columns = [[column_of(argument, columns) for argument in m.arguments] for m in self._measures]
+        # Event-time order applies to processing-time windows, too; without timestamps, arrival order does.
         at = np.zeros(columns.num_rows, dtype=np.int64) if timestamps is None else timestamps
-        return SeenRecords(measure_columns, at, signs)
+        return AggregateInput(measure_columns, at, signs)
 
-    def _partial(self, keys: pa.Array, panes: Int64s, records: SeenRecords) -> Batch | None:
-        """Take in records of these keys and panes."""
+    def _partial(self, keys: pa.Array, panes: Int64s, records: AggregateInput) -> Batch | None:
+        """Add records of these keys and panes."""
         if self._batches_to_skip:
             self._batches_to_skip -= 1
-            return self._add_to_lot(self._singles(keys, panes, records))
+            return self._add_to_chunk(self._single_partials(keys, panes, records))
         groups = groups_of_pairs(keys, pa.array(panes))
         if groups.count > _WORTHWHILE * len(panes):
             self._batches_to_skip = _SKIPPED_AFTER_MISS
-            return self._add_to_lot(self._singles(keys, panes, records))
+            return self._add_to_chunk(self._single_partials(keys, panes, records))
         if records.signs is not None:
-            return self._gather(self._combined(self._singles(keys, panes, records), groups), groups)
-        with self.call.running("aggregate"):  # a strict sum may be refused
+            return self._gather(self._combined(self._single_partials(keys, panes, records), groups), groups)
+        with self.call.running("aggregate"):  # a strict sum may overflow
             parts = self._accumulators.gather(records.inputs, records.at, groups)
         first = groups.firsts()
         return self._gather(self._rows(keys.take(pa.array(first)), panes[first], groups.sizes, parts), groups)
 
-    def _singles(self, keys: pa.Array, panes: Int64s, records: SeenRecords) -> pa.RecordBatch:
+    def _single_partials(self, keys: pa.Array, panes: Int64s, records: AggregateInput) -> pa.RecordBatch:
         """Partials of one record each."""
         parts = self._accumulators.lift(records.inputs, records.at)
         if records.signs is None:
             return self._rows(keys, panes, np.ones(len(panes), dtype=np.int64), parts)
         return self._rows(keys, panes, records.signs, self._accumulators.negated(parts, records.signs))
 
-    def _add_to_lot(self, rows: pa.RecordBatch) -> Batch | None:
-        """Keep rows that are not worth grouping by themselves, to group many of them at once."""
-        if self._goes_by_arrival and self._gathered:  # what came before is before them
+    def _add_to_chunk(self, rows: pa.RecordBatch) -> Batch | None:
+        """Collect rows that are not worth grouping alone, to group many of them at once."""
+        if self._goes_by_arrival and self._gathered:  # earlier rows are sent first
             self.emit(self._batch(self._merged()))
-        if self._lots_to_skip:
-            self._lots_to_skip -= 1
+        if self._chunks_to_skip:
+            self._chunks_to_skip -= 1
             return self._batch(rows)
-        self._lot.append(rows)
-        self._lot_bytes += rows.nbytes
-        if self._lot_bytes >= _LOT_BYTES:
-            self._send_lot()
+        self._chunk.append(rows)
+        self._chunk_bytes += rows.nbytes
+        if self._chunk_bytes >= _CHUNK_BYTES:
+            self._send_chunk()
         return None
 
-    def _send_lot(self) -> None:
-        """Group the lot, and send it."""
-        lot, self._lot, self._lot_bytes = self._lot, [], 0
-        rows = pa.concat_batches(lot)
+    def _send_chunk(self) -> None:
+        """Group the collected rows, and send them."""
+        chunk, self._chunk, self._chunk_bytes = self._chunk, [], 0
+        rows = pa.concat_batches(chunk)
         groups = _groups(rows)
         if groups.count <= _WORTHWHILE * rows.num_rows:
             rows = self._combined(rows, groups)
         else:
-            self._lots_to_skip = _SKIPPED_AFTER_MISS * len(lot)
-        for start in range(0, rows.num_rows, _SENT_ROWS):
-            self.emit(self._batch(rows.slice(start, _SENT_ROWS)))
+            self._chunks_to_skip = _SKIPPED_AFTER_MISS * len(chunk)
+        for start in range(0, rows.num_rows, _BATCH_ROWS_MAX):
+            self.emit(self._batch(rows.slice(start, _BATCH_ROWS_MAX)))
 
     def _gather(self, partials: pa.RecordBatch, groups: Groups) -> Batch | None:
-        """Keep partials until the epoch's input is in, unless they are too many for that."""
-        if self._goes_by_arrival and self._lot:
-            self._send_lot()
+        """Gather partials until the epoch's input is complete, unless there are too many."""
+        if self._goes_by_arrival and self._chunk:
+            self._send_chunk()
         self._gathered.append(partials)
         self._gathered_rows += groups.count
         if self._gathered_rows < _GATHERED_ROWS_MAX:
@@ -152,9 +155,9 @@ class PartialsOperator(Operator):
         return None
 
     def advance(self, watermark: int) -> int:
-        """The epoch's input is in: send what was gathered."""
-        if self._lot:
-            self._send_lot()
+        """Send the gathered partials: the epoch's input is complete."""
+        if self._chunk:
+            self._send_chunk()
         if self._gathered:
             started = time.perf_counter_ns()
             partials = self._batch(self._merged())
@@ -163,7 +166,7 @@ class PartialsOperator(Operator):
         return super().advance(watermark)
 
     def _merged(self) -> pa.RecordBatch:
-        """All gathered partials as one; they are gathered no more."""
+        """Remove and merge all gathered partials."""
         rows = pa.concat_batches(self._gathered)
         is_split = len(self._gathered) > 1
         self._gathered, self._gathered_rows = [], 0
@@ -173,7 +176,7 @@ class PartialsOperator(Operator):
         first = pa.array(groups.firsts())
         counts = np.zeros(groups.count, dtype=np.int64)
         np.add.at(counts, groups.codes, rows.column(2).to_numpy())
-        with self.call.running("aggregate"):  # a strict sum may be refused
+        with self.call.running("aggregate"):  # a strict sum may overflow
             parts = self._accumulators.combine(rows.columns[3:], groups)
         return self._rows(rows.column(0).take(first), rows.column(1).take(first), counts, parts)
 
@@ -186,7 +189,7 @@ class PartialsOperator(Operator):
 
 
 class PartialAggregateOperator(PartialsOperator):
-    """Aggregates what its task reads, by key and pane."""
+    """Pre-aggregates a task's input by key and pane."""
 
     def __init__(self, setting: OperatorSetting) -> None:
         operation, edge = setting.node.operation, setting.node.inputs[0]
@@ -204,17 +207,17 @@ class PartialAggregateOperator(PartialsOperator):
         panes = self._windows.pane_of(times)
         stamps = batch.timestamps
         if self._windows.has_gaps:
-            # Between windows that do not touch there is time that belongs to none.
+            # Times between windows that do not touch belong to no window.
             in_windows = np.flatnonzero(self._windows.first_window(panes) <= self._windows.last_window(panes))
             rows = pa.array(in_windows)
             columns, keys, panes = columns.take(rows), keys.take(rows), panes[in_windows]
             stamps = None if stamps is None else stamps[in_windows]
-        return self._partial(keys, panes, self._seen(columns, stamps))
+        return self._partial(keys, panes, self._input_of(columns, stamps))
 
     def _keys(self, batch: Batch, columns: pa.RecordBatch) -> pa.Array:
         if self._key_column is not None:
             return columns.column(self._key_column)
-        if self._keying is None:  # all records have one key
+        if self._keying is None:  # all records have the same key
             return pa.array(np.zeros(len(batch), dtype=np.int8))
         return self._keying.column(batch).array
 
@@ -224,14 +227,14 @@ class PartialAggregateOperator(PartialsOperator):
         return window_times(batch, self.call, "window")
 
     def _checked(self, batch: Batch) -> pa.RecordBatch:
-        """The columns of records that can be aggregated: none is None or a change other than INSERT."""
+        """The columns of records that can be aggregated: reject None and changes other than INSERT."""
         columns = batch.columns()
         kinds = columns.schema.get_field_index(KIND_COLUMN)
         if kinds < 0:
             return columns
         unfit = np.flatnonzero(np.asarray(columns.column(kinds).fill_null(1)) != 0)
         if len(unfit):
-            error = ProgramError("the record is None or no INSERT, which has no aggregate. Filter such records out")
+            error = ProgramError("the record is None or not an INSERT, which has no aggregate. Filter such records out")
             raise self.call.failed(error, "aggregate", tuple(batch.slice(int(unfit[0]), 1).values()))
         return columns.remove_column(kinds)
 

@@ -1,12 +1,12 @@
-"""Windows the slow and obvious way, to hold the operator against.
+"""Windows, a record at a time: the slow reference for the operator.
 
-Every window is a list of the records that are in it; all is kept in dictionaries, nothing is stored, merged or read in
-bulk. Windows that merge are found by looking at all windows of the key. What is fired, dropped and forgotten follows
-from the rules of Flink's documentation, record by record. Assigners, triggers and evictors are those of the program:
-they are pure, and have tests of their own.
+Every window is a list of its records; all state is in dictionaries, nothing is stored, merged or read in bulk. Merging
+windows are found by scanning all windows of the key. Firing, dropping and cleanup follow the rules of Flink's
+documentation, record by record. Assigners, triggers and evictors are the program's: they are pure, and have tests of
+their own.
 
-The input is a list of epochs; within one the watermark stands where the last one left it. Timers of the clock come when
-it has passed them.
+The input is a list of epochs; within one the watermark stays where the previous one left it. Timers of the clock fire
+when it has passed them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["Epoch", "Fired", "WindowReference"]
 
 @dataclass(frozen=True)
 class Epoch:
-    """Records (key, value, timestamp), the clock while they come, and the watermark when they are in."""
+    """Records (key, value, timestamp), the clock at their arrival, and the watermark after them."""
 
     records: Sequence[tuple[Any, Any, int]]
     watermark: int
@@ -42,7 +42,7 @@ class Fired:
 
 @dataclass
 class WindowReference:
-    """A window operator of one subtask. `fired`, `late` and `dropped` are what came of the epochs run so far."""
+    """A window operator of one subtask. `fired` and `late` collect the results of the epochs run so far."""
 
     assigner: Any
     trigger: Any
@@ -60,7 +60,7 @@ class WindowReference:
         self._watermark, self._now_ms = MIN_WATERMARK, 0
 
     def run(self, epochs: Sequence[Epoch]) -> WindowReference:
-        """All epochs, one after the other."""
+        """Run all epochs in order."""
         for epoch in epochs:
             self._epoch += 1
             self._now_ms = epoch.now_ms
@@ -76,19 +76,21 @@ class WindowReference:
         has_window = False
         for assigned in self.assigner.assign_windows(value, timestamp, self):
             window = self._merged(key, assigned) if self.merges else assigned
-            if self._is_over(window):
+            if self._is_expired(window):
                 self._contents.pop((key, window), None)
                 continue
             has_window = True
             self._contents.setdefault((key, window), []).append(TimestampedValue(value, timestamp))
-            if self._forgotten_at(window) < MAX_WATERMARK:
-                self._timers.add((self._domain(), self._forgotten_at(window), key, window))
-            self._obey(self.trigger.on_element(value, timestamp, window, _Context(self, key, window)), key, window)
+            if self._cleanup_time(window) < MAX_WATERMARK:
+                self._timers.add((self._domain(), self._cleanup_time(window), key, window))
+            self._apply_trigger_result(
+                self.trigger.on_element(value, timestamp, window, _Context(self, key, window)), key, window
+            )
         if not has_window and self.assigner.is_event_time() and timestamp + self.allowed_lateness_ms <= self._watermark:
             self.late.append(value)
 
     def _merged(self, key: Any, window: Any) -> Any:
-        """The window that covers `window` and all of the key that touch it, and those that touch that, and so on."""
+        """The window that covers `window` and all of the key that intersect it, transitively."""
         parts: list[Any] = []
         while True:
             others = (other for k, other in self._contents if k == key and other not in parts)
@@ -103,7 +105,7 @@ class WindowReference:
             self.trigger.on_merge(window, _Context(self, key, window, parts))
             for part in parts:
                 self.trigger.clear(part, _Context(self, key, part))
-                self._timers.discard((self._domain(), self._forgotten_at(part), key, part))
+                self._timers.discard((self._domain(), self._cleanup_time(part), key, part))
             contents = [element for part in parts for element in self._contents.pop((key, part))]
             self._contents[key, window] = contents
         return window
@@ -111,15 +113,15 @@ class WindowReference:
     def _domain(self) -> str:
         return "event" if self.assigner.is_event_time() else "processing"
 
-    def _forgotten_at(self, window: Any) -> int:
+    def _cleanup_time(self, window: Any) -> int:
         lateness = self.allowed_lateness_ms if self.assigner.is_event_time() else 0
         last: int = window.max_timestamp() + lateness
         return min(last, MAX_WATERMARK)
 
-    def _is_over(self, window: Any) -> bool:
-        return bool(self.assigner.is_event_time()) and self._forgotten_at(window) <= self._watermark
+    def _is_expired(self, window: Any) -> bool:
+        return bool(self.assigner.is_event_time()) and self._cleanup_time(window) <= self._watermark
 
-    def _obey(self, result: Any, key: Any, window: Any) -> None:
+    def _apply_trigger_result(self, result: Any, key: Any, window: Any) -> None:
         elements = self._contents.get((key, window), [])
         if result.is_fire() and elements:
             if self.evictor is not None:
@@ -139,27 +141,27 @@ class WindowReference:
             self._timers.discard(timer)
             _, time, key, window = timer
             if (key, window) not in self._contents:
-                continue  # of a window that was forgotten, or became part of another
+                continue  # of a window that was deleted or merged into another
             context = _Context(self, key, window)
-            ask = self.trigger.on_event_time if domain == "event" else self.trigger.on_processing_time
-            self._obey(ask(time, window, context), key, window)
-            if domain == self._domain() and time == self._forgotten_at(window):
+            on_time = self.trigger.on_event_time if domain == "event" else self.trigger.on_processing_time
+            self._apply_trigger_result(on_time(time, window, context), key, window)
+            if domain == self._domain() and time == self._cleanup_time(window):
                 self.trigger.clear(window, context)
                 del self._contents[key, window]
 
-    # What assigners and evictors ask.
+    # The context methods for assigners and evictors.
 
     def get_current_processing_time(self) -> int:
         """The clock of the epoch."""
         return self._now_ms
 
     def get_current_watermark(self) -> int:
-        """Where event time stands."""
+        """The current watermark."""
         return self._watermark
 
 
 class _Context:
-    """What a trigger asks, for one key and window."""
+    """The context of a trigger, for one key and window."""
 
     def __init__(self, reference: WindowReference, key: Any, window: Any, merged: Sequence[Any] = ()) -> None:
         self._reference, self._key, self._window, self._merged = reference, key, window, merged

@@ -1,8 +1,8 @@
-"""What all operators of window nodes share: the user's functions and the states these may hold, and late records.
+"""Shared by all window operators: the user's functions with their states, and late records.
 
-A window node has up to three functions: one that folds records into a window's value, one that is called when the
-window fires, and the assigner. The second may keep state of the window and of its key (`window_store`), which is opened
-and written with the operator's own.
+A window node has up to three functions: one that folds records into a window's value, the window function, and the
+assigner. The window function may have state of the window and of its key (`window_store`), which is opened and written
+with the operator's own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["WindowFunctions"]
 
 
 class WindowFunctions(KeyedOperator, ProcessOperator):
-    """A window node in one subtask; subclasses say what is done with its records."""
+    """A window node in one subtask; subclasses process its records."""
 
     method = "process"
     role = "window"
@@ -52,7 +52,7 @@ class WindowFunctions(KeyedOperator, ProcessOperator):
 
     def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
         super().open_states(accounts)
-        self.tokens.forget()
+        self.tokens.clear()
 
     def write_states(self) -> SubtaskAccount:
         self.store.leave()
@@ -72,12 +72,12 @@ class WindowFunctions(KeyedOperator, ProcessOperator):
         return account
 
     def check_timestamps(self, batch: Batch) -> None:
-        """Refuse records without timestamps where windows go by event time."""
+        """Reject records without timestamps for event-time windows."""
         if len(batch) and self._operation.assigner.is_event_time():
             window_times(batch, self.call, "window assigner")
 
-    def refuse_late(self, value: Any, stamp: int, out: list[Any], stamps: list[int]) -> None:
-        """A record came too late: to the side output for such, or dropped and counted."""
+    def emit_late(self, value: Any, stamp: int, out: list[Any], stamps: list[int]) -> None:
+        """Send a late record to the side output for late records, or drop and count it."""
         if self._operation.late_tag is None:
             self._dropped.inc()
         else:
@@ -85,11 +85,11 @@ class WindowFunctions(KeyedOperator, ProcessOperator):
             stamps.append(stamp)
 
     def enter_place(self, key: Any, window: Any) -> None:
-        """The window function is about to be called for this key and window."""
+        """Select the key and window before the window function is called."""
         self.store.keys.at = key
         self.store.places.at = (key, self.tokens.token(window))
 
-    def announce(self, keys: list[Any], windows: list[Any]) -> None:
-        """The window function is about to be called for these: read what it keeps of them at once."""
+    def prefetch_states(self, keys: list[Any], windows: list[Any]) -> None:
+        """Prefetch the window function's states of these keys and windows."""
         token = self.tokens.token
         self.store.prefetch(keys, [(key, token(window)) for key, window in zip(keys, windows, strict=True)])

@@ -1,12 +1,13 @@
-"""The states of one window operator in one subtask: of its keys and of its places, and the timers of its places.
+"""States of one window operator in one subtask: of its keys and of its places, and timers of its places.
 
-States are asked for by descriptor, whenever it is convenient: a trigger asks while an epoch runs. There are two scopes.
-At a *key* are what functions keep whatever the window, counts of assigners, and which windows of the key have merged.
-At a *place* (a key and a window) are contents, what triggers remember, and per-window state of functions. Those that
-different parties ask for have names of their own, so that a trigger's `count` is not a function's.
+States are requested by descriptor at any time: a trigger requests them while an epoch runs. There are two scopes. At a
+*key* are states of functions independent of windows, counts of assigners, and the key's merged windows. At a *place* (a
+key and a window) are contents, states of triggers, and per-window state of functions. Names have a prefix for their
+requester, so that a trigger's `count` differs from a function's.
 
-All tables are in the store of the operator's backend, which opens and writes them. No visit concerns them: what a
-record touches is not known by its key alone, so places are read as they are announced, and written when the epoch ends.
+All tables are in the store of the operator's backend, which opens and writes them. They are not part of visits: a
+record's key alone does not determine what it reads, so places are prefetched as they are announced, and written when
+the epoch ends.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ class WindowStore:
         self.processing_timers = store.timers(WINDOW_PROCESSING_TIMERS, PlaceTable)
 
     def state_of_key(self, name: str, kind: type[StateHandle], descriptor: Any) -> Any:
-        """The state of this descriptor at keys, kept under `name`."""
+        """The state of this descriptor at keys, stored under `name`."""
         handle = self._of_keys[name] = self._store.state(name, kind, descriptor, self.keys, StateTable)
         return handle
 
     def state_of_place(self, name: str, kind: type[StateHandle], descriptor: Any) -> Any:
-        """The state of this descriptor at places, kept under `name`."""
+        """The state of this descriptor at places, stored under `name`."""
         if getattr(descriptor, "_queryable_name", None) is not None:
             raise ProgramError(
                 f"state '{descriptor.get_name()}' of '{self._store.operator}' belongs to a window and a key, and only "
@@ -53,7 +54,7 @@ class WindowStore:
         return handle
 
     def prefetch(self, keys: Iterable[Any], places: Iterable[Any]) -> None:
-        """The operator is about to go to these keys and places: read single values of all of them at once."""
+        """Read single values of all these keys and places at once."""
         keys, places = list(keys), list(places)
         for handle in self._of_keys.values():
             handle.prefetch(keys)
@@ -61,13 +62,13 @@ class WindowStore:
             handle.prefetch(places)
 
     def leave(self) -> None:
-        """No user code runs."""
+        """Unset the current key and place: no user code runs."""
         self.keys.leave()
         self.places.leave()
 
     def wake_ms(self, now_ms: int) -> int | None:
-        """When the next timer of the clock comes, if there is one: when its millisecond has passed. Those of this one
-        are left."""
+        """When the next timer of the clock fires, if there is one: when its millisecond has passed. Timers of the
+        current millisecond remain."""
         earliest_ms = self.processing_timers.earliest(after=now_ms - 1)
         return None if earliest_ms is None else earliest_ms + 1
 
@@ -82,12 +83,12 @@ _KINDS: dict[str, type[StateHandle]] = {
 
 
 class PartyStates(StateGetters):
-    """States of keys, or of places, as one party sees them. `party` goes before the names it uses."""
+    """States of keys, or of places, of one requester. `party` prefixes their names."""
 
     def __init__(self, store: WindowStore, party: str, of_places: bool) -> None:
         self._party = party
         self._state = store.state_of_place if of_places else store.state_of_key
-        # By identity: comparing descriptors takes longer than all else a trigger does for a record.
+        # By identity: comparing descriptors would dominate a trigger's cost per record.
         self._states: dict[int, tuple[Any, Any]] = {}
 
     def state(self, descriptor: Any, kind: type[StateHandle] | None = None) -> Any:

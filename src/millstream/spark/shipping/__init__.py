@@ -1,4 +1,4 @@
-"""How code reaches the executors of a cluster: archives of our package, of the program's modules and of packages.
+"""Ships code to the executors of a cluster: archives of our package, of the program's modules and of packages.
 
-In local mode nothing of this runs: tasks have the driver's interpreter, with all that it can import.
+In local mode this package is unused: tasks have the driver's interpreter with everything it can import.
 """

@@ -1,8 +1,8 @@
-"""An archive of files for the executors. Its name has the digest of its content, so equal content is sent once.
+"""Archives of files for executors. The name contains a digest of the content, so equal content is sent once.
 
-Spark unpacks it on every executor, in a folder of its name below the executor's own: modules with native code can be
-imported from there, and Python keeps what it compiles. An archive stays on the driver's disk until the process ends,
-for executors that come later fetch it too.
+Spark unpacks an archive on every executor, in a folder of its name below the executor's own: modules with native code
+can be imported from there, and Python caches its byte code. An archive stays on the driver's disk until the process
+ends, because executors that join later fetch it too.
 """
 
 from __future__ import annotations
@@ -18,43 +18,43 @@ from pathlib import Path
 
 __all__ = ["ShippedArchive", "copy_archive", "make_archive"]
 
-_MADE: dict[str, ShippedArchive] = {}
-"""What this process has made, by name."""
+_ARCHIVES: dict[str, ShippedArchive] = {}
+"""Archives created by this process, by name."""
 
 
 @dataclass(frozen=True)
 class ShippedArchive:
-    """A file of the driver, and the folder of an executor that it is unpacked in: its `name`."""
+    """A file of the driver, and the name of the folder in which executors unpack it."""
 
     path: Path
     name: str
 
 
 def make_archive(stem: str, files: Mapping[str, Path]) -> ShippedArchive:
-    """The archive of `files`, by where they stand in it."""
+    """Creates an archive of `files`, which are listed by their path in it."""
     digest = hashlib.sha256()
     for target in sorted(files):
         content = files[target].read_bytes()
         digest.update(f"{target}\0{len(content)}\0".encode() + content)
     name = f"{stem}-{digest.hexdigest()[:16]}"
-    if name not in _MADE:
+    if name not in _ARCHIVES:
         path = _fresh_folder() / f"{name}.zip"
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
             for target in sorted(files):
                 archive.write(files[target], target)
-        _MADE[name] = ShippedArchive(path, name)
-    return _MADE[name]
+        _ARCHIVES[name] = ShippedArchive(path, name)
+    return _ARCHIVES[name]
 
 
 def copy_archive(stem: str, path: Path, ending: str) -> ShippedArchive:
-    """A copy of an archive that is there, which may change or go after this."""
+    """Copies an existing archive, which may change or disappear afterwards."""
     with path.open("rb") as file:
         name = f"{stem}-{hashlib.file_digest(file, 'sha256').hexdigest()[:16]}"
-    if name not in _MADE:
+    if name not in _ARCHIVES:
         copied = _fresh_folder() / f"{name}{ending}"
         shutil.copyfile(path, copied)
-        _MADE[name] = ShippedArchive(copied, name)
-    return _MADE[name]
+        _ARCHIVES[name] = ShippedArchive(copied, name)
+    return _ARCHIVES[name]
 
 
 def _fresh_folder() -> Path:

@@ -1,13 +1,14 @@
-"""One archive of an environment's packages, for executors that lack them: `millstream pack`.
+"""Packs an environment's packages into one archive, for executors that lack them: `millstream pack`.
 
-In it are `packages/`, the installed packages; `bin/python`, a script that starts a Python with them; and, if asked for,
-`python/`, the interpreter. What is promised: unpacked anywhere, on a machine of the same platform, `bin/python` is a
-Python of the same minor version that imports these packages. Without the interpreter in it, it starts the `python3.…`
-of that version that is found there. An interpreter can be moved only if it was built for that; so it is tried in
-another place before it is packed, and refused when it does not start there.
+It contains `packages/`, the installed packages; `bin/python`, a script that starts a Python with them; and optionally
+`python/`, the interpreter. Guarantee: unpacked anywhere, on a machine of the same platform, `bin/python` is a Python of
+the same minor version that imports these packages. Without an included interpreter, it starts the machine's `python3.…`
+of that version. An interpreter can be relocated only if it was built for that; so it is tested in another folder before
+it is packed, and rejected if it does not start there.
 
-PySpark is left out, for Spark brings it, and so is millstream, which is sent as it is here. A package that is installed
-as a link to its sources (`pip install -e`) is left out too: what a program imports of it is sent with the program.
+PySpark is excluded, because Spark provides it, and so is millstream, which is sent separately. A package installed as a
+link to its sources (`pip install -e`) is excluded too: the modules of it that a program imports are sent with the
+program.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _LEFT_OUT = frozenset({"millstream", "pip", "py4j", "pyspark", "setuptools", "uv
 _LIBRARY_LEFT_OUT = ("__pycache__", "site-packages", "test", "idlelib", "tkinter", "turtledemo", "ensurepip")
 _VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
 _START = f"""#!/bin/sh
-# Made by `millstream pack`: a Python {_VERSION} that finds the packages beside this folder.
+# Made by `millstream pack`: a Python {_VERSION} that imports the packages next to this folder.
 here=$(cd "$(dirname "$0")/.." && pwd)
 PYTHONPATH="$here/packages${{PYTHONPATH:+:$PYTHONPATH}}"
 export PYTHONPATH
@@ -51,12 +52,12 @@ exec python{_VERSION} "$@"
 
 
 def environment_files(path: Iterable[str] | None = None) -> tuple[dict[str, Path], dict[str, str], list[str]]:
-    """The files of the packages that are installed on `path` (None: here), their versions, and the linked packages."""
+    """The files of the packages installed on `path` (None: here), their versions, and the names of linked packages."""
     files: dict[str, Path] = {}
     versions: dict[str, str] = {}
     linked = []
-    found = distributions() if path is None else distributions(path=list(path))
-    for package in sorted(found, key=lambda package: package.name.lower()):
+    packages = distributions() if path is None else distributions(path=list(path))
+    for package in sorted(packages, key=lambda package: package.name.lower()):
         name = package.name.lower().replace("_", "-")
         if name in _LEFT_OUT or name in versions:
             continue
@@ -77,7 +78,7 @@ def _is_linked(package: Distribution) -> bool:
 
 
 def interpreter_files() -> dict[str, Path]:
-    """The files of the interpreter that runs this, if it can be moved; PlatformError if not."""
+    """The files of the running interpreter; raises PlatformError if it cannot be relocated."""
     prefix, library = Path(sys.base_prefix), Path(sysconfig.get_path("stdlib"))
     program = Path(os.path.realpath(sys.executable))
     files = {f"python/bin/python{_VERSION}": program}
@@ -88,11 +89,11 @@ def interpreter_files() -> dict[str, Path]:
         for name in names:
             path = Path(folder, name)
             files[f"python/lib/python{_VERSION}/{path.relative_to(library).as_posix()}"] = path
-    _check_movable(files)
+    _check_relocatable(files)
     return files
 
 
-def _check_movable(files: Mapping[str, Path]) -> None:
+def _check_relocatable(files: Mapping[str, Path]) -> None:
     with tempfile.TemporaryDirectory(prefix="millstream-python-") as place:
         for target, path in files.items():
             copy = Path(place, target)
@@ -102,21 +103,21 @@ def _check_movable(files: Mapping[str, Path]) -> None:
         start.parent.mkdir()
         start.write_text(_START)
         start.chmod(0o755)
-        tried = "import ssl, sqlite3, hashlib, ctypes, sys; print(sys.prefix)"
+        test = "import ssl, sqlite3, hashlib, ctypes, sys; print(sys.prefix)"
         ended = subprocess.run(
-            [str(start), "-c", tried], capture_output=True, text=True, check=False, env={"PATH": os.defpath}
+            [str(start), "-c", test], capture_output=True, text=True, check=False, env={"PATH": os.defpath}
         )
         if ended.returncode != 0 or ended.stdout.strip() != str(Path(place, "python")):
-            why = (ended.stderr.strip().splitlines() or [ended.stdout.strip()])[-1]
+            reason = (ended.stderr.strip().splitlines() or [ended.stdout.strip()])[-1]
             raise PlatformError(
-                f"the interpreter {sys.executable} cannot be moved: in another folder it does not run ({why}). Leave "
-                f"--with-python out and install Python {_VERSION} where executors run, or pack from an interpreter "
-                "that is made to be moved, such as those of `uv python install`"
+                f"the interpreter {sys.executable} cannot be relocated: it does not run in another folder ({reason}). "
+                f"Omit --with-python and install Python {_VERSION} on the executors, or pack from a relocatable "
+                "interpreter, such as those of `uv python install`"
             )
 
 
 def write_environment(path: Path, files: Mapping[str, Path], facts: Mapping[str, object]) -> None:
-    """Write the archive. The same content gives the same bytes. It gets its name when it is complete."""
+    """Writes the archive, which is renamed when it is complete. Equal content yields equal bytes."""
     work = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with (

@@ -1,11 +1,11 @@
-"""What of installed packages goes to executors: our own, and those that it needs there and executors may lack.
+"""The installed packages that are sent to executors: our own, and our requirements that executors may lack.
 
-**Ours** is sent as it is imported here: from a wheel, an editable install or a source tree.
+**Our package** is sent as it is imported here: from a wheel, an editable install or a source tree.
 
-Executors have Python and what Spark itself requires (PySpark, pyarrow, pandas, numpy). Of what we require besides,
-tasks use cloudpickle, obstore for object stores, and the package of a connector. Where executors lack one of these and
-are of the driver's platform, it is sent from the driver's environment, with what it requires in turn. What the user's
-own functions import is not looked after in this way: it may be anything, and of any size (`millstream pack`).
+Executors have Python and the requirements of Spark (PySpark, pyarrow, pandas, numpy). Of our other requirements, tasks
+use cloudpickle, obstore for object stores, and the packages of connectors. If executors lack one of these and have the
+driver's platform, it is sent from the driver's environment, with its own requirements. Imports of user functions are
+not handled here: they may be anything, of any size (`millstream pack`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from millstream.spark.shipping.archives import ShippedArchive, make_archive
 __all__ = ["SPARKS_PACKAGES", "TASK_PACKAGES", "our_package", "package_files", "task_packages"]
 
 SPARKS_PACKAGES = ("pyspark", "py4j", "pyarrow", "pandas", "numpy")
-"""What an executor has, or is no executor for Python with Arrow."""
+"""Packages that every executor for Python with Arrow has."""
 
 TASK_PACKAGES: dict[str, str] = {
     "cloudpickle": "cloudpickle",
@@ -40,7 +40,7 @@ TASK_PACKAGES: dict[str, str] = {
     "pika": "pika",
     "redis": "redis",
 }
-"""What our tasks import besides, by module: the package that has it."""
+"""Other packages that our tasks import, by module."""
 
 _NEEDED_BY = {
     "millstream.connectors.kafka": ("confluent_kafka",),
@@ -59,7 +59,7 @@ _NEEDED_BY = {
 
 @cache
 def our_package() -> ShippedArchive:
-    """Millstream itself, from where it is imported."""
+    """The archive of Millstream itself, as it is imported here."""
     folder = Path(PACKAGE_FOLDER)
     files = {
         f"millstream/{path.relative_to(folder).as_posix()}": path
@@ -70,8 +70,8 @@ def our_package() -> ShippedArchive:
 
 
 def task_packages(modules: Iterable[str], *, is_object_store: bool) -> list[str]:
-    """The modules of `TASK_PACKAGES` that tasks of a plan may import, which names `modules` of ours. What is not
-    installed here either is not asked for: the program has got this far without it.
+    """The modules of `TASK_PACKAGES` that tasks may import, for a plan that uses `modules` of ours. Modules not
+    installed here are omitted: the program evidently does not need them.
 
     >>> task_packages(["millstream.connectors.kafka.source", "millstream.plan.stages"], is_object_store=True)
     ['cloudpickle', 'confluent_kafka', 'obstore']
@@ -92,7 +92,7 @@ def _is_installed(module: str) -> bool:
 
 
 def package_files(packages: Iterable[str]) -> dict[str, Path]:
-    """The files of these packages as they are installed here, and of what they require that Spark does not."""
+    """The files of these packages as installed here, and of those requirements that Spark lacks."""
     files: dict[str, Path] = {}
     for package in _closure(packages):
         for file in package.files or ():

@@ -1,9 +1,9 @@
-"""The user's own modules: what stands beside the program, and what it imported from folders of its own.
+"""The user's own modules: those next to the program, and those imported from other folders of the user.
 
-A function of the program itself travels by value, with the plan. A function of a module is pickled by its name, so its
-module has to be where tasks run. Sent are all modules and packages beside the program (a function may import one only
-when it is called), and those that were imported from other folders which are neither Python's nor of installed packages
-(`PYTHONPATH`, a source tree). Installed packages are not: they may have native code, and `millstream pack` is for them.
+A function of the program itself is pickled by value, with the plan. A function of a module is pickled by name, so its
+module must be available to tasks. Sent are all modules and packages next to the program (a function may import one only
+when it is called), and modules imported from folders that belong neither to Python nor to installed packages
+(`PYTHONPATH`, a source tree). Installed packages are not sent: they may have native code; `millstream pack` packs them.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ __all__ = ["program_edits", "program_files", "program_folder"]
 _BYTES_MAX = 64 << 20
 _LEFT_OUT = ("__pycache__", "node_modules")
 _STAMPS: dict[str, int] = {}
-"""When the file of each module was changed, as it was when this process last looked."""
+"""The modification time of each module's file, as last seen by this process."""
 _EDITS: list[None] = []
 
 
 def program_folder(modules: Mapping[str, ModuleType] = sys.modules) -> Path | None:
-    """Where the program's file is; None where there is none (a terminal, a notebook) or it is an installed command."""
+    """The folder of the program's file; None without a file (a terminal, a notebook) or for an installed command."""
     file = getattr(modules.get("__main__"), "__file__", None)
     if not file:
         return None
@@ -39,7 +39,7 @@ def program_folder(modules: Mapping[str, ModuleType] = sys.modules) -> Path | No
 
 
 def program_files(modules: Mapping[str, ModuleType] = sys.modules) -> dict[str, Path]:
-    """The files of the user's modules among `modules`, by where they stand in a folder to import from."""
+    """The files of the user's modules among `modules`, by their path in an import folder."""
     files: dict[str, Path] = {}
     folder = program_folder(modules)
     if folder is not None:
@@ -54,15 +54,15 @@ def program_files(modules: Mapping[str, ModuleType] = sys.modules) -> dict[str, 
     if total > _BYTES_MAX:
         largest = max(files.values(), key=lambda path: path.stat().st_size)
         raise ProgramError(
-            f"the modules of the program are {total >> 20} MB, and at most {_BYTES_MAX >> 20} MB are sent to executors "
+            f"the program's modules have {total >> 20} MB, but at most {_BYTES_MAX >> 20} MB are sent to executors "
             f"(the largest file is {largest}). Move data elsewhere, and send it by python.archives"
         )
     return files
 
 
 def program_edits(modules: Mapping[str, ModuleType] = sys.modules) -> int:
-    """How often the files of imported modules of the user have been found changed. In a notebook, a module is edited
-    and loaded again between two jobs, and workers that imported it before must not be used for the second one."""
+    """How often changes to files of imported user modules were detected. In a notebook, a module may be edited and
+    reloaded between two jobs, and workers that imported it before must not be used for the second one."""
     changed = False
     for module in list(modules.values()):
         file = getattr(module, "__file__", None)
@@ -78,7 +78,7 @@ def program_edits(modules: Mapping[str, ModuleType] = sys.modules) -> int:
 
 
 def _own_entries(module: ModuleType) -> Iterator[tuple[Path, Path]]:
-    """The top file or folder of a module that is the user's, and the folder it is imported from."""
+    """The top-level file or folder of a user's module, and the folder it is imported from."""
     name, file = getattr(module, "__name__", ""), getattr(module, "__file__", None)
     if not file or name == "__main__" or not file.endswith(".py"):
         return
@@ -90,25 +90,26 @@ def _own_entries(module: ModuleType) -> Iterator[tuple[Path, Path]]:
         return
     root = path.parents[depth]
     top = root / path.relative_to(root).parts[0]
-    if top.stem == name.partition(".")[0]:  # else the module was loaded in a way of its own
+    if top.stem == name.partition(".")[0]:  # otherwise the module was loaded in a nonstandard way
         yield top, root
 
 
 def _files_of(entry: Path, root: Path) -> dict[str, Path]:
     if entry.is_file():
         return {entry.name: entry}
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for folder, folders, names in os.walk(entry):
         folders[:] = sorted(name for name in folders if name not in _LEFT_OUT and not name.startswith("."))
         for name in names:
             path = Path(folder, name)
             if not name.endswith(".pyc") and path.is_file():
-                found[path.relative_to(root).as_posix()] = path
-    return found
+                files[path.relative_to(root).as_posix()] = path
+    return files
 
 
 def _is_installed(path: Path) -> bool:
-    """Whether it is Python's own, or of an installed package: there is no need to send it, or no way to do it well."""
+    """Whether it belongs to Python or an installed package, which is not sent."""
+
     paths = sysconfig.get_paths()
     installed = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib", "scripts")}
     installed |= {*site.getsitepackages(), site.getusersitepackages()}

@@ -1,1 +1,1 @@
-"""What is one key: equality, canonical bytes, hashes, key groups."""
+"""Keys: equality, canonical bytes, hashes, key groups."""

@@ -1,4 +1,4 @@
-"""Which Python values are one key: the canonical form of a key without a declared type.
+"""The canonical form of keys without a declared type, which defines which Python values are one key.
 
 The rule is that of `key_columns`. So 1, True, 1.0 and Decimal("1.0") are one key, and (1, "a") and (True, "a") are one
 key. `simplify` brings a value to a form in which equal means same:
@@ -16,10 +16,10 @@ key. `simplify` brings a value to a form in which equal means same:
     int, str and other value Enums      their value, to which they are equal
     numpy scalars                       the Python number they are equal to
 
-`canonical_bytes` writes that form down: two keys have the same bytes exactly when they are one key, in
-every process and every release; `decode` (of `canonical_decoding`) reads them back. Values that can change or that
-have no lasting identity are refused, with what to use instead. `canonical_hash` is the slow, obvious reference for
-the hashes that `canonical_columns` computes in columns.
+`canonical_bytes` encodes that form: two keys have the same bytes exactly when they are one key, in every process and
+every version; `decode` (of `canonical_decoding`) reads them back. Mutable values and values without a stable identity
+are rejected, with an alternative. `canonical_hash` is the slow reference for the hashes that `canonical_columns`
+computes in columns.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ _DECIMAL_DIGITS_MAX = 4_096
 
 
 class NamedKey(NamedTuple):
-    """A value of a class that gives its values meaning: equal only to one of the same class.
+    """A value of a class that is part of its identity: equal only to values of the same class.
 
-    The module is there to find the class again (none: a class this project knows). It is not hashed, so that where
-    a record goes does not depend on how the program was started.
+    The module is used to import the class again (empty: a class of this project). It is not hashed, so that the routing
+    of a record does not depend on how the program was started.
     """
 
     class_name: str
@@ -64,7 +64,7 @@ class NamedKey(NamedTuple):
 
 
 def simplify(key: Any) -> Any:
-    """The canonical form of one key; the elements of a tuple are left to be simplified in their turn.
+    """The canonical form of one key; the elements of a tuple are not simplified.
 
     >>> simplify(True), simplify(-0.0), simplify(decimal.Decimal("1.50")), simplify(Row(user="a", age=1))
     (1, 0, 1.5, ('a', 1))
@@ -100,7 +100,7 @@ def _of_decimal(key: decimal.Decimal) -> int | float | decimal.Decimal:
         )
     if key == key.to_integral_value():
         return int(key)
-    # Comparing a Decimal with a float is exact: only 0.5 and its like are both.
+    # Comparing a Decimal with a float is exact: only values such as 0.5 are both.
     if float(key) == key:
         return float(key)
     return decimal.Context(prec=len(key.as_tuple().digits)).normalize(key)
@@ -131,7 +131,7 @@ def _of_date(key: dt.date) -> dt.date:
 
 
 def _of_enum(key: enum.Enum) -> NamedKey:
-    # Members are known by name, but a combination of flags has none before Python 3.11.
+    # Members have names, but a combination of flags has none before Python 3.11.
     values = (key.value if isinstance(key, enum.Flag) else key.name,)
     return NamedKey(type(key).__qualname__, values, type(key).__module__)
 
@@ -145,7 +145,7 @@ def _of_dataclass(key: Any) -> NamedKey:
 
 
 def _of_class_key(key: ClassKey) -> NamedKey:
-    """A key that was read without its class is the key it was."""
+    """A key that was decoded without its class equals the original key."""
     module, _, class_name = key.name.rpartition(":")
     return NamedKey(class_name, key.values, module)
 
@@ -160,9 +160,9 @@ _SIMPLIFIERS_BY_TYPE: dict[type, Callable[[Any], Any]] = {
     ClassKey: _of_class_key,
 }
 
-# Tried in this order: an IntEnum is an int, a datetime is a date, and each is taken for the first it is.
+# Tried in this order: an IntEnum is an int, a datetime is a date, and the first match wins.
 _SIMPLIFIERS: tuple[tuple[type | tuple[type, ...], Callable[[Any], Any]], ...] = (
-    (np.timedelta64, lambda key: _refuse(key)),  # an int to numpy, and without its unit equal to others
+    (np.timedelta64, lambda key: _refuse(key)),  # numpy treats it as an int, which would equal others without its unit
     ((int, np.integer, np.bool_), int),
     ((float, np.floating), lambda key: _of_float(float(key))),
     (str, str.__str__),
@@ -198,7 +198,7 @@ def _refusal(key: Any) -> ProgramError:
     for kind, reason, instead in _INSTEAD:
         if isinstance(key, kind):
             return ProgramError(
-                f"key {reprlib.repr(key)} is a {name}, which {reason}: state kept for it could not be found again. "
+                f"key {reprlib.repr(key)} is a {name}, which {reason}: its state could not be looked up again. "
                 f"Use {instead} as the key."
             )
     if dataclasses.is_dataclass(key) and not isinstance(key, type):
@@ -207,8 +207,8 @@ def _refusal(key: Any) -> ProgramError:
             f"Declare it @dataclass(frozen=True), or use a tuple of its fields as the key."
         )
     return ProgramError(
-        f"key {reprlib.repr(key)} is a {name}, which has no form that is the same in every process: state kept for "
-        "it could not be found again. Use a str, number, bytes or date, a tuple of these, or a frozen dataclass as key."
+        f"key {reprlib.repr(key)} is a {name}, which has no form that is the same in every process: its state could "
+        "not be looked up again. Use a str, number, bytes or date, a tuple of these, or a frozen dataclass as key."
     )
 
 
@@ -223,7 +223,7 @@ def decimal_text(key: decimal.Decimal) -> bytes:
 
 
 def text_bytes(key: str) -> bytes:
-    """A text's UTF-8 form; refuses half a surrogate pair, which has none."""
+    """A text's UTF-8 form; rejects unpaired surrogates, which have none."""
     try:
         return key.encode()
     except UnicodeEncodeError as error:
@@ -234,7 +234,7 @@ def text_bytes(key: str) -> bytes:
 
 
 def canonical_bytes(key: Any) -> bytes:
-    """The bytes that stand for a key without a declared type, everywhere and for good.
+    """The bytes of a key without a declared type, in every process and every version.
 
     >>> canonical_bytes(1) == canonical_bytes(True) == canonical_bytes(1.0)
     True
@@ -283,7 +283,7 @@ _BYTES: dict[type, Callable[[Any], bytes]] = {
 
 
 def canonical_hash(key: Any, seed: int = 42) -> int:
-    """The hash of one key without a declared type: what `canonical_columns` computes for many at once.
+    """The hash of one key without a declared type; `canonical_columns` computes it for many at once.
 
     >>> canonical_hash(1), canonical_hash("Spark")
     (-7001672635703045582, -4294468057691064905)

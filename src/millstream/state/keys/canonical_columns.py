@@ -1,9 +1,9 @@
 """Hashes of keys without a declared type, many at once.
 
-`canonical` says which values are one key and how one of them hashes; here the same is done for a batch, in
-columns. Every function takes keys and their seeds and returns their hashes; a batch of one exact type, or of
-tuples whose fields are, never meets a Python loop of ours. Invariant, compared by a test on random keys:
-`hash_canonical(keys)` is `canonical_hash(key)` for each key, whatever stands next to it.
+`canonical` defines which values are one key and the hash of one key; this module computes the hashes of a batch, in
+columns. Every function takes keys and their seeds and returns their hashes; a batch of one exact type, or of tuples
+with such fields, never runs a Python loop of ours. Invariant, compared by a test on random keys:
+`hash_canonical(keys)` is `canonical_hash(key)` for each key, independent of the other keys.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def hash_canonical(keys: list[Any]) -> Int64s:
 
 
 def _hash_values(keys: list[Any], seeds: Int64s) -> Int64s:
-    """Keys of any kinds: each kind apart, with one call if they are all of one."""
+    """Keys of mixed types, hashed with one call per type."""
     kinds = set(map(type, keys))
     if len(kinds) == 1:
         return _HASHERS_BY_TYPE.get(kinds.pop(), _hash_simplified)(keys, seeds)
@@ -50,7 +50,7 @@ def _hash_values(keys: list[Any], seeds: Int64s) -> Int64s:
 
 
 def _hash_simplified(keys: list[Any], seeds: Int64s) -> Int64s:
-    """Kinds that are hashed as another one."""
+    """Types that are hashed as another type."""
     return _hash_values(list(map(simplify, keys)), seeds)
 
 

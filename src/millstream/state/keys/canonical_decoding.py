@@ -1,10 +1,10 @@
-"""From canonical bytes back to a key: what a timer or a scan gives the user's function.
+"""Decodes canonical bytes to keys, as timers and scans pass them to the user's function.
 
-Many values are one key (1, True and 1.0; a Row and a tuple), so what comes back is their representative: the simplest
+Many values are one key (1, True and 1.0; a Row and a tuple), so decoding returns their representative: the simplest
 of them. Invariant: `canonical_bytes(decode(data)) == data`. Frozen dataclasses and enums are stored with the name of
-their class. `of_class` decides what is made of them: a task makes them again (`runtime.exchange.key_classes`),
-which imports the class and so runs code; everybody else gets a `ClassKey`, which runs none. Bytes that
-`canonical_bytes` did not write are refused.
+their class. `of_class` converts them: a task restores them (`runtime.exchange.key_classes`), which imports the class
+and so runs code; all other callers get a `ClassKey`, which runs none. Bytes that `canonical_bytes` did not write are
+rejected.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ __all__ = ["ClassKey", "OfClass", "decode"]
 _EPOCH = dt.datetime(1970, 1, 1)
 _EPOCH_ORDINAL = _EPOCH.toordinal()
 _UNEQUAL: dict[tuple[Any, bytes], Any] = {}
-"""Keys that hold NaN and are not equal to others of the same parts, by what made them and their bytes."""
+"""Keys that contain NaN and do not equal others of the same parts, by `of_class` and bytes."""
 _NAN_MARKS = (struct.pack(">d", math.nan)[:2], b"NaN")
-"""What the stored form of a key with a NaN in it has somewhere: the float's first bytes, or a Decimal's text."""
+"""A part of every stored key that contains NaN: the float's first bytes, or a Decimal's text."""
 
 
 @dataclass(frozen=True)
 class ClassKey:
-    """A key of a class of the program's, as a reader shows it that does not import the program: `name` is that of its
-    module and class, `values` are the fields by which two of them are equal."""
+    """A key of one of the program's classes, for readers that do not import the program: `name` is the name of its
+    module and class, `values` are the fields that define its equality."""
 
     name: str
     values: tuple[Any, ...]
@@ -48,7 +48,7 @@ OfClass: TypeAlias = Callable[[str, tuple[Any, ...]], Any]
 
 
 def decode(data: bytes, of_class: OfClass = ClassKey) -> Any:
-    """The key that these canonical bytes stand for.
+    """The key with these canonical bytes.
 
     >>> from millstream.state.keys.canonical import canonical_bytes
     >>> decode(canonical_bytes((True, "a", None))), decode(canonical_bytes(decimal.Decimal("0.10")))
@@ -61,7 +61,7 @@ def decode(data: bytes, of_class: OfClass = ClassKey) -> Any:
         if kind == b"o":
             return _class_key(data[1:], of_class)
         return _READ[kind](data[1:])
-    except ProgramError:  # of_class says what is wrong with the program; the store is whole
+    except ProgramError:  # an error of the program, reported by of_class; the store is intact
         raise
     except _DECODE_ERRORS as error:
         raise _not_a_key(data) from error
@@ -92,7 +92,7 @@ def _int64(data: bytes) -> int:
 
 def _float(data: bytes) -> float:
     number: float = struct.unpack(">d", data)[0]
-    # All NaNs are one object, so that dictionaries take them for one key.
+    # All NaNs are one object, so that dictionaries treat them as one key.
     return number if number == number else math.nan
 
 
@@ -116,7 +116,7 @@ def _parts(data: bytes, of_class: OfClass) -> Iterator[Any]:
 
 
 def _class_key(data: bytes, of_class: OfClass) -> Any:
-    """A value of a class: its name, then the values that make two of them equal."""
+    """A value of a class: its name, then the values that define its equality."""
     name, *values = _parts(data, of_class)
     if name == "UUID":
         return uuid.UUID(*values)
@@ -127,8 +127,8 @@ def _class_key(data: bytes, of_class: OfClass) -> Any:
     key = of_class(name, tuple(values))
     if not any(mark in data for mark in _NAN_MARKS):
         return key
-    # Dataclasses of newer Pythons are compared field by field, and a NaN is not equal to itself: then one object must
-    # do for all. They are equal to themselves, so another of the same parts is asked.
+    # Dataclasses of newer Python versions are compared field by field, and a NaN is not equal to itself: then one
+    # shared object represents them all. A dataclass that equals a twin with the same parts needs none.
     return key if key == of_class(name, tuple(values)) else _UNEQUAL.setdefault((of_class, data), key)
 
 

@@ -1,8 +1,8 @@
-"""Key hashes: `xxhash64` of an Arrow column, bit for bit what Spark SQL's `xxhash64(column)` gives.
+"""Key hashes: `xxhash64` of an Arrow column, bit for bit equal to Spark SQL's `xxhash64(column)`.
 
-The JVM, a Python task and a remote query client must send one key to one place, so the hash is Spark's and
-not ours to improve. The invariant: for every type accepted here, `xxhash64_column(array)` equals Spark's
-`xxhash64` over the same column (a test asks Spark), and equals `hashing_reference` value by value.
+The JVM, a Python task and a remote query client must route one key to one place, so the hash is Spark's and cannot be
+changed. Invariant: for every type accepted here, `xxhash64_column(array)` equals Spark's `xxhash64` over the same
+column (a test compares with Spark), and equals `hashing_reference` value by value.
 
     bool, int8, int16, int32, date32    four bytes (true is 1, a date its days since 1970)
     int64                               eight bytes
@@ -15,15 +15,15 @@ not ours to improve. The invariant: for every type accepted here, `xxhash64_colu
     map                                 entry after entry, as a list of structs (Spark refuses maps)
     null, anywhere                      leaves the seed as it is
 
-It refuses what Spark does not have (unsigned integers, wider decimals, views). A map is hashed in the order it is in:
-`key_columns.normalised` gives its entries one.
+Types that Spark lacks are rejected (unsigned integers, wider decimals, views). A map is hashed in its stored order;
+`key_columns.normalised` defines one.
 
-First comes the arithmetic, XXH64 over whole numpy arrays: values and seeds in, one per row, hashes out, all as uint64.
-No function loops over rows: runs of bytes are taken in steps (32-byte stripes, 8-byte words, the rest), and each step
-works on all the rows that still have bytes left. The exception is bounded: a few rows much longer than the rest of
-their block are left to the scalar form, because a step for one row costs as much as a step for a thousand. Arithmetic
-wraps at 64 bits, which numpy does silently for arrays and complains about for scalars: keep every operand an array or a
-typed constant.
+The first part is the arithmetic, XXH64 over whole numpy arrays: values and seeds in, one per row, hashes out, all as
+uint64. No function loops over rows: runs of bytes are processed in steps (32-byte stripes, 8-byte words, the rest), and
+each step works on all rows that still have bytes left. The exception is bounded: a few rows much longer than the rest
+of their block use the scalar form, because a step for one row costs as much as a step for a thousand. Arithmetic wraps
+at 64 bits, silently for numpy arrays and with a warning for scalars: every operand must be an array or a typed
+constant.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ _LOW_32, _LOW_8 = np.uint64(0xFFFFFFFF), np.uint64(0xFF)
 _1, _29, _32, _33, _63 = (np.uint64(n) for n in (1, 29, 32, 33, 63))
 
 LONG_RUN_BYTES = 1024
-"""Runs longer than this may be left to the scalar form, if they are few."""
+"""Runs longer than this may use the scalar form, if they are few."""
 LONG_RUNS_MAX = 32
-"""At most this many runs of one call are left to the scalar form; for fewer it is the faster one."""
+"""The maximum number of runs per call that use the scalar form, which is faster for few."""
 
 
 def _rotate_left(x: UInt64s, bits: int) -> UInt64s:
-    """Rotate in place; `x` must be the caller's own."""
+    """Rotate in place; the caller must own `x`."""
     high = x >> np.uint64(64 - bits)
     x <<= np.uint64(bits)
     x |= high
@@ -116,8 +116,8 @@ def hash_longs(values: UInt64s, seeds: UInt64s) -> UInt64s:
 class _Words:
     """Bytes from which the 8-byte little-endian word at any position can be read, for many positions at once.
 
-    A word is put together from the two aligned words it lies across: numpy gathers aligned values several
-    times faster than unaligned ones. Reading up to eight bytes past the end gives zeros.
+    A word is assembled from the two aligned words it spans: numpy gathers aligned values several times faster than
+    unaligned ones. Reading up to eight bytes past the end returns zeros.
     """
 
     def __init__(self, data: NDArray[np.uint8]) -> None:
@@ -227,7 +227,7 @@ def xxhash64_column(array: pa.Array, seed: int | Int64s = SEED) -> Int64s:
     """Spark's `xxhash64` of every value of `array`.
 
     `seed` is one number for all rows or an array with one per row: passing the hashes of one column as the
-    seeds of the next gives the hash of the two together.
+    seeds of the next returns the hash of the two together.
 
     >>> xxhash64_column(pa.array(["Spark", None]))
     array([-4294468057691064905,                   42])
@@ -260,7 +260,7 @@ def _hash(array: pa.Array, seeds: UInt64s) -> UInt64s:
 
 
 def _hash_valid(array: pa.Array, seeds: UInt64s) -> UInt64s:
-    """The hashes of an array as if no row were null (what a null row gets is overwritten by the caller)."""
+    """The hashes of an array as if no row were null (the caller overwrites the hashes of null rows)."""
     t, kind = pa.types, array.type
     if t.is_int64(kind):
         return hash_longs(_numbers(array, np.int64).view(np.uint64), seeds)
@@ -285,7 +285,7 @@ def _hash_valid(array: pa.Array, seeds: UInt64s) -> UInt64s:
 
 
 def _hash_composed(array: pa.Array, seeds: UInt64s) -> UInt64s:
-    """The kinds that are runs of bytes, or made of other columns."""
+    """Types that are runs of bytes, or composed of other columns."""
     t, kind = pa.types, array.type
     if t.is_string(kind) or t.is_binary(kind):
         return _hash_runs(array, np.int32, seeds)
@@ -311,14 +311,14 @@ def _hash_composed(array: pa.Array, seeds: UInt64s) -> UInt64s:
     if isinstance(kind, pa.BaseExtensionType):
         return _hash(array.storage, seeds)
     raise ProgramError(
-        f"a key of Arrow type {kind} cannot be hashed: Spark's xxhash64 does not know it, so the JVM and Python "
+        f"a key of Arrow type {kind} cannot be hashed: Spark's xxhash64 does not support it, so the JVM and Python "
         "would disagree about where it belongs. Use a key of a number, text, bytes, date, time or boolean type, "
         "or a row, tuple or list of these."
     )
 
 
 def _numbers(array: pa.Array, dtype: type[np.generic]) -> NDArray[Any]:
-    """The values buffer of a column of numbers; what stands in null rows is arbitrary."""
+    """The values buffer of a column of numbers; undefined under nulls."""
     return np.frombuffer(array.buffers()[1], dtype=dtype, count=array.offset + len(array))[array.offset :]
 
 
@@ -327,7 +327,7 @@ def _signed(values: NDArray[Any]) -> UInt64s:
 
 
 def _float_bits(values: NDArray[Any]) -> NDArray[Any]:
-    # Adding 0.0 turns -0.0 into 0.0 and leaves every other value alone. A signalling NaN would warn.
+    # Adding 0.0 turns -0.0 into 0.0 and keeps every other value. A signalling NaN would warn.
     with np.errstate(invalid="ignore"):
         values = values + values.dtype.type(0.0)
     values[np.isnan(values)] = np.nan

@@ -1,10 +1,9 @@
-"""xxhash64 one value at a time, with plain Python integers: slow, obvious, and right.
+"""Reference implementation of xxhash64, one value at a time, with plain Python integers.
 
-The module `hashing` is compared with it: random columns must hash there as their values hash here, and
-both must agree with Spark's `xxhash64`. It follows Spark's way of feeding values to XXH64: booleans,
-integers of up to 32 bits, dates and floats go in as four bytes, longer numbers and points in time as eight,
-text and bytes as they are. A null leaves the seed as it is, and the hash of one element is the seed of the
-next. It refuses nothing: only `hashing` decides which types can be keys.
+Tests compare `hashing` with it: random columns must hash there as their values hash here, and both must agree with
+Spark's `xxhash64`. It feeds values to XXH64 as Spark does: booleans, integers of up to 32 bits, dates and floats as
+four bytes, longer numbers and timestamps as eight, text and bytes unchanged. A null leaves the seed unchanged, and the
+hash of one element is the seed of the next. It rejects nothing: only `hashing` decides which types can be keys.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _EPOCH = dt.datetime(1970, 1, 1)
 _EPOCH_UTC = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND = dt.timedelta(microseconds=1)
 _SPARK_LONG_DIGITS_MAX = 18
-_EXACT = decimal.Context(prec=100)  # Arrow's widest decimal has 76 digits: nothing is rounded away.
+_EXACT = decimal.Context(prec=100)  # Arrow's widest decimal has 76 digits: nothing is rounded.
 _NAN32, _NAN64 = 0x7FC00000, 0x7FF8000000000000
 
 
@@ -125,7 +124,7 @@ def micros_of(value: dt.datetime | dt.timedelta | dt.time) -> int:
 
 
 def _hash_float(value: float, bits: int, seed: int) -> int:
-    # Adding 0.0 turns -0.0 into 0.0 and leaves every other value alone.
+    # Adding 0.0 turns -0.0 into 0.0 and keeps every other value.
     if bits == 32:
         pattern = _NAN32 if math.isnan(value) else struct.unpack("<I", struct.pack("<f", value + 0.0))[0]
         return hash_int(pattern, seed)
@@ -147,7 +146,7 @@ def _chain(values: Iterable[tuple[Any, pa.DataType]], seed: int) -> int:
 
 
 def hash_value(value: Any, arrow_type: pa.DataType, seed: int = 42) -> int:
-    """The hash of one Python value held in a column of `arrow_type`.
+    """The hash of one Python value in a column of `arrow_type`.
 
     >>> hash_value("Spark", pa.string())
     -4294468057691064905

@@ -1,4 +1,4 @@
-"""What is one key, and keys as columns: many Python keys in; hashes, key groups, partitions and comparisons out.
+"""Equality of keys, and keys as columns: hashes, key groups, partitions and comparisons of many keys.
 
 The rule of equality, for the keys of a stream, of a `MapState` and of a broadcast state alike:
 
@@ -6,19 +6,19 @@ The rule of equality, for the keys of a stream, of a `MapState` and of a broadca
   value is exact: numpy.float32(0.1) is not 0.1.
 - All NaNs are one key, whatever their bits; -0.0 is 0.0; None is None.
 - Rows, tuples and lists are one key if they have as many values and these are one key each, in order; frozen
-  dataclasses if they are also of one class.
-- In columns of SQL, maps and multisets are one key if they have the same entries, in whatever order.
-- All else is one key if Python says that it is equal. Text is never equal to bytes, nor to a number.
+  dataclasses if they are also instances of one class.
+- In columns of SQL, maps and multisets are one key if they have the same entries, in any order.
+- All other values are one key if Python considers them equal. Text is never equal to bytes, nor to a number.
 - In a map whose keys have no declared type, a row, a named tuple, a dataclass or a member of an enumeration is a key
-  of its own class, because it must come back as what it was; give such keys a type to have them compared by value.
-- A declared type comes first: a key is what the type makes of it (FLOAT rounds, BOOLEAN holds no number), and keys of
-  two types are not compared. It becomes an Arrow column of that type and hashes as Spark hashes that column: the JVM,
-  given the same column, agrees. So an INT 1 and a LONG 1 hash differently, and a key type, like `max_parallelism`, must
-  not change while a job keeps state.
-- Without one, an int hashes as a LONG, a text as a STRING (`canonical`). A declared type that holds decimals of any
-  size or pickled values is treated so too, after its values were checked: 1.0 and 1.00 are written differently.
+  of its own class, because it must be returned unchanged; give such keys a type to have them compared by value.
+- A declared type takes precedence: a key is converted to the type (FLOAT rounds, BOOLEAN holds no number), and keys of
+  two types are not compared. It becomes an Arrow column of that type and hashes as Spark hashes that column: the JVM
+  computes the same hash. So an INT 1 and a LONG 1 hash differently, and a key type, like `max_parallelism`, must
+  not change while a job has state.
+- Without one, an int hashes as a LONG, a text as a STRING (`canonical`). The same applies to a declared type with
+  decimals of any size or pickled values, after its values were checked: 1.0 and 1.00 have different encodings.
 
-Everything that hashes, numbers, sorts, routes, stores, looks up or asks for keys follows it:
+All code that hashes, numbers, sorts, routes, stores, looks up or queries keys follows this rule:
 
     `hashing`, `canonical`   one key has one hash: Spark's, which is blind to the bits of a NaN and the sign of a zero
     `canonical`              keys without a declared type: one key has one row of bytes
@@ -26,16 +26,16 @@ Everything that hashes, numbers, sorts, routes, stores, looks up or asks for key
     `same` (here)            keys that share a hash are compared by the rule; older columns need not be normalised
     `settled_keys`           keys as Python values: one key is one dictionary key, and the form that functions see
 
-*Key groups* are the fixed number of buckets that state is kept in, whatever the parallelism:
+*Key groups* are the fixed buckets of state, independent of the parallelism:
 
     key_group = hash mod max_parallelism            partition = key_group * parallelism // max_parallelism
 
 A key's group never changes while the job lives, so `max_parallelism` is fixed by its first epoch. A partition owns a
 contiguous range of groups: at a new parallelism it reads other ranges of the same segments, and nothing is rewritten.
 
-Invariants: one key has one hash and one value in the column, in every batch and every process, whatever stands next to
-it. Keys that cannot be found again (lists, dicts, objects without value equality) are refused. The ranges of all
-partitions cover every group exactly once.
+Invariants: one key has one hash and one value in the column, in every batch and every process, independent of the other
+keys. Keys that could not be looked up again (lists, dicts, objects without value equality) are rejected. The ranges of
+all partitions cover every group exactly once.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ _VIEWS: dict[int, type[np.signedinteger[Any]]] = {8: np.int8, 16: np.int16, 32: 
 
 
 def same(left: pa.Array, right: pa.Array) -> Bools:
-    """For each position, whether the two arrays (of one type and length) hold the same value.
+    """For each position, whether the two arrays (of one type and length) have the same value.
 
     >>> same(pa.array([1, None, None]), pa.array([1, None, 3])).tolist()
     [True, True, False]
@@ -109,7 +109,7 @@ def same(left: pa.Array, right: pa.Array) -> Bools:
 
 
 def _same_values(left: pa.Array, right: pa.Array) -> Bools:
-    """`same` where neither is null; anything elsewhere."""
+    """`same` where neither is null; undefined elsewhere."""
     kind = left.type
     t = pa.types
     if t.is_null(kind):
@@ -138,7 +138,7 @@ def _without_nulls(answers: pa.Array) -> Bools:
 
 def normalised(array: pa.Array) -> pa.Array:
     """The column with one bit pattern per key: every NaN the same, -0.0 as 0.0, the entries of maps in one order; a
-    type without floats and maps stays as it is.
+    type without floats and maps is returned unchanged.
 
     >>> str(normalised(pa.array([[-0.0], [1.5], None])).to_pylist())
     '[[0.0], [1.5], None]'
@@ -147,7 +147,7 @@ def normalised(array: pa.Array) -> pa.Array:
     if not holds_floats(kind) and not holds_maps(kind):
         return array
     if pa.types.is_floating(kind):
-        array = pc.add(array, pa.scalar(0.0, kind))  # turns -0.0 into 0.0 and leaves every other number alone
+        array = pc.add(array, pa.scalar(0.0, kind))  # turns -0.0 into 0.0 and keeps every other number
         is_nan = pc.is_nan(array)
         return pc.if_else(is_nan, pa.scalar(math.nan, kind), array) if pc.any(is_nan).as_py() else array
     if pa.types.is_struct(kind):
@@ -170,7 +170,7 @@ def plain_view_type(kind: pa.DataType) -> type[np.signedinteger[Any]] | None:
 
 
 def bits_view(array: pa.Array) -> NDArray[np.signedinteger[Any]] | None:
-    """Values of a fixed width as numpy integers of their bits, to be moved, not understood; None if some are null.
+    """Fixed-width values as numpy integers of the same bits, for moving without interpreting; None if some are null.
 
     >>> of_bits(bits_view(pa.array([0.5, -1.0]))[::-1], pa.float64()).to_pylist()
     [-1.0, 0.5]
@@ -185,7 +185,7 @@ def bits_view(array: pa.Array) -> NDArray[np.signedinteger[Any]] | None:
 
 
 def of_bits(bits: NDArray[np.signedinteger[Any]], kind: pa.DataType) -> pa.Array:
-    """The values that `bits_view` gave the bits of."""
+    """The inverse of `bits_view`."""
     whole = np.ascontiguousarray(bits)
     return pa.Array.from_buffers(kind, len(whole), [None, pa.py_buffer(whole)])
 
@@ -206,11 +206,11 @@ def plain_view(array: pa.Array) -> NDArray[np.signedinteger[Any]]:
 Int32s: TypeAlias = NDArray[np.int32]
 
 MAX_PARALLELISM_MAX = 32_768
-"""Flink's own limit: more groups than this make every checkpoint pay for their bookkeeping."""
+"""Flink's own limit: more groups make the bookkeeping of every checkpoint expensive."""
 
 
 def check_parallelism(parallelism: int, max_parallelism: int) -> None:
-    """Refuses what cannot be divided: 1 <= parallelism <= max_parallelism <= 32768 must hold.
+    """Rejects values unless 1 <= parallelism <= max_parallelism <= 32768.
 
     >>> check_parallelism(256, 128)
     Traceback (most recent call last):
@@ -238,7 +238,7 @@ def key_groups(hashes: Int64s, max_parallelism: int) -> Int32s:
     [127, 0, 1]
     """
     check_parallelism(1, max_parallelism)
-    if max_parallelism & (max_parallelism - 1) == 0:  # as most are: the lowest bits, whatever the sign
+    if max_parallelism & (max_parallelism - 1) == 0:  # the usual case: the lowest bits, for either sign
         return (hashes & (max_parallelism - 1)).astype(np.int32)
     return np.mod(hashes, max_parallelism).astype(np.int32)
 
@@ -270,8 +270,8 @@ class KeyColumn:
 
     `hashes` is Spark's `xxhash64` of each key. `array` is the keys as Arrow: of the declared type, or, for
     keys without one, the bytes of `canonical_bytes`, so that its type depends on the program and never on
-    the batch. Either is made of the other's source when it is first needed: routing records needs the hashes only,
-    and of rows that are grouped first only those that are left need any.
+    the batch. Each is computed on first use: routing records needs the hashes only, and after pre-aggregation only the
+    remaining rows need any.
 
     >>> keys = key_column(["a", "b", "a"], None)
     >>> keys.groups(128).tolist(), keys.partitions(8, 128).tolist()
@@ -326,15 +326,15 @@ class KeyColumn:
 
 
 def key_column(keys: list[Any], key_type: TypeInformation | None) -> KeyColumn:
-    """The keys of a batch, of the declared type or (None) as their canonical form.
+    """The keys of a batch, as a column of the declared type or (None) in canonical form.
 
     >>> from millstream.common.typeinfo import Types
     >>> key_column([1, True, 1.0], None).hashes.tolist() == [key_column([1], Types.LONG()).hashes[0]] * 3
     True
     >>> key_column([{"user": 1}], None)
     Traceback (most recent call last):
-    millstream.errors.ProgramError: key {'user': 1} is a dict, which can change and has no fixed order: state \
-kept for it could not be found again. Use tuple(sorted(key.items())) as the key.
+    millstream.errors.ProgramError: key {'user': 1} is a dict, which can change and has no fixed order: its state \
+could not be looked up again. Use tuple(sorted(key.items())) as the key.
     """
     schema = None if key_type is None else stream_schema(key_type)
     if key_type is None or schema is None:
@@ -343,7 +343,7 @@ kept for it could not be found again. Use tuple(sorted(key.items())) as the key.
         return key_column(as_declared(keys, key_type), None)
     if keys and holds_declared_maps(key_type):
         raise ProgramError(
-            f"a key of Arrow type {arrow_type(key_type)} is a dict, or holds one, and functions find no state by it. "
+            f"a key of Arrow type {arrow_type(key_type)} is a dict, or contains one, so its state cannot be looked up. "
             "Use tuple(sorted(key.items())) as the key"
         )
     batch = to_record_batch(keys, key_type)
@@ -353,25 +353,25 @@ kept for it could not be found again. Use tuple(sorted(key.items())) as the key.
 
 
 def holds_declared_maps(key_type: TypeInformation) -> bool:
-    """Whether keys of this type are or hold maps of a program: no dictionary takes them. Those of SQL are columns."""
+    """Whether keys of this type are or contain maps of a program, which are not hashable. SQL maps are columns."""
     kind = arrow_type(key_type)
     return kind is not None and holds_maps(kind) and not isinstance(key_type, TableRowType | TableValueType)
 
 
 def is_stored_as_is(type_info: TypeInformation) -> bool:
-    """Whether keys of this type are hashed and stored as the columns of a stream hold them. (Decimals are not.)"""
+    """Whether keys of this type are hashed and stored in the form of stream columns. (Decimals are not.)"""
     arrow = arrow_type(type_info)
     return arrow is not None and key_column([], type_info).array.type == arrow
 
 
 def key_column_of_arrow(array: pa.Array) -> KeyColumn:
-    """Keys that already are an Arrow column of their declared type, a field of a typed stream for instance.
+    """Keys that are already an Arrow column of their declared type, such as a field of a typed stream.
 
     >>> key_column_of_arrow(pa.array([1])).hashes.tolist()
     [-7001672635703045582]
     """
     keys = normalised(array)
-    # The hash is blind to the bits of floats, not to the order of a map's entries.
+    # The hash ignores the bits of floats, but not the order of a map's entries.
     return KeyColumn(xxhash64_column(keys if holds_maps(array.type) else array), keys)
 
 
@@ -384,7 +384,7 @@ def _struct_of(batch: pa.RecordBatch, fields: list[pa.Field]) -> pa.Array:
 
 
 def is_hashed_as_values(type_info: TypeInformation) -> bool:
-    """Whether equal values of this type may be written differently in Arrow, so that only values tell."""
+    """Whether equal values of this type may have different Arrow encodings, so that values must be hashed."""
     plain = plain_type(type_info)
     if isinstance(plain, BasicTypeInfo):
         return plain.basic_type is BasicType.BIG_DEC

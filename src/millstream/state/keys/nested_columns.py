@@ -1,8 +1,8 @@
-"""Lists and maps in columns of keys: which types hold them, one order for a map's entries, and comparison in columns.
+"""Lists and maps in key columns: detection by type, one order for a map's entries, and comparison in columns.
 
-Two maps are one key if they have the same entries, in whatever order these were written. So the entries of a map that
-is a key are put into the order of their keys' hashes, which depends on nothing but their values; where two keys of a
-map share a hash, how they are written decides.
+Two maps are one key if they have the same entries, in any order. So the entries of a map in a key are sorted by the
+hashes of their keys, which depend on nothing but their values; if two keys of a map share a hash, their encoding
+decides.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ def _holds(kind: pa.DataType, test: Callable[[pa.DataType], bool]) -> bool:
 
 
 def unsliced(array: pa.Array) -> pa.Array:
-    """The same list or map column from the start of its buffers, with nothing under a null: its parts can be given new
-    values."""
+    """The same list or map column from the start of its buffers, with nothing under a null, so that its child values
+    can be replaced."""
     return array.take(pa.array(range(len(array)), pa.int64()))
 
 
 def with_ordered_entries(maps: pa.MapArray) -> pa.MapArray:
-    """The maps, which are not sliced and whose keys and values are normalised, with their entries in one order.
+    """The maps with their entries in one order. They must be unsliced, with normalised keys and values.
 
     >>> written = pa.array([[("b", 2), ("a", 1)], [("a", 1), ("b", 2)]], pa.map_(pa.string(), pa.int64()))
     >>> first, second = with_ordered_entries(written).to_pylist()
@@ -79,7 +79,7 @@ def with_ordered_entries(maps: pa.MapArray) -> pa.MapArray:
 
 
 def _tied(owners: Int64s, hashes: Int64s) -> NDArray[np.bool_]:
-    """Which entries, in order, share their map and the hash of their key with the entry beside them."""
+    """Mask of the entries, in order, that share their map and the hash of their key with a neighbour."""
     equal = (owners[1:] == owners[:-1]) & (hashes[1:] == hashes[:-1])
     tied = np.zeros(len(owners), dtype=np.bool_)
     tied[1:] |= equal
@@ -88,8 +88,8 @@ def _tied(owners: Int64s, hashes: Int64s) -> NDArray[np.bool_]:
 
 
 def same_lists(left: pa.Array, right: pa.Array, same: _Same) -> NDArray[np.bool_]:
-    """For each position, whether the two list or map columns hold as many elements, which are the `same` one by one;
-    anything where either is null. Entries of maps are in one order already."""
+    """For each position, whether the two list or map columns have equally many elements, pairwise the `same`; undefined
+    where either is null. Entries of maps must be in one order already."""
     sides = unsliced(left), unsliced(right)
     offsets = [side.offsets.to_numpy().astype(np.int64) for side in sides]
     lengths = [np.diff(each) for each in offsets]

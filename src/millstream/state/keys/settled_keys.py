@@ -1,17 +1,17 @@
 """Settled keys: of all Python values that are one key, the one form that functions see.
 
-Operators hold keys in dictionaries, and a key that comes back from the store must be the one that went in. So every key
-is brought to its settled form before it is used, and again when it is read, by the same functions. Invariant: settled
-keys that are one key by the rule of `key_columns` are one key of a dictionary, and settling twice is settling once.
+Operators store keys in dictionaries, and a key read from the store must equal the key that was written. So every key
+is converted to its settled form before it is used, and again when it is read, by the same functions. Invariant: settled
+keys that are one key by the rule of `key_columns` are one key of a dictionary, and settling is idempotent.
 
-Without a declared type the settled form is the simplest one (`canonical_decoding`): an int where a number is whole,
-else a float, else a Decimal; a tuple for rows, lists and named tuples. With a declared type it is the type's own form,
-with 0.0 for -0.0 and tuples for lists. It depends on the key alone, never on the values that came before, so a function
-sees the same key in every repetition, after a restore and at another parallelism. All NaNs are the one object
-`math.nan`: dictionaries, tuples and rows compare by identity before they compare values.
+Without a declared type the settled form is the simplest one (`canonical_decoding`): an int for integral numbers, else a
+float, else a Decimal; a tuple for rows, lists and named tuples. With a declared type it is the type's own form, with
+0.0 for -0.0 and tuples for lists. It depends on the key alone, never on earlier values, so a function sees the same key
+in every retry, after a restore and at another parallelism. All NaNs are the one object `math.nan`: dictionaries, tuples
+and rows compare by identity before they compare values.
 
-Keys of the program's classes are made again by `decode_key`. In a task that is `runtime.exchange.key_classes`, in a
-reader `canonical_decoding.decode`; there is no default, because a function must never be given the reader's form.
+`decode_key` restores keys of the program's classes. In a task it is `runtime.exchange.key_classes`, in a reader
+`canonical_decoding.decode`; there is no default, because functions must never get the reader's form.
 """
 
 from __future__ import annotations
@@ -51,20 +51,20 @@ __all__ = [
 ]
 
 _PLAIN = frozenset((int, str, bytes, type(None)))
-"""Values of exactly these types are settled: no other value of them is the same key."""
+"""Values of exactly these types are settled: no other value of these types is the same key."""
 _SIMPLE = _PLAIN | {bool, float}
 _NUMBERS = (int, float, Decimal, np.number, np.bool_)
 _BY_VALUE = frozenset((bool, Decimal, UUID, dt.date, dt.timedelta, np.int32, np.int64, np.float64, np.bool_))
-"""Of these, what Python calls equal is one key."""
+"""For these types, values that Python considers equal are one key."""
 _UNEQUAL: dict[tuple[Any, ...], Any] = {}
-"""Dataclasses that hold NaN and are not equal to others of the same parts, by their class and parts."""
+"""Dataclasses that contain NaN and do not equal others of the same parts, by their class and parts."""
 
 DecodeKey: TypeAlias = Callable[[bytes], Any]
-"""What makes a key of its canonical bytes."""
+"""Decodes a key from its canonical bytes."""
 
 
 def settled_keys(keys: list[Any], key_type: TypeInformation | None, decode_key: DecodeKey) -> list[Any]:
-    """The keys in their settled form, which is also the form in which the store gives them back.
+    """The keys in their settled form, which is also the form in which the store returns them.
 
     >>> settled_keys([True, 1.0, "a", (1.0, -0.0)], None, decode)
     [1, 1, 'a', (1, 0)]
@@ -79,7 +79,7 @@ def settled_keys(keys: list[Any], key_type: TypeInformation | None, decode_key: 
 
 
 def keys_of_canonical(stored: list[bytes], key_type: TypeInformation | None, decode_key: DecodeKey) -> list[Any]:
-    """The settled keys that canonical bytes stand for.
+    """The settled keys of canonical bytes.
 
     >>> keys_of_canonical([canonical_bytes((1.0, "a"))], None, decode)
     [(1, 'a')]
@@ -89,7 +89,7 @@ def keys_of_canonical(stored: list[bytes], key_type: TypeInformation | None, dec
 
 
 def is_settled_by_type(kind: pa.DataType) -> bool:
-    """Whether the values of a column of this type are settled as they are."""
+    """Whether the values of a column of this type are always settled."""
     return not holds_floats(kind) and not _holds_lists(kind)
 
 
@@ -113,7 +113,7 @@ def _holds_lists(kind: pa.DataType) -> bool:
 
 
 def _without_lists(value: Any) -> Any:
-    """The value with tuples for the lists in it, which no dictionary takes."""
+    """The value with its lists replaced by tuples, which are hashable."""
     if isinstance(value, list | tuple):
         return tuple(map(_without_lists, value))
     if isinstance(value, Row):
@@ -124,9 +124,9 @@ def _without_lists(value: Any) -> Any:
 
 
 def _settled_each(keys: list[Any], decode_key: DecodeKey) -> list[Any]:
-    """Keys without a type."""
+    """Settle keys without a type."""
     forms: dict[Any, Any] = {}
-    tuples: dict[tuple[Any, ...], Any] = {}  # of plain values and numbers: no other kind of key is equal to them
+    tuples: dict[tuple[Any, ...], Any] = {}  # tuples of plain values and numbers, which equal no other kind of key
     result = []
     for key in keys:
         kind = type(key)
@@ -139,7 +139,7 @@ def _settled_each(keys: list[Any], decode_key: DecodeKey) -> list[Any]:
         try:
             form = tuples.get(key) if isinstance(key, tuple) else None
         except TypeError:
-            form = None  # it holds a list, or what is refused below
+            form = None  # it contains a list, or a value that is rejected below
         if form is None:
             form = _settled(key, forms, decode_key)
             if isinstance(key, tuple) and _SIMPLE.issuperset(map(type, key)):
@@ -149,7 +149,7 @@ def _settled_each(keys: list[Any], decode_key: DecodeKey) -> list[Any]:
 
 
 def _settled(key: Any, forms: dict[Any, Any], decode_key: DecodeKey) -> Any:
-    """One key without a type. `forms` holds those made before that take long to make."""
+    """Settle one key without a type. `forms` caches results that are expensive to compute."""
     kind = type(key)
     if kind in _PLAIN:
         return key
@@ -160,7 +160,7 @@ def _settled(key: Any, forms: dict[Any, Any], decode_key: DecodeKey) -> Any:
             return key if kind is tuple else tuple(key)
         return tuple([_settled(part, forms, decode_key) for part in key])
     try:
-        # Not by the key itself: Python calls both half past two of an autumn night in one time zone equal.
+        # Not by the key itself: Python considers both 2:30s of the night on which summer time ends equal.
         if kind in _BY_VALUE:
             form_key = kind, key
         elif is_dataclass(kind):
@@ -174,7 +174,7 @@ def _settled(key: Any, forms: dict[Any, Any], decode_key: DecodeKey) -> Any:
         if form is forms:
             form = forms[form_key] = decode_key(canonical_bytes(key))
         return form
-    except TypeError:  # no key of a dictionary, hence none of a stream: say so, and what to use instead
+    except TypeError:  # unhashable, hence no key of a stream: raise the error with an alternative
         return decode_key(canonical_bytes(key))
 
 
@@ -190,12 +190,12 @@ def _settled_float(value: Any) -> Any:
 
 
 def _settled_inside(value: Any, settle: Callable[[Any], Any]) -> Any:
-    """The value with its parts settled; a part that needs no change stays the same object."""
+    """The value with its parts settled; an unchanged part stays the same object."""
     return _of_parts(value, lambda part: _settled_inside(part, settle), settle)
 
 
 def _of_parts(value: Any, change: Callable[[Any], Any], settle: Callable[[Any], Any]) -> Any:
-    """The value with its parts changed; settled itself if it is a set or has no parts."""
+    """The value with its parts changed; settled as a whole if it is a set or has no parts."""
     kind = type(value)
     if kind is Row:
         parts = [change(part) for part in value._values]
@@ -221,12 +221,12 @@ def _dataclass_of_parts(value: Any, change: Callable[[Any], Any]) -> Any:
         return value
     new = copy.copy(value)
     for name, part in parts.items():
-        object.__setattr__(new, name, part)  # it is frozen
+        object.__setattr__(new, name, part)  # the class is frozen
     return new
 
 
 def _without_kind(row: Any) -> Any:
-    """The row with the kind INSERT: its kind is no part of a key, but would make it another key of a dictionary."""
+    """The row with the kind INSERT: the kind is not part of a key, but would distinguish it in a dictionary."""
     if row is None or row.get_row_kind() is RowKind.INSERT:
         return row
     inserted = copy.copy(row)
@@ -239,7 +239,7 @@ def _is(left: Any, right: Any) -> bool:
 
 
 def _redeclared(keys: list[Any], key_type: TypeInformation) -> list[Any]:
-    """Keys in their simplest form as their type declares them: 1 as Decimal(1), a tuple as a row."""
+    """Converts keys in their simplest form to their declared type: 1 to Decimal(1), a tuple to a row."""
     declared = as_declared([_with_decimals(key, key_type) for key in keys], key_type)
     return [_settled_inside(key, _settled_float) for key in declared]
 
@@ -258,9 +258,9 @@ def _with_decimals(key: Any, key_type: TypeInformation) -> Any:
 
 
 def settled_map_key(key: Any) -> Any:
-    """The settled form of a map's key without a declared type, which may be anything that can be pickled: numbers,
-    times and texts in it, also inside tuples, rows, dataclasses and frozen sets, are settled as in other keys; all else
-    stays, members of enumerations too.
+    """The settled form of a map's key without a declared type, which may be any picklable value: numbers, times and
+    texts in it, also inside tuples, rows, dataclasses and frozen sets, are settled as in other keys; other values are
+    unchanged, including members of enumerations.
 
     >>> settled_map_key((True, "a", 0.5))
     (1, 'a', 0.5)
@@ -273,7 +273,7 @@ def settled_map_key(key: Any) -> Any:
 
 
 def settled_declared_map_key(key: Any, key_type: TypeInformation) -> Any:
-    """The settled form of a map's key whose declared type holds decimals of any size, or values that are pickled.
+    """The settled form of a map's key whose declared type has decimals of any size, or pickled values.
 
     >>> from millstream.common.typeinfo import Types
     >>> settled_declared_map_key(Decimal("1.50"), Types.BIG_DEC())
@@ -304,17 +304,17 @@ def _settled_part(value: Any) -> Any:
     if kind is not dt.datetime and not isinstance(value, _NUMBERS):
         return value
     try:
-        return _settled(value, {}, decode)  # it is of no class that would have to be made again
-    except (ProgramError, OverflowError):  # of more digits, or further off, than a key of a stream may be
+        return _settled(value, {}, decode)  # contains no class that would need importing
+    except (ProgramError, OverflowError):  # more digits, or a larger exponent, than a key of a stream may have
         return value
 
 
 def _with_shared_parts(value: Any, equals: dict[Any, Any]) -> Any:
-    """The value in which equal parts are one object. A pickle differs between one object that stands twice and two
-    equal objects, and equal keys must have equal pickles."""
+    """The value with equal parts as one object. A pickle distinguishes one object that occurs twice from two equal
+    objects, and equal keys must have equal pickles."""
     kind = type(value)
     if kind is str:
-        return sys.intern(value)  # as the names of a class and its fields are, which stand in pickles too
+        return sys.intern(value)  # as are the names of a class and its fields, which occur in pickles too
     value = _of_parts(value, lambda part: _with_shared_parts(part, equals), _itself)
     if kind is Row and value._fields:
         value = copy.copy(value)
@@ -323,13 +323,13 @@ def _with_shared_parts(value: Any, equals: dict[Any, Any]) -> Any:
         if is_dataclass(kind):
             value = _equal_to_its_twin(value)
         return equals.setdefault((kind, value), value)
-    except TypeError:  # no key of a dictionary, and so of no map
+    except TypeError:  # unhashable, and so no key of a map
         return value
 
 
 def _equal_to_its_twin(value: Any) -> Any:
-    """The settled dataclass, or the one object that stands for all of its parts. Newer Pythons compare dataclasses
-    field by field, and a NaN is not equal to itself: two that hold one would be two keys."""
+    """The settled dataclass, or the one object that represents all with equal parts. Newer Python versions compare
+    dataclasses field by field, and a NaN is not equal to itself: two that contain one would be two keys."""
     if value == copy.copy(value):
         return value
     kind: Any = type(value)

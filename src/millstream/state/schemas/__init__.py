@@ -1,1 +1,1 @@
-"""What a state was saved as and is now, and how rows of the one are read as the other."""
+"""Schema evolution of state: the schemas that values were saved with, and their conversion to the current one."""

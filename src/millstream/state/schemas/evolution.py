@@ -1,15 +1,15 @@
-"""How a value saved as one type is read as another: a plan, made once, and a projection of whole columns.
+"""Conversion between two types of a state: a plan made once, and a projection of whole columns.
 
-A state's type may change from one run of a program to the next. What fits is read through a projection of the value
-column: fields are found by name (TUPLEs: by position, their fields are f0, f1, …), also within lists and maps. A field
-may be new (null, or a default), gone, elsewhere, renamed, or wider:
+A state's type may change from one run of a program to the next. Compatible values are read through a projection of
+the value column: fields are matched by name (TUPLEs: by position, their fields are f0, f1, …), also within lists and
+maps. A field may be added (null, or a default), removed, moved, renamed, or widened:
 
     BYTE → SHORT → INT → LONG      BYTE, SHORT → FLOAT      BYTE, SHORT, INT, FLOAT → DOUBLE
     whole numbers → BIG_INT, BIG_DEC      CHAR → STRING      DATE → TIMESTAMP
 
-Nothing is rounded, cut or guessed: any other change is an `IncompatibleChange`, which says what does not fit, and goes
-through a function of the user's (`Evolution.upgrade`) or not at all. Projecting runs no Python per row; the slow way
-that says what is right is `evolution_reference`.
+Nothing is rounded, truncated or guessed: any other change is an `IncompatibleChange`, which names the misfit and needs
+a function of the user's (`Evolution.upgrade`). Projecting runs no Python per row; `evolution_reference` is the slow
+implementation that tests compare with.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Evolution:
-    """What a descriptor says of the types its state had before.
+    """A descriptor's declaration of how its state's type changed.
 
-    `renames` from an old field to its new name, `defaults` of new fields; fields within fields by their path,
+    `renames` maps old fields to new names, `defaults` has the values of new fields; nested fields by their path,
     `"address.street"`. `upgrade` is a function from an old value to a new one, or one for each old type. `serializer`
     writes values in place of a type. Descriptors that differ in a function only are equal.
     """
@@ -64,7 +64,7 @@ class Evolution:
 
 
 class IncompatibleChange(Exception):
-    """There is no projection. `finding` follows the name of a state, `advice` says what to do."""
+    """There is no projection. `finding` completes a sentence that starts with the state, `advice` is the next step."""
 
     def __init__(self, finding: str, advice: str) -> None:
         super().__init__(finding)
@@ -73,7 +73,7 @@ class IncompatibleChange(Exception):
 
 @dataclass(frozen=True)
 class Same:
-    """The column as it is."""
+    """The column unchanged."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Widened:
 
 @dataclass(frozen=True)
 class PickedField:
-    """A field of a struct: one of the old struct's, projected; or a new one, the same for all (None: null)."""
+    """A field of a struct: a projected field of the old struct, or a new field with a constant (None: null)."""
 
     source: int | None
     change: Projection
@@ -131,7 +131,7 @@ _BIG = frozenset({BasicType.BIG_INT, BasicType.BIG_DEC})
 
 
 def is_widened(old: Type, new: Type) -> bool:
-    """Whether every value of the old type is one of the new.
+    """Whether the new type contains every value of the old type.
 
     >>> is_widened(Types.INT(), Types.DOUBLE()), is_widened(Types.LONG(), Types.DOUBLE())
     (True, False)
@@ -152,9 +152,9 @@ def fields_of(kind: Type) -> dict[str, Type] | None:
 
 
 def plan_projection(old: Type, new: Type, evolution: Evolution) -> Projection:
-    """How a column of the old type is read as the new; IncompatibleChange when it cannot be.
+    """The projection from the old type to the new; IncompatibleChange if there is none.
 
-    The types are as `saved_types.type_from` gives them.
+    The types are as returned by `saved_types.type_from`.
 
     >>> plan_projection(Types.INT(), Types.LONG(), Evolution())
     Widened(to=Types.LONG())
@@ -169,14 +169,14 @@ def plan_projection(old: Type, new: Type, evolution: Evolution) -> Projection:
 
 
 def used_defaults(old: Type, new: Type, evolution: Evolution) -> dict[str, StoredDefault]:
-    """The defaults that a compatible change gives to new fields, by path, as they are stored."""
+    """The defaults of the fields that a compatible change adds, by path, in stored form."""
     plan = _Plan(evolution)
     plan.change(old, new, "", "")
     return {path: StoredDefault.of(column) for path, column in plan.defaults.items()}
 
 
 class _Plan:
-    """One planning: walks both types together, and notes which fields it met on the way, and what new ones got."""
+    """Plans one projection: walks both types together and records the fields it visits and the defaults it uses."""
 
     def __init__(self, evolution: Evolution) -> None:
         self._renames, self._defaults = dict(evolution.renames), dict(evolution.defaults)
@@ -202,7 +202,7 @@ class _Plan:
     def _entries(self, old: MapTypeInfo, new: MapTypeInfo, old_path: str, new_path: str) -> Projection:
         keys: Projection = Same()
         if old.key_type != new.key_type:
-            # Keys of anything but single values could become equal to one another.
+            # Keys of composite types could become equal to one another.
             if not is_widened(old.key_type, new.key_type):
                 raise _misfit(old.key_type, new.key_type, new_path, "the keys of ")
             keys = Widened(new.key_type)
@@ -236,7 +236,7 @@ class _Plan:
     def _sources(
         self, old_fields: Mapping[str, Type], new_fields: Mapping[str, Type], old_path: str, new_path: str
     ) -> dict[str, str]:
-        """The old field of every new one that has one."""
+        """The old field for every new field that has one."""
         self._old_paths |= {_joined(old_path, name) for name in old_fields}
         self._new_paths |= {_joined(new_path, name) for name in new_fields}
         paths = {name: _joined(old_path, name) for name in old_fields}
@@ -267,7 +267,7 @@ class _Plan:
         return column
 
     def check_all_used(self) -> None:
-        """Refuse names that are nowhere: a slip would lose a field. A rename that was made before is no slip."""
+        """Reject names of unknown fields: a typo would lose a field. Renames made earlier are accepted."""
         for path, now in self._renames.items():
             done = _joined(path.rpartition(".")[0], now)
             if path not in self._old_paths and done not in self._old_paths:
@@ -284,7 +284,7 @@ class _Plan:
 
 
 def _column(value: Any, kind: Type) -> pa.Array:
-    """One value in a column of its type; where that is none, of pickles."""
+    """One value in a column of its type, or pickled if it has none."""
     return to_record_batch([(value,)], Types.TUPLE([kind])).column(0)
 
 
@@ -321,7 +321,7 @@ def _listed(paths: set[str]) -> str:
 
 
 def project(column: pa.Array, change: Projection) -> pa.Array:
-    """The column as the plan says, null where it is null.
+    """Applies a projection to a column; nulls stay null.
 
     >>> project(pa.array([1, None], pa.int32()), Widened(Types.DOUBLE())).to_pylist()
     [1.0, None]
@@ -361,7 +361,7 @@ def _widened(column: pa.Array, to: Type) -> pa.Array:
 
 
 def _big_integers(column: pa.Array) -> pa.Array:
-    """Whole numbers as BIG_INT has them, big-endian two's complement: eight bytes each."""
+    """Whole numbers as BIG_INT stores them: big-endian two's complement, eight bytes each."""
     numbers = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False).astype(">i8")
     fixed = pa.Array.from_buffers(pa.binary(8), len(column), [None, pa.py_buffer(numbers.tobytes())])
     written = fixed.cast(pa.binary())

@@ -1,7 +1,6 @@
-"""What a value of an old type is as a value of a new one: the obvious way, one Python value at a time.
+"""Reference implementation of value evolution: one Python value at a time.
 
-`evolution` projects whole columns and is held against this by tests, which is all it is for. Invariant: no column, no
-plan, no shortcut.
+Tests compare `evolution`, which projects whole columns, with this. Invariant: no column, no plan, no shortcut.
 """
 
 from __future__ import annotations
@@ -28,20 +27,20 @@ def evolved_value(
     old_path: tuple[str, ...] = (),
     new_path: tuple[str, ...] = (),
 ) -> Any:
-    """The value, for a change that is compatible.
+    """The value converted by a compatible change.
 
     >>> evolved_value((1, "a"), Types.TUPLE([Types.INT(), Types.STRING()]), Types.TUPLE([Types.DOUBLE()]), {}, {})
     (1.0,)
     """
     if value is None or old == new:
         return value
-    told = (renames, defaults)
+    declarations = (renames, defaults)
     if is_sequence(old) and is_sequence(new):
-        return [evolved_value(v, old.element_type, new.element_type, *told, old_path, new_path) for v in value]
+        return [evolved_value(v, old.element_type, new.element_type, *declarations, old_path, new_path) for v in value]
     if isinstance(old, MapTypeInfo) and isinstance(new, MapTypeInfo):
         return {
             _widened(k, old.key_type, new.key_type): evolved_value(
-                v, old.value_type, new.value_type, *told, old_path, new_path
+                v, old.value_type, new.value_type, *declarations, old_path, new_path
             )
             for k, v in value.items()
         }
@@ -55,7 +54,7 @@ def evolved_value(
         if name in now_called:
             was = now_called[name]
             part = value[list(old_fields).index(was)]
-            parts.append(evolved_value(part, old_fields[was], kind, *told, (*old_path, was), path))
+            parts.append(evolved_value(part, old_fields[was], kind, *declarations, (*old_path, was), path))
         else:
             parts.append(defaults.get(".".join(path)))
     if not isinstance(new, RowTypeInfo):

@@ -1,9 +1,9 @@
-"""What segments were saved as that the history of their table does not cover, from the files themselves.
+"""Repairs schema histories that do not cover all segments of their table, from the segments' footers.
 
-A history tells of all segments of a table, with two exceptions: manifests of the first Millstreams had none, and older
-Millstreams lost the older entries when a table came from several subtasks of which one had rewritten its rows. The
-footer of a segment still says which type, serialiser and lifetime its rows have. It does not say how fields were
-renamed: where values of a file cannot be read as those of the next entry, the error says so.
+A history covers all segments of a table, with two exceptions: the first versions wrote none, and later versions lost
+the older entries when a table came from several subtasks of which one had rewritten its rows. The footer of a segment
+still has the type, serialiser and lifetime of its rows. It does not record renamed fields: if the values of a file
+cannot be converted to the next entry, the error says so.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ _PICKLED = "PICKLED"
 
 
 def entry_of_file(stored: TableLayout, like: SavedAs, what: str) -> SavedAs:
-    """What a segment with this layout was saved as, since the beginning; what a file cannot tell is as in `like`."""
+    """The history entry of a segment with this layout, from epoch 0; parts that a file does not record are as in
+    `like`."""
     entry = replace(
         like,
         since=0,
@@ -60,22 +61,22 @@ def covering(
     evolution: Evolution | None,
     what: str,
 ) -> History:
-    """The history with an entry for segments that are older than all it tells of; StateSchemaError if values of theirs
-    cannot be read as those of the first entry. `evolution` is what the program declares, None outside of it."""
+    """The history, extended by entries for segments older than its first entry; StateSchemaError if their values cannot
+    be converted to the first entry. `evolution` is the program's declaration, None outside a program."""
     first = history[0]
-    found: list[SavedAs] = []
+    entries: list[SavedAs] = []
     for ref in sorted((ref for ref in refs if ref.epoch < first.since), key=lambda ref: ref.epoch):
         entry = entry_of_file(stored_layout(ref), first, what)
-        # A form that comes again is found by the footer (`Past.entry_of`).
-        if not any(is_same_form(entry, other) for other in (*found, first)):
-            found.append(replace(entry, since=ref.epoch if found else 0, since_ms=first.since_ms if found else 0))
-    if not found:
+        # `Past.entry_of` matches a repeated form by the footer.
+        if not any(is_same_form(entry, other) for other in (*entries, first)):
+            entries.append(replace(entry, since=ref.epoch if entries else 0, since_ms=first.since_ms if entries else 0))
+    if not entries:
         return (replace(first, since=0), *history[1:]) if any(ref.epoch < first.since for ref in refs) else history
     if not is_explained(first) and evolution is not None:
-        return (*extended(tuple(found), first, evolution, what), *history[1:])
-    for old, new in zip(found, (*found[1:], first), strict=True):
+        return (*extended(tuple(entries), first, evolution, what), *history[1:])
+    for old, new in zip(entries, (*entries[1:], first), strict=True):
         _check_projection(old, new, what, has_descriptor=evolution is not None)
-    return (*found, *history)
+    return (*entries, *history)
 
 
 def _check_projection(old: SavedAs, new: SavedAs, what: str, *, has_descriptor: bool) -> None:

@@ -1,16 +1,16 @@
-"""Rows that were written when the state had another schema, as rows of the table as it is now.
+"""Conversion of rows that were written under an older schema.
 
-A `Past` is made for a table that has such segments, and travels in its layout, so that whoever opens a segment gets
-rows of today: lookups, scans and compaction know nothing of it. It works on a chunk when the chunk is first touched,
-once. Of the columns only those change that a schema is about:
+A `Past` is made for a table that has such segments. It is part of the table's layout, so every reader of a segment gets
+rows in the current schema: lookups, scans and compaction need no code for it. It converts a chunk once, when the chunk
+is first read. Only the columns that a schema concerns change:
 
-    value        through the changes since, as far as rows hold anything; what is deleted has no value to convert
-    expires_ms   a state that began to expire when it had rows: these expire as if written at that moment. One that
-                 ceased to: what had expired by then stays gone, whether or not it was cleaned up
+    value        converted through all changes since, for rows with a value; deletes have none to convert
+    expires_ms   a state that gained a TTL when it had rows: these expire as if written at that moment. A state that
+                 lost its TTL: rows that had expired by then stay expired, whether or not they were cleaned up
 
-Invariant: keys, subs and order are never touched, so a chunk stays sorted. The manifest says which types there are: a
-file that says or holds anything else is damaged. Which of them a file has follows from its epoch. Where they disagree
-the file decides: older Millstreams lost since when a state had its type if several subtasks had changed it.
+Invariant: keys, subs and order never change, so a chunk stays sorted. The manifest lists the types: a file with any
+other type is damaged. The epoch of a file selects its type among them. If they disagree the file decides: older
+versions lost the starting epoch of a type if several subtasks had changed the state.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Converter = Callable[[pa.Array], pa.Array]
 
 
 class Past:
-    """`converters[i]` makes of values saved as `history[i]` values as the table has them; the last entry needs none."""
+    """`converters[i]` converts values saved as `history[i]` to the current type; the last entry needs none."""
 
     def __init__(self, what: str, history: History, converters: Sequence[Converter]) -> None:
         self._what = what
@@ -44,7 +44,7 @@ class Past:
         self._converters = converters
 
     def entry_of(self, footer: Mapping[str, Any], epoch: int) -> int:
-        """As which entry a segment of `epoch` was saved; StoreDamagedError if its footer says something else."""
+        """The history entry of a segment of `epoch`; StoreDamagedError if its footer contradicts it."""
         at = entry_of_segment(self._history, footer, epoch)
         if at is None:
             misfit = footer_misfit(footer, self._history[entry_at(self._history, epoch)])
@@ -52,7 +52,7 @@ class Past:
         return at
 
     def present(self, rows: pa.RecordBatch, start: int, schema: pa.Schema) -> pa.RecordBatch:
-        """Rows that were saved as the entry `start`, with the columns of today."""
+        """Rows saved as the entry `start`, converted to the current columns."""
         self._check(rows, self._history[start])
         if start == len(self._history) - 1:
             return rows
@@ -66,9 +66,9 @@ class Past:
         return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
     def _check(self, rows: pa.RecordBatch, saved: SavedAs) -> None:
-        found, told = rows.schema.field("value").type, stored_value_type(saved)
-        if found != told:
-            raise self._damaged(f"with values of {found}, where the manifest tells of {told}")
+        actual, expected = rows.schema.field("value").type, stored_value_type(saved)
+        if actual != expected:
+            raise self._damaged(f"with values of {actual}, where the manifest has {expected}")
 
     def _damaged(self, misfit: str) -> StoreDamagedError:
         return StoreDamagedError(
@@ -77,7 +77,7 @@ class Past:
         )
 
     def _lifetimes(self, rows: pa.RecordBatch, start: int) -> tuple[UInt8s, Int64s | None]:
-        """The kinds of the rows and when they expire, after all changes of the time to live."""
+        """The kinds and expiry times of the rows, after all changes of the TTL."""
         kinds = kinds_of(rows)
         has_ttl = self._history[start].ttl_ms is not None
         expires_ms: Int64s | None = plain_view(rows.column("expires_ms")) if has_ttl else None
@@ -91,38 +91,38 @@ class Past:
 
 
 def entry_of_segment(history: History, footer: Mapping[str, Any], epoch: int) -> int | None:
-    """The number of the entry as which a segment of this epoch and footer was saved: the newest of its time that fits,
-    else the first one that does. None: none fits."""
+    """The number of the entry that a segment of this epoch and footer was saved as: the newest entry of its time that
+    matches, else the first match. None: no match."""
     newest = entry_at(history, epoch)
     candidates = (*range(newest, -1, -1), *range(newest + 1, len(history)))
     return next((at for at in candidates if footer_misfit(footer, history[at]) is None), None)
 
 
 def footer_misfit(footer: Mapping[str, Any], saved: SavedAs) -> str | None:
-    """What the footer of a segment says of its rows and the manifest does not: it follows "has a segment"."""
+    """How the footer of a segment contradicts the manifest, as the end of a sentence after "has a segment"."""
     is_pickled = saved.version is None and written_type(saved.type) == "PICKLED"
     if footer["pickled"] != is_pickled:
-        return f"whose values are {'' if footer['pickled'] else 'no '}pickles, where the manifest tells of {saved.type}"
+        return f"whose values are {'' if footer['pickled'] else 'no '}pickles, where the manifest has {saved.type}"
     if footer["value"] != str(stored_value_type(saved)):
-        return f"with values of {footer['value']}, where the manifest tells of {stored_value_type(saved)}"
+        return f"with values of {footer['value']}, where the manifest has {stored_value_type(saved)}"
     if footer.get("serializer") != saved.version:
         versions = (footer.get("serializer"), saved.version)
-        found, told = ("no serializer" if v is None else f"version {v} of a serializer" for v in versions)
-        return f"written by {found}, where the manifest tells of {told}"
+        actual, expected_version = ("no serializer" if v is None else f"version {v} of a serializer" for v in versions)
+        return f"written by {actual}, where the manifest has {expected_version}"
     if footer["ttl"] != (saved.ttl_ms is not None):
         expected = "no time to live" if saved.ttl_ms is None else "a time to live"
-        return f"whose rows {'expire' if footer['ttl'] else 'never expire'}, where the manifest tells of {expected}"
+        return f"whose rows {'expire' if footer['ttl'] else 'never expire'}, where the manifest has {expected}"
     return None
 
 
 def stored_value_type(saved: SavedAs) -> pa.DataType:
-    """The Arrow type of the value column of segments that were saved so."""
-    found = None if saved.version is not None else arrow_type(saved.type)
-    return pa.binary() if found is None else found
+    """The Arrow type of the value column of segments saved as this entry."""
+    value_type = None if saved.version is not None else arrow_type(saved.type)
+    return pa.binary() if value_type is None else value_type
 
 
 def projected(history: History, at: int) -> Converter:
-    """From values saved as `history[at]` to those of the next entry, where no function of the user's is needed."""
+    """The projection from `history[at]` to the next entry, for changes without a user's function."""
     old, new = history[at], history[at + 1]
     change = plan_projection(old.type, new.type, new.evolution)
     return lambda column: project(column, change)
@@ -133,7 +133,7 @@ def _picked(values: pa.Array, there: np.ndarray[tuple[int], np.dtype[np.bool_]])
 
 
 def _spread(values: pa.Array, there: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> pa.Array:
-    """Values at the rows that are there, null elsewhere."""
+    """Places values at the masked rows, null elsewhere."""
     if len(values) == len(there):
         return values
     return values.take(pa.array(np.cumsum(there) - 1, mask=~there))

@@ -1,8 +1,8 @@
-"""Upgrade functions of Python's own, by a name that a history may store: `upgrade=float`.
+"""Python built-ins as upgrade functions, by a name that a history may store: `upgrade=float`.
 
-Everybody has these functions, and a name that stands in this table runs no code of a store. So readers, which have
-nothing of the program, convert old values as its tasks do. A function of the user's has no name here; a user's function
-that is called `float` has another name than Python's.
+Every reader has these functions, and a name in this table runs no code from a store. So readers, which lack the
+program, convert old values as the program's tasks do. A user's function has no name here, even if it is called `float`:
+its module differs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _READY: MappingProxyType[str, Callable[[Any], Any]] = MappingProxyType(
 
 
 def stored_name(function: Callable[..., Any]) -> str:
-    """What a history calls a function.
+    """The name of a function in a history.
 
     >>> def float_of(value): ...
     >>> stored_name(float), stored_name(str.strip), stored_name(float_of)
@@ -37,7 +37,7 @@ def stored_name(function: Callable[..., Any]) -> str:
 
 
 def ready_upgrade(name: str | None) -> Callable[[Any], Any] | None:
-    """The function that a history calls so, where it is one of Python's.
+    """The function of this name, if it is a Python built-in of the table.
 
     >>> ready_upgrade("builtins.float"), ready_upgrade("float"), ready_upgrade("os.system")
     (<class 'float'>, None, None)
@@ -46,7 +46,7 @@ def ready_upgrade(name: str | None) -> Callable[[Any], Any] | None:
 
 
 def shown_upgrade(name: str | None) -> str:
-    """The name as the program writes it.
+    """The name as it appears in a program.
 
     >>> shown_upgrade("builtins.float"), shown_upgrade("as_text")
     ('float', 'as_text')

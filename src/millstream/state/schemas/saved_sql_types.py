@@ -1,9 +1,9 @@
-"""A SQL type as a manifest tells it: a list of its word, whether NULL is one of its values, and its parameters.
+"""The stored form of SQL types: a list of the type's word, its nullability, and its parameters.
 
     ["BIGINT", false]   ["DECIMAL", true, 10, 2]   ["ARRAY", true, ["INT", true]]   ["ROW", true, ["n", ["INT", true]]]
 
-Words never change their meaning; a new parameter would get a word of its own. Invariant: what `written_sql_type` wrote,
-`sql_type_from` reads as the same type.
+Words never change their meaning; a new parameter would get a word of its own. Invariant: `sql_type_from` reads what
+`written_sql_type` writes as the same type.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""A declared type as a manifest tells it: plain JSON from which the type is made again.
+"""The stored form of declared types: plain JSON from which the type is restored.
 
-Arrow's types in a segment do not say all: a TUPLE and a ROW are both structs, a decimal is text, a large number is
-bytes. What a state was saved as is therefore written down beside its segments, as the program declared it:
+Arrow's types in a segment are ambiguous: a TUPLE and a ROW are both structs, a decimal is text, a large number is
+bytes. The manifest therefore stores the type of each state's values as the program declared it:
 
     "LONG"   "DATE"   "BYTES"   "PICKLED"   "DECIMAL(10, 2)"
     {"row": [["word", "STRING"], ["count", "LONG"]]}   {"tuple": [...]}   {"list": ...}   {"map": [key, value]}
     {"sql": ["DECIMAL", true, 10, 2]}, the types of columns of tables (`saved_sql_types`)
 
-Types that mean the same to Python are written alike: an array is a list, a wrapper is what it wraps, and all that
-travels as a pickle is "PICKLED". Invariant: `type_from(written_type(t))` is written as `t` is.
+Types that are equal to Python are written alike: an array is a list, a wrapper is its wrapped type, and every type
+that is pickled is "PICKLED". Invariant: `type_from(written_type(t))` is written as `t` is.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def written_type(type_info: TypeInformation | None) -> Any:
 
 
 def type_from(written: Any, subject: str) -> TypeInformation:
-    """The type that `written_type` wrote; StoreDamagedError naming `subject` if it did not.
+    """The inverse of `written_type`; StoreDamagedError naming `subject` for anything else.
 
     >>> type_from({"map": ["STRING", {"list": "LONG"}]}, "state 'total'").notation
     'MAP<STRING, LIST<LONG>>'
@@ -117,7 +117,7 @@ def _basic(basic: BasicType) -> TypeInformation:
 
 
 def type_of_arrow(field: pa.Field) -> TypeInformation:
-    """The type that was most likely declared for a column: for states whose manifest does not tell.
+    """The most likely declared type of a column, for states whose manifest lacks it.
 
     >>> type_of_arrow(pa.field("value", pa.list_(pa.int32()))).notation
     'LIST<INT>'
@@ -155,7 +155,7 @@ def type_of_arrow(field: pa.Field) -> TypeInformation:
 
 
 def shown_types(old: TypeInformation, new: TypeInformation) -> tuple[str, str]:
-    """Two types as an error tells them apart: as their columns, or as they were declared where columns are alike.
+    """Two types as an error shows them: as their columns, or as declared if the columns are alike.
 
     >>> shown_types(Types.LONG(), Types.STRING()), shown_types(Types.CHAR(), Types.STRING())
     (('int64', 'string'), ('CHAR', 'STRING'))

@@ -1,12 +1,12 @@
-"""What the rows of a table were saved as, epoch by epoch: the history of its schema.
+"""The schema history of a table: the schemas its rows were saved with, epoch by epoch.
 
 A change of a state's type rewrites nothing, so a version may have segments of several types. The manifest therefore
-keeps, beside the segments of a state, the list of what it was saved as: since which epoch, as which type, and how that
-followed from what was before (fields renamed, defaults, a function of the user's). A segment was written as the last
-entry says that is not younger than it.
+stores a list of schemas next to the segments: for each schema its first epoch, its type, and the conversion from the
+previous one (renamed fields, defaults, a user's function). The schema of a segment is the last entry whose first epoch
+is not after the segment's.
 
-Each value is thus led through the changes one by one, in the order the program made them, as if all state had been
-rewritten when the change came. Invariant: what is read never depends on whether compaction has done so already.
+Each value is converted by one change after the other, in the order the program made them, as if every change had
+rewritten all state. Invariant: results never depend on whether compaction has rewritten a value.
 Entries that no segment needs any more are dropped.
 """
 
@@ -44,12 +44,12 @@ __all__ = [
 
 @dataclass(frozen=True)
 class SavedAs:
-    """How a state is saved from the epoch `since` on.
+    """The schema of a state from the epoch `since` on.
 
-    `type` is that of the values; `version` that of the serialiser that wrote them in its place. `shape` is "value",
-    "list" or "map"; `key` and `map_key` describe what rows are found by. The rest tells how values of the entry before
-    become values of this one. `upgrade` names the function that does it. Defaults are typed data, except those that
-    older Millstreams wrote (`stored_defaults`). Readers know Python's own functions by it (`ready_upgrades`).
+    `type` is the type of the values; `version` the version of the serialiser that replaces it. `shape` is "value",
+    "list" or "map"; `key` and `map_key` are the types of keys. The other fields describe the conversion from the
+    previous entry. `upgrade` names the function that converts; readers resolve the names of Python's own functions
+    (`ready_upgrades`). Defaults are typed data, except those written by older versions (`stored_defaults`).
     """
 
     since: int
@@ -66,13 +66,13 @@ class SavedAs:
 
     @property
     def evolution(self) -> Evolution:
-        """What the program declared of this change."""
-        assert not isinstance(self.defaults, PickledDefaults)  # a task has made data of them, a reader has refused
+        """The program's declaration of this change."""
+        assert not isinstance(self.defaults, PickledDefaults)  # a task has converted them, a reader has refused them
         return Evolution(self.renames, self.defaults)
 
     @cached_property
     def written(self) -> dict[str, Any]:
-        """As a history has it; made once, as the accounts of all subtasks tell the same."""
+        """The stored form; cached, as the accounts of all subtasks repeat it."""
         return _entry_to_json(self)
 
 
@@ -80,21 +80,21 @@ History: TypeAlias = tuple[SavedAs, ...]
 
 
 def entry_at(history: History, epoch: int) -> int:
-    """The number of the entry as which a segment of this epoch was written."""
+    """The index of the entry for a segment of this epoch."""
     return max((at for at, entry in enumerate(history) if entry.since <= epoch), default=0)
 
 
 def still_needed(history: History, epochs: Iterable[int]) -> History:
-    """The history without what no segment of these epochs was saved as."""
+    """The history without the entries that no segment of these epochs needs."""
     return history[entry_at(history, min(epochs, default=history[-1].since)) :]
 
 
 def joined(left: History, right: History) -> History:
-    """The history of a whole table from those of two subtasks.
+    """The history of a whole table from the histories of two subtasks.
 
     Each subtask has a part of the same list: it drops entries that its own segments do not need, and adds an entry when
-    its first record asks for the state. Entries that follow each other and say the same are the same change, seen by
-    several subtasks: since the first of them, for no subtask wrote anything between the start of the program and then.
+    its first record uses the state. Consecutive entries with the same schema are the same change, seen by several
+    subtasks; the earliest epoch counts, because no subtask wrote anything between the start of the program and then.
     """
     if left is right or left == right:
         return left
@@ -108,7 +108,7 @@ def joined(left: History, right: History) -> History:
 
 
 def is_same_form(left: SavedAs, right: SavedAs) -> bool:
-    """Whether rows are saved alike. A program that keeps rows for another time makes no entry of that."""
+    """Whether two entries store rows alike. A change of the TTL's length alone makes no entry."""
     return (
         left.version == right.version
         and (left.ttl_ms is None) == (right.ttl_ms is None)
@@ -118,30 +118,30 @@ def is_same_form(left: SavedAs, right: SavedAs) -> bool:
 
 
 def _joined_entry(earlier: SavedAs, later: SavedAs) -> SavedAs:
-    """One entry of two for the same change. A subtask that had no older rows does not say how they are converted."""
-    explained = max(earlier, later, key=_explanation)  # of equal ones the earlier
+    """Merges two entries for the same change. A subtask without older rows records no conversion."""
+    explained = max(earlier, later, key=_explanation)  # the earlier on ties
     return _copied(earlier, renames=explained.renames, defaults=explained.defaults, upgrade=explained.upgrade)
 
 
 def is_explained(entry: SavedAs) -> bool:
-    """Whether the entry says more of its conversion than the types do."""
+    """Whether the entry records more of its conversion than the types."""
     return any(_explanation(entry))
 
 
 def _explanation(entry: SavedAs) -> tuple[bool, bool, bool, bool]:
-    """How much an entry says of its conversion; defaults as data are better than as a pickle."""
+    """Rank of an entry by how completely it records its conversion; data defaults rank above pickled ones."""
     has_pickle = isinstance(entry.defaults, PickledDefaults)
     return entry.upgrade is not None, bool(entry.defaults) and not has_pickle, has_pickle, bool(entry.renames)
 
 
-# --- a change -----------------------------------------------------------------------------------------------------
+# --- schema changes -----------------------------------------------------------------------------------------------
 
 
 def extended(saved: History, now: SavedAs, evolution: Evolution | None, what: str) -> History:
-    """The history with what the program declares now, if that is new. `what` names the state in errors.
+    """The history extended by the program's declaration, if that is new. `what` names the state in errors.
 
-    `evolution` is None for a state that has no descriptor: nobody can pass a function for it.
-    StateSchemaError when what was saved cannot be read as it is declared.
+    `evolution` is None for a state without a descriptor, for which no function can be passed. StateSchemaError if the
+    saved values cannot be read as declared.
     """
     last = saved[-1]
     _check_rows(last, now, what)
@@ -181,7 +181,7 @@ def extended(saved: History, now: SavedAs, evolution: Evolution | None, what: st
 
 
 def with_data_defaults(saved: History, open_pickle: Callable[[bytes], Any]) -> History:
-    """The history with the defaults of older Millstreams as data: for a task, which alone may open them."""
+    """The history with pickled defaults of older versions converted to data; only tasks may unpickle them."""
     if not any(isinstance(entry.defaults, PickledDefaults) for entry in saved):
         return saved
     entries = [saved[0] if not isinstance(saved[0].defaults, PickledDefaults) else _copied(saved[0], defaults={})]
@@ -194,7 +194,7 @@ def with_data_defaults(saved: History, open_pickle: Callable[[bytes], Any]) -> H
 
 
 def refused(what: str, misfit: IncompatibleChange, *, has_descriptor: bool) -> StateSchemaError:
-    """The error for a change that does not fit."""
+    """The error for an incompatible change."""
     advice = misfit.advice or "Give it a new name, or pass upgrade="
     if not has_descriptor:
         advice = "Declare what it was, or give the operator another uid to begin anew"
@@ -216,7 +216,7 @@ def _form(entry: SavedAs) -> str:
 
 
 def _check_rows(last: SavedAs, now: SavedAs, what: str) -> None:
-    """Refuse what would look for rows where they are not."""
+    """Reject changes of shape or key type: lookups would miss the rows."""
     if last.shape != now.shape:
         raise StateSchemaError(f"{what} was saved as a {last.shape}, is now a {now.shape}. Give it a new name.")
     if last.key != now.key:
@@ -237,7 +237,7 @@ def _key(entry: SavedAs) -> str:
 
 
 def upgrade_from(evolution: Evolution, entry: SavedAs) -> Callable[[Any], Any] | None:
-    """The function that the program gives for values of just this type."""
+    """The program's function for values of exactly this type."""
     if not isinstance(evolution.upgrade, Mapping):
         return None
     for old, function in evolution.upgrade.items():
@@ -250,7 +250,7 @@ def upgrade_from(evolution: Evolution, entry: SavedAs) -> Callable[[Any], Any] |
 
 
 def _check_is_for_this(saved: History, upgrade: Callable[[Any], Any], what: str) -> None:
-    """Refuse a function without a type that cannot be for the change that is made now."""
+    """Reject an untyped function that cannot belong to the change made now."""
     if saved[-1].version is not None:
         raise StateSchemaError(
             f"{what} was saved by a serializer, which has to read the values for upgrade=. "
@@ -266,7 +266,7 @@ def _check_is_for_this(saved: History, upgrade: Callable[[Any], Any], what: str)
         )
 
 
-# --- in a manifest ------------------------------------------------------------------------------------------------
+# --- stored form --------------------------------------------------------------------------------------------------
 
 
 def history_to_json(history: History) -> list[Any]:
@@ -294,7 +294,7 @@ def _entry_to_json(entry: SavedAs) -> dict[str, Any]:
 
 
 def history_from_json(written: Any, subject: str) -> History:
-    """What `history_to_json` wrote; StoreDamagedError naming `subject` if it did not.
+    """The inverse of `history_to_json`; StoreDamagedError naming `subject` for anything else.
 
     >>> written = {"since": 3, "since_ms": 0, "type": "LONG", "shape": "value", "key": "string"}
     >>> history_from_json([written], "state 'total'")[0].type

@@ -1,11 +1,11 @@
-"""The schema of one state in a task: what it was saved as, what it is now, and how the one is read as the other.
+"""The schema of one state in a task: its history, its declaration, and the conversion from the one to the other.
 
-When an epoch begins, the table's history (`state.schemas.schema_history`) is what the last manifest tells, and what the
-program declares, if that is new. What does not fit is refused here, before anything of the epoch is done. When it ends,
-the history goes into the operator's account beside the versions, as far as segments still need it.
+When an epoch begins, the table's history (`state.schemas.schema_history`) is the history of the last manifest plus the
+program's declaration, if that is new. Incompatible declarations are rejected here, before the epoch does any work. At
+the end, the history is written to the operator's account next to the versions, as far as segments need it.
 
-Values that go through functions of the user's are decoded as what they were, led through the changes one by one, and
-encoded as what they are; a whole chunk at a time, once.
+Values that pass through users' functions are decoded with their old type, converted by one change after the other, and
+encoded with the current type; a whole chunk at a time, once.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ _VALUE_CHARACTERS_MAX = 200
 
 
 def last_schemas(tables: Iterable[StoredTables | None]) -> dict[str, History]:
-    """The history of every state by name, from what each subtask acknowledged last of its tables."""
-    distinct: dict[str, dict[int, History]] = {}  # by identity: those of most subtasks were read as one object
+    """The history of every state by name, from the tables in each subtask's last account."""
+    distinct: dict[str, dict[int, History]] = {}  # by identity: most subtasks share one object
     for several in tables:
         for name, history in ({} if several is None else several.schemas).items():
             distinct.setdefault(name, {})[id(history)] = history
@@ -56,11 +56,11 @@ def last_schemas(tables: Iterable[StoredTables | None]) -> dict[str, History]:
 
 
 def with_shared_schemas(accounts: Mapping[int, SubtaskAccount]) -> Mapping[int, SubtaskAccount]:
-    """What each subtask of an operator kept, with the history of every state as all of them together know it.
+    """The subtasks' accounts of an operator, each with the merged history of every state.
 
-    So a state changes for all its keys at once, when the first record of any key asks for it, and what its values
-    become depends neither on the subtask nor on what it has rewritten. Subtasks without rows are told too: the entry of
-    a change says how older rows are converted, and theirs may be the first.
+    So a state changes for all its keys at once, when the first record of any key uses it, and the conversion of its
+    values depends neither on the subtask nor on compaction. Subtasks without rows get the histories too: the entry of a
+    change records how older rows are converted, and those may arrive at this subtask.
     """
     shared = last_schemas(tables_of(accounts))
     return {subtask: _with_schemas(account, shared) for subtask, account in accounts.items()} if shared else accounts
@@ -75,8 +75,8 @@ def _with_schemas(account: SubtaskAccount, schemas: Mapping[str, History]) -> Su
 def stored_tables(
     versions: Mapping[str, Refs], before: Mapping[str, History], schemas: Mapping[str, TableSchema | None]
 ) -> StoredTables:
-    """What an account tells of these tables, as far as they have rows: their segments and what rows were saved as.
-    Histories of states that the program does not declare (yet) are handed on as they were `before`."""
+    """The account of these tables, as far as they have rows: their segments and schema histories. Histories of states
+    that the program has not declared (yet) are copied from `before`."""
     histories = {**before, **{name: schema.history for name, schema in schemas.items() if schema is not None}}
     return StoredTables(
         {name: refs for name, refs in versions.items() if refs},
@@ -90,8 +90,8 @@ def stored_tables(
 
 @dataclass(frozen=True)
 class ValueChanges:
-    """How values of one state become what they are now. `evolution` is None where there is no descriptor; `map_key` is
-    the type of what values are found by, as it is written."""
+    """Conversion of one state's values to the current schema. `evolution` is None without a descriptor; `map_key` is
+    the written type of a map's keys."""
 
     codec: StateCodec
     evolution: Evolution | None
@@ -102,8 +102,8 @@ class ValueChanges:
         return self.codec.what
 
     def function(self, history: History, at: int) -> Callable[[Any], Any] | None:
-        """The function that makes values of `history[at]` those of the next entry: the program's, or where there is no
-        program, or it has none any more, the one of Python's that the history names."""
+        """The function that converts values of `history[at]` to the next entry: the program's, or without a program or
+        without a declared function, the Python built-in that the history names."""
         return self._function_of_program(history, at) or ready_upgrade(history[at + 1].upgrade)
 
     def _function_of_program(self, history: History, at: int) -> Callable[[Any], Any] | None:
@@ -112,12 +112,12 @@ class ValueChanges:
         named = upgrade_from(self.evolution, history[at])
         if named is not None or not callable(self.evolution.upgrade):
             return named
-        # A function without a type is for the newest change that had one.
+        # An untyped function belongs to the newest change that had a function.
         newest = max(number for number, entry in enumerate(history) if entry.upgrade is not None)
         return self.evolution.upgrade if newest == at + 1 else None
 
     def check_functions(self, history: History, start: int) -> None:
-        """Refuse if values of `history[start]` need a function that the program has no more."""
+        """Reject if values of `history[start]` need a function that the program no longer has."""
         for at in range(start, len(history) - 1):
             if history[at + 1].upgrade is not None and self.function(history, at) is None:
                 was, _ = shown_types(history[at].type, history[at + 1].type)
@@ -129,12 +129,12 @@ class ValueChanges:
                 )
 
     def converter(self, history: History, start: int) -> Converter:
-        """From values saved as `history[start]` to a column of values as they are now. It is made with the first
-        values: what only a task could read hinders nobody who reads nothing."""
+        """A converter from values saved as `history[start]` to current values. It is built with the first values, so
+        data that only tasks may read is no obstacle to readers that read no values."""
         return _LateConverter(self, history, start)
 
     def made_converter(self, history: History, start: int) -> Converter:
-        """The same, now; PickledValueError where defaults are pickles and the codec opens none."""
+        """As `converter`, built at once; PickledValueError if defaults are pickled and the codec refuses pickles."""
         self.check_functions(history, start)
         steps: list[Callable[[_Held], _Held]] = []
         for at in range(start, len(history) - 1):
@@ -156,7 +156,7 @@ class ValueChanges:
         return convert
 
     def _check_defaults(self, saved: SavedAs) -> None:
-        """Refuse defaults that only a task may open; a task has done so already."""
+        """Reject pickled defaults, which only tasks may open and have converted."""
         if isinstance(saved.defaults, PickledDefaults):
             raise PickledValueError(
                 f"{self.what} has values from before epoch {saved.since}, when it got a new field with a default. "
@@ -177,7 +177,7 @@ class ValueChanges:
         function, new = self.function(history, at), history[at + 1]
 
         def step(held: _Held) -> _Held:
-            assert function is not None  # `check_functions` has seen to it
+            assert function is not None  # ensured by `check_functions`
             return _Held(new, None, [self._upgraded(function, held.saved, value) for value in self._values(held)])
 
         return step
@@ -202,21 +202,21 @@ class ValueChanges:
         return self._reader(held.saved).decode(held.column, held.saved.version)
 
     def _reader(self, saved: SavedAs) -> StateCodec:
-        """The codec with the serialiser that reads what an older version, or one no longer in use, wrote."""
+        """The codec with the serialiser that reads values of an older version, or of a retired serialiser."""
         if self.codec.version is not None:
             return self.codec
         upgrade = self.evolution.upgrade if self.evolution is not None else None
-        given = upgrade if isinstance(upgrade, Mapping) else {}
-        serializer = next((old for old in given if hasattr(old, "deserialize")), None)
-        assert serializer is not None  # a plain function is refused for values of a serialiser
+        upgrades = upgrade if isinstance(upgrade, Mapping) else {}
+        serializer = next((old for old in upgrades if hasattr(old, "deserialize")), None)
+        assert serializer is not None  # plain functions are rejected for serialised values
         return StateCodec(None, self.what, serializer)
 
     def _codec_of(self, saved: SavedAs) -> StateCodec:
-        """The codec of an older type, with the rights of the present one."""
+        """The codec of an older type, with the unpickling rights of the current one."""
         return StateCodec(saved.type, self.what, open_pickle=self.codec.open_pickle)
 
     def column(self, column: pa.Array, saved: SavedAs, now: SavedAs) -> pa.Array:
-        """A column saved so as a column of today, in one step: for state that is rewritten whole in every epoch."""
+        """Converts a saved column in one step: for state that is rewritten whole in every epoch."""
         history = extended((saved,), now, self.evolution, self.what)
         if len(history) == 1:
             return column
@@ -226,7 +226,7 @@ class ValueChanges:
 
 @dataclass(frozen=True)
 class _Held:
-    """Values on their way: a column as `saved` stores it, or Python values."""
+    """Values under conversion: a column in the form of `saved`, or Python values."""
 
     saved: SavedAs
     column: pa.Array | None
@@ -234,7 +234,7 @@ class _Held:
 
 
 class TableSchema:
-    """The schema of one table. `evolves` is False for tables whose owner cannot do with missing fields."""
+    """The schema of one table. `evolves` is False for tables whose operator cannot handle missing fields."""
 
     def __init__(
         self,
@@ -252,7 +252,7 @@ class TableSchema:
         self._past: Past | None = None
 
     def opened(self, layout: TableLayout, refs: Sequence[SegmentRef], place: Any) -> TableLayout:
-        """The layout with which to read these segments in this epoch."""
+        """The layout for reading these segments in this epoch."""
         history = self._with_now(layout, refs, place)
         oldest = min((ref.epoch for ref in refs), default=place.epoch)
         self._changes.check_functions(history, entry_at(history, oldest))
@@ -263,7 +263,7 @@ class TableSchema:
 
     @property
     def upgraded_since(self) -> int:
-        """The epoch from which on no value that is written needs a function to be read; 0: none ever did."""
+        """The first epoch whose values need no function to be read; 0 if none ever did."""
         return max((entry.since for entry in self.history[1:] if entry.upgrade is not None), default=0)
 
     def _made_past(self) -> Past:
@@ -271,19 +271,19 @@ class TableSchema:
         return Past(self._changes.what, self.history, converters)
 
     def _with_now(self, layout: TableLayout, refs: Sequence[SegmentRef], place: Any) -> History:
-        """The history of the table, which may have rows in other subtasks only, with what is declared now."""
+        """The history of the table with the current declaration; its rows may all be in other subtasks."""
         now, what, evolution = self._declared(layout, place), self._changes.what, self._changes.evolution
-        told = with_data_defaults(place.schemas.get(layout.state, ()), self._changes.codec.open_pickle)
-        if not told and not refs:
+        stored = with_data_defaults(place.schemas.get(layout.state, ()), self._changes.codec.open_pickle)
+        if not stored and not refs:
             return (now,)
-        if not told:
-            # Manifests of the first Millstreams do not tell: all segments are alike.
-            told = (entry_of_file(self._stored_layout(layout, refs[0], place), now, what),)
-        elif min((ref.epoch for ref in refs), default=told[0].since) < told[0].since:
-            told = covering(told, refs, lambda ref: self._stored_layout(layout, ref, place), evolution, what)
-        history = extended(told, now, evolution, what)
-        if not self._evolves and len(history) > len(told):
-            raise refused(what, _misfit(told[-1], now), has_descriptor=False)
+        if not stored:
+            # Manifests of the first versions have no history: all segments are alike.
+            stored = (entry_of_file(self._stored_layout(layout, refs[0], place), now, what),)
+        elif min((ref.epoch for ref in refs), default=stored[0].since) < stored[0].since:
+            stored = covering(stored, refs, lambda ref: self._stored_layout(layout, ref, place), evolution, what)
+        history = extended(stored, now, evolution, what)
+        if not self._evolves and len(history) > len(stored):
+            raise refused(what, _misfit(stored[-1], now), has_descriptor=False)
         return history
 
     def _declared(self, layout: TableLayout, place: Any) -> SavedAs:
@@ -300,32 +300,32 @@ class TableSchema:
         )
 
     def _stored_layout(self, layout: TableLayout, ref: SegmentRef, place: Any) -> TableLayout:
-        """The layout of a segment as its file says it; StateSchemaError if its rows are found by something else."""
+        """The layout of a segment from its file; StateSchemaError if its key types differ from the declaration."""
         stored: TableLayout = place.segments.stored_layout(ref, layout.state)
-        told, declared = layout_document(stored), layout_document(layout)
+        saved, declared = layout_document(stored), layout_document(layout)
         for part in ("key", "sub", "due", "max_parallelism"):
-            if told[part] != declared[part]:
+            if saved[part] != declared[part]:
                 raise StateSchemaError(
-                    f"{self._changes.what} was saved with {part} {told[part]}, is now {declared[part]}. "
+                    f"{self._changes.what} was saved with {part} {saved[part]}, is now {declared[part]}. "
                     "Declare it as it was, or give it a new name."
                 )
         return stored
 
 
 def _misfit(was: SavedAs, now: SavedAs) -> IncompatibleChange:
-    """What has changed of a state that may not change."""
+    """The change of a state that does not support evolution."""
     if written_type(was.type) != written_type(now.type) or (was.ttl_ms is None) == (now.ttl_ms is None):
         was_type, is_now = shown_types(was.type, now.type)
         return IncompatibleChange(f" was saved as {was_type}, is now {is_now}", "")
     lifetimes = (
         "for ever" if ttl_ms is None else f"for {ttl_ms} ms of the clock" for ttl_ms in (was.ttl_ms, now.ttl_ms)
     )
-    return IncompatibleChange(" was kept {}, and is now to be kept {}".format(*lifetimes), "")
+    return IncompatibleChange(" was retained {}, and is now to be retained {}".format(*lifetimes), "")
 
 
 @dataclass
 class _LateConverter:
-    """A converter that is made when it is first needed. It travels to Spark's tasks with a reader's source of rows."""
+    """A converter that is built on first use. It is shipped to Spark's tasks with a reader's row source."""
 
     changes: ValueChanges
     history: History

@@ -1,8 +1,8 @@
-"""The default of a new field, as a manifest keeps it: one value of the field's type, as Arrow writes a column.
+"""The stored default of a new field: one value of the field's type, as an Arrow IPC stream.
 
-A default is data like the state it is for. It was checked against the type of its field when the change was made, and
-is checked again when it is read. Of a field without a type it is a pickle inside such a column: bytes to everybody,
-a value to a task that reads the field. Older Millstreams wrote all defaults of a change as one pickle; that is
+A default is data, like the state it belongs to. It was checked against the type of its field when the change was made,
+and is checked again when it is read. For a field without a type it is a pickle inside the column: bytes for every
+reader, a value for a task that reads the field. Older versions wrote all defaults of a change as one pickle; that is
 `PickledDefaults`, which only a task may open.
 """
 
@@ -23,7 +23,7 @@ _OPTIONS = pa.ipc.IpcWriteOptions(allow_64bit=True)
 
 @dataclass(frozen=True)
 class StoredDefault:
-    """One value as an Arrow IPC stream. Equal ones have equal bytes, NaN among them."""
+    """One value as an Arrow IPC stream. Equal values, including NaN, have equal bytes."""
 
     written: bytes
 
@@ -42,7 +42,7 @@ class StoredDefault:
 
     @cached_property
     def column(self) -> pa.Array:
-        """The value, in a column of its own; ValueError if this is none."""
+        """The value as a column of one row; ValueError if the bytes are no such column."""
         try:
             with pa.ipc.open_stream(self.written) as reader:
                 table = reader.read_all()
@@ -56,24 +56,24 @@ class StoredDefault:
 
 @dataclass(frozen=True)
 class PickledDefaults:
-    """All defaults of one change, as one pickle of a dictionary: so older Millstreams wrote them."""
+    """All defaults of one change as one pickled dictionary, the form of older versions."""
 
     written: bytes
 
 
 Defaults = Mapping[str, Any] | PickledDefaults
-"""By the path of the field: values of the program's, or what was stored of them."""
+"""Defaults by the path of the field: the program's values, or stored ones."""
 
 
 def defaults_to_json(defaults: Defaults) -> Any:
-    """As a history has them; None where there are none."""
+    """The stored form of defaults; None if there are none."""
     if isinstance(defaults, PickledDefaults):
         return _text(defaults.written)
     return {path: _text(stored.written) for path, stored in defaults.items()} or None
 
 
 def defaults_from_json(written: Any) -> Defaults:
-    """What `defaults_to_json` gave; ValueError if it did not. Nothing is unpickled."""
+    """The inverse of `defaults_to_json`; ValueError for anything else. Unpickles nothing."""
     if isinstance(written, str):
         return PickledDefaults(base64.b64decode(written, validate=True))
     return {path: _checked(base64.b64decode(text, validate=True)) for path, text in (written or {}).items()}
@@ -81,7 +81,7 @@ def defaults_from_json(written: Any) -> Defaults:
 
 def _checked(written: bytes) -> StoredDefault:
     default = StoredDefault(written)
-    if not len(default.column):  # reading it says what is wrong with it
+    if not len(default.column):  # reading the column raises if it is damaged
         raise ValueError("a default has no value")
     return default
 

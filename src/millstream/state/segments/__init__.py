@@ -1,1 +1,1 @@
-"""Immutable sorted files of rows: written, checked, opened, searched, merged; versions that name them."""
+"""Immutable sorted files of rows: writing, checking, opening, searching and merging them, and table versions."""

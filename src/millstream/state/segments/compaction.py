@@ -1,28 +1,28 @@
-"""Compaction: fewer, larger segments that give the same answers.
+"""Compaction: replaces segments by fewer, larger ones with the same content.
 
 Every epoch adds a segment, and every lookup visits all of them, so segments of similar size are merged once there
-are enough (size-tiered: what is merged grows by a factor each time, so a row is rewritten a logarithmic number of
-times). `plan_compaction` decides, from the refs alone; `compact` (`segment_merge.py`) does it and returns the refs of
+are enough (size-tiered: each merge grows by a factor, so a row is rewritten a logarithmic number of times).
+`plan_compaction` decides, from the refs alone; `compact` (`segment_merge.py`) executes the step and returns the refs of
 the same table.
 
-A merge may be larger than an epoch can afford. It is then done for some key groups only: the merged segment takes
-these groups over, and the old refs stay live for the others. A single group may be too large, too: then some of its
-slices are merged (*places*, `version.py`), not too few, because every piece leaves a file. So decisions are made per
-range of places over which the same refs are stacked, and one step joins neighbouring ranges as far as its budget
-reaches. While a large merge creeps over the places, young segments pile up on those it has not reached: they are merged
-among themselves first, which takes most off a stack for the least bytes.
+A merge may be larger than an epoch can afford. Then it covers only some key groups: the merged segment replaces the
+inputs there, and the old refs stay live for the others. If a single group is too large, the merge covers some of its
+slices (*places*, `version.py`), with a minimum size, because every piece leaves a file. So decisions are made per range
+of places with the same stack of refs, and one step joins neighbouring ranges within its budget. While a large merge
+advances over the places, young segments pile up on the places ahead: these are merged among themselves first, which
+removes the most segments from a stack for the fewest bytes.
 
-How much an epoch merges goes by the bytes it wrote (`budget_of`): what is written is written again some times over, so
-an epoch that writes more must merge more, or segments pile up without end. `compaction_debt` is what is overdue: the
-size of epochs can go by it. However much there is, no key group is left with more than `SEGMENTS_MAX`.
+The merge budget of an epoch follows the bytes it wrote (`budget_of`): every byte written is rewritten a few times, so
+an epoch that writes more must merge more, or segments pile up without bound. `compaction_debt` is the number of
+overdue bytes, which may limit the size of epochs. In any case no key group is left with more than `SEGMENTS_MAX`.
 
-Merging serves lookups. Of a table that is written and hardly looked into, as that of rows of a join whose partners have
-come before them, more segments are let stand on each other (`RARE_FAN_IN`).
+Merging serves lookups. A table that is written often and rarely read, such as the rows of a join whose matches arrived
+before them, may stack more segments (`RARE_FAN_IN`).
 
-Values that only a function of the program's can read (`upgrade=`) are rewritten in the epochs that follow, within the
-budget of a quiet epoch each time (`plan_rewriting`): readers do not have that function.
+Values that only a program's function can read (`upgrade=`) are rewritten in the following epochs, within the budget of
+a quiet epoch each time (`plan_rewriting`): readers do not have that function.
 
-Invariant: no get or scan, at this or any later time, can tell that a compaction took place.
+Invariant: compaction never changes the result of a get or scan, now or later.
 """
 
 from __future__ import annotations
@@ -49,27 +49,27 @@ __all__ = [
 ]
 
 FAN_IN = 4
-"""So many segments of similar size must stand on each other before they are merged."""
+"""The number of stacked segments of similar size that triggers a merge."""
 
 RARE_FAN_IN = 6
-"""The same where few keys are looked up: rows are rewritten less often, and the more segments cost hardly anything."""
+"""`FAN_IN` for tables with few lookups: rows are rewritten less often, and the extra segments cost little."""
 
 SEGMENTS_MAX = 32
-"""No epoch leaves more segments than this on top of each other, whatever it costs to merge them."""
+"""The largest stack of segments an epoch may leave, whatever the merge costs."""
 
 _SEGMENTS_IN_TIME = SEGMENTS_MAX // 2
-# Some tens of milliseconds: an epoch can always afford it.
+# Some tens of milliseconds, which any epoch can afford.
 _BUDGET_BYTES_MIN = 16 << 20
-# A part of a key group that costs more than an epoch may spend: a few tenths of a second. A smaller one would leave too
-# many files: a table of 10 GB is at most some 160 of them at each level.
+# The size of a merge of part of a key group: a few tenths of a second. A smaller one would leave too many files: a
+# table of 10 GB has at most some 160 of them at each level.
 _PIECE_BYTES_MIN = 64 << 20
-# A row is merged about once each time its table grows fourfold: so often from megabytes to tens of gigabytes.
+# A row is merged about once each time its table grows fourfold; this is from megabytes to tens of gigabytes.
 _MERGES_PER_BYTE = 6
 _STEPS_MAX = 4
 
 
 def budget_of(written_bytes: int) -> int:
-    """How many bytes an epoch may merge that wrote `written_bytes`.
+    """The number of bytes that an epoch that wrote `written_bytes` may merge.
 
     >>> budget_of(1_000) >> 20, budget_of(64 << 20) >> 20
     (16, 384)
@@ -79,22 +79,22 @@ def budget_of(written_bytes: int) -> int:
 
 @dataclass(frozen=True)
 class CompactionPiece:
-    """For these places, merge the refs at these positions, which stand directly on each other."""
+    """A merge of the refs at these positions, adjacent in the stack, for these places."""
 
     places: range
     positions: tuple[int, ...]
     is_bottom: bool
-    """Nothing older lies beneath, in these places."""
+    """No older segment has rows in these places."""
 
     @property
     def groups(self) -> range:
-        """The key groups that it merges, all or some of their keys."""
+        """The key groups that it merges, in whole or in part."""
         return _groups_of(self.places)
 
 
 @dataclass(frozen=True)
 class CompactionStep:
-    """Pieces side by side, merged into one segment, which is to stand before the ref at `position`."""
+    """Adjacent pieces merged into one segment, which goes before the ref at `position`."""
 
     pieces: tuple[CompactionPiece, ...]
     position: int
@@ -106,18 +106,18 @@ class CompactionStep:
 
     @property
     def groups(self) -> range:
-        """The key groups of the merged segment, all or some of their keys."""
+        """The key groups of the merged segment, in whole or in part."""
         return _groups_of(self.places)
 
     def cost_bytes(self, refs: Sequence[SegmentRef]) -> int:
-        """About how many bytes it reads."""
+        """The approximate number of bytes it reads."""
         return sum(refs[at].live_bytes(piece.places) for piece in self.pieces for at in piece.positions)
 
 
 def next_compaction(
     refs: Sequence[SegmentRef], left_bytes: int, steps: int, fan_in: int = FAN_IN
 ) -> CompactionStep | None:
-    """The step to take after `steps` others in an epoch that may still merge `left_bytes`; None when no step is due."""
+    """The next step of an epoch after `steps` others, with `left_bytes` of its budget; None if no step is due."""
     if len(refs) < fan_in:
         return None
     if left_bytes > 0 and steps < _STEPS_MAX:
@@ -127,8 +127,8 @@ def next_compaction(
 
 
 def compaction_debt(refs: Sequence[SegmentRef]) -> int:
-    """How many bytes are overdue to be merged: those of the segments that are worth merging, where more stand on each
-    other than in a table that is merged in time.
+    """The number of bytes overdue for merging: those of segments worth merging in stacks taller than the stacks of a
+    table that is merged in time.
 
     >>> refs = [SegmentRef(f"s{n}", n, 0, 128, 0, 128, rows=10, file_bytes=1280) for n in range(17)]
     >>> compaction_debt(refs), compaction_debt(refs[:16])
@@ -146,7 +146,7 @@ def compaction_debt(refs: Sequence[SegmentRef]) -> int:
 
 
 def plan_compaction(refs: Sequence[SegmentRef], budget_bytes: int, *, fan_in: int = FAN_IN) -> CompactionStep | None:
-    """The next step worth taking, reading about `budget_bytes` at most (but a piece of some size at least); or None.
+    """The next worthwhile step, reading about `budget_bytes` at most (but one piece of minimum size); or None.
 
     >>> refs = [SegmentRef(f"s{n}", n, 0, 128, 0, 128, rows=10, file_bytes=1280) for n in range(4)]
     >>> plan_compaction(refs, budget_bytes=10_000).pieces
@@ -166,7 +166,7 @@ def plan_compaction(refs: Sequence[SegmentRef], budget_bytes: int, *, fan_in: in
 def plan_rewriting(
     refs: Sequence[SegmentRef], since: int, budget_bytes: int = _BUDGET_BYTES_MIN
 ) -> CompactionStep | None:
-    """The next step that rewrites segments from before the epoch `since`, whatever their sizes; None: there is none.
+    """The next step that rewrites segments from before the epoch `since`, whatever their sizes; None if none is left.
 
     >>> refs = [SegmentRef(f"s{n}", n, 0, 128, 0, 128, rows=10, file_bytes=1280) for n in range(4)]
     >>> plan_rewriting(refs, since=2).pieces
@@ -186,11 +186,11 @@ def _planned(
     runs: Sequence[range | None],
     budget_bytes: int,
 ) -> CompactionStep | None:
-    """The step that merges the run of the tallest stack that has one, and those of its neighbours within the budget."""
+    """The step that merges the run of the tallest stack with one, and its neighbours' runs within the budget."""
     candidates = [at for at, run in enumerate(runs) if run is not None]
     if not candidates:
         return None
-    # The tallest stack is what lookups suffer from most.
+    # The tallest stack costs lookups most.
     start_at = max(candidates, key=lambda at: (len(stacks[at][1]), -at))
     pieces: list[CompactionPiece] = []
     window = (0, len(refs))
@@ -215,11 +215,11 @@ def _planned(
 
 
 def _affordable(places: range, cost_bytes: int, left_bytes: int, *, is_first: bool) -> range:
-    """The places from the first on that can be merged with what is left to spend, if all of them cost `cost_bytes`.
+    """The places, from the first on, that the remaining budget can merge if all of them cost `cost_bytes`.
 
-    Whole key groups, as long as it is one at least. Else a part of one, but only as the first piece of a step.
+    Whole key groups, if at least one fits. Otherwise a part of a group, but only as the first piece of a step.
     """
-    # A share so small that it counts as nothing is always affordable.
+    # A share whose cost rounds to zero is always affordable.
     if not cost_bytes or cost_bytes <= left_bytes:
         return places
     reach = places.start + len(places) * max(left_bytes, 0) // cost_bytes
@@ -234,9 +234,9 @@ def _affordable(places: range, cost_bytes: int, left_bytes: int, *, is_first: bo
 
 
 def plan_full_compaction(refs: Sequence[SegmentRef]) -> CompactionStep | None:
-    """The step after which there is one segment, without a trace of anything deleted or expired.
+    """The step that leaves one segment, without deleted or expired rows.
 
-    Only refs without a gap between their key groups can become one; None when there is nothing to merge.
+    Only refs without a gap between their key groups can be merged; None when there is nothing to merge.
     """
     stacks = _stacks(refs)
     pieces: list[CompactionPiece] = []
@@ -248,7 +248,7 @@ def plan_full_compaction(refs: Sequence[SegmentRef]) -> CompactionStep | None:
 
 
 def _stacks(refs: Sequence[SegmentRef]) -> list[tuple[range, list[int]]]:
-    """The ranges of places over which the same refs lie, and the positions of these, oldest first."""
+    """The ranges of places with the same stack of refs, and the positions of these refs, oldest first."""
     begin: dict[int, list[int]] = {}
     end: dict[int, list[int]] = {}
     for at, ref in enumerate(refs):
@@ -267,8 +267,8 @@ def _stacks(refs: Sequence[SegmentRef]) -> list[tuple[range, list[int]]]:
 
 
 def _run_within(sizes: Sequence[int], fan_in: int, budget_bytes: int) -> range | None:
-    """The youngest run worth merging; of one that the budget does not reach for, the youngest part that takes most
-    segments off the stack for the least bytes.
+    """The youngest run worth merging. If the budget does not cover it, the youngest part that removes the most segments
+    for the fewest bytes.
 
     >>> _run_within([8, 4, 1, 1, 1, 1], 4, budget_bytes=16), _run_within([8, 4, 1, 1, 1, 1], 4, budget_bytes=15)
     (range(0, 6), range(2, 6))
@@ -309,14 +309,14 @@ def _similar_run(sizes: Sequence[int], fan_in: int) -> range | None:
 
 
 def _narrow(window: tuple[int, int], stack: list[int], run: range) -> tuple[int, int]:
-    """Where the merged ref may still stand: after all that is older, before all that is younger."""
+    """The positions still possible for the merged ref: after all older refs, before all younger ones."""
     after = stack[run.start - 1] + 1 if run.start else 0
     before = stack[run.stop] if run.stop < len(stack) else window[1]
     return max(window[0], after), min(window[1], before)
 
 
 def replace_merged(refs: Sequence[SegmentRef], step: CompactionStep, merged_ref: SegmentRef | None) -> Refs:
-    """The refs without those that were merged, and `merged_ref` in their place."""
+    """The refs with the merged ones replaced by `merged_ref`."""
     result: list[SegmentRef] = []
     for at, ref in enumerate(refs):
         if at == step.position and merged_ref is not None:

@@ -1,13 +1,13 @@
-"""Finding many keys at once in one segment.
+"""Looks up many keys at once in one segment.
 
-A `Probe` holds the keys to find, sorted as segments are. Against one segment, the probe is cut at the chunks'
-fences, and in each chunk all its keys are found by one `searchsorted`; then the keys themselves are compared,
-because a prefix of a hash is not the key. Where a table has subs, a key is a run of rows, and a second binary
-search finds the sub. Cost: keys asked × log(rows), and no Python loop over keys. Two exceptions are bounded: keys that
-share 55 bits of their hash are compared one by one; and a key that is asked for very many subs, as a large group is for
-its values, is found once for all of them, which are sorted and found by one search of its run.
+A `Probe` holds the keys to look up, sorted as segments are. Against one segment, the probe is cut at the chunks'
+fences, and one `searchsorted` per chunk locates all its keys; then the keys themselves are compared, because a prefix
+of a hash does not identify the key. In a table with subs, a key is a run of rows, and a second binary search locates
+the sub. Cost: keys × log(rows), and no Python loop over keys. Two exceptions are bounded: keys that share 55 bits of
+their hash are compared one by one; and a key with very many subs in the probe, such as a large group with its values,
+is located once for all of them, which are sorted and searched in its run with one call.
 
-This module finds changes; `tables.table` decides whether a change is a value, and which segment counts.
+This module returns changes; `tables.table` decides whether a change is a value, and which segment counts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["Hits", "Layer", "Probe", "Runs", "expanded", "find_rows", "find_runs
 
 
 def expanded(starts: Int64s, stops: Int64s) -> tuple[Int64s, Int64s]:
-    """All rows of all runs, one run after another, and which run each is of.
+    """All rows of all runs, one run after another, and the run of each.
 
     >>> [part.tolist() for part in expanded(np.array([5, 1]), np.array([7, 2]))]
     [[5, 6, 1], [0, 0, 1]]
@@ -43,13 +43,13 @@ def expanded(starts: Int64s, stops: Int64s) -> tuple[Int64s, Int64s]:
 
 _NONE = np.empty(0, dtype=np.int64)
 MANY_SUBS = 64
-"""A key that is asked for so many subs at once has a search of its own."""
+"""A key with this many subs in one probe has a search of its own."""
 
 
 @dataclass(frozen=True)
 class Probe:
-    """Keys (and subs) to find, sorted by order; `positions` is where each stood in the caller's column. The subs of a
-    key that has many are sorted too."""
+    """Keys (and subs) to look up, sorted by order; `positions` are their positions in the caller's column. The subs of
+    a key with many subs are sorted too."""
 
     orders: UInt64s
     keys: pa.Array
@@ -60,7 +60,7 @@ class Probe:
 
     @classmethod
     def of(cls, keys: KeyColumn, layout: TableLayout, subs: pa.Array | None = None) -> Probe:
-        """The probe for a column of keys, and one sub for each if given."""
+        """The probe for a column of keys, with one sub for each if `subs` is passed."""
         orders = orders_of(keys.hashes, layout.max_parallelism)
         positions = ascending(orders)
         sorted_orders = orders[positions]
@@ -78,7 +78,7 @@ class Probe:
 
     @classmethod
     def of_rows(cls, rows: pa.RecordBatch, layout: TableLayout) -> Probe:
-        """The probe that finds other changes of these rows, which are sorted."""
+        """The probe for other changes of these rows, which are sorted."""
         keys = rows.column("key")
         subs, sub_orders = None, None
         if layout.sub_type is not None:
@@ -90,7 +90,7 @@ class Probe:
 
     @cached_property
     def key_numbers(self) -> Int64s:
-        """Ascending numbers, equal for neighbours that ask for one key."""
+        """Ascending numbers, equal for neighbours with the same key."""
         numbers = np.zeros(len(self), dtype=np.int64)
         if len(self) > 1:
             is_other = self.orders[1:] != self.orders[:-1]
@@ -102,7 +102,7 @@ class Probe:
         return numbers
 
     def has_key_of(self, at: Int64s, chunk: Chunk, rows: Int64s) -> Bools:
-        """For each pair, whether the probe's key at `at` is that of the chunk's row."""
+        """For each pair, whether the probe's key at `at` equals the key of the chunk's row."""
         if self.view is not None and chunk.key_view is not None:
             equal: Bools = self.view[at] == chunk.key_view[rows]
             return equal
@@ -111,21 +111,21 @@ class Probe:
 
 @dataclass(frozen=True)
 class Layer:
-    """A segment, and the range of orders for which it counts."""
+    """A segment, and the range of orders for which it is live."""
 
     segment: Segment
     order_start: int
     order_stop: int
 
     def among(self, orders: UInt64s) -> slice:
-        """The part of sorted orders that lies in the range."""
+        """The slice of sorted orders within the range."""
         start, stop = orders.searchsorted(np.array([self.order_start, self.order_stop], dtype=np.uint64)).tolist()
         return slice(start, stop)
 
 
 @dataclass(frozen=True)
 class Hits:
-    """What one chunk holds for a probe: its row `rows[i]` is a change of the row that `at[i]` asks for; the key of
+    """The matches of a probe in one chunk: row `rows[i]` is a change of the row requested by `at[i]`; the key of
     `cleared_at[i]` was cleared, and no row with that sub was written since."""
 
     chunk: Chunk
@@ -136,7 +136,7 @@ class Hits:
 
 @dataclass(frozen=True)
 class Runs:
-    """The rows [starts[i], stops[i]) of a chunk are all those of the key of `at[i]`, without its CLEAR."""
+    """The rows [starts[i], stops[i]) of a chunk are all rows of the key of `at[i]`, without its CLEAR."""
 
     chunk: Chunk
     at: Int64s
@@ -146,7 +146,7 @@ class Runs:
 
 
 def _spans(segment: Segment, orders: UInt64s) -> Iterator[tuple[Chunk, int, int]]:
-    """The chunks that may hold some of the sorted orders, and which."""
+    """The chunks that may contain some of the sorted orders, with the range of these."""
     if not len(segment.fences):
         return
     bounds = orders.searchsorted(segment.fences)
@@ -158,7 +158,7 @@ def _spans(segment: Segment, orders: UInt64s) -> Iterator[tuple[Chunk, int, int]
 
 
 def find_rows(segment: Segment, probe: Probe, at: Int64s) -> Iterator[Hits]:
-    """The changes of the rows that the probe asks for at `at` (ascending)."""
+    """The changes of the rows at the probe's positions `at` (ascending)."""
     if probe.subs is None:
         orders = probe.orders[at]
         for chunk, start, stop in _spans(segment, orders):
@@ -169,7 +169,7 @@ def find_rows(segment: Segment, probe: Probe, at: Int64s) -> Iterator[Hits]:
 
 
 def _find_keys(chunk: Chunk, probe: Probe, at: Int64s, orders: UInt64s) -> Hits:
-    # A question for a few keys comes here often, with few of them: every step that can be left out counts.
+    # Lookups of few keys call this often: every step that can be skipped counts.
     rows = chunk.orders.searchsorted(orders)
     if rows[-1] == chunk.rows:
         np.minimum(rows, chunk.rows - 1, out=rows)
@@ -180,7 +180,7 @@ def _find_keys(chunk: Chunk, probe: Probe, at: Int64s, orders: UInt64s) -> Hits:
     is_match = probe.has_key_of(at, chunk, rows)
     if np.count_nonzero(is_match) == is_match.size:
         return Hits(chunk, at, rows, _NONE)
-    # Another key with the same order stands there; ours may stand behind it.
+    # Another key with the same order precedes; the requested key may follow it.
     matching_at, matching_rows = [at[is_match]], [rows[is_match]]
     while True:
         at, rows = at[~is_match], rows[~is_match] + 1
@@ -196,7 +196,7 @@ def _find_keys(chunk: Chunk, probe: Probe, at: Int64s, orders: UInt64s) -> Hits:
 
 
 def find_runs(segment: Segment, probe: Probe, at: Int64s) -> Iterator[Runs]:
-    """All rows of the keys that the probe asks for at `at` (ascending)."""
+    """All rows of the keys at the probe's positions `at` (ascending)."""
     orders = probe.orders[at]
     for chunk, start, stop in _spans(segment, orders):
         if probe.subs is None:
@@ -208,14 +208,14 @@ def find_runs(segment: Segment, probe: Probe, at: Int64s) -> Iterator[Runs]:
 
 
 def _find_shared_runs(chunk: Chunk, probe: Probe, at: Int64s, orders: UInt64s) -> Runs:
-    """As `_find_runs`: a key that is asked for many times in a row is looked for once."""
+    """As `_find_runs`, with one search for consecutive requests of the same key."""
     numbers = probe.key_numbers[at]
     firsts = np.concatenate(([0], np.flatnonzero(numbers[1:] != numbers[:-1]) + 1))
     if len(firsts) * 2 > len(at):
         return _find_runs(chunk, probe, at, orders)
     runs = _find_runs(chunk, probe, at[firsts], orders[firsts])
-    found = at[firsts].searchsorted(runs.at)
-    members, run = expanded(firsts[found], np.append(firsts[1:], len(at))[found])
+    run_numbers = at[firsts].searchsorted(runs.at)
+    members, run = expanded(firsts[run_numbers], np.append(firsts[1:], len(at))[run_numbers])
     return Runs(chunk, at[members], runs.starts[run], runs.stops[run], runs.is_cleared[run])
 
 
@@ -223,7 +223,7 @@ def _find_runs(chunk: Chunk, probe: Probe, at: Int64s, orders: UInt64s) -> Runs:
     starts, stops = chunk.orders.searchsorted(orders), chunk.orders.searchsorted(orders, "right")
     present = np.flatnonzero(stops > starts)
     at, starts, stops = at[present], starts[present], stops[present]
-    # A key's rows stand together: if the first and the last are its own, all are.
+    # A key's rows are contiguous: if the first and the last are its own, all are.
     whole = probe.has_key_of(at, chunk, starts) & probe.has_key_of(at, chunk, stops - 1)
     for i in np.flatnonzero(~whole).tolist():
         rows = np.arange(starts[i], stops[i])
@@ -263,10 +263,10 @@ def _has_sub_of(probe: Probe, at: Int64s, chunk: Chunk, rows: Int64s) -> Bools:
 
 
 def first_not_below(values: Int64s, targets: Int64s, starts: Int64s, stops: Int64s) -> Int64s:
-    """In each run of sorted values, the first row whose value is not below the wanted one.
+    """In each run of sorted values, the first row whose value is not below the target.
 
-    Runs that many in a row ask for have a search each, in C and quickest if targets ascend; of the others all binary
-    searches go in step.
+    Runs shared by many consecutive targets have a search each, in C and quickest if targets ascend; for the others all
+    binary searches advance in step.
     """
     rows = np.empty(len(targets), dtype=np.int64)
     is_left = np.ones(len(targets), dtype=np.bool_)
@@ -293,7 +293,7 @@ def _first_not_below_in_step(values: Int64s, targets: Int64s, starts: Int64s, st
 
 
 def _long_runs(is_other: Bools) -> list[tuple[int, int]]:
-    """The runs of at least MANY_SUBS neighbours; `is_other` says of all but the first whether a new run begins.
+    """The runs of at least MANY_SUBS neighbours; `is_other` marks, for all but the first, the start of a new run.
 
     >>> _long_runs(np.array([False] * 63 + [True] + [False] * 62))
     [(0, 64)]

@@ -1,9 +1,9 @@
-"""Merging segments: a stream of blocks in which every change that stands appears once, in sorted order.
+"""Merges segments into a stream of blocks with the newest change of every row once, in sorted order.
 
-Scans and compaction read several segments at once. Each turn takes from every layer the rows below a common
-order, few enough that a block stays small (in rows and in bytes: one column of Arrow's ends at 2 GiB), and resolves
-them together. No order is cut apart, so a block is complete for its keys. Memory is bounded by the block and by the
-rows of the largest single key; what is mapped is not held.
+Scans and compaction read several segments at once. Each step takes from every layer the rows below a common order, few
+enough that a block stays small (in rows and in bytes: an Arrow column is limited to 2 GiB), and resolves them together.
+No order is split, so a block is complete for its keys. Memory is bounded by the block and by the rows of the largest
+single key; mapped bytes are not held.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LAYER_ROWS_MIN = 1_024
 
 
 class _Cursor:
-    """How far one layer has been read: a chunk, and a row of it."""
+    """The read position in one layer: a chunk, and a row of it."""
 
     def __init__(self, layer: Layer, order_start: int, order_stop: int) -> None:
         self._segment = layer.segment
@@ -40,7 +40,7 @@ class _Cursor:
             self._row = int(self._chunk.orders.searchsorted(np.uint64(start)))
 
     def _is_in_chunk(self) -> bool:
-        """Whether there is a chunk left that begins within the range; the footer alone answers this."""
+        """Whether a chunk is left that begins within the range; needs only the footer."""
         entries = self._segment.entries
         return self._number < len(entries) and entries[self._number].first_order < self._stop
 
@@ -53,10 +53,10 @@ class _Cursor:
         return not self._is_in_chunk() or int(self._chunk.orders[self._row]) >= self._stop
 
     def reach(self, rows_max: int, bytes_max: int) -> int:
-        """An order such that about `rows_max` more rows lie below it, or as many as have about `bytes_max`; all in the
-        present chunk."""
+        """An order with about `rows_max` more rows below it, or fewer with about `bytes_max`; all in the current
+        chunk."""
         orders, entry = self._chunk.orders, self._segment.entries[self._number]
-        # What is not written yet has no length there, and is not large.
+        # Unwritten rows have no length, and are not large.
         rows = min(rows_max, max(bytes_max * entry.rows // entry.length, 1)) if entry.length else rows_max
         if self._row + rows >= len(orders):
             return min(int(orders[-1]) + 1, self._stop)
@@ -64,9 +64,9 @@ class _Cursor:
         return min(max(reached, int(orders[self._row]) + 1), self._stop)
 
     def take_below(self, order: int) -> pa.RecordBatch:
-        """The rows left with smaller orders; they are taken."""
+        """Consume and return the remaining rows with smaller orders."""
         chunk, start = self._chunk, self._row
-        # Rows before `start` may lie below too: those for which this layer no longer counts.
+        # Rows before `start` may have smaller orders too: this layer is not live for them.
         stop = max(int(chunk.orders.searchsorted(np.uint64(order))), start)
         if stop == chunk.rows:
             self._number, self._row = self._number + 1, 0
@@ -83,7 +83,7 @@ def merged_blocks(
     block_rows: int = BLOCK_ROWS,
     block_bytes: int = BLOCK_BYTES,
 ) -> Iterator[pa.RecordBatch]:
-    """The changes that stand, of all layers (oldest first) together, for a range of orders."""
+    """The newest changes of all layers (oldest first) together, for a range of orders."""
     cursors = [_Cursor(layer, order_start, order_stop) for layer in layers]
     while True:
         cursors = [cursor for cursor in cursors if not cursor.is_done()]
@@ -100,7 +100,7 @@ def merged_blocks(
 
 
 def live_rows(rows: pa.RecordBatch, layout: TableLayout, now_ms: int) -> Bools:
-    """Which rows hold something at this time: put, and not expired."""
+    """Mask of the rows with a value at this time: put, and not expired."""
     live: Bools = kinds_of(rows) == PUT
     if layout.has_ttl:
         live &= plain_view(rows.column("expires_ms")) > now_ms
@@ -108,7 +108,7 @@ def live_rows(rows: pa.RecordBatch, layout: TableLayout, now_ms: int) -> Bools:
 
 
 def presented(rows: pa.RecordBatch, layout: TableLayout, positions: Int64s | None = None) -> pa.RecordBatch:
-    """Rows as a caller sees them: the hash in one column, and no columns that only sort."""
+    """Rows as callers see them: the hash in one column, without columns that only sort."""
     rests = plain_view(rows.column("rest")).view(np.uint16)
     columns: dict[str, pa.Array] = {}
     if positions is not None:

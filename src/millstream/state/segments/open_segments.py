@@ -1,16 +1,16 @@
-"""The segments a process has open, and the bytes of their files: each file is mapped once, and checked once.
+"""The open segments of a process, and the bytes of their files: each file is mapped once, and checked once.
 
 Segments never change, so a mapping may be held for any length of time. Files of a local store are mapped in place.
 A file of a store with a local tier (`storage.tier`) is mapped there: it was written there, or is downloaded once if it
 is small. A copy that proves to be damaged is fetched again. `keep_only` closes the segments that no version names any
 more: a mapping holds the disk space of a file that was deleted.
 
-A mapping costs nothing until it is touched, and the page cache keeps what was touched. But a process that touches the
-mapping of a file that was cut meanwhile is ended by the system with SIGBUS, and no error handling helps. So only
-processes that may die use mappings: tasks, and separate readers. The process that drives a job reads instead
-(`ReadFile`, where `maps` is False): there a file that was cut is an error like any other. Nor can files of a remote
-store be mapped that are not in a tier: a small one is fetched whole, by one call; of a large one, the parts that are
-needed (a tier keeps those). Parts that were read or fetched are held in memory, up to a bound for the whole process
+A mapping costs nothing until it is read, and the page cache retains the pages that were read. But the system ends a
+process with SIGBUS if it reads the mapping of a file that was truncated, and no error handling helps. So only processes
+that may die use mappings: tasks, and separate readers. The process that drives a job reads instead (`ReadFile`, if
+`maps` is False): there a truncated file is an error like any other. Files of a remote store that are not in a tier
+cannot be mapped either: a small one is fetched whole, by one request; of a large one, the required parts (a tier caches
+those). Parts that were read or fetched are held in memory, up to a bound for the whole process
 (`segment.SegmentMemory`), and read or fetched again when they are needed again.
 """
 
@@ -38,14 +38,14 @@ from millstream.storage.tier.tiered_store import TieredStore
 __all__ = ["WHOLE_BYTES_MAX", "OpenSegments", "RangedFile", "ReadFile", "WholeFile", "mapped_file"]
 
 WHOLE_BYTES_MAX = 16 << 20
-"""Up to this size a remote file is fetched whole."""
+"""The largest remote file that is fetched whole."""
 
 _DESCRIPTORS_MAX = 256
 _HEAD_BYTES, _TAIL_BYTES = 16 << 10, 64 << 10
 
 
 class WholeFile:
-    """Bytes that are at hand, mapped or in memory.
+    """A file whose bytes are mapped or in memory.
 
     >>> WholeFile(pa.py_buffer(b"abcd")).read(1, 3).to_pybytes()
     b'bc'
@@ -63,7 +63,7 @@ class WholeFile:
 
 
 def mapped_file(path: Path, length: int | None = None) -> WholeFile:
-    """A file of this machine, mapped; its first `length` bytes, if given."""
+    """A mapped local file, or its first `length` bytes."""
     if not path.stat().st_size:
         return WholeFile(pa.py_buffer(b""))
     with pa.memory_map(str(path)) as source:
@@ -71,10 +71,10 @@ def mapped_file(path: Path, length: int | None = None) -> WholeFile:
 
 
 class ReadFile:
-    """A file of this machine, of which parts are read.
+    """A local file that is read in parts.
 
-    It is held open, so that it can be read to the end even if the job deletes it meanwhile. When a process has very
-    many files open, later ones are opened for each part; one that was deleted is then an error.
+    It is held open, so that it can be read to the end even if the job deletes it. When a process has very many files
+    open, later ones are opened for each part; then reading a deleted file is an error.
     """
 
     _holding: ClassVar[weakref.WeakSet[ReadFile]] = weakref.WeakSet()
@@ -101,7 +101,7 @@ class ReadFile:
                 os.close(descriptor)
         except OSError as error:
             raise (StoreAwayError if is_transient(error) else StoreDamagedError)(
-                f"{self._subject} cannot be read: {error}. Look whether it was moved or removed, and put it back."
+                f"{self._subject} cannot be read: {error}. Check whether it was moved or removed, and restore it."
             ) from error
 
     def _part(self, descriptor: int, start: int, stop: int) -> pa.Buffer:
@@ -111,7 +111,7 @@ class ReadFile:
             part = os.pread(descriptor, stop - at, at)
             if not part:
                 raise StoreDamagedError(
-                    f"{self._subject} was cut while it was open: it had {self.size} bytes, and ends before {stop}. "
+                    f"{self._subject} was truncated while open: it had {self.size} bytes, and ends before {stop}. "
                     "Nothing may change a file of a store. Restore it from a copy, or start from an older epoch."
                 )
             parts.append(part)
@@ -120,7 +120,7 @@ class ReadFile:
 
 
 class RangedFile:
-    """A file of a remote store, of which parts are fetched. Its ends, which tell what is in it, are fetched at once.
+    """A file of a remote store that is fetched in parts. Its head and tail, which hold the index, are fetched at once.
 
     >>> RangedFile(lambda start, stop: bytes(range(start, stop)), 200, "segment a").read(1, 3).to_pybytes()
     b'\\x01\\x02'
@@ -152,7 +152,7 @@ _OF_THIS_PROCESS = SegmentMemory()
 
 
 class OpenSegments:
-    """Opens the segments of one store, and remembers them.
+    """Opens and caches the segments of one store.
 
     >>> from millstream.storage import open_store
     >>> OpenSegments(open_store("memory://doctest-open-segments")).open_files
@@ -170,11 +170,11 @@ class OpenSegments:
         self.store, self._is_foreign = store, is_foreign
         self._maps, self._memory = maps, memory
         self._open: dict[tuple[str, TableLayout], Segment] = {}
-        self.read_ns = 0  # the time that views of these segments have spent looking rows up, for statistics
+        self.read_ns = 0  # time that views of these segments spent in lookups, for statistics
 
     @property
     def open_files(self) -> list[str]:
-        """The files open now."""
+        """The names of the open files."""
         return sorted({file for file, _ in self._open})
 
     def segment(self, ref: SegmentRef, layout: TableLayout) -> Segment:
@@ -202,7 +202,7 @@ class OpenSegments:
 
     @contextmanager
     def holding(self, ref: SegmentRef, segment: Segment) -> Iterator[None]:
-        """Within this, `ref` names rows in memory: they are merged and never written."""
+        """Inside the context, `ref` names rows in memory, which are merged and never written."""
         self._open[ref.file, segment.layout] = segment
         try:
             yield
@@ -210,8 +210,8 @@ class OpenSegments:
             del self._open[ref.file, segment.layout]
 
     def fetch(self, refs: Iterable[SegmentRef]) -> None:
-        """The segments are about to be opened: get small files that are not on this machine side by side, where there
-        is a tier to keep them."""
+        """Prefetches segments that are about to be opened: with a tier, small files that are not on this machine are
+        downloaded concurrently."""
         if isinstance(self.store, TieredStore):
             open_files = {file for file, _ in self._open}
             files = {ref.file for ref in refs if ref.file_bytes <= WHOLE_BYTES_MAX}
@@ -225,7 +225,7 @@ class OpenSegments:
         """Close the segments of this table that `refs` do not name."""
         live_files = {ref.file for ref in refs}
         for file, table in list(self._open):
-            # A state's schema may have changed since: then its segments were opened anew, with another layout.
+            # After a schema change the segments were reopened with another layout.
             if table.state != layout.state or (file in live_files and table == layout):
                 continue
             del self._open[file, table]
@@ -247,10 +247,10 @@ class OpenSegments:
             ) from error
 
     def _from_tier(self, store: TieredStore, ref: SegmentRef, state: str) -> SegmentFile | None:
-        """The file where the tier has it whole; None if it is large and elsewhere, or cannot be kept."""
+        """The file if the tier has it whole; None if it is large and elsewhere, or cannot be cached."""
         held = store.hold(ref.file, ref.file_bytes)
         if held is None and ref.file_bytes <= WHOLE_BYTES_MAX:
-            self._download(ref, state)  # which keeps it
+            self._download(ref, state)  # which caches it
             held = store.hold(ref.file, ref.file_bytes)
         if held is None:
             return None
@@ -260,7 +260,7 @@ class OpenSegments:
         except (OSError, pa.ArrowException):
             store.release(held)
             return None
-        # Views of the file may live longer. They keep its bytes, though not its place in the tier.
+        # Views of the file may live longer. They hold its bytes, but not its room in the tier.
         weakref.finalize(file, store.release, held).atexit = False
         return file
 
@@ -296,5 +296,5 @@ def _subject(ref: SegmentRef, state: str) -> str:
 def _missing_error(ref: SegmentRef, state: str) -> StoreDamagedError:
     return StoreDamagedError(
         f"{_subject(ref, state)} is missing, though the manifest names it. "
-        "Look whether it was moved or removed by hand and put it back, or start the job from an older epoch."
+        "Check whether it was moved or removed by hand and restore it, or start the job from an older epoch."
     )

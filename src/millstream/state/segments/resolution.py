@@ -1,15 +1,15 @@
-"""Which changes stand: the newest of every row, in the order of a segment.
+"""Resolution of changes: the newest change of every row, in the order of a segment.
 
-Writing an epoch, scanning and compacting share one question: given changes, oldest first, which rows
-are left, and how are they sorted? `surviving_rows` answers it for all of them, over whole columns:
+Writing an epoch, scanning and compacting share this step: given changes, oldest first, select the surviving rows and
+sort them. `surviving_rows` does this over whole columns:
 
-1. sort by (order, rest), keeping the changes of one hash in the order they were made;
-2. bring each key's changes together where two keys have one hash;
-3. drop what stands before its key's last CLEAR;
-4. sort each key's changes by sub, bring each sub's together, and keep the last.
+1. sort by (order, rest), preserving the order of changes within a hash;
+2. bring each key's changes together if two keys have one hash;
+3. drop changes before their key's last CLEAR;
+4. sort each key's changes by sub, bring each sub's together, and retain the last.
 
-DELETEs and CLEARs stand like any change; a caller who knows that nothing older lies beneath may drop them.
-Invariant: the rows answered are sorted as `layout` says, at most one per (key, sub), one CLEAR per key.
+DELETEs and CLEARs survive like any change; a caller may drop them if no older segment has rows beneath.
+Invariant: the selected rows are sorted as `layout` defines, at most one per (key, sub), one CLEAR per key.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["newest_of_each", "surviving_rows"]
 
 
 def surviving_rows(changes: pa.RecordBatch, layout: TableLayout) -> Int64s:
-    """The positions, in sorted order, of the changes that stand; `changes` come oldest first.
+    """The positions, in sorted order, of the surviving changes; `changes` are oldest first.
 
     >>> layout = TableLayout("total", pa.int64(), value_type=pa.int64())
     >>> columns = [[7, 3, 7], [0, 0, 0], [1, 2, 1], [0, 0, 0], [10, 20, 30]]
@@ -45,14 +45,14 @@ def surviving_rows(changes: pa.RecordBatch, layout: TableLayout) -> Int64s:
 
 @dataclass(frozen=True)
 class _SortedRows:
-    """Positions in sorted order; `is_joined[i]` says that i and i + 1 belong together."""
+    """Positions in sorted order; `is_joined[i]` marks that i and i + 1 belong together."""
 
     rows: Int64s
     is_joined: Bools
 
 
 def _last_of_each(sorted_rows: _SortedRows) -> Int64s:
-    """The last, hence newest, of all that belong together."""
+    """The last, hence newest, position of each joined group."""
     if not sorted_rows.is_joined.any():
         return sorted_rows.rows
     last: Int64s = sorted_rows.rows[np.append(~sorted_rows.is_joined, True)]
@@ -92,16 +92,16 @@ def _by_sub(changes: pa.RecordBatch, layout: TableLayout, keys: _SortedRows) -> 
 
 
 def _sorted_subs(changes: pa.RecordBatch, layout: TableLayout, rows: Int64s, key_ids: Int64s) -> _SortedRows:
-    """`rows`, whose keys stand together, sorted by sub within each key; rows of one key and sub are joined."""
+    """`rows`, grouped by key, sorted by sub within each key; rows of one key and sub are joined."""
     sub_orders = sub_orders_in(changes, layout)[rows]
     same_key = key_ids[1:] == key_ids[:-1]
     if (same_key & (sub_orders[1:] < sub_orders[:-1])).any():
         by_sub = np.lexsort((sub_orders, key_ids))
         rows, sub_orders = rows[by_sub], sub_orders[by_sub]
-        # Keys stand together still, so `same_key` is as it was.
+        # Rows are still grouped by key, so `same_key` is unchanged.
     is_tied = same_key & (sub_orders[1:] == sub_orders[:-1])
     if is_tied.any():
-        # A CLEAR has the order of the first sub, but is never one and the same row with it.
+        # A CLEAR has the order of the first sub, but is never the same row.
         is_clear = kinds_of(changes)[rows] == CLEAR
         is_tied &= ~is_clear[:-1]
     if layout.has_ordered_sub or not is_tied.any():
@@ -110,7 +110,7 @@ def _sorted_subs(changes: pa.RecordBatch, layout: TableLayout, rows: Int64s, key
 
 
 def newest_of_each(changes: pa.RecordBatch, layout: TableLayout, key_ids: Int64s) -> Int64s:
-    """As `surviving_rows`, for changes without CLEARs whose keys are known by number: the newest per number and sub."""
+    """As `surviving_rows`, for changes without CLEARs whose keys have numbers: the newest per number and sub."""
     rows = np.argsort(key_ids, kind="stable")
     by_key = key_ids[rows]
     if layout.sub_type is None:
@@ -119,9 +119,9 @@ def newest_of_each(changes: pa.RecordBatch, layout: TableLayout, key_ids: Int64s
 
 
 def _brought_together(values: pa.Array, rows: Int64s, is_tied: Bools) -> _SortedRows:
-    """`rows` with equal values next to each other; `is_tied` says which neighbours have one hash.
+    """`rows` with equal values next to each other; `is_tied` marks the neighbours with one hash.
 
-    Equal hashes mean equal values but for the odd collision, so that is what is checked first.
+    Equal hashes mean equal values except for rare collisions, so that is checked first.
     """
     at = np.flatnonzero(is_tied)
     equal = same(values.take(pa.array(rows[at])), values.take(pa.array(rows[at + 1])))

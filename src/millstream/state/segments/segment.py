@@ -1,17 +1,16 @@
-"""A segment: the changes of one task in one epoch (or of a compaction), immutable, sorted, most often mapped.
+"""A segment: the changes of one task in one epoch (or of a compaction), immutable, sorted, usually mapped.
 
-A segment is read a chunk at a time. Opening one reads its footer only; a chunk's checksum and order are
-checked when the chunk is first touched in this process, and then never again while it is held, because a segment
-never changes. What is damaged is an error that names the state, the epoch, the file and the part: it is never read
-as "no value". Chunks are numpy views and Arrow arrays over the bytes that were checked. Of a mapped file, what is not
-touched is not read, and what is touched is the page cache's to keep; of one that cannot be mapped, chunks are held in
-memory and let go (`HeldSegment`).
+A segment is read a chunk at a time. Opening one reads only its footer; a chunk's checksum and order are checked when it
+is first read in this process, and not again while it is held, because a segment never changes. Damage is an error that
+names the state, the epoch, the file and the part: it is never read as "no value". Chunks are numpy views and Arrow
+arrays over the checked bytes. Of a mapped file, only the chunks in use are read, and the page cache retains them; of a
+file that cannot be mapped, chunks are held in memory and evicted (`HeldSegment`).
 
-What a process holds of segments that it cannot map is bounded by bytes (`SegmentMemory`): the least recently used part
-goes, and its owner gets it again when it is needed. A part that a reader is using lives until the reader is done, so a
-process may hold more for a moment. When an owner is gone, so are its parts.
+The memory of segments that cannot be mapped is bounded (`SegmentMemory`): the least recently used part is evicted, and
+its owner reads it again on demand. A part in use lives until its reader is done, so a process may temporarily hold
+more. The parts of an owner are released with it.
 
-All rows of one `order` stand in one chunk: a lookup never has to look into the next.
+All rows of one `order` are in one chunk: a lookup never has to continue in the next.
 """
 
 from __future__ import annotations
@@ -55,18 +54,18 @@ __all__ = [
 ]
 
 BYTES_MAX = 512 << 20
-"""How many bytes of segments a process holds that it has not mapped."""
+"""The bound of a process's bytes of unmapped segments."""
 
 
 class PartOwner(Protocol):
     """An owner of parts in memory."""
 
     def let_go(self, part: int) -> None:
-        """Forget a part; it is got again when it is needed."""
+        """Evict a part; it is read again on demand."""
 
 
 class SegmentMemory:
-    """Which parts are held, by the order of their use.
+    """The parts held in memory, by the order of their use.
 
     >>> class Owner:
     ...     def let_go(self, part):
@@ -89,18 +88,18 @@ class SegmentMemory:
         self.held_bytes = 0
 
     def join(self, owner: PartOwner) -> int:
-        """Register an owner; returns the token by which it names itself."""
+        """Register an owner and return its token."""
         token = next(self._tokens)
-        # The collector may call back at any moment, while the lock is held too: it only leaves a note.
+        # The garbage collector may call back at any moment, even while the lock is held: it only records the token.
         weakref.finalize(owner, self._dropped_tokens.append, token).atexit = False
         with self._lock:
             self._owners[token] = weakref.ref(owner)
         return token
 
     def use(self, token: int, part: int, size: int) -> None:
-        """A part of `size` bytes is used now."""
+        """Record the use of a part of `size` bytes."""
         with self._lock:
-            self._forget_dropped()
+            self._release_dropped()
             if (token, part) in self._parts:
                 self._parts.move_to_end((token, part))
                 return
@@ -115,7 +114,7 @@ class SegmentMemory:
             if owner is not None:
                 owner.let_go(number)
 
-    def _forget_dropped(self) -> None:
+    def _release_dropped(self) -> None:
         while self._dropped_tokens:
             token = self._dropped_tokens.popleft()
             self._owners.pop(token, None)
@@ -129,7 +128,7 @@ PlainKeys: TypeAlias = NDArray[np.signedinteger[Any]]
 class Chunk:
     """Some sorted rows: the columns that lookups need as numpy, the others as Arrow.
 
-    Many attributes: each is a view of a column, made once, because lookups touch them for every segment of every read.
+    Many attributes: each is a view of a column, made once, because lookups use them for every segment of every read.
     """
 
     __slots__ = (
@@ -152,24 +151,24 @@ class Chunk:
         self.batch = batch
         self.rows: int = batch.num_rows
         self.orders = orders_in(batch)
-        self.order_view = self.orders.data  # as Python's own numbers: one of them is found quicker so
+        self.order_view = self.orders.data  # as Python integers: faster for single lookups
         self.kinds = kinds_of(batch)
         self.keys: pa.Array = batch.column("key")
         self.key_view = key_view(self.keys)
         self.sub_orders: Int64s | None = sub_orders_in(batch, layout) if layout.sub_type is not None else None
         self.values: pa.Array | None = batch.column("value") if layout.value_type is not None else None
         self.value_view = None if self.values is None else bits_view(self.values)
-        self.value_reader: Callable[[int], Any] | None = None  # made by the first point read
+        self.value_reader: Callable[[int], Any] | None = None  # created by the first point read
         self.due_ms: Int64s | None = plain_view(batch.column("due_ms")) if layout.has_due else None
         self.expires_ms: Int64s | None = plain_view(batch.column("expires_ms")) if layout.has_ttl else None
 
     def values_at(self, rows: Int64s) -> pa.Array | NDArray[np.signedinteger[Any]]:
-        """The values of rows; those of a fixed width and never null as numpy, which is quicker for few of them."""
+        """The values of rows; non-null fixed-width values as numpy, which is faster for few rows."""
         assert self.values is not None
         return self.values.take(pa.array(rows)) if self.value_view is None else self.value_view[rows]
 
     def are_live(self, rows: Int64s, now_ms: int) -> Bools:
-        """Which of the rows hold something: put, and not expired."""
+        """Mask of the rows with a value: put, and not expired."""
         live: Bools = self.kinds[rows] == PUT
         if self.expires_ms is not None:
             live &= self.expires_ms[rows] > now_ms
@@ -182,7 +181,7 @@ def key_view(keys: pa.Array) -> PlainKeys | None:
 
 
 def layout_document(layout: TableLayout) -> dict[str, Any]:
-    """The layout as a footer holds it: types as Arrow prints them."""
+    """The layout as stored in a footer: types as Arrow prints them."""
     document = {
         "key": "canonical" if layout.key_type is None else str(layout.key_type),
         "sub": None if layout.sub_type is None else str(layout.sub_type),
@@ -198,10 +197,9 @@ def layout_document(layout: TableLayout) -> dict[str, Any]:
 class Segment:
     """The sorted rows of one file, or of changes not yet written.
 
-    `is_foreign`: the file may have been written by a user who is not trusted, so that a checksum proves nothing. Arrow
-    crashes the process when an offset leads beyond its memory, so offsets are checked first. Tasks do without: whoever
-    can write their store can run code in them anyway. `fetch_again`: gets the file from its store, where what is read
-    here is a copy that may be damaged.
+    `is_foreign`: the file may come from an untrusted user, so that a checksum proves nothing. Arrow crashes the process
+    when an offset leads beyond its memory, so offsets are checked first. Tasks skip this: a user who can write their
+    store can run code in them anyway. `fetch_again` fetches the file from its store if the local copy is damaged.
     """
 
     is_foreign = False
@@ -245,7 +243,7 @@ class Segment:
         return segment
 
     def chunk(self, number: int) -> Chunk:
-        """A chunk, checked when it is touched for the first time."""
+        """A chunk, checked when it is first read."""
         return self._chunks[number] or self._checked_chunk(number)
 
     def _checked_chunk(self, number: int) -> Chunk:
@@ -268,15 +266,15 @@ class Segment:
         chunk = Chunk(rows, self.layout)
         orders = chunk.orders
         if chunk.rows != entry.rows or (orders[0], orders[-1]) != (entry.first_order, entry.last_order):
-            raise _damage_error(subject, "its rows are not those its footer promises")
+            raise _damage_error(subject, "its rows do not match its footer")
         if not (orders[1:] >= orders[:-1]).all():
             raise _damage_error(subject, "its rows are not sorted")
         self._chunks[number] = chunk
         return chunk
 
     def touch(self, bytes_max: int) -> int:
-        """Check chunks that nobody has touched yet, up to `bytes_max`, so that later readers need not wait; returns the
-        number of bytes. Errors are left for whoever reads the chunk."""
+        """Check chunks that were not read yet, up to `bytes_max`, so that later readers need not wait; returns the
+        number of bytes. Errors are left to the reader of the chunk."""
         touched_bytes = 0
         for number, entry in enumerate(self.entries):
             if self._chunks[number] is None and touched_bytes + entry.length <= bytes_max:
@@ -287,12 +285,12 @@ class Segment:
 
     @property
     def rows(self) -> int:
-        """How many changes the segment holds."""
+        """The number of changes in the segment."""
         return sum(entry.rows for entry in self.entries)
 
 
 class DownloadedFile:
-    """A file of a remote store, whole in memory until it is let go, and downloaded again when it is needed again.
+    """A file of a remote store, whole in memory until it is evicted, and downloaded again on demand.
 
     >>> file = DownloadedFile(lambda: b"abcd", 4, "segment a")
     >>> file.read(1, 3).to_pybytes(), file.let_go(), file.read(0, 1).to_pybytes()
@@ -316,18 +314,18 @@ class DownloadedFile:
         return data.slice(start, stop - start)
 
     def let_go(self) -> None:
-        """Forget the bytes; parts of them that somebody holds stay alive."""
+        """Evict the bytes; parts in use stay alive."""
         self._data = None
 
 
 class HeldSegment(Segment):
     """A segment whose chunks are in this process's memory, as long as `memory` has room for them.
 
-    A chunk that was read counts by itself; of a file that was downloaded all chunks share the bytes, and go with them.
+    A chunk that was read counts by itself; chunks of a downloaded file share the file's bytes and are evicted together.
     """
 
     def in_memory(self, memory: SegmentMemory) -> Self:
-        """Let `memory` count what this segment holds."""
+        """Account this segment's bytes in `memory`."""
         self._memory, self._token = memory, memory.join(self)
         if isinstance(self._file, DownloadedFile):  # to read its footer, already
             memory.use(self._token, 0, self._file.size)
@@ -342,7 +340,7 @@ class HeldSegment(Segment):
         return chunk
 
     def let_go(self, part: int) -> None:
-        """Forget a chunk; of a downloaded file, all that is held."""
+        """Evict a chunk; of a downloaded file, everything."""
         if isinstance(self._file, DownloadedFile):
             self._file.let_go()
             self._chunks[:] = [None] * len(self._chunks)
@@ -351,7 +349,7 @@ class HeldSegment(Segment):
 
 
 def entry_of(batch: pa.RecordBatch, layout: TableLayout) -> ChunkEntry:
-    """What the footer says of a chunk that has no place in a file yet."""
+    """The footer's entry of a chunk that has no position in a file yet."""
     orders = orders_in(batch)
     due = _extent(batch, "due_ms") if layout.has_due else (NEVER_MS, -1)
     expires = _extent(batch, "expires_ms") if layout.has_ttl else (NEVER_MS, -1)
@@ -363,12 +361,12 @@ def _extent(batch: pa.RecordBatch, column: str) -> tuple[int, int]:
     return (int(times.min()), int(times.max())) if times.size else (NEVER_MS, -NEVER_MS)
 
 
-# The parts of a layout that may differ in the segments of a layout with a past.
+# The parts of a layout that may differ between segments if the layout has a past.
 _OF_SCHEMA = frozenset({"value", "pickled", "ttl", "serializer"})
 
 
 def _check_layout(footer: SegmentFooter, layout: TableLayout) -> int:
-    """Which of the schemas of a layout with a past the segment has."""
+    """The number of the segment's schema in a layout with a past."""
     schema_number = 0 if layout.past is None else layout.past.entry_of(footer.layout, footer.epoch)
     now = layout_document(layout)
     for part in dict.fromkeys((*footer.layout, *now)):

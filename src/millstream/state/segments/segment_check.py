@@ -1,15 +1,15 @@
-"""All damage of a segment, found without the job's program: for people who ask whether a store is whole.
+"""Finds all damage of a segment without the job's program, to verify a store.
 
 A running job checks the chunks that it reads (`segment`). Here every byte is checked, a chunk at a time, so that a
-segment of any size takes the memory of one chunk. The steps, each of which names the damage it finds:
+segment of any size takes the memory of one chunk. The steps, each of which names the damage:
 
-1. the file is there and has the length that the manifest says;
+1. the file exists and has the length in the manifest;
 2. its footer, schema and tail have their checksums, and the rows, epoch and key groups of the manifest;
-3. each chunk has its checksum and the rows that the footer promises, sorted, beyond those of the chunk before;
-4. all keys lie in the segment's key groups, in the order of their hashes, and no row is there twice;
+3. each chunk has its checksum and the rows in the footer, sorted, after the rows of the previous chunk;
+4. all keys lie in the segment's key groups, in the order of their hashes, and no row occurs twice;
 5. due and expiry times lie within the bounds by which a scan skips chunks.
 
-Damage of one chunk does not hide that of the next. Nothing is changed, and nothing is decoded that could run code.
+Damage of one chunk does not hide damage of the next. Nothing is changed, and nothing is decoded that could run code.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ from millstream.state.tables.layout import (
 __all__ = ["KeyHashes", "segment_problems"]
 
 KeyHashes = Callable[[pa.Array, TableLayout], Int64s | None]
-"""The hashes that keys should have; None where that is not known."""
+"""Computes the expected hashes of keys; None where they are unknown."""
 
 
 def segment_problems(file: SegmentFile, ref: SegmentRef, state: str, key_hashes: KeyHashes) -> list[str]:
-    """What is wrong with the segment in a file, which the manifest names by `ref`; nothing, if it is whole."""
+    """The problems of the segment that the manifest names by `ref`; empty if it is intact."""
     if file.size != ref.file_bytes:
         return [f"it has {file.size} bytes, the manifest says {ref.file_bytes}"]
     try:
@@ -81,7 +81,7 @@ def _footer_problems(footer: SegmentFooter, ref: SegmentRef, state: str) -> Iter
     )
     for name, in_footer, in_manifest in facts:
         if in_footer != in_manifest:
-            yield f"its footer tells of {name} {in_footer!r}, the manifest of {in_manifest!r}"
+            yield f"its footer has {name} {in_footer!r}, the manifest {in_manifest!r}"
     due_min_ms = min((chunk.due_min_ms for chunk in footer.chunks), default=ref.due_min_ms)
     if due_min_ms != ref.due_min_ms:
         yield f"its earliest due time is {due_min_ms}, the manifest says {ref.due_min_ms}"
@@ -96,7 +96,7 @@ def _chunk_problem(
     last_order: int,
     key_hashes: KeyHashes,
 ) -> tuple[str | None, int]:
-    """The first thing wrong with a chunk, and its last order."""
+    """The first problem of a chunk, and its last order."""
     data = file.read(entry.offset, entry.offset + entry.length)
     if zlib.crc32(data) != entry.crc32:
         return "its checksum does not match its content", max(last_order, entry.last_order)
@@ -120,7 +120,7 @@ def _rows_problem(
     if rows.num_rows != entry.rows or not rows.num_rows:
         return f"it has {rows.num_rows} rows, its footer says {entry.rows}"
     if (int(orders[0]), int(orders[-1])) != (entry.first_order, entry.last_order):
-        return "its first and last keys are not those its footer says"
+        return "its first and last keys do not match its footer"
     if not (orders[1:] >= orders[:-1]).all() or int(orders[0]) <= last_order:
         return "its rows are not sorted"
     if not order_of_group(groups[0]) <= int(orders[0]) <= int(orders[-1]) < order_of_group(groups[1]):
@@ -141,16 +141,16 @@ def _hash_problem(rows: pa.RecordBatch, layout: TableLayout, key_hashes: KeyHash
         rests = plain_view(rows.column("rest")).view(np.uint16)
         misplaced = (orders_of(hashes, layout.max_parallelism) != orders_in(rows)) | (rests_of(hashes) != rests)
         if misplaced.any():
-            return f"{int(misplaced.sum())} keys do not stand where their hash says"
+            return f"{int(misplaced.sum())} keys are not in the order of their hashes"
     if layout.sub_type is not None and not layout.has_ordered_sub:
         has_sub = kinds_of(rows) != CLEAR
         if (xxhash64_column(rows.column("sub"))[has_sub] != sub_orders_in(rows, layout)[has_sub]).any():
-            return "map keys do not stand where their hash says"
+            return "map keys are not in the order of their hashes"
     return None
 
 
 def _order_problem(rows: pa.RecordBatch, layout: TableLayout) -> str | None:
-    """Neighbours of one hash: a key's rows stand together, sorted by sub, none of them twice."""
+    """Checks neighbours of one hash: a key's rows are contiguous, sorted by sub, and unique."""
     orders, rests = orders_in(rows), plain_view(rows.column("rest")).view(np.uint16)
     ties = np.flatnonzero(orders[1:] == orders[:-1])
     if (rests[ties + 1] < rests[ties]).any():
@@ -161,7 +161,7 @@ def _order_problem(rows: pa.RecordBatch, layout: TableLayout) -> str | None:
     keys = rows.column("key")
     ties = ties[same(keys.take(pa.array(ties)), keys.take(pa.array(ties + 1)))]
     if layout.sub_type is None:
-        return "a key is there twice" if ties.size else None
+        return "a key occurs twice" if ties.size else None
     subs, kinds = sub_orders_in(rows, layout), kinds_of(rows)
     after_clear = kinds[ties] == CLEAR
     if (subs[ties + 1] < subs[ties]).any() or (kinds[ties + 1] == CLEAR).any():
@@ -169,7 +169,7 @@ def _order_problem(rows: pa.RecordBatch, layout: TableLayout) -> str | None:
     ties = ties[(subs[ties + 1] == subs[ties]) & ~after_clear]
     column = rows.column("sub")
     is_double = same(column.take(pa.array(ties)), column.take(pa.array(ties + 1)))
-    return "a row is there twice" if is_double.any() else None
+    return "a row occurs twice" if is_double.any() else None
 
 
 def _extent_problem(rows: pa.RecordBatch, column: str, low: int, high: int) -> str | None:
@@ -177,5 +177,5 @@ def _extent_problem(rows: pa.RecordBatch, column: str, low: int, high: int) -> s
         return None
     times = plain_view(rows.column(column))[kinds_of(rows) == PUT]
     if times.size and (int(times.min()), int(times.max())) != (low, high):
-        return f"its {column} are not within the bounds its footer says"
+        return f"its {column} are not within the bounds in its footer"
     return None

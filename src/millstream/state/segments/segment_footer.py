@@ -1,4 +1,4 @@
-"""The footer of a segment: what its chunks hold and where, with a checksum over every byte of the file.
+"""The footer of a segment: the index of its chunks, with checksums over every byte of the file.
 
     format millstream-segment-1: an Arrow IPC file
       head     magic and schema                      checked by head_crc32
@@ -6,9 +6,9 @@
       tail     Arrow's footer, which carries this    checked by tail_crc32, itself taken as zeros
                text as its metadata entry `millstream`
 
-The text is JSON. It is found by its first words, not through Arrow, so that nothing is interpreted before its
-checksum was found right. Arrow takes a file's metadata when the file is begun, so blanks are left there and are written
-over when all chunks are known. The blanks are long enough for the numbers at their longest.
+The text is JSON. It is located by its first words, not through Arrow, so that nothing is interpreted before its
+checksum is verified. Arrow takes a file's metadata when the file is begun, so blanks are reserved there and overwritten
+when all chunks are known. The blanks are long enough for the longest numbers.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ class SegmentFile(Protocol):
 
     @property
     def size(self) -> int:
-        """How many there are."""
+        """The number of bytes."""
 
     def read(self, start: int, stop: int) -> pa.Buffer:
-        """Those from `start` to `stop`; StoreDamagedError when they are not there any more."""
+        """The bytes from `start` to `stop`; StoreDamagedError if the file no longer has them."""
 
 
 @dataclass(frozen=True)
 class ChunkEntry:
-    """One record batch: its bytes in the file, and what a scan can skip it by.
+    """One record batch: its bytes in the file, and the bounds by which a scan can skip it.
 
-    The due and expiry times are those of its PUTs; a chunk without any has a minimum above its maximum.
+    The due and expiry times are of its PUTs; a chunk without any has a minimum above its maximum.
     """
 
     offset: int
@@ -78,7 +78,7 @@ class ChunkEntry:
 
 @dataclass(frozen=True)
 class SegmentFooter:
-    """What a segment says of itself. `layout` is text: types as Arrow prints them, compared but never parsed."""
+    """A segment's description of itself. `layout` is text: types as Arrow prints them, compared but never parsed."""
 
     state: str
     epoch: int
@@ -90,12 +90,12 @@ class SegmentFooter:
 
 
 def blank_footer(chunks_max: int, state: str, layout: dict[str, Any]) -> bytes:
-    """The blanks that will be written over; they start as a footer does, to be found again."""
+    """The blanks to be overwritten; they start as a footer does, so that they can be located."""
     return _OPENING.ljust(_HEAD_ROOM + len(json.dumps([state, layout])) + chunks_max * _CHUNK_ROOM)
 
 
 def written_tail(tail: bytes, footer: SegmentFooter) -> bytes:
-    """The bytes after the last chunk with the footer written over its blanks, and their checksum in it."""
+    """The bytes after the last chunk, with the footer written over its blanks and their checksum in it."""
     at = tail.find(_OPENING)
     room = _room(tail, at)
     document = {"format": f"millstream-segment-{FORMAT}", "tail_crc32": "00000000", **asdict(footer)}
@@ -114,7 +114,7 @@ def _room(tail: bytes, at: int) -> int:
 
 
 def read_footer(file: SegmentFile, subject: str) -> SegmentFooter:
-    """The footer of a file; StoreDamagedError, which names `subject`, when a byte of it is wrong."""
+    """The footer of a file; StoreDamagedError naming `subject` if a byte of it is wrong."""
     size = file.size
     if size < 24 or file.read(0, 6).to_pybytes() != _MAGIC:
         raise _damage_error(subject, "it is empty" if not size else "it is not a segment from its first bytes on")
@@ -149,26 +149,26 @@ def read_footer(file: SegmentFile, subject: str) -> SegmentFooter:
 
 
 def read_schema(file: SegmentFile, footer: SegmentFooter, subject: str) -> pa.Schema:
-    """The types of a file's columns, from its tail, whose checksum was right."""
+    """The types of a file's columns, from its verified tail."""
     last = footer.chunks[-1]
-    # Arrow finds its own footer from the end of a file, and needs only that something stands before it.
+    # Arrow locates its own footer from the end of a file, and needs only some bytes before it.
     tail = file.read(last.offset + last.length, file.size).to_pybytes()
     try:
         reader = pa.ipc.open_file(pa.py_buffer(bytes(_ARROW_START) + tail))
         chunks, schema = reader.num_record_batches, reader.schema
         columns = {field.name: str(field.type) for field in schema}
-    except (pa.ArrowException, OSError, ValueError) as error:  # names need not even be texts
+    except (pa.ArrowException, OSError, ValueError) as error:  # names may not be valid text
         raise _damage_error(subject, f"its schema cannot be read ({error})") from error
     if chunks != len(footer.chunks):
         raise _damage_error(subject, f"it has {chunks} chunks, not {len(footer.chunks)}")
     if len(columns) != len(schema) or not _fits(columns, footer.layout):
-        raise _damage_error(subject, "its columns are not those that its footer tells of")
+        raise _damage_error(subject, "its columns do not match its footer")
     return schema
 
 
 def read_chunk(data: pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
-    """The rows in the bytes of a chunk, which has these columns; ValueError if it has not. What Arrow writes at the
-    start of a file belongs to the first."""
+    """The rows in the bytes of a chunk with these columns; ValueError if it has others. Arrow's bytes at the start of a
+    file belong to the first chunk."""
     try:
         if data.size >= _ARROW_START and data.slice(0, len(_MAGIC)).to_pybytes() == _MAGIC:
             rows = pa.ipc.open_stream(data.slice(_ARROW_START)).read_next_batch()
@@ -177,7 +177,7 @@ def read_chunk(data: pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
     except (pa.ArrowException, OSError, StopIteration) as error:
         raise ValueError(f"it cannot be read ({error})") from error
     if rows.schema != schema:
-        raise ValueError("its columns are not those of its segment")
+        raise ValueError("its columns do not match its segment")
     return rows
 
 
@@ -190,7 +190,7 @@ def _is_sealed(tail: bytes) -> bool:
 def _from_document(
     document: dict[str, Any], chunks: tuple[ChunkEntry, ...], file: SegmentFile, subject: str
 ) -> SegmentFooter:
-    """The footer, whose checksum was right: what is wrong in it was written so, and may be anything."""
+    """Parses a verified footer: any error in it was written by its writer, and may be arbitrary."""
     try:
         footer = SegmentFooter(
             state=document["state"],
@@ -211,7 +211,7 @@ def _from_document(
     if len(footer.groups) != 2 or not 0 <= footer.groups[0] <= footer.groups[1] <= MAX_PARALLELISM_MAX:
         raise _damage_error(subject, "its footer breaks the format (key groups)")
     if footer.rows != sum(chunk.rows for chunk in chunks):
-        raise _damage_error(subject, f"its chunks have not the {footer.rows} rows its footer promises")
+        raise _damage_error(subject, f"its chunks do not have the {footer.rows} rows in its footer")
     if not all(0 <= chunk.offset <= chunk.offset + chunk.length <= file.size for chunk in chunks):
         raise _damage_error(subject, "its footer does not fit the file")
     if zlib.crc32(file.read(0, chunks[0].offset)) != footer.head_crc32:

@@ -1,15 +1,15 @@
 """Writes a segment, chunk by chunk, and makes it durable before any manifest names it.
 
-Rows must come sorted and unique, and that is checked: a segment that breaks the order would lose keys silently.
+Rows must be sorted and unique, which is checked: a segment that breaks the order would lose keys silently.
 The steps:
 
-1. write each chunk with Arrow's file writer, remembering where it lies;
-2. read the file back and take the checksum of its head and of every chunk, so that they are the checksums of the
-   bytes that were written, not of those that should have been;
+1. write each chunk with Arrow's file writer, and record its position;
+2. read the file back and compute the checksum of its head and of every chunk, so that they are the checksums of the
+   bytes that were written, not of the bytes in memory;
 3. write the footer over its blanks;
-4. sync (local store) or put (remote store); only then there is a `SegmentRef`.
+4. sync (local store) or put (remote store); only then return a `SegmentRef`.
 
-A writer that dies leaves a file that no manifest names. Names are never used twice: they carry a nonce.
+A writer that dies leaves a file that no manifest names. Names contain a nonce and are never reused.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from millstream.storage.store import Store
 __all__ = ["CHUNK_BYTES", "CHUNK_ROWS", "chunk_cuts", "rechunked", "write_segment"]
 
 CHUNK_ROWS = 65_536
-"""Rows per chunk, but for the rows of one key, which are never cut apart."""
+"""Rows per chunk, except that the rows of one key are never split."""
 
 CHUNK_BYTES = 64 << 20
-"""A chunk of so many bytes need not have as many rows. A column of Arrow's ends at 2 GiB."""
+"""A chunk of this size may have fewer rows. An Arrow column is limited to 2 GiB."""
 
 
 def chunk_cuts(orders: UInt64s, chunk_rows: int) -> list[int]:
-    """Where to cut sorted rows into chunks, such that no order is cut apart; starts with 0, ends with the end.
+    """Positions to cut sorted rows into chunks without splitting an order; starts with 0, ends with the end.
 
     >>> chunk_cuts(np.array([1, 2, 2, 2, 3], dtype=np.uint64), 2)
     [0, 4, 5]
@@ -81,7 +81,7 @@ def write_segment(
                 spans = _write_chunks(sink, layout, checked_chunks, blanks)
             footer, size = _seal_file(path, layout, epoch, groups, spans)
         except OSError as error:
-            with suppress(OSError):  # part of a file would keep the disk as full as it is
+            with suppress(OSError):  # a partial file would occupy the full disk
                 os.unlink(path)
             kind = StoreFullError if error.errno in (errno.ENOSPC, errno.EDQUOT) else StoreError
             raise kind(
@@ -107,7 +107,7 @@ _Span = tuple[ChunkEntry, int, int]
 def _write_chunks(
     sink: pa.NativeFile, layout: TableLayout, chunks: Iterator[pa.RecordBatch], blanks: bytes
 ) -> list[_Span]:
-    """Write every chunk; what each holds, and where it starts and ends."""
+    """Write every chunk; returns the entry, start and end of each."""
     spans: list[_Span] = []
     with pa.ipc.new_file(sink, layout.schema, metadata={"millstream": blanks}) as writer:
         for chunk in chunks:
@@ -120,7 +120,7 @@ def _write_chunks(
 def _sealed(
     data: memoryview, layout: TableLayout, epoch: int, groups: range, spans: list[_Span]
 ) -> tuple[SegmentFooter, bytes]:
-    """The footer for the bytes that were written, and the file's tail with it."""
+    """The footer for the written bytes, and the file's tail that contains it."""
     entries = []
     for entry, start, stop in spans:
         place = {"offset": start, "length": stop - start, "crc32": zlib.crc32(data[start:stop])}
@@ -151,7 +151,7 @@ def _seal_file(
 
 
 def _checked_chunks(chunks: Iterator[pa.RecordBatch], layout: TableLayout, groups: range) -> Iterator[pa.RecordBatch]:
-    """The chunks as they come; each is checked against the invariants of a segment."""
+    """Yields the chunks, each checked against the invariants of a segment."""
     last_order = -1
     start, stop = order_of_group(groups.start), order_of_group(groups.stop)
     for chunk in chunks:
@@ -166,7 +166,7 @@ def _checked_chunks(chunks: Iterator[pa.RecordBatch], layout: TableLayout, group
 
 
 def _check_unique(chunk: pa.RecordBatch, layout: TableLayout, ties: Int64s) -> None:
-    """No two neighbours of one order are one row; `ties` are the first of such neighbours."""
+    """Check that no two neighbours of one order are the same row; `ties` are the first of such neighbours."""
     if layout.sub_type is not None and ties.size:
         subs, kinds = sub_orders_in(chunk, layout), kinds_of(chunk)
         ties = ties[(subs[ties] == subs[ties + 1]) & (kinds[ties] == kinds[ties + 1])]
@@ -186,7 +186,7 @@ def _check_unique(chunk: pa.RecordBatch, layout: TableLayout, ties: Int64s) -> N
 def rechunked(
     blocks: Iterable[pa.RecordBatch], chunk_rows: int, chunk_bytes: int, large_max: int
 ) -> Iterator[pa.RecordBatch]:
-    """Sorted blocks, no order of which is cut apart, as chunks of at least `chunk_rows` but for the last; `large_max`
+    """Sorted blocks, no order of which is split, as chunks of at least `chunk_rows` except the last; up to `large_max`
     of them may have fewer, because they have `chunk_bytes` or more."""
     pending_blocks: list[pa.RecordBatch] = []
     rows = size = 0

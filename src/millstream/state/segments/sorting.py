@@ -1,11 +1,11 @@
-"""The order of rows by their hashes, or by numbers below a bound, quicker than a sort that knows nothing of them.
+"""Sorts rows by hash, or by numbers below a bound, faster than a general sort.
 
-Orders are hashes, and hashes are spread evenly: their upper 16 bits alone bring rows almost into order. numpy sorts
-16-bit numbers by radix, in two passes over them; what is left to a sort by comparison are runs of some rows that lie
-next to each other. Both steps keep rows of one order as they stood, so the whole does, whatever the numbers are; if
-they are not spread, it is slow and not wrong.
+Orders are hashes and evenly distributed: their upper 16 bits alone bring rows almost into order. numpy sorts 16-bit
+numbers by radix, in two passes over them; a comparison sort then orders the short runs of neighbouring rows that are
+left. Both steps are stable, so the result is stable for any numbers; if they are not evenly distributed, the sort is
+slow but correct.
 
-Numbers that a bound is known of are sorted by radix alone, 16 bits at a time from the lowest: most need two passes.
+Numbers with a known bound are sorted by radix alone, 16 bits at a time from the lowest: most need two passes.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from millstream.state.keys.hashing import Int64s, UInt64s
 __all__ = ["ascending", "ascending_below"]
 
 _UPPER_BITS = 16
-# Below this the steps cost more than they save.
+# Below this number of rows the steps cost more than they save.
 _SPREAD_ROWS_MIN = 2_048
-# So many sorted runs at the most, as the segments of a merge are, a stable sort merges by itself in next to no time.
+# Up to this number of sorted runs, such as the segments of a merge, a stable sort merges cheaply by itself.
 _RUNS_MAX = 64
 
 
 def ascending(orders: UInt64s) -> Int64s:
-    """The rows by their orders, those of one order as they stand: what a stable `argsort` gives.
+    """The positions of the rows by order; stable, as a stable `argsort`.
 
     >>> ascending(np.array([7, 3, 7, 1], dtype=np.uint64)).tolist()
     [3, 1, 0, 2]
@@ -39,7 +39,7 @@ def ascending(orders: UInt64s) -> Int64s:
 
 
 def ascending_below(bound: int, numbers: Int64s) -> Int64s:
-    """The rows by their numbers, which are whole and below the bound; those of one number as they stand.
+    """The positions of rows by their numbers, integers below the bound; stable.
 
     >>> ascending_below(8, np.array([7, 3, 7, 1])).tolist()
     [3, 1, 0, 2]

@@ -1,15 +1,15 @@
-"""A version of a table: which segments make it up, oldest first, and for which key groups each still counts.
+"""A version of a table: its segments, oldest first, and the key groups for which each is live.
 
 A `SegmentRef` names a file and the range of key groups for which it is live. One file may be named by several
-refs with disjoint ranges. That is all that rescaling needs (`refs_for` clips the ranges, no file is touched),
-and it lets compaction replace a file a few key groups at a time.
+refs with disjoint ranges. Rescaling needs no more (`refs_for` clips the ranges, no file is rewritten), and compaction
+can replace a file a few key groups at a time.
 
-A key group may be too large for that, so its keys are cut into `SLICES` by the top bits of their hashes, and a ref may
-begin or end within a group. Counted through all groups, slices are *places*: a range of places is what is live. Only
-compaction makes refs that cut a group apart, and only where a group is large; what is written in an epoch is whole.
+A key group may be too large for that, so its keys are divided into `SLICES` by the top bits of their hashes, and a ref
+may begin or end within a group. Numbered through all groups, slices are *places*: the live range is a range of places.
+Only compaction creates refs that split a group, and only if the group is large; epochs write whole groups.
 
-Invariant: for every place, the refs that cover it are in order of age. Refs that share no place may stand in any
-order. Refs are plain JSON in a manifest, and equal refs are read back.
+Invariant: for every place, the refs that cover it are ordered by age. Refs that share no place may be in any order.
+Refs are plain JSON in a manifest, and are read back equal.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ __all__ = [
 ]
 
 SLICES = 1 << 16
-"""Into so many places a key group is cut: by the upper 16 of the 48 bits of a hash that stand in an order."""
+"""The number of slices of a key group, by the upper 16 of the 48 hash bits in an order."""
 
 _ORDER_SHIFT = 32
 
 
 def order_of_place(place: int) -> int:
-    """The smallest order of a place; of the place after the last, the end of all."""
+    """The smallest order of a place; for the place after the last, the end of all orders."""
     return place << _ORDER_SHIFT
 
 
@@ -51,8 +51,8 @@ def order_of_place(place: int) -> int:
 class SegmentRef:
     """A segment file, live for the key groups `[group_start, group_stop)`, or some slices of the first and the last.
 
-    `rows`, `file_bytes`, the file's own range and its earliest due time are those of the whole file. Many fields: they
-    are those of the manifest.
+    `rows`, `file_bytes`, the file's own range and its earliest due time describe the whole file. Many fields: they are
+    the fields of the manifest.
     """
 
     file: str
@@ -64,7 +64,7 @@ class SegmentRef:
     rows: int
     file_bytes: int
     due_min_ms: int = NEVER_MS
-    # Of the first group, the slice it begins with, and of the last one, the slice before which it ends.
+    # The first slice of the first group, and the slice of the last group before which the range ends.
     slice_start: int = 0
     slice_stop: int = SLICES
     file_slice_start: int = 0
@@ -82,12 +82,12 @@ class SegmentRef:
 
     @property
     def groups(self) -> range:
-        """The key groups for which the file counts, all or some of their keys."""
+        """The key groups for which the file is live, in whole or in part."""
         return range(self.group_start, self.group_stop)
 
     @property
     def places(self) -> range:
-        """The places for which the file counts."""
+        """The places for which the file is live."""
         return range(self.group_start * SLICES + self.slice_start, (self.group_stop - 1) * SLICES + self.slice_stop)
 
     @property
@@ -98,16 +98,16 @@ class SegmentRef:
 
     @property
     def whole(self) -> SegmentRef:
-        """The ref for all that the file holds."""
+        """The ref for the whole file."""
         return self._live_for(self.file_places)
 
     @property
     def live_rows(self) -> int:
-        """About how many rows of the file are live; at least one where there are any."""
+        """The approximate number of live rows of the file; at least one if there are any."""
         return max(self.rows * len(self.places) // len(self.file_places), min(self.rows, 1))
 
     def live_bytes(self, places: range | None = None) -> int:
-        """About how many bytes of the file lie in its live places (those within `places`, if given).
+        """The approximate number of bytes of the file in its live places (within `places`, if passed).
 
         >>> SegmentRef("f", 1, 0, 32, 0, 128, rows=10, file_bytes=4096).live_bytes()
         1024
@@ -116,11 +116,11 @@ class SegmentRef:
         return len(live) * self.file_bytes // len(self.file_places)
 
     def clipped(self, groups: range) -> SegmentRef | None:
-        """This ref for `groups` only; None where it has none of them."""
+        """This ref clipped to `groups`; None if it has none of them."""
         return self._clipped(places_of(groups))
 
     def of_file_places(self, places: range) -> SegmentRef:
-        """The ref of a file that, within its key groups, has rows of these places only: it is live for all of them."""
+        """The ref of a file with rows of only these places within its key groups, live for all of them."""
         groups, first, last = _cut(places)
         assert groups == range(self.file_group_start, self.file_group_stop)
         return dataclasses.replace(
@@ -128,7 +128,7 @@ class SegmentRef:
         )
 
     def without(self, places: range) -> list[SegmentRef]:
-        """This ref without `places`: itself, a part of it, two parts of it, or nothing.
+        """This ref without `places`: itself, one or two parts of it, or nothing.
 
         >>> [part.groups for part in SegmentRef("f", 1, 0, 9, 0, 9, 1, 1).without(places_of(range(3, 5)))]
         [range(0, 3), range(5, 9)]
@@ -137,7 +137,7 @@ class SegmentRef:
         return [part for part in map(self._clipped, sides) if part is not None]
 
     def joined(self, other: SegmentRef) -> SegmentRef:
-        """This ref and a neighbour of the same file, as one."""
+        """This ref and an adjacent one of the same file, as one."""
         start, stop = min(self.places.start, other.places.start), max(self.places.stop, other.places.stop)
         return self._live_for(range(start, stop))
 
@@ -160,7 +160,7 @@ def places_of(groups: range) -> range:
 
 
 def _cut(places: range) -> tuple[range, int, int]:
-    """The key groups that places lie in, the slice of the first one they begin with, and of the last they end before.
+    """The key groups of places, the first slice in the first group, and the end slice in the last group.
 
     >>> _cut(range(3 * SLICES, 3 * SLICES + 5))
     (range(3, 4), 0, 5)
@@ -182,7 +182,7 @@ def refs_for(refs: Iterable[SegmentRef], groups: range) -> Refs:
 
 
 def merge_versions(versions: Iterable[Sequence[SegmentRef]]) -> Refs:
-    """The version of the whole table, from those of the tasks, which own disjoint key groups.
+    """The version of the whole table, from the versions of the tasks, which own disjoint key groups.
 
     >>> whole = SegmentRef("f", 1, 0, 9, 0, 9, rows=1, file_bytes=1)
     >>> merge_versions([refs_for([whole], range(0, 4)), refs_for([whole], range(4, 9))]) == (whole,)
@@ -192,12 +192,12 @@ def merge_versions(versions: Iterable[Sequence[SegmentRef]]) -> Refs:
 
 
 def coalesced(refs: Sequence[SegmentRef]) -> Refs:
-    """The same version with neighbouring ranges of one file as one ref, where age allows it.
+    """The same version with adjacent ranges of one file joined into one ref, where age permits.
 
-    Without this, every change of parallelism would leave more refs behind than it found.
+    Without this, every change of parallelism would add refs.
     """
     result: list[SegmentRef] = []
-    of_file: dict[str, list[int]] = {}  # where the refs of a file stand in `result`
+    of_file: dict[str, list[int]] = {}  # positions of a file's refs in `result`
     for ref in refs:
         at = _neighbour(result, of_file.get(ref.file, ()), ref)
         if at is None:
@@ -209,8 +209,8 @@ def coalesced(refs: Sequence[SegmentRef]) -> Refs:
 
 
 def _neighbour(refs: Sequence[SegmentRef], known_at: Sequence[int], ref: SegmentRef) -> int | None:
-    """Of the refs of the same file, at `known_at`, the youngest beside `ref`; None if a younger one of any file covers
-    some of its places: `ref` must then stay the youngest itself."""
+    """The youngest ref of the same file, at `known_at`, adjacent to `ref`; None if a younger ref of any file covers
+    some of its places: `ref` must then stay the youngest."""
     places = ref.places
     for at in reversed(known_at):
         other = refs[at].places
@@ -230,7 +230,7 @@ def refs_to_json(refs: Iterable[SegmentRef]) -> list[Any]:
     for ref in refs:
         values = dict(vars(ref))
         for name, default in _SLICES.items():
-            # Hardly any ref cuts a key group apart, and older Millstreams read those that do not.
+            # Few refs split a key group, and older versions can read the others.
             if values[name] == default:
                 del values[name]
         written.append(values)
@@ -238,7 +238,7 @@ def refs_to_json(refs: Iterable[SegmentRef]) -> list[Any]:
 
 
 def refs_from_json(written: Any, subject: str) -> Refs:
-    """The refs that `refs_to_json` wrote; StoreDamagedError naming `subject` if it did not.
+    """The inverse of `refs_to_json`; StoreDamagedError naming `subject` for anything else.
 
     >>> refs_from_json([{"file": "f"}], "state 'total'")
     Traceback (most recent call last):

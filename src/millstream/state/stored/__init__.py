@@ -1,1 +1,1 @@
-"""What operators write down beside their tables: values, lists, and what may be queried."""
+"""The stored form of operator state outside tables: accounts, lists, event time and queryable states."""

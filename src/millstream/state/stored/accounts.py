@@ -1,14 +1,14 @@
-"""Accounts: what operators tell of their state, as types, and how they are written down. The one place for both.
+"""Accounts: an operator's description of its state in the manifest, as types, and their stored form.
 
-A manifest keeps one `OperatorAccount` per operator below `states[uid]`: its event time, what each of its subtasks tells
-(`SubtaskAccount`: versions of tables, timers, windows, loops), what the function of each subtask keeps
-(`FunctionAccount`: lists of operator state), what a source knows of its splits besides their positions, and what a sink
-holds back for a later epoch. Tasks send accounts in their acknowledgements and get them back in the next epoch's spec.
+A manifest stores one `OperatorAccount` per operator under `states[uid]`: its event time, an account per subtask
+(`SubtaskAccount`: versions of tables, timers, windows, loops), an account per function (`FunctionAccount`: lists of
+operator state), a source's data about its splits other than their positions, and the output that a sink defers to a
+later epoch. Tasks send accounts in their acknowledgements and receive them in the next epoch's spec.
 
-The stored form follows from the types (`json_records`): an object with a field per attribute; those that say nothing
-are left out. Invariants: accounts that are read and written again are the same JSON, and an account that was written is
-read as its equal. A field that this Millstream does not know, or of another kind than it writes, is refused with the
-name of the operator and the field.
+The stored form follows from the types (`json_records`): an object with a field per attribute; attributes that equal
+their default are omitted. Invariants: reading an account and writing it again yields the same JSON, and writing an
+account and reading it yields an equal one. An unknown field, or a field of another type, is rejected with the name of
+the operator and the field.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ __all__ = [
 
 ListMode = Literal["split", "union", "broadcast"]
 WindowLengths: TypeAlias = tuple[int, int, int, int | None]
-"""Which windows there are: size, slide, offset and step, in ms (`PaneWindows.lengths_ms`)."""
+"""Window parameters: size, slide, offset and step, in ms (`PaneWindows.lengths_ms`)."""
 
 T = TypeVar("T")
 _VALUE_CHARACTERS_MAX = 200
@@ -56,7 +56,7 @@ _VALUE_CHARACTERS_MAX = 200
 class AccountReader:
     """Reads accounts of one epoch; StoreDamagedError names the operator and the field that cannot be read.
 
-    Thousands of subtasks tell the same schemas, and most splits nothing but their subtask: equal ones are read once.
+    Thousands of subtasks have the same schemas, and most splits only a subtask: equal accounts are parsed once.
 
     >>> AccountReader().subtask({"wake_ms": 7}, "count").wake_ms
     7
@@ -72,15 +72,15 @@ a whole number. Was it written by another Millstream? Use that one, or restore t
         self._plain_splits: dict[int, SplitAccount] = {}
 
     def operator(self, written: Any, operator: str) -> OperatorAccount:
-        """What `to_json` wrote of an operator's account."""
+        """Read an operator's account written by `to_json`."""
         return self._read(OperatorAccount, written, operator)
 
     def subtask(self, written: Any, operator: str) -> SubtaskAccount:
-        """What `to_json` wrote of a subtask's account."""
+        """Read a subtask's account written by `to_json`."""
         return self._read(SubtaskAccount, written, operator)
 
     def function(self, written: Any, operator: str) -> FunctionAccount:
-        """What `to_json` wrote of a function's account."""
+        """Read a function's account written by `to_json`."""
         return self._read(FunctionAccount, written, operator)
 
     def _read(self, kind: type[T], written: Any, operator: str) -> T:
@@ -98,11 +98,11 @@ a whole number. Was it written by another Millstream? Use that one, or restore t
             ) from misfit
 
     def version(self, name: str, written: Any) -> Refs:
-        """The segments of a table."""
+        """Read the list of a table's segments."""
         return refs_from_json(written, f"state '{name}' of '{self._operator}'")
 
     def history(self, name: str, written: Any) -> History:
-        """What the rows of a table were saved as."""
+        """Read the schema history of a table."""
         known = self._histories.get(name)
         if known is None or known[0] != written:
             known = written, history_from_json(written, f"state '{name}' of '{self._operator}'")
@@ -110,7 +110,7 @@ a whole number. Was it written by another Millstream? Use that one, or restore t
         return known[1]
 
     def split(self, name: str, written: Any) -> SplitAccount:
-        """What is told of a split."""
+        """Read the account of a split."""
         subtask = written.get("subtask") if isinstance(written, dict) and len(written) == 1 else None
         if type(subtask) is not int:
             return from_json(SplitAccount, self, written)
@@ -127,7 +127,7 @@ _Schema = Annotated[History, Form(history_to_json, AccountReader.history)]
 
 
 class StoredFile(NamedTuple):
-    """A file of state, or a list that stands in the manifest itself (by its checksum), with its rows and bytes."""
+    """A state file, or a list inlined in the manifest (named by its checksum), with its rows and bytes."""
 
     name: str
     rows: int
@@ -136,19 +136,19 @@ class StoredFile(NamedTuple):
 
 @dataclass(frozen=True)
 class StoredTables:
-    """The tables of one subtask by name: the segments each is made of, and what its rows were saved as."""
+    """The tables of one subtask by name: the segments and the schema history of each."""
 
     versions: Mapping[str, _Version]
     schemas: Mapping[str, _Schema] = field(default_factory=dict)
 
     def after(self, before: StoredTables | None) -> StoredTables:
-        """These tables, and those that were there before."""
+        """These tables merged over the `before` tables."""
         if before is None:
             return self
         return StoredTables({**before.versions, **self.versions}, {**before.schemas, **self.schemas})
 
     def without(self, names: Collection[str]) -> StoredTables:
-        """Those of other names."""
+        """The tables with other names."""
         return StoredTables(
             {name: version for name, version in self.versions.items() if name not in names},
             {name: history for name, history in self.schemas.items() if name not in names},
@@ -156,14 +156,14 @@ class StoredTables:
 
     @property
     def files(self) -> Iterator[StoredFile]:
-        """The files of all segments; one that is live for several ranges of key groups is there as often."""
+        """The files of all segments; a file that is live for several ranges of key groups occurs once per range."""
         return (StoredFile(ref.file, ref.rows, ref.file_bytes) for refs in self.versions.values() for ref in refs)
 
 
 @dataclass(frozen=True)
 class ListSchema:
-    """What an entry tells of its items besides the type of their column: their declared type, the version of the
-    serialiser that wrote them, and the type of a map's keys. Entries of older Millstreams tell none of it."""
+    """The types of an entry's items beyond the Arrow type of their column: the declared type, the version of the
+    serialiser that wrote them, and the type of a map's keys. Entries of older versions have none of these."""
 
     declared: Any = None
     version: int | None = None
@@ -172,7 +172,7 @@ class ListSchema:
 
 @dataclass(frozen=True)
 class ListEntry:
-    """A list, or a copy of a map, that one subtask keeps: what it is, and its bytes (`inline`) or their `file`."""
+    """A stored list, or copy of a map, of one subtask: its description, and its bytes (`inline`) or their `file`."""
 
     mode: ListMode
     type: str
@@ -185,13 +185,13 @@ class ListEntry:
 
     @property
     def stored_file(self) -> StoredFile:
-        """Where it lies."""
+        """The file that holds the list; of an inlined list its checksum."""
         return StoredFile(self.file or self.sha256, self.items, self.bytes)
 
 
 @dataclass(frozen=True)
 class LoopTail:
-    """What came back in a loop: how many records, of which type, and their blocks, if there are any."""
+    """Records fed back in a loop: their number, their type, and their blocks, if there are any."""
 
     records: int
     type: str
@@ -200,15 +200,16 @@ class LoopTail:
 
 @dataclass(frozen=True)
 class SubtaskAccount:
-    """What one subtask of an operator tells of its state. Many fields: one for each part that any kind of operator may
-    tell, because that is the stored form; most operators tell a few.
+    """One subtask's description of its state. Many fields: the stored form has one for each kind of state that any
+    operator may have; most operators set a few.
 
-    `tables` are those of its key groups; `broadcast` those that subtask 0 keeps for all. `elements_numbered` and
-    `rows_numbered` say where the numbers of rows go on, of lists and of the buffers of joins. At `wake_ms` a timer of
-    processing time is due. Of windows: `windows_ms` those by number, `by_clock` whether they are of processing time
-    (accounts of older Millstreams do not say), `windows` those of a join, `pane_ms` how long
-    panes are and where they begin, `fired_ms` how far those by the clock have fired. `time` is told by operators that
-    keep time in mid-stream, `loop` by the tail of a loop; `holds`, by its head, is whether event time waits for it.
+    `tables` are the tables of its key groups; `broadcast` the tables that subtask 0 stores for all. `elements_numbered`
+    and `rows_numbered` are the next sequence numbers of list elements and of buffered join rows. At `wake_ms` a
+    processing-time timer is due. Windows: `windows_ms` describes windows identified by number, `by_clock` whether they
+    are in processing time (absent in accounts of older versions), `windows` the windows of a join, `pane_ms` the length
+    and offset of panes, `fired_ms` up to which time processing-time windows have fired. Operators that hold event time
+    in mid-stream set `time`, the tail of a loop sets `loop`, and its head sets `holds`: whether event time waits for
+    it.
     """
 
     tables: Annotated[StoredTables | None, Flat({"versions": "tables"})] = None
@@ -237,7 +238,7 @@ class SubtaskAccount:
             yield self.loop.blocks.stored_file
 
     def without(self, tables: Collection[str], broadcast: Collection[str]) -> SubtaskAccount:
-        """The same without the tables, and the broadcast ones, of these names."""
+        """The account without the tables and the broadcast tables of these names."""
         return replace(
             self,
             tables=None if self.tables is None else self.tables.without(tables),
@@ -245,14 +246,14 @@ class SubtaskAccount:
         )
 
     def waking_at(self, wake_ms: int) -> SubtaskAccount:
-        """The same, with something due at `wake_ms` too."""
+        """The account with a timer due at `wake_ms` at the latest."""
         return self if self.wake_ms is not None and self.wake_ms <= wake_ms else replace(self, wake_ms=wake_ms)
 
 
 @dataclass(frozen=True)
 class FunctionAccount:
-    """What the function of one subtask keeps: its lists by name, and the attempt (`nonce`) that wrote them. `unions`:
-    whether any list is or was a union; accounts of older Millstreams do not say."""
+    """The operator state of one subtask's function: its lists by name, and the attempt (`nonce`) that wrote them.
+    `unions`: whether any list is or was a union; accounts of older versions lack it."""
 
     epoch: int
     nonce: str
@@ -268,8 +269,8 @@ class FunctionAccount:
 
 @dataclass(frozen=True)
 class SplitAccount:
-    """An unfinished split of a source: the subtask that reads it, and its time besides the watermark, which stands with
-    its position."""
+    """An unfinished split of a source: the subtask that reads it, and its event-time state other than the watermark,
+    which is stored with its position."""
 
     subtask: int | None = None
     active_ms: int | None = None
@@ -278,21 +279,21 @@ class SplitAccount:
 
     @classmethod
     def of(cls, subtask: int, time: EventTimeState) -> SplitAccount:
-        """The split at this subtask and time."""
+        """The account of a split read by this subtask, with this event-time state."""
         return cls(subtask, time.active_ms, time.marked_idle, time.generator)
 
     def time(self, watermark: int) -> EventTimeState:
-        """Its time, with the watermark of its position."""
+        """Its event-time state, with the watermark of its position."""
         return EventTimeState(watermark, self.active_ms, self.marked_idle, self.generator)
 
     @property
     def has_details(self) -> bool:
-        """Whether more is remembered of its time than the watermark."""
+        """Whether its event-time state has more than the watermark."""
         return self.active_ms is not None or self.marked_idle or self.generator is not None
 
 
 def _split_to_json(split: SplitAccount) -> dict[str, Any]:
-    # A source may have ten thousand splits, of most of which nothing is told but the subtask.
+    # A source may have ten thousand splits, most of which need only the subtask.
     return to_json(split) if split.has_details or split.subtask is None else {"subtask": split.subtask}
 
 
@@ -301,7 +302,7 @@ _Split = Annotated[SplitAccount, Form(_split_to_json, AccountReader.split)]
 
 @dataclass(frozen=True)
 class RecordedFile:
-    """A file of recorded input, with what tells whether it is whole."""
+    """A file of recorded input, with the length and checksum that prove it complete."""
 
     file: str
     bytes: int
@@ -310,8 +311,8 @@ class RecordedFile:
 
 @dataclass(frozen=True)
 class RecordedSplit:
-    """What was read of a split in one epoch: the files it is recorded in, who read it, as the how-manieth of its splits
-    (`number`), and the source's own watermark behind it."""
+    """The input read from a split in one epoch: the files it is recorded in, the subtask that read it, its position
+    among that subtask's splits (`number`), and the source's own watermark after it."""
 
     files: tuple[RecordedFile, ...]
     subtask: int
@@ -321,12 +322,12 @@ class RecordedSplit:
 
 @dataclass(frozen=True)
 class OperatorAccount:
-    """What an epoch's manifest keeps of one operator.
+    """The manifest's entry for one operator.
 
-    `event_times` are those of its subtasks, if not all stand at the `watermark`. `subtasks` and `functions` are by the
-    number of the subtask. Of a source: its unfinished `splits` by name, how many it has not begun (`unread`), when it
-    last had records (`active_ms`), whether its splits were read in the order of time (`by_time`), and what was
-    `recorded` of the splits it read. `pending` is what a sink holds back, in a form of its own.
+    `event_times` are the event times of its subtasks, unless all equal the `watermark`. `subtasks` and `functions` are
+    keyed by the number of the subtask. Of a source: its unfinished `splits` by name, how many it has not started
+    (`unread`), when it last had records (`active_ms`), whether its splits were read in order of time (`by_time`), and
+    the `recorded` input of the splits it read. `pending` is the output that a sink defers, in a format of the sink's.
     """
 
     watermark: int | None = None
@@ -342,12 +343,12 @@ class OperatorAccount:
 
     @property
     def event_time(self) -> int:
-        """Its watermark; the beginning of time, if none was told."""
+        """Its watermark, or the minimum watermark if there is none."""
         return MIN_WATERMARK if self.watermark is None else self.watermark
 
     @property
     def keeps_state(self) -> bool:
-        """Whether the operator or its function keeps anything."""
+        """Whether the operator or its function has any state."""
         return bool(self.subtasks or self.functions)
 
 
@@ -356,11 +357,11 @@ def tables_of(accounts: Mapping[int, SubtaskAccount]) -> list[StoredTables | Non
     return [accounts[subtask].tables for subtask in sorted(accounts)]
 
 
-# --- of a manifest ------------------------------------------------------------------------------------------------
+# --- accounts in a manifest ---------------------------------------------------------------------------------------
 
 
 class _Manifest(Protocol):
-    """A manifest, as far as it is about state."""
+    """The part of a manifest's interface that concerns state."""
 
     @property
     def states(self) -> Mapping[str, Any]: ...
@@ -371,7 +372,7 @@ class _Manifest(Protocol):
 
 
 def accounts_of(manifest: _Manifest | None) -> Mapping[str, OperatorAccount]:
-    """The accounts of all operators in a manifest, by uid; of None, none. They are read once, whoever asks."""
+    """The accounts of all operators in a manifest, by uid; empty for None. Parsed once per manifest."""
     return {} if manifest is None else manifest.derived(_accounts)
 
 

@@ -1,14 +1,14 @@
-"""The stored form of operator state, and who gets what of it when the parallelism changes.
+"""The stored form of operator state, and its redistribution when the parallelism changes.
 
 A list of one subtask is one Arrow column, and so is its copy of a map, as pairs. In the manifest it is an *entry*
-(`accounts.ListEntry`): what it is, and its bytes (small) or the file they are in (large). A file lies under
-`segments/`, so that it is kept as long as a manifest names it.
+(`accounts.ListEntry`): its description, and its bytes (small) or the file they are in (large). Files lie under
+`segments/`, so that they are retained as long as a manifest names them.
 
     {"mode": "split", "type": "int64", "declared": "LONG", "items": 3, "bytes": 328, "sha256": "…", "inline": "…"}
     {"mode": "union", "type": "pickled", "items": 9000, "bytes": 700000, "sha256": "…", "file": "segments/…"}
 
-Who gets which items is decided from the counts alone (`shares`), so a subtask reads only the files it needs. What is
-read back is checked against length and checksum: damaged state is an error, never an empty list.
+The assignment of items to subtasks depends on the counts alone (`shares`), so a subtask reads only the files it needs.
+Reading checks length and checksum: damaged state is an error, never an empty list.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ __all__ = [
 
 _PICKLED = "pickled"
 INLINE_BYTES_MAX = 64 * 1024
-"""The most of one list that one subtask puts into the manifest itself."""
+"""The longest list, in bytes, that a subtask inlines in the manifest."""
 
 
 @dataclass(frozen=True)
 class Slice:
-    """The items `[start, stop)` of what subtask `subtask` kept."""
+    """The items `[start, stop)` of the list stored by `subtask`."""
 
     subtask: int
     start: int
@@ -57,10 +57,10 @@ class Slice:
 
 
 def shares(counts: Sequence[int], parallelism: int) -> list[list[Slice]]:
-    """What each of `parallelism` subtasks gets of lists of these lengths, one per subtask of the last epoch.
+    """The slices that each of `parallelism` subtasks restores from lists of these lengths, one per previous subtask.
 
-    With the same parallelism everybody keeps their own. Otherwise all items, in the order of the old subtasks, are
-    cut into even runs: nothing is lost, nothing doubled, and neighbours stay neighbours.
+    With the same parallelism every subtask restores its own list. Otherwise all items, in the order of the previous
+    subtasks, are divided into contiguous runs of even length: nothing is lost or duplicated, and order is preserved.
 
     >>> shares([2, 1], 2)
     [[Slice(subtask=0, start=0, stop=2)], [Slice(subtask=1, start=0, stop=1)]]
@@ -75,33 +75,33 @@ def shares(counts: Sequence[int], parallelism: int) -> list[list[Slice]]:
 
 def _run(counts: Sequence[int], first: int, end: int) -> list[Slice]:
     """The slices that make up the items `[first, end)` of all lists in a row."""
-    found: list[Slice] = []
+    slices: list[Slice] = []
     begins = 0
     for subtask, count in enumerate(counts):
         start, stop = max(first - begins, 0), min(end - begins, count)
         if start < stop:
-            found.append(Slice(subtask, start, stop))
+            slices.append(Slice(subtask, start, stop))
         begins += count
-    return found
+    return slices
 
 
 @dataclass(frozen=True)
 class StoredLists:
-    """What the last manifest keeps of one operator's state, by subtask."""
+    """The operator state of one operator in the last manifest, by subtask."""
 
     accounts: Mapping[int, FunctionAccount]
 
     @classmethod
     def for_subtask(cls, accounts: Mapping[int, FunctionAccount], subtask: int, parallelism: int) -> StoredLists:
-        """As far as one of `parallelism` subtasks needs it: its own account, if that was written at the same
-        parallelism and says that no list is a union, of which everybody gets everybody's items."""
+        """The part that one of `parallelism` subtasks needs: its own account, if that was written at the same
+        parallelism and records that no list is a union; every subtask needs all items of a union."""
         account = accounts.get(subtask)
         is_enough = account is not None and account.parallelism == parallelism and account.unions is False
         return cls({subtask: account}) if account is not None and is_enough else cls(accounts)
 
     @property
     def has_unions(self) -> bool:
-        """Whether a list is or was a union, even if this subtask's part of it is empty."""
+        """Whether any list is or was a union, even if this subtask's part of it is empty."""
         return any(
             account.unions or any(entry.mode == "union" for entry in account.lists.values())
             for account in self.accounts.values()
@@ -109,16 +109,16 @@ class StoredLists:
 
     @property
     def parallelism(self) -> int:
-        """How many subtasks there were; some may have kept nothing. 0: there was no state at all."""
+        """The number of subtasks that wrote the state, including those without any; 0 if there is no state."""
         return max((account.parallelism for account in self.accounts.values()), default=0)
 
     @property
     def epoch(self) -> int | None:
-        """The epoch whose end this is the state of."""
+        """The epoch at whose end the state was written."""
         return max((account.epoch for account in self.accounts.values()), default=None)
 
     def names(self) -> list[str]:
-        """The lists anybody kept."""
+        """The names of the lists of all subtasks."""
         return sorted({name for account in self.accounts.values() for name in account.lists})
 
     def entries(self, name: str) -> list[ListEntry | None]:
@@ -127,17 +127,17 @@ class StoredLists:
         return [None if account is None else account.lists.get(name) for account in accounts]
 
     def mode(self, name: str) -> ListMode:
-        """How a list that somebody kept is dealt out."""
+        """The redistribution mode of a stored list."""
         return next(entry.mode for entry in self.entries(name) if entry is not None)
 
     def of_subtask(self, subtask: int) -> Mapping[str, ListEntry]:
-        """The lists one subtask kept."""
+        """The lists stored by one subtask."""
         account = self.accounts.get(subtask)
         return {} if account is None else account.lists
 
     def share(self, name: str, mode: ListMode, subtask: int, parallelism: int) -> list[tuple[ListEntry, Slice]]:
-        """What `subtask` of `parallelism` gets of a list: all of it (union), or its part; of a map, one of the copies:
-        its own, or that of the subtask whose turn it is."""
+        """The parts of a list that `subtask` of `parallelism` restores: all items (union), or its share; of a map, one
+        copy: its own, or that of another subtask, in turn."""
         entries = self.entries(name)
         if mode == "broadcast":
             owner = subtask % max(len(entries), 1)
@@ -154,13 +154,13 @@ def stored_type(codec: StateCodec) -> str:
 
 
 def schema_of(codec: StateCodec) -> ListSchema:
-    """What an entry tells of the type of a list, beyond its column: as it was declared, and by whom it was written."""
+    """The types of a list beyond its column: its declared type and its serialiser's version."""
     return ListSchema(written_type(codec.saved_type), codec.version)
 
 
 def saved_as(entry: ListEntry, changes: ValueChanges, column: pa.Array) -> SavedAs:
-    """What a list, or the values of a map, were saved as. Entries of older Millstreams tell less: what theirs do not is
-    as it is declared."""
+    """The schema that a list, or the values of a map, were saved with. Entries of older versions record less; the
+    missing parts are taken from the declaration."""
     schema = entry.schema
     if schema.declared is not None:
         kind = type_from(schema.declared, changes.what)
@@ -182,7 +182,7 @@ def entry_of(
     before: ListEntry | None,
     schema: ListSchema | None = None,
 ) -> ListEntry:
-    """Store a list and return its entry. `before` is the entry it had; a file of the same content is used again."""
+    """Store a list and return its entry. `before` is its previous entry; a file of the same content is reused."""
     data = _encoded(column)
     entry = ListEntry(
         mode, type_name, len(column), len(data), hashlib.sha256(data).hexdigest(), schema=schema or ListSchema()
@@ -198,8 +198,8 @@ def entry_of(
 def column_of(
     parts: Sequence[tuple[ListEntry, Slice]], store: Store, what: str, changes: ValueChanges | None = None
 ) -> pa.Array | None:
-    """The items of all parts as one column, None when there is none. `what` names the state in errors. `changes` makes
-    of each part a column of today; without it they are as they were saved."""
+    """The items of all parts as one column, None when there is none. `what` names the state in errors. `changes`
+    converts each part to the declared type; without it the parts are returned as they were saved."""
     columns = []
     for entry, part in parts:
         column = _read(entry, store, what).slice(part.start, part.stop - part.start)
@@ -208,7 +208,7 @@ def column_of(
 
 
 def _changed(column: pa.Array, entry: ListEntry, changes: ValueChanges) -> pa.Array:
-    """A list, or the values of a map, as a column of today."""
+    """A list, or the values of a map, converted to the declared type."""
     codec, is_map = changes.codec, entry.mode == "broadcast"
     values = column.field("value") if is_map else column
     saved = saved_as(entry, changes, values)
@@ -229,8 +229,8 @@ def _read(entry: ListEntry, store: Store, what: str) -> pa.Array:
         with pa.ipc.open_stream(data) as reader:
             batches = list(reader)
         for batch in batches:
-            # Checksums prove nothing to who reads a store that others write, and Arrow ends a process that is led
-            # beyond its memory.
+            # Checksums prove nothing to a reader of an untrusted store, and Arrow ends a process that it leads beyond
+            # its memory.
             batch.validate(full=True)
         column = pa.concat_arrays([batch.column(0) for batch in batches])
         if len(column) != entry.items or (entry.mode == "broadcast" and not pa.types.is_struct(column.type)):

@@ -1,9 +1,9 @@
-"""What a task tells of the states that may be queried by name, so that a reader needs no program.
+"""Description of the states that may be queried by name, written by tasks so that a reader needs no program.
 
-An operator's account has, beside the versions of its tables, `queryable`: for each name the state, its kind, and the
-types of key and value as the program declared them. For windows it tells besides how their contents are kept, which
-windows there are, and what ready aggregates make of an accumulator. A function of the user's is never written down.
-Manifests of older Millstreams have no such part.
+An operator's account has `queryable` next to the versions of its tables: for each name the state, its kind, and the
+declared types of key and value. For windows it also records the form of their contents, the window parameters, and
+the result types of ready aggregates. Functions of the user's are never stored. Manifests of older versions have no
+such part.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from millstream.storage.json_records import Named
 __all__ = ["COUNTED_ROWS", "KEYED_ROWS", "NUMBERED", "PANES", "PLACES", "WINDOW_STATES", "Queryable"]
 
 PANES, NUMBERED, PLACES = "panes", "numbered", "places"
-"""How windows are kept: sums of panes, a value by the number of the window, or rows of a key and a window."""
+"""The forms of stored windows: sums of panes, a value by window number, or rows by key and window."""
 KEYED_ROWS, COUNTED_ROWS = "rows by key", "rows with counts"
-"""How a table is kept: its rows by their primary key, or each row as a key, with how often it is there."""
+"""The forms of stored tables: rows by primary key, or each row as a key with its multiplicity."""
 
 WINDOW_STATES = {PANES: table_names.PANES, NUMBERED: WINDOW_VALUES, PLACES: WINDOW_CONTENTS}
 
 
 @dataclass(frozen=True)
 class Queryable:
-    """A state that can be asked for by a name of its own.
+    """A state that can be queried by a name of its own.
 
     `kind` is value, list, map, reducing, aggregating or window. `key` and `value` are written types; the value of an
-    aggregating state and of a window is that of the accumulator (or of a record). For windows, `form` says how they
-    are kept, `windows` has the fields of a `PaneWindows`, `contents` is reduced, aggregated, ready, records or timed
-    records, and `measures` tells of ready aggregates: name, kind, types looked at, n. For tables, `form` says how they
-    are kept; `columns` have their names and written types, and `primary_key` is which of them are the key.
-    `archived_by` is the column by whose time rows leave the state for an archive: "" if the clock says it, None if
-    there is no archive. Of a table that has one, `born` says of each column since when it is there: "" from the
-    beginning. A column that was left out and added again is another one, though archived files know its name.
-    Many fields: each is one that accounts may have.
+    aggregating state and of a window is that of the accumulator (or of a record). For windows, `form` is how they are
+    stored, `windows` has the fields of a `PaneWindows`, `contents` is reduced, aggregated, ready, records or timed
+    records, and `measures` lists the ready aggregates: name, kind, argument types, n. For tables, `form` is how they
+    are stored; `columns` are their names and written types, and `primary_key` names the key columns. `archived_by` is
+    the column by whose time rows move from the state to an archive: "" for processing time, None without an archive.
+    For a table with an archive, `born` holds since when each column exists: "" for the beginning. A column that
+    was dropped and added again is a new column, even though archived files know its name. Many fields: each is one that
+    accounts may have.
     """
 
     state: str
@@ -60,26 +60,26 @@ class Queryable:
 
     @property
     def is_table(self) -> bool:
-        """Whether SQL can ask for it."""
+        """Whether SQL can query it."""
         return self.form in (KEYED_ROWS, COUNTED_ROWS)
 
     @property
     def key_names(self) -> tuple[str, ...]:
-        """Of a table, the columns that are its key, in their order there; of another state nothing."""
+        """The primary key columns of a table in column order; empty for other states."""
         return tuple(name for name, _ in self.columns) if self.form == COUNTED_ROWS else self.primary_key
 
     @property
     def key_type(self) -> TypeInformation | None:
-        """The declared type of keys; None: they have none, and are found by their canonical form."""
+        """The declared type of keys; None if they have none and are looked up by their canonical form."""
         return None if self.key == "PICKLED" else type_from(self.key, f"the key of '{self.state}'")
 
     @property
     def pane_windows(self) -> PaneWindows:
-        """The windows of panes and of numbers."""
+        """The window parameters of pane windows and numbered windows."""
         return PaneWindows(*self.windows)
 
     def typed_measures(self) -> tuple[BoundAggregate, ...]:
-        """The ready aggregates, as far as results need them; those of untyped streams have no types."""
+        """The ready aggregates, as far as results need them; arguments of untyped streams have no types."""
         return tuple(
             BoundAggregate(
                 name, kind, tuple(AggregateArgument(None if t is None else type_from(t, name), 0) for t in types), n

@@ -1,11 +1,11 @@
 """Python values of a state ↔ one Arrow column, by the type its descriptor declares.
 
 A typed state is a column of that type, so that it can be queried and evolved; an untyped one is a column of pickles,
-and says so once, or of what a serialiser of the user's wrote. What a function reads back never depends on whether an
-epoch ended in between: a value that would change on its way through Arrow (a float32, a tuple declared as a row) is
-changed when it is set.
+which is logged once, or of bytes from a user's serialiser. The value a function reads back never depends on whether
+an epoch ended in between: a value that would change on its way through Arrow (a float32, a tuple declared as a row) is
+converted when it is set.
 
-A codec opens pickles only if it is given what opens them. Tasks make theirs by `task_codec`; those of readers refuse.
+A codec unpickles only with an `open_pickle` that allows it. Tasks use `task_codec`; readers' codecs refuse.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from millstream.common.typeinfo import TupleTypeInfo, TypeInformation, Types
 from millstream.errors import MillstreamError, PickledValueError, TypeMismatchError
-from millstream.records.codecs import OpenPickle, refuse_pickle
+from millstream.records.codecs import OpenPickle, reject_pickle
 from millstream.records.columns import arrow_type, as_declared, from_record_batch, to_record_batch
 from millstream.records.pickling import pickled_each
 from millstream.state.schemas.saved_types import type_from, written_type
@@ -27,13 +27,13 @@ from millstream.state.schemas.saved_types import type_from, written_type
 __all__ = ["StateCodec"]
 
 _LOG = logging.getLogger(__name__)
-# Values of these exact Python types come back from a column of the type as they are.
+# Values of these exact Python types round-trip through a column of the type unchanged.
 _EXACT: dict[str, type] = {"LONG": int, "INT": int, "STRING": str, "DOUBLE": float, "BOOLEAN": bool}
 _ANNOUNCED: set[str] = set()
 
 
 def _exact_fields(type_info: TypeInformation) -> tuple[type, ...] | None:
-    """The Python types of a TUPLE's fields, if tuples of just these come back as they are."""
+    """The Python types of a TUPLE's fields, if tuples of exactly these types round-trip unchanged."""
     if not isinstance(type_info, TupleTypeInfo):
         return None
     fields = [_EXACT.get(field.notation) for field in type_info.get_field_types()]
@@ -49,7 +49,7 @@ class StateCodec:
         type_info: TypeInformation | None,
         what: str,
         serializer: Any = None,
-        open_pickle: OpenPickle = refuse_pickle,
+        open_pickle: OpenPickle = reject_pickle,
     ) -> None:
         self.what = what
         self.open_pickle = open_pickle
@@ -65,16 +65,16 @@ class StateCodec:
         if self.is_pickled and what not in _ANNOUNCED:
             _ANNOUNCED.add(what)
             _LOG.info("%s has no declared type: its values are pickled. Declare one to query and evolve it", what)
-        # Values of exactly this Python type need no settling; None: there is no such type.
+        # Values of exactly this Python type need no conversion; None: there is no such type.
         self.exact = None if self._type_info is None else _EXACT.get(self._type_info.notation)
         self._exact_fields = None if self._type_info is None else _exact_fields(self._type_info)
-        # Pairs of exactly these Python types need no settling.
+        # Pairs of exactly these Python types need no conversion.
         self.exact_pair = self._exact_fields if self._exact_fields and len(self._exact_fields) == 2 else None
         self.settle = self._settler()
 
     @cached_property
     def saved_type(self) -> TypeInformation:
-        """The type of the values as a manifest tells it."""
+        """The type of the values as stored in manifests."""
         return type_from(written_type(self._type_info), self.what)
 
     @property
@@ -82,9 +82,9 @@ class StateCodec:
         """The type of the column."""
         if self._type_info is None:
             return pa.binary()
-        found = arrow_type(self._type_info)
-        assert found is not None
-        return found
+        column_type = arrow_type(self._type_info)
+        assert column_type is not None
+        return column_type
 
     def encode(self, values: list[Any]) -> pa.Array:
         """The values as a column; an error names the state."""
@@ -109,7 +109,7 @@ class StateCodec:
             ) from error
 
     def encode_settled(self, values: list[Any]) -> pa.Array:
-        """The same for values that `settle` gave, none of which is None: plain ones need no second look."""
+        """As `encode`, for values returned by `settle` that are not None: plain values need no second conversion."""
         try:
             if self.exact is not None:
                 return pa.array(values, self.arrow_type)
@@ -118,12 +118,12 @@ class StateCodec:
                 columns = zip(zip(*values, strict=True), fields, strict=True)
                 return pa.StructArray.from_arrays([pa.array(c, field.type) for c, field in columns], fields=fields)
         except (pa.ArrowException, OverflowError, TypeError, ValueError):
-            pass  # a number too large for its type, for one: the careful way says which
+            pass  # for example a number too large for its type: the slow path names it
         return self.encode(values)
 
     def decode(self, column: pa.Array, version: int | None = None) -> list[Any]:
-        """The column as values; PickledValueError where there are pickles and nothing opens them. `version` is that of
-        the serialiser that wrote the column, if it was not the present one."""
+        """The column as values; PickledValueError for pickles that this codec does not open. `version` is the version
+        of the serialiser that wrote the column, if it is not the current one."""
         try:
             return self._decoded(column, version)
         except PickledValueError as error:
@@ -146,7 +146,7 @@ class StateCodec:
         return from_record_batch(batch, self._type_info, self.open_pickle)
 
     def _typed_column(self, values: list[Any]) -> pa.Array:
-        """Values without a None among them need no wrapping: the columns of their stream are the column."""
+        """Encode values without a None: their stream columns are used directly, without wrapping."""
         assert self._type_info is not None and self._wrapped is not None
         if type(None) not in set(map(type, values)):
             batch = to_record_batch(values, self._type_info)
@@ -157,7 +157,7 @@ class StateCodec:
         return to_record_batch(list(zip(values, strict=True)), self._wrapped).column(0)
 
     def _settler(self) -> Callable[[Any], Any]:
-        """A function that gives a value the form in which it would come back from the column."""
+        """A function that converts a value to the form in which the column would return it."""
         if self._type_info is None:
             return lambda value: value
         exact, fields = self.exact, self._exact_fields
@@ -173,7 +173,7 @@ class StateCodec:
         return settle
 
     def _declared(self, value: Any) -> Any:
-        """The value as its column would give it back; an error names the state."""
+        """The value as its column would return it; an error names the state."""
         assert self._type_info is not None
         try:
             return as_declared([value], self._type_info)[0]

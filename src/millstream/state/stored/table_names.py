@@ -1,7 +1,8 @@
-"""The names of tables and files that operators keep for themselves, beside the states that functions declare.
+"""The names of tables and files in which operators store state of their own, as opposed to states that functions
+declare.
 
-A manifest tells tables apart by their names alone. Those who write a table and those who read the store therefore have
-its name from here. `KINDS` says what kind of state a reader calls the tables of each name.
+A manifest distinguishes tables by name alone, so writers and readers of a table both take its name from here. `KINDS`
+maps each name to the kind of state that readers report.
 """
 
 from __future__ import annotations
@@ -54,41 +55,37 @@ PROCESSING_TIMERS = "processing timers"
 WINDOW_EVENT_TIMERS = "window event timers"
 WINDOW_PROCESSING_TIMERS = "window processing timers"
 
-PANES = "panes"  # windows of ready aggregates: what was aggregated of each pane
+PANES = "panes"  # windows of ready aggregates: the accumulators of each pane
 WINDOW_VALUES = "window values"  # fixed windows with a custom fold: one value per window, by the window's number
 WINDOW_CONTENTS = "window contents"  # all other windows, by place
-MERGING_WINDOWS = "merging windows"  # which windows of a key have become one
+MERGING_WINDOWS = "merging windows"  # which windows of a key have merged
 
-GROUPS = "groups"  # GROUP BY of a table: what was aggregated of each group
+GROUPS = "groups"  # GROUP BY of a table: the accumulators of each group
 VERSIONS = "versions of the right table"  # of a temporal join, by key and time
-GROUP_EXTREMES = "ordered values"  # MIN and MAX in GROUP BY of rows that change: those of each group; a name follows
-GROUP_ARRIVALS = "values as they came"  # FIRST_VALUE and LAST_VALUE, likewise, by place; a name follows
-GROUP_VALUE_PLACES = "places of values"  # and where each of those values is, by value; a name follows
-GROUP_VALUES = "values"  # DISTINCT in GROUP BY of rows that change: those of each group, how often; a type follows
-GROUP_MARKS = "marked values"  # and of rows that only come, with which aggregates have seen each; a name follows
+GROUP_EXTREMES = "ordered values"  # MIN and MAX in GROUP BY of a changelog: the values of each group; a name follows
+GROUP_ARRIVALS = "values as they came"  # FIRST_VALUE and LAST_VALUE, likewise, by position; a name follows
+GROUP_VALUE_PLACES = "places of values"  # and the position of each of these values, by value; a name follows
+GROUP_VALUES = "values"  # DISTINCT in GROUP BY of a changelog: the values of each group, with counts; a type follows
+GROUP_MARKS = "marked values"  # and of insert-only input, with the aggregates that have seen each; a name follows
 LEFT_TABLE, RIGHT_TABLE = "rows of the left table", "rows of the right table"  # of a regular join, by join key
-# And with how many partners each of them was given, by the same names, where partners are forgotten by the clock.
+# And the match count with which each row was emitted, by the same names, where the other side's rows expire by TTL.
 LEFT_PARTNERS, RIGHT_PARTNERS = "partners of the left rows", "partners of the right rows"
-RANKED_ROWS = "ranked rows"  # Top-N: the rows of each partition that are, or may come to be, among the first
-RANK_NUMBERS = "given numbers"  # and as which number each was given (0: not), where rows are forgotten by the clock
+RANKED_ROWS = "ranked rows"  # Top-N: the rows of each partition that are, or may become, among the first
+RANK_NUMBERS = "given numbers"  # and the emitted rank of each (0: none), where rows expire by TTL
 ORDERED_ROWS = "ordered rows"  # OVER by any order: all rows of each partition
-ORDERED_RESULTS = "given results"  # and with which results each was given, where rows are forgotten by the clock
-OVER_ROWS = "rows around rows"  # OVER: rows that wait for their time, and those that later ones look back to
-OVER_TOTALS = "totals of rows"  # OVER: what was aggregated of each partition from its first row on
+ORDERED_RESULTS = "given results"  # and the emitted results of each, where rows expire by TTL
+OVER_ROWS = "rows around rows"  # OVER: rows that wait for their time, and rows that later frames need
+OVER_TOTALS = "totals of rows"  # OVER: the accumulators of each partition since its first row
 UPSERTED_ROWS = "upserted rows"  # of a table of upserts: the last row of each key
-LOOKUP_RESULTS = "looked up rows"  # of a lookup join of a table that changes: what was found for each row
-SINK_ROWS = "rows of the sink"  # what several rows of a query are under one key of a sink, as they came
-MATERIALISED_ROWS = "rows of the table"  # of a table that is kept to be asked for: by primary key, or by row
-ARCHIVED_FILES = (
-    "archived files"  # of such a table: the files of rows that left it, by keys of theirs and their version
-)
-ARCHIVED_REMOVALS = (
-    "archived removals"  # and keys that were taken away after their rows had left it, with the last version
-)
-TABLE_SESSIONS = "table sessions"  # SESSION of a table: what was aggregated of each session, by its begin
-ROLLED = "result"  # the result so far of an aggregate that gives one for every record
-LOOP = "loop"  # records on their way round
-RECORDED_INPUT = "recorded input"  # what a source read, where a job records it
+LOOKUP_RESULTS = "looked up rows"  # of a lookup join of a table that changes: the rows found for each row
+SINK_ROWS = "rows of the sink"  # the rows of a query under one key of a sink, in order of arrival
+MATERIALISED_ROWS = "rows of the table"  # of a materialised table: by primary key, or by row
+ARCHIVED_FILES = "archived files"  # of a table with an archive: the files of archived rows, by key and version
+ARCHIVED_REMOVALS = "archived removals"  # and keys deleted after their rows were archived, with the last version
+TABLE_SESSIONS = "table sessions"  # SESSION of a table: the accumulators of each session, by its start
+ROLLED = "result"  # the current result of an aggregate that emits one per record
+LOOP = "loop"  # records in the feedback edge
+RECORDED_INPUT = "recorded input"  # the input of a source in a job that records it
 
 BROADCAST_KEY = "broadcast"
 """All entries of a broadcast state are rows of this one key."""
@@ -117,4 +114,4 @@ KINDS = {
     ARCHIVED_FILES: TABLE_ROWS,
     TABLE_SESSIONS: TABLE_SESSIONS,
 }
-"""By name of the table. What a join keeps is "join rows" whatever its name; of other tables their schemas tell."""
+"""Kind by table name. Join buffers are "join rows" under any name; other tables take the kind of their schema."""

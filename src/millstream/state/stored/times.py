@@ -1,4 +1,4 @@
-"""Event time as it is stored: what is remembered of one split or subtask from epoch to epoch."""
+"""The stored event-time state of one split or subtask."""
 
 from __future__ import annotations
 
@@ -14,27 +14,29 @@ __all__ = ["EventTimeState"]
 
 @dataclass(frozen=True)
 class EventTimeState:
-    """What is remembered of one split or subtask: its watermark, when it last had records, what its generator knows.
+    """Event-time state of one split or subtask: its watermark, when it last had records, its generator's state.
 
-    >>> kept = EventTimeState(watermark=40, active_ms=1_000)
-    >>> kept.stands(timeout_ms=500, now_ms=1_499), kept.stands(timeout_ms=500, now_ms=1_500) == IDLE_WATERMARK
-    (40, True)
-    >>> EventTimeState.of(kept.details(), kept.watermark) == kept
+    >>> state = EventTimeState(watermark=40, active_ms=1_000)
+    >>> state.effective_watermark(timeout_ms=500, now_ms=1_499)
+    40
+    >>> state.effective_watermark(timeout_ms=500, now_ms=1_500) == IDLE_WATERMARK
+    True
+    >>> EventTimeState.of(state.details(), state.watermark) == state
     True
     """
 
     watermark: Annotated[int, ALWAYS] = MIN_WATERMARK
-    active_ms: int | None = None  # None: nobody asks, there is no idle timeout
+    active_ms: int | None = None  # None: there is no idle timeout
     marked_idle: bool = False
     generator: Any = None
 
-    def stands(self, timeout_ms: int | None, now_ms: int) -> int:
-        """Its watermark, or IDLE_WATERMARK when it has been quiet for so long."""
+    def effective_watermark(self, timeout_ms: int | None, now_ms: int) -> int:
+        """Its watermark, or IDLE_WATERMARK when it had no records for `timeout_ms`."""
         quiet = timeout_ms is not None and self.active_ms is not None and now_ms - self.active_ms >= timeout_ms
         return IDLE_WATERMARK if quiet or self.marked_idle else self.watermark
 
     def awake(self, run_started_ms: int, now_ms: int) -> EventTimeState:
-        """Nobody was idle while the job was down, or before the clock was set back beyond the last record.
+        """The state with idleness counted from the start of the run, if it last had records before it or in the future.
 
         >>> [EventTimeState(40, active_ms).awake(1_000, 1_200).active_ms for active_ms in (900, 9_000)]
         [1000, 1000]
@@ -50,7 +52,7 @@ class EventTimeState:
 
     @classmethod
     def of(cls, details: Mapping[str, Any], watermark: int) -> EventTimeState:
-        """Read what `details` gave."""
+        """The inverse of `details`."""
         return cls(
             watermark, details.get("active_ms"), bool(details.get("marked_idle", False)), details.get("generator")
         )

@@ -1,1 +1,1 @@
-"""Rows of a state by key: read at a version, changed in an epoch."""
+"""Tables of keyed rows: reading a version, and collecting the changes of an epoch."""

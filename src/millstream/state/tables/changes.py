@@ -1,12 +1,12 @@
 """The changes a task makes to a table in one epoch, collected in bulk and written as one segment.
 
-Puts, deletes and clears are taken as whole columns, in the order they are made. Nothing is sorted before it is needed:
-`rows` resolves them, once, to the changes that stand (the last change of every row, without those that a later clear
-voids) in the order of a segment, and `write` puts those into the store. Columns of another type than the layout's are
-refused; what the table held before is never looked at.
+Puts, deletes and clears arrive as whole columns, in the order they are made. Sorting is deferred: `rows` resolves them,
+once, to the surviving changes (the last change of every row, except changes voided by a later clear) in the order of a
+segment, and `write` writes these to the store. Columns of another type than the layout's are rejected; the previous
+content of the table is never read.
 
-They are held in memory, so whoever collects them may ask to be told when they have become many bytes (`overflow`), to
-write what there is and go on with new ones.
+Changes are held in memory, so their collector may pass a callback (`overflow`) that is called when they exceed a number
+of bytes, to write them and start new ones.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from millstream.storage.store import Store
 __all__ = ["CHANGED_BYTES_MAX", "TableChanges"]
 
 CHANGED_BYTES_MAX = 96 << 20
-"""So many bytes of changes are held; sorting and writing them takes as many again."""
+"""The bound of changes in memory, in bytes; sorting and writing takes as many again."""
 
 _FILE_BYTES = 2_300
-"""About what a segment takes beside its rows: schema, footers, paddings."""
+"""The approximate overhead of a segment: schema, footers, padding."""
 
 
 class TableChanges:
@@ -63,7 +63,7 @@ class TableChanges:
         self._overflow = overflow
         self._held_bytes = 0
         self._batches: list[pa.RecordBatch] = []
-        self._sorted_count = 0  # how many of them, at the front, are each sorted and without doubles
+        self._sorted_count = 0  # the number of leading batches that are sorted and unique
         self._rows: pa.RecordBatch | None = None
 
     def __bool__(self) -> bool:
@@ -78,7 +78,7 @@ class TableChanges:
         due_ms: NDArray[np.int64] | None = None,
         expires_ms: NDArray[np.int64] | None = None,
     ) -> None:
-        """Set the row of every key (and sub). A row without due or expiry time never is due, never expires."""
+        """Set the row of every key (and sub). A row without due or expiry time is never due and never expires."""
         columns: dict[str, Any] = {"value": values, "due_ms": due_ms, "expires_ms": expires_ms}
         self._add(PUT, keys, subs, columns)
 
@@ -94,14 +94,14 @@ class TableChanges:
             self._add(CLEAR, keys, None, {})
 
     def rows(self) -> pa.RecordBatch:
-        """What stands, sorted as a segment is."""
+        """The surviving changes, sorted as in a segment."""
         if self._rows is None:
             whole = self._whole()
             self._rows = _take(whole, surviving_rows(whole, self.layout))
         return self._rows
 
     def settle(self) -> pa.RecordBatch | None:
-        """What stands of the changes since the last call, sorted as a segment is; None when there are none."""
+        """The surviving changes since the last call, sorted as in a segment; None if there are none."""
         fresh = self._batches[self._sorted_count :]
         if not fresh:
             return None
@@ -112,7 +112,7 @@ class TableChanges:
         return rows
 
     def unwritten_ref(self, name: str, epoch: int, groups: range) -> SegmentRef:
-        """About what `write` would return: with the rows and bytes of all changes, also of those that do not stand."""
+        """An estimate of the ref that `write` would return, counting all changes, superseded ones included."""
         rows = sum(batch.num_rows for batch in self._batches)
         edges = (groups.start, groups.stop)
         return SegmentRef(name, epoch, *edges, *edges, rows, self._held_bytes + _FILE_BYTES)
@@ -120,17 +120,17 @@ class TableChanges:
     def write(
         self, store: Store, name: str, epoch: int, groups: range, *, chunk_rows: int = CHUNK_ROWS
     ) -> SegmentRef | None:
-        """Write what stands as the segment `name` of `epoch`, durably; None when nothing was changed."""
+        """Write the surviving changes as the segment `name` of `epoch`, durably; None if there are none."""
         if not self._batches:
             return None
         if self._rows is not None:
-            whole, standing = self._rows, np.arange(self._rows.num_rows)
+            whole, survivors = self._rows, np.arange(self._rows.num_rows)
         else:
             whole = self._whole()
-            standing = surviving_rows(whole, self.layout)
-        cuts = chunk_cuts(orders_in(whole)[standing], chunk_rows)
-        # Taken a chunk at a time: the sorted copy of everything would be as large as the changes themselves.
-        chunks = (_take(whole, standing[a:b]) for a, b in itertools.pairwise(cuts))
+            survivors = surviving_rows(whole, self.layout)
+        cuts = chunk_cuts(orders_in(whole)[survivors], chunk_rows)
+        # One chunk at a time: a sorted copy of everything would be as large as the changes.
+        chunks = (_take(whole, survivors[a:b]) for a, b in itertools.pairwise(cuts))
         return write_segment(store, name, self.layout, epoch, groups, chunks, chunks_max=len(cuts))
 
     def _whole(self) -> pa.RecordBatch:
@@ -200,7 +200,7 @@ class TableChanges:
 
 
 def _take(batch: pa.RecordBatch, rows: Int64s) -> pa.RecordBatch:
-    """The rows; those that stand in order already are not copied."""
+    """The rows, without a copy if they are already in order."""
     if len(rows) and int(rows[-1]) - int(rows[0]) + 1 == len(rows) and (np.diff(rows) == 1).all():
         return batch.slice(int(rows[0]), len(rows))
     return batch.take(pa.array(rows))

@@ -1,10 +1,9 @@
-"""Rows that are due: timers to fire, windows to close.
+"""Due rows: timers to fire, windows to close.
 
-A due time is a column, and the footer knows the earliest and latest of every chunk, so an epoch in which nothing
-is due looks at footers only. A row that is due in one segment counts only if no newer segment changed it: due
-candidates are found by time and then looked up in the newer layers. Rows that were fired and deleted stay in
-their segment until compaction; a caller who knows that all up to some time are gone says so (`after_ms`), and
-they cost nothing.
+The due time is a column, and the footer records the earliest and latest of every chunk, so an epoch without due rows
+reads only footers. A due row of one segment counts only if no newer segment changed it: candidates are selected by time
+and then looked up in the newer layers. Rows that were fired and deleted stay in their segment until compaction; a
+caller that knows that no row is left up to some time passes it (`after_ms`), and these rows cost nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from millstream.state.tables.layout import NEVER_MS, PUT, TableLayout, orders_in
 __all__ = ["due_changes", "due_rows", "earliest_due"]
 
 _EARLIEST_TRIED = 1_024
-"""How many of the earliest rows are looked up in newer layers at a time."""
+"""The number of earliest rows looked up in newer layers at a time."""
 
 _BEFORE_ALL_MS = -NEVER_MS - 1
 
@@ -44,9 +43,9 @@ def due_rows(
 def due_changes(
     layers: Sequence[Layer], layout: TableLayout, now_ms: int, through_ms: int, after_ms: int | None
 ) -> list[pa.RecordBatch]:
-    """As `due_rows`, layer by layer and oldest first, with rows that a newer layer has changed: who groups rows anyway
-    finds the newest of each himself. For tables in which a row is due at one time, whatever it holds, and is never
-    removed before it expires: else a change that is not due would hide one that is."""
+    """As `due_rows`, by layer and oldest first, including rows changed in a newer layer, for callers that select the
+    newest change themselves. Only for tables in which the due time of a row never changes and rows are removed by
+    expiry alone: otherwise a change that is not due would hide one that is."""
     _check_has_due(layout)
     by_layer = []
     for layer in layers:
@@ -57,7 +56,7 @@ def due_changes(
 
 
 def _due_pieces(layer: Layer, through_ms: int, after_ms: int | None) -> list[pa.RecordBatch]:
-    """The rows of each chunk of a layer that are due between the two."""
+    """The rows of each chunk of a layer that are due after `after_ms` and through `through_ms`."""
     lower_ms = _BEFORE_ALL_MS if after_ms is None else after_ms
     pieces = []
     for number, entry in enumerate(layer.segment.entries):
@@ -78,8 +77,8 @@ def _joined(pieces: list[pa.RecordBatch], layout: TableLayout) -> pa.RecordBatch
 def earliest_due(layers: Sequence[Layer], layout: TableLayout, now_ms: int, after_ms: int | None) -> int | None:
     """The smallest due time of a live row, above after_ms.
 
-    Chunks are tried in the order of the earliest time they can hold, until none can hold an earlier one than was
-    found: most often one chunk, and in it the first row, is all that is looked at.
+    Chunks are tried in the order of their earliest possible time, until no chunk can have an earlier one than the
+    minimum so far: usually one chunk, and in it the first row, is all that is read.
     """
     _check_has_due(layout)
     lower_ms = _BEFORE_ALL_MS if after_ms is None else after_ms
@@ -107,7 +106,7 @@ def _check_has_due(layout: TableLayout) -> None:
 def _earliest_in(
     chunk: Chunk, layer: Layer, newer: Sequence[Layer], layout: TableLayout, now_ms: int, between: tuple[int, int]
 ) -> int | None:
-    """The smallest due time between the two of a row of the chunk that is live; the earliest rows are tried first."""
+    """The smallest due time of a live row of the chunk within the bounds; the earliest rows are tried first."""
     assert chunk.due_ms is not None
     lower_ms, upper_ms = between
     while True:
@@ -123,7 +122,7 @@ def _earliest_in(
 
 
 def _due_in(chunk: Chunk, layer: Layer, after_ms: int, through_ms: int) -> Int64s:
-    """The chunk's rows of the layer's range that are due between the two."""
+    """The chunk's rows within the layer's range that are due within the bounds."""
     assert chunk.due_ms is not None
     span = layer.among(chunk.orders)
     due = chunk.due_ms[span]
@@ -133,22 +132,22 @@ def _due_in(chunk: Chunk, layer: Layer, after_ms: int, through_ms: int) -> Int64
 
 
 def _rows_of(chunk: Chunk, rows: Int64s) -> pa.RecordBatch:
-    """Some rows of a chunk, in their order; a run of them is not copied. Mostly all of a chunk are due together."""
+    """Rows of a chunk, in order; a contiguous run is not copied. Usually all rows of a chunk are due together."""
     first, count = int(rows[0]), len(rows)
     return chunk.batch.slice(first, count) if rows[-1] == first + count - 1 else chunk.batch.take(pa.array(rows))
 
 
 def _not_superseded(rows: pa.RecordBatch, newer: Sequence[Layer], layout: TableLayout, now_ms: int) -> pa.RecordBatch:
-    """The sorted rows that are live and that no newer layer has changed."""
-    is_standing = live_rows(rows, layout, now_ms)
+    """The sorted rows that are live and not superseded by a newer layer."""
+    is_current = live_rows(rows, layout, now_ms)
     probe = Probe.of_rows(rows, layout)
     for layer in newer:
         span = layer.among(probe.orders)
-        at = span.start + np.flatnonzero(is_standing[span])
+        at = span.start + np.flatnonzero(is_current[span])
         for hits in find_rows(layer.segment, probe, at) if at.size else ():
-            is_standing[hits.at] = False
-            is_standing[hits.cleared_at] = False
-    return rows if is_standing.all() else rows.filter(pa.array(is_standing))
+            is_current[hits.at] = False
+            is_current[hits.cleared_at] = False
+    return rows if is_current.all() else rows.filter(pa.array(is_current))
 
 
 def _by_due(rows: pa.RecordBatch, layout: TableLayout) -> pa.RecordBatch:

@@ -1,10 +1,10 @@
-"""The first rows of keys by the order of their subs, without reading the others.
+"""The first rows of keys by sub order, without reading the others.
 
-A key may have a million rows. Of each layer only some are taken, from where the search begins; how far the layers were
-seen is the **horizon** of a key: up to it nothing is missing. Rows that were deleted may fill it, then the search goes
-on behind it, with more rows at a time.
+A key may have a million rows. Each layer contributes a few, from the start of the search; the **horizon** of a key is
+the sub up to which all layers were read, so nothing is missing below it. If deleted rows fill it, the search continues
+after the horizon, with more rows at a time.
 
-Invariant: what is answered are the live rows that a scan of the keys would give, cut off.
+Invariant: the result is a prefix of each key's live rows, as returned by a scan.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _END = 2**63 - 1
 def first_rows(
     layers: Sequence[Layer], layout: TableLayout, keys: KeyColumn, begins: Int64s, count: int, now_ms: int
 ) -> pa.RecordBatch:
-    """For each key its first `count` live rows whose sub is not below its `begins`, with the `position` of the key in
-    `keys`, sorted by (position, sub). The table has subs that sort by themselves."""
+    """The first `count` live rows of each key whose sub is not below its `begins`, with the `position` of the key in
+    `keys`, sorted by (position, sub). Requires subs with an order of their own."""
     probe = Probe.of(keys, layout)
     begins, missing = begins[probe.positions], np.full(len(probe), count)
     pieces, owners = [pa.RecordBatch.from_pylist([], schema=layout.schema)], [np.empty(0, dtype=np.int64)]
@@ -56,8 +56,8 @@ def first_rows(
 def _seen(
     layers: Sequence[Layer], layout: TableLayout, probe: Probe, pending: Int64s, begins: Int64s, step: int
 ) -> tuple[pa.RecordBatch, Int64s, Int64s]:
-    """The newest change of every row among the first `step` of each layer, by key and sub; which key each is of; and
-    for every key up to which sub nothing is missing."""
+    """The newest change of every row among the first `step` rows of each layer, by key and sub; the key of each; and
+    for every key the sub up to which nothing is missing."""
     is_open = np.zeros(len(probe), dtype=np.bool_)
     is_open[pending] = True
     horizons = np.full(len(probe), _END)
@@ -79,5 +79,5 @@ def _seen(
     if not pieces:
         return pa.RecordBatch.from_pylist([], schema=layout.schema), np.empty(0, dtype=np.int64), horizons
     changes, of_key = pa.concat_batches(pieces[::-1]), np.concatenate(owners[::-1])
-    standing = newest_of_each(changes, layout, of_key)
-    return changes.take(pa.array(standing)), of_key[standing], horizons
+    newest = newest_of_each(changes, layout, of_key)
+    return changes.take(pa.array(newest)), of_key[newest], horizons

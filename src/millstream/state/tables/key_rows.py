@@ -1,9 +1,9 @@
-"""The rows of one key, however many: single ones by their sub, or all of them in pieces.
+"""The rows of one key, of any number: single ones by sub, or all of them in pieces.
 
-A key's rows stand together, so each layer holds one *run* of them. The runs are found once; after that a row costs one
-binary search per layer, without arrays, and a piece costs its own rows. Nothing here grows with the size of the key.
+A key's rows are contiguous, so each layer has one *run* of them. The runs are located once; after that a row costs one
+binary search per layer, without arrays, and a piece costs its own rows. No cost grows with the size of the key.
 
-Invariant: `find` finds what `TableView.get_pairs` does, and the pieces together are what `TableView.scan_keys` gives.
+Invariant: `find` returns the same row as `TableView.get_pairs`, and the pieces together equal `TableView.scan_keys`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["KeyRows"]
 
 @dataclass(frozen=True)
 class _Run:
-    """The rows [start, stop) of a chunk; `orders` are the sub orders of all its rows, as Python's own numbers."""
+    """The rows [start, stop) of a chunk; `orders` are the sub orders of all its rows, as Python integers."""
 
     chunk: Chunk
     orders: Any
@@ -49,13 +49,13 @@ class KeyRows:
         return self._layout.has_ordered_sub
 
     def find(self, sub_order: int, stored_sub: Any) -> tuple[Chunk, int] | None:
-        """The chunk and row that hold a sub, given as Python; None: no live row does."""
+        """The chunk and row of a sub, passed as a Python value; None if it has no live row."""
         if self.has_ordered_sub:
             return self._find(sub_order, lambda chunk, row: True)
         return self._find(sub_order, lambda chunk, row: bool(chunk.batch.column("sub")[row].as_py() == stored_sub))
 
     def find_encoded(self, sub: pa.Array) -> tuple[Chunk, int] | None:
-        """The same for the one sub of a column."""
+        """As `find`, for the one sub of a column."""
         sub_order = self._layout.sub_orders(sub).item(0)
         return self._find(sub_order, lambda chunk, row: same(chunk.batch.column("sub").slice(row, 1), sub).item(0))
 
@@ -69,18 +69,18 @@ class KeyRows:
         return None
 
     def _live(self, chunk: Chunk, row: int) -> tuple[Chunk, int] | None:
-        """The newest change of a sub, if it is a value."""
+        """The newest change of a sub, if it is live."""
         is_expired = chunk.expires_ms is not None and chunk.expires_ms.item(row) <= self._now_ms
         return None if is_expired or chunk.kinds.item(row) != PUT else (chunk, row)
 
     def pieces(self, rows_max: int) -> Iterator[pa.RecordBatch]:
-        """All live rows in the order of subs, about `rows_max` at a time; of a piece of several layers, from each."""
+        """All live rows in the order of subs, in pieces of about `rows_max` rows per layer."""
         places = [run.start for run in self._runs]
         while pending := [at for at, run in enumerate(self._runs) if places[at] < run.stop]:
-            # Up to the horizon no layer has a row that is not in this piece.
+            # Up to the horizon, this piece has all rows of all layers.
             horizon = min(self._runs[at].orders[min(places[at] + rows_max, self._runs[at].stop) - 1] for at in pending)
             slices = []
-            for at in reversed(pending):  # oldest first, as changes are resolved
+            for at in reversed(pending):  # oldest first, as resolution requires
                 run, start = self._runs[at], places[at]
                 places[at] = bisect_right(run.orders, horizon, start, run.stop)
                 slices.append(run.chunk.batch.slice(start, places[at] - start))
@@ -96,7 +96,7 @@ class KeyRows:
 
 
 def _runs_of(layers: Sequence[Layer], probe: Probe) -> Iterator[_Run]:
-    """The key's run in each layer, the newest first, down to where the key was cleared."""
+    """The key's run in each layer, newest first, down to the key's last CLEAR."""
     for layer in reversed(layers):
         span = layer.among(probe.orders)
         for runs in find_runs(layer.segment, probe, np.arange(span.start, span.stop)) if span.stop > span.start else ():

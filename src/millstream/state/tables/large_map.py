@@ -1,11 +1,11 @@
-"""A map with very many entries, without loading it: single entries and pieces are read from the store as needed.
+"""A map with very many entries that is not loaded: single entries and pieces are read from the store on demand.
 
-`StoredEntries` are those that the store has of one map. `LargeMap` is the map as a function sees it: these, and above
-them what the function has changed. It shows the map as it was when it was made, as the dictionary of a small map does:
-who changes the state while going through it sees none of that.
+`StoredEntries` are the stored entries of one map. `LargeMap` is the map as a function sees it: the stored entries,
+overlaid by the function's changes. It shows the map as it was when it was created, as the dictionary of a small map
+does: a function that changes the state while iterating sees none of its changes.
 
-A piece is bounded in bytes, by what rows take on average. Memory does not grow with the map, and reading one entry
-costs the same in a map of thousands and in one of millions.
+The size of a piece is bounded in bytes, by the average size of rows. Memory does not grow with the map, and reading one
+entry costs the same in a map of thousands and in one of millions.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ _SIGN = 1 << 63
 
 
 class StoredEntries:
-    """The entries of one map in the store, read as they are needed. `piece_rows`: about so many at a time."""
+    """The stored entries of one map, read on demand, about `piece_rows` at a time."""
 
     def __init__(self, rows: KeyRows, key: MapKeyCodec, value: StateCodec, piece_rows: int) -> None:
         self._rows, self._key, self._value, self._piece_rows = rows, key, value, piece_rows
         self.settle = key.settle
-        # Plain keys are found without making a column of them.
+        # Plain keys are looked up without converting them to a column.
         self._locate: Locate | None = None
         if key.exact is not None and reads_points(key.arrow_type):
             self._locate = locator(key.arrow_type)
         self._is_ordered = key.exact is int and rows.has_ordered_sub
 
     def get(self, map_key: Any, absent: Any) -> Any:
-        """The value under a settled key, `absent` where there is none."""
+        """The value of a settled key, or `absent`."""
         match = self._find(map_key)
         if match is None:
             return absent
@@ -55,7 +55,7 @@ class StoredEntries:
     def _find(self, map_key: Any) -> Any:
         kind: Any = type(map_key)
         if map_key is None and self._rows.has_ordered_sub:
-            return None  # no such table has it
+            return None  # no table of this key type contains it
         if self._locate is None or kind is not self._key.exact:
             match = self._rows.find_encoded(self._key.encode([map_key]))
             return match if match is not None else self._find_older_form(map_key)
@@ -79,7 +79,7 @@ class StoredEntries:
             yield from zip(keys, values, strict=True)
 
     def pieces(self) -> Iterator[tuple[list[Any], list[Any]]]:
-        """All entries in that order, keys and values, about `piece_rows` at a time."""
+        """All entries in the order of the store, keys and values, about `piece_rows` at a time."""
         for rows in self._rows.pieces(self._piece_rows):
             subs = rows.column("sub")
             keys, values = self._key.decode(subs), self._value.decode(rows.column("value"))
@@ -88,15 +88,17 @@ class StoredEntries:
             yield keys, values
 
     def _without_older_forms(self, keys: list[Any], values: list[Any], subs: pa.Array) -> tuple[list[Any], ...]:
-        """Of rows for one key, which only older releases left, only the one that `get` finds."""
+        """Filters duplicate rows of a key, left by older versions, to the one that `get` returns."""
         are_settled = same(subs, self._key.encode(keys))
         if are_settled.all():
             return keys, values
-        kept = [row for row, key in enumerate(keys) if are_settled[row] or self._is_first_form(key, subs.slice(row, 1))]
-        return [keys[row] for row in kept], [values[row] for row in kept]
+        retained = [
+            row for row, key in enumerate(keys) if are_settled[row] or self._is_first_form(key, subs.slice(row, 1))
+        ]
+        return [keys[row] for row in retained], [values[row] for row in retained]
 
     def _is_first_form(self, key: Any, sub: pa.Array) -> bool:
-        """Whether no row of an earlier form of the key stands in the store."""
+        """Whether the store has no row with an earlier form of the key."""
         for form in self._key.forms(key):
             encoded = self._key.encode([form])
             if same(encoded, sub).item(0):
@@ -107,7 +109,7 @@ class StoredEntries:
 
 
 class LargeMap(Mapping[Any, Any]):
-    """The entries of a map, and `changes` above them: new values by key, `absent` for what was removed."""
+    """The entries of a map, overlaid by `changes`: new values by key, `absent` for removed keys."""
 
     def __init__(self, stored: StoredEntries, changes: dict[Any, Any], absent: Any) -> None:
         self._stored, self._changes, self._absent = stored, changes, absent
@@ -132,7 +134,7 @@ class LargeMap(Mapping[Any, Any]):
         return next(self.pairs(), None) is not None
 
     def pairs(self) -> Iterator[tuple[Any, Any]]:
-        """The entries: those of the store with their values of now, then new ones, as they were put."""
+        """The entries: stored ones with their current values, then new ones in insertion order."""
         added = {key: value for key, value in self._changes.items() if value is not self._absent}
         for key, value in self._stored.pairs():
             if key not in self._changes:
@@ -149,7 +151,7 @@ class LargeMap(Mapping[Any, Any]):
 
 
 class _Items(Items[Any, Any]):
-    """Entries of one pass over the map, instead of a look-up of each."""
+    """Entries from one pass over the map, instead of a lookup per key."""
 
     def __init__(self, entries: LargeMap) -> None:
         super().__init__(entries)
@@ -160,7 +162,7 @@ class _Items(Items[Any, Any]):
 
 
 class _Values(Values[Any]):
-    """The same for values."""
+    """As `_Items`, for values."""
 
     def __init__(self, entries: LargeMap) -> None:
         super().__init__(entries)

@@ -1,20 +1,20 @@
-"""The layout of a table: which columns the rows of one state have, and in which order they stand.
+"""The layout of a table: the columns of one state's rows, and their sort order.
 
-A table holds the rows `(key, sub, value, due_ms, expires_ms)` of one state of one operator. `sub` tells rows
-of one key apart: absent for a single value, a map's key, a list's sequence number, a timer's due time. The
-rest is there where the layout says so. Rows are changes: PUT, DELETE, and CLEAR, which voids everything
-older under its key.
+A table holds the rows `(key, sub, value, due_ms, expires_ms)` of one state of one operator. `sub` distinguishes rows
+of one key: absent for a single value, a map's key, a list's sequence number, a timer's due time. The other columns
+are optional, as the layout defines. Rows are changes: PUT, DELETE, and CLEAR, which voids everything older under its
+key.
 
 Rows are sorted by
 
     order      uint64: the key group in the top 16 bits, then the top 48 bits of the hash
     rest       uint16: the other 16 bits of the hash
-    key        keys with one hash stand together, each key's rows in one run
-    sub_order  int64: a sub that is a 64-bit number or time as it is, any other as its hash
+    key        groups keys with one hash, each key's rows in one run
+    sub_order  int64: a 64-bit number or time itself, or the hash of any other sub
 
-so that one binary search over plain integers finds a key, a second one the row of a sub, and a range of key
-groups is a range of rows. Invariant: `order` and `rest` together are the key's hash and group, nothing is
-lost, so a scan can give the hashes back. A layout never looks at a file; `segment` checks files against it.
+so that one binary search over plain integers locates a key, a second one the row of a sub, and a range of key
+groups is a range of rows. Invariant: `order` and `rest` together are the key's hash and group, without loss, so a scan
+can restore the hashes. A layout never reads a file; `segment` checks files against it.
 """
 
 from __future__ import annotations
@@ -54,35 +54,33 @@ UInt8s: TypeAlias = NDArray[np.uint8]
 UInt16s: TypeAlias = NDArray[np.uint16]
 
 PUT, DELETE, CLEAR = 0, 1, 2
-"""The kinds of change, as they are written."""
+"""The kinds of change, as stored."""
 
 NEVER_MS = 2**63 - 1
-"""The due or expiry time of a row that has none."""
+"""The due or expiry time of a row without one."""
 
 FIRST_SUB = -(2**63)
-"""The sub order of a CLEAR, which stands before all other rows of its key."""
+"""The sub order of a CLEAR, which sorts before all other rows of its key."""
 
 _GROUP_SHIFT, _HASH_SHIFT = 48, 16
 
 
 class OlderRows(Protocol):
-    """Gives rows of segments that were written with another schema as rows of the table (`past`)."""
+    """Converts rows of segments written with another schema to rows of the table (`past`)."""
 
     def entry_of(self, footer: Mapping[str, Any], epoch: int) -> int:
-        """As which of its schemas a segment of `epoch` was saved; an error if its footer describes other rows than it
-        should have."""
+        """The schema number of a segment of `epoch`; an error if its footer describes other rows than that schema."""
 
     def present(self, rows: pa.RecordBatch, start: int, schema: pa.Schema) -> pa.RecordBatch:
-        """Rows that were saved as the schema number `start`, with the columns of `schema`."""
+        """Rows saved with the schema number `start`, converted to the columns of `schema`."""
 
 
 @dataclass(frozen=True)
 class TableLayout:
     """The columns of one state. Without a key type, keys are the bytes of `canonical_bytes`.
 
-    `value_type` is None where a row is all there is to say (a timer); `is_pickled` says that values are
-    pickles in a binary column, `serializer_version` that a serialiser of the user's wrote them there. `past` is there
-    where some segments have another schema.
+    `value_type` is None if a row has no value (a timer); `is_pickled` marks values as pickles in a binary column,
+    `serializer_version` as written there by a user's serialiser. `past` is set if some segments have another schema.
 
     >>> TableLayout("total", pa.string(), value_type=pa.int64()).schema.names
     ['order', 'rest', 'key', 'kind', 'value']
@@ -111,7 +109,7 @@ class TableLayout:
 
     @property
     def has_ordered_sub(self) -> bool:
-        """Whether subs sort by themselves: then the sub column is the sub order, and no sub is null."""
+        """Whether subs are their own sort order: then the sub column is the sub order, and no sub is null."""
         return self.sub_type is not None and _is_ordered(self.sub_type)
 
     @cached_property
@@ -142,7 +140,7 @@ class TableLayout:
         return groups
 
     def sub_orders(self, subs: pa.Array) -> Int64s:
-        """The sub order of every sub: equal subs have equal ones, and of ordered types they sort as the subs do."""
+        """The sub order of every sub: equal for equal subs, and sorted as the subs for ordered types."""
         assert self.sub_type is not None
         if subs.type != self.sub_type:
             raise TypeMismatchError(
@@ -182,12 +180,12 @@ def orders_of(hashes: Int64s, max_parallelism: int) -> UInt64s:
 
 
 def rests_of(hashes: Int64s) -> UInt16s:
-    """The bits of every hash that its order does not hold."""
+    """The bits of every hash that are not in its order."""
     return hashes.view(np.uint64).astype(np.uint16)
 
 
 def hashes_of(orders: UInt64s, rests: UInt16s) -> Int64s:
-    """The hashes again, from the two columns that hold them.
+    """Restores the hashes from the two columns.
 
     >>> hashes_of(orders_of(np.array([-5]), 128), rests_of(np.array([-5]))).tolist()
     [-5]
@@ -198,7 +196,7 @@ def hashes_of(orders: UInt64s, rests: UInt16s) -> Int64s:
 
 
 def order_of_group(group: int) -> int:
-    """The smallest order of a key group; of the group after the last, the end of all."""
+    """The smallest order of a key group; for the group after the last, the end of all orders."""
     return group << _GROUP_SHIFT
 
 

@@ -1,16 +1,16 @@
 """The keys of maps: of a `MapState`, a broadcast state, a map of operator state.
 
-They follow the one rule of equality (`keys.key_columns`): what is one key of a stream is one key of a map, in memory
-and in the store. So they are settled when they are given and when they are read (`state.keys.settled_keys`). Keys
-without a declared type are stored as pickles, and equal ones are equal bytes because settled ones are pickled, sets in
-them in an order of their own: Python's depends on how a set was made, and on the process.
+They follow the one rule of equality (`keys.key_columns`): values that are one key of a stream are one key of a map, in
+memory and in the store. So keys are settled when they are passed and when they are read (`state.keys.settled_keys`).
+Keys without a declared type are stored as pickles. Equal ones have equal bytes because settled keys are pickled, with
+sets in a fixed order: Python's own depends on how a set was built, and on the process.
 
-Releases before this rule pickled such keys as they came: 1.0 and True may stand in a store where 1 is meant, and sets
-in any order. They are found (a set, if it came in the order that it has now), a row that is written since counts before
-them, and removing a key removes them too.
+Versions before this rule pickled such keys unsettled: 1.0 and True may be stored where 1 is meant, and sets in any
+order. Lookups find these rows (a set only if it was stored in the current order), newer rows override them, and
+removing a key removes them too.
 
 Decimals of any size are stored as texts, of which one value has many: 1, 1.0, 1E+0. Settled ones have one. Earlier
-releases stored them as they came; such rows are found up to `_PLACES_MAX` decimal places.
+versions stored them unsettled; lookups find such rows up to `_PLACES_MAX` decimal places.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _ABSENT = object()
 
 
 class _Sorted:
-    """What a set is pickled as: it comes back as the set."""
+    """The pickled form of a set, which unpickles as the set."""
 
     def __init__(self, parts: frozenset[Any]) -> None:
         self._parts = parts
@@ -52,8 +52,8 @@ class _Sorted:
         return frozenset, (sorted(self._parts, key=pickled),)
 
 
-class _AsItCame:
-    """A key that is pickled as it is."""
+class _Unsettled:
+    """A key that is pickled unsettled."""
 
     def __init__(self, key: Any) -> None:
         self.key = key
@@ -64,7 +64,7 @@ class MapKeyCodec(StateCodec):
 
     @cached_property
     def has_forms(self) -> bool:
-        """Whether the store may hold a key in other forms than the settled one."""
+        """Whether the store may contain a key in forms other than the settled one."""
         return self.is_pickled or (self._type_info is not None and is_hashed_as_values(self._type_info))
 
     def encode(self, values: list[Any]) -> pa.Array:
@@ -83,9 +83,9 @@ class MapKeyCodec(StateCodec):
         return settled_declared_map_key(key, self._type_info)
 
     def forms(self, map_key: Any) -> tuple[Any, ...]:
-        """What may be stored for a settled key: itself, then what releases before the rule may have left."""
+        """The possible stored forms of a settled key: itself, then the forms of versions before the rule."""
         if self.is_pickled and with_sets(map_key, _Sorted) is not map_key:
-            return (map_key, _AsItCame(map_key))
+            return (map_key, _Unsettled(map_key))
         if not self.is_pickled and self.has_forms:
             others = (with_decimals(map_key, written) for written in _WAYS_TO_WRITE)
             return tuple({repr(form): form for form in (map_key, *others)}.values())
@@ -102,12 +102,12 @@ class MapKeyCodec(StateCodec):
         return settle if is_settled_by_type(kind) else lambda key: settled_declared([settle(key)], kind)[0]
 
 
-_DIGITS_MAX = 5_000  # keys of more digits are stored as they came
+_DIGITS_MAX = 5_000  # keys of more digits are stored unsettled
 _EXACT = Context(prec=_DIGITS_MAX)
 
 
 def _with_places(places: int) -> Callable[[Decimal], Decimal]:
-    """A number written with at least so many decimal places."""
+    """A function that writes a number with at least this many decimal places."""
     unit = Decimal(1).scaleb(-places)
     return lambda number: number.quantize(unit, context=_EXACT) if _may_have(number, places) else number
 
@@ -125,12 +125,12 @@ _WAYS_TO_WRITE = (*map(_with_places, range(1, _PLACES_MAX + 1)), _without_zeros)
 
 
 def _to_pickle(map_key: Any) -> Any:
-    return map_key.key if type(map_key) is _AsItCame else with_sets(map_key, _Sorted)
+    return map_key.key if type(map_key) is _Unsettled else with_sets(map_key, _Sorted)
 
 
 def entries_of(table: StateTable, key: Any, rows: list[tuple[Any, Any]]) -> dict[Any, Any]:
-    """The entries of a map that its rows hold. Of rows for one key, which only older releases left, that counts which
-    stands in the settled form."""
+    """The entries of a map from its rows. Of duplicate rows of a key, left by older versions, the one in the settled
+    form counts."""
     entries = dict(rows)
     if len(entries) == len(rows):
         return entries

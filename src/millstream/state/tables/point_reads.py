@@ -1,10 +1,10 @@
-"""One key at a time, from a view that stays open: what a query server does all day.
+"""Reads one key at a time from a view that stays open, for query servers.
 
 The same search as `lookup`, without arrays: the hash in plain integers (the arithmetic of `hashing_reference` for
-short keys, written out without calls), the chunk by `bisect` over its fences, the row by `bisect` over a memory view
-of its orders (`searchsorted` would make a numpy number of the one it looks for). Values of plain columns are read from
-numpy, because Arrow's scalars cost several times the search. Invariant: `get(key)` is what `TableView.get` finds for a
-column of that one key, and `get_subs(key)` what `TableView.scan_keys` does.
+short keys, inlined), the chunk by `bisect` over its fences, the row by `bisect` over a memory view of its orders
+(`searchsorted` would convert the target to a numpy number). Values of plain columns are read from numpy, because
+Arrow's scalars cost several times the search. Invariant: `get(key)` equals `TableView.get` for a column of that one
+key, and `get_subs(key)` equals `TableView.scan_keys`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from millstream.state.tables.layout import CLEAR, PUT, TableLayout
 __all__ = ["Locate", "PointReader", "locator", "reads_points", "value_at"]
 
 Locate: TypeAlias = Callable[[Any], tuple[int, Any]]
-"""From a key to the bits of its hash, signed or not, and to its stored form."""
+"""Maps a key to the bits of its hash, signed or not, and to its stored form."""
 
 _MASK, _TWO_64, _SEED = 2**64 - 1, 2**64, 42
 _START = _SEED + PRIME_5
@@ -36,7 +36,7 @@ _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
 
 def reads_points(kind: pa.DataType | None) -> bool:
-    """Whether keys of this type can be read one at a time the quick way: untyped keys, whole numbers, text, bytes."""
+    """Whether keys of this type support point reads: untyped keys, whole numbers, text, bytes."""
     t = pa.types
     return kind is None or t.is_signed_integer(kind) or t.is_string(kind) or t.is_binary(kind)
 
@@ -52,7 +52,7 @@ class PointReader:
         self._locate = locator(layout.key_type)
 
     def get(self, key: Any) -> Any:
-        """The value of the key in a table without subs, as Python; None if there is none."""
+        """The value of the key in a table without subs, as a Python value; None if there is none."""
         order, stored_key = self._find_order(key)
         for segment, start, stop in self._layers:
             if not start <= order < stop:
@@ -70,13 +70,13 @@ class PointReader:
         return None
 
     def get_subs(self, key: Any) -> list[tuple[int, Any]]:
-        """The subs of the key, in their order, with their values; in a table whose subs are 64-bit numbers."""
+        """The subs of the key, in order, with their values, in a table whose subs are 64-bit numbers."""
         order, stored_key = self._find_order(key)
         values: dict[int, Any] = {}
         for segment, start, stop in self._layers:
             number = bisect_right(segment.fence_list, order) - 1 if start <= order < stop else -1
             if number >= 0 and self._take_subs(segment.chunk(number), order, stored_key, values):
-                break  # what lies beneath was cleared
+                break  # older layers were cleared
         return sorted(((sub, value) for sub, value in values.items() if value is not None), key=itemgetter(0))
 
     def group(self, key: Any) -> int:
@@ -86,13 +86,13 @@ class PointReader:
     def _find_order(self, key: Any) -> tuple[int, Any]:
         """The order of the key in a segment, and its stored form."""
         hash_bits, stored_key = self._locate(key)
-        # The bits may be signed or not: as a group, a hash counts as signed.
+        # The bits may be signed or not: key groups use the signed hash.
         hash_bits &= _MASK
         signed = hash_bits - _TWO_64 if hash_bits >> 63 else hash_bits
         return (signed % self._parallelism) << _GROUP_SHIFT | hash_bits >> 16, stored_key
 
     def _take_subs(self, chunk: Chunk, order: int, stored_key: Any, values: dict[int, Any]) -> bool:
-        """Add the subs that no newer layer has (None: deleted). Returns whether the key was cleared here."""
+        """Add the subs absent from newer layers (None: deleted). Returns whether this layer clears the key."""
         orders, subs, is_cleared = chunk.order_view, chunk.sub_orders, False
         assert subs is not None
         row = bisect_left(orders, order)
@@ -116,7 +116,7 @@ class PointReader:
 
 
 def value_at(chunk: Chunk, row: int) -> Any:
-    """The value of a row as Arrow's `as_py` gives it."""
+    """The value of a row as returned by Arrow's `as_py`."""
     if chunk.value_reader is None:
         assert chunk.values is not None
         chunk.value_reader = _reader_of(chunk.values)
@@ -130,7 +130,7 @@ def _has_key(chunk: Chunk, row: int, stored_key: Any) -> bool:
 
 
 def locator(kind: pa.DataType | None) -> Locate:
-    """How keys of this type are located."""
+    """The function that locates keys of this type."""
     if kind is None:
         return _locate_canonical
     if pa.types.is_int64(kind):
@@ -163,7 +163,7 @@ def _hash_long(value: int) -> int:
 
 
 def _hash_bytes(data: bytes) -> int:
-    """The hash of a run of bytes, as unsigned bits; long runs go to the reference."""
+    """The hash of bytes, as unsigned bits; long ones use the reference implementation."""
     length = len(data)
     if length >= _SHORT_BYTES:
         return hash_bytes(data, _SEED)
@@ -186,7 +186,7 @@ def _hash_bytes(data: bytes) -> int:
 
 
 def _reader_of(values: pa.Array) -> Callable[[int], Any]:
-    """A function from a row to its value, equal to what Arrow's `as_py` gives."""
+    """A function from a row to its value, equal to Arrow's `as_py`."""
     kind = values.type
     if pa.types.is_struct(kind) and kind.num_fields:
         fields = [(kind.field(i).name, _reader_of(values.field(i))) for i in range(kind.num_fields)]

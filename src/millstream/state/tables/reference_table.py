@@ -1,8 +1,8 @@
-"""A table as one dictionary: slow, obvious, and right.
+"""Reference implementation of a table as one dictionary.
 
-The segments are compared with it. It has the changes of `TableChanges` and the questions of `TableView`,
-one row at a time, over plain Python values. A random test drives both and compares every answer. It knows nothing
-of hashes, orders, files or epochs: a test copies it where the real store would commit.
+Tests compare segments with it. It has the changes of `TableChanges` and the queries of `TableView`, one row at a
+time, over plain Python values. A random test drives both and compares every result. It has no hashes, orders, files or
+epochs: a test copies it where the real store would commit.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ReferenceTable:
         self._rows = dict(rows or {})
 
     def copy(self) -> ReferenceTable:
-        """The table as it is now, to come back to."""
+        """A copy of the table in its current state."""
         return ReferenceTable(self.layout, self._rows)
 
     def put(
@@ -79,7 +79,7 @@ class ReferenceTable:
         self._rows = {at: row for at, row in self._rows.items() if at[0] not in identities}
 
     def get(self, keys: KeyColumn, now_ms: int, subs: pa.Array | None = None) -> tuple[list[bool], list[Any]]:
-        """Which of the keys (and subs) have a row, and the values of those."""
+        """A mask of the keys (and subs) with a row, and their values."""
         rows = [self._rows.get((identity(key), identity(sub))) for key, sub in _pairs(keys, subs)]
         live = [row if row is not None and row.expires_ms > now_ms else None for row in rows]
         return [row is not None for row in live], [row.value for row in live if row is not None]
@@ -110,7 +110,7 @@ def _pairs(keys: KeyColumn, subs: pa.Array | None) -> list[tuple[Any, Any]]:
 
 
 def identity(value: Any) -> Any:
-    """A hashable form in which the same values, and only they, are equal: NaN is NaN, 0.0 is -0.0."""
+    """A hashable form in which exactly the same values are equal: NaN is NaN, 0.0 is -0.0."""
     if isinstance(value, float):
         return ("nan",) if value != value else value + 0.0
     if isinstance(value, dict):

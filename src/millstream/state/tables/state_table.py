@@ -1,7 +1,7 @@
 """One state of one operator in one subtask, for one epoch: a view of the last version, and the changes to it.
 
-A state handle (`runtime.keyed.states`) keeps what functions read and set as Python values; this is where those values
-meet the store: bulk reads of many keys at once, and at the end of the epoch one segment with all that changed.
+State handles (`runtime.keyed.states`) hold the Python values that functions read and set; a `StateTable` exchanges them
+with the store: bulk reads of many keys at once, and at the end of the epoch one segment with all changes.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ from millstream.storage.names import segment_name
 
 __all__ = ["StateTable", "TableSetting", "last_versions"]
 
-# Looking a key up in one more segment costs about what writing so many rows does, at most.
+# Looking a key up in one more segment costs at most about as much as writing this many rows.
 _ROWS_PER_LOOKUP = 8
 
 
 @dataclass(frozen=True)
 class TableSetting:
-    """What is the same for all tables of an operator in one subtask and epoch: where they are, and when it is."""
+    """The setting shared by all tables of an operator in one subtask and epoch."""
 
     uid: str
     epoch: int
@@ -62,15 +62,15 @@ class TableSetting:
     now_ms: int
     segments: OpenSegments
     schemas: Mapping[str, History] = field(default_factory=dict)
-    """What each state was saved as, by name."""
+    """The schema history of each state, by name."""
     decode_key: Callable[[bytes], Any] = decode
-    """What makes keys of the bytes of keys without a type; a task's gives keys of the program's classes."""
+    """Decodes the bytes of untyped keys; a task's decoder also restores keys of the program's classes."""
     rows_numbered: Mapping[str, int] = field(default_factory=dict)
-    """Where the numbers of rows go on, by name (`runtime.keyed.state_store`)."""
+    """The next row number of each table, by name (`runtime.keyed.state_store`)."""
 
 
 class StateTable:
-    """The rows of one state. `sub` is the codec of what tells rows of one key apart; None: one row per key."""
+    """The rows of one state. `sub` is the codec of the subs of a key; None: one row per key."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class StateTable:
         self._sub = sub
         self._ttl_ms = ttl_ms
         self._sees_expired = sees_expired
-        self.keys_read: int | None = None  # how many were looked up in this epoch, if its owner counts them
+        self.keys_read: int | None = None  # the number of keys looked up in this epoch, if counted
         self.layout = TableLayout(
             state=name,
             key_type=_stored_key_type(key_type),
@@ -105,7 +105,7 @@ class StateTable:
             max_parallelism=max_parallelism,
             serializer_version=None if value is None else value.version,
         )
-        self.schema: TableSchema | None = None  # rows without a value have none that could change
+        self.schema: TableSchema | None = None  # rows without values have no schema to evolve
         if value is not None:
             shape = "value" if self.layout.sub_type is None else "list" if sub is None else "map"
             self.schema = TableSchema(
@@ -114,9 +114,9 @@ class StateTable:
         self._key_decoder = StateCodec(key_type, f"the key of {name!r}") if self.layout.key_type is not None else None
 
     def begin(self, setting: TableSetting, refs: Sequence[SegmentRef]) -> None:
-        """Open the last version; nothing has changed yet."""
+        """Open the last version, without changes."""
         self._setting = setting
-        # A state that may show expired values until they are cleaned up is read as if no time had passed.
+        # A state that may return expired values until cleanup is read as of time zero.
         read_ms = -(2**63) if self._sees_expired else setting.now_ms
         if self.schema is not None:
             self.layout = self.schema.opened(self.layout, refs, setting)
@@ -126,34 +126,34 @@ class StateTable:
         self.debt_bytes = 0
 
     def settle(self) -> None:
-        """From here on reads see what was changed so far in this epoch."""
+        """Make the changes of this epoch so far visible to reads."""
         rows = self.changes.settle()
         if rows is not None:
             self.view = self.view.above(rows)
 
     @property
     def holds_rows(self) -> bool:
-        """Whether a read could find anything at all."""
+        """Whether the table may have any row."""
         return not self.view.is_empty
 
     def column(self, keys: list[Any]) -> KeyColumn:
-        """Keys as the store knows them."""
+        """Keys as a column in stored form."""
         return key_column(keys, self._key_type)
 
     def keys_of(self, column: pa.Array) -> list[Any]:
-        """Stored keys as Python values again, settled."""
+        """Stored keys as settled Python values."""
         if self._key_decoder is None:
             return keys_of_canonical(column.to_pylist(), self._key_type, self._setting.decode_key)
         return settled_declared(self._key_decoder.decode(column), column.type)
 
     def distinct_keys(self) -> list[Any]:
-        """All keys that have a row, as Python values, in the order of segments."""
+        """All keys with a row, as Python values, in the order of segments."""
         if self.view.is_empty:
             return []
         return list(dict.fromkeys(key for block in self.view.scan() for key in self.keys_of(block.column("key"))))
 
     def read_values(self, keys: KeyColumn) -> tuple[Bools, list[Any]]:
-        """Which keys have a value, and the value of every key, None where there is none."""
+        """A mask of the keys with a value, and the value of every key, None if absent."""
         assert self._value is not None
         if self.view.is_empty:
             return np.zeros(len(keys), dtype=np.bool_), [None] * len(keys)
@@ -162,11 +162,11 @@ class StateTable:
         return lookup.mask, _spread(lookup.mask, values)
 
     def read(self, keys: list[Any]) -> list[Any]:
-        """The value of every key, None where there is none."""
+        """The value of every key, None if absent."""
         return self.read_values(self.column(keys))[1]
 
     def read_pairs(self, keys: list[Any], subs: list[Any], absent: Any) -> list[Any]:
-        """The value of every (key, sub), `absent` where there is none."""
+        """The value of every (key, sub), or `absent`."""
         assert self._value is not None and self._sub is not None
         if self.view.is_empty:
             return [absent] * len(keys)
@@ -186,12 +186,12 @@ class StateTable:
         return gathered
 
     def key_rows(self, key: Any) -> KeyRows:
-        """The rows of a key, to be read as they are needed."""
+        """The rows of a key, read on demand."""
         return self.view.key_rows(self.column([key]))
 
     @property
     def row_bytes(self) -> int:
-        """About how many bytes a stored row takes; 0 when there is none."""
+        """The approximate size of a stored row in bytes; 0 if there is none."""
         refs = self.view.refs
         rows = sum(ref.rows for ref in refs)
         return sum(ref.file_bytes for ref in refs) // rows if rows else 0
@@ -203,54 +203,54 @@ class StateTable:
 
     @property
     def stored_bytes(self) -> int:
-        """About how many bytes all its stored rows take."""
+        """The approximate size of all stored rows in bytes."""
         return sum(ref.live_bytes() for ref in self.view.refs)
 
     def within(self, keys: list[Any], bytes_max: int) -> int:
-        """How many of these keys, the first ones, have rows of about so many bytes together; at least one."""
-        if self.stored_bytes <= bytes_max:  # all there is is not too much
+        """The number of leading keys whose rows take about `bytes_max` together; at least one."""
+        if self.stored_bytes <= bytes_max:  # everything fits
             return len(keys)
         sizes = np.cumsum(self.view.row_counts(self.column(keys)) * self.row_bytes)
         return max(1, int(np.searchsorted(sizes, bytes_max, side="right")))
 
     def count(self, keys: list[Any]) -> list[int]:
-        """How many rows every key has at most; reads none of them."""
+        """An upper bound of every key's number of rows, without reading them."""
         counts: list[int] = self.view.row_counts(self.column(keys)).tolist()
         return counts
 
     @property
     def epoch(self) -> int:
-        """The epoch whose changes this table takes."""
+        """The epoch whose changes this table collects."""
         return self._setting.epoch
 
     @property
     def rows_numbered(self) -> int:
-        """The first number that no row of an earlier epoch or round has, by what their accounts tell."""
+        """The first row number not used in an earlier epoch or round, from their accounts."""
         return self._setting.rows_numbered.get(self.name, 0)
 
     def put(self, keys: list[Any], values: list[Any] | None, subs: pa.Array | None = None, due_ms: Any = None) -> None:
-        """Set rows; they live as long as the state's time-to-live says."""
+        """Set rows; they expire after the state's TTL."""
         if keys:
             self.put_values(self.column(keys), values, subs, due_ms)
 
     def put_values(
         self, keys: KeyColumn, values: list[Any] | None, subs: pa.Array | None = None, due_ms: Any = None
     ) -> None:
-        """The same for keys that are a column already."""
+        """As `put`, for keys that are already a column."""
         if len(keys):
             encoded = None if self._value is None else self._value.encode(values or [])
             expires = None if self._ttl_ms is None else np.full(len(keys), self._expiry_ms(), dtype=np.int64)
             self.changes.put(keys, encoded, subs=subs, due_ms=due_ms, expires_ms=expires)
 
     def put_settled(self, keys: KeyColumn, values: list[Any]) -> None:
-        """Set the one row of keys to values that the codec has settled."""
+        """Set the one row of each key to values that the codec has settled."""
         if len(keys):
             assert self._value is not None
             expires = None if self._ttl_ms is None else np.full(len(keys), self._expiry_ms(), dtype=np.int64)
             self.changes.put(keys, self._value.encode_settled(values), expires_ms=expires)
 
     def delete_keys(self, keys: KeyColumn) -> None:
-        """Remove the one row of keys."""
+        """Remove the one row of each key."""
         if len(keys):
             self.changes.delete(keys)
 
@@ -274,15 +274,15 @@ class StateTable:
             self.changes.clear(self.column(keys))
 
     def end(self) -> tuple[SegmentRef, ...]:
-        """Write what changed as a segment, or several if it is much; compact a little; return the new version."""
+        """Write the changes as one or more segments, run due compaction, and return the new version."""
         refs, left_bytes, steps = self._merged_unwritten() or self._written_first()
         refs = self._compacted(refs, left_bytes, steps)
         self.debt_bytes = compaction_debt(refs)
         return refs
 
     def _merged_unwritten(self) -> tuple[Refs, int, int] | None:
-        """Take the first step of the compaction with the changes in memory, if it would merge all of them as soon as
-        they were written: that segment would be synced, or sent to its store, and named by no version. None: not so."""
+        """Take the first step of compaction with the changes in memory, if it would merge all of them right after
+        writing: their segment would be synced or uploaded, and named by no version. None if not applicable."""
         if not self.changes:
             return None
         setting = self._setting
@@ -293,7 +293,7 @@ class StateTable:
         if step is None or any(ref.file == newest.file for ref in replace_merged(refs, step, None)):
             return None
         rows = self.changes.rows()
-        self.changes = TableChanges(self.layout, self._write)  # lets go of what the sorted rows were taken from
+        self.changes = TableChanges(self.layout, self._write)  # releases the sources of the sorted rows
         left_bytes -= max(step.cost_bytes(refs), 1)
         with setting.segments.holding(newest, Segment.of_rows(rows, self.layout)):
             merged_refs = self._merged(refs, step, 0)
@@ -302,13 +302,13 @@ class StateTable:
         return merged_refs, left_bytes, 1
 
     def _written_first(self) -> tuple[Refs, int, int]:
-        """Write the changes; what is left to be compacted, with how many bytes, after how many steps."""
+        """Write the changes; returns the refs to compact, the budget left, and the number of steps taken."""
         self._write()
-        # What earlier epochs left to be merged is merged in quiet ones too.
+        # Overdue merges of earlier epochs also run in quiet epochs.
         return tuple(self.view.refs), budget_of(sum(ref.file_bytes for ref in self._written)), 0
 
     def _write(self) -> None:
-        """Write the changes so far, as the newest segment of the version; reads see them from here on."""
+        """Write the changes so far, as the newest segment of the version, visible to reads from here on."""
         setting = self._setting
         ref = self.changes.write(setting.segments.store, self._next_file(), setting.epoch, setting.groups)
         if ref is not None:
@@ -318,17 +318,17 @@ class StateTable:
             self.changes = TableChanges(self.layout, self._write)
 
     def _compacted(self, refs: Refs, left_bytes: int, steps: int) -> Refs:
-        """The version after the steps of compaction that are due, when `steps` were taken."""
-        for taken in itertools.count(steps):
-            step = next_compaction(refs, left_bytes, taken, self._fan_in())
+        """The version after all due steps of compaction, `steps` of which were taken already."""
+        for step_count in itertools.count(steps):
+            step = next_compaction(refs, left_bytes, step_count, self._fan_in())
             if step is None:
                 break
             left_bytes -= max(step.cost_bytes(refs), 1)
-            refs = self._merged(refs, step, taken)
-        return self._rewritten(refs, taken)
+            refs = self._merged(refs, step, step_count)
+        return self._rewritten(refs, step_count)
 
     def _rewritten(self, refs: Refs, steps: int) -> Refs:
-        """The version with some of those values rewritten that only functions of the program can read."""
+        """The version with some values rewritten that only functions of the program can read."""
         since = 0 if self.schema is None else self.schema.upgraded_since
         step = plan_rewriting(refs, since) if since else None
         return refs if step is None else self._merged(refs, step, steps)
@@ -338,8 +338,7 @@ class StateTable:
         return compact(setting.segments, self.layout, refs, step, setting.now_ms, name=name, epoch=setting.epoch)
 
     def _fan_in(self, *unwritten: SegmentRef) -> int:
-        """How many segments are let stand on each other: more if far fewer keys were looked up in this epoch than rows
-        were written."""
+        """The fan-in of compaction: higher if far fewer keys were looked up in this epoch than rows were written."""
         rows = sum(ref.rows for ref in (*self._written, *unwritten))
         is_rarely_read = self.keys_read is not None and self.keys_read * _ROWS_PER_LOOKUP <= rows
         return RARE_FAN_IN if is_rarely_read else FAN_IN
@@ -354,19 +353,19 @@ class StateTable:
 
 
 def last_versions(tables: Iterable[StoredTables | None], groups: range | None = None) -> dict[str, Refs]:
-    """The version of every table by name, from what each subtask acknowledged last of its tables, in their order; of
-    `groups` only, if given."""
+    """The version of every table by name, from the subtasks' last acknowledged tables, in their order; clipped to
+    `groups` if passed."""
     gathered: dict[str, list[SegmentRef]] = {}
     for several in tables:
         for name, refs in ({} if several is None else several.versions).items():
-            # Clipped before they are put together: of the segments of all subtasks most are of no concern here.
+            # Clipped before merging: most segments of all subtasks lie outside these groups.
             own = refs if groups is None else [part for ref in refs if (part := ref.clipped(groups)) is not None]
             gathered.setdefault(name, []).extend(own)
     return {name: coalesced(refs) for name, refs in gathered.items()}
 
 
 def _stored_key_type(key_type: TypeInformation | None) -> pa.DataType | None:
-    """The Arrow type keys are stored in; None: as canonical bytes. What `key_column` gives for the type decides."""
+    """The Arrow type of stored keys, as used by `key_column`; None for canonical bytes."""
     if key_type is None or arrow_type(key_type) is None:
         return None
     sample = key_column([], key_type).array.type

@@ -1,11 +1,11 @@
-"""A view of a table: one version, at one moment, for one range of key groups, to look keys up in.
+"""A view of a table: one version, at one moment, for one range of key groups.
 
-The layers of a view are its segments, oldest first, and perhaps changes not yet written on top. Newest wins: a
-lookup goes through the layers from the newest, and a key (or a key's sub) is settled by the first layer that has
-any change of it. A deleted or expired row settles it too: then there is no value, whatever lies beneath.
+The layers of a view are its segments, oldest first, and perhaps unwritten changes on top. The newest layer wins: a
+lookup visits the layers from the newest, and the first layer with any change of a key (or of a key's sub) decides. A
+deleted or expired row decides too: then there is no value, whatever older layers hold.
 
-A view never changes and never writes. It answers for its own key groups only, and is given the time: `now_ms`
-decides what has expired, the same for the whole epoch.
+A view never changes and never writes. It covers its own key groups only, and gets the time as a parameter: `now_ms`
+decides which rows have expired, the same for the whole epoch.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = ["LookupResult", "TableView"]
 
 @dataclass(frozen=True)
 class LookupResult:
-    """Which of the keys have a row (`mask`), and the values of those, in the order of the keys."""
+    """A mask of the keys with a row, and the values of these, in the order of the keys."""
 
     mask: Bools
     values: pa.Array | None
@@ -53,7 +53,7 @@ _Lookup = Callable[Concatenate["TableView", Arguments], Answer]
 
 
 def _timed(lookup: _Lookup[Arguments, Answer]) -> _Lookup[Arguments, Answer]:
-    """Add the time of a lookup, which is of many keys at once, to `OpenSegments.read_ns`."""
+    """Adds the time of a (bulk) lookup to `OpenSegments.read_ns`."""
 
     @wraps(lookup)
     def timed(view: TableView, /, *args: Arguments.args, **options: Arguments.kwargs) -> Answer:
@@ -67,7 +67,7 @@ def _timed(lookup: _Lookup[Arguments, Answer]) -> _Lookup[Arguments, Answer]:
 
 
 class TableView:
-    """One version of a table. Scans answer record batches with the columns hash, key, sub, value, due_ms, expires_ms
+    """One version of a table. Scans return record batches with the columns hash, key, sub, value, due_ms, expires_ms
     as far as the table has them.
 
     >>> from millstream.state.keys.key_columns import key_column
@@ -100,7 +100,7 @@ class TableView:
 
     @cached_property
     def layers(self) -> list[Layer]:
-        """The segments, oldest first, opened when first needed."""
+        """The segments, oldest first, opened on first use."""
         self._segments.fetch(self.refs)
         layers = [
             Layer(
@@ -115,30 +115,30 @@ class TableView:
 
     @property
     def segments(self) -> OpenSegments:
-        """Where its segments are opened."""
+        """The cache in which its segments are opened."""
         return self._segments
 
     def touch(self, bytes_max: int) -> None:
-        """Check chunks before somebody reads them, newest first, up to `bytes_max`."""
+        """Check chunks ahead of reads, newest first, up to `bytes_max`."""
         for layer in reversed(self.layers):
             bytes_max -= layer.segment.touch(bytes_max)
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no row at all, live or not; nothing is opened to answer this."""
+        """Whether there is no row at all, live or not; opens no segment."""
         return not self.refs and not self._changes
 
     @property
     def has_changes(self) -> bool:
-        """Whether there are changes that are not written yet."""
+        """Whether there are unwritten changes."""
         return bool(self._changes)
 
     def with_changes(self, changes: TableChanges) -> TableView:
-        """The same table as if `changes`, as they are now, were written already."""
+        """The table with the current `changes` applied, as if written."""
         return self.above(changes.rows())
 
     def above(self, rows: pa.RecordBatch) -> TableView:
-        """The same table with these changes, sorted as a segment is, on top."""
+        """The table with these changes, sorted as in a segment, on top."""
         changes = (*self._changes, Segment.of_rows(rows, self.layout))
         return TableView(self._segments, self.layout, self.refs, self.groups, self.now_ms, changes=changes)
 
@@ -155,7 +155,7 @@ class TableView:
         return self._get(Probe.of(keys, self.layout, subs))
 
     def get_value(self, key: object) -> object:
-        """The value of one key, as Python; None if there is none. For single reads from a view that stays open."""
+        """The value of one key, as a Python value; None if absent. For single reads from a view that stays open."""
         if self._points is not None:
             return self._points.get(key)
         result = self.get(key_column_of_arrow(pa.array([key], self.layout.stored_key_type)))
@@ -167,7 +167,7 @@ class TableView:
 
     @cached_property
     def points(self) -> PointReader | None:
-        """What reads single keys the quick way; None where keys are of another kind."""
+        """The reader of single keys; None if the key type does not support point reads."""
         return PointReader(self.layout, self.layers, self.now_ms) if reads_points(self.layout.key_type) else None
 
     @_timed
@@ -193,7 +193,7 @@ class TableView:
         return self._in_key_order(probe, at, values)
 
     def _in_key_order(self, probe: Probe, at: list[Int64s], values: list[pa.Array | PlainKeys]) -> LookupResult:
-        """Bring matches, which come layer by layer, into the order of the keys."""
+        """Sort matches, gathered layer by layer, into the order of the keys."""
         mask = np.zeros(len(probe), dtype=np.bool_)
         if not values:
             if at:
@@ -210,13 +210,13 @@ class TableView:
             return LookupResult(mask, of_bits(np.concatenate(values)[order], kind))
         parts = [of_bits(part, kind) if isinstance(part, np.ndarray) else part for part in values]
         whole = pa.concat_arrays(parts)
-        if (positions[1:] > positions[:-1]).all():  # keys that are sorted as the store is, found in one layer
+        if (positions[1:] > positions[:-1]).all():  # keys sorted as in the store, all matched in one layer
             return LookupResult(mask, whole)
         return LookupResult(mask, whole.take(pa.array(order)))
 
     def row_counts(self, keys: KeyColumn) -> Int64s:
-        """How many rows every key has, at most, without reading any of them: two searches per segment, because the rows
-        of a key stand together. Rows that were overwritten, deleted or have expired are counted too."""
+        """An upper bound of every key's number of rows, without reading them: two searches per segment, because the
+        rows of a key are contiguous. Overwritten, deleted and expired rows are counted too."""
         counts = np.zeros(len(keys), dtype=np.int64)
         if not len(keys):
             return counts
@@ -240,7 +240,7 @@ class TableView:
     def scan_keys(self, keys: KeyColumn) -> pa.RecordBatch:
         """All live rows of these keys, with the `position` of the key in `keys`, sorted by (position, sub order).
 
-        Subs that are 64-bit numbers or times come in their own order, others in a fixed one.
+        Subs that are 64-bit numbers or times are in their own order, others in a fixed one.
         """
         probe = Probe.of(keys, self.layout)
         self._check_groups(probe)
@@ -258,42 +258,42 @@ class TableView:
         if not pieces:
             return presented(_no_rows(self.layout), self.layout, np.empty(0, dtype=np.int64))
         changes, of_key = pa.concat_batches(pieces[::-1]), np.concatenate(positions[::-1])
-        standing = newest_of_each(changes, self.layout, of_key)
-        surviving_rows = changes.take(pa.array(standing))
+        newest = newest_of_each(changes, self.layout, of_key)
+        surviving_rows = changes.take(pa.array(newest))
         live = live_rows(surviving_rows, self.layout, self.now_ms)
-        return presented(surviving_rows.filter(pa.array(live)), self.layout, of_key[standing][live])
+        return presented(surviving_rows.filter(pa.array(live)), self.layout, of_key[newest][live])
 
     @_timed
     def key_rows(self, key: KeyColumn) -> KeyRows:
-        """The rows of the one key in `key`, to be read as they are needed; in a table with subs."""
+        """The rows of the one key in `key`, read on demand, in a table with subs."""
         self._check_groups(Probe.of(key, self.layout))
         return KeyRows(self.layers, self.layout, key, self.now_ms)
 
     @_timed
     def first_rows(self, keys: KeyColumn, begins: Int64s, count: int) -> pa.RecordBatch:
-        """As `scan_keys`, of each key the first `count` rows whose sub is not below the one that `begins` has for it.
-        Subs are 64-bit numbers or times; what it costs does not grow with the other rows of the key."""
+        """As `scan_keys`, limited to the first `count` rows of each key whose sub is not below the key's `begins`. Subs
+        are 64-bit numbers or times; the cost does not grow with the other rows of the key."""
         return first_rows(self.layers, self.layout, keys, begins, count, self.now_ms)
 
     @_timed
     def scan_due(self, through_ms: int, *, after_ms: int | None = None) -> pa.RecordBatch:
         """The live rows with `after_ms` < due_ms <= `through_ms`, sorted by (due_ms, key's order, sub order).
 
-        `after_ms` is for a caller who knows that nothing at or before it is left: rows long gone, but not yet
-        compacted away, are then not looked at.
+        `after_ms` is for callers that know that no row at or before it is left: rows removed long ago, but not yet
+        compacted away, are then skipped.
         """
         rows = due_rows(self.layers, self.layout, self.now_ms, through_ms, after_ms)
         return presented(rows, self.layout)
 
     @_timed
     def scan_due_changes(self, through_ms: int, *, after_ms: int | None = None) -> list[pa.RecordBatch]:
-        """As `scan_due`, in batches, with rows that a later batch has anew: of one key and sub the last one counts.
-        Only for tables whose due time follows from key and sub, and whose rows go by expiry alone."""
+        """As `scan_due`, in batches, including rows superseded in a later batch: the last one of a key and sub counts.
+        Only for tables whose due time follows from key and sub, and whose rows are removed by expiry alone."""
         changes = due_changes(self.layers, self.layout, self.now_ms, through_ms, after_ms)
         return [presented(rows, self.layout) for rows in changes]
 
     def min_due(self, *, after_ms: int | None = None) -> int | None:
-        """The earliest due time of a live row, later than `after_ms` if given; None if no row is ever due."""
+        """The earliest due time of a live row, later than `after_ms` if passed; None if no row is ever due."""
         return earliest_due(self.layers, self.layout, self.now_ms, after_ms)
 
     def scan(self, groups: range | None = None, *, block_rows: int = BLOCK_ROWS) -> Iterator[pa.RecordBatch]:

@@ -1,1 +1,1 @@
-"""Windows as the store knows them: panes, places, and what is measured in them."""
+"""Windows in the store: panes, places, and the aggregates bound to them."""

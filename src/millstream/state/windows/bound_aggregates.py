@@ -1,8 +1,8 @@
-"""What a ready aggregate is in a plan: its kind, the columns it looks at, and the types of what it keeps and gives.
+"""Aggregates in a plan: their kind, the columns they read, and the types of their accumulators and results.
 
-A **measure** is one named aggregate of one program, bound to the type of the stream it reads. Its accumulator is one
-or more columns (`parts`), so that panes are rows of the store like any other state, can be queried, and merge
-without a Python value. Measures are frozen data; how they are computed is told in `aggregation`.
+A **bound aggregate** is one named aggregate of one program, bound to the type of its input stream. Its accumulator is
+one or more columns (`parts`), so that panes are rows of the store like any other state, can be queried, and merge
+without a Python value. Bound aggregates are frozen data; `aggregation` computes them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SQL_KINDS = (
     "bitmap",
     *("signed_sum", "signed_values", "exact_reals", "user"),
 )
-"""What SQL adds: it counts, sums, compares and picks with the others. Those that are signed are of rows that change."""
+"""Kinds that only SQL uses, in addition to `KINDS`. Signed kinds aggregate changelogs."""
 
 _FLOATS = (BasicType.FLOAT, BasicType.DOUBLE)
 _BY_ARRIVAL = ("first", "last", "top_n", "collect", "listagg", "multiset", "array", "json", "user")
@@ -48,17 +48,17 @@ def basic_type(type_info: TypeInformation | None) -> BasicType | None:
 
 
 def decimal_digits(type_info: TypeInformation | None) -> int:
-    """How many digits a SQL decimal has; 0 of other types."""
+    """The precision of a SQL decimal; 0 for other types."""
     is_decimal = isinstance(type_info, TableValueType) and isinstance(type_info.data_type, DecimalType)
     return type_info.data_type.precision if is_decimal else 0  # type: ignore[union-attr]
 
 
 @dataclass(frozen=True)
 class AggregateArgument:
-    """What an aggregate looks at in a record: a field, or an expression over the columns of a batch.
+    """An argument of an aggregate: a field, or an expression over the columns of a batch.
 
-    `field` is a position in a typed stream (None where the record is a single value), and what the user wrote in an
-    untyped one; there `type_info` is None. `mask` is a column of BOOLEAN: where it is not TRUE, nothing is seen.
+    `field` is a position in a typed stream (None if the record is a single value), and the user's field expression in
+    an untyped one; there `type_info` is None. `mask` is a BOOLEAN column: rows where it is not TRUE are ignored.
     """
 
     type_info: TypeInformation | None
@@ -70,10 +70,10 @@ class AggregateArgument:
 @dataclass(frozen=True)
 class BoundAggregate:
     """One aggregate. `arguments` is empty for `count()`, (value,) for most, (by, value) for `top_n`. `is_strict`: a sum
-    that does not fit its type is an error. `result` is what SQL says of the result's type, `inner` what is measured of
-    `distinct` or `signed` values, `detail` which variance it is, or what stands between texts. `function` is the
-    program's, of an aggregate of its own, and `kernel` what computes it; `n` is how many arguments it has. `order`, of
-    an array of rows: fields that they are sorted by, whether descending, and whether NULLs stand first."""
+    that overflows its type is an error. `result` is SQL's result type, `inner` the aggregate of `distinct` or `signed`
+    values, `detail` the kind of variance, or the separator of texts. `function` is the program's own aggregate, and
+    `kernel` computes it; `n` is its number of arguments. `order` is the sort order of an array of rows: fields, whether
+    descending, and whether NULLs are first."""
 
     name: str
     kind: str
@@ -89,22 +89,22 @@ class BoundAggregate:
 
     @property
     def is_typed(self) -> bool:
-        """Whether all it looks at has a declared type."""
-        return all(look.type_info is not None for look in self.arguments)
+        """Whether all its arguments have a declared type."""
+        return all(argument.type_info is not None for argument in self.arguments)
 
     @property
     def is_floating(self) -> bool:
-        """Whether what it looks at is FLOAT or DOUBLE."""
+        """Whether its argument is FLOAT or DOUBLE."""
         return bool(self.arguments) and basic_type(self.arguments[0].type_info) in _FLOATS
 
     @property
     def goes_by_arrival(self) -> bool:
-        """Whether its result may be another one if records came in another order."""
+        """Whether its result may depend on the order of records."""
         return self.kind in _BY_ARRIVAL or (self.inner is not None and self.inner.goes_by_arrival)
 
     @property
     def result_type(self) -> TypeInformation:
-        """The type of its result; it must be typed."""
+        """The type of its result; the aggregate must be typed."""
         if self.result is not None:
             return self.result
         if self.kind in ("count", "approx_distinct"):
@@ -116,7 +116,7 @@ class BoundAggregate:
 
     @property
     def parts(self) -> tuple[tuple[str, TypeInformation], ...]:
-        """Names and types of the columns its accumulator consists of; it must be typed."""
+        """Names and types of its accumulator's columns; the aggregate must be typed."""
         return tuple((f"{self.name}.{part}", type_info) for part, type_info in self._unnamed_parts())
 
     def _unnamed_parts(self) -> tuple[tuple[str, TypeInformation], ...]:
@@ -148,7 +148,7 @@ class BoundAggregate:
     def _parts_of_sql(self) -> tuple[tuple[str, TypeInformation], ...]:
         long, double = Types.LONG(), Types.DOUBLE()
         if self.kind in ("decimal_sum", "decimal_avg"):
-            # Sums in pieces of 32 bits, the highest first: decimals of up to 18 digits have two, others four.
+            # Sums in limbs of 32 bits, the highest first: two for decimals of up to 18 digits, otherwise four.
             limbs = 2 if decimal_digits(self._type_of(0)) <= 18 else 4
             return (*((f"limb{number}", long) for number in reversed(range(limbs))), ("count", long))
         if self.kind == "whole_avg":
@@ -174,7 +174,7 @@ class BoundAggregate:
         return (("values", Types.LIST(Types.ROW_NAMED(["at", "value"], [long, value]))),)
 
     def _parts_with_others_elsewhere(self) -> tuple[tuple[str, TypeInformation], ...]:
-        """What is kept of a `distinct` or signed measure whose values may have rows of their own."""
+        """The accumulator of a `distinct` or signed aggregate whose values may be spilled to rows of their own."""
         assert self.inner is not None
         parts = (*self.inner._unnamed_parts(), ("elsewhere", Types.LONG()))
         if self.kind == "summed_values":
@@ -186,7 +186,7 @@ class BoundAggregate:
 
     @property
     def sums_elsewhere(self) -> BoundAggregate:
-        """Of `summed_values`: what values that are elsewhere are added up by."""
+        """The aggregate that sums the spilled values of `summed_values`."""
         assert self.inner is not None and self.inner.inner is not None
         sums = signed_numbers(self.inner.inner)
         assert sums is not None
@@ -199,7 +199,7 @@ class BoundAggregate:
 
 
 def signed_numbers(measure: BoundAggregate) -> BoundAggregate | None:
-    """The measure with an accumulator of numbers that rows can be taken away from; None where it has no such."""
+    """The aggregate with a numeric accumulator that supports retraction; None if it has none."""
     if measure.kind == "variance" or (measure.is_floating and measure.kind in ("sum", "avg")):
         return replace(measure, kind="exact_reals", inner=measure)
     if measure.kind == "sum":

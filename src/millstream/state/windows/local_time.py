@@ -1,13 +1,13 @@
-"""The time that clocks of a zone show, for windows that follow them: whole arrays, in milliseconds.
+"""Local time of a time zone, for windows aligned to it: whole arrays, in milliseconds.
 
 A window of a day in a zone with summer time has 23 hours once a year, and 25 once. So windows of TIMESTAMP_LTZ are
-counted in **local time**: what the clock shows, as if it were UTC. Going there and back is not the same everywhere:
+computed in **local time**: the wall-clock time, as if it were UTC. The conversion is not one to one:
 
-    in autumn an hour is shown twice      local time is back for an hour: both hours are in the same windows, and the
-                                          windows are over when the second one is
-    in spring an hour is never shown      its local times mean the moment of the change
+    in autumn an hour occurs twice        local time goes back by an hour: both hours are in the same windows, and the
+                                          windows end with the second one
+    in spring an hour is skipped          its local times mean the moment of the change
 
-Local time is never ahead of what may still come: `reached_ms` is the last local time that no later moment shows.
+Local time never overtakes future input: `reached_ms` is the last local time that no later moment maps to.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from millstream.state.keys.hashing import Int64s
 __all__ = ["arrow_zone", "local_ms", "moments_ms", "reached_ms"]
 
 _MOMENT = pa.timestamp("ms")
-# Clocks are put back by a day at the most; what is further away than these years has no zone.
+# Clocks are put back by a day at most; times beyond these years are treated as UTC.
 _STEP_BACK_MAX_MS = 26 * 3_600_000
 _FAR_MS = 200_000_000_000_000
 _OFFSET = re.compile(r"(?:GMT|UTC|UT)?([+-])(\d{1,2})(?::?(\d{2}))?")
 
 
 def arrow_zone(zone: str) -> str:
-    """The zone as Arrow names it; a ProgramError if there is no such zone.
+    """The zone's name in Arrow; a ProgramError for an unknown zone.
 
     >>> arrow_zone("GMT-8"), arrow_zone("Europe/Berlin"), arrow_zone("Z")
     ('-08:00', 'Europe/Berlin', 'UTC')
@@ -49,7 +49,7 @@ def arrow_zone(zone: str) -> str:
 
 
 def local_ms(moments: Int64s, zone: str) -> Int64s:
-    """What clocks show at each moment.
+    """The local time of each moment.
 
     >>> local_ms(np.array([0]), "Europe/Berlin").tolist()
     [3600000]
@@ -62,7 +62,7 @@ def local_ms(moments: Int64s, zone: str) -> Int64s:
 
 
 def moments_ms(locals_: Int64s, zone: str) -> Int64s:
-    """The last moment at which clocks show each local time; of one they never show, the change itself."""
+    """The last moment with each local time; for a skipped local time, the moment of the change."""
     if zone == "UTC":
         return locals_
     walls = pa.array(locals_).view(_MOMENT)
@@ -73,7 +73,7 @@ def moments_ms(locals_: Int64s, zone: str) -> Int64s:
 
 
 def reached_ms(moment: int, zone: str) -> int:
-    """The last local time that is not shown at any later moment.
+    """The last local time that no later moment maps to.
 
     >>> reached_ms(0, "UTC")
     0
@@ -83,7 +83,7 @@ def reached_ms(moment: int, zone: str) -> int:
     shown = int(local_ms(np.array([moment]), zone)[0])
     if int(moments_ms(np.array([shown]), zone)[0]) <= moment:
         return shown
-    # It will be shown once more: the last one before that is found by halving, as moments never go back.
+    # It will occur once more: binary search for the last one before, as moments are monotonic.
     low, high = shown - _STEP_BACK_MAX_MS, shown
     while high - low > 1:
         middle = (low + high) // 2

@@ -1,16 +1,16 @@
-"""Windows that are made of panes: tumbling, sliding and cumulative ones, as plain arithmetic.
+"""Windows composed of panes: tumbling, sliding and cumulative windows, as plain arithmetic.
 
-A **pane** is the longest stretch of time that no window cuts: the window itself where windows stand side by side, the
-greatest common divisor of size and slide where they overlap, the step where they grow. A record is in one pane
-whatever the number of its windows, and every window is a run of panes, so a record is written once.
+A **pane** is the longest stretch of time that no window boundary divides: the window itself for tumbling windows, the
+greatest common divisor of size and slide for overlapping ones, the step for cumulative ones. A record is in one pane
+regardless of its number of windows, and every window is a run of panes, so a record is written once.
 
-Windows are numbered in the order of their ends, and of their starts where ends are one cycle's. The windows of a pane
-are a range of numbers, and so are the windows that end within a stretch of time:
+Windows are numbered by end, and by start within a cycle of equal ends. The windows of a pane are a range of numbers,
+and so are the windows that end within a stretch of time:
 
     fired_through(t)                            the last window whose last millisecond is at or before t
-    first_window(pane) … last_window(pane)      the windows that hold a pane (first > last: it lies in a gap)
+    first_window(pane) … last_window(pane)      the windows that contain a pane (first > last: it lies in a gap)
 
-Both bounds never fall as time goes on; that is all that firing in bulk needs to know.
+Both bounds are monotonic in time, which is all that firing in bulk needs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TIME_MIN = -(2**63)
 
 @dataclass(frozen=True)
 class PaneWindows:
-    """Windows of `size_ms` that start every `slide_ms`. With `step_ms` they grow: each start has one window for every
+    """Windows of `size_ms` that start every `slide_ms`. With `step_ms` they are cumulative: one window per start and
     multiple of the step up to the size.
 
     >>> sliding = PaneWindows(size_ms=60, slide_ms=20)
@@ -52,22 +52,22 @@ class PaneWindows:
 
     @property
     def lengths_ms(self) -> tuple[int, int, int, int | None]:
-        """Size, slide, offset and step: which windows there are, whatever their time."""
+        """Size, slide, offset and step, which identify the windows regardless of the time domain."""
         return self.size_ms, self.slide_ms, self.offset_ms, self.step_ms
 
     @property
     def pane_ms(self) -> int:
-        """How long a pane is."""
+        """The length of a pane."""
         return self.step_ms or math.gcd(self.size_ms, self.slide_ms)
 
     @property
     def windows_per_start(self) -> int:
-        """How many windows have the same start."""
+        """The number of windows with the same start."""
         return 1 if self.step_ms is None else self.size_ms // self.step_ms
 
     @property
     def windows_per_time(self) -> int:
-        """How many windows a moment is in at the most."""
+        """The maximum number of windows that contain a moment."""
         return self.windows_per_start if self.step_ms is not None else -(-self.size_ms // self.slide_ms)
 
     @property
@@ -81,24 +81,24 @@ class PaneWindows:
         return self.slide_ms > self.size_ms
 
     def pane_of(self, times: Any) -> Any:
-        """The start of the pane that holds each time."""
+        """The start of the pane that contains each time."""
         if np.ndim(times) and len(times):
             first, last = int(times.min()), int(times.max())
             start = first - (first - self.offset_ms) % self.pane_ms
-            # Times come about in order: most batches are within one pane.
+            # Times are roughly in order: most batches are within one pane.
             if start >= _TIME_MIN and last < start + self.pane_ms:
                 return np.full(len(times), start, dtype=np.int64)
         return times - (times - self.offset_ms) % self.pane_ms
 
     def first_window(self, panes: Any) -> Any:
-        """The first window that holds each pane."""
+        """The first window that contains each pane."""
         if self.step_ms is None:
             return -((self.offset_ms + self.size_ms - self.pane_ms - panes) // self.slide_ms)
         since = panes - self.offset_ms
         return since // self.size_ms * self.windows_per_start + since % self.size_ms // self.step_ms
 
     def last_window(self, panes: Any) -> Any:
-        """The last window that holds each pane."""
+        """The last window that contains each pane."""
         cycles = (panes - self.offset_ms) // self.slide_ms
         return (cycles + 1) * self.windows_per_start - 1
 
@@ -107,7 +107,7 @@ class PaneWindows:
         return self.offset_ms + windows // self.windows_per_start * self.slide_ms
 
     def ends(self, windows: Any) -> Any:
-        """The end of each window, which is not in it."""
+        """The exclusive end of each window."""
         if self.step_ms is None:
             return self.starts(windows) + self.size_ms
         return self.starts(windows) + (windows % self.windows_per_start + 1) * self.step_ms
@@ -123,8 +123,8 @@ class PaneWindows:
         return ends - 1 - (ends - 1 - self.offset_ms) % self.size_ms
 
     def attached(self) -> PaneWindows:
-        """Windows side by side, each with the end of one of these: for records that are a window's results, whose time
-        is its last moment.
+        """Tumbling windows with the same ends: for records that are window results, whose timestamp is the window's
+        last moment.
 
         >>> PaneWindows(size_ms=60, slide_ms=20, offset_ms=5).attached()
         PaneWindows(size_ms=20, slide_ms=20, offset_ms=5, step_ms=None, is_event_time=True, lateness_ms=0)
@@ -138,7 +138,7 @@ class PaneWindows:
         return self.starts(window), self.ends(window)
 
     def fired_through(self, time_ms: int) -> int:
-        """The last window that is over when this millisecond is. No number goes further than ± 2⁶²."""
+        """The last window that has ended once this millisecond is over. Numbers stay within ± 2⁶²."""
         passed = time_ms + 1 - self.offset_ms
         if self.step_ms is None:
             number = (passed - self.size_ms) // self.slide_ms
@@ -148,11 +148,11 @@ class PaneWindows:
         return max(-_FAR, min(_FAR, number))
 
     def dead_through(self, time_ms: int) -> int:
-        """The last window that even late records no longer change."""
+        """The last window that late records can no longer change."""
         return self.fired_through(time_ms - self.lateness_ms) if self.is_event_time else self.fired_through(time_ms)
 
     def expiry_ms(self, panes: Int64s) -> Int64s:
-        """The time at which each pane is of no more use: its last window is over, and lateness with it."""
+        """The time at which each pane expires: its last window has ended, and the allowed lateness has passed."""
         lateness_ms = self.lateness_ms if self.is_event_time else 0
         expiry: Int64s = self.ends(self.last_window(panes)) - 1 + lateness_ms
         return expiry

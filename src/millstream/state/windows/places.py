@@ -1,9 +1,9 @@
-"""A place is a key and one of its windows: what window state and window timers belong to.
+"""Places: a place is a key and one of its windows, the unit to which window state and window timers belong.
 
-In the store a place is a compound key. Its rows stand in the key group of the key, so that they are found and
-rescaled with it, and within the group where the key *and* the window say, so that reading one window of a key that
-has thousands reads that one. A window is written by the assigner's own serializer; these bytes, its token, are its
-identity everywhere below the operator.
+In the store a place is a compound key. Its rows are in the key group of the key, so that they are looked up and
+rescaled with it, and their position within the group depends on key *and* window, so that reading one window of a key
+with thousands reads only that one. A window is written by the assigner's own serializer; these bytes, its token, are
+its identity everywhere below the operator.
 
 Invariant: one place has one token, one hash, and the key group of its key.
 """
@@ -27,7 +27,7 @@ Place: TypeAlias = tuple[Any, bytes]
 
 
 class PlaceTable(StateTable):
-    """A table whose keys are places. It is made like any other, with the type of the key alone."""
+    """A table whose keys are places. It is created like any other, with the type of the key alone."""
 
     def __init__(self, *settings: Any, **options: Any) -> None:
         super().__init__(*settings, **options)
@@ -35,7 +35,7 @@ class PlaceTable(StateTable):
         self.layout = replace(self.layout, key_type=pa.struct(fields))
 
     def column(self, places: list[Any]) -> KeyColumn:
-        """Places as the store knows them."""
+        """Places as a column in stored form."""
         keys = super().column([key for key, _ in places])
         windows = pa.array([token for _, token in places], pa.binary())
         hashes = place_hashes(keys.hashes, xxhash64_column(windows), self.layout.max_parallelism)
@@ -43,7 +43,7 @@ class PlaceTable(StateTable):
         return KeyColumn(hashes, array)
 
     def keys_of(self, column: pa.Array) -> list[Any]:
-        """Stored places as Python values again."""
+        """Stored places as Python values."""
         return list(zip(super().keys_of(column.field("key")), column.field("window").to_pylist(), strict=True))
 
 
@@ -55,7 +55,7 @@ def place_hashes(keys: Int64s, windows: Int64s, max_parallelism: int) -> Int64s:
     (2, [5, 5])
     """
     spread = (keys.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) ^ windows.view(np.uint64)
-    # Half the range is left free, so that moving a hash into its group cannot overflow.
+    # Half the range is left free, so that adjusting a hash to its group cannot overflow.
     mixed = spread.view(np.int64) >> 1
     grouped: Int64s = mixed - np.mod(mixed, max_parallelism) + np.mod(keys, max_parallelism)
     return grouped
@@ -66,18 +66,18 @@ class WindowTokens:
 
     def __init__(self, serializer: Any) -> None:
         self._serializer = serializer
-        self.forget()
+        self.clear()
 
-    def forget(self) -> None:
-        """An epoch begins: windows of the last one need not be remembered."""
+    def clear(self) -> None:
+        """Drop the cached windows, at the start of an epoch."""
         self._tokens: dict[Any, bytes] = {}
         self._windows: dict[bytes, Any] = {}
         self._last: Any = None
         self._last_token = b""
 
     def token(self, window: Any) -> bytes:
-        """The bytes that stand for a window."""
-        if window is self._last:  # most records are in the window of the record before
+        """The bytes of a window."""
+        if window is self._last:  # most records are in the window of the previous record
             return self._last_token
         token = self._tokens.get(window)
         if token is None:
@@ -89,7 +89,7 @@ class WindowTokens:
         return token
 
     def window(self, token: bytes) -> Any:
-        """The window that these bytes stand for."""
+        """The window with these bytes."""
         window = self._windows.get(token)
         if window is None:
             window = self._windows[token] = self._serializer.deserialize(BytesIO(token))

@@ -1,16 +1,16 @@
-"""The local tier: a folder of a machine where files of object stores are kept, shared by all processes of one user.
+"""The local tier: a folder of a machine that caches files of object stores, shared by all processes of one user.
 
     tier.json                                   the version of this layout
-    size                                        how many bytes there are (`room`)
-    processes/…                                 what belongs to one process (`process_folder`)
-    stores/{store}/files/{name}                 a copy of a file that the store has
+    size                                        the total number of bytes (`room`)
+    processes/…                                 files of one process (`process_folder`)
+    stores/{store}/files/{name}                 a copy of a file in the store
     stores/{store}/parts/{name}/{start}-{stop}  a copy of a part of one
 
 `{store}` is a digest of the store's address. All files are sealed (`sealed_files`) and never change. A copy may be
-removed at any moment: by another process that needs room, or by hand. Who has it open keeps it.
+removed at any moment: by another process that needs room, or by hand. A process that has it open can still read it.
 
-What the disk refuses (full, read only) is no error: the file is not kept, which is told once, and the caller goes to
-the store. Only a folder that others can write to is refused, for what lies here is believed.
+A write that the disk refuses (full, read only) is no error: the file is not cached, which is logged once, and the
+caller uses the store. Only a folder that others can write to is refused, because its files are trusted.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from millstream.storage.tier.process_folder import (
     ProcessFolder,
     files_below,
     folders_in,
-    taken_from_dead,
+    folders_of_dead,
 )
 from millstream.storage.tier.room import Room, unsent_bytes
 from millstream.storage.tier.sealed_files import (
@@ -47,7 +47,7 @@ from millstream.storage.tier.sealed_files import (
 __all__ = ["FORMAT", "LocalTier", "TierAbsentError", "UnsentFile"]
 
 FORMAT = 1
-"""The version of the layout. A folder of a newer one is left alone."""
+"""The version of the layout. A folder of a newer version is not used."""
 
 _LOG = logging.getLogger(__name__)
 _STORES, _FILES, _PARTS = "stores", "files", "parts"
@@ -55,12 +55,12 @@ _USE_S = 1.0
 
 
 class TierAbsentError(Exception):
-    """There is no tier in the folder, and none can be made: the reason."""
+    """There is no tier in the folder, and none can be created, with the reason."""
 
 
 @dataclass(frozen=True)
 class UnsentFile:
-    """A file that its store does not have yet."""
+    """A file that is not in its store yet."""
 
     name: str
     path: Path
@@ -68,8 +68,8 @@ class UnsentFile:
 
 
 class LocalTier:
-    """The tier in `folder`, as one process uses it. `TierAbsentError` if there cannot be one; StoreError if it could be
-    written by others.
+    """The tier in `folder`, as one process uses it. `TierAbsentError` if it cannot be created; StoreError if other
+    users can write to it.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -92,15 +92,15 @@ class LocalTier:
     def __repr__(self) -> str:
         return f"LocalTier({str(self.folder)!r}, {self.bytes_max})"
 
-    # --- what is read -------------------------------------------------------------------------------------------
+    # --- reading ------------------------------------------------------------------------------------------------
 
     def read(self, store_url: str, name: str) -> bytes | None:
-        """The content of a file that is here whole; None if it is not, or is damaged."""
+        """The content of a cached whole file; None if it is absent or damaged."""
         path = self._find(store_url, name)
         return None if path is None else self._read(path)
 
     def read_part(self, store_url: str, name: str, start: int, stop: int) -> bytes | None:
-        """Part of a file, as `keep_part` was given it, or out of the whole; None if it is not here."""
+        """A part of a file, from `keep_part` or from the whole file; None if it is not cached."""
         data = self._read(self._part(store_url, name, start, stop))
         if data is not None:
             return data
@@ -108,7 +108,7 @@ class LocalTier:
         return None if whole is None else whole[start:stop]
 
     def hold(self, store_url: str, name: str, length: int) -> Path | None:
-        """A path by which the whole file can be mapped, its content first, until `release`; None if it is not here."""
+        """A path for mapping the whole file, which starts with its content, until `release`; None if not cached."""
         path = self._find(store_url, name)
         if path is None:
             return None
@@ -117,9 +117,9 @@ class LocalTier:
         except OSError:
             return None
         try:
-            found_length = content_length(held)
-            if found_length != length:
-                raise DamagedCopyError(f"it has {found_length} bytes, expected {length}")
+            actual_length = content_length(held)
+            if actual_length != length:
+                raise DamagedCopyError(f"it has {actual_length} bytes, expected {length}")
         except (OSError, DamagedCopyError) as error:
             self._process.release(held)
             self._drop(path, error)
@@ -128,15 +128,15 @@ class LocalTier:
         return held
 
     def has(self, store_url: str, name: str) -> bool:
-        """Whether the whole file is here."""
+        """Whether the whole file is cached."""
         return self._find(store_url, name) is not None
 
     def release(self, held: Path) -> None:
-        """The file is mapped no more."""
+        """Release a file that is no longer mapped."""
         self._process.release(held)
 
     def _find(self, store_url: str, name: str) -> Path | None:
-        """Where the whole file is: among the copies, or with a process that has not sent it yet."""
+        """The path of the whole file: a copy, or a file that a process has not uploaded yet."""
         copy = self._copy(store_url, name)
         if copy.exists():
             return copy
@@ -160,21 +160,21 @@ class LocalTier:
         return content
 
     def is_unsent(self, store_url: str, name: str) -> bool:
-        """Whether the file is here, and not yet known to be in its store."""
+        """Whether the file is cached, and not yet known to be in its store."""
         return self._find_unsent(store_url, name) is not None
 
-    # --- what is kept -------------------------------------------------------------------------------------------
+    # --- writing ------------------------------------------------------------------------------------------------
 
     def keep(self, store_url: str, name: str, data: bytes) -> bool:
-        """Keep a copy of what the store has; False if that is not possible."""
+        """Cache a copy of a file in the store; False if that is not possible."""
         return self._place(self._copy(store_url, name), data)
 
     def keep_part(self, store_url: str, name: str, start: int, data: bytes) -> bool:
-        """Keep a copy of a part of it."""
+        """Cache a copy of a part of a file."""
         return self._place(self._part(store_url, name, start, start + len(data)), data)
 
     def keep_unsent(self, store_url: str, name: str, data: bytes) -> UnsentFile | None:
-        """Keep a new file, which is to be sent; None if it cannot be kept here. Nothing removes it before `sent`."""
+        """Store a new file for upload; None if that is not possible. Nothing removes it before `sent`."""
         path = self._process.unsent(_digest(store_url)) / checked_name(name)
         return UnsentFile(name, path, len(data)) if self._place(path, data) else None
 
@@ -187,25 +187,25 @@ class LocalTier:
                 with self._process.new_file() as new:
                     write_sealed(new, data)
                     os.makedirs(path.parent, 0o700, exist_ok=True)
-                    with suppress(FileExistsError):  # another process was quicker
+                    with suppress(FileExistsError):  # another process placed it first
                         os.link(new, path)
                         return True
-                    self._room.give_back(size)
+                    self._room.release(size)
             except BaseException:
-                self._room.give_back(size)
+                self._room.release(size)
                 raise
         except OSError as error:
-            self._tell_once(error)
+            self._warn_once(error)
             return False
         return True
 
     def discard(self, store_url: str, name: str) -> None:
-        """Remove the copy of a file, and those of its parts. What is unsent is no copy, and stays."""
+        """Remove the copies of a file and of its parts. Unsent files are retained."""
         for path in (self._copy(store_url, name), *files_below(self._parts(store_url, name))):
             self._remove(path)
 
     def _drop(self, path: Path, error: Exception) -> None:
-        """Remove a copy that is damaged. Of what is unsent there is nothing else: who is to send it will tell."""
+        """Remove a damaged copy. An unsent file is the only one, so it is left for its uploader to report."""
         if path.is_relative_to(self.folder / _STORES):
             _LOG.warning("%s is damaged: %s. It is removed here, and fetched from the store again", path, error)
             self._remove(path)
@@ -214,25 +214,25 @@ class LocalTier:
         with suppress(OSError):
             size = path.stat().st_size
             os.unlink(path)
-            self._room.give_back(size)
+            self._room.release(size)
 
-    # --- what is to be sent -------------------------------------------------------------------------------------
+    # --- uploads ------------------------------------------------------------------------------------------------
 
     def unsent(self, store_url: str) -> list[UnsentFile]:
-        """The files of this process that the store does not have yet, as far as is known here."""
+        """The files of this process that are not known to be in the store."""
         return _unsent_in(self._process.unsent(_digest(store_url)))
 
     def unsent_names(self, store_url: str) -> set[str]:
-        """The files of all processes of the machine that the store does not have yet."""
+        """The files of all processes of the machine that are not in the store yet."""
         digest = _digest(store_url)
         return {file.name for folder in folders_in(self.folder) for file in _unsent_in(folder / UNSENT / digest)}
 
     def unsent_bytes(self) -> int:
-        """All that no store has yet, of all processes of the machine, and of those that died."""
+        """The bytes of unsent files of all processes of the machine, alive or dead."""
         return unsent_bytes(self.folder)
 
     def sent(self, store_url: str, file: UnsentFile) -> None:
-        """The store has the file: it is a copy now, like others. Output is not: no task reads it again."""
+        """Turn a file that was uploaded into a copy. Output is removed instead: no task reads it again."""
         if file.name.startswith(f"{STAGED}/"):
             self._remove(file.path)
             return
@@ -244,11 +244,11 @@ class LocalTier:
             self._remove(file.path)
 
     def withdraw(self, store_url: str, name: str) -> None:
-        """Remove a file of this process that was not sent."""
+        """Remove an unsent file of this process."""
         self._remove(self._process.unsent(_digest(store_url)) / checked_name(name))
 
     def lost(self, file: UnsentFile, reason: Exception, *, is_adopted: bool) -> None:
-        """An unsent file cannot be read any more, and never comes to its store."""
+        """Report an unsent file that can no longer be read and will never reach its store."""
         if is_adopted:
             _LOG.warning(
                 "%s was left by a process that ended, and cannot be read: %s. It is removed: what a committed epoch "
@@ -261,21 +261,21 @@ class LocalTier:
         self._remove(file.path)
 
     def adopt(self, store_url: str) -> list[UnsentFile]:
-        """Take over what dead processes did not send to this store; returns the files, which are now this one's."""
+        """Take over the unsent files of dead processes for this store; returns the files."""
         digest = _digest(store_url)
         adopted = []
-        with taken_from_dead(self.folder) as folders:
+        with folders_of_dead(self.folder) as folders:
             for folder in folders:
                 for file in _unsent_in(folder / UNSENT / digest):
                     path = self._process.unsent(digest) / file.name
-                    with suppress(OSError):  # it stays where it is, and is taken over later
+                    with suppress(OSError):  # it stays, and is adopted later
                         os.makedirs(path.parent, 0o700, exist_ok=True)
                         os.rename(file.path, path)
                         adopted.append(replace(file, path=path))
         return adopted
 
     def close(self) -> None:
-        """Leave the tier; what is unsent is left to others."""
+        """Close the tier; unsent files are left to other processes."""
         self._process.close()
 
     def _copy(self, store_url: str, name: str) -> Path:
@@ -287,13 +287,13 @@ class LocalTier:
     def _part(self, store_url: str, name: str, start: int, stop: int) -> Path:
         return self._parts(store_url, name) / f"{start}-{stop}"
 
-    def _tell_once(self, error: OSError) -> None:
+    def _warn_once(self, error: OSError) -> None:
         reason = error.strerror or str(error)
         if reason not in self._reported_reasons:
             self._reported_reasons.add(reason)
             _LOG.warning(
-                "nothing more is kept in the local tier %s: %s. The job goes on with the store alone; free some space, "
-                "or set millstream.tier.folder to another folder",
+                "nothing more is cached in the local tier %s: %s. The job continues with the store alone; free some "
+                "space, or set millstream.tier.folder to another folder",
                 self.folder,
                 reason,
             )
@@ -304,45 +304,45 @@ def _digest(store_url: str) -> str:
 
 
 def _touch(path: Path) -> None:
-    """The file is used now: it goes later than others. Not told again within a second."""
+    """Record that the file is in use, for eviction; at most once a second."""
     with suppress(OSError):
         if time.time() - path.stat().st_mtime > _USE_S:
             os.utime(path)
 
 
 def _unsent_in(folder: Path) -> list[UnsentFile]:
-    found = []
+    unsent_files = []
     for path in sorted(files_below(folder)):
         with suppress(OSError):
-            length = max(0, path.stat().st_size - TRAILER_BYTES)  # a power cut leaves files that are too short
-            found.append(UnsentFile(path.relative_to(folder).as_posix(), path, length))
-    return found
+            length = max(0, path.stat().st_size - TRAILER_BYTES)  # a power cut may truncate files
+            unsent_files.append(UnsentFile(path.relative_to(folder).as_posix(), path, length))
+    return unsent_files
 
 
 def _make_private(folder: Path) -> None:
-    """Make the folder if it is not there; refuse one where others could have put files, which we would trust."""
+    """Create the folder if absent; refuse one where other users could place files, which would be trusted."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = folder.stat()
-    # A link that somebody else made could lead to any folder of this user.
+    # Another user's link could lead to any folder of this user.
     if {folder.lstat().st_uid, status.st_uid} != {os.getuid()} or stat.S_IMODE(status.st_mode) & 0o022:
         raise StoreError(
-            f"cache folder {folder} can be written by others than this user, who could put wrong state there. Give one "
-            f"of your own (millstream.tier.folder), or: chmod go-w {folder}"
+            f"cache folder {folder} can be written by others than this user, who could put wrong state there. Set a "
+            f"folder of your own (millstream.tier.folder), or: chmod go-w {folder}"
         )
 
 
 def _check_format(folder: Path) -> None:
     path = folder / "tier.json"
     content = path.read_bytes() if path.exists() else None
-    if content is None or not content.strip(b"\0"):  # empty or zeros, as a power cut leaves it
+    if content is None or not content.strip(b"\0"):  # empty or zeros after a power cut
         new = folder / f".tier-{os.getpid()}-{time.monotonic_ns()}"
         new.write_text(json.dumps({"format": FORMAT}))
         with suppress(FileExistsError):
             (os.link if content is None else os.replace)(new, path)
         new.unlink(missing_ok=True)
     try:
-        found = json.loads(path.read_text())["format"]
+        layout_format = json.loads(path.read_text())["format"]
     except (ValueError, TypeError, KeyError) as error:
         raise TierAbsentError(f"its {path.name} cannot be read. Remove the folder while no job runs") from error
-    if found != FORMAT:
-        raise TierAbsentError(f"it was made by another Millstream (format {found!r}, this one knows {FORMAT})")
+    if layout_format != FORMAT:
+        raise TierAbsentError(f"it was made by another Millstream (format {layout_format!r}, this one knows {FORMAT})")

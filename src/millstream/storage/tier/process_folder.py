@@ -1,13 +1,13 @@
-"""What of the tier belongs to one process: what it is writing, what it has open, what it has not yet sent.
+"""The part of the tier that belongs to one process: files it writes, has open, or has not uploaded yet.
 
     processes/{pid}-{token}/lock                    locked as long as the process lives
-    processes/{pid}-{token}/new/{number}            being written; nobody else knows of it
-    processes/{pid}-{token}/held/{number}           a second name of a file that is mapped: it is not removed for room
-    processes/{pid}-{token}/unsent/{store}/{name}   whole, and not yet known to be in the store
+    processes/{pid}-{token}/new/{number}            being written; no other process refers to it
+    processes/{pid}-{token}/held/{number}           a second name of a mapped file, which prevents its eviction
+    processes/{pid}-{token}/unsent/{store}/{name}   complete, and not yet known to be in the store
 
-The place of a file says what it is, and one `rename` brings it to the next: a process may be killed between any two
-steps, and what it leaves is whole and in one of these places. The system lets go of the lock of a process that died.
-Then another may take its folder: what was being written is removed, and what is unsent becomes the other's to send.
+The folder of a file is its state, and one `rename` moves it to the next: a process may be killed between any two
+steps and leaves complete files in one of these states. The system releases the lock of a process that died.
+Then another may take over its folder: unfinished files are removed, and the other process uploads the unsent ones.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["PROCESSES", "UNSENT", "UNSENT_S_MAX", "ProcessFolder", "files_below", "folders_in", "taken_from_dead"]
+__all__ = ["PROCESSES", "UNSENT", "UNSENT_S_MAX", "ProcessFolder", "files_below", "folders_in", "folders_of_dead"]
 
 PROCESSES, UNSENT = "processes", "unsent"
 _NEW, _HELD, _LOCK, _HIDDEN = "new", "held", "lock", "."
 _HALF_MADE_S = 3600.0
 UNSENT_S_MAX = 7 * 86_400.0
-"""How long a file of a process that died waits for one that sends it."""
+"""How long an unsent file of a dead process is retained."""
 
 
 class ProcessFolder:
-    """The folder of this process in the tier `root`; made now, and locked until it is closed or the process ends."""
+    """This process's folder in the tier `root`; created now, and locked until it is closed or the process ends."""
 
     def __init__(self, root: Path) -> None:
         self.path = root / PROCESSES / f"{os.getpid()}-{secrets.token_hex(6)}"
         self._numbers = itertools.count()
-        # Under a name that is not looked at, until it is locked.
+        # Under a hidden name until it is locked.
         hidden = root / PROCESSES / f"{_HIDDEN}{self.path.name}"
         for part in (_NEW, _HELD, UNSENT):
             (hidden / part).mkdir(0o700, parents=True)
@@ -49,7 +49,7 @@ class ProcessFolder:
 
     @contextmanager
     def new_file(self) -> Iterator[Path]:
-        """A place to write a file, to be renamed or linked from there; gone on leaving."""
+        """A path to write a file at, to be renamed or linked from there; removed on exit."""
         path = self.path / _NEW / str(next(self._numbers))
         try:
             yield path
@@ -58,30 +58,30 @@ class ProcessFolder:
                 os.unlink(path)
 
     def hold(self, path: Path) -> Path:
-        """Another name of a file, by which it stays until `release`. FileNotFoundError if it is gone already."""
+        """A second name that retains a file until `release`. FileNotFoundError if the file was removed."""
         held = self.path / _HELD / str(next(self._numbers))
         os.link(path, held)
         return held
 
     def release(self, held: Path) -> None:
-        """The file is not open any more: it was used until now."""
+        """Release a file that is no longer open; it counts as used until now."""
         with suppress(OSError):
             os.utime(held)
             os.unlink(held)
 
     def unsent(self, store: str) -> Path:
-        """Where files for a store lie that it does not have yet."""
+        """The folder of files that are to be uploaded to a store."""
         return self.path / UNSENT / store
 
     def close(self) -> None:
-        """Leave the folder to others. Links to files that are still mapped are given up."""
+        """Release the folder to other processes. Links to files that are still mapped are dropped."""
         with suppress(OSError):
             os.close(self._lock)
         self._lock = -1
         _LOCKS.discard(self)
 
     def close_in_child(self) -> None:
-        """A child that was forked must not keep the lock of its parent."""
+        """Close the inherited lock in a forked child."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -90,18 +90,18 @@ class ProcessFolder:
 _LOCKS: weakref.WeakSet[ProcessFolder] = weakref.WeakSet()
 
 
-def _forget_locks() -> None:
+def _close_inherited_locks() -> None:
     for folder in list(_LOCKS):
         folder.close_in_child()
 
 
-os.register_at_fork(after_in_child=_forget_locks)
+os.register_at_fork(after_in_child=_close_inherited_locks)
 
 
 @contextmanager
-def taken_from_dead(root: Path) -> Iterator[list[Path]]:
-    """The folders of processes that have died, locked for the time being, with nothing in them but what is unsent.
-    Those with nothing at all are removed on leaving."""
+def folders_of_dead(root: Path) -> Iterator[list[Path]]:
+    """The folders of processes that have died, locked inside the context, with only unsent files in them. Empty ones
+    are removed on exit."""
     locks: list[int] = []
     folders: list[Path] = []
     try:
@@ -113,7 +113,7 @@ def taken_from_dead(root: Path) -> Iterator[list[Path]]:
                 folders.append(folder)
                 for path in (*files_below(folder / _NEW), *files_below(folder / _HELD)):
                     with suppress(OSError):
-                        os.utime(path)  # what it had open is used again first, if the job goes on here
+                        os.utime(path)  # files it had open are evicted last, in case the job continues here
                         os.unlink(path)
         yield folders
         for folder in folders:
@@ -139,7 +139,7 @@ def files_below(folder: Path) -> list[Path]:
 
 
 def _remove_older(unsent: list[Path]) -> None:
-    """What nobody has sent for days belongs to a job that is gone."""
+    """Removes unsent files that are days old: their job no longer runs."""
     for path in unsent:
         with suppress(OSError):
             if time.time() - path.stat().st_mtime > UNSENT_S_MAX:
@@ -147,7 +147,7 @@ def _remove_older(unsent: list[Path]) -> None:
 
 
 def _remove_whole(folder: Path) -> None:
-    """Hidden first: a folder that is removed by halves has no lock, and nobody could tell that its process is dead."""
+    """Removes a folder, hiding it first: a partly removed folder has no lock to show that its process is dead."""
     hidden = folder.with_name(f"{_HIDDEN}{folder.name}")
     with suppress(OSError):
         os.rename(folder, hidden)
@@ -155,7 +155,7 @@ def _remove_whole(folder: Path) -> None:
 
 
 def _remove_half_made(folder: Path) -> None:
-    """Folders of processes that died before theirs had its name, or while they removed one."""
+    """Removes the hidden folders of processes that died while creating or removing a folder."""
     with suppress(OSError):
         for name in os.listdir(folder):
             if name.startswith(_HIDDEN) and time.time() - (folder / name).stat().st_mtime > _HALF_MADE_S:
@@ -164,10 +164,10 @@ def _remove_half_made(folder: Path) -> None:
 
 def _lock_of_dead(folder: Path) -> int | None:
     try:
-        # Made if it is not there: a process has it before its folder can be seen, but a power cut may lose it.
+        # Created if absent: every visible folder has a lock, but a power cut may lose it.
         lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError:
-        return None  # somebody else has just removed the folder
+        return None  # another process has just removed the folder
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -1,14 +1,14 @@
-"""How many bytes the tier holds, and what leaves when there are too many.
+"""The size of the tier, and eviction when it is exceeded.
 
-The sum of all files stands in one small file, changed under a lock by whoever adds or removes some, in any process. It
-is a sum of intentions: a process that dies between the two leaves it too high. So it is only believed while it is below
-the bound; beyond it, everything is counted anew, and the files that were used least recently go, until an eighth of the
-bound is free. When a file was used last is its time of change, which readers set. A disk that fills up lowers the
-bound: the tier gives way to others. A file that another process is just writing is not counted anew: the tier may pass
+The total size is stored in one small file, updated under a lock by every process that adds or removes files. It counts
+intentions: a process that dies between the update and the write leaves it too high. So it is trusted only while it is
+below the bound; beyond that, all files are counted again, and the least recently used ones are evicted until an eighth
+of the bound is free. The time of last use is the mtime, which readers update. A disk that fills up lowers the bound:
+the tier yields to other data. A file that another process is just writing is missed by the count: the tier may exceed
 its bound by one file per process.
 
-Never removed for room: what is unsent, and what a process has open (it has a second link, see `process_folder`). If
-that alone fills the tier, there is no room, and the caller does without.
+Never evicted: unsent files, and files that a process has open (they have a second link, see `process_folder`). If
+these alone fill the tier, there is no room, and the caller proceeds without.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _LEFT_BYTES = 1 << 30
 
 
 class Room:
-    """The bytes of the tier `root`: `copies` is the folder from which files may be removed."""
+    """The bytes of the tier `root`: `copies` is the folder from which files may be evicted."""
 
     def __init__(self, root: Path, copies: Path, bytes_max: int) -> None:
         self._root, self._copies, self._bytes_max = root, copies, bytes_max
         self._full_until_s = 0.0
 
     def claim(self, size: int) -> bool:
-        """So many bytes are about to be added; False if there is no room for them."""
+        """Reserve `size` bytes; False if there is no room for them."""
         if size > self._bytes_max or time.monotonic() < self._full_until_s:
             return False
         with self._locked() as file:
@@ -48,19 +48,19 @@ class Room:
             fits = total + size <= self._bound(total)
             _write(file, total + size if fits else total)
         if not fits:
-            # All there is, is in use: to count it again for every file would be slow.
+            # Everything is in use: counting again for every file would be slow.
             self._full_until_s = time.monotonic() + _RECOUNT_S
         return fits
 
-    def give_back(self, size: int) -> None:
-        """So many bytes are removed, or were not added after all."""
+    def release(self, size: int) -> None:
+        """Release `size` bytes that were removed or not added."""
         with self._locked() as file:
             total = _read(file)
             if total is not None:
                 _write(file, max(0, total - size))
 
     def _make_room(self, size: int) -> int:
-        """Count everything, and remove what was used least recently if that is too much; the bytes that are left."""
+        """Count all files, evict the least recently used ones if they are too many, and return the bytes left."""
         copies = sorted(_files(self._copies))
         total = sum(copy[1] for copy in copies) + unsent_bytes(self._root)
         bound = self._bound(total)
@@ -77,7 +77,7 @@ class Room:
         return total
 
     def _bound(self, total: int) -> int:
-        """How much there may be, if `total` is there: a twentieth of the disk is left to others, a gigabyte at most."""
+        """The bound if the tier holds `total`: it leaves a twentieth of the disk free, at most a gigabyte."""
         disk = os.statvfs(self._root)
         left_bytes = min(_LEFT_BYTES, disk.f_blocks * disk.f_frsize // 20)
         return min(self._bytes_max, total + disk.f_bavail * disk.f_frsize - left_bytes)
@@ -93,12 +93,12 @@ class Room:
 
 
 def unsent_bytes(root: Path) -> int:
-    """All that no store has yet, of living and dead processes."""
+    """The bytes of unsent files of living and dead processes."""
     return sum(length for process in folders_in(root) for _, length, _, _ in _files(process / UNSENT))
 
 
 def _files(folder: Path) -> Iterator[tuple[float, int, int, str]]:
-    """All files below: when each was used last, its bytes, its links, its path."""
+    """All files below: time of last use, bytes, number of links, and path."""
     for entry in _entries(folder):
         if entry.is_dir(follow_symlinks=False):
             yield from _files(Path(entry.path))
@@ -117,7 +117,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _read(file: int) -> int | None:
-    """The sum; None if nobody has counted, or what stands there is no number."""
+    """The total; None if the file is empty or no number."""
     text = os.pread(file, 32, 0)
     return int(text) if text.isdigit() else None
 

@@ -1,9 +1,9 @@
 """A file of the local tier: the content, then a trailer with its length and checksum.
 
-The file is written under another name and then renamed, so it is whole when it can be found; but nothing is synced, and
-a machine that loses power may keep a name and lose what it stood for. So nothing leaves the tier unchecked: who reads
-a file whole compares its checksum, and who maps it compares the length now and the checksums that are in the content
-(a segment has one per chunk) when he touches it.
+The file is written under another name and then renamed, so it is complete when it is visible; but nothing is synced,
+and after a power cut a name may survive without its content. So every read is checked: a whole read compares the
+checksum, and a mapping compares the length at once and the checksums in the content (a segment has one per chunk) on
+access.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ __all__ = ["TRAILER_BYTES", "DamagedCopyError", "content_length", "read_content"
 _TRAILER = struct.Struct("<8sQII")
 _MAGIC = b"MSTIER1\n"
 TRAILER_BYTES = _TRAILER.size
-"""How much longer a file is than its content."""
+"""The length of the trailer."""
 
 
 class DamagedCopyError(ValueError):
-    """A file of the tier is not as it was written."""
+    """A file of the tier is not as written."""
 
 
 def write_sealed(path: Path, data: bytes) -> None:
@@ -40,7 +40,7 @@ def write_sealed(path: Path, data: bytes) -> None:
 
 
 def content_length(path: Path) -> int:
-    """The length of the content, as the trailer has it; DamagedCopyError if that cannot be."""
+    """The length of the content from the trailer; DamagedCopyError if it is inconsistent."""
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         file.seek(max(0, size - TRAILER_BYTES))
@@ -48,7 +48,7 @@ def content_length(path: Path) -> int:
 
 
 def read_content(path: Path) -> bytes:
-    """The content; DamagedCopyError if it is not what was written."""
+    """The content; DamagedCopyError if it is not as written."""
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         content = file.read(max(0, size - TRAILER_BYTES))
@@ -63,10 +63,10 @@ def _trailer(length: int, crc32: int) -> bytes:
 
 
 def _checked(trailer: bytes, size: int) -> tuple[int, int]:
-    """Length and checksum of the content of a file of `size` bytes that ends so."""
+    """Length and checksum of the content of a file of `size` bytes with this trailer."""
     if len(trailer) != TRAILER_BYTES:
         raise DamagedCopyError(f"it has {size} bytes, too few for a file of the tier")
     _, length, crc32, _ = _TRAILER.unpack(trailer)
     if trailer != _trailer(length, crc32) or length != size - TRAILER_BYTES:
-        raise DamagedCopyError("its end is not that of a file of the tier, or not in its place")
+        raise DamagedCopyError("it has no valid trailer")
     return int(length), int(crc32)

@@ -1,4 +1,4 @@
-"""Requests to a store, made side by side on threads, for whoever would otherwise make them one after the other."""
+"""Concurrent requests to a store, on threads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _THREADS = 8
 
 
 def side_by_side(requests: Sequence[Callable[[], object]]) -> None:
-    """Make all requests; what the store refuses is passed over. They count as the caller's own.
+    """Make all requests concurrently; the store's errors are ignored. They count as the caller's own.
 
     >>> kept = []
     >>> side_by_side([lambda: kept.append(1), lambda: kept.append(2)])

@@ -1,11 +1,11 @@
-"""A store as tasks see it: what they read is kept on their machine, and what they write is there before it is sent.
+"""A store as tasks see it: reads are cached on their machine, and writes are stored there before their upload.
 
-Only files whose names are never used twice go through the tier: segments, staged output and the specs of epochs. They
-have one content for ever, so a copy is as good as the file. All that decides something (manifests, `create`, leases)
-goes to the store, at once.
+Only files whose names are never reused go through the tier: segments, staged output and the specs of epochs. Their
+content never changes, so a copy is as good as the file. Files that decide something (manifests, `create`, leases) go
+to the store at once.
 
-`put` returns when the file lies in the tier. It is durable when `flush` has returned: until then it is lost with its
-machine, though not with its process (`LocalTier.adopt`).
+`put` returns when the file is in the tier. It is durable when `flush` has returned: until then it is lost with its
+machine, but not with its process (`LocalTier.adopt`).
 """
 
 from __future__ import annotations
@@ -40,27 +40,27 @@ _READ = tuple(f"{folder}/" for folder in (SEGMENTS, STAGED, SPECS))
 _WRITTEN = tuple(f"{folder}/" for folder in (SEGMENTS, STAGED))
 
 BYTES_MAX = 16 << 30
-"""How much the tier of a machine holds unless something else is set."""
+"""The default size of a machine's tier."""
 
 
 def default_folder() -> Path:
-    """Where the tier of this user is unless something else is set: below the folder for temporary files."""
+    """The default folder of this user's tier, below the folder for temporary files."""
     return Path(tempfile.gettempdir(), f"millstream-tier-{os.getuid()}")
 
 
 @dataclass(frozen=True)
 class TierSettings:
-    """Where the tier of a machine is (None: `default_folder` there), and how large (None: `BYTES_MAX`, or a quarter of
-    its disk if that is less). It travels to tasks."""
+    """The folder of a machine's tier (None: `default_folder` there) and its size (None: `BYTES_MAX`, or a quarter of
+    its disk if that is less). It is shipped to tasks."""
 
     folder: str | None = None
     bytes_max: int | None = None
 
 
 class TieredStore:
-    """`store`, with the files of tasks kept in `tier`. One per process: it has the process's queue of uploads.
+    """`store`, with the files of tasks cached in `tier`. One per process: it has the process's upload queue.
 
-    `patience`: how long to wait for a file that is missing because another machine may not have sent it yet.
+    `patience`: how long to wait for a missing file that another machine may not have uploaded yet.
 
     >>> from millstream.storage.memory import MemoryStore
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -85,7 +85,7 @@ class TieredStore:
 
     @property
     def below(self) -> Store:
-        """The store itself."""
+        """The wrapped store."""
         return self._store
 
     def __repr__(self) -> str:
@@ -94,22 +94,22 @@ class TieredStore:
     def __reduce__(self) -> tuple[object, ...]:
         return (tiered_store, (self._store, TierSettings(str(self.tier.folder), self.tier.bytes_max)))
 
-    # --- of the tier --------------------------------------------------------------------------------------------
+    # --- the tier -----------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Wait until everything that this process has put is in the store; raises what failed."""
+        """Wait until all files put by this process are in the store; raises the first failure."""
         try:
             self.uploads.flush()
         finally:
             self.take_over_requests()
 
     def check(self) -> None:
-        """Raises if something cannot be sent, for another reason than that the store is away."""
+        """Raises if an upload failed permanently."""
         self.uploads.check()
 
     def take_over_requests(self) -> None:
-        """What was asked of the store by threads that sent files counts as asked by this one."""
-        REQUESTS.take_over(self.uploads.told_requests())
+        """Count the requests of upload threads as this thread's."""
+        REQUESTS.take_over(self.uploads.take_request_count())
 
     @property
     def put_count(self) -> int:
@@ -117,36 +117,36 @@ class TieredStore:
         return self.uploads.queued_count
 
     def unsent_bytes(self, put_count: int) -> int:
-        """The bytes that are not in the store yet, of all files put after the first `put_count`."""
+        """The unsent bytes of all files put after the first `put_count`."""
         return self.uploads.pending_bytes(put_count)
 
     def adopt(self) -> None:
-        """Send what processes of this machine that died have not sent. Looks for it once a second at most."""
+        """Upload the unsent files of dead processes of this machine. Checks at most once a second."""
         if not self.uploads.is_due():
             return
         for file in self.tier.adopt(self._address):
             self.uploads.queue(file, is_adopted=True)
 
     def fetch_all(self, names: Sequence[str]) -> None:
-        """Bring files here that are not, side by side. What fails is left for whoever reads the file."""
+        """Fetch uncached files concurrently. Failures are left to the reader of the file."""
         missing = [name for name in names if not self.tier.has(self._address, name)]
         if len(missing) > 1:
             side_by_side([partial(self.get, name) for name in missing])
 
     def hold(self, name: str, length: int) -> Path | None:
-        """A path by which a file of the tier can be mapped, its content first, until `release`. None if it is not here
-        whole."""
+        """A path for mapping a file of the tier, which starts with its content, until `release`. None if it is not
+        cached whole."""
         return self.tier.hold(self._address, name, length)
 
     def release(self, held: Path) -> None:
-        """The file is mapped no more."""
+        """Release a file that is no longer mapped."""
         self.tier.release(held)
 
     def discard(self, name: str) -> None:
-        """What is here of a file was found to be damaged: it is fetched again when it is needed."""
+        """Drop a damaged copy of a file; the next read fetches it again."""
         self.tier.discard(self._address, name)
 
-    # --- of every store -----------------------------------------------------------------------------------------
+    # --- the Store interface ------------------------------------------------------------------------------------
 
     def put(self, name: str, data: bytes) -> None:
         if name.startswith(_WRITTEN):
@@ -172,7 +172,7 @@ class TieredStore:
         try:
             return self._store.get(name)
         except StoreDamagedError as error:
-            # It may have been on its way from one process to another when it was looked for here.
+            # It may have been moved from one process to another during the first lookup.
             data = self.tier.read(self._address, name)
             if data is None:
                 raise self._missing_error(error) from error
@@ -199,7 +199,7 @@ class TieredStore:
         return data
 
     def _missing_error(self, error: StoreDamagedError) -> StoreError:
-        """That a file is missing; if it may not have been sent yet, as an error that passes."""
+        """The error for a missing file; transient if the file may not have been uploaded yet."""
         if not self.patience.total_s:
             return error
         return UnsentFileError(f"{error.message} The machine that wrote it may not have sent it yet, or be gone.")
@@ -209,7 +209,7 @@ class TieredStore:
 
     def list(self, prefix: str) -> Names:
         folder = f"{prefix.rstrip('/')}/" if prefix else ""
-        # First what is unsent: what is sent meanwhile is then found by the store.
+        # Unsent files first: a file uploaded in the meantime is then listed by the store.
         unsent = {name for name in self.tier.unsent_names(self._address) if name.startswith(folder)}
         return sorted(unsent.union(self._store.list(prefix)))
 
@@ -218,15 +218,15 @@ class TieredStore:
         return sorted({name for name in unsent if name > after}.union(self._store.list_after(folder, after)))
 
     def delete(self, name: str) -> None:
-        self._forget(name)
+        self._drop(name)
         self._store.delete(name)
 
     def delete_many(self, names: Sequence[str]) -> None:
         for name in names:
-            self._forget(name)
+            self._drop(name)
         self._store.delete_many(names)
 
-    def _forget(self, name: str) -> None:
+    def _drop(self, name: str) -> None:
         if name.startswith(_READ):
             self.uploads.withdraw(name)
             self.tier.withdraw(self._address, name)
@@ -238,7 +238,7 @@ class TieredStore:
         return self._store.modified_ms(name)
 
     def local_path(self, name: str) -> Path | None:
-        # Files are given by `put`, so that a disk that is full is met here and not by who writes.
+        # Files are written by `put`, so that a full disk is handled here and not by the writer.
         return self._store.local_path(name)
 
     def settle(self, name: str) -> None:
@@ -252,8 +252,8 @@ class TieredStore:
 
 
 def tiered_store(store: Store, settings: TierSettings | None) -> Store:
-    """`store` with the tier of this machine; `store` itself if there is to be none, if it is a folder already, or if
-    the tier cannot be used, which is told once."""
+    """`store` with the tier of this machine; `store` itself if the tier is disabled, if the store is a folder, or if
+    the tier cannot be used, which is logged once."""
     if settings is None or isinstance(store, LocalStore):
         return store
     with _LOCK:
@@ -264,19 +264,19 @@ def tiered_store(store: Store, settings: TierSettings | None) -> Store:
 
 
 def store_with_cache(store: Store, folder: Path | None) -> Store:
-    """`store` with a tier in a folder that a reader was given."""
+    """`store` with a tier in a reader's cache folder."""
     return tiered_store(store, None if folder is None else TierSettings(str(folder)))
 
 
 class _Stores:
-    """The stores of a process, one of each as long as somebody uses it. A worker serves many jobs, one after the other:
-    those that were used last stay, and of the others only what still has something to send."""
+    """The stores of a process, one of each while in use. A worker serves many jobs, one after the other: the recently
+    used stores stay open, and of the others only those with pending uploads."""
 
     def __init__(self, recent_max: int = 32) -> None:
         self._recent_max = recent_max
         self._recent: OrderedDict[tuple[int, str], TieredStore] = OrderedDict()
         self._used: WeakValueDictionary[tuple[int, str], TieredStore] = WeakValueDictionary()
-        # The threads of uploads that are not done hold these: who opens the store again goes on with them.
+        # Threads of unfinished uploads hold these: reopening the store reuses them.
         self._uploads: WeakValueDictionary[tuple[int, str], Uploads] = WeakValueDictionary()
 
     def __len__(self) -> int:
@@ -302,7 +302,7 @@ _STORES = _Stores()
 
 
 def _tier_of_process(settings: TierSettings) -> LocalTier | None:
-    """The tier, opened once per process (a forked one has to open its own)."""
+    """The tier, opened once per process (a forked process opens its own)."""
     key = (os.getpid(), settings)
     if key not in _TIERS:
         folder = Path(settings.folder) if settings.folder else default_folder()
@@ -311,7 +311,7 @@ def _tier_of_process(settings: TierSettings) -> LocalTier | None:
         except TierAbsentError as error:
             _TIERS[key] = None
             _LOG.warning(
-                "there is no local tier in %s: %s. The job goes on with the store alone; set millstream.tier.folder "
+                "there is no local tier in %s: %s. The job continues with the store alone; set millstream.tier.folder "
                 "to a folder that this user can write",
                 folder,
                 error,
@@ -320,6 +320,6 @@ def _tier_of_process(settings: TierSettings) -> LocalTier | None:
 
 
 def _disk_bytes(folder: Path) -> int:
-    """How large the disk is where the folder is, or would be made."""
+    """The size of the disk of the folder, which need not exist."""
     place = next(place for place in (folder, *folder.parents) if place.exists())
     return shutil.disk_usage(place).total

@@ -1,20 +1,20 @@
-"""Uploads: threads of this process that bring new files from the local tier to their store, side by side.
+"""Uploads: threads of this process that copy new files from the local tier to their store, concurrently.
 
-A file is queued when it lies in the tier, and leaves the queue when the store has it. One that fails stays, and is
-tried again after a pause that grows, for as long as the process lives: the store may be away. `flush` is for who must
-know: it waits until all are there, or raises the first error that it sees; then the files are tried further. Who does
-not wait calls `check`: what the store refuses for good must not go unseen.
+A file is queued when it is in the tier, and dequeued when the store has it. A failed upload stays queued and is retried
+after an increasing pause for as long as the process lives: the store may be away. `flush` waits until all files are
+uploaded, or raises the first error it sees; the uploads are retried nevertheless. Callers that do not wait use `check`,
+which raises permanent errors.
 
-A thread that had nothing to send for a while ends: a worker of Spark's may serve many jobs, one after the other, each
-with a store of its own.
+A thread that had nothing to upload for a while ends: a Spark worker may serve many jobs, one after the other, each with
+a store of its own.
 
-What a process that died has left (*adopted*) is sent too, and nobody waits for it nor fails with it: whoever commits an
-epoch asks the store itself for the epoch's files, and what no epoch names is needed by nobody. After a power cut such
-files may be cut short or empty.
+Files left by a dead process (*adopted*) are uploaded too, but callers neither wait for them nor fail with them: the
+committer of an epoch checks the store itself for the epoch's files, and a file that no epoch names is not needed. After
+a power cut such files may be truncated or empty.
 
-What was just written is sent from memory, as far as little enough waits there. All else (what waited long, failed
-once, or was left by another process) is read from the tier and checked just before it is sent. What is damaged is never
-sent: a file that stands in a store is believed.
+New files are uploaded from memory, within a limit. All others (files that waited long, failed once, or were adopted)
+are read from the tier and checked just before the upload. A damaged file is never uploaded: files in a store are
+trusted.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _LOG = logging.getLogger(__name__)
 _THREADS = 8
 _BYTES_AT_ONCE = 256 << 20
 _HELD_BYTES_MAX = 32 << 20
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 2.0  # when the store is back, files are to be there soon
-_LOOK_S = 1.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 2.0  # bounds the delay after the store returns
+_ADOPTION_INTERVAL_S = 1.0
 _IDLE_S = 10.0
 
 
@@ -54,7 +54,7 @@ class _Upload:
 
 
 class Uploads:
-    """What this process has to send from `tier`, where it lies under `address`, to `store`."""
+    """The uploads of this process from `tier`, where files are stored under `address`, to `store`."""
 
     def __init__(self, store: Store, tier: LocalTier, address: str) -> None:
         self._store, self._tier, self._address = store, tier, address
@@ -63,10 +63,10 @@ class Uploads:
         self._threads: list[threading.Thread] = []
         self._lost: StoreError | None = None
         self.queued_count = self._requests = 0
-        self._look_s = 0.0
+        self._next_adoption_s = 0.0
 
     def queue(self, file: UnsentFile, content: bytes | None = None, *, is_adopted: bool = False) -> None:
-        """Send a file as soon as a thread is free; `content`: what it holds, if that is at hand."""
+        """Upload a file as soon as a thread is free; `content` is its content, if at hand."""
         with self._changed:
             self.queued_count += 1
             if file.name not in self._pending:
@@ -81,8 +81,8 @@ class Uploads:
             self._changed.notify_all()
 
     def flush(self) -> None:
-        """Wait until the store has everything that was queued; raises the first failure there is from now on. What was
-        adopted is waited for until it is tried."""
+        """Wait until the store has all queued files; raises the first failure from now on. Adopted files are waited for
+        until their first attempt."""
         with self._changed:
             for upload in self._pending.values():
                 if not upload.is_adopted:
@@ -92,7 +92,7 @@ class Uploads:
             self._raise(self._failure())
 
     def check(self) -> None:
-        """Raises what the store refuses for good, and what is lost; a store that is away is waited for."""
+        """Raises permanent errors and lost files; a store that is away is no error."""
         with self._changed:
             error = self._failure()
             if error is self._lost or not isinstance(error, StoreAwayError):
@@ -102,7 +102,7 @@ class Uploads:
         return all(upload.is_adopted and upload.error is not None for upload in self._pending.values())
 
     def _failure(self) -> StoreError | None:
-        """What went wrong with the files of this process, the worst of it."""
+        """The worst error of the uploads of this process."""
         own = [upload.error for upload in self._pending.values() if not upload.is_adopted]
         errors = [error for error in own if error is not None]
         refusals = [error for error in errors if not isinstance(error, StoreAwayError)]
@@ -110,39 +110,39 @@ class Uploads:
 
     def _raise(self, error: StoreError | None) -> None:
         if error is not None:
-            self._lost = None  # told once
+            self._lost = None  # raised once
             raise type(error)(
                 f"{error.message} {len(self._pending)} new files of this machine are not in the store. They stay in "
                 f"the local tier {self._tier.folder} and are sent when it takes them."
             ) from error
 
     def withdraw(self, name: str) -> None:
-        """Do not send this file; one that is being sent is waited for."""
+        """Cancel the upload of a file, or wait for an upload in progress."""
         with self._changed:
             self._changed.wait_for(lambda: name not in self._pending or not self._pending[name].is_running)
             self._pending.pop(name, None)
 
     @property
     def pending(self) -> list[str]:
-        """The names of the files that the store may not have yet."""
+        """The names of the files that may not be in the store yet."""
         with self._changed:
             return sorted(self._pending)
 
     def pending_bytes(self, queued_count: int) -> int:
-        """The bytes of those that were queued after the first `queued_count`."""
+        """The bytes of the pending files queued after the first `queued_count`."""
         with self._changed:
             return sum(u.file.length for u in self._pending.values() if u.number > queued_count)
 
     def is_due(self) -> bool:
-        """Whether it is time to look for what others have left: a second after the last time."""
+        """Whether it is time to check for adoptable files: a second after the last check."""
         with self._changed:
-            is_due = time.monotonic() >= self._look_s
+            is_due = time.monotonic() >= self._next_adoption_s
             if is_due:
-                self._look_s = time.monotonic() + _LOOK_S
+                self._next_adoption_s = time.monotonic() + _ADOPTION_INTERVAL_S
         return is_due
 
-    def told_requests(self) -> int:
-        """The requests of these threads that nobody has been told of."""
+    def take_request_count(self) -> int:
+        """The requests of these threads that are not reported yet."""
         with self._changed:
             requests, self._requests = self._requests, 0
         return requests
@@ -162,13 +162,13 @@ class Uploads:
             except (OSError, DamagedCopyError) as failure:
                 is_lost = not is_transient(failure)
                 error = self._unreadable(upload, failure, is_lost)
-            except Exception as failure:  # a thread that dies would leave the task waiting for ever
+            except Exception as failure:  # a dead thread would leave the task waiting for ever
                 error = StoreError(f"Store {self._store.url}: {upload.file.name!r} cannot be sent: {failure!r}.")
             self._end(upload, error, is_lost, REQUESTS.of_thread() - before)
 
     def _unreadable(self, upload: _Upload, failure: Exception, is_lost: bool) -> StoreError:
-        """Why a file cannot be sent that is not as it was written, or that the system does not give just now. No
-        manifest names it, so nothing that is committed is lost: the epoch is run again."""
+        """The error for a file that changed after it was written, or that the system cannot read at the moment. No
+        manifest names it, so no committed data is lost: the epoch is run again."""
         file = upload.file
         if not is_lost:
             return StoreAwayError(f"Store {self._store.url}: {file.path} cannot be read just now: {failure}.")
@@ -179,7 +179,7 @@ class Uploads:
         )
 
     def _next(self) -> _Upload | None:
-        """What this thread is to send; None: nothing for so long that it is to end."""
+        """The next upload of this thread; None if it was idle for so long that it ends."""
         idle_until_s = time.monotonic() + _IDLE_S
         with self._changed:
             while True:
@@ -198,21 +198,21 @@ class Uploads:
                     self._changed.wait()
 
     def _has_room_for(self, upload: _Upload) -> bool:
-        """Whether it can be in memory beside those that are being sent. One at a time always can."""
+        """Whether its content fits in memory with the uploads in progress. One at a time always does."""
         running_bytes = sum(other.file.length for other in self._pending.values() if other.is_running)
         return not running_bytes or running_bytes + upload.file.length <= _BYTES_AT_ONCE
 
     def _end(self, upload: _Upload, error: StoreError | None, is_lost: bool, requests: int) -> None:
         with self._changed:
             self._requests += requests
-            upload.is_running, upload.held = False, None  # what waits for the store does not wait in memory
+            upload.is_running, upload.held = False, None  # a retried upload is not held in memory
             if is_lost and not upload.is_adopted:
                 self._lost = error
             if error is None or is_lost:
                 self._pending.pop(upload.file.name, None)
             else:
                 if upload.error is None:
-                    _LOG.warning("%s It is sent again until the store takes it", error.message)
+                    _LOG.warning("%s The upload is retried until the store accepts it", error.message)
                 upload.error, upload.due_s = error, time.monotonic() + upload.pause_s
                 upload.pause_s = min(2 * upload.pause_s, _LONGEST_PAUSE_S)
             self._changed.notify_all()

@@ -1,1 +1,1 @@
-"""The inside of `catalog`: columns as they are shown, what a catalog holds, and a catalog in memory."""
+"""The implementation of `catalog`: columns, catalog objects, and the catalog in memory."""

@@ -1,6 +1,6 @@
-"""What a catalog of Flink may know beside tables: partitions, statistics, models. One in memory keeps none of it.
+"""Partitions, statistics and models of Flink's catalogs, which a catalog in memory does not store.
 
-Statistics of Flink serve the order of joins in batch plans. Asking for them gives empty ones, setting them is refused.
+Flink uses statistics to order joins in batch plans. Reading them returns empty ones, writing them is rejected.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from millstream.table.catalogs.objects import (
 
 __all__ = ["CatalogStatistics"]
 
-_NO_PARTITIONS = "a catalog in memory keeps no partitions. A filesystem table finds its own: PARTITIONED BY (…)"
+_NO_PARTITIONS = "a catalog in memory stores no partitions. A filesystem table lists its own: PARTITIONED BY (…)"
 _NO_STATISTICS = "plans do not use statistics: leave them out"
 
 
@@ -30,7 +30,7 @@ class CatalogStatistics:
     def list_partitions(
         self, table_path: ObjectPath, partition_spec: CatalogPartitionSpec | None = None
     ) -> list[CatalogPartitionSpec]:
-        """The partitions that a catalog keeps: none."""
+        """The partitions stored in the catalog: none."""
         return []
 
     def get_partition(self, table_path: ObjectPath, partition_spec: CatalogPartitionSpec) -> CatalogPartition:
@@ -38,7 +38,7 @@ class CatalogStatistics:
         raise NotAvailableError(f"Catalog.get_partition is not available: {_NO_PARTITIONS}")
 
     def partition_exists(self, table_path: ObjectPath, partition_spec: CatalogPartitionSpec) -> bool:
-        """Whether a catalog keeps such a partition: none."""
+        """Whether the catalog stores a partition: never."""
         return False
 
     def create_partition(
@@ -54,7 +54,7 @@ class CatalogStatistics:
     def drop_partition(
         self, table_path: ObjectPath, partition_spec: CatalogPartitionSpec, ignore_if_not_exists: bool
     ) -> None:
-        """Forget a partition."""
+        """Drops a partition."""
         raise NotAvailableError(f"Catalog.drop_partition is not available: {_NO_PARTITIONS}")
 
     def alter_partition(
@@ -64,7 +64,7 @@ class CatalogStatistics:
         new_partition: CatalogPartition,
         ignore_if_not_exists: bool,
     ) -> None:
-        """Give a partition other properties."""
+        """Changes the properties of a partition."""
         raise NotAvailableError(f"Catalog.alter_partition is not available: {_NO_PARTITIONS}")
 
     def list_models(self, database_name: str) -> list[str]:
@@ -76,15 +76,15 @@ class CatalogStatistics:
         raise NotAvailableError(f"Catalog.get_model is not available: {NO_MODELS}")
 
     def model_exists(self, model_path: ObjectPath) -> bool:
-        """Whether there is such a model: there is none."""
+        """Whether a model exists: never."""
         return False
 
     def drop_model(self, model_path: ObjectPath, ignore_if_not_exists: bool) -> None:
-        """Forget a model."""
+        """Drops a model."""
         raise NotAvailableError(f"Catalog.drop_model is not available: {NO_MODELS}")
 
     def rename_model(self, model_path: ObjectPath, new_model_name: str, ignore_if_not_exists: bool) -> None:
-        """Give a model another name."""
+        """Renames a model."""
         raise NotAvailableError(f"Catalog.rename_model is not available: {NO_MODELS}")
 
     def create_model(self, model_path: ObjectPath, model: CatalogModel, ignore_if_exists: bool) -> None:
@@ -92,49 +92,49 @@ class CatalogStatistics:
         raise NotAvailableError(f"Catalog.create_model is not available: {NO_MODELS}")
 
     def alter_model(self, model_path: ObjectPath, new_model: CatalogModel, ignore_if_not_exists: bool) -> None:
-        """Put another model in a model's place."""
+        """Replaces a model."""
         raise NotAvailableError(f"Catalog.alter_model is not available: {NO_MODELS}")
 
     def get_table_statistics(self, table_path: ObjectPath) -> CatalogTableStatistics:
-        """How large a table is: not known."""
+        """The size of a table: unknown."""
         return CatalogTableStatistics()
 
     def get_table_column_statistics(self, table_path: ObjectPath) -> CatalogColumnStatistics:
-        """What is known of a table's values: nothing."""
+        """Statistics of a table's values: none."""
         return CatalogColumnStatistics()
 
     def get_partition_statistics(
         self, table_path: ObjectPath, partition_spec: CatalogPartitionSpec
     ) -> CatalogTableStatistics:
-        """How large a partition is: not known."""
+        """The size of a partition: unknown."""
         return CatalogTableStatistics()
 
     def bulk_get_partition_statistics(
         self, table_path: ObjectPath, partition_specs: list[CatalogPartitionSpec]
     ) -> list[CatalogTableStatistics]:
-        """How large partitions are: not known."""
+        """The sizes of partitions: unknown."""
         return [CatalogTableStatistics() for _ in partition_specs]
 
     def get_partition_column_statistics(
         self, table_path: ObjectPath, partition_spec: CatalogPartitionSpec
     ) -> CatalogColumnStatistics:
-        """What is known of a partition's values: nothing."""
+        """Statistics of a partition's values: none."""
         return CatalogColumnStatistics()
 
     def bulk_get_partition_column_statistics(
         self, table_path: ObjectPath, partition_specs: list[CatalogPartitionSpec]
     ) -> list[CatalogColumnStatistics]:
-        """What is known of partitions' values: nothing."""
+        """Statistics of partitions' values: none."""
         return [CatalogColumnStatistics() for _ in partition_specs]
 
     def alter_table_statistics(self, table_path: ObjectPath, table_statistics: Any, ignore_if_not_exists: bool) -> None:
-        """Say what is known."""
+        """Sets statistics."""
         raise NotAvailableError(f"Catalog.alter_table_statistics is not available: {_NO_STATISTICS}")
 
     def alter_table_column_statistics(
         self, table_path: ObjectPath, column_statistics: Any, ignore_if_not_exists: bool
     ) -> None:
-        """Say what is known."""
+        """Sets statistics."""
         raise NotAvailableError(f"Catalog.alter_table_column_statistics is not available: {_NO_STATISTICS}")
 
     def alter_partition_statistics(
@@ -144,7 +144,7 @@ class CatalogStatistics:
         partition_statistics: Any,
         ignore_if_not_exists: bool,
     ) -> None:
-        """Say what is known."""
+        """Sets statistics."""
         raise NotAvailableError(f"Catalog.alter_partition_statistics is not available: {_NO_STATISTICS}")
 
     def alter_partition_column_statistics(
@@ -154,5 +154,5 @@ class CatalogStatistics:
         column_statistics: Any,
         ignore_if_not_exists: bool,
     ) -> None:
-        """Say what is known."""
+        """Sets statistics."""
         raise NotAvailableError(f"Catalog.alter_partition_column_statistics is not available: {_NO_STATISTICS}")

@@ -1,4 +1,4 @@
-"""The columns of a table whose types are known, its watermark and its key: what `get_resolved_schema` shows."""
+"""The columns of a table with their types, its watermark and its key, as `get_resolved_schema` returns them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 
 
 class Column(ABC):
-    """A column: its name, its type, and where its values come from."""
+    """A column: its name, its type, and the origin of its values."""
 
     def __init__(
         self, j_column: Any = None, *, name: str = "", data_type: DataType | None = None, comment: str | None = None
@@ -43,12 +43,12 @@ class Column(ABC):
 
     @staticmethod
     def computed(name: str, resolved_expression: ResolvedExpression) -> ComputedColumn:
-        """A column that is computed."""
+        """A computed column."""
         return ComputedColumn(name=name, expression=resolved_expression)
 
     @staticmethod
     def metadata(name: str, data_type: DataType, metadata_key: str | None, is_virtual: bool) -> MetadataColumn:
-        """A column of what the connector knows of a row."""
+        """A column with the connector's metadata of each row."""
         return MetadataColumn(name=name, data_type=data_type, metadata_key=metadata_key, is_virtual=is_virtual)
 
     @abstractmethod
@@ -72,7 +72,7 @@ class Column(ABC):
         return self._name
 
     def get_comment(self) -> str | None:
-        """What it is said to be."""
+        """Its comment."""
         return self._comment
 
     def as_summary_string(self) -> str:
@@ -82,7 +82,7 @@ class Column(ABC):
 
     @abstractmethod
     def explain_extras(self) -> str | None:
-        """What is to be said beyond name and type."""
+        """The definition beyond name and type."""
 
     @abstractmethod
     def copy(self, new_type: DataType) -> Column:
@@ -95,7 +95,7 @@ class Column(ABC):
     @property
     @abstractmethod
     def _definition(self) -> ColumnDefinition:
-        """As CREATE TABLE has it."""
+        """The column's definition in CREATE TABLE."""
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and vars(self) == vars(other)
@@ -139,7 +139,7 @@ class PhysicalColumn(Column):
 
 
 class ComputedColumn(Column):
-    """A column that is computed."""
+    """A computed column."""
 
     def __init__(
         self,
@@ -156,8 +156,8 @@ class ComputedColumn(Column):
         self._expression = expression
 
     def _changed(self, **parts: Any) -> ComputedColumn:
-        kept: dict[str, Any] = {"name": self._name, "data_type": self._data_type, "comment": self._comment}
-        return ComputedColumn(expression=self._expression, **(kept | parts))
+        parts_of_self: dict[str, Any] = {"name": self._name, "data_type": self._data_type, "comment": self._comment}
+        return ComputedColumn(expression=self._expression, **(parts_of_self | parts))
 
     def with_comment(self, comment: str | None) -> ComputedColumn:
         return self._changed(comment=comment)
@@ -169,7 +169,7 @@ class ComputedColumn(Column):
         return False
 
     def get_expression(self) -> ResolvedExpression:
-        """What it is computed by."""
+        """Its expression."""
         return self._expression
 
     def explain_extras(self) -> str | None:
@@ -192,7 +192,7 @@ class ComputedColumn(Column):
 
 
 class MetadataColumn(Column):
-    """A column of what the connector knows of a row."""
+    """A column with the connector's metadata of each row."""
 
     def __init__(
         self,
@@ -209,16 +209,16 @@ class MetadataColumn(Column):
         self._is_virtual = is_virtual
 
     def _changed(self, **parts: Any) -> MetadataColumn:
-        kept: dict[str, Any] = {"name": self._name, "data_type": self._data_type, "comment": self._comment}
-        kept |= {"metadata_key": self._metadata_key, "is_virtual": self._is_virtual}
-        return MetadataColumn(**(kept | parts))
+        parts_of_self: dict[str, Any] = {"name": self._name, "data_type": self._data_type, "comment": self._comment}
+        parts_of_self |= {"metadata_key": self._metadata_key, "is_virtual": self._is_virtual}
+        return MetadataColumn(**(parts_of_self | parts))
 
     def is_virtual(self) -> bool:
         """Whether it is only read, never written."""
         return self._is_virtual
 
     def get_metadata_key(self) -> str | None:
-        """The connector's name for it; None if it is the column's."""
+        """The connector's key for it; None if it is the column's name."""
         return self._metadata_key
 
     def with_comment(self, comment: str | None) -> MetadataColumn:
@@ -238,7 +238,7 @@ class MetadataColumn(Column):
         return self._changed(data_type=new_data_type)
 
     def rename(self, new_name: str) -> MetadataColumn:
-        # Its key was its name, if none was given; it stays what it is read by.
+        # Without a key, its name is the key: it remains so under the new name.
         return self._changed(name=new_name, metadata_key=self._metadata_key or self._name)
 
     @property
@@ -250,7 +250,7 @@ class MetadataColumn(Column):
 
 
 class WatermarkSpec:
-    """Which column is the rowtime, and its watermark."""
+    """The rowtime column and its watermark."""
 
     def __init__(
         self, j_watermark_spec: Any = None, *, column: str = "", expression: ResolvedExpression | None = None
@@ -270,7 +270,7 @@ class WatermarkSpec:
         return self._column
 
     def get_watermark_expression(self) -> ResolvedExpression:
-        """What the watermark is computed by."""
+        """The watermark's expression."""
         return self._expression
 
     def as_summary_string(self) -> str:
@@ -293,7 +293,7 @@ class WatermarkSpec:
 
 
 class Constraint(ABC):
-    """What holds for all rows of a table."""
+    """A constraint on the rows of a table."""
 
     class ConstraintType(Enum):
         """The kinds of constraints."""
@@ -311,7 +311,7 @@ class Constraint(ABC):
         return self._name
 
     def is_enforced(self) -> bool:
-        """Whether it is checked: never, as in Flink."""
+        """Whether it is enforced: never, as in Flink."""
         return False
 
     def get_type(self) -> Constraint.ConstraintType:
@@ -327,7 +327,7 @@ class Constraint(ABC):
 
 
 class UniqueConstraint(Constraint):
-    """Columns that no two rows share."""
+    """Columns whose values are unique."""
 
     def __init__(self, j_unique_constraint: Any = None, *, name: str = "", columns: tuple[str, ...] = ()) -> None:
         super().__init__(j_unique_constraint, name=name)

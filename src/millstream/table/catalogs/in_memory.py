@@ -1,7 +1,7 @@
-"""`Catalog`: databases, tables, views and functions in memory, as programs see them through PyFlink's methods.
+"""`Catalog`: databases, tables, views and functions in memory, through PyFlink's methods.
 
-What a catalog of Flink may have beside (partitions, statistics, procedures, models) one in memory has not: asking for
-them lists nothing, and adding them says so.
+A catalog in memory does not store partitions, statistics, procedures or models: listing them returns nothing, and
+adding them raises an error.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["Catalog", "HiveCatalog", "JdbcCatalog"]
 
 
 class Catalog(CatalogStatistics):
-    """A catalog. `TableEnvironment.get_catalog` gives one."""
+    """A catalog, as returned by `TableEnvironment.get_catalog`."""
 
     def __init__(self, j_catalog: Any) -> None:
         if not isinstance(j_catalog, tuple):
@@ -48,7 +48,7 @@ class Catalog(CatalogStatistics):
     # --- databases ------------------------------------------------------------------------------------------------
 
     def get_default_database(self) -> str:
-        """The name of the database that is used when none is named."""
+        """The name of the default database."""
         return self._catalog.default_database
 
     def list_databases(self) -> list[str]:
@@ -61,7 +61,7 @@ class Catalog(CatalogStatistics):
         return CatalogDatabase.create_instance(dict(database.options), database.comment)
 
     def database_exists(self, database_name: str) -> bool:
-        """Whether there is such a database."""
+        """Whether a database exists."""
         return database_name in self._catalog.databases
 
     def create_database(self, name: str, database: CatalogDatabase, ignore_if_exists: bool) -> None:
@@ -76,7 +76,7 @@ class Catalog(CatalogStatistics):
         self._catalog.databases[name] = stored.Database(comment=database.get_description(), options=options)
 
     def drop_database(self, name: str, ignore_if_exists: bool) -> None:
-        """Forget an empty database."""
+        """Drops an empty database."""
         if ignore_if_exists and not self.database_exists(name):
             return
         database = self._database(name)
@@ -87,7 +87,7 @@ class Catalog(CatalogStatistics):
         del self._catalog.databases[name]
 
     def alter_database(self, name: str, new_database: CatalogDatabase, ignore_if_not_exists: bool) -> None:
-        """Give a database other properties."""
+        """Changes the properties of a database."""
         if ignore_if_not_exists and not self.database_exists(name):
             return
         database = self._database(name)
@@ -126,23 +126,23 @@ class Catalog(CatalogStatistics):
         )
 
     def table_exists(self, table_path: ObjectPath) -> bool:
-        """Whether there is such a table or view."""
+        """Whether a table or view exists."""
         database = self._catalog.databases.get(table_path.get_database_name())
         return database is not None and table_path.get_object_name() in database.tables
 
     def drop_table(self, table_path: ObjectPath, ignore_if_not_exists: bool) -> None:
-        """Forget a table or a view."""
+        """Drops a table or a view."""
         if ignore_if_not_exists and not self.table_exists(table_path):
             return
-        stored.refuse_kept([self._entry(table_path)])
+        stored.reject_materialized([self._entry(table_path)])
         del self._database(table_path.get_database_name()).tables[table_path.get_object_name()]
 
     def rename_table(self, table_path: ObjectPath, new_table_name: str, ignore_if_not_exists: bool) -> None:
-        """Give a table or a view another name."""
+        """Renames a table or a view."""
         if ignore_if_not_exists and not self.table_exists(table_path):
             return
         entry = self._entry(table_path)
-        stored.refuse_kept([entry])
+        stored.reject_materialized([entry])
         tables = self._database(table_path.get_database_name()).tables
         if new_table_name in tables:
             raise refuse(f"there is a table {new_table_name!r} already", TableAlreadyExistException)
@@ -158,10 +158,10 @@ class Catalog(CatalogStatistics):
         self._put(table_path, self._entry_of(table_path, table))
 
     def alter_table(self, table_path: ObjectPath, new_table: CatalogBaseTable, ignore_if_not_exists: bool) -> None:
-        """Put another definition in a table's place."""
+        """Replaces a table's definition."""
         if ignore_if_not_exists and not self.table_exists(table_path):
             return
-        stored.refuse_kept([self._entry(table_path)])
+        stored.reject_materialized([self._entry(table_path)])
         self._put(table_path, self._entry_of(table_path, new_table))
 
     def _entry(self, path: ObjectPath) -> TableEntry | ViewEntry:
@@ -215,12 +215,12 @@ class Catalog(CatalogStatistics):
         raise NotAvailableError("Catalog.get_procedure is not available: procedures are Java objects. Call a function")
 
     def function_exists(self, function_path: ObjectPath) -> bool:
-        """Whether there is such a function."""
+        """Whether a function exists."""
         database = self._catalog.databases.get(function_path.get_database_name())
         return database is not None and function_path.get_object_name().lower() in database.functions
 
     def create_function(self, function_path: ObjectPath, function: CatalogFunction, ignore_if_exists: bool) -> None:
-        """A new function, by where it is found in Python."""
+        """Adds a function, by its name in Python."""
         if self.function_exists(function_path):
             if ignore_if_exists:
                 return
@@ -230,14 +230,14 @@ class Catalog(CatalogStatistics):
     def alter_function(
         self, function_path: ObjectPath, new_function: CatalogFunction, ignore_if_not_exists: bool
     ) -> None:
-        """Put another function in a function's place."""
+        """Replaces a function."""
         if ignore_if_not_exists and not self.function_exists(function_path):
             return
         self._function(function_path)
         self._put_function(function_path, new_function)
 
     def drop_function(self, function_path: ObjectPath, ignore_if_not_exists: bool) -> None:
-        """Forget a function."""
+        """Drops a function."""
         if ignore_if_not_exists and not self.function_exists(function_path):
             return
         self._function(function_path)
@@ -285,7 +285,7 @@ class JdbcCatalog(Catalog):
 
 
 def _schema_of(entry: TableEntry) -> Schema:
-    """A table's columns as they were declared."""
+    """A table's columns as declared."""
     columns = []
     for column in entry.columns:
         type_: Any = None if column.is_computed else column.type

@@ -1,4 +1,4 @@
-"""What a catalog holds, and how it is named: databases, tables, functions, partitions, statistics, paths."""
+"""Catalog objects and their names: databases, tables, functions, partitions, statistics, paths."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ class _Described:
         self._parts = parts
 
     def get_properties(self) -> dict[str, str]:
-        """What it was given as properties."""
+        """Its properties."""
         return dict(self._parts.get("properties") or {})
 
     def get_comment(self) -> str:
-        """What it is said to be."""
+        """Its comment, or ""."""
         return self._parts.get("comment") or ""
 
     def copy(self) -> Any:
-        """The same again."""
+        """A copy."""
         return type(self)(dict(self._parts))
 
     def get_description(self) -> str | None:
-        """What it is said to be, in short."""
+        """Its comment, as the short description."""
         return self._parts.get("comment")
 
     def get_detailed_description(self) -> str | None:
-        """What it is said to be."""
+        """Its comment, as the detailed description."""
         return self._parts.get("comment")
 
     def __eq__(self, other: object) -> bool:
@@ -142,7 +142,7 @@ class CatalogPartition(_Described):
 
 
 class CatalogFunction(_Described):
-    """A function, by the name of what it is in Python."""
+    """A function, by its name in Python."""
 
     def __init__(self, j_catalog_function: Any) -> None:
         super().__init__(j_catalog_function)
@@ -153,7 +153,7 @@ class CatalogFunction(_Described):
         return CatalogFunction({"class_name": class_name, "language": function_language})
 
     def get_class_name(self) -> str:
-        """Where it is found: `module.name`."""
+        """Its path in Python: `module.name`."""
         return str(self._parts["class_name"])
 
     def get_function_language(self) -> str:
@@ -161,7 +161,7 @@ class CatalogFunction(_Described):
         return str(self._parts["language"])
 
     def get_options(self) -> dict[str, str]:
-        """What it was given as options."""
+        """Its options."""
         return self.get_properties()
 
 
@@ -175,17 +175,17 @@ class CatalogModel(_Described):
     def create_model(
         input_schema: Schema, output_schema: Schema, options: Mapping[str, str], comment: str | None = None
     ) -> CatalogModel:
-        """A model: what goes in, what comes out, and what its provider is told."""
+        """A model: its input, its output, and the options of its provider."""
         parts = {"input_schema": input_schema, "output_schema": output_schema, "comment": comment}
         return CatalogModel(parts | {"properties": dict(options)})
 
     def get_options(self) -> dict[str, str]:
-        """What its provider is told."""
+        """The options of its provider."""
         return self.get_properties()
 
 
 class Procedure:
-    """A procedure of a catalog of Java."""
+    """A procedure of a Java catalog."""
 
     def __init__(self, j_procedure: Any) -> None:
         raise NotAvailableError(
@@ -215,16 +215,16 @@ class ObjectPath:
         return self._names[0]
 
     def get_object_name(self) -> str:
-        """What is in it."""
+        """The object's name."""
         return self._names[1]
 
     def get_full_name(self) -> str:
-        """Both, with a dot between them."""
+        """Both names, joined by a dot."""
         return ".".join(self._names)
 
     @staticmethod
     def from_string(full_name: str) -> ObjectPath:
-        """The path that is written `database.object`."""
+        """Parses a path `database.object`."""
         parts = full_name.split(".")
         if len(parts) != 2:
             raise refuse(f"ObjectPath: found {full_name!r}, expected 'database.object'")
@@ -240,7 +240,7 @@ class ObjectPath:
         return isinstance(other, ObjectPath) and self._names == other._names
 
     def compare_to(self, other: ObjectPath) -> int:
-        """Less than 0, 0 or more than 0, as this comes before, is, or comes after the other."""
+        """Less than, equal to or greater than 0, by the order of the full names."""
         return (self.get_full_name() > other.get_full_name()) - (self.get_full_name() < other.get_full_name())
 
     def __lt__(self, other: object) -> bool:
@@ -248,7 +248,7 @@ class ObjectPath:
 
 
 class CatalogPartitionSpec:
-    """Which partition: values of partition columns."""
+    """A partition, by the values of its partition columns."""
 
     def __init__(self, partition_spec: Mapping[str, str]) -> None:
         self._spec = dict(partition_spec)
@@ -268,7 +268,7 @@ class CatalogPartitionSpec:
 
 
 class CatalogTableStatistics:
-    """How large a table is."""
+    """The size of a table."""
 
     def __init__(
         self,
@@ -283,32 +283,32 @@ class CatalogTableStatistics:
         self._properties = dict(properties or {})
 
     def get_row_count(self) -> int | None:
-        """How many rows."""
+        """The number of rows."""
         return self._counts[0]
 
     def get_field_count(self) -> int | None:
-        """How many columns."""
+        """The number of columns."""
         return self._counts[1]
 
     def get_total_size(self) -> int | None:
-        """How many bytes as it is stored."""
+        """The number of bytes stored."""
         return self._counts[2]
 
     def get_raw_data_size(self) -> int | None:
-        """How many bytes its values have."""
+        """The number of bytes of the values."""
         return self._counts[3]
 
     def get_properties(self) -> dict[str, str]:
-        """What else is known."""
+        """Other statistics."""
         return dict(self._properties)
 
     def copy(self) -> CatalogTableStatistics:
-        """The same again."""
+        """A copy."""
         return CatalogTableStatistics(*self._counts, properties=self._properties)
 
 
 class CatalogColumnStatistics:
-    """What is known of the values of columns."""
+    """Statistics of the values of columns."""
 
     def __init__(
         self,
@@ -320,20 +320,20 @@ class CatalogColumnStatistics:
         self._properties = dict(properties or {})
 
     def get_column_statistics_data(self) -> dict[str, Any]:
-        """What is known, by column."""
+        """The statistics, by column."""
         return dict(self._data)
 
     def get_properties(self) -> dict[str, str]:
-        """What else is known."""
+        """Other statistics."""
         return dict(self._properties)
 
     def copy(self) -> CatalogColumnStatistics:
-        """The same again."""
+        """A copy."""
         return CatalogColumnStatistics(self._data, self._properties)
 
 
 class CatalogDescriptor:
-    """A catalog as a program describes it."""
+    """A catalog, described by a program."""
 
     def __init__(self, j_catalog_descriptor: Any) -> None:
         if not isinstance(j_catalog_descriptor, tuple):
@@ -342,7 +342,7 @@ class CatalogDescriptor:
 
     @staticmethod
     def of(catalog_name: str, configuration: Configuration, comment: str | None = None) -> CatalogDescriptor:
-        """A catalog of that name, with these settings: {'type': 'generic_in_memory'}."""
+        """A catalog with this name and these settings: {'type': 'generic_in_memory'}."""
         return CatalogDescriptor((catalog_name, configuration, comment))
 
 
@@ -368,7 +368,7 @@ class ObjectIdentifier:
         return str(self._path[1])
 
     def get_object_name(self) -> str:
-        """What is in it."""
+        """The object's name."""
         return str(self._path[2])
 
     def to_object_path(self) -> ObjectPath:
@@ -380,11 +380,11 @@ class ObjectIdentifier:
         return list(self._path)
 
     def as_serializable_string(self) -> str:
-        """The name as SQL writes it."""
+        """The name in SQL syntax."""
         return shown(self._path)
 
     def as_summary_string(self) -> str:
-        """The name for people."""
+        """The name for display."""
         return ".".join(self._path)
 
     def __eq__(self, other: object) -> bool:

@@ -14,7 +14,7 @@ __all__ = ["ResolvedSchema"]
 
 
 class ResolvedSchema:
-    """What is known of a table's columns.
+    """The resolved columns of a table.
 
     >>> from millstream.table.types import DataTypes
     >>> print(ResolvedSchema.physical(["a"], [DataTypes.INT()]))
@@ -64,7 +64,7 @@ class ResolvedSchema:
         return [column.get_data_type() for column in self._columns]
 
     def get_column(self, column_index_or_name: int | str) -> Column | None:
-        """A column by its place counted from 0, or by its name; None if there is none."""
+        """A column by its position, counted from 0, or by its name; None if there is none."""
         if isinstance(column_index_or_name, str):
             return next((each for each in self._columns if each.get_name() == column_index_or_name), None)
         return self._columns[column_index_or_name] if 0 <= column_index_or_name < len(self._columns) else None
@@ -78,20 +78,20 @@ class ResolvedSchema:
         return self._primary_key
 
     def get_primary_key_indexes(self) -> list[int]:
-        """The places of the columns of the primary key, counted from 0."""
+        """The positions of the primary key's columns, counted from 0."""
         names = self.get_column_names()
         return [names.index(name) for name in self._primary_key.get_columns()] if self._primary_key else []
 
     def to_source_row_data_type(self) -> RowType:
-        """The type of rows that are read: all columns."""
+        """The row type of reads: all columns."""
         return self._row_type(self._columns)
 
     def to_physical_row_data_type(self) -> RowType:
-        """The type of rows that the connector stores."""
+        """The row type that the connector stores."""
         return self._row_type([column for column in self._columns if column.is_physical()])
 
     def to_sink_row_data_type(self) -> RowType:
-        """The type of rows that are written."""
+        """The row type of writes."""
         return self._row_type([column for column in self._columns if column.is_persisted()])
 
     def _row_type(self, columns: Sequence[Column]) -> RowType:

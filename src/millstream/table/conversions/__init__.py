@@ -1,1 +1,1 @@
-"""Between tables and what is none: DataStreams both ways, lists and DataFrames of the program."""
+"""Conversions between tables and DataStreams, and from lists and DataFrames of the program."""

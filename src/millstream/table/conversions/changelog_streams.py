@@ -1,4 +1,4 @@
-"""A table as a stream of its changes: which kinds they have, and which columns."""
+"""A table as a stream of its changes: their kinds and columns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["changelog_sink"]
 
 
 def changelog_sink(relation: Relation, schema: Any, mode: Any, session: PlannerSession) -> Sink:
-    """The sink whose rows a stream goes on with."""
+    """The sink that feeds the changelog stream."""
     if not isinstance(mode, ChangelogMode):
         raise refuse(f"to_changelog_stream: found {mode!r}, expected a ChangelogMode")
     if schema is not None and not isinstance(schema, Schema):
@@ -30,7 +30,7 @@ def changelog_sink(relation: Relation, schema: Any, mode: Any, session: PlannerS
     is_upsert = mode == ChangelogMode.upsert()
     if is_upsert and not key:
         raise refuse(
-            "to_changelog_stream: changes by key need to know it. Give a target schema with primary_key(...), or "
+            "to_changelog_stream: upserts need a key. Pass a target schema with primary_key(...), or "
             "another ChangelogMode"
         )
     target = StreamTarget(changes=mode != ChangelogMode.insert_only(), key=key if is_upsert else ())

@@ -1,4 +1,4 @@
-"""A source of columns that the program has at hand: one Arrow table, cut where it is read."""
+"""A source over columns of the program: one Arrow table, read in batches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BATCH_ROWS_MAX = 65_536
 
 
 class ColumnSource(Source):
-    """The rows of an Arrow table, in order, once. They travel to the tasks inside the plan, as Arrow IPC."""
+    """The rows of an Arrow table, in order, once. They are sent to tasks in the plan, as Arrow IPC."""
 
     bounded = True
     single = True

@@ -1,7 +1,7 @@
-"""Rows that the program has at hand: lists of values, and pandas DataFrames. Their types are declared, or inferred.
+"""Rows from lists of values and pandas DataFrames of the program, with declared or inferred types.
 
 Elements are tuples, Rows, dicts, objects with attributes, or single values. Without names, the columns of dicts and of
-objects stand in the order of the alphabet, as PyFlink's do.
+objects are in alphabetical order, as in PyFlink.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from millstream.table.conversions.inferred_types import attributes_of, inferred_
 __all__ = ["elements_type", "frame_type", "rows_of", "stored_type"]
 
 Conversion = Callable[[Any], Any] | None
-"""What makes the stored value of a value; None: it is stored as it is."""
+"""Converts a value to its stored form; None: it is stored unchanged."""
 
 
 def elements_type(elements: Sequence[Any], schema: Any) -> RowType:
-    """The type of rows of `from_elements`: a row type, names of columns, or by the elements alone."""
+    """The row type of `from_elements`: declared, from column names, or inferred from the elements."""
     if isinstance(schema, RowType):
         return schema
     if isinstance(schema, DataType):
         return RowType.of(["value"], [schema])
-    given_names = _given_names(schema)
+    names_of_schema = _schema_names(schema)
     if not elements:
         raise refuse("from_elements: found no elements, so their types are unknown. Give schema=DataTypes.ROW([...])")
     named = [_named_fields(element) for element in elements]
     if all(fields is not None for fields in named):
         known = {name: None for fields in named for name in fields or ()}
-        names = given_names if given_names is not None and set(given_names) == set(known) else sorted(known)
+        names = names_of_schema if names_of_schema is not None and set(names_of_schema) == set(known) else sorted(known)
         columns = [[(fields or {}).get(name) for fields in named] for name in names]
     else:
         rows = [_fields(element) for element in elements]
@@ -47,19 +47,19 @@ def elements_type(elements: Sequence[Any], schema: Any) -> RowType:
                 f"from_elements: the first element has {len(rows[0])} fields, and {wrong[0]!r} has {len(wrong[0])}"
             )
         names, columns = _own_names(elements[0], len(rows[0])), [list(column) for column in zip(*rows, strict=True)]
-    names = names if given_names is None else _completed(given_names, len(columns))
+    names = names if names_of_schema is None else _completed(names_of_schema, len(columns))
     return RowType.of(names, [inferred_column_type(*column) for column in zip(names, columns, strict=True)])
 
 
 def _completed(names: list[str], width: int) -> list[str]:
-    """The names that were given, and `_3` and so on for the columns behind them."""
+    """The names of all columns: those declared, then `_3` and so on."""
     if len(names) > width:
         raise refuse(f"from_elements: found {len(names)} names for {width} fields: {', '.join(names)}")
     return [*names, *(f"_{place + 1}" for place in range(len(names), width))]
 
 
 def rows_of(elements: Iterable[Any], row_type: RowType) -> list[Any]:
-    """The elements as rows of a type: dicts and objects by their names, single values as rows of one."""
+    """The elements as rows of a type: dicts and objects by field name, single values as rows of one field."""
     names = row_type.names
     conversions = [_conversion(data_type) for data_type in row_type.types]
     rows: list[Any] = []
@@ -79,7 +79,7 @@ def rows_of(elements: Iterable[Any], row_type: RowType) -> list[Any]:
 
 
 def _converted(row: Any, conversions: list[Conversion]) -> Any:
-    """The row with its values as they are stored."""
+    """A row with its values in their stored form."""
     if not any(conversions):
         return row
     values = [v if change is None or v is None else change(v) for v, change in zip(row, conversions, strict=True)]
@@ -91,7 +91,8 @@ def _converted(row: Any, conversions: list[Conversion]) -> Any:
 
 
 def _conversion(data_type: DataType) -> Conversion:
-    """What makes stored values of a type: user-defined types serialise, arrays and objects become lists and tuples."""
+    """The conversion to a type's stored form: user-defined types serialise, arrays and objects become lists and
+    tuples."""
     if isinstance(data_type, UserDefinedType):
         return data_type.to_sql_type
     if isinstance(data_type, ArrayType):
@@ -121,7 +122,7 @@ def _nested_row(value: Any, names: tuple[str, ...], parts: list[Conversion]) -> 
 
 
 def stored_type(data_type: Any) -> Any:
-    """The type with the stored types of user-defined types in their place."""
+    """The type with user-defined types replaced by their stored types."""
     if isinstance(data_type, UserDefinedType):
         return stored_type(data_type.sql_type()).with_nullability(data_type.is_nullable)
     if isinstance(data_type, ArrayType):
@@ -134,7 +135,7 @@ def stored_type(data_type: Any) -> Any:
     return data_type
 
 
-def _given_names(schema: Any) -> list[str] | None:
+def _schema_names(schema: Any) -> list[str] | None:
     if schema is None:
         return None
     if isinstance(schema, list | tuple) and all(isinstance(name, str) for name in schema):
@@ -145,7 +146,7 @@ def _given_names(schema: Any) -> list[str] | None:
 
 
 def _named_fields(element: Any) -> Mapping[str, Any] | None:
-    """The fields of a dict or of an object of the program's; None: its fields have places."""
+    """The fields of a dict or a user's object; None: its fields have positions."""
     if isinstance(element, Mapping):
         return element
     return None if isinstance(element, tuple | list | Row) else attributes_of(element)
@@ -161,12 +162,12 @@ def _fields(element: Any) -> list[Any]:
 
 
 def _own_names(element: Any, width: int) -> list[str]:
-    names = getattr(element, "_fields", None)  # of a Row with names, or a named tuple
+    names = getattr(element, "_fields", None)  # names of a Row or a named tuple
     return list(names) if names and len(names) == width else [f"_{place + 1}" for place in range(width)]
 
 
 def frame_type(batch: pa.Table, schema: Any) -> RowType:
-    """The type of rows of `from_pandas`: a row type, names, types, or by the columns alone."""
+    """The row type of `from_pandas`: declared, from names or types, or inferred from the columns."""
     if isinstance(schema, RowType):
         if len(schema.fields) != batch.num_columns:
             raise refuse(

@@ -1,8 +1,8 @@
-"""Types of values that a program has at hand, inferred as PyFlink infers them.
+"""Infers the types of Python values as PyFlink does.
 
-Whole numbers are BIGINT, floats DOUBLE, texts STRING; a list and an array of Python's `array` are ARRAY, a dict is MAP;
-a tuple, a Row, a named tuple and an object with attributes are ROW. What is NULL or empty in every row has no type and
-is refused. A column's type fits all of its values: whole numbers beside floats make it DOUBLE.
+Integers are BIGINT, floats DOUBLE, strings STRING; a list and an array of Python's `array` are ARRAY, a dict is MAP; a
+tuple, a Row, a named tuple and an object with attributes are ROW. A column that is NULL or empty in every row has no
+type and is rejected. A column's type fits all of its values: a mix of integers and floats is DOUBLE.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SCALARS: tuple[tuple[type | tuple[type, ...], DataType], ...] = (
     (datetime.time, types.TimeType(0)),
     (datetime.timedelta, types.DayTimeIntervalType()),
 )
-# An unsigned number needs one bit more than a signed type of its size has.
+# An unsigned number needs one bit more than a signed type of the same size.
 _WHOLE_NUMBERS: dict[int, type[DataType]] = {1: types.TinyIntType, 2: types.SmallIntType, 4: types.IntType}
 _REAL_NUMBERS: dict[str, type[DataType]] = {"f": types.FloatType, "d": types.DoubleType}
 
@@ -50,7 +50,7 @@ def inferred_column_type(name: str, values: Iterable[Any]) -> DataType:
 
 
 def attributes_of(value: Any) -> dict[str, Any] | None:
-    """The attributes of an object of the program's by name, in alphabetical order; None for any other value."""
+    """The attributes of a user's object by name, in alphabetical order; None for any other value."""
     if isinstance(value, (Row, Mapping, type)) or _scalar_type(value) is not None or callable(value):
         return None
     attributes = getattr(value, "__dict__", None)
@@ -58,7 +58,7 @@ def attributes_of(value: Any) -> dict[str, Any] | None:
 
 
 def _merged_type(name: str, values: Iterable[Any]) -> DataType:
-    """The type of all values; NULL where there is none."""
+    """The common type of all values; NULL if there are none."""
     merged: DataType = types.NullType()
     for value in values:
         merged = _wider(name, merged, _inferred(name, value))
@@ -66,7 +66,7 @@ def _merged_type(name: str, values: Iterable[Any]) -> DataType:
 
 
 def _inferred(name: str, value: Any) -> DataType:
-    """The type PyFlink infers of a value."""
+    """The type that PyFlink infers for a value."""
     if value is None:
         return types.NullType()
     user_type = getattr(value, "__UDT__", None)
@@ -96,7 +96,7 @@ def _inferred(name: str, value: Any) -> DataType:
 
 
 def _item_type(values: array.array[Any]) -> DataType:
-    """The type of the numbers in an array of Python's: the smallest that holds all its numbers."""
+    """The element type of a Python array: the smallest for all of its type code's numbers."""
     code = values.typecode
     if code in _REAL_NUMBERS:
         return _REAL_NUMBERS[code](False)
@@ -117,7 +117,7 @@ def _scalar_type(value: Any) -> DataType | None:
 
 
 def _wider(name: str, narrow: DataType, other: DataType) -> DataType:
-    """A type that fits both."""
+    """The common type of two types."""
     if isinstance(narrow, types.NullType) or narrow == other:
         return other
     if isinstance(other, types.NullType):

@@ -1,7 +1,7 @@
-"""A DataStream as a table, and a table as a DataStream.
+"""Converts a DataStream to a table, and a table to a DataStream.
 
-Columns are those of the stream's type, or of a Schema, which may add computed ones, the stream's own timestamps
-(`column_by_metadata("rowtime", …)`) and watermarks (`SOURCE_WATERMARK()`). The older way is a list of fields:
+The columns are those of the stream's type, or of a Schema, which may add computed columns, the stream's timestamps
+(`column_by_metadata("rowtime", …)`) and watermarks (`SOURCE_WATERMARK()`). The legacy form is a list of fields:
 `col("a"), col("b").alias("c"), col("ts").rowtime`.
 """
 
@@ -38,8 +38,8 @@ _GROWS = frozenset({RowKind.INSERT})
 
 @dataclass(frozen=True)
 class _StreamTable:
-    """A stream as a table: `physical` has a column for each field of its records, in their order; `others` are computed
-    ones and metadata; `shown` are the names of what the table shows, in its order."""
+    """A stream's columns as a table. `physical`: one per field of its records, in order; `others`: computed and
+    metadata columns; `shown`: the names of the table's columns, in order."""
 
     physical: tuple[ColumnDefinition, ...]
     others: tuple[ColumnDefinition, ...] = ()
@@ -51,8 +51,8 @@ class _StreamTable:
 def stream_relation(
     stream: DataStream, fields: Sequence[Any], session: PlannerSession, changes: frozenset[RowKind] = _GROWS
 ) -> Relation:
-    """The table that a stream is: by a schema, by a list of fields, or by its type alone. `changes`: the kinds that its
-    rows may have."""
+    """The table of a stream: by a schema, by a list of fields, or by its type alone. `changes`: the row kinds that may
+    occur."""
     row_type = columns_of_stream(stream._stream_type())
     if len(fields) == 1 and isinstance(fields[0], Schema):
         table = _of_schema(fields[0], row_type)
@@ -80,7 +80,7 @@ def _origin(stream: DataStream) -> StreamOrigin:
 
 
 def _plain_edge(stream: DataStream) -> Edge:
-    """The one node that gives the stream's records; a union or a partitioned stream gets one."""
+    """The single node that emits the stream's records; a union or a partitioned stream gets one."""
     if len(stream._edges) == 1 and stream._edges[0].partitioning is Partitioning.UNSPECIFIED:
         return stream._edges[0]
     return stream.filter(_every_record)._edges[0]
@@ -97,8 +97,8 @@ def _columns(names: Sequence[str], row_type: RowType) -> tuple[ColumnDefinition,
 
 
 def _of_schema(schema: Schema, row_type: RowType) -> _StreamTable:
-    """The columns of a schema: types it declares are those of the fields of that name; without physical columns all
-    fields of the stream come first."""
+    """The columns of a schema. Types that it declares apply to the fields of the same name; without physical columns,
+    all fields of the stream come first."""
     declared = {column.name: column for column in schema._columns if _is_physical(column)}
     others = tuple(column for column in schema._columns if not _is_physical(column))
     parts = schema._watermarks, schema._key
@@ -110,15 +110,15 @@ def _of_schema(schema: Schema, row_type: RowType) -> _StreamTable:
         fields = zip(row_type.names, _columns(row_type.names, row_type), strict=True)
         physical = tuple(declared.get(name, column) for name, column in fields)
         hidden = {column.name for column in others}
-        # A computed column may have the name of a field that the schema does not show.
+        # A computed column may have the name of a field that the schema omits.
         physical = tuple(replace(each, name=f"${each.name}") if each.name in hidden else each for each in physical)
         return _StreamTable(physical, others, shown, *parts)
     if len(declared) != len(row_type.fields):
         raise refuse(
-            f"the schema has a column {unknown[0]!r}, the stream has not.{did_you_mean(unknown[0], row_type.names)} "
+            f"the stream has no column {unknown[0]!r} of the schema.{did_you_mean(unknown[0], row_type.names)} "
             f"The stream has {', '.join(row_type.names)}"
         )
-    return _StreamTable(tuple(declared.values()), others, shown, *parts)  # other names for all fields, in their order
+    return _StreamTable(tuple(declared.values()), others, shown, *parts)  # renames all fields, in order
 
 
 def _is_physical(column: ColumnDefinition) -> bool:
@@ -126,7 +126,7 @@ def _is_physical(column: ColumnDefinition) -> bool:
 
 
 def _of_fields(fields: Sequence[Any], row_type: RowType) -> _StreamTable:
-    """The columns of a list of fields: by name where all names are the stream's, else by place."""
+    """The columns of a list of fields: by name if all names are the stream's, otherwise by position."""
     parts = [_field(each) for each in fields]
     plain = [part for part in parts if part.time is None]
     by_name = all(part.source in row_type.names for part in plain)
@@ -156,7 +156,7 @@ class _Field:
 
 
 def _field(field: Any) -> _Field:
-    """One field as it was written: a name, perhaps another one for it, perhaps a time attribute."""
+    """Parses one field: a name, optionally with an alias or as a time attribute."""
     node = field._node if isinstance(field, Expression) else None
     alias = None
     if isinstance(node, As):

@@ -1,7 +1,7 @@
-"""Which columns a DataStream has as a table, by its type.
+"""Maps a DataStream's type to table columns.
 
-A row has one for each field, a tuple `f0`, `f1`, …, anything else one, `f0`. Records of a stream without a type are
-values that only Python knows: RAW.
+A row has one column per field, a tuple `f0`, `f1`, …, any other type one column, `f0`. Records of an untyped stream
+are RAW, as only Python knows their values.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _row(type_info: RowTypeInfo | TupleTypeInfo, names: list[str]) -> RowType:
 
 
 def data_type_of(type_info: TypeInformation | None) -> DataType:
-    """The type of SQL that has the values of a stream's type; RAW where there is none."""
+    """The SQL type for a stream's type; RAW if there is none."""
     if isinstance(type_info, TableValueType):
         return type_info.data_type
     if isinstance(type_info, ExternalTypeInfo):

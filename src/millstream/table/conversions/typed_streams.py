@@ -1,4 +1,4 @@
-"""Streams of a table's rows in the types that PyFlink's older methods ask for."""
+"""Streams of a table's rows in the types that PyFlink's legacy methods request."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _ADDED = (RowKind.INSERT, RowKind.UPDATE_AFTER)
 
 
 def typed_stream(stream: DataStream, type_info: TypeInformation, method: str) -> DataStream:
-    """Rows as values of a type: a row, a tuple, or the only column alone."""
+    """Rows as values of a type: a row, a tuple, or the single column's value."""
     return stream.map(_value_of(stream, type_info, method), type_info)
 
 
 def flagged_stream(stream: DataStream, type_info: TypeInformation) -> DataStream:
-    """Pairs: whether the row was added, and the row as a value of the type."""
+    """Pairs of an insert flag and the row as a value of the type."""
     value = _value_of(stream, type_info, "to_retract_stream")
     return stream.map(lambda row: (row.get_row_kind() in _ADDED, value(row)), Types.TUPLE([Types.BOOLEAN(), type_info]))
 
 
 def _value_of(stream: DataStream, type_info: TypeInformation, method: str) -> Callable[[Any], Any]:
-    """What makes a value of the type of a row. Refuses types of another width."""
+    """Converts a row to the type's value. Rejects types of another width."""
     rows = stream._stream_type()
     assert isinstance(rows, RowTypeInfo)
     if not isinstance(type_info, TypeInformation):

@@ -1,1 +1,1 @@
-"""The inside of `table_environment`: catalogs and functions of an environment, and what its statements do."""
+"""The implementation of `table_environment`: its catalogs and functions, and the execution of statements."""

@@ -1,6 +1,6 @@
-"""What a table environment does with catalogs, databases, tables, views and functions: statements made by calls.
+"""Methods of table environments for catalogs, databases, tables, views and functions.
 
-Each method makes the syntax of the statement that does the same in SQL, and runs it as that: one meaning, one place.
+Each method builds the syntax of the equivalent SQL statement and executes it, so both have one implementation.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _NO_JAVA = "there is no JVM. Write the function in Python, with udf, udtf or uda
 
 
 class CatalogMethods:
-    """Names of an environment: what there is, what is added, what is dropped."""
+    """Lists, adds and drops an environment's catalog objects."""
 
     _session: PlannerSession
 
@@ -50,7 +50,7 @@ class CatalogMethods:
             run(statement, self._session)
 
     def _path(self, path: str) -> tuple[str, ...]:
-        """The parts of a path, as SQL reads them: `catalog.database.name`, with back quotes where they are needed."""
+        """Parses a path as SQL does: `catalog.database.name`, with backquotes if needed."""
         if not isinstance(path, str) or not path.strip():
             raise refuse(f"found {path!r} as a path, expected text: [catalog.][database.]name")
         if "`" not in path:
@@ -63,7 +63,7 @@ class CatalogMethods:
     # --- catalogs and modules -----------------------------------------------------------------------------------------
 
     def create_catalog(self, catalog_name: str, catalog_descriptor: CatalogDescriptor) -> None:
-        """A new catalog, as a descriptor says: {'type': 'generic_in_memory'}."""
+        """Creates a catalog from a descriptor: {'type': 'generic_in_memory'}."""
         if not isinstance(catalog_descriptor, CatalogDescriptor):
             raise refuse(
                 f"create_catalog: found {catalog_descriptor!r}, expected CatalogDescriptor.of(name, configuration)"
@@ -73,7 +73,7 @@ class CatalogMethods:
         self._run(CreateCatalog(catalog_name, options, catalog_descriptor._comment))
 
     def register_catalog(self, catalog_name: str, catalog: Catalog) -> None:
-        """Enter a catalog under a name."""
+        """Registers a catalog under a name."""
         if not isinstance(catalog, Catalog):
             raise refuse(f"register_catalog: found {catalog!r}, expected a Catalog")
         if catalog_name in self._session.store.catalogs:
@@ -90,11 +90,11 @@ class CatalogMethods:
         return sorted(self._session.store.catalogs)
 
     def get_current_catalog(self) -> str:
-        """The catalog that names without one are looked for in."""
+        """The catalog of unqualified names."""
         return self._session.catalog
 
     def use_catalog(self, catalog_name: str) -> None:
-        """Look for names in this catalog from now on."""
+        """Makes a catalog current."""
         with at_users_line():
             self._session.use_catalog(catalog_name)
 
@@ -103,31 +103,29 @@ class CatalogMethods:
         return sorted(self._session.store.catalog(self._session.catalog).databases)
 
     def get_current_database(self) -> str:
-        """The database that names without one are looked for in."""
+        """The database of unqualified names."""
         return self._session.database
 
     def use_database(self, database_name: str) -> None:
-        """Look for names in this database of the current catalog from now on."""
+        """Makes a database of the current catalog current."""
         with at_users_line():
             self._session.use_database(self._session.catalog, database_name)
 
     def load_module(self, module_name: str, module: Module) -> None:
-        """Functions of a module of Java."""
+        """Loads a Java module of functions."""
         raise NotAvailableError(f"load_module is not available: modules are Java objects; {_NO_JAVA}")
 
     def unload_module(self, module_name: str) -> None:
-        """Forget the functions of a module."""
-        raise NotAvailableError(
-            "unload_module is not available: there is one module, 'core', which holds all functions"
-        )
+        """Unloads a module of functions."""
+        raise NotAvailableError("unload_module is not available: the only module is 'core', with all functions")
 
     def use_modules(self, *module_names: str) -> None:
-        """Use the functions of these modules: there is one, 'core'."""
+        """Uses the functions of these modules; the only one is 'core'."""
         if module_names != ("core",):
             raise refuse(f"use_modules: found {', '.join(map(repr, module_names))}, expected 'core': there is no other")
 
     def list_modules(self) -> list[str]:
-        """The names of the modules whose functions are used."""
+        """The names of the modules in use."""
         return ["core"]
 
     def list_full_modules(self) -> list[ModuleEntry]:
@@ -149,16 +147,16 @@ class CatalogMethods:
         raise NotAvailableError(f"create_java_temporary_function is not available: {_NO_JAVA}")
 
     def create_temporary_system_function(self, name: str, function: Any) -> None:
-        """A function that SQL and `call` know by a name, in whatever database."""
+        """Registers a function by name, for SQL and `call`, in all databases."""
         wrapper = _wrapped("create_temporary_system_function", function)
         self._session.store.add_system_function(name, FunctionEntry(name, _known_as(name, wrapper._user_function)))
 
     def drop_temporary_system_function(self, name: str) -> bool:
-        """Forget such a function; whether there was one."""
+        """Drops a temporary system function; returns whether it existed."""
         return self._session.store.temporary_system_functions.pop(name.lower(), None) is not None
 
     def create_temporary_function(self, path: str, function: Any) -> None:
-        """A function that SQL and `call` know by a path."""
+        """Registers a function by path, for SQL and `call`."""
         wrapper = _wrapped("create_temporary_function", function)
         full_path = self._session.path_of(self._path(path))
         with at_users_line():
@@ -166,31 +164,31 @@ class CatalogMethods:
             self._session.store.add_function(full_path, entry, temporary=True)
 
     def drop_temporary_function(self, path: str) -> bool:
-        """Forget such a function; whether there was one."""
+        """Drops a temporary function; returns whether it existed."""
         *home, name = self._session.path_of(self._path(path))
         return self._session.store.temporary_functions.pop((*home, name.lower()), None) is not None
 
     def drop_function(self, path: str) -> bool:
-        """Forget a function of the catalog; whether there was one."""
+        """Drops a function of the catalog; returns whether it existed."""
         catalog, database, name = self._session.path_of(self._path(path))
         return self._session.store.database(catalog, database).functions.pop(name.lower(), None) is not None
 
     def list_user_defined_functions(self) -> list[str]:
-        """The names of the program's functions."""
+        """The names of all user functions."""
         return sorted({entry.name.lower() for entry in self._session.functions()})
 
     def list_functions(self) -> list[str]:
-        """The names of all functions, built-in ones too."""
+        """The names of all functions, including built-in ones."""
         return sorted({*self.list_user_defined_functions(), *(each.name.lower() for each in definitions())})
 
     # --- tables and views ---------------------------------------------------------------------------------------------
 
     def create_temporary_table(self, path: str, descriptor: TableDescriptor, ignoreIfExists: bool = False) -> None:
-        """A table that is there as long as the environment."""
+        """Creates a table that exists as long as the environment."""
         self._run(self._definition("create_temporary_table", path, descriptor, True, ignoreIfExists))
 
     def create_table(self, path: str, descriptor: TableDescriptor, ignoreIfExists: bool = False) -> None:
-        """A table of a catalog."""
+        """Creates a table in a catalog."""
         self._run(self._definition("create_table", path, descriptor, False, ignoreIfExists))
 
     def _definition(self, method: str, path: str, descriptor: Any, temporary: bool, if_not_exists: bool) -> CreateTable:
@@ -210,7 +208,7 @@ class CatalogMethods:
         )
 
     def _entry_of(self, descriptor: TableDescriptor) -> TableEntry:
-        """The table that a descriptor describes, in no catalog."""
+        """The table of a descriptor, outside catalogs."""
         statement = self._definition("from_descriptor", "anonymous", descriptor, True, False)
         entry = table_entry(statement, self._session)
         connector = entry.connector or "table"
@@ -240,25 +238,25 @@ class CatalogMethods:
         return list(self._session.store.tables(self._session.catalog, self._session.database))
 
     def drop_temporary_table(self, table_path: str) -> bool:
-        """Forget a temporary table; whether there was one."""
+        """Drops a temporary table; returns whether it existed."""
         return self._dropped("TABLE", table_path, temporary=True)
 
     def drop_table(self, table_path: str, ignore_if_not_exists: bool | None = True) -> bool:
-        """Forget a table of a catalog; whether there was one."""
+        """Drops a table of a catalog; returns whether it existed."""
         return self._dropped("TABLE", table_path, is_required=not ignore_if_not_exists)
 
     def drop_temporary_view(self, view_path: str) -> bool:
-        """Forget a temporary view; whether there was one."""
+        """Drops a temporary view; returns whether it existed."""
         return self._dropped("VIEW", view_path, temporary=True)
 
     def drop_view(self, view_path: str, ignore_if_not_exists: bool | None = True) -> bool:
-        """Forget a view of a catalog; whether there was one."""
+        """Drops a view of a catalog; returns whether it existed."""
         return self._dropped("VIEW", view_path, is_required=not ignore_if_not_exists)
 
     def _dropped(self, kind: str, path: str, temporary: bool = False, is_required: bool = False) -> bool:
         full_path, store = self._session.path_of(self._path(path)), self._session.store
-        held = store.temporary_tables.get(full_path) if temporary else store.permanent_table(full_path)
-        is_there = isinstance(held, ViewEntry if kind == "VIEW" else TableEntry)
+        entry = store.temporary_tables.get(full_path) if temporary else store.permanent_table(full_path)
+        is_there = isinstance(entry, ViewEntry if kind == "VIEW" else TableEntry)
         if is_there or is_required:
             self._run(Drop(kind, full_path, temporary=temporary))
         return is_there
@@ -276,34 +274,34 @@ class CatalogMethods:
     def create_model(
         self, model_path: str, model_descriptor: ModelDescriptor, ignore_if_exists: bool | None = None
     ) -> None:
-        """A model of machine learning, of a provider of Java."""
+        """Creates a model of a Java provider."""
         raise NotAvailableError(f"create_model is not available: {NO_MODELS}")
 
     def create_temporary_model(
         self, model_path: str, model_descriptor: ModelDescriptor, ignore_if_exists: bool | None = None
     ) -> None:
-        """A temporary model of machine learning, of a provider of Java."""
+        """Creates a temporary model of a Java provider."""
         raise NotAvailableError(f"create_temporary_model is not available: {NO_MODELS}")
 
     def drop_temporary_model(self, model_path: str) -> bool:
-        """Forget a temporary model: there is none."""
+        """Drops a temporary model: there are none."""
         return False
 
     def drop_model(self, model_path: str, ignore_if_not_exists: bool = True) -> bool:
-        """Forget a model: there is none."""
+        """Drops a model: there are none."""
         if not ignore_if_not_exists:
             raise ProgramError(f"there is no model {model_path!r}: {NO_MODELS}")
         return False
 
 
 def _known_as(name: str, function: UserFunction) -> UserFunction:
-    """A function that has no name of its own is known by the one that it is registered with: state is told by it."""
+    """Names an anonymous function by the name that it is registered with, which identifies its state."""
     is_nameless = function.name == "<lambda>" or isinstance(function.function, functools.partial)
     return replace(function, name=name) if is_nameless else function
 
 
 def _wrapped(method: str, function: Any) -> UserDefinedFunctionWrapper:
-    """A function as `udf` and its like make it; an aggregate says its types itself."""
+    """The wrapper of a function, as made by `udf` and similar; an aggregate declares its types itself."""
     if isinstance(function, UserDefinedFunctionWrapper):
         return function
     if isinstance(function, AggregateFunction):
@@ -314,5 +312,5 @@ def _wrapped(method: str, function: Any) -> UserDefinedFunctionWrapper:
         return made
     advice = "udf(f, result_type=...)"
     if isinstance(function, UserDefinedFunction) or callable(function):
-        raise refuse(f"{method}: found {function!r}, expected what {advice} makes of it, which says its types")
+        raise refuse(f"{method}: found {function!r}, expected a wrapper made by {advice}, which declares its types")
     raise refuse(f"{method}: found {function!r}, expected a function made by {advice}, udtf(...) or udaf(...)")

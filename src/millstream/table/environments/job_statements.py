@@ -1,7 +1,7 @@
 """Statements about jobs: SHOW JOBS, DESCRIBE JOB, STOP JOB.
 
-They are those that the environment started, in this process or in processes of their own. In the client they are those
-too that run now and whose stores lie beside theirs: somebody who comes back finds what he left running.
+They cover the jobs that the environment started, in this process or in separate ones. In the SQL client they also cover
+running jobs whose stores are in the same folder, so a user who reconnects finds them.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ def show_jobs(runner: QueryRunner) -> StatementResult:
 
 
 def describe_job(runner: QueryRunner, statement: Describe) -> StatementResult:
-    """One job."""
+    """Describes one job."""
     return text_rows(_COLUMNS, [_row(*_job(runner, statement.name[-1], statement))])
 
 
 def stop_job(runner: QueryRunner, statement: StopJob) -> StatementResult:
-    """End a job; with a savepoint, what to start again from is told."""
+    """Stops a job; with a savepoint, returns the savepoint's path."""
     job, _ = _job(runner, statement.job, statement)
     if isinstance(job, DetachedJob):
         return _stop_detached(job, statement)
@@ -72,12 +72,12 @@ def _jobs(runner: QueryRunner) -> list[tuple[Job | DetachedJob, datetime.datetim
     if not runner.sees_others:
         return jobs
     known = {str(job.job_id) for job, _ in jobs}
-    beside = (
+    neighbours = (
         (DetachedJob(listed.id, listed.name, listed.store), started)
         for listed, started in jobs_running_below(runner.root())
         if listed.id not in known
     )
-    return [*jobs, *beside]
+    return [*jobs, *neighbours]
 
 
 def _job(runner: QueryRunner, name: str, node: Node) -> tuple[Job | DetachedJob, datetime.datetime]:
@@ -86,4 +86,4 @@ def _job(runner: QueryRunner, name: str, node: Node) -> tuple[Job | DetachedJob,
         if str(job.job_id) == name:
             return job, started
     hint = did_you_mean(name, [str(job.job_id) for job, _ in jobs])
-    raise problem(f"there is no job '{name}' of this session or beside it.{hint} SHOW JOBS lists them", node)
+    raise problem(f"there is no job '{name}' of this session or next to it.{hint} SHOW JOBS lists them", node)

@@ -1,9 +1,9 @@
-"""The options of Flink's tables by name: which mean something here, which only tune Flink's engine, which are refused.
+"""The table options of Flink by name: those in effect, those that only tune Flink's engine, and the rejected ones.
 
-Three tables hold every known key. `OBEYED`: somebody reads it. `TUNING`: it changes how Flink's own engine works and no
-result, so it is accepted and changes nothing. `FIXED`: it changes results, or what is kept, and is not built here: its
-default is accepted, any other value refused. A key that is near to one of these and is none of them is refused, too: an
-option that silently does nothing is the dearest kind of mistake.
+Three tables list every known key. `OBEYED`: the option has an effect. `TUNING`: it tunes Flink's own engine without
+changing results, so it is accepted and ignored. `FIXED`: it changes results or state and is not supported: its default
+is accepted, any other value is rejected. A key similar to one of these that is none of them is rejected, too: an option
+without an effect is a costly mistake.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ TUNING = frozenset(
 
 _STRING, _INT, _BOOLEAN, _DURATION = OptionType.STRING, OptionType.INT, OptionType.BOOLEAN, OptionType.DURATION
 _THREE_MINUTES = 180_000
-_NAMED_WHEN_MADE = "name it where the environment is made: with_built_in_catalog_name, with_built_in_database_name"
-_EARLIER_RESULTS = "ask for CUMULATE windows, or for results that change: GROUP BY window_start without window_end"
-_LATER_WATERMARK = "let the watermark wait for late rows: WATERMARK FOR ts AS ts - INTERVAL '1' MINUTE"
+_NAMED_WHEN_MADE = "name it when the environment is created: with_built_in_catalog_name, with_built_in_database_name"
+_EARLIER_RESULTS = "use CUMULATE windows, or results that change: GROUP BY window_start without window_end"
+_LATER_WATERMARK = "delay the watermark for late rows: WATERMARK FOR ts AS ts - INTERVAL '1' MINUTE"
 FIXED = {
     option.key: option
     for option in (
@@ -86,19 +86,19 @@ FIXED = {
         Option("table.exec.sink.rowtime-inserter", _STRING, "enabled", "CAST the time attribute to TIMESTAMP"),
         Option("table.exec.sort.default-limit", _INT, -1, "write LIMIT in the query"),
         Option("table.legacy-nested-row-nullability", _BOOLEAN, False, "declare fields NOT NULL or not"),
-        Option("table.plan.compile.catalog-objects", _STRING, "all", "a compiled plan holds what its tables are"),
-        Option("table.plan.restore.catalog-objects", _STRING, "all", "compile the plan anew"),
+        Option("table.plan.compile.catalog-objects", _STRING, "all", "a compiled plan contains its tables"),
+        Option("table.plan.restore.catalog-objects", _STRING, "all", "compile the plan again"),
         Option("table.rtas-ctas.atomicity-enabled", _BOOLEAN, False, "create the table first, then INSERT"),
         Option("table.sql-dialect", _STRING, "default", "write Flink's SQL"),
     )
     if option.key not in OBEYED
 }
-"""Options whose default is what is done here; the words say what to do instead of another value."""
+"""Options supported with their default only; the text names the alternative to another value."""
 KNOWN = OBEYED | TUNING | FIXED.keys()
 
 
 def check_setting(key: str, value: Any = None) -> None:
-    """Refuse a key of tables that is nearly one of Flink's, and a value that would not be obeyed.
+    """Rejects a key similar to one of Flink's table options, and an unsupported value.
 
     >>> check_setting("table.local-time-zone", "UTC")
     """
@@ -114,20 +114,20 @@ def check_setting(key: str, value: Any = None) -> None:
 
 
 def check_settings(configuration: Configuration) -> None:
-    """Check all settings of a configuration."""
+    """Checks all settings of a configuration."""
     for key, value in configuration.to_dict().items():
         check_setting(key, value)
 
 
 def _check_default(option: Option, value: Any) -> None:
-    """Refuse another value than the default."""
+    """Rejects any value except the default."""
     try:
-        found = option.parse(str(value))
+        parsed = option.parse(str(value))
     except ConfigurationError as error:
         raise refuse(error.message) from None
-    if isinstance(found, str):
-        found = found.strip().lower()
-    if found != option.default:
+    if isinstance(parsed, str):
+        parsed = parsed.strip().lower()
+    if parsed != option.default:
         default = "the default" if option.default == "" else f"the default, {str(option.default).lower()!r},"
         raise NotAvailableError(
             f"'{option.key}' = {str(value)!r} is not available: only {default} is. Instead: {option.doc}"

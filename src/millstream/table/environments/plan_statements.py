@@ -1,4 +1,4 @@
-"""COMPILE PLAN, EXECUTE PLAN, COMPILE AND EXECUTE PLAN: plans in files, by statements or by methods."""
+"""COMPILE PLAN, EXECUTE PLAN, COMPILE AND EXECUTE PLAN: plans in files, for statements and methods."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def compiled(sinks: Sequence[Sink], session: PlannerSession) -> tuple[Sink, ...]
 
 
 def stored(file: str, plan: tuple[Sink, ...], session: PlannerSession, keeps: bool) -> None:
-    """Write a plan into a file, as the statement and the session say what becomes of one that is there."""
+    """Writes a plan into a file; the statement and the session decide whether to replace an existing one."""
     text = plan_text(plan, session)
     if read(FORCE_RECOMPILE, session.config):
         replace_plan(Path(file.removeprefix("file://")), text)
@@ -34,7 +34,7 @@ def stored(file: str, plan: tuple[Sink, ...], session: PlannerSession, keeps: bo
 
 
 def loaded_plan(text: str, where: str, session: PlannerSession) -> tuple[Sink, ...]:
-    """A stored plan, with the functions of this session and the secrets of its tables."""
+    """Loads a stored plan, with this session's functions and its tables' secrets."""
 
     def function_named(name: str) -> object:
         if name == REPEAT_ROWS.name:
@@ -50,5 +50,5 @@ def loaded_plan(text: str, where: str, session: PlannerSession) -> tuple[Sink, .
 
 
 def plan_of_file(file: str, session: PlannerSession) -> tuple[Sink, ...]:
-    """The plan that a file holds."""
+    """The plan in a file."""
     return loaded_plan(read_plan(file), f"plan file '{file}'", session)

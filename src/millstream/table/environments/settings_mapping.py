@@ -1,4 +1,4 @@
-"""A Configuration as the mapping that the planner's session reads and SET changes."""
+"""A Configuration as the mapping that the planner's session reads and that SET changes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["SettingsMapping"]
 
 
 class SettingsMapping(MutableMapping[str, str]):
-    """The settings of a table environment; what it does not say itself, the settings of its streams do.
+    """The settings of a table environment, with those of its stream environment as defaults.
 
     >>> settings = SettingsMapping(Configuration(), Configuration.from_dict({"parallelism.default": 2}))
     >>> settings["parallelism.default"], "table.local-time-zone" in settings

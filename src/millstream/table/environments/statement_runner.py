@@ -1,4 +1,4 @@
-"""One statement of SQL, carried out: text becomes syntax, syntax a change of the catalog, a plan, or a job."""
+"""Executes SQL statements: parses the text, then changes the catalog, plans, or starts a job."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _TEXT = VarCharType(LENGTH_MAX)
 
 
 class StatementRunner:
-    """Carries out statements in one environment."""
+    """Executes statements in one environment."""
 
     def __init__(self, runner: QueryRunner, config: TableConfig) -> None:
         self._runner = runner
@@ -45,7 +45,7 @@ class StatementRunner:
         self._materialized = MaterializedTables(runner)
 
     def execute(self, statement: sql.Statement) -> Outcome:
-        """What `execute_sql` does with a statement."""
+        """Executes a statement, as `execute_sql`."""
         act = _ACTS.get(type(statement))
         if act is not None:
             return act(self, statement)
@@ -55,7 +55,7 @@ class StatementRunner:
         return stored_outcome(result)
 
     def sinks_of(self, statement: sql.Statement) -> list[Sink] | None:
-        """The sinks of what EXPLAIN can explain; None for a query."""
+        """The sinks of an explainable statement; None for a query."""
         if isinstance(statement, sql.QueryStatement):
             return None
         if isinstance(statement, sql.Insert):
@@ -67,7 +67,7 @@ class StatementRunner:
         raise problem("EXPLAIN takes a query, an INSERT, a CREATE TABLE … AS or a statement set", statement)
 
     def explained(self, statement: sql.Statement, details: Sequence[str]) -> str:
-        """What EXPLAIN says of a statement."""
+        """The text of EXPLAIN for a statement."""
         if isinstance(statement, sql.Explain):
             return self.explained(statement.statement, [*statement.details, *details])
         if isinstance(statement, sql.Execute) and statement.plan is not None:
@@ -83,7 +83,7 @@ class StatementRunner:
         assert isinstance(inner, sql.QueryStatement)
         return self._runner.explained_query(bind_query(inner.query, self._session), details)
 
-    # --- what each kind of statement does -----------------------------------------------------------------------------
+    # --- kinds of statements ------------------------------------------------------------------------------------------
 
     def _query(self, statement: sql.QueryStatement) -> Outcome:
         return self._runner.collect(bind_query(statement.query, self._session))
@@ -106,14 +106,14 @@ class StatementRunner:
         try:
             return self._runner.insert([sink])
         except BaseException:
-            # It can be corrected and run again: what did not start leaves no table.
-            self._take_back(statement, before)
+            # The table of a failed start is removed: the corrected statement can be run again.
+            self._restore(statement, before)
             raise
 
     @contextmanager
     def prepared(self, statement: sql.Statement) -> Iterator[list[Sink]]:
-        """The sinks of a statement whose job another process will run. The table that it makes is there from then on,
-        unless the block fails. Empty: there is nothing to run."""
+        """The sinks of a statement whose job another process will run. Its new table exists from then on, unless the
+        block fails. Empty if there is nothing to run."""
         if isinstance(statement, sql.Execute) and statement.plan is not None:
             yield list(plan_of_file(statement.plan, self._session))
         elif isinstance(statement, sql.CompilePlan):
@@ -124,28 +124,28 @@ class StatementRunner:
             try:
                 yield [] if sink is None else [sink]
             except BaseException:
-                self._take_back(statement, before)
+                self._restore(statement, before)
                 raise
         else:
             yield self.sinks_of(statement) or []
 
     def _explained_create(self, statement: sql.CreateTable, details: Sequence[str]) -> str:
-        """What CREATE TABLE … AS would write: the table is there only while it is explained."""
+        """EXPLAIN of CREATE TABLE … AS; the table exists only during the call."""
         before = self._table_before(statement)
         sink = bind_create_as(statement, self._session)
         if sink is None:
-            raise problem(f"the table {'.'.join(statement.name)} is there already: nothing would be written", statement)
+            raise problem(f"the table {'.'.join(statement.name)} exists already: nothing would be written", statement)
         try:
             return self._runner.explained([sink], details)
         finally:
-            self._take_back(statement, before)
+            self._restore(statement, before)
 
     def _table_before(self, statement: sql.CreateTable) -> TableEntry | ViewEntry | None:
-        """What has the name that a table is made under."""
+        """The existing entry with the new table's name."""
         store, path = self._session.store, self._session.path_of(statement.name)
         return store.temporary_tables.get(path) if statement.temporary else store.permanent_table(path)
 
-    def _take_back(self, statement: sql.CreateTable, before: TableEntry | ViewEntry | None) -> None:
+    def _restore(self, statement: sql.CreateTable, before: TableEntry | ViewEntry | None) -> None:
         store, path = self._session.store, self._session.path_of(statement.name)
         store.drop_table(path, statement.temporary)
         if before is not None:
@@ -169,7 +169,7 @@ class StatementRunner:
         return self._runner.insert(plan_of_file(statement.file, self._session), is_optimised=True)
 
     def compiled(self, statement: sql.Statement) -> tuple[Sink, ...]:
-        """The plan of an INSERT or a statement set, to be stored."""
+        """The plan of an INSERT or a statement set, for storage."""
         return compiled(self._plannable(statement), self._session)
 
     def _plannable(self, statement: sql.Statement) -> list[Sink]:
@@ -183,7 +183,7 @@ class StatementRunner:
             rows = sorted(redacted_options(self._config.to_map()).items())
             return stored_outcome(text_rows(["key", "value"], rows))
         assert statement.value is not None
-        check_key(statement.key, at=str(here()))  # one that no job takes would stop all that follow
+        check_key(statement.key, at=str(here()))  # an unknown key would fail all later jobs
         self._config.set(statement.key, statement.value)
         return stored_outcome(OK)
 
@@ -231,29 +231,27 @@ class StatementRunner:
     def _module(self, statement: sql.Module) -> Outcome:
         raise NotAvailableError(
             f"{statement.action} MODULE is not available: modules are Java objects, and all built-in functions are in "
-            "'core'. Functions of your own are entered by CREATE FUNCTION … LANGUAGE PYTHON"
+            "'core'. Register functions of your own by CREATE FUNCTION … LANGUAGE PYTHON"
         )
 
     def _modify(self, statement: sql.Modify) -> Outcome:
-        instead = "write what is to be left into another table: INSERT INTO … SELECT … WHERE"
+        instead = "write the remaining rows into another table: INSERT INTO … SELECT … WHERE"
         raise NotYetError.of(f"{statement.kind} of a table", LATER, instead)
 
     def _analyze(self, statement: sql.AnalyzeTable) -> Outcome:
-        raise NotAvailableError(
-            "ANALYZE TABLE is not available: no plan is chosen by statistics here, so that none are kept. Leave it out"
-        )
+        raise NotAvailableError("ANALYZE TABLE is not available: the planner uses no statistics. Leave it out")
 
     def _model(self, statement: sql.CreateModel) -> Outcome:
         raise NotAvailableError(f"CREATE MODEL is not available: {NO_MODELS}")
 
     def _connection(self, statement: sql.CreateConnection) -> Outcome:
         raise NotAvailableError(
-            "CREATE CONNECTION is not available: addresses and credentials stand in the options of a table, WITH (…)"
+            "CREATE CONNECTION is not available: set addresses and credentials in the options of a table, WITH (…)"
         )
 
     def _procedure(self, statement: sql.CallProcedure) -> Outcome:
         raise NotAvailableError(
-            f"CALL {'.'.join(statement.name)} is not available: procedures belong to catalogs of Java. Call a Python "
+            f"CALL {'.'.join(statement.name)} is not available: procedures belong to Java catalogs. Call a Python "
             "function in the program instead"
         )
 
@@ -262,14 +260,14 @@ class StatementRunner:
 
 
 def stored_outcome(result: StatementResult) -> Outcome:
-    """The rows that a statement on the catalog gives."""
+    """The outcome of a catalog statement."""
     source = StoredRows(result.rows, TableRowType(result.schema.row_type))
     kind = ResultKind.SUCCESS if result.is_ok else ResultKind.SUCCESS_WITH_CONTENT
     return Outcome(result.schema, source, kind, is_plain=result.is_ok)
 
 
 def _plain(name: str, lines: list[str]) -> Outcome:
-    """Text that is shown as it is."""
+    """Text lines, displayed unchanged."""
     schema = Schema((Field(name, _TEXT),))
     return Outcome(schema, StoredRows([[line] for line in lines], TableRowType(schema.row_type)), is_plain=True)
 

@@ -1,1 +1,1 @@
-"""Functions of `expressions` by what they are about, where one module would hold too many."""
+"""Functions of `expressions`, by topic."""

@@ -11,5 +11,5 @@ __all__ = ["made_call"]
 
 
 def made_call(name: str, *arguments: Any, **options: Any) -> Expression[Any]:
-    """A call of a built-in function; arguments at the end that are None are left out."""
+    """A call of a built-in function; trailing None arguments are omitted."""
     return Expression(call_node(name, arguments, **options))

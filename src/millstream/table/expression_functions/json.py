@@ -20,30 +20,30 @@ __all__ = [
 
 
 def json(value: Any) -> Expression[Any]:
-    """A text in JSON as a value inside of `json_object` or `json_array`."""
+    """A JSON string as a value inside `json_object` or `json_array`."""
     return made_call("JSON", value)
 
 
 def json_string(value: Any) -> Expression[Any]:
-    """A value as text in JSON."""
+    """A value as a JSON string."""
     return made_call("JSON_STRING", value)
 
 
 def json_object(on_null: JsonOnNull = JsonOnNull.NULL, *args: Any) -> Expression[Any]:
-    """An object in JSON: key, value, key, value, …"""
+    """A JSON object: key, value, key, value, …"""
     return made_call("JSON_OBJECT", *args, on_null=on_null.name)
 
 
 def json_object_agg(on_null: JsonOnNull, key_expr: Any, value_expr: Any) -> Expression[Any]:
-    """An object in JSON of the group's keys and values."""
+    """A JSON object of the group's keys and values."""
     return Expression(Aggregated(call_node("JSON_OBJECTAGG", (key_expr, value_expr), on_null=on_null.name)))
 
 
 def json_array(on_null: JsonOnNull = JsonOnNull.ABSENT, *args: Any) -> Expression[Any]:
-    """An array in JSON."""
+    """A JSON array."""
     return made_call("JSON_ARRAY", *args, on_null=on_null.name)
 
 
 def json_array_agg(on_null: JsonOnNull, item_expr: Any) -> Expression[Any]:
-    """An array in JSON of the group's values."""
+    """A JSON array of the group's values."""
     return Expression(Aggregated(call_node("JSON_ARRAYAGG", (item_expr,), on_null=on_null.name)))

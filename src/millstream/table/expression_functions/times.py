@@ -57,34 +57,34 @@ def current_watermark(rowtimeAttribute: Any) -> Expression[Any]:
 
 
 def local_time() -> Expression[Any]:
-    """The time of day now, as a clock in the session's zone shows it."""
+    """The local time of day now, in the session's zone."""
     return made_call("LOCALTIME")
 
 
 def local_timestamp() -> Expression[Any]:
-    """Now, as a clock in the session's zone shows it."""
+    """The local time now, in the session's zone."""
     return made_call("LOCALTIMESTAMP")
 
 
 def to_date(date_str: Any, format: Any = None) -> Expression[Any]:
-    """The date that a text shows."""
+    """Parses a date."""
     return made_call("TO_DATE", date_str, format)
 
 
 def to_timestamp(timestamp_str: Any, format: Any = None) -> Expression[Any]:
-    """The moment that a text shows, as a clock does."""
+    """Parses a local timestamp."""
     return made_call("TO_TIMESTAMP", timestamp_str, format)
 
 
 def to_timestamp_ltz(*args: Any) -> Expression[Any]:
-    """The moment of so many seconds (or another precision) since 1970, or that a text shows."""
+    """The moment of a number of seconds (or another precision) since 1970, or of a string."""
     return made_call("TO_TIMESTAMP_LTZ", *args)
 
 
 def temporal_overlaps(
     left_time_point: Any, left_temporal: Any, right_time_point: Any, right_temporal: Any
 ) -> Expression[Any]:
-    """Whether two stretches of time overlap; each is a moment and its end, or its length."""
+    """Whether two periods overlap; each is a moment and its end or length."""
     left = RowValue((node_of(left_time_point), node_of(left_temporal)))
     right = RowValue((node_of(right_time_point), node_of(right_temporal)))
     return made_call("OVERLAPS", left, right)
@@ -96,24 +96,24 @@ def date_format(timestamp: Any, format: Any) -> Expression[Any]:
 
 
 def timestamp_diff(time_point_unit: TimePointUnit, time_point1: Any, time_point2: Any) -> Expression[Any]:
-    """How many whole units lie between two moments."""
+    """The number of whole units between two moments."""
     if not isinstance(time_point_unit, TimePointUnit):
         raise refuse(f"timestamp_diff: found {time_point_unit!r} as the unit, expected one of TimePointUnit")
     return made_call("TIMESTAMPDIFF", time_point1, time_point2, unit=time_point_unit.name)
 
 
 def convert_tz(date_str: Any, tz_from: Any, tz_to: Any) -> Expression[Any]:
-    """The text of a moment in one zone as text in another."""
+    """Converts a timestamp string from one zone to another."""
     return made_call("CONVERT_TZ", date_str, tz_from, tz_to)
 
 
 def from_unixtime(unixtime: Any, format: Any = None) -> Expression[Any]:
-    """The text of a moment given in seconds since 1970."""
+    """Formats a moment in seconds since 1970."""
     return made_call("FROM_UNIXTIME", unixtime, format)
 
 
 def unix_timestamp(date_str: Any = None, format: Any = None) -> Expression[Any]:
-    """The seconds since 1970 of now, or of the moment that a text shows."""
+    """The seconds since 1970, of now or of a timestamp string."""
     return made_call("UNIX_TIMESTAMP", date_str, format)
 
 

@@ -1,1 +1,1 @@
-"""The methods of PyFlink's `Expression`, by what they are about: one mixin each."""
+"""The methods of PyFlink's `Expression`, by topic: one mixin each."""

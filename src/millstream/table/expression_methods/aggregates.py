@@ -1,4 +1,4 @@
-"""Aggregates on an `Expression`, its names, types and order, and what names a window."""
+"""Aggregates, names, casts, sort order and windows on an `Expression`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class AggregateMethods(SyntaxHolder):
 
     @property
     def distinct(self) -> Expression[Any]:
-        """The aggregate of different values only: `col("a").count.distinct`."""
+        """The aggregate over distinct values only: `col("a").count.distinct`."""
         node = self._node
         if isinstance(node, Call):
             node = Aggregated(node)
@@ -37,12 +37,12 @@ class AggregateMethods(SyntaxHolder):
 
     @property
     def sum(self) -> Expression[Any]:
-        """The sum; NULL of no values."""
+        """The sum; NULL if there are no values."""
         return self._aggregated("SUM")
 
     @property
     def sum0(self) -> Expression[Any]:
-        """The sum; 0 of no values."""
+        """The sum; 0 if there are no values."""
         return self._aggregated("$SUM0")
 
     @property
@@ -57,7 +57,7 @@ class AggregateMethods(SyntaxHolder):
 
     @property
     def count(self) -> Expression[Any]:
-        """How many values are not NULL."""
+        """The number of values that are not NULL."""
         return self._aggregated("COUNT")
 
     @property
@@ -76,12 +76,12 @@ class AggregateMethods(SyntaxHolder):
         return self._aggregated("LAST_VALUE")
 
     def list_agg(self, separator: Any = None) -> Expression[Any]:
-        """The texts as one, with a separator (a comma) between them."""
+        """The strings, concatenated with a separator (by default a comma)."""
         return self._aggregated("LISTAGG", separator)
 
     @property
     def stddev_pop(self) -> Expression[Any]:
-        """The standard deviation of all there is."""
+        """The standard deviation of the population."""
         return self._aggregated("STDDEV_POP")
 
     @property
@@ -91,7 +91,7 @@ class AggregateMethods(SyntaxHolder):
 
     @property
     def var_pop(self) -> Expression[Any]:
-        """The variance of all there is."""
+        """The variance of the population."""
         return self._aggregated("VAR_POP")
 
     @property
@@ -110,50 +110,50 @@ class AggregateMethods(SyntaxHolder):
         return self._aggregated("ARRAY_AGG")
 
     def percentile(self, percentage: Any, frequency: Any = None) -> Expression[Any]:
-        """The value below which such a part of the values lies."""
+        """The percentile: the value at this fraction of the sorted values."""
         return self._aggregated("PERCENTILE", percentage, frequency)
 
     def alias(self, name: str, *extra_names: str) -> Expression[Any]:
-        """It under a name; what gives several columns takes several."""
+        """Names the expression; one with several columns takes several names."""
         names = (name, *extra_names)
         if wrong := [each for each in names if not isinstance(each, str) or not each]:
             raise refuse_type(f"alias: found {wrong[0]!r}, expected a name as text")
         return self._made(As(self._node, names))
 
     def as_argument(self, name: str) -> Expression[Any]:
-        """It as the argument of that name of a function."""
+        """Makes it a named argument of a function."""
         return self._made(Argument(name, self._node))
 
     def cast(self, data_type: DataType) -> Expression[Any]:
-        """It as another type; a value that does not fit fails."""
+        """Casts to another type; a value that does not fit fails."""
         return self._made(Cast(self._node, _checked_type("cast", data_type)))
 
     def try_cast(self, data_type: DataType) -> Expression[Any]:
-        """It as another type; NULL where a value does not fit."""
+        """Casts to another type; a value that does not fit becomes NULL."""
         return self._made(Cast(self._node, _checked_type("try_cast", data_type), is_try=True))
 
     @property
     def asc(self) -> Expression[Any]:
-        """The smallest first, in an order."""
+        """Ascending order."""
         return self._made(OrderItem(self._node))
 
     @property
     def desc(self) -> Expression[Any]:
-        """The largest first, in an order."""
+        """Descending order."""
         return self._made(OrderItem(self._node, descending=True))
 
     @property
     def start(self) -> Expression[Any]:
-        """Where a window begins: `col("w").start`."""
+        """The window's start: `col("w").start`."""
         return self._call("WINDOW_START")
 
     @property
     def end(self) -> Expression[Any]:
-        """Where a window ends, which is no longer inside: `col("w").end`."""
+        """The window's exclusive end: `col("w").end`."""
         return self._call("WINDOW_END")
 
     def over(self, alias: Any) -> Expression[Any]:
-        """The aggregate over the rows around each row, in a window of `over_window`."""
+        """The aggregate over a window of `over_window` around each row."""
         node = self._node
         window = alias if isinstance(alias, str) else _plain_name(alias)
         if isinstance(node, Call):

@@ -1,4 +1,4 @@
-"""What `Expression` does with bitmaps."""
+"""Bitmap functions of `Expression`."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ class BitmapMethods(SyntaxHolder):
     """Functions of bitmaps."""
 
     def bitmap_and(self, bitmap2: Any) -> Expression[Any]:
-        """The numbers that both bitmaps have."""
+        """The intersection of both bitmaps."""
         return self._call("BITMAP_AND", bitmap2)
 
     def bitmap_andnot(self, bitmap2: Any) -> Expression[Any]:
-        """The numbers that the other bitmap has not."""
+        """The numbers that the other bitmap lacks."""
         return self._call("BITMAP_ANDNOT", bitmap2)
 
     def bitmap_and_agg(self) -> Expression[Any]:
-        """The numbers that all bitmaps of the group have."""
+        """The intersection of the group's bitmaps."""
         return self._call("BITMAP_AND_AGG")
 
     def bitmap_and_cardinality_agg(self) -> Expression[Any]:
-        """How many numbers all bitmaps of the group have."""
+        """The cardinality of the intersection of the group's bitmaps."""
         return self._call("BITMAP_AND_CARDINALITY_AGG")
 
     def bitmap_build(self) -> Expression[Any]:
@@ -40,27 +40,27 @@ class BitmapMethods(SyntaxHolder):
         return self._call("BITMAP_BUILD_AGG")
 
     def bitmap_build_cardinality_agg(self) -> Expression[Any]:
-        """How many different numbers the group has."""
+        """The number of distinct values in the group."""
         return self._call("BITMAP_BUILD_CARDINALITY_AGG")
 
     def bitmap_cardinality(self) -> Expression[Any]:
-        """How many numbers it has."""
+        """Its cardinality."""
         return self._call("BITMAP_CARDINALITY")
 
     def bitmap_from_bytes(self) -> Expression[Any]:
-        """The bitmap that bytes stand for."""
+        """Deserialises a bitmap from bytes."""
         return self._call("BITMAP_FROM_BYTES")
 
     def bitmap_or(self, bitmap2: Any) -> Expression[Any]:
-        """The numbers that one of both has."""
+        """The union of both bitmaps."""
         return self._call("BITMAP_OR", bitmap2)
 
     def bitmap_or_agg(self) -> Expression[Any]:
-        """The numbers that a bitmap of the group has."""
+        """The union of the group's bitmaps."""
         return self._call("BITMAP_OR_AGG")
 
     def bitmap_or_cardinality_agg(self) -> Expression[Any]:
-        """How many numbers some bitmap of the group has."""
+        """The cardinality of the union of the group's bitmaps."""
         return self._call("BITMAP_OR_CARDINALITY_AGG")
 
     def bitmap_to_array(self) -> Expression[Any]:
@@ -68,21 +68,21 @@ class BitmapMethods(SyntaxHolder):
         return self._call("BITMAP_TO_ARRAY")
 
     def bitmap_to_bytes(self) -> Expression[Any]:
-        """It as bytes."""
+        """Its serialised bytes."""
         return self._call("BITMAP_TO_BYTES")
 
     def bitmap_to_string(self) -> Expression[Any]:
-        """Its numbers, as text."""
+        """Its numbers, as a string."""
         return self._call("BITMAP_TO_STRING")
 
     def bitmap_xor(self, bitmap2: Any) -> Expression[Any]:
-        """The numbers that just one of both has."""
+        """The symmetric difference of both bitmaps."""
         return self._call("BITMAP_XOR", bitmap2)
 
     def bitmap_xor_agg(self) -> Expression[Any]:
-        """The numbers that an odd number of the group's bitmaps has."""
+        """The symmetric difference of the group's bitmaps."""
         return self._call("BITMAP_XOR_AGG")
 
     def bitmap_xor_cardinality_agg(self) -> Expression[Any]:
-        """How many numbers an odd number of the group's bitmaps has."""
+        """The cardinality of the symmetric difference of the group's bitmaps."""
         return self._call("BITMAP_XOR_CARDINALITY_AGG")

@@ -1,4 +1,4 @@
-"""What `Expression` does with rows, arrays and maps."""
+"""Functions of `Expression` for rows, arrays and maps."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class CollectionMethods(SyntaxHolder):
     """Functions of rows, arrays and maps."""
 
     def get(self, name_or_index: str | int) -> Expression[Any]:
-        """The field of a row, by its name or its place, counted from 0."""
+        """A field of a row, by its name or its position, counted from 0."""
         if isinstance(name_or_index, bool) or not isinstance(name_or_index, str | int):
-            raise refuse(f"get: found {name_or_index!r}, expected a field's name, or its place counted from 0")
+            raise refuse(f"get: found {name_or_index!r}, expected a field's name, or its position counted from 0")
         return self._made(
             FieldAccess(self._node, name_or_index if isinstance(name_or_index, str) else f"#{name_or_index}")
         )
@@ -31,12 +31,12 @@ class CollectionMethods(SyntaxHolder):
         return self._made(FieldAccess(self._node, "*"))
 
     def at(self, index: Any) -> Expression[Any]:
-        """An element: of an array by its place, counted from 1, of a map by its key."""
+        """An element: of an array by its position, counted from 1, of a map by its key."""
         return self._made(ItemAccess(self._node, node_of(index)))
 
     @property
     def cardinality(self) -> Expression[Any]:
-        """How many elements it has."""
+        """The number of elements."""
         return self._call("CARDINALITY")
 
     @property
@@ -45,47 +45,47 @@ class CollectionMethods(SyntaxHolder):
         return self._call("ELEMENT")
 
     def array_append(self, addition: Any) -> Expression[Any]:
-        """The array with an element after it."""
+        """The array with an element appended."""
         return self._call("ARRAY_APPEND", addition)
 
     def array_contains(self, needle: Any) -> Expression[Any]:
-        """Whether an element is in the array."""
+        """Whether the array contains an element."""
         return self._call("ARRAY_CONTAINS", needle)
 
     def array_distinct(self) -> Expression[Any]:
-        """The array with each element once."""
+        """The array without duplicates."""
         return self._call("ARRAY_DISTINCT")
 
     def array_position(self, needle: Any) -> Expression[Any]:
-        """The place of the first such element, counted from 1; 0 if there is none."""
+        """The position of an element, counted from 1; 0 if it is missing."""
         return self._call("ARRAY_POSITION", needle)
 
     def array_prepend(self, addition: Any) -> Expression[Any]:
-        """The array with an element before it."""
+        """The array with an element prepended."""
         return self._call("ARRAY_PREPEND", addition)
 
     def array_remove(self, needle: Any) -> Expression[Any]:
-        """The array without such elements."""
+        """The array without the elements equal to one."""
         return self._call("ARRAY_REMOVE", needle)
 
     def array_reverse(self) -> Expression[Any]:
-        """The array backwards."""
+        """The array, reversed."""
         return self._call("ARRAY_REVERSE")
 
     def array_slice(self, start_offset: Any, end_offset: Any = None) -> Expression[Any]:
-        """The elements from one place to another, counted from 1, both included."""
+        """The elements between two positions, counted from 1, both included."""
         return self._call("ARRAY_SLICE", start_offset, end_offset)
 
     def array_sort(self, ascending_order: Any = None, null_first: Any = None) -> Expression[Any]:
-        """The array in order."""
+        """The array, sorted."""
         return self._call("ARRAY_SORT", ascending_order, null_first)
 
     def array_union(self, array: Any) -> Expression[Any]:
-        """The elements of both arrays, each once."""
+        """The distinct elements of both arrays."""
         return self._call("ARRAY_UNION", array)
 
     def array_concat(self, *arrays: Any) -> Expression[Any]:
-        """The array, then the others."""
+        """The concatenation of the arrays."""
         return self._call("ARRAY_CONCAT", *arrays)
 
     def array_max(self) -> Expression[Any]:
@@ -93,7 +93,7 @@ class CollectionMethods(SyntaxHolder):
         return self._call("ARRAY_MAX")
 
     def array_join(self, delimiter: Any, null_replacement: Any = None) -> Expression[Any]:
-        """The elements as one text, with a delimiter between them."""
+        """The elements, concatenated with a delimiter."""
         return self._call("ARRAY_JOIN", delimiter, null_replacement)
 
     def array_min(self) -> Expression[Any]:
@@ -101,11 +101,11 @@ class CollectionMethods(SyntaxHolder):
         return self._call("ARRAY_MIN")
 
     def array_except(self, array: Any) -> Expression[Any]:
-        """The elements that another array has not, each once."""
+        """The distinct elements that the other array lacks."""
         return self._call("ARRAY_EXCEPT", array)
 
     def array_intersect(self, array: Any) -> Expression[Any]:
-        """The elements that another array has too, each once."""
+        """The distinct common elements of both arrays."""
         return self._call("ARRAY_INTERSECT", array)
 
     @property
@@ -114,7 +114,7 @@ class CollectionMethods(SyntaxHolder):
         return self._call("MAP_KEYS")
 
     def map_union(self, *maps: Any) -> Expression[Any]:
-        """The entries of all maps; the last map that has a key gives its value."""
+        """The entries of all maps; for duplicate keys the last map's value."""
         return self._call("MAP_UNION", *maps)
 
     @property
@@ -128,5 +128,5 @@ class CollectionMethods(SyntaxHolder):
         return self._call("MAP_ENTRIES")
 
     def object_update(self, *kv: Any) -> Expression[Any]:
-        """The object with fields changed: name, value, name, value, …"""
+        """The object with some fields replaced: name, value, name, value, …"""
         return self._call("OBJECT_UPDATE", *kv)

@@ -1,4 +1,4 @@
-"""What `Expression` does with JSON."""
+"""JSON functions of `Expression`."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ __all__ = ["JsonMethods"]
 
 
 class JsonMethods(SyntaxHolder):
-    """Functions of texts in JSON."""
+    """Functions of JSON strings."""
 
     def is_json(self, json_type: JsonType | None = None) -> Expression[Any]:
-        """Whether it is a text in JSON, or an object, an array or a scalar in JSON."""
+        """Whether it is valid JSON, optionally an object, an array or a scalar."""
         return self._call(f"IS JSON {'VALUE' if json_type is None else json_type.name}")
 
     def json_exists(self, path: str, on_error: JsonExistsOnError | None = None) -> Expression[Any]:
-        """Whether a path leads anywhere."""
+        """Whether a path exists."""
         return self._call("JSON_EXISTS", path, **_words(on_error=on_error))
 
     def json_value(
@@ -40,7 +40,7 @@ class JsonMethods(SyntaxHolder):
         on_error: JsonValueOnEmptyOrError = JsonValueOnEmptyOrError.NULL,
         default_on_error: Any = None,
     ) -> Expression[Any]:
-        """The scalar that a path leads to, as a text or another type."""
+        """The scalar at a path, as a string or another type."""
         options: dict[str, Any] = {} if returning_type is None else {"returning": returning_type}
         for option, act, default in (
             ("on_empty", on_empty, default_on_empty),
@@ -58,28 +58,28 @@ class JsonMethods(SyntaxHolder):
         on_empty: JsonQueryOnEmptyOrError = JsonQueryOnEmptyOrError.NULL,
         on_error: JsonQueryOnEmptyOrError = JsonQueryOnEmptyOrError.NULL,
     ) -> Expression[Any]:
-        """The object or array that a path leads to, as a text in JSON."""
+        """The object or array at a path, as a JSON string."""
         words = _words(wrapper=wrapping_behavior, on_empty=on_empty, on_error=on_error)
         words["wrapper"] = words["wrapper"].removesuffix("_ARRAY")
         return self._call("JSON_QUERY", path, **words)
 
     def json_quote(self) -> Expression[Any]:
-        """The text as a string of JSON."""
+        """Quotes a string as a JSON string."""
         return self._call("JSON_QUOTE")
 
     def json_unquote(self) -> Expression[Any]:
-        """The text of a string of JSON."""
+        """Unquotes a JSON string."""
         return self._call("JSON_UNQUOTE")
 
     def json_length(self, path: Any = None) -> Expression[Any]:
-        """How many elements there are where a path leads to."""
+        """The number of elements at a path."""
         return self._call("JSON_LENGTH", path)
 
     def json_type(self, path: Any = None) -> Expression[Any]:
-        """What kind of value there is where a path leads to."""
+        """The type of the value at a path."""
         return self._call("JSON_TYPE", path)
 
 
 def _words(**options: Any) -> dict[str, str]:
-    """Enum members by their names; those that are None are left out."""
+    """Enum members by name; None is omitted."""
     return {name: option.name.replace("EMPTY_", "EMPTY ") for name, option in options.items() if option is not None}

@@ -1,8 +1,8 @@
-"""Python values as literals, with the types that Flink gives them.
+"""Python values as literals, with Flink's types.
 
-A literal is never NULL unless it is None, so its type is NOT NULL. A text is CHAR of its length, a whole number INT or,
-where it needs more, BIGINT, a Decimal has the digits it shows. Lists, dicts and tuples become calls of ARRAY, MAP and
-ROW, whose elements are literals in turn.
+A literal is NULL only for None, so its type is NOT NULL. A string is CHAR of its length, an integer INT or, if needed,
+BIGINT; a Decimal has the precision of its digits. Lists, dicts and tuples become calls of ARRAY, MAP and ROW, whose
+elements are literals.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _DIGITS_MAX = 38
 
 
 def literal(value: Any, data_type: DataType | None = None) -> Expression:
-    """The literal of a Python value, of the type it has by itself or of a given one."""
+    """The literal of a Python value, with its own or the requested type."""
     if data_type is not None:
         _check_fits(value, data_type)
         return Literal("VALUE", value, data_type if value is None else data_type.not_null())
@@ -58,25 +58,25 @@ def literal(value: Any, data_type: DataType | None = None) -> Expression:
 
 
 def _check_fits(value: Any, data_type: DataType) -> None:
-    """Refuse a value that is none of the type, or is beyond its range, where the program says so."""
+    """Rejects a value of another type or beyond the type's range, at the user's line."""
     if value is None or not isinstance(data_type, NumericType | BooleanType | CharType | VarCharType):
         return
     try:
         pa.array([stored_value(value, data_type)], data_type.arrow)
     except (pa.ArrowException, TypeError, ValueError, ArithmeticError):
         raise refuse_type(
-            f"lit: found {value!r} ({type(value).__name__}), expected a value of {data_type.nullable()}. Give one, or "
+            f"lit: found {value!r} ({type(value).__name__}), expected a value of {data_type.nullable()}. Pass one, or "
             "leave the type out and call cast(...)"
         ) from None
 
 
 def _plain(value: Any) -> tuple[Any, DataType]:
-    """A Python value as its type keeps it, and the type."""
+    """A Python value in its type's representation, and the type."""
     type_ = type_of_value(value)
     if type_ is None:
         raise refuse(
-            f"found {value!r} ({type(value).__name__}) in an expression, expected a value of SQL's: a bool, a number, "
-            "a text, bytes, a date or time, a list, a dict or a tuple. lit(value, data_type) says another type"
+            f"found {value!r} ({type(value).__name__}) in an expression, expected a SQL value: a bool, a number, "
+            "a string, bytes, a date or time, a list, a dict or a tuple. lit(value, data_type) sets another type"
         )
     if isinstance(value, datetime.datetime) and value.tzinfo is not None:
         return value.astimezone(datetime.UTC), type_
@@ -84,7 +84,7 @@ def _plain(value: Any) -> tuple[Any, DataType]:
 
 
 def type_of_value(value: Any) -> DataType | None:
-    """The type of a single value; None if SQL has none for it.
+    """The type of a scalar value; None if SQL has none for it.
 
     >>> str(type_of_value("ab")), str(type_of_value(3)), str(type_of_value(1 << 40))
     ('CHAR(2) NOT NULL', 'INT NOT NULL', 'BIGINT NOT NULL')

@@ -1,8 +1,8 @@
-"""Operators of Python, comparisons and conditions on an `Expression`.
+"""Python operators, comparisons and conditions on an `Expression`.
 
-`&` and `|` are AND and OR: Python's own words would decide while the program is written. `~` is IS NOT TRUE, as in
-PyFlink: it is true of NULL too, where `not_` is NULL. Of `in_(table)` it is NOT IN. Whether an expression is true is
-known row by row only, so `if` and `and` on one raise, and say what to write.
+`&` and `|` are AND and OR, because Python's `and` and `or` cannot be overloaded. `~` is IS NOT TRUE, as in PyFlink: it
+is TRUE for NULL, where `not_` is NULL. For `in_(table)` it is NOT IN. The truth of an expression is known per row only,
+so `if` and `and` on one raise an error with the alternative.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class LogicMethods(SyntaxHolder):
         return self._compared("OR", other)
 
     def __invert__(self) -> Expression[Any]:
-        # NOT IN a table is a join of its own, which a wrapping IS NOT TRUE would turn into several.
-        asks_a_table = isinstance(self._node, In) and self._node.query is not None
-        return self._call("NOT" if asks_a_table else "IS NOT TRUE")
+        # NOT IN a table is a single join, which a wrapping IS NOT TRUE would split into several.
+        is_in_table = isinstance(self._node, In) and self._node.query is not None
+        return self._call("NOT" if is_in_table else "IS NOT TRUE")
 
     def __rand__(self, other: Any) -> Expression[Any]:
         return self._compared("AND", other)
@@ -108,29 +108,27 @@ class LogicMethods(SyntaxHolder):
 
     def __bool__(self) -> NoReturn:
         raise refuse(
-            f"found {written(self._node)} where Python wants True or False; whether it is true is known row by row "
+            f"found {written(self._node)} where Python needs True or False; its truth is known per row "
             "only. Write & for and, | for or, ~ for not, and .between(a, b) for a <= x <= b"
         )
 
     def __iter__(self) -> NoReturn:
-        raise refuse(
-            f"found {written(self._node)} where Python wants several values. Of a row, all fields are .flatten"
-        )
+        raise refuse(f"found {written(self._node)} where Python needs several values. All fields of a row are .flatten")
 
     def between(self, lower_bound: Any, upper_bound: Any) -> Expression[Any]:
-        """Whether it lies between two values, both included."""
+        """Whether it is between two values, both included."""
         return self._made(Between(self._node, node_of(lower_bound), node_of(upper_bound)))
 
     def not_between(self, lower_bound: Any, upper_bound: Any) -> Expression[Any]:
-        """Whether it lies outside of two values."""
+        """Whether it is outside two values."""
         return self._made(Between(self._node, node_of(lower_bound), node_of(upper_bound), negated=True))
 
     def then(self, if_true: Any, if_false: Any) -> Expression[Any]:
-        """One value where it is true, another where it is false or NULL."""
+        """One value if it is true, another if it is false or NULL."""
         return self._made(Case(((self._node, node_of(if_true)),), node_of(if_false)))
 
     def if_null(self, null_replacement: Any) -> Expression[Any]:
-        """It, or another value where it is NULL."""
+        """Itself, or another value if it is NULL."""
         return self._call("IFNULL", null_replacement)
 
     @property
@@ -164,7 +162,7 @@ class LogicMethods(SyntaxHolder):
         return self._call("IS NOT FALSE")
 
     def in_(self, first_element_or_table: Any, *remaining_elements: Any) -> Expression[Any]:
-        """Whether it is one of these values, or of the values of a table with one column. The latter is asked in
+        """Whether it equals one of these values, or one value of a table with one column. The latter is allowed in
         `where` and `filter`: `orders.where(col("user").in_(users.select(col("id"))))`."""
         from millstream.table.table import Table
 

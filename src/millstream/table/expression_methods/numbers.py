@@ -1,4 +1,4 @@
-"""What `Expression` does with numbers."""
+"""Numeric functions of `Expression`."""
 
 from __future__ import annotations
 
@@ -71,17 +71,17 @@ class NumberMethods(SyntaxHolder):
 
     @property
     def asin(self) -> Expression[Any]:
-        """The angle that has it as its sine."""
+        """Its arc sine."""
         return self._call("ASIN")
 
     @property
     def acos(self) -> Expression[Any]:
-        """The angle that has it as its cosine."""
+        """Its arc cosine."""
         return self._call("ACOS")
 
     @property
     def atan(self) -> Expression[Any]:
-        """The angle that has it as its tangent."""
+        """Its arc tangent."""
         return self._call("ATAN")
 
     @property
@@ -91,12 +91,12 @@ class NumberMethods(SyntaxHolder):
 
     @property
     def degrees(self) -> Expression[Any]:
-        """An angle of radians in degrees."""
+        """Converts radians to degrees."""
         return self._call("DEGREES")
 
     @property
     def radians(self) -> Expression[Any]:
-        """An angle of degrees in radians."""
+        """Converts degrees to radians."""
         return self._call("RADIANS")
 
     @property
@@ -106,35 +106,35 @@ class NumberMethods(SyntaxHolder):
 
     @property
     def abs(self) -> Expression[Any]:
-        """It without its sign."""
+        """Its absolute value."""
         return self._call("ABS")
 
     @property
     def sign(self) -> Expression[Any]:
-        """-1, 0 or 1: its sign."""
+        """Its sign: -1, 0 or 1."""
         return self._call("SIGN")
 
     def round(self, places: Any) -> Expression[Any]:
-        """Rounded to so many places behind the point, halves away from zero."""
+        """Rounds to a number of decimal places, halves away from zero."""
         return self._call("ROUND", places)
 
     def truncate(self, n: Any = 0) -> Expression[Any]:
-        """Cut to so many places behind the point."""
+        """Truncates to a number of decimal places."""
         return self._call("TRUNCATE", n)
 
     @property
     def bin(self) -> Expression[Any]:
-        """A whole number in binary digits."""
+        """The binary digits of an integer."""
         return self._call("BIN")
 
     @property
     def hex(self) -> Expression[Any]:
-        """A number or a text in hexadecimal digits."""
+        """The hexadecimal digits of a number or a string."""
         return self._call("HEX")
 
     @property
     def unhex(self) -> Expression[Any]:
-        """The bytes that hexadecimal digits stand for."""
+        """Decodes bytes from hexadecimal digits."""
         return self._call("UNHEX")
 
     def inet_aton(self) -> Expression[Any]:

@@ -1,4 +1,4 @@
-"""What `Expression` does with patterns and digests of texts."""
+"""Pattern and digest functions of `Expression`."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ class PatternMethods(SyntaxHolder):
     """Patterns and digests."""
 
     def like(self, pattern: Any = None, escape: Any = None) -> Expression[Any]:
-        """Whether it is like a pattern: _ stands for any character, % for any text."""
+        """Whether it matches a LIKE pattern: _ matches any character, % any string."""
         return self._made(Like(self._node, node_of(pattern), None if escape is None else node_of(escape)))
 
     def similar(self, pattern: Any) -> Expression[Any]:
-        """Whether it is similar to a pattern of SQL's regular expressions."""
+        """Whether it matches a SIMILAR TO pattern."""
         return self._made(Like(self._node, node_of(pattern), similar=True))
 
     def regexp(self, regex: Any) -> Expression[Any]:
-        """Whether a regular expression is found in it."""
+        """Whether a regular expression matches in it."""
         return self._call("REGEXP", regex)
 
     def regexp_count(self, regex: Any) -> Expression[Any]:
-        """How often it is found."""
+        """The number of matches."""
         return self._call("REGEXP_COUNT", regex)
 
     def regexp_replace(self, regex: Any, replacement: Any) -> Expression[Any]:
@@ -37,15 +37,15 @@ class PatternMethods(SyntaxHolder):
         return self._call("REGEXP_REPLACE", regex, replacement)
 
     def regexp_extract(self, regex: Any, extract_index: Any = None) -> Expression[Any]:
-        """What a group of the first match is; group 0 is all of it."""
+        """A group of the first match; group 0 is the whole match."""
         return self._call("REGEXP_EXTRACT", regex, extract_index)
 
     def regexp_extract_all(self, regex: Any, extract_index: Any = None) -> Expression[Any]:
-        """What a group of each match is, as an array."""
+        """A group of each match, as an array."""
         return self._call("REGEXP_EXTRACT_ALL", regex, extract_index)
 
     def regexp_instr(self, regex: Any) -> Expression[Any]:
-        """The place of the first match, counted from 1; 0 if there is none."""
+        """The position of the first match, counted from 1; 0 if there is none."""
         return self._call("REGEXP_INSTR", regex)
 
     def regexp_substr(self, regex: Any) -> Expression[Any]:
@@ -54,34 +54,34 @@ class PatternMethods(SyntaxHolder):
 
     @property
     def md5(self) -> Expression[Any]:
-        """The MD5 of it, in hexadecimal digits."""
+        """Its MD5, in hexadecimal digits."""
         return self._call("MD5")
 
     @property
     def sha1(self) -> Expression[Any]:
-        """The SHA-1 of it, in hexadecimal digits."""
+        """Its SHA-1, in hexadecimal digits."""
         return self._call("SHA1")
 
     @property
     def sha224(self) -> Expression[Any]:
-        """The SHA-224 of it, in hexadecimal digits."""
+        """Its SHA-224, in hexadecimal digits."""
         return self._call("SHA224")
 
     @property
     def sha256(self) -> Expression[Any]:
-        """The SHA-256 of it, in hexadecimal digits."""
+        """Its SHA-256, in hexadecimal digits."""
         return self._call("SHA256")
 
     @property
     def sha384(self) -> Expression[Any]:
-        """The SHA-384 of it, in hexadecimal digits."""
+        """Its SHA-384, in hexadecimal digits."""
         return self._call("SHA384")
 
     @property
     def sha512(self) -> Expression[Any]:
-        """The SHA-512 of it, in hexadecimal digits."""
+        """Its SHA-512, in hexadecimal digits."""
         return self._call("SHA512")
 
     def sha2(self, hash_length: Any) -> Expression[Any]:
-        """The SHA-2 of it of so many bits: 224, 256, 384 or 512."""
+        """Its SHA-2 of 224, 256, 384 or 512 bits."""
         return self._call("SHA2", hash_length)

@@ -1,8 +1,8 @@
 """An expression as PyFlink prints it: `plus(a, 1)`, `as(sum(a), 'total')`. Programs compare and log this text.
 
-Flink prints the name of each built-in function's definition: `upper` for UPPER, `ARRAY_MAX` for ARRAY_MAX. Functions
-whose two names are alike are left out of `_NAMES`. A piece of SQL (`call_sql`) prints as it was written, in brackets.
-Nodes that PyFlink has two ways to make print as the usual one.
+Flink prints the name of each built-in function's definition: `upper` for UPPER, `ARRAY_MAX` for ARRAY_MAX. `_NAMES`
+lists only functions with two different names. A piece of SQL (`call_sql`) prints as written, in brackets. A node that
+PyFlink can build in two ways prints as the usual one.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _MILLIS = {"DAY": 86_400_000, "HOUR": 3_600_000, "MINUTE": 60_000, "SECOND": 100
 
 
 def pyflink_text(node: Any) -> str:
-    """A node of an expression as PyFlink's `str` shows it."""
+    """A node of an expression in the format of PyFlink's `str`."""
     if node.span is not None:
         return f"[{node.span.text}]"
     maker = _MAKERS.get(type(node))
@@ -160,7 +160,7 @@ def _literal(node: syntax.Literal) -> str:
 
 
 def _interval(node: syntax.Interval) -> str:
-    """Months of an interval of months, milliseconds of another, as Flink holds them."""
+    """Months of a year-month interval, milliseconds of another, as in Flink."""
     count = -Decimal(node.value) if node.negative else Decimal(node.value)
     if node.unit in ("YEAR", "MONTH"):
         return str(int(count * (12 if node.unit == "YEAR" else 1)))

@@ -1,7 +1,7 @@
-"""What every expression of the Table API is: a holder of one node of syntax, which the planner will bind.
+"""The base of all expressions of the Table API: holds a node of syntax for the planner to bind.
 
-Nothing is looked up and no type is known here: `col("a").upper_case` and `UPPER(a)` in a statement are one and the same
-node. A Python value among the arguments becomes a literal.
+No name or type is resolved here: `col("a").upper_case` and `UPPER(a)` in a statement are the same node. Python values
+among the arguments become literals.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["SyntaxHolder", "call_node", "node_of"]
 class SyntaxHolder:
     """Holds a node."""
 
-    _node: Any  # a node of syntax; an order item is no expression, but asc() and desc() give one
+    _node: Any  # a node of syntax; an order item is not an expression, but asc() and desc() return one
 
     def _made(self, node: Node) -> Expression[Any]:
         from millstream.table.expression import Expression
@@ -31,7 +31,7 @@ class SyntaxHolder:
         return Expression(node)
 
     def _call(self, name: str, *arguments: Any, **options: Any) -> Expression[Any]:
-        """A function of this expression and the arguments; those at the end that are None are left out."""
+        """A function of this expression and the arguments; trailing None arguments are omitted."""
         return self._made(call_node(name, (self, *arguments), **options))
 
     def _made_call(self, name: str, *arguments: Any, **options: Any) -> Expression[Any]:
@@ -40,7 +40,7 @@ class SyntaxHolder:
 
 
 def call_node(name: str, arguments: tuple[Any, ...], **options: Any) -> Call:
-    """A call of a built-in function; arguments at the end that are None are left out."""
+    """A call of a built-in function; trailing None arguments are omitted."""
     shown = list(arguments)
     while shown and shown[-1] is None:
         shown.pop()
@@ -48,7 +48,7 @@ def call_node(name: str, arguments: tuple[Any, ...], **options: Any) -> Call:
 
 
 def node_of(value: Any) -> Any:
-    """The node of an expression; of a Python value, a literal."""
+    """The node of an expression; a Python value becomes a literal."""
     if isinstance(value, SyntaxHolder):
         return value._node
     if isinstance(value, Syntax):
@@ -60,13 +60,13 @@ def node_of(value: Any) -> Any:
 
 
 def _no_value(value: Any) -> str | None:
-    """What to write instead of something that is no value; None for what may be one."""
+    """Advice for an object that cannot be a value; None for one that may be."""
     from millstream.table.table import Table
 
     if isinstance(value, Table):
-        return "A table has no value; of its columns, use col(...)"
+        return "A table is not a value; for its columns, use col(...)"
     if isinstance(value, type):
-        return "A data type is made by DataTypes, as in DataTypes.INT()"
+        return "Data types are made by DataTypes, as in DataTypes.INT()"
     if isinstance(value, Callable):  # type: ignore[arg-type]
-        return "A Python function becomes one of SQL's by udf(f, result_type=...), which is then called"
+        return "Wrap a Python function by udf(f, result_type=...), and call the wrapper"
     return None

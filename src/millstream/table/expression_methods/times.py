@@ -1,6 +1,6 @@
 """Intervals, parts of times, and time attributes on an `Expression`.
 
-`lit(5).minutes` is a literal of SQL's, INTERVAL '5' MINUTE; of a column it is so many times the interval of one.
+`lit(5).minutes` is the SQL literal INTERVAL '5' MINUTE; on a column it is the product with an interval of one.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ class TimeMethods(SyntaxHolder):
 
     @property
     def to_date(self) -> Expression[Any]:
-        """The date that a text shows as yyyy-MM-dd."""
+        """Parses a date as yyyy-MM-dd."""
         return self._made(Cast(self._node, DateType()))
 
     @property
     def to_time(self) -> Expression[Any]:
-        """The time of day that a text shows as HH:mm:ss."""
+        """Parses a time of day as HH:mm:ss."""
         return self._made(Cast(self._node, TimeType(0)))
 
     @property
     def to_timestamp(self) -> Expression[Any]:
-        """The moment that a text shows as yyyy-MM-dd HH:mm:ss."""
+        """Parses a timestamp as yyyy-MM-dd HH:mm:ss."""
         return self._made(Cast(self._node, TimestampType(3)))
 
     def extract(self, time_interval_unit: TimeIntervalUnit) -> Expression[Any]:
@@ -43,11 +43,11 @@ class TimeMethods(SyntaxHolder):
         return self._call("EXTRACT", unit=_unit("extract", time_interval_unit))
 
     def floor(self, time_interval_unit: TimeIntervalUnit | None = None) -> Expression[Any]:
-        """The largest whole number that is not above it; of a time, the beginning of its day, hour, …"""
+        """The largest integer that is not above it; for a time, the start of its day, hour, …"""
         return self._rounded("FLOOR", time_interval_unit)
 
     def ceil(self, time_interval_unit: TimeIntervalUnit | None = None) -> Expression[Any]:
-        """The smallest whole number that is not below it; of a time, the end of its day, hour, …"""
+        """The smallest integer that is not below it; for a time, the end of its day, hour, …"""
         return self._rounded("CEIL", time_interval_unit)
 
     def _rounded(self, function: str, unit: TimeIntervalUnit | None) -> Expression[Any]:
@@ -55,16 +55,16 @@ class TimeMethods(SyntaxHolder):
 
     @property
     def rowtime(self) -> Expression[Any]:
-        """The column as the time of events, where a stream becomes a table."""
+        """The column as event time, when converting a stream to a table."""
         return self._call("ROWTIME")
 
     @property
     def proctime(self) -> Expression[Any]:
-        """The column as the time of the clock, where a stream becomes a table."""
+        """The column as processing time, when converting a stream to a table."""
         return self._call("PROCTIME")
 
     def _interval(self, unit: str, times: int = 1) -> Expression[Any]:
-        """An interval of so many units, or of a multiple of them."""
+        """An interval of a number of units, or of a multiple of them."""
         node = self._node
         if isinstance(node, Literal) and isinstance(node.value, int | Decimal) and not isinstance(node.value, bool):
             count = node.value * times
@@ -73,47 +73,47 @@ class TimeMethods(SyntaxHolder):
 
     @property
     def year(self) -> Expression[Any]:
-        """An interval of so many years."""
+        """An interval of years."""
         return self._interval("YEAR")
 
     @property
     def quarter(self) -> Expression[Any]:
-        """An interval of so many quarters of a year."""
+        """An interval of quarters."""
         return self._interval("MONTH", 3)
 
     @property
     def month(self) -> Expression[Any]:
-        """An interval of so many months."""
+        """An interval of months."""
         return self._interval("MONTH")
 
     @property
     def week(self) -> Expression[Any]:
-        """An interval of so many weeks."""
+        """An interval of weeks."""
         return self._interval("DAY", 7)
 
     @property
     def day(self) -> Expression[Any]:
-        """An interval of so many days."""
+        """An interval of days."""
         return self._interval("DAY")
 
     @property
     def hour(self) -> Expression[Any]:
-        """An interval of so many hours."""
+        """An interval of hours."""
         return self._interval("HOUR")
 
     @property
     def minute(self) -> Expression[Any]:
-        """An interval of so many minutes."""
+        """An interval of minutes."""
         return self._interval("MINUTE")
 
     @property
     def second(self) -> Expression[Any]:
-        """An interval of so many seconds."""
+        """An interval of seconds."""
         return self._interval("SECOND")
 
     @property
     def milli(self) -> Expression[Any]:
-        """An interval of so many milliseconds."""
+        """An interval of milliseconds."""
         node = self._node
         if isinstance(node, Literal) and isinstance(node.value, int) and not isinstance(node.value, bool):
             seconds, millis = divmod(abs(node.value), 1000)

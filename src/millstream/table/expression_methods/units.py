@@ -1,4 +1,4 @@
-"""The words that calls are made with: units of time, and what JSON's functions do where there is nothing."""
+"""Enums as arguments of calls: units of time, and the behaviour of JSON functions for errors and missing values."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class TimeIntervalUnit(Enum):
 
 
 class TimePointUnit(Enum):
-    """The units that times are compared in."""
+    """The units of time differences."""
 
     YEAR = 0
     MONTH = 1
@@ -52,7 +52,7 @@ class TimePointUnit(Enum):
 
 
 class JsonType(Enum):
-    """What a text in JSON may be."""
+    """The kinds of JSON values."""
 
     VALUE = 0
     SCALAR = 1
@@ -61,7 +61,7 @@ class JsonType(Enum):
 
 
 class JsonExistsOnError(Enum):
-    """What `json_exists` gives for a wrong path."""
+    """The result of `json_exists` for an invalid path."""
 
     TRUE = 0
     FALSE = 1
@@ -70,7 +70,7 @@ class JsonExistsOnError(Enum):
 
 
 class JsonValueOnEmptyOrError(Enum):
-    """What `json_value` gives where there is nothing."""
+    """The result of `json_value` for a missing value or an error."""
 
     NULL = 0
     ERROR = 1
@@ -78,7 +78,7 @@ class JsonValueOnEmptyOrError(Enum):
 
 
 class JsonQueryWrapper(Enum):
-    """Whether `json_query` puts what it found into an array."""
+    """Whether `json_query` wraps its result in an array."""
 
     WITHOUT_ARRAY = 0
     CONDITIONAL_ARRAY = 1
@@ -86,7 +86,7 @@ class JsonQueryWrapper(Enum):
 
 
 class JsonQueryOnEmptyOrError(Enum):
-    """What `json_query` gives where there is nothing."""
+    """The result of `json_query` for a missing value or an error."""
 
     NULL = 0
     EMPTY_ARRAY = 1
@@ -95,7 +95,7 @@ class JsonQueryOnEmptyOrError(Enum):
 
 
 class JsonOnNull(Enum):
-    """Whether NULL is written into an object or an array, or left out."""
+    """Whether NULL is written into an object or an array, or omitted."""
 
     NULL = 0
     ABSENT = 1

@@ -1,4 +1,4 @@
-"""Syntax as text again, for messages and `print`: near to SQL, and one line. Nobody reads it back."""
+"""Formats syntax as one line close to SQL, for messages and `print`. It is not parsed again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _INFIX = frozenset(("+", "-", "*", "/", "%", "=", "<>", "<", ">", "<=", ">=", "A
 
 
 def written(node: Any) -> str:
-    """A node as text."""
+    """The text of a node."""
     maker = _MAKERS.get(type(node))
     return maker(node) if maker else type(node).__name__
 

@@ -1,1 +1,1 @@
-"""What the classes of the Table API do inside: statements, jobs, results, conversions. Programs do not import it."""
+"""The implementation of the Table API's classes: statements, jobs, results. Programs do not import it."""

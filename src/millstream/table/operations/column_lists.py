@@ -1,4 +1,4 @@
-"""Columns that are named by lists: `with_columns`, `without_columns`, ranges. They are written out before binding."""
+"""Expands column lists before binding: `with_columns`, `without_columns`, ranges."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAME = re.compile(r"[^\W\d]\w*")
 
 
 def items_of(method: str, fields: Sequence[Any], names: Sequence[str]) -> list[Any]:
-    """The syntax of the fields that a method was given, lists of columns written out."""
+    """The syntax of a method's fields, with column lists expanded."""
     if not fields and method != "group_by":
         raise refuse(f"{method}: found no expressions, expected one at the least, such as col(...)")
     return [node for field in fields for node in _expanded(method, _node(method, field), names)]
@@ -51,7 +51,7 @@ def _expanded(method: str, node: Any, names: Sequence[str]) -> list[Any]:
 
 
 def _columns(method: str, node: Any, names: Sequence[str]) -> list[str]:
-    """The columns that one part of a list means."""
+    """The columns of one part of a list."""
     if isinstance(node, Star):
         return list(names)
     if isinstance(node, Call) and node.name == "RANGE_TO":
@@ -67,7 +67,7 @@ def _range(method: str, node: Call, names: Sequence[str]) -> list[str]:
 
 
 def _place(method: str, node: Any, names: Sequence[str]) -> int:
-    """The place of a column, counted from 0."""
+    """The position of a column, counted from 0."""
     if isinstance(node, Name) and len(node.parts) == 1:
         if node.parts[0] in names:
             return list(names).index(node.parts[0])
@@ -77,4 +77,4 @@ def _place(method: str, node: Any, names: Sequence[str]) -> int:
         if 1 <= node.value <= len(names):
             return node.value - 1
         raise refuse(f"{method}: found column {node.value}, expected 1 to {len(names)}: columns are counted from 1")
-    raise refuse(f"{method}: a list of columns takes col('name'), places counted from 1, and range_(first, last)")
+    raise refuse(f"{method}: a list of columns takes col('name'), positions counted from 1, and range_(first, last)")

@@ -1,8 +1,8 @@
-"""Jobs that INSERTs of a session started in processes of their own, so that they outlive it.
+"""Jobs that INSERTs of a session started in separate processes, so that they outlive the session.
 
-The session knows such a job by its store, as every other process does: it reads there how far the job is, and leaves
-requests there. Starting the process is its caller's (`cli/sql_client/detached.py`); here it is decided which store the
-job gets and what the session remembers of it.
+The session knows each job by its store, like any other process: it reads the job's progress there, and leaves
+requests there. The caller starts the process (`cli/sql_client/detached.py`); this module chooses the job's store and
+records the job in the session.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from millstream.errors import StoreError
 from millstream.jobs.control.requests import Mailbox
 from millstream.jobs.snapshots.saving import epoch_to_save, save_newest
 from millstream.planner.entries import TableEntry
-from millstream.planner.lowering.materialised import is_kept
+from millstream.planner.lowering.materialised import is_stored_in_job
 from millstream.planner.relations import Sink
 from millstream.state_reader.stored_jobs import DEFAULT_ROOT, ListedJob, jobs
 from millstream.storage.store import Store, open_store
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 __all__ = ["DetachedJob", "detach", "jobs_running_below"]
 
-_TAKEN_WITHIN_S = 10.0
+_REQUEST_TIMEOUT_S = 10.0
 _ENDED = ("FINISHED", "CANCELED", "SUSPENDED", "FAILED", "INTERRUPTED", "DROPPED")
 
 
 @dataclass(frozen=True)
 class DetachedJob:
-    """A job of another process, by its store."""
+    """A job in another process, identified by its store."""
 
     job_id: str
     name: str
@@ -48,49 +48,51 @@ class DetachedJob:
 
     @property
     def short_name(self) -> str:
-        """What commands find the job by, in the folder that the session is in."""
+        """The job's short name for commands, in the session's folder."""
         return self.job_id[:8] if self.address.startswith(f"{DEFAULT_ROOT}/") else self.address
 
     def status(self) -> str:
-        """Where the job is in its life, as its store tells."""
+        """The job's status, read from its store."""
         return next((job.status for job in jobs(self.address)), "UNKNOWN")
 
     @property
     def has_ended(self) -> bool:
-        """Whether nobody runs it any more."""
+        """Whether the job has ended or lost its driver."""
         return self.status() in _ENDED
 
     def cancel(self) -> None:
-        """End it now."""
-        self._ask("cancel")
+        """Cancels the job."""
+        self._request("cancel")
 
     def stop(self, drain: bool = False) -> None:
-        """Have it finish its running epoch, publish it and end."""
-        self._ask("stop", drain=drain)
+        """Requests that it finish its running epoch, publish it and end."""
+        self._request("stop", drain=drain)
 
     def savepoint(self) -> str:
-        """Save the newest published epoch by reference; what to start from it with."""
+        """Saves the newest published epoch by reference; returns the savepoint's name."""
         store = open_job_store(self.address)
         return save_newest(store, lambda: epoch_to_save(store), system_ms, to=None, name=None).name
 
-    def _ask(self, command: str, **arguments: bool) -> None:
-        Mailbox(self.store).send(command, arguments, system_ms(), _TAKEN_WITHIN_S)
+    def _request(self, command: str, **arguments: bool) -> None:
+        Mailbox(self.store).send(command, arguments, system_ms(), _REQUEST_TIMEOUT_S)
 
 
 def detach(runner: QueryRunner, sinks: Sequence[Sink], start: Callable[[str], str]) -> DetachedJob:
-    """Have another process run these sinks as one job. `start` is given the job's store, starts the process, and
-    returns the job's id when the job runs."""
+    """Runs these sinks as one job in another process. `start` gets the job's store, starts the process, and returns the
+    job's id when the job is running."""
     name, store = runner.place_of(sinks)
     job = DetachedJob(start(store), name, store)
-    kept = [sink.target.path for sink in sinks if isinstance(sink.target, TableEntry) and is_kept(sink.target)]
+    stored = [
+        sink.target.path for sink in sinks if isinstance(sink.target, TableEntry) and is_stored_in_job(sink.target)
+    ]
     runner.stores.append(store)
-    runner.tables.note(job, name, kept)
+    runner.tables.note(job, name, stored)
     runner.detached.append((job, datetime.now()))
     return job
 
 
 def jobs_running_below(root: str | None) -> list[tuple[ListedJob, datetime]]:
-    """The jobs that anybody runs and whose stores lie in a folder, with the time each was made."""
+    """The running jobs whose stores are in a folder, with their creation times."""
     try:
         running = [job for job in jobs(root or DEFAULT_ROOT) if job.is_alive]
     except StoreError:

@@ -1,9 +1,9 @@
-"""`aggregate` and `flat_aggregate`: functions of the rows of a group, whose results are columns.
+"""`aggregate` and `flat_aggregate`: functions over the rows of a group, whose results are columns.
 
-A function that is passed without arguments gets each row as a `Row`, or the rows of a group as a DataFrame where it is
-one of pandas. What `select` is told afterwards names groups, results and the window; it is written out as the `select`
-that `group_by` has, with the call in the place of its results. A table aggregate is an aggregate whose value is a list
-of rows, which is unnested.
+A function passed without arguments receives each row as a `Row`, or a group's rows as a DataFrame if it is a pandas
+function. The following `select` refers to groups, results and the window; it is rewritten as the `select` of
+`group_by`, with the call substituted for its results. A table aggregate becomes an aggregate whose value is a list of
+rows, which is unnested.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ __all__ = ["GroupCall", "aggregated", "flat_aggregated", "group_call"]
 
 _ROWS = "$rows"
 _TEMPORARY = "TMP_0$"
-"""How Flink names the fields of a result that has no alias."""
+"""Flink's names for the fields of a result without an alias."""
 _PROPERTIES = ("WINDOW_START", "WINDOW_END", "WINDOW_ROWTIME", "WINDOW_PROCTIME")
 
 
 class _AggregateShell(FunctionShell):
-    """An aggregate function that hands everything on."""
+    """An aggregate function that delegates every method."""
 
     def create_accumulator(self) -> Any:
         return self._function.create_accumulator()
@@ -55,7 +55,7 @@ class _AggregateShell(FunctionShell):
 
 
 class _RowAggregate(_AggregateShell):
-    """Is given the columns of a row, and hands on a Row."""
+    """Converts the columns of a row to a Row for the function."""
 
     def __init__(self, function: Any, names: tuple[str, ...]) -> None:
         super().__init__(function)
@@ -72,7 +72,7 @@ class _RowAggregate(_AggregateShell):
 
 
 class _EmittedRows(_AggregateShell):
-    """A table aggregate as an aggregate: its value is the list of what it emits."""
+    """A table aggregate as an aggregate: its value is the list of emitted rows."""
 
     def __init__(self, function: Any, width: int) -> None:
         super().__init__(function)
@@ -88,13 +88,13 @@ class _EmittedRows(_AggregateShell):
 
 @dataclass(frozen=True)
 class GroupCall:
-    """A function of the rows of groups: the call, and the columns of its result, by name and field."""
+    """A function over the rows of groups: the call, and the result's columns, by name and field."""
 
     call: Aggregated
     columns: Mapping[str, str | None]
 
     def of(self, name: str) -> Any:
-        """The expression that a column of the result is."""
+        """The expression of a result column."""
         field = self.columns[name]
         return self.call if field is None else FieldAccess(self.call, field)
 
@@ -102,7 +102,7 @@ class GroupCall:
 def group_call(
     method: str, func: Any, relation: Relation, kind: UserFunctionKind, groups: Collection[str] = ()
 ) -> GroupCall:
-    """What a method was given: a function, or a call of one. `groups`: the names of the groups, and of the window."""
+    """The call of a method's function argument. `groups`: the names of the groups, and of the window."""
     aliases: tuple[str, ...] = ()
     node: Any = None
     if isinstance(func, UserDefinedFunctionWrapper):
@@ -132,8 +132,8 @@ def group_call(
 def _distinct_names(
     method: str, groups: Collection[str], aliases: tuple[str, ...], fields: tuple[str, ...]
 ) -> list[str]:
-    """The names of the result's columns, none of which is that of a group: a field that has the name of a group gets
-    Flink's prefix, an alias that has it is refused, as Flink does."""
+    """The names of the result's columns, distinct from those of groups: as in Flink, a field with a group's name gets a
+    prefix, and an alias with one is rejected."""
     if twice := [alias for place, alias in enumerate(aliases) if alias in groups or alias in aliases[:place]]:
         other = "a group has that name, too" if twice[0] in groups else "two columns of the result have it"
         raise refuse(f"{method}: the name {twice[0]!r} is ambiguous: {other}. Give the result other names by alias()")
@@ -145,7 +145,7 @@ def _aggregated(node: Any) -> Aggregated:
 
 
 def _of_whole_rows(function: UserFunction, names: tuple[str, ...]) -> Aggregated:
-    """The call of a function with all columns, which it sees as one row."""
+    """The call of a function with all columns, which it receives as one row."""
     inside: Any = _RowAggregate(function.function, names)
     if function.mode is CallMode.PANDAS:
         inside = FrameCaller(function, names)
@@ -167,7 +167,7 @@ def _as_list(function: UserFunction) -> UserFunction:
     )
 
 
-# --- what is selected of them -----------------------------------------------------------------------------------------
+# --- select -----------------------------------------------------------------------------------------------------------
 
 
 def aggregated(
@@ -212,7 +212,7 @@ def _selected(
 
 
 def _group_places(groups: Sequence[Any]) -> dict[str, Any]:
-    """The groups that have a name, and what each is."""
+    """The named groups and their expressions."""
     places: dict[str, Any] = {}
     for group in groups:
         if isinstance(group, As):
@@ -227,7 +227,7 @@ def _written_out(item: Any, places: Mapping[str, Any]) -> list[Any]:
 
 
 def _replaced(item: Any, places: Mapping[str, Any]) -> Any:
-    """An item with results in the place of their names; a column keeps its name."""
+    """An item with result names replaced by their expressions; a column keeps its name."""
     inner = _inside(item, places)
     if isinstance(item, Name) and inner != item:
         return As(inner, (item.parts[-1],))

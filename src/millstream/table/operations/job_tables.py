@@ -1,11 +1,11 @@
-"""The jobs whose tables a session can ask: those it started, and those whose stores lie in a catalog of jobs.
+"""The jobs whose tables a session can query: those it started, and those whose stores are in a catalog of jobs.
 
-    SELECT … FROM counts                      a table that a job of this session keeps
+    SELECT … FROM counts                      a table stored by a job of this session
     SELECT … FROM clicks.counts               a table of the job `clicks` of this session
     SELECT … FROM live.clicks.counts          of a catalog of jobs: CREATE CATALOG live WITH ('type' = 'jobs', …)
 
-Each job is looked at through one view, which stays: so what it answers never goes back to an older epoch. Of a catalog
-it stays as long as the job is there: one that was dropped, or made anew in another store, is looked for again.
+Each job is read through one cached view, so its query results never regress to an older epoch. A view of a catalog's
+job is valid as long as the job exists: a job that was dropped, or rebuilt in another store, is looked up again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ JOBS_CATALOG = "jobs"
 
 
 class StartedJob(Protocol):
-    """A job of the session, in its process or in one of its own."""
+    """A job of the session, in its process or in a separate one."""
 
     @property
     def store(self) -> Store: ...
@@ -44,37 +44,39 @@ class StartedJob(Protocol):
 
 @dataclass
 class JobTables:
-    """Finds tables of jobs. `keepers` says which job of the session keeps a table of the catalog;
-    `home` is the catalog whose databases the jobs of the session are."""
+    """Looks up tables of jobs. `owners` maps tables of the catalog to the session's jobs that store them; `home` is
+    the catalog whose databases are the session's jobs."""
 
     catalogs: CatalogStore
     home: str
-    keepers: dict[ObjectPath, StartedJob] = field(default_factory=dict)
+    owners: dict[ObjectPath, StartedJob] = field(default_factory=dict)
     started: dict[str, StartedJob] = field(default_factory=dict)
     _views: dict[str, JobView] = field(default_factory=dict)
     _views_of_started: dict[StartedJob, JobView] = field(default_factory=dict)
 
     def note(self, job: StartedJob, name: str, tables: list[ObjectPath]) -> None:
-        """A job was started that keeps these tables."""
+        """Records a started job and the tables it stores."""
         self.started[name] = job
-        self.keepers |= dict.fromkeys(tables, job)
+        self.owners |= dict.fromkeys(tables, job)
 
-    def forget(self, table: ObjectPath) -> None:
-        """A table is there no more."""
-        job = self.keepers.pop(table, None)
+    def remove(self, table: ObjectPath) -> None:
+        """Removes a table."""
+        job = self.owners.pop(table, None)
         if job is not None:
             self._views_of_started.pop(job, None)
         self.started = {name: other for name, other in self.started.items() if other is not job}
 
     def find(self, path: ObjectPath) -> TableEntry | None:
-        """What a path means as (catalog, job, table); None where there is no such job."""
+        """The table at (catalog, job, table); None if there is no such job."""
         view = self._named_view(path)
         if view is None:
             return None
         newest = view.newest()
         if path[2] not in newest.tables():
-            have = ", ".join(newest.tables()) or "none"
-            raise UnknownStateError(f"job '{path[1]}' has no table '{path[2]}' at epoch {newest.epoch}. It has: {have}")
+            known = ", ".join(newest.tables()) or "none"
+            raise UnknownStateError(
+                f"job '{path[1]}' has no table '{path[2]}' at epoch {newest.epoch}. It has: {known}"
+            )
         table = newest.table(path[2])
         return TableEntry(
             tuple(ColumnEntry(each.name, each.data_type) for each in table.row_type.fields),
@@ -84,32 +86,32 @@ class JobTables:
         )
 
     def view_of(self, entry: TableEntry) -> JobView:
-        """The job that keeps a table."""
-        job = self.keepers.get(entry.path)
+        """The job that stores a table."""
+        job = self.owners.get(entry.path)
         view = self._view_of_job(job) if job is not None else self._named_view(entry.path)
         if view is None:
             raise ProgramError(
-                f"no job of this session keeps the table '{'.'.join(entry.path)}'. Start one by INSERT INTO, or ask "
+                f"no job of this session stores the table '{'.'.join(entry.path)}'. Start one by INSERT INTO, or query "
                 "the job that does: CREATE CATALOG live WITH ('type' = 'jobs', 'stores' = '…'), then "
                 f"SELECT … FROM live.job.{entry.path[-1]}"
             )
         return view
 
     def names(self, catalog: str) -> list[str] | None:
-        """The jobs of a catalog of jobs; None for another."""
+        """The jobs of a catalog of jobs; None for another catalog."""
         folder = self._folder(catalog)
         return None if folder is None else sorted(job.name for job in stored_jobs(folder) if job.status != DROPPED)
 
     def databases(self, catalog: str) -> list[str]:
-        """The jobs that have tables, as databases of a catalog: those of a catalog of jobs, or of the session."""
+        """The jobs that are databases of a catalog: those of a catalog of jobs, or of the session."""
         names = self.names(catalog)
         if names is not None:
             return names
-        keeping = set(self.keepers.values())
-        return sorted(name for name, job in self.started.items() if catalog == self.home and job in keeping)
+        owning = set(self.owners.values())
+        return sorted(name for name, job in self.started.items() if catalog == self.home and job in owning)
 
     def tables(self, catalog: str, job: str) -> list[str] | None:
-        """The tables of a job; None where there is no such job. Before its first epoch it has none."""
+        """The tables of a job; None if there is no such job. Before its first epoch it has none."""
         if job not in self.databases(catalog):
             return None
         try:
@@ -119,8 +121,8 @@ class JobTables:
             return []
 
     def _folder(self, catalog: str) -> str | None:
-        held = self.catalogs.catalogs.get(catalog)
-        options = {} if held is None else dict(held.options)
+        entry = self.catalogs.catalogs.get(catalog)
+        options = {} if entry is None else dict(entry.options)
         return options.get("stores") if options.get("type") == JOBS_CATALOG else None
 
     def _named_view(self, path: ObjectPath) -> JobView | None:
@@ -129,7 +131,7 @@ class JobTables:
             job = self.started.get(path[1])
             return None if job is None else self._view_of_job(job)
         key = f"{folder}\n{path[1]}"
-        if key in self._views and _is_gone(self._views[key]):
+        if key in self._views and _is_replaced(self._views[key]):
             del self._views[key]
         if key not in self._views:
             try:
@@ -139,14 +141,14 @@ class JobTables:
         return self._views[key]
 
     def _view_of_job(self, job: StartedJob) -> JobView:
-        # By the job itself: the number of one that is gone may be another's.
+        # Keyed by the job itself: the id of a collected object may be reused.
         if job not in self._views_of_started:
             self._views_of_started[job] = open_store_of_job(job.store, system_ms)
         return self._views_of_started[job]
 
 
-def _is_gone(view: JobView) -> bool:
-    """Whether a store is no more that of the job that is looked at. One that cannot be reached now is taken to be."""
+def _is_replaced(view: JobView) -> bool:
+    """Whether a store no longer belongs to the viewed job. An unreachable store is assumed to."""
     try:
         record = read_job_record(view.store)
     except StoreError:

@@ -1,9 +1,10 @@
-"""A query over tables of jobs, answered at once and in this process: rows from the stores, then our own batch engine.
+"""Queries over tables of jobs, answered in this process: reads rows from the stores and runs them through the batch
+engine.
 
-In order: the plan is made as that of a BATCH query; each job that it reads gives one epoch (the newest, or the one that
-`FOR SYSTEM_TIME AS OF` names), so that all tables of a job are of one moment; of each table the rows of the keys that a
-filter names are read, or all of them, from its archive those of the times that a filter names; and the plan is run over
-these rows, without Spark.
+The plan is made as for a BATCH query. Each job that it reads provides one epoch (the newest, or that of `FOR
+SYSTEM_TIME AS OF`), so all tables of a job are consistent. For each table, the rows of the keys that a filter names are
+read, or all rows; from its archive, those of the times that a filter admits. The plan then runs over these rows,
+without Spark.
 """
 
 from __future__ import annotations
@@ -49,14 +50,14 @@ _MODE = "execution.runtime-mode"
 
 @dataclass(frozen=True, eq=False)
 class _LiveOrigin:
-    """A table of a job while the plan is made: the epoch and the table are found, no row is read."""
+    """A job's table during planning: its epoch is resolved, but no row is read."""
 
     reads: TableReads
     name: str
 
 
 def is_live(relation: Relation) -> bool:
-    """Whether a query asks tables of jobs; SqlError where it asks others besides."""
+    """Whether a query reads tables of jobs; SqlError if it also reads others."""
     scans = [each for each in relations_of([Sink(relation.schema, relation, None)]) if isinstance(each, Scan)]
     live = [scan for scan in scans if _is_of_job(scan)]
     if not live or len(live) == len(scans):
@@ -64,8 +65,8 @@ def is_live(relation: Relation) -> bool:
     other = next(scan for scan in scans if not _is_of_job(scan))
     name = ".".join(other.table.path) if isinstance(other.table, TableEntry) else "a stream"
     raise SqlError(
-        f"'{'.'.join(live[0].table.path)}' is a table of a job, and '{name or 'a stream'}' is none: a query asks the "
-        "one or the other. Keep the second one in a job, too, or join them in the job's own query"
+        f"'{'.'.join(live[0].table.path)}' is a table of a job, and '{name or 'a stream'}' is not: a query reads "
+        "either kind. Store the second one in a job, too, or join them in the job's own query"
     )
 
 
@@ -74,14 +75,14 @@ def _is_of_job(scan: Scan) -> bool:
 
 
 class TableFinder(Protocol):
-    """Knows the jobs that tables are of."""
+    """Looks up the jobs of tables."""
 
     def view_of(self, entry: TableEntry) -> JobView:
-        """The job that keeps a table."""
+        """The job that stores a table."""
 
 
 def started_live(sink: Sink, session: PlannerSession, tables: TableFinder) -> Job:
-    """Start the job, in this process, that gives the rows of a query over tables of jobs to its sink."""
+    """Starts the job, in this process, that runs a query over tables of jobs into its sink."""
     from millstream.datastream.environment.launch_defaults import with_launch_defaults
     from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
     from millstream.jobs.clock import SystemClock
@@ -94,7 +95,7 @@ def started_live(sink: Sink, session: PlannerSession, tables: TableFinder) -> Jo
         [plan] = rewritten([sink], _with_epochs(tables, session, open_epochs))
         optimised_plan = optimised([plan], batch)
         ready = _with_rows(optimised_plan, _rows_max(session))
-    with with_launch_defaults({}):  # what the command line says is of the program's jobs
+    with with_launch_defaults({}):  # the command line's settings are for the program's jobs
         environment = StreamExecutionEnvironment().set_parallelism(1)
     lower(ready, environment._builder, batch)
     graph, settings = environment._graph("live query"), environment._job_settings()
@@ -105,7 +106,7 @@ def started_live(sink: Sink, session: PlannerSession, tables: TableFinder) -> Jo
 
 
 def explained_live(sink: Sink, session: PlannerSession, tables: TableFinder, details: Sequence[str]) -> str:
-    """The plan of a query over tables of jobs, as text: as it would be run, and no row is read."""
+    """The plan of a query over tables of jobs, as text; reads no rows."""
     with ExitStack() as open_epochs:
         return explained(rewritten([sink], _with_epochs(tables, session, open_epochs)), _batch(session), details)
 
@@ -126,7 +127,7 @@ def _rows_max(session: PlannerSession) -> int:
 def _with_epochs(
     tables: TableFinder, session: PlannerSession, open_epochs: ExitStack
 ) -> Callable[[Relation], Relation]:
-    """A rule that finds the epoch of each scan; scans of one job, as of one moment, share theirs."""
+    """A rule that resolves the epoch of each scan; scans of one job as of one moment share it."""
     epochs: dict[tuple[int, tuple[tuple[str, str], ...]], EpochView] = {}
     now_us = time.time_ns() // 1000  # one for all scans
 
@@ -149,15 +150,15 @@ def _with_epochs(
 
 
 def _table(entry: TableEntry, epoch: EpochView) -> TableReads:
-    """The table in the epoch. Until its first epoch a fork has the name of what it was forked from, which may have been
-    a fork itself; its job keeps no other."""
+    """The table in the epoch. Before its first epoch a fork's table has the name of its origin, which may be a fork
+    itself; its job stores no other."""
     root: tuple[str, ...] = getattr(entry.definition, "root", ())
     name, names = entry.path[-1], epoch.tables()
     return epoch.table(names[0] if root and names and name not in names else name)
 
 
 def _with_rows(plan: Sequence[Sink], rows_max: int) -> tuple[Sink, ...]:
-    """The plan with the rows of its tables in the place of scans."""
+    """The plan with scans replaced by the rows of their tables."""
     filters = {id(each.input): each for each in relations_of(plan) if isinstance(each, Filter)}
     uses: dict[int, int] = {}
     for each in relations_of(plan):
@@ -181,13 +182,13 @@ def _read(scan: Scan, above: Filter | None, rows_max: int) -> pa.Table:
     entry: TableEntry = scan.table
     keys = None if above is None else key_values(above.condition, scan, reads.primary_key)
     rows = reads.all(rows_max, _times(scan, above, reads)) if keys is None else reads.of_keys(keys)
-    # An older epoch may have other columns, or the same in another order. What it has not is NULL, as in rows that were
-    # there before the column.
+    # An older epoch may have other columns, or another order. Missing columns are NULL, as in rows stored before they
+    # were added.
     absent = [column for column in entry.columns if column.name not in rows.column_names]
     for column in absent:
         if not column.type.is_nullable:
             raise SqlError(
-                f"table '{reads.name}' has no column '{column.name}' in the epoch that is asked for, and it cannot be "
+                f"table '{reads.name}' has no column '{column.name}' in the requested epoch, and it cannot be "
                 f"NULL. It has {', '.join(rows.column_names)}"
             )
         rows = rows.append_column(column.name, pa.nulls(rows.num_rows, column.type.arrow))
@@ -195,6 +196,6 @@ def _read(scan: Scan, above: Filter | None, rows_max: int) -> pa.Table:
 
 
 def _times(scan: Scan, above: Filter | None, reads: TableReads) -> TimeRange:
-    """Which rows of the archive the filter can let through."""
+    """The times of archived rows that the filter may admit."""
     by = reads.archived_by
     return ANY_TIME if above is None or by is None else time_range(above.condition, scan, by)

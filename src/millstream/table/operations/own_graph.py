@@ -1,8 +1,8 @@
-"""A graph for one job of tables: what its plan adds, and what of the program's streams it reads, but nothing else.
+"""A graph for one job of tables: the nodes of its plan, and the program's streams that it reads, but nothing else.
 
-Streams that the program has begun and not yet executed stay in its environment: a query is a job of its own, with a
-store of its own (`table/operations/job_stores.py`). A query that the program only looks at begins anew every time, in a
-store that is gone with it.
+Streams that the program has built but not executed remain in its environment: a query is a separate job, with a
+separate store (`table/operations/job_stores.py`). A query whose rows the program collects starts from scratch every
+time, in a store that is removed with it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ __all__ = ["own_graph"]
 
 @contextmanager
 def own_graph(environment: StreamExecutionEnvironment, store: str | None) -> Iterator[GraphBuilder]:
-    """Let the environment build another job inside the block, beside what it has, with this store if it has one."""
+    """Lets the environment build a separate job inside the block, with this store if any."""
     program, settings = environment._builder, environment._configuration
-    environment._builder = program.beside()
+    environment._builder = program.separate_job()
     environment._configuration = Configuration(settings)
     if store is not None:
         environment._configuration.set_string(STORE.key, store)

@@ -1,7 +1,7 @@
-"""What the Table API says and SQL does not (fields by place or all at once, `+` of texts), written out as SQL.
+"""Rewrites Table API syntax without a SQL equivalent as SQL: fields by position or all at once, `+` of strings.
 
-SQL names fields; `get(0)` counts them, and `flatten` means all. Both need the type of what stands before them, so that
-is bound here, once, to be asked.
+SQL names fields; `get(0)` counts them, and `flatten` expands all. Both depend on the operand's type, so it is bound
+here once to determine it.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ __all__ = ["plain_items"]
 
 _STRING = VarCharType(LENGTH_MAX)
 _WHOLE = ("span", "options", "target", "query")
-"""What has no part to be replaced; a query is bound over rows of its own."""
+"""Attributes without replaceable parts; a query is bound over rows of its own."""
 
 
 def plain_items(items: Sequence[Any], relation: Relation, session: PlannerSession) -> list[Any]:
-    """The items as SQL would write them; a row that is flattened becomes several."""
+    """The items in SQL syntax; a flattened row becomes several."""
     made: list[Any] = []
     for item in items:
         inner = item.operand if isinstance(item, As) else item
@@ -51,7 +51,7 @@ def _flattened(node: FieldAccess, item: Any, relation: Relation, session: Planne
 
 
 def _named(node: Any, relation: Relation, session: PlannerSession) -> Any:
-    """The node with places of fields replaced by their names, innermost first."""
+    """Replaces field positions by names, innermost first."""
     if isinstance(node, tuple):
         return tuple(_named(part, relation, session) for part in node)
     if not is_dataclass(node) or isinstance(node, type):
@@ -76,11 +76,11 @@ def _named(node: Any, relation: Relation, session: PlannerSession) -> Any:
 
 
 def _joined_texts(node: Call, relation: Relation, session: PlannerSession) -> Call:
-    """`+` of a text and anything is the text with the other behind it."""
+    """`+` of a string and any value is their concatenation."""
     try:
         types = [bind_expression(each, Scope.of(relation), session).type for each in node.arguments]
     except MillstreamError:
-        return node  # an aggregate, or a mistake: who binds the whole knows
+        return node  # an aggregate, or a mistake: binding the whole expression decides
     if not any(map(is_text, types)):
         return node
     pairs = zip(node.arguments, types, strict=True)
@@ -90,5 +90,5 @@ def _joined_texts(node: Call, relation: Relation, session: PlannerSession) -> Ca
 def _row_type(operand: Any, relation: Relation, session: PlannerSession) -> RowType:
     bound = bind_expression(operand, Scope.of(relation), session)
     if not isinstance(bound.type, RowType):
-        raise refuse(f"a field is asked of {written(operand)}, which is no row: it is {bound.type}")
+        raise refuse(f"{written(operand)} has no fields: it is {bound.type}, not a ROW")
     return bound.type

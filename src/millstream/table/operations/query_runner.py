@@ -1,6 +1,7 @@
-"""Plans become jobs here: relations are optimised, lowered into a graph of their own, and started.
+"""Runs plans as jobs: optimises relations, lowers them into a graph of their own, and starts the job.
 
-A query is collected by the program; INSERTs of one statement or set are one job. Nothing else in `table` starts jobs.
+The program collects a query's rows; INSERTs of one statement or set are one job. No other module of `table` starts
+jobs.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from millstream.planner.entries import TableEntry
 from millstream.planner.explain import explained, plan_tree
 from millstream.planner.lowering import lower
 from millstream.planner.lowering.endpoints import CollectTarget
-from millstream.planner.lowering.materialised import is_kept
+from millstream.planner.lowering.materialised import is_stored_in_job
 from millstream.planner.passes import optimised
 from millstream.planner.relations import Field, Relation, Schema, Sink
 from millstream.planner.session import PlannerSession
@@ -33,11 +34,11 @@ from millstream.storage.store import shown_address
 from millstream.table.operations.detached_jobs import DetachedJob
 from millstream.table.operations.job_stores import (
     free_rebuild,
+    markers_of,
     newest_rebuild,
     note_rebuild,
     passing_store,
     rebuilt_store,
-    signs_of,
     store_of_job,
 )
 from millstream.table.operations.job_tables import JobTables
@@ -54,15 +55,15 @@ if TYPE_CHECKING:
     from millstream.graph.nodes import Node
     from millstream.jobs.launch.job import Job
 
-__all__ = ["KeptTable", "QueryRunner"]
+__all__ = ["MaterializedJob", "QueryRunner"]
 
 _OWN_KEYS = ("table.", "sql-client.", "python.")
 _NAME = "pipeline.name"
 
 
 @dataclass(frozen=True)
-class KeptTable:
-    """The job that keeps a materialised table; `rebuilds`: how often it was made anew."""
+class MaterializedJob:
+    """The job that maintains a materialised table; `rebuilds`: the number of its rebuilds."""
 
     job: Job
     rebuilds: int = 0
@@ -70,25 +71,25 @@ class KeptTable:
 
 @dataclass
 class QueryRunner:
-    """The environment jobs run in, the session plans are made with, and the settings of both."""
+    """The environment that runs jobs, the planner's session, and the settings of both."""
 
     environment: StreamExecutionEnvironment
     session: PlannerSession
     configuration: Configuration
     jobs: list[tuple[Job, datetime]] = field(default_factory=list)  # in the order they were started
-    stores: list[str] = field(default_factory=list)  # those of the jobs of INSERTs
-    detached: list[tuple[DetachedJob, datetime]] = field(default_factory=list)  # those in processes of their own
-    sees_others: bool = False  # whether SHOW JOBS lists those that run beside them: a person comes back to them
+    stores: list[str] = field(default_factory=list)  # of the jobs of INSERTs
+    detached: list[tuple[DetachedJob, datetime]] = field(default_factory=list)  # in separate processes
+    sees_others: bool = False  # whether SHOW JOBS lists running neighbour jobs, for users who reconnect
 
     def __post_init__(self) -> None:
         self.tables = JobTables(self.session.store, self.session.catalog)
         self.first_home = (self.session.catalog, self.session.database)
         self.session.job_table = self.tables.find
         self.session.job_databases, self.session.job_tables = self.tables.databases, self.tables.tables
-        answer_by(StatementProcesses)  # jobs of tables that serve their state answer statements, too
+        answer_by(StatementProcesses)  # jobs of tables that serve their state also answer statements
 
     def collect(self, relation: Relation) -> Outcome:
-        """Run a query; its rows come to the program."""
+        """Runs a query; the program collects its rows."""
         sink = ColumnCollectSink(TableRowType(relation.schema.row_type))
         live = is_live(relation)
         queue = sink.open()
@@ -112,8 +113,8 @@ class QueryRunner:
         )
 
     def insert(self, sinks: Sequence[Sink], is_optimised: bool = False) -> Outcome:
-        """Run INSERTs as one job; the result is one number for each, which is not counted: -1. `is_optimised`: they are
-        a stored plan, which is run as it is."""
+        """Runs INSERTs as one job. The result is one row count per INSERT, always -1. `is_optimised`: the sinks are a
+        stored plan, which runs unchanged."""
         if not sinks:
             raise refuse(
                 "there is nothing to execute: no INSERT was added. Add one by add_insert() or add_insert_sql()"
@@ -128,31 +129,31 @@ class QueryRunner:
         return Outcome(schema, rows, zone=self.session.zone)
 
     def place_of(self, sinks: Sequence[Sink]) -> tuple[str, str]:
-        """The name and the store of a job of these sinks that another process will start."""
+        """The name and the store for a job of these sinks that another process will start."""
         from millstream.jobs.launch.launch import new_folder
 
         self._configure()
         name = self.configuration.get_string(_NAME, None) or _default_name(sinks)
-        given = self.environment._configuration.get_string(STORE.key, None)
-        return name, new_folder(name) if given is None else store_of_job(given, name, self.stores)
+        program_store = self.environment._configuration.get_string(STORE.key, None)
+        return name, new_folder(name) if program_store is None else store_of_job(program_store, name, self.stores)
 
     def root(self) -> str | None:
-        """The folder that the stores of this session's jobs lie in; None: the usual one."""
+        """The folder with the stores of this session's jobs; None: the default."""
         self._configure()
-        given = self.environment._configuration.get_string(STORE.key, None)
-        return None if given is None else os.path.dirname(shown_address(given).rstrip("/")) or "."
+        program_store = self.environment._configuration.get_string(STORE.key, None)
+        return None if program_store is None else os.path.dirname(shown_address(program_store).rstrip("/")) or "."
 
     def explained(self, sinks: Sequence[Sink], details: Sequence[str]) -> str:
-        """The plan of queries and INSERTs, as text; and what becomes of the state that their job has in its store."""
+        """The plan of queries and INSERTs, as text, and the fate of the state in their job's store."""
         text = explained(sinks, self.session, details)
-        given = self.environment._configuration.get_string(STORE.key, None) or self.configuration.get_string(
+        program_store = self.environment._configuration.get_string(STORE.key, None) or self.configuration.get_string(
             STORE.key, None
         )
-        if given is None or not all(isinstance(sink.target, TableEntry) for sink in sinks):
+        if program_store is None or not all(isinstance(sink.target, TableEntry) for sink in sinks):
             return text
         name = self.configuration.get_string(_NAME, None) or _default_name(sinks)
-        plan, builder = optimised(sinks, self.session), self.environment._builder.beside()
-        lines = stored_fates(store_of_job(given, name, ()), plan, self.session, builder)
+        plan, builder = optimised(sinks, self.session), self.environment._builder.separate_job()
+        lines = stored_fates(store_of_job(program_store, name, ()), plan, self.session, builder)
         return f"{text}\n== State ==\n{lines}\n" if lines else text
 
     def explained_plan(self, plan: Sequence[Sink]) -> str:
@@ -168,30 +169,34 @@ class QueryRunner:
         return self.explained([sink], details)
 
     def attach(self, sinks: Sequence[Sink]) -> tuple[Node, ...]:
-        """Add the plan to the program's own graph, whose `execute` runs it; the node of each sink."""
+        """Adds the plan to the program's own graph, which `execute` runs; returns the node of each sink."""
         self._configure()
         return self._lower(sinks, self.environment._builder)
 
     def check(self, sink: Sink) -> None:
-        """Refuse what could not be started, as far as that is known before."""
+        """Rejects a sink that cannot be started, as far as that is known in advance."""
         self._configure()
-        self._lower([sink], self.environment._builder.beside())
+        self._lower([sink], self.environment._builder.separate_job())
 
     def fates(self, before: Sink, after: Sink) -> tuple[OperatorFate, ...]:
-        """What becomes of the state of one query under another, as the start of its job will judge it."""
+        """The fate of one query's state under another, as the start of its job will determine it."""
         plans = [optimised([sink], self.session) for sink in (before, after)]
         return plan_fates(plans[0], plans[1], self.session, self.environment._builder)
 
-    def keep(
+    def start_materialized(
         self, sink: Sink, name: str, settings: Mapping[str, str], store: str | None = None, rebuilds: int = 0
-    ) -> KeptTable:
-        """Start the job that keeps a table: in this store, or in one of its own. `rebuilds`: how often it has been made
-        anew, this time included. 0: it goes on where it was last, if it is there."""
+    ) -> MaterializedJob:
+        """Starts the job that maintains a table: in this store, or in a store of its own. `rebuilds`: the number of
+        rebuilds, including this one; with 0 it continues from its last epoch, if any."""
         self._configure()
-        given = self.environment._configuration.get_string(STORE.key, None)
-        if store is None and given is not None:
-            rebuilds = free_rebuild(given, name, rebuilds) if rebuilds else newest_rebuild(given, name)
-            store = rebuilt_store(given, name, rebuilds) if rebuilds else store_of_job(given, name, self.stores)
+        program_store = self.environment._configuration.get_string(STORE.key, None)
+        if store is None and program_store is not None:
+            rebuilds = free_rebuild(program_store, name, rebuilds) if rebuilds else newest_rebuild(program_store, name)
+            store = (
+                rebuilt_store(program_store, name, rebuilds)
+                if rebuilds
+                else store_of_job(program_store, name, self.stores)
+            )
         with own_graph(self.environment, store) as builder:
             for key, value in settings.items():
                 self.environment._configuration.set_string(key, value)
@@ -202,38 +207,40 @@ class QueryRunner:
         self.jobs.append((job, datetime.now()))
         assert isinstance(sink.target, TableEntry)
         self.tables.note(job, name, [sink.target.path])
-        return KeptTable(job, rebuilds)
+        return MaterializedJob(job, rebuilds)
 
-    def note_rebuild(self, name: str, table: KeptTable) -> None:
-        """Later sessions go on with the store that a table was made anew in."""
-        given = self.environment._configuration.get_string(STORE.key, None)
-        if given is not None:
-            note_rebuild(given, name, table.rebuilds)
+    def note_rebuild(self, name: str, table: MaterializedJob) -> None:
+        """Makes later sessions continue with the store of a rebuilt table."""
+        program_store = self.environment._configuration.get_string(STORE.key, None)
+        if program_store is not None:
+            note_rebuild(program_store, name, table.rebuilds)
 
-    def forget_rebuilds(self, name: str) -> None:
-        """A table is dropped: one of its name begins anew."""
-        given = self.environment._configuration.get_string(STORE.key, None)
-        if given is not None:
-            drop_store(signs_of(given, name), system_ms)
+    def remove_rebuilds(self, name: str) -> None:
+        """Removes the rebuild markers of a dropped table."""
+        program_store = self.environment._configuration.get_string(STORE.key, None)
+        if program_store is not None:
+            drop_store(markers_of(program_store, name), system_ms)
 
     def _started(
         self, sinks: Sequence[Sink], default_name: str, is_passing: bool = False, is_optimised: bool = False
     ) -> Job:
-        """Start a job; nobody goes on from one that `is_passing`."""
+        """Starts a job; one that `is_passing` is never restored."""
         self._configure()
         name = self.configuration.get_string(_NAME, None) or default_name
-        given = self.environment._configuration.get_string(STORE.key, None)
+        program_store = self.environment._configuration.get_string(STORE.key, None)
         store = None
-        if given is not None:
-            store = passing_store(given) if is_passing else store_of_job(given, name, self.stores)
+        if program_store is not None:
+            store = passing_store(program_store) if is_passing else store_of_job(program_store, name, self.stores)
         with own_graph(self.environment, store) as builder:
             self._lower(sinks, builder, is_optimised)
             job = self.environment._start(name)
         if store is not None and not is_passing:
             self.stores.append(store)
-        kept = [sink.target.path for sink in sinks if isinstance(sink.target, TableEntry) and is_kept(sink.target)]
+        stored = [
+            sink.target.path for sink in sinks if isinstance(sink.target, TableEntry) and is_stored_in_job(sink.target)
+        ]
         if not is_passing:
-            self.tables.note(job, name, kept)
+            self.tables.note(job, name, stored)
         self.jobs.append((job, datetime.now()))
         return job
 
@@ -241,7 +248,7 @@ class QueryRunner:
         return lower(sinks if is_optimised else optimised(sinks, self.session), builder, self.session)
 
     def _configure(self) -> None:
-        """Hand what is not the tables' own to the environment, which checks it."""
+        """Passes settings other than the tables' own to the environment, which checks them."""
         settings = {key: value for key, value in self.configuration.to_dict().items() if not key.startswith(_OWN_KEYS)}
         settings.pop(_NAME, None)
         self.environment.configure(Configuration.from_dict(settings))
@@ -252,7 +259,7 @@ def _default_name(sinks: Sequence[Sink]) -> str:
 
 
 def sink_name(sink: Sink) -> str:
-    """The name of where rows go, as results and jobs show it."""
+    """A sink's name in results and job names."""
     if isinstance(sink.target, TableEntry) and sink.target.path:
         return ".".join(sink.target.path)
     return "sink"

@@ -1,7 +1,7 @@
-"""Functions of whole rows: `map`, `flat_map`, and table functions joined to each row.
+"""Functions over whole rows: `map`, `flat_map`, and table functions joined to each row.
 
-A function that is passed without arguments gets the row: as a `Row`, or as a DataFrame where it is one of pandas. So
-that tasks need to know of columns only, the function is wrapped into one of all columns.
+A function passed without arguments receives the row as a `Row`, or as a DataFrame if it is a pandas function. It is
+wrapped into a function of all columns, so that tasks only handle columns.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["FrameCaller", "flat_mapped", "lateral", "mapped"]
 
 
 class _RowCaller(FunctionShell):
-    """Calls a function of rows with the columns of one row."""
+    """Calls a row function with the columns of one row."""
 
     def __init__(self, function: UserFunction, names: tuple[str, ...]) -> None:
         super().__init__(function.function)
@@ -38,7 +38,7 @@ class _RowCaller(FunctionShell):
 
 
 class FrameCaller(FunctionShell):
-    """Calls a function of DataFrames with the columns as Series."""
+    """Calls a DataFrame function with the columns as Series."""
 
     def __init__(self, function: UserFunction, names: tuple[str, ...]) -> None:
         super().__init__(function.function)
@@ -51,7 +51,8 @@ class FrameCaller(FunctionShell):
 
 
 def _call_of(method: str, func: Any, relation: Relation, kind: UserFunctionKind) -> tuple[Call, tuple[str, ...]]:
-    """The call that a method was given, and the names of its columns; a function alone is called with the row."""
+    """The call of a method's function argument, and the names of its columns; a bare function is called with the
+    row."""
     if isinstance(func, UserDefinedFunctionWrapper):
         function = func._user_function
         caller = FrameCaller if function.mode is CallMode.PANDAS else _RowCaller
@@ -65,8 +66,8 @@ def _call_of(method: str, func: Any, relation: Relation, kind: UserFunctionKind)
         call = node.operand if isinstance(node, As) else node  # type: ignore[assignment]
     else:
         raise refuse(f"{method}: found {func!r}, expected a function made by {_decorator(kind)}, or a call of one")
-    given_kind = getattr(dict(getattr(call, "options", ())).get("function"), "kind", kind)
-    if not isinstance(call, Call) or given_kind is not kind:
+    actual_kind = getattr(dict(getattr(call, "options", ())).get("function"), "kind", kind)
+    if not isinstance(call, Call) or actual_kind is not kind:
         raise refuse(f"{method}: found {func!r}, expected a {kind.value} function, made by {_decorator(kind)}")
     return call, aliases
 
@@ -76,7 +77,7 @@ def _decorator(kind: UserFunctionKind) -> str:
 
 
 def mapped(relation: Relation, func: Any, session: PlannerSession) -> Relation:
-    """The fields of what a scalar function makes of each row."""
+    """The fields of a scalar function's result for each row."""
     call, aliases = _call_of("map", func, relation, UserFunctionKind.SCALAR)
     function = dict(call.options).get("function")
     fields: Sequence[str] = ("f0",)
@@ -91,14 +92,14 @@ def mapped(relation: Relation, func: Any, session: PlannerSession) -> Relation:
 
 
 def flat_mapped(relation: Relation, func: Any, session: PlannerSession) -> Relation:
-    """The rows that a table function gives for each row, alone."""
+    """Only the rows that a table function returns for each row."""
     call, aliases = _call_of("flat_map", func, relation, UserFunctionKind.TABLE)
     made = operations.flat_map(relation, call, _column_names(call, aliases), session)
     return operations.with_distinct_names("flat_map", made)
 
 
 def lateral(relation: Relation, func: Any, kind: JoinKind, predicate: Any, session: PlannerSession) -> Relation:
-    """Each row with the rows that a table function gives for it."""
+    """Each row with the rows that a table function returns for it."""
     call, aliases = _call_of("join_lateral", func, relation, UserFunctionKind.TABLE)
     condition = None if predicate is None else node_of(predicate)
     made = operations.join_table_function(relation, call, _column_names(call, aliases), kind, session, condition)
@@ -106,6 +107,6 @@ def lateral(relation: Relation, func: Any, kind: JoinKind, predicate: Any, sessi
 
 
 def _column_names(call: Call, aliases: tuple[str, ...]) -> tuple[str, ...]:
-    """The names of a table function's columns: those given, else those of its row type, else the planner's."""
+    """The names of a table function's columns: the aliases, those of its row type, or the planner's."""
     function = dict(call.options).get("function")
     return aliases or getattr(function, "column_names", ())

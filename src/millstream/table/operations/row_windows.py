@@ -1,8 +1,8 @@
-"""Windows of the Table API over groups: those of a number of rows, as `Tumble.over(row_interval(10))`, are OVER.
+"""Windows of the Table API over groups. Windows of a number of rows, as `Tumble.over(row_interval(10))`, become OVER.
 
-Rows are counted by group in the order in which they arrive. A window that ends with a row holds the rows just before
-it, so its aggregates are those OVER so many rows, of the rows that fill a window: the tenth, the fifteenth, …. A window
-that is not full emits nothing, as in Flink.
+Rows are counted by group in arrival order. A window that ends with a row contains the rows just before it, so its
+aggregates are those OVER that many rows, for the rows that complete a window: the tenth, the fifteenth, …. An
+incomplete window emits nothing, as in Flink.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["window_select"]
 
 _WINDOW, _PLACE, _ROW = "$window", "$place", "$row"
 _WHOLE = ("span", "options", "target", "query")
-"""What has no part to be replaced."""
+"""Attributes without replaceable parts."""
 _PROPERTIES = frozenset({"WINDOW_START", "WINDOW_END", "WINDOW_ROWTIME", "WINDOW_PROCTIME"})
 
 
@@ -35,7 +35,7 @@ def window_select(
     items: Sequence[Any],
     session: PlannerSession,
 ) -> Relation:
-    """`window(…).group_by(w, …).select(…)`; `groups` are those beside the window."""
+    """`window(…).group_by(w, …).select(…)`; `groups` are those in addition to the window."""
     if isinstance(window.size, Call) and window.size.name == "ROW_INTERVAL":
         return _row_window_select(relation, window, groups, items, session)
     return operations.window_select(relation, window, groups, items, session)
@@ -70,7 +70,7 @@ def _row_window_select(
 
 
 class _Outputs:
-    """What is selected, over groups and aggregates that are columns: `groups` and `calls` are those by their names."""
+    """The selected items over groups and aggregates as columns: `groups` and `calls` map names to expressions."""
 
     def __init__(self, groups: Sequence[Any]) -> None:
         plain = [node.operand if isinstance(node, As) else node for node in groups]
@@ -111,9 +111,9 @@ class _Outputs:
 
 
 def _lengths(window: operations.GroupWindow) -> tuple[int, int]:
-    """The rows of a window, and how many rows after another a window begins."""
+    """The size of a window in rows, and the distance between window starts."""
     if window.kind is WindowKind.SESSION:
-        raise refuse("Session.with_gap: found a number of rows, expected a length of time, as lit(10).minutes")
+        raise refuse("Session.with_gap: found a number of rows, expected a duration, as lit(10).minutes")
     size = _rows("over", window.size)
     slide = size if window.slide is None else _rows("every", window.slide)
     return size, slide
@@ -121,7 +121,7 @@ def _lengths(window: operations.GroupWindow) -> tuple[int, int]:
 
 def _rows(method: str, node: Any) -> int:
     if not isinstance(node, Call) or node.name != "ROW_INTERVAL":
-        raise refuse(f"{method}: found a length of time beside a number of rows, expected row_interval(5) in both")
+        raise refuse(f"{method}: found a duration mixed with a number of rows, expected row_interval(5) in both")
     literal = node.arguments[0]
     assert isinstance(literal, Literal)
     if literal.value < 1:
@@ -130,7 +130,7 @@ def _rows(method: str, node: Any) -> int:
 
 
 def _check_time(window: operations.GroupWindow, relation: Relation) -> None:
-    """Rows are counted as they arrive, which is processing time."""
+    """Rejects event time: rows are counted as they arrive, which is processing time."""
     name = window.time.parts[-1] if isinstance(window.time, Name) else ""
     time = next((field.time for field in relation.schema.fields if field.name == name), None)
     if time is TimeKind.ROWTIME:

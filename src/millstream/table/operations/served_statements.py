@@ -1,8 +1,8 @@
-"""Statements that somebody asks a query server: a SELECT over the tables of its job, and nothing else.
+"""Statements from clients of a query server: only SELECT over the tables of the server's job.
 
-The session of a statement has the tables of the one job, no functions of anybody's and no settings; it lives as long as
-the answer. All rows are of one epoch: the newest, or the one that `FOR SYSTEM_TIME AS OF` names. When nobody waits for
-the answer any more, the job that makes it is cancelled: it ends between two batches.
+A statement's session has the tables of that job, no user functions and no settings; it lives as long as the statement.
+All rows are of one epoch: the newest, or that of `FOR SYSTEM_TIME AS OF`. When the client is gone, the job that
+computes the result is cancelled: it ends between two batches.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ __all__ = ["EncodedRows", "answered"]
 
 _ENCODED_ROWS = 256
 _encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
-_LOOK_S = 0.1
-"""How often it is looked whether anybody still waits."""
+_POLL_S = 0.1
+"""How often the server checks whether the client is still waiting."""
 
 
 @dataclass
 class _TablesOfJob:
-    """Finds tables of one job, at one epoch. `check` refuses what may not be read."""
+    """Looks up tables of one job, at one epoch. `check` rejects tables that the client may not read."""
 
     job: JobView
     newest: EpochView
@@ -53,7 +53,7 @@ class _TablesOfJob:
     session: PlannerSession = field(default_factory=PlannerSession)
 
     def __post_init__(self) -> None:
-        self._standing = _StandingJob(self.job, self.newest)
+        self._job_at_epoch = _JobAtEpoch(self.job, self.newest)
 
     def find(self, path: ObjectPath) -> TableEntry | None:
         """A table by its name, or as job.table."""
@@ -71,13 +71,13 @@ class _TablesOfJob:
         )
 
     def view_of(self, entry: TableEntry) -> Any:
-        """The job, standing still at its newest epoch: all tables of an answer are of it."""
-        return self._standing
+        """The job at a fixed newest epoch: all tables of a statement are read at it."""
+        return self._job_at_epoch
 
 
 @dataclass(frozen=True)
-class _StandingJob:
-    """A job whose newest epoch is the one that the statement began with."""
+class _JobAtEpoch:
+    """A job whose newest epoch is the one at the start of the statement."""
 
     job: JobView
     epoch: EpochView
@@ -95,7 +95,7 @@ def answered(
     """The answer to a statement; see `StatementExecutor`."""
     parsed = parse_statement(statement)
     if not isinstance(parsed, QueryStatement):
-        raise problem("a server answers SELECT alone: nothing is changed through it", parsed)
+        raise problem("a server executes only SELECT: clients cannot change anything", parsed)
     newest = job.newest()
     tables = _TablesOfJob(job, newest, check)
     tables.session.job_table = tables.find
@@ -103,7 +103,7 @@ def answered(
     collected = ColumnCollectSink(TableRowType(relation.schema.row_type))
     target = Sink(relation.schema, relation, CollectTarget(collected))
     if not is_live(relation) and any(isinstance(each, Scan) for each in relations_of([target])):
-        raise problem("a server answers questions about the tables of its job alone", parsed)
+        raise problem("a server executes queries over the tables of its job only", parsed)
     queue = collected.open()
     source = JobRows(started_live(target, tables.session, tables), queue, collected.id)
     rows = EncodedRows(bounds)
@@ -117,21 +117,21 @@ def answered(
 
 
 class EncodedRows:
-    """Rows as the JSON text that is sent, and no more of it than the bounds allow."""
+    """Rows encoded as JSON text, within the bounds."""
 
     def __init__(self, bounds: AnswerBounds) -> None:
         self._bounds = bounds
-        self._rows, self._read_bytes, self._size = 0, 0, len("[]") - len(",")  # none behind the last
+        self._rows, self._read_bytes, self._size = 0, 0, len("[]") - len(",")  # no comma after the last
         self._pieces: list[bytes] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Encode rows. ProgramError for too many, TooLargeError for too many bytes: as columns, which all are held at
-        once, and as JSON, in which a character may have twelve."""
+        """Encodes rows. ProgramError for too many rows, TooLargeError for too many bytes: as columns, which are all in
+        memory at once, and as JSON, where a character may take twelve."""
         self._rows += batch.num_rows
         self._read_bytes += batch.nbytes
         if self._rows > self._bounds.rows_max:
             raise ProgramError(
-                f"the answer has more than {self._bounds.rows_max} rows. Ask for fewer: by WHERE or by LIMIT"
+                f"the result has more than {self._bounds.rows_max} rows. Restrict it by WHERE or by LIMIT"
             )
         self._check(self._read_bytes)
         for start in range(0, batch.num_rows, _ENCODED_ROWS):
@@ -148,13 +148,13 @@ class EncodedRows:
     def _check(self, size: int) -> None:
         if size > self._bounds.bytes_max:
             raise TooLargeError(
-                f"the answer has more than {self._bounds.bytes_max} bytes. Ask for fewer columns or rows"
+                f"the result has more than {self._bounds.bytes_max} bytes. Select fewer columns or rows"
             )
 
 
 def _next_batch(source: JobRows, abandoned: threading.Event) -> pa.RecordBatch | None:
-    """The next rows, None at the end; ProgramError when nobody waits for them any more."""
-    while not source.wait(_LOOK_S):
+    """The next rows, None at the end; ProgramError if the client has stopped waiting."""
+    while not source.wait(_POLL_S):
         if abandoned.is_set():
-            raise ProgramError("nobody waits for the answer any more. Ask for less, or ask again")
+            raise ProgramError("the client has stopped waiting. Request less, or repeat the statement")
     return source.next_batch()

@@ -1,13 +1,13 @@
-"""Statements that somebody asks a query server are computed in processes of their own, which can be ended.
+"""Computes statements for a query server in child processes, which can be killed.
 
-A statement is a program of a stranger's: a pattern may backtrack for years inside one call that lets no other thread
-run, a text may be repeated until memory is full. In the process of the job it would stop the job, or end it. So the
-server gives it to a child process (`statement_worker`), which reads the store as any reader does, has bounds on memory
-and is killed when nobody waits for its answer any more (docs/decisions/0047). A child that has answered is asked again;
-it ends with the server, or when the process of the server ends. Answers still never go back: a child is told the newest
-epoch that is known here, and the server catches up with the one that a child has seen.
+A statement is a program of an untrusted client: a pattern may backtrack for years inside one call that blocks all other
+threads, a string may be repeated until memory is exhausted. In the job's process it could stop or kill the job. The
+server therefore sends it to a child process (`statement_worker`), which reads the store like any reader, has bounded
+memory, and is killed when the client stops waiting (docs/decisions/0047). A child is reused after an answer; it ends
+with the server, or when the server's process ends. Query results never regress: a child receives the newest epoch
+known here, and the server catches up with the epoch that a child has read.
 
-A store in the memory of this process, as tests have, can be read here alone: there the answer is computed here, too.
+A store in this process's memory, as tests use, is readable only here: its statements are computed in this process.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ __all__ = ["StatementProcesses"]
 _LOG = logging.getLogger("millstream.query.server")
 _WORKER = "millstream.table.operations.statement_worker"
 _AT_ONCE = 2
-_LOOK_S = 0.1
-"""How often it is looked whether anybody still waits."""
+_POLL_S = 0.1
+"""How often the server checks whether the client is still waiting."""
 _LAG_S = 5.0
 _READ_BYTES = 1 << 20
 _LINE_BYTES_MAX = 16 << 20
 _BY_THE_SYSTEM = (-signal.SIGKILL, -signal.SIGXCPU)
-_TOO_MUCH = "the answer took more memory or time than one may. Ask for less: by WHERE or by LIMIT"
-_NOBODY_WAITS = "nobody waits for the answer any more. Ask for less, or ask again"
+_TOO_MUCH = "the result exceeded the limit of memory or time. Restrict it by WHERE or by LIMIT"
+_ABANDONED = "the client has stopped waiting. Request less, or repeat the statement"
 
 
 class StatementProcesses:
-    """Answers statements about one job; see `StatementExecutor`."""
+    """Executes statements about one job; see `StatementExecutor`."""
 
     def __init__(self, job: JobView) -> None:
         self._job = job
@@ -62,32 +62,32 @@ class StatementProcesses:
         """The answer, from a child process."""
         if self._job.store.url.startswith("memory:"):
             return answered(self._job, statement, check, bounds, abandoned)
-        while not self._places.acquire(timeout=_LOOK_S):
+        while not self._places.acquire(timeout=_POLL_S):
             if abandoned.is_set():
-                raise TooSlowError(_NOBODY_WAITS)
+                raise TooSlowError(_ABANDONED)
         try:
-            return self._asked(statement, check, bounds, abandoned)
+            return self._execute(statement, check, bounds, abandoned)
         finally:
             self._places.release()
 
     def close(self) -> None:
-        """End the children."""
+        """Ends the children."""
         with self._lock:
             self._is_closed = True
             idle, self._idle = self._idle, []
         for process in idle:
             process.end()
 
-    def _asked(
+    def _execute(
         self, statement: str, check: TableCheck, bounds: AnswerBounds, abandoned: threading.Event
     ) -> StatementAnswer:
-        question = {
+        request = {
             "statement": statement,
             "epoch": self._job.newest().epoch,
             "rows_max": bounds.rows_max,
             "bytes_max": bounds.bytes_max,
         }
-        message, rows = self._told(question, check, abandoned)
+        message, rows = self._exchange(request, check, abandoned)
         if "refusal" in message:
             raise _refusal(message)
         if message["newest"] > self._job.newest().epoch:
@@ -96,19 +96,19 @@ class StatementProcesses:
         columns = tuple((name, written) for name, written in message["columns"])
         return StatementAnswer(message["epoch"], message["committed_ms"], message["watermark"], columns, rows)
 
-    def _told(
-        self, question: Mapping[str, Any], check: TableCheck, abandoned: threading.Event
+    def _exchange(
+        self, request: Mapping[str, Any], check: TableCheck, abandoned: threading.Event
     ) -> tuple[dict[str, Any], bytes]:
         process, rights = self._process(), _Rights(check)
         try:
             is_ready = process.is_ready(abandoned)
-            message, rows = process.ask(question, rights, abandoned) if is_ready else ({}, b"")
+            message, rows = process.send(request, rights, abandoned) if is_ready else ({}, b"")
         except BaseException:
-            process.end()  # it may be anywhere in its work
+            process.end()  # its progress is unknown
             raise
-        self._give_back(process, is_kept=not message.get("is_last", False))
-        if not is_ready:  # it still starts, which is no fault of the statement's: the next one finds it further on
-            raise TooSlowError(_NOBODY_WAITS)
+        self._release(process, is_reusable=not message.get("is_last", False))
+        if not is_ready:  # still starting, which is no fault of the statement: the next one finds it further along
+            raise TooSlowError(_ABANDONED)
         if rights.refusal is not None:
             raise rights.refusal
         return message, rows
@@ -122,9 +122,9 @@ class StatementProcesses:
                 process.end()
         return _StatementProcess(self._job)
 
-    def _give_back(self, process: _StatementProcess, *, is_kept: bool) -> None:
+    def _release(self, process: _StatementProcess, *, is_reusable: bool) -> None:
         with self._lock:
-            if is_kept and not self._is_closed:
+            if is_reusable and not self._is_closed:
                 self._idle.append(process)
                 return
         process.end()
@@ -138,7 +138,7 @@ def _refusal(message: Mapping[str, Any]) -> Refusal:
 
 
 class _Rights:
-    """Whether tables may be read, and why one may not: told to whoever asks, and not by way of the child."""
+    """Whether tables may be read, and the reason for a rejection, which does not pass through the child."""
 
     def __init__(self, check: TableCheck) -> None:
         self._check = check
@@ -153,11 +153,11 @@ class _Rights:
 
 
 class _StatementProcess:
-    """A child. Messages are lines of JSON: nothing that a child sends is executed here. Behind the line of an
-    answer come its rows, encoded and counted by the child: here they are bytes, and are passed on as they are."""
+    """A child process. Messages are lines of JSON: nothing that a child sends is executed here. The line of an answer
+    is followed by its rows, encoded and counted by the child: they are passed on as bytes."""
 
     def __init__(self, job: JobView) -> None:
-        # In a session of its own: Ctrl-C at the terminal is for the job, and it ends when its input does.
+        # In its own session: Ctrl-C at the terminal is for the job, and the child ends when its input does.
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", _WORKER],
             stdin=subprocess.PIPE,
@@ -180,37 +180,37 @@ class _StatementProcess:
         return self._process.poll() is None
 
     def is_ready(self, abandoned: threading.Event) -> bool:
-        """Wait until it can be asked; whether it can, or nobody waits any more."""
+        """Waits until it accepts requests; returns False if the client stops waiting first."""
         while not self._is_ready and not abandoned.is_set():
             if self._has_message():
                 self._received(abandoned)
                 self._is_ready = True
         return self._is_ready
 
-    def ask(
-        self, question: Mapping[str, Any], rights: _Rights, abandoned: threading.Event
+    def send(
+        self, request: Mapping[str, Any], rights: _Rights, abandoned: threading.Event
     ) -> tuple[dict[str, Any], bytes]:
-        """What it answers, and the rows. It asks back whether tables may be read."""
-        self._send(question)
+        """Its answer, and the rows. The child queries back whether tables may be read."""
+        self._send(request)
         while "table" in (message := self._received(abandoned)):
             self._send({"is_open": rights.is_open(message["table"])})
         size = message.get("rows_bytes", 0)
-        if not 0 <= size <= question["bytes_max"]:
+        if not 0 <= size <= request["bytes_max"]:
             raise RuntimeError(f"the process that computes answers to statements says that it sends {size} bytes")
         return message, self._received_rows(size, abandoned)
 
     def end(self) -> None:
-        """End it, whatever it is doing."""
+        """Kills it."""
         self._process.kill()
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None
-            with suppress(BrokenPipeError):  # it had not read all
+            with suppress(BrokenPipeError):  # it had not read everything
                 pipe.close()
         self._process.wait()
 
     def _send(self, message: Mapping[str, Any]) -> None:
         assert self._process.stdin is not None
-        with suppress(BrokenPipeError):  # it has ended: what is read next says so
+        with suppress(BrokenPipeError):  # it has ended: the next read reports it
             self._process.stdin.write(json.dumps(message).encode() + b"\n")
             self._process.stdin.flush()
 
@@ -224,7 +224,7 @@ class _StatementProcess:
         return message
 
     def _received_rows(self, size: int, abandoned: threading.Event) -> bytes:
-        """So many bytes."""
+        """Reads `size` bytes."""
         parts, self._unread = [self._unread[:size]], self._unread[size:]
         left = size - len(parts[0])
         while left > 0:
@@ -233,20 +233,20 @@ class _StatementProcess:
         return b"".join(parts)
 
     def _read(self, abandoned: threading.Event) -> bytes:
-        """What has come; waits for it."""
+        """Reads the available bytes, waiting for some."""
         while not self._has_message():
             if abandoned.is_set():
-                raise TooSlowError(_NOBODY_WAITS)
+                raise TooSlowError(_ABANDONED)
         data = os.read(self._answers, _READ_BYTES)
         if not data:
             raise self._ended()
         return data
 
     def _has_message(self) -> bool:
-        """Whether there is something to be read, or the end; waits a little for it."""
+        """Whether a message or the end is available; waits up to `_POLL_S`."""
         ready = select.poll()
         ready.register(self._answers, select.POLLIN)
-        return bool(ready.poll(_LOOK_S * 1000))
+        return bool(ready.poll(_POLL_S * 1000))
 
     @property
     def _answers(self) -> int:

@@ -1,11 +1,10 @@
-"""The child process that computes answers to statements for a query server; `statement_processes` is its parent.
+"""The child process that computes statements for a query server; `statement_processes` is its parent.
 
     python -m millstream.table.operations.statement_worker
 
-It reads questions from its input, a line of JSON each, and writes a line for each answer; the first line says which
-store is read. When its input ends, so does it. It bounds itself: memory, of which a statement that wants more is told,
-and processor time, so that what its parent left behind ends as well. It gives way to the job, and is what the system
-ends first where memory is short.
+It reads requests from its input, a line of JSON each, and writes a line per answer; the first line names the store. It
+ends with its input. It bounds its own memory, with an error for statements that need more, and its processor time, so
+that orphans end as well. It yields to the job, and is the first victim of the system's out-of-memory killer.
 """
 
 from __future__ import annotations
@@ -29,74 +28,74 @@ from millstream.table.operations.served_statements import answered
 __all__ = ["main"]
 
 _MEMORY_BYTES_MAX = 4 << 30
-_KEPT_BYTES_MAX = 1 << 30
+_REUSED_BYTES_MAX = 1 << 30
 _RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 _PROCESSOR_S_MAX = 600
-"""How long one statement may compute when nobody is left to end it."""
+"""The processor time of one statement after which an orphan ends."""
 _LAG_S = 5.0
 _NICE = 5
 _OOM_SCORE = "1000"
-_NO_MEMORY = "the answer takes more memory than one may. Ask for less: by WHERE or by LIMIT"
+_NO_MEMORY = "the result exceeded the limit of memory. Restrict it by WHERE or by LIMIT"
 
 
 class _ClosedTableError(Exception):
-    """The parent says that a table may not be read, and says why itself."""
+    """The parent rejected a table; it knows the reason."""
 
 
 class _Conversation:
-    """Lines of JSON with the parent."""
+    """Lines of JSON exchanged with the parent."""
 
-    def __init__(self, questions: BinaryIO, answers: BinaryIO) -> None:
-        self._questions, self._answers = questions, answers
+    def __init__(self, requests: BinaryIO, answers: BinaryIO) -> None:
+        self._questions, self._answers = requests, answers
 
     def next(self) -> dict[str, Any] | None:
-        """What the parent says next; None when it has gone."""
+        """The parent's next message; None at the end of the input."""
         line = self._questions.readline()
         message: dict[str, Any] | None = json.loads(line) if line.endswith(b"\n") else None
         return message
 
-    def say(self, message: dict[str, Any], rows: bytes = b"") -> None:
-        """Tell the parent: a line, and behind it as many bytes of rows as the line says."""
+    def send(self, message: dict[str, Any], rows: bytes = b"") -> None:
+        """Sends a line to the parent, followed by as many bytes of rows as the line states."""
         self._answers.write(json.dumps(message).encode() + b"\n")
         self._answers.write(rows)
         self._answers.flush()
 
     def check(self, table: str) -> None:
-        """Ask whether a table may be read."""
-        self.say({"table": table})
+        """Checks with the parent whether a table may be read."""
+        self.send({"table": table})
         message = self.next()
         if message is None or not message["is_open"]:
             raise _ClosedTableError(table)
 
 
 def main() -> None:
-    """Answer until the input ends."""
+    """Answers requests until the input ends."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what anything prints is no answer
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # printed text must not mix with answers
     _bound_memory()
-    kept_bytes_max = max(_KEPT_BYTES_MAX, _greatest_rss())  # on Linux it begins with that of the parent
+    reused_bytes_max = max(_REUSED_BYTES_MAX, _greatest_rss())  # on Linux it starts at the parent's
     conversation = _Conversation(sys.stdin.buffer, answers)
     store = conversation.next()
     if store is None:
         return
     job = _opened(store)
-    conversation.say({})  # from now on it can be asked
-    while (question := conversation.next()) is not None:
+    conversation.send({})  # ready for requests
+    while (request := conversation.next()) is not None:
         _bound_time()
         try:
             job = job or _job_of(store)
-            message, rows = _answer(job, question, conversation)
+            message, rows = _answer(job, request, conversation)
         except Exception as error:
-            message, rows = _told(error), b""
-        # The next question is for a child that has not grown.
-        is_last = _greatest_rss() > kept_bytes_max
+            message, rows = _error_message(error), b""
+        # The process has grown: leave the next request to a new child.
+        is_last = _greatest_rss() > reused_bytes_max
         with suppress(BrokenPipeError):
-            conversation.say({**message, "is_last": is_last}, rows)
+            conversation.send({**message, "is_last": is_last}, rows)
 
 
 def _opened(store: dict[str, Any]) -> JobView | None:
-    """The job, with all loaded that a first statement needs; None where it cannot be asked now, which the first
-    question is told."""
+    """The job, with everything loaded for a first statement; None if it cannot be read now, which the first request
+    reports."""
     try:
         job = _job_of(store)
         answered(job, "SELECT 1", lambda _: None, AnswerBounds(1, 1 << 20), threading.Event())
@@ -111,11 +110,11 @@ def _job_of(store: dict[str, Any]) -> JobView:
     return job
 
 
-def _answer(job: JobView, question: dict[str, Any], conversation: _Conversation) -> tuple[dict[str, Any], bytes]:
+def _answer(job: JobView, request: dict[str, Any], conversation: _Conversation) -> tuple[dict[str, Any], bytes]:
     job.check_again()
-    job.wait_for(question["epoch"], _LAG_S)
-    bounds = AnswerBounds(question["rows_max"], question["bytes_max"])
-    answer = answered(job, question["statement"], conversation.check, bounds, threading.Event())
+    job.wait_for(request["epoch"], _LAG_S)
+    bounds = AnswerBounds(request["rows_max"], request["bytes_max"])
+    answer = answered(job, request["statement"], conversation.check, bounds, threading.Event())
     message = {
         "epoch": answer.epoch,
         "newest": job.newest().epoch,
@@ -127,18 +126,18 @@ def _answer(job: JobView, question: dict[str, Any], conversation: _Conversation)
     return message, answer.rows
 
 
-def _told(error: Exception) -> dict[str, Any]:
+def _error_message(error: Exception) -> dict[str, Any]:
     answer = answer_to(TooLargeError(_NO_MEMORY)) if _is_of_memory(error) else _refusal(error)
     return {"refusal": vars(answer), "details": f"{type(error).__name__}: {error}"}
 
 
 def _is_of_memory(error: BaseException | None) -> bool:
-    """Whether memory was short, also where a task said so."""
+    """Whether an error, or its cause in a task, was a lack of memory."""
     return error is not None and (isinstance(error, MemoryError) or _is_of_memory(error.__cause__))
 
 
 def _refusal(error: Exception) -> RefusalAnswer:
-    """What is told of an error: of a wrong statement without the line of this program."""
+    """The reported form of an error; for a wrong statement without this program's line."""
     answer = answer_to(error)
     if isinstance(error, ProgramError) or (isinstance(error, MillstreamError) and answer.code == "bad-question"):
         return answer_to(BadQuestionError(error.message))
@@ -151,7 +150,7 @@ def _greatest_rss() -> int:
 
 def _bound_memory() -> None:
     os.nice(_NICE)
-    with suppress(OSError):  # not every system has it
+    with suppress(OSError):  # Linux only
         Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE)
     _limit(resource.RLIMIT_DATA, _MEMORY_BYTES_MAX)
 

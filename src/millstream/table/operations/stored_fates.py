@@ -1,5 +1,5 @@
-"""What becomes of state when a plan is started on it, as the start itself judges it: that in a store, and that of a
-query which is changed. Plans are lowered for it, since operators that only a lowered plan has keep state, too.
+"""The fate of state under another plan, as the job's start will determine it: for the state in a store, and for that of
+an altered query. Both lower the plans, because operators that exist only in lowered plans have state, too.
 """
 
 from __future__ import annotations
@@ -16,20 +16,19 @@ from millstream.planner.relations import Sink
 from millstream.planner.session import PlannerSession
 from millstream.storage.store import open_store
 
-__all__ = ["goes_on", "plan_fates", "stored_fates"]
+__all__ = ["is_lossless", "plan_fates", "stored_fates"]
 
 
-def goes_on(fates: Sequence[OperatorFate]) -> bool:
-    """Whether nothing is lost by going on."""
+def is_lossless(fates: Sequence[OperatorFate]) -> bool:
+    """Whether the plan can continue without loss of state."""
     return all(each.fate in ("kept", "extended") for each in fates)
 
 
 def plan_fates(
-    before: Sequence[Sink], after: Sequence[Sink], session: PlannerSession, beside: GraphBuilder
+    before: Sequence[Sink], after: Sequence[Sink], session: PlannerSession, program: GraphBuilder
 ) -> tuple[OperatorFate, ...]:
-    """What becomes of the state of one optimised plan under another. Neither is run; `beside`: the program they are
-    in."""
-    old, new = (_operators(plan, session, beside.beside()) for plan in (before, after))
+    """The fate of one optimised plan's state under another. Neither is run; `program`: the graph of their program."""
+    old, new = (_operators(plan, session, program.separate_job()) for plan in (before, after))
     meanings = {each.uid: each.meaning for each in old if each.meaning is not None}
     return fates(meanings, {each.uid: each.name for each in old}, new)
 
@@ -41,11 +40,11 @@ def _operators(plan: Sequence[Sink], session: PlannerSession, builder: GraphBuil
 
 
 def stored_fates(store: str, plan: Sequence[Sink], session: PlannerSession, builder: GraphBuilder) -> str:
-    """A line for each operator whose state goes on or begins, and for what is left behind; "" where the store has no
-    epoch. The optimised plan is lowered into `builder`, which nobody runs."""
+    """One line per operator whose state continues or starts, and for state left behind; "" if the store has no epoch.
+    The optimised plan is lowered into `builder`, which is not run."""
     try:
         newest = ManifestLog(open_store(store)).newest()
-    except StoreError:  # said by the job itself, with what to do
+    except StoreError:  # the job itself reports it, with advice
         return ""
     if newest is None:
         return ""

@@ -1,4 +1,4 @@
-"""Where a table leaves the plan: the screen, the program, other tables, pandas, or a text that explains it."""
+"""The outputs of a table: the screen, the program, other tables, pandas, or EXPLAIN."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ __all__ = ["TableOutputs", "details_of"]
 
 
 class TableOutputs:
-    """The methods of a table that run it, or show how it would run."""
+    """The methods of a table that run or explain it."""
 
     _relation: Relation
     _t_env: TableEnvironment
 
     def execute(self) -> TableResult:
-        """Run the query; its rows come to the program."""
+        """Runs the query; the program reads its rows."""
         with at_users_line():
             return TableResult(self._t_env._runner.collect(self._relation))
 
     def execute_insert(self, table_path_or_descriptor: str | TableDescriptor, overwrite: bool = False) -> TableResult:
-        """Put the rows into a table, as a job that runs beside the program. Its end can be waited for."""
+        """Writes the rows into a table, as a job that runs concurrently with the program. The result can be awaited."""
         with at_users_line():
             return TableResult(self._t_env._runner.insert([self._sink(table_path_or_descriptor, overwrite)]))
 
     def insert_into(self, table_path_or_descriptor: str | TableDescriptor, overwrite: bool = False) -> TablePipeline:
-        """The rows and the table they will be put into; `execute` of it, or of a statement set, does so."""
+        """The rows and their target table; `execute` of it, or of a statement set, writes them."""
         with at_users_line():
             return TablePipeline(self._sink(table_path_or_descriptor, overwrite), self._t_env)
 
@@ -52,22 +52,22 @@ class TableOutputs:
         return operations.sink(self._relation, self._t_env._path(target), self._t_env._session, overwrite)
 
     def to_pandas(self) -> pd.DataFrame:
-        """Run the query to its end; its rows as a pandas DataFrame."""
+        """Runs the query to its end; returns its rows as a pandas DataFrame."""
         with at_users_line():
             return frame_of(self._t_env._runner.collect(self._relation))
 
     def explain(self, *extra_details: ExplainDetail) -> str:
-        """How the query is understood, and how it would run."""
+        """The query's syntax tree and its plan."""
         with at_users_line():
             return self._t_env._runner.explained_query(self._relation, details_of(extra_details))
 
     def print_explain(self, *extra_details: ExplainDetail) -> None:
-        """Print how the query would run."""
+        """Prints the query's plan."""
         print(self.explain(*extra_details))
 
 
 def details_of(details: tuple[Any, ...]) -> list[str]:
-    """The names of what is to be explained."""
+    """The names of the requested details."""
     if wrong := [detail for detail in details if not isinstance(detail, ExplainDetail)]:
         raise refuse(f"explain: found {wrong[0]!r}, expected one of ExplainDetail")
     return [detail.name for detail in details]

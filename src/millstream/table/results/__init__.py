@@ -1,1 +1,1 @@
-"""What statements give: rows of a job or of the catalog, as an iterator, as a table on the screen, as pandas."""
+"""Results of statements: rows of a job or of the catalog, as an iterator, as a table on the screen, or as pandas."""

@@ -21,7 +21,7 @@ __all__ = ["frame_of"]
 
 
 def frame_of(outcome: Outcome) -> pd.DataFrame:
-    """All rows of a result, as they stand at its end. TIMESTAMP_LTZ is shown in the session's zone, as PyFlink does."""
+    """The final rows of a result. TIMESTAMP_LTZ is converted to the session's zone, as in PyFlink."""
     if importlib.util.find_spec("pandas") is None:
         raise refuse("to_pandas needs pandas. Install it: pip install pandas")
     frame: pd.DataFrame = pa.Table.from_batches(_rows_left(outcome), outcome.schema.row_type.schema).to_pandas(
@@ -35,7 +35,7 @@ def frame_of(outcome: Outcome) -> pd.DataFrame:
 
 
 def _rows_left(outcome: Outcome) -> list[pa.RecordBatch]:
-    """The rows that all changes together leave; of a table that only grows, its batches as they come."""
+    """The rows that remain after all changes; for an append-only table, its batches."""
     batches: list[pa.RecordBatch] = []
     signs: list[Int64s] = []
     while (batch := outcome.source.next_batch()) is not None:
@@ -47,7 +47,5 @@ def _rows_left(outcome: Outcome) -> list[pa.RecordBatch]:
     left, of_left = consolidated_rows(pa.concat_batches(batches), np.concatenate(signs))
     if (of_left < 0).any():
         row = left.slice(int(np.flatnonzero(of_left < 0)[0]), 1).to_pylist()[0]
-        raise refuse(
-            f"to_pandas: the row {row} is taken away from the table more often than it came. Correct its source"
-        )
+        raise refuse(f"to_pandas: the row {row} is deleted more often than it was inserted. Correct the source")
     return [left]

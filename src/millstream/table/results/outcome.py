@@ -1,4 +1,4 @@
-"""The outcome of a statement, as data: its columns, where its rows come from, and how they are shown."""
+"""The outcome of a statement, as data: its columns, the source of its rows, and display options."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _WIDTH_OF_STATEMENTS = 1 << 30
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a statement gave. `is_query`: rows come while a job runs, and columns are as wide as their types say;
-    `with_kinds`: the kind of each row is shown (streaming); `is_plain`: the rows are lines of text (OK, EXPLAIN)."""
+    """A statement's outcome. `is_query`: rows arrive while a job runs, and types determine column widths; `with_kinds`:
+    prints each row's kind (streaming); `is_plain`: the rows are lines of text (OK, EXPLAIN)."""
 
     schema: Schema
     source: RowSource
@@ -43,15 +43,15 @@ class Outcome:
         return ValueTexts(self.schema, self.zone)
 
     def changes(self, timeout_s: float | None) -> list[list[str]] | None:
-        """The changes that are there, as texts with their kinds: of a job, those of whole epochs. Empty when none came
-        in time, None at the end."""
+        """The available changes, as strings with their kinds; of a job, whole epochs. Empty after the timeout, None at
+        the end."""
         batches = self.source.take(timeout_s)
         return None if batches is None else [row for batch in batches for row in self._texts.of_batch(batch)]
 
     def lines(self) -> Iterable[str]:
-        """The lines that `print` shows, as rows come."""
+        """The lines of `print`, as rows arrive."""
         names = (["op"] if self.with_kinds else []) + list(self.schema.names)
-        # A statement's own tables leave NULL empty, as Flink's do; a query shows it.
+        # As in Flink, statement results print NULL as an empty cell; queries print it.
         null_text = NULL_TEXT if self.is_query else ""
         rows = row_texts(self.source, self.schema, self.zone, self.with_kinds, null_text)
         if self.is_plain:

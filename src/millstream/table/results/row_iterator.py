@@ -1,4 +1,4 @@
-"""Rows of a result, one after another, decoded a batch at a time."""
+"""Iterates over the rows of a result, decoding a batch at a time."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ["CloseableIterator", "decoded"]
 
 
 def decoded(batch: pa.RecordBatch, type_info: TableRowType) -> list[Any]:
-    """The rows of a batch, with their kinds, as PyFlink's `collect` gives them."""
+    """The rows of a batch, with their kinds, in the form of PyFlink's `collect`."""
     form = collected_form(type_info)
     rows = from_record_batch(batch, type_info, unpickled)
     return rows if form is None else [form(row) for row in rows]
 
 
 class CloseableIterator:
-    """The rows of `TableResult.collect`. Use it in a `with` block, or close it: the job then ends."""
+    """The rows of `TableResult.collect`. Closing it, also by a `with` block, ends the job."""
 
     def __init__(
         self, j_closeable_iterator: Any, field_data_types: Any = None, *, type_info: TableRowType | None = None
@@ -47,7 +47,7 @@ class CloseableIterator:
         return self._rows.popleft()
 
     def close(self) -> None:
-        """End the job, if it still runs, and drop what was not read. May be called again."""
+        """Ends the job, if it is running, and drops unread rows. Idempotent."""
         self._rows.clear()
         self._source.close()
 

@@ -1,7 +1,6 @@
-"""Where the rows of a result come from, batch by batch: the catalog, or a job that runs.
+"""Sources of a result's rows, batch by batch: the catalog, or a running job.
 
-A batch of a result is a record batch of the result's columns, with the column of row kinds behind them where rows may
-change. A source is read once.
+A batch has the result's columns, followed by the column of row kinds if rows may change. A source is read once.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from millstream.storage.store import Store, shown_address
 __all__ = ["ColumnCollectSink", "InsertedRows", "JobRows", "RowSource", "StoredRows"]
 
 _BATCHES_MAX = 256
-"""Committed batches that wait for a slow reader; beyond it the job waits."""
+"""Committed batches buffered for a slow reader; at this limit the job waits."""
 
 
 class ColumnCollectSink(CollectSink):
@@ -41,39 +40,38 @@ class ColumnCollectSink(CollectSink):
         open_queue(self.id).deliver(commit, batches)
 
     def open(self) -> CollectQueue:
-        """The queue that the batches come to."""
+        """The queue that receives the batches."""
         return open_queue(self.id, _BATCHES_MAX)
 
 
 class RowSource(ABC):
-    """Batches of rows, once."""
+    """Batches of rows, readable once."""
 
     @abstractmethod
     def next_batch(self) -> pa.RecordBatch | None:
-        """The next batch, waiting for it; None at the end."""
+        """Waits for the next batch; None at the end."""
 
     @abstractmethod
     def close(self) -> None:
-        """Nothing more is wanted. May be called again."""
+        """Stops reading. Idempotent."""
 
     def take(self, timeout_s: float | None) -> list[pa.RecordBatch] | None:
-        """The batches that are there: of a job, those of whole epochs. Empty when none came in time, None at the
-        end."""
+        """The available batches; of a job, whole epochs. Empty after the timeout, None at the end."""
         batch = self.next_batch()
         return None if batch is None else [batch]
 
     @property
     def job(self) -> Job | None:
-        """The job that makes the rows."""
+        """The job that computes the rows."""
         return None
 
     def wait(self, timeout_s: float | None) -> bool:
-        """Wait until there are rows or there will be none; False when the time is over."""
+        """Waits until rows are available or the end is reached; False after the timeout."""
         return True
 
 
 class StoredRows(RowSource):
-    """Rows that are there."""
+    """Rows in memory."""
 
     def __init__(self, rows: Sequence[Sequence[Any]], type_info: TableRowType) -> None:
         self._batch: pa.RecordBatch | None = to_record_batch([tuple(row) for row in rows], type_info) if rows else None
@@ -87,9 +85,9 @@ class StoredRows(RowSource):
 
 
 class JobRows(RowSource):
-    """The rows of a running job, as its epochs are committed. Closing it ends the job.
+    """The rows of a running job, by committed epoch. Closing it ends the job.
 
-    The job's store is the query's own, and goes with it; that of a job that failed stays, for whoever looks why."""
+    The query's store is removed with it; that of a failed job remains for inspection."""
 
     def __init__(self, job: Job, queue: CollectQueue, queue_id: str) -> None:
         self._job = job
@@ -114,10 +112,10 @@ class JobRows(RowSource):
     def _end(self) -> None:
         if self._job.status() is JobStatus.FAILED:
             raise_failure(self._job)
-        self._forget()
+        self._remove_store()
 
-    def _forget(self) -> None:
-        """Remove the store of a job that has ended and that nobody goes on from."""
+    def _remove_store(self) -> None:
+        """Removes the store of an ended job, which is never restored."""
         self._job.wait()
         store = self._job.store
         folder = shown_address(store.url)
@@ -132,11 +130,11 @@ class JobRows(RowSource):
             return
         self._job.wait()
         if self._job.status() is not JobStatus.FAILED:
-            self._forget()
+            self._remove_store()
 
 
 class InsertedRows(RowSource):
-    """The one row that INSERTs give when they are done: -1 for each, as Flink counts none. Closing it ends no job."""
+    """The single row of finished INSERTs: -1 for each, as in Flink. Closing it does not end the job."""
 
     def __init__(self, job: Job, type_info: TableRowType) -> None:
         self._job = job
@@ -161,7 +159,7 @@ class InsertedRows(RowSource):
 
 
 def raise_failure(job: Job) -> None:
-    """Raise why the job failed, the user's traceback first."""
+    """Raises the job's failure, the user's traceback first."""
     try:
         job.result()
     except JobFailedError as error:

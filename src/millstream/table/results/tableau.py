@@ -1,7 +1,7 @@
-"""A table on the screen, as Flink draws it: lines of `+---+`, values to the right, the number of rows below.
+"""Draws a result as Flink's client does: lines of `+---+`, right-aligned values, and the number of rows.
 
-The widths of a query's columns are known by their types before the first row comes; those of a statement's by its rows.
-What is wider than its column ends in three dots. Characters of East Asian scripts count as two.
+A query's column widths follow from its types, before the first row arrives; those of a statement from its rows. A value
+wider than its column ends in three dots. East Asian wide characters count as two.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _INTEGER_WIDTHS: dict[type[DataType], int] = {
 
 
 def shown_width(text: str) -> int:
-    """How many places a text takes on a screen.
+    """The width of a text on the screen.
 
     >>> shown_width("añ"), shown_width("千"), shown_width("e\\u0301")
     (2, 2, 1)
@@ -35,7 +35,7 @@ def shown_width(text: str) -> int:
 
 
 def widths_by_types(names: Sequence[str], data_types: Sequence[DataType], width_max: int) -> list[int]:
-    """The width of each column, by what its type's values can need."""
+    """The width of each column, by its type."""
     return [
         max(shown_width(name), _type_width(type_, width_max), len(NULL_TEXT))
         for name, type_ in zip(names, data_types, strict=True)
@@ -65,7 +65,7 @@ def widths_by_rows(names: Sequence[str], rows: Sequence[Sequence[str]], width_ma
 
 
 def drawn(names: Sequence[str], widths: Sequence[int], rows: Iterable[Sequence[str]]) -> Iterable[str]:
-    """The lines of the table, one by one as its rows come."""
+    """The lines of the table, as its rows arrive."""
     border = "+" + "+".join("-" * (width + 2) for width in widths) + "+"
     count = 0
     for count, row in enumerate(rows, start=1):
@@ -84,7 +84,7 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _fitted(cell: str, width: int) -> str:
-    """The text to the right of its place, cut where it is too wide."""
+    """The text, right-aligned, and truncated if too wide."""
     if shown_width(cell) > width:
         while shown_width(cell) > width - 3 and cell:
             cell = cell[:-1]

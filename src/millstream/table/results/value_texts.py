@@ -1,4 +1,4 @@
-"""Values of a result as texts for the screen: what CAST to STRING makes of them, in the session's zone."""
+"""Formats a result's values for the screen: as CAST to STRING does, in the session's zone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["ValueTexts", "row_texts"]
 
 
 class ValueTexts:
-    """Makes texts of the rows of a result, a batch at a time."""
+    """Formats the rows of a result, a batch at a time."""
 
     def __init__(self, schema: Schema, zone: str, null_text: str = NULL_TEXT) -> None:
         text = VarCharType(LENGTH_MAX)
@@ -32,7 +32,7 @@ class ValueTexts:
         self._null_text = null_text
 
     def of_batch(self, batch: pa.RecordBatch) -> Iterator[list[str]]:
-        """The rows of a batch: the kind of each, then its values."""
+        """The formatted rows of a batch: kind, then values."""
         texts = self._program.run(batch.columns[: self._columns], batch.num_rows, self._session).columns
         kinds = _kinds(batch, self._columns)
         for kind, *values in zip(kinds, *(column.to_pylist() for column in texts), strict=True):
@@ -54,12 +54,12 @@ def _is_binary(data_type: DataType) -> bool:
 
 
 def _shown(value: str | bytes) -> str:
-    """A text as it is, bytes as SQL writes them: x'0a'."""
+    """A string unchanged, bytes in SQL syntax: x'0a'."""
     return f"x'{value.hex()}'" if isinstance(value, bytes) else value
 
 
 def _kinds(batch: pa.RecordBatch, columns: int) -> list[str]:
-    """The kind of each row, as Flink writes it: +I, -U, +U, -D."""
+    """The kind of each row, in Flink's notation: +I, -U, +U, -D."""
     if batch.num_columns == columns:
         return ["+I"] * batch.num_rows
     names = {kind.value: str(kind) for kind in RowKind}

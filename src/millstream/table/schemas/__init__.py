@@ -1,1 +1,1 @@
-"""Columns as the Table API declares and shows them: types as arguments, resolved columns, inferred types."""
+"""Columns of the Table API: types as arguments, resolved columns, inferred types."""

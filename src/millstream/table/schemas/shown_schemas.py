@@ -1,4 +1,4 @@
-"""The columns of a relation, as programs see them."""
+"""A relation's columns, for programs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def resolved_schema(schema: Schema) -> ResolvedSchema:
 
 
 def shown_tree(schema: Schema) -> str:
-    """The columns as `print_schema` shows them."""
+    """The columns in the format of `print_schema`."""
     return "(\n" + ",\n".join(f"  `{field.name}` {_typed(field)}" for field in schema.fields) + "\n)"
 
 

@@ -1,4 +1,4 @@
-"""Data types where a program may pass them: as a type of `DataTypes`, or as SQL writes it."""
+"""Data types as arguments: a type of `DataTypes`, or SQL text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TYPES_OF_PYTHON: dict[Any, str] = {
 
 
 def checked_type(method: str, data_type: Any) -> DataType:
-    """The data type that was passed; text is read as SQL reads it: "BIGINT NOT NULL"."""
+    """The data type of an argument; strings are parsed as SQL: "BIGINT NOT NULL"."""
     if isinstance(data_type, DataType):
         return data_type
     if isinstance(data_type, str):
@@ -42,7 +42,7 @@ def checked_type(method: str, data_type: Any) -> DataType:
         raise refuse_type(f"{method}: found {data_type!r}, expected a data type. Call it: DataTypes.{name}()")
     raise refuse_type(
         f"{method}: found {data_type!r} ({type(data_type).__name__}), expected a data type such as DataTypes.BIGINT(), "
-        f"or text as SQL writes it, 'BIGINT'"
+        f"or SQL text, 'BIGINT'"
     )
 
 

@@ -1,1 +1,1 @@
-"""The tables between `group_by`, `window` or `over_window` and `select`."""
+"""Intermediate tables between `group_by`, `window` or `over_window` and `select`."""

@@ -1,6 +1,6 @@
-"""What is between a table and a `select` over groups: groups, windows, windows with groups, rows around rows.
+"""Intermediate steps between a table and `select`: groups, windows, windowed groups, OVER windows.
 
-Each holds what was said so far, and gives a Table when it is told what to select.
+Each collects its parts, and returns a Table when `select` is called.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 
 
 class _TableParts:
-    """What was said so far: a relation, and what is to be done with it."""
+    """The collected parts: a relation, and the operations on it."""
 
     _step = ""
     _next = "select(...), which gives a table"
@@ -70,13 +70,13 @@ class GroupedTable(_TableParts):
             return self._table(operations.aggregate_select(relation, groups, items, self._t_env._session))
 
     def aggregate(self, func: Any) -> AggregatedTable:
-        """What an aggregate makes of each group: `aggregate(func(col("b")).alias("c"))`, or `aggregate(func)` of a
-        function that takes rows."""
+        """Applies an aggregate to each group: `aggregate(func(col("b")).alias("c"))`, or `aggregate(func)` for a
+        function of rows."""
         relation, groups = self._parts
         return _aggregated(self._t_env, relation, groups, None, func)
 
     def flat_aggregate(self, func: Any) -> FlatAggregateTable:
-        """The rows that a table aggregate makes of each group."""
+        """Applies a table aggregate to each group."""
         relation, groups = self._parts
         return _flat_aggregated(self._t_env, relation, groups, func)
 
@@ -91,7 +91,7 @@ class GroupWindowedTable(_TableParts):
         super().__init__(java_group_windowed_table, t_env)
 
     def group_by(self, *fields: Expression[Any]) -> WindowGroupedTable:
-        """Groups in windows: the window's alias, and columns perhaps."""
+        """Groups by the window's alias, and optionally columns."""
         relation, window = self._parts
         nodes = items_of("group_by", fields, (*relation.schema.names, window.alias))
         groups = [node for node in nodes if not (isinstance(node, Name) and node.parts == (window.alias,))]
@@ -116,13 +116,13 @@ class WindowGroupedTable(_TableParts):
             return self._table(window_select(relation, _shape(window), groups, items, self._t_env._session))
 
     def aggregate(self, func: Any) -> AggregatedTable:
-        """What an aggregate makes of each group in each window."""
+        """Applies an aggregate to each group in each window."""
         relation, window, groups = self._parts
         return _aggregated(self._t_env, relation, groups, window, func)
 
 
 class OverWindowedTable(_TableParts):
-    """Rows with the rows around them."""
+    """Rows with windows around them."""
 
     _step = "over_window(...)"
 
@@ -138,7 +138,7 @@ class OverWindowedTable(_TableParts):
 
 
 class AggregatedTable(_TableParts):
-    """What an aggregate gave."""
+    """The result of an aggregate."""
 
     _step = "aggregate(...)"
 
@@ -146,7 +146,7 @@ class AggregatedTable(_TableParts):
         super().__init__(java_table, t_env)
 
     def select(self, *fields: Expression[Any]) -> Table:
-        """The columns that are wanted, of the groups and of what the aggregate gave."""
+        """Projects columns of the groups and of the aggregate's result."""
         relation, groups, window, made = self._parts
         names = [*_names_of(groups), *made.columns]
         items = [_of_window(node, window.alias) if window else node for node in items_of("select", fields, names)]
@@ -156,7 +156,7 @@ class AggregatedTable(_TableParts):
 
 
 class FlatAggregateTable(_TableParts):
-    """What a table aggregate gave."""
+    """The result of a table aggregate."""
 
     _step = "flat_aggregate(...)"
 
@@ -164,7 +164,7 @@ class FlatAggregateTable(_TableParts):
         super().__init__(java_table, t_env)
 
     def select(self, *fields: Expression[Any]) -> Table:
-        """The columns that are wanted, of the groups and of the rows that the table aggregate gave."""
+        """Projects columns of the groups and of the table aggregate's rows."""
         relation, groups, made = self._parts
         items = items_of("select", fields, [*_names_of(groups), *made.columns])
         with at_users_line():
@@ -183,7 +183,7 @@ def _flat_aggregated(t_env: TableEnvironment, relation: Any, groups: Any, func: 
 
 
 def _names_of(groups: Any) -> list[str]:
-    """The names of the groups that have one."""
+    """The names of the named groups."""
     named = [group.names[0] if isinstance(group, As) else group for group in groups]
     return [each.parts[-1] if isinstance(each, Name) else each for each in named if isinstance(each, Name | str)]
 

@@ -1,1 +1,1 @@
-"""The inside of `udf`: classes to derive functions from, what decorators make of them, and how they are described."""
+"""The implementation of `udf`: base classes of functions, their wrappers and descriptions."""

@@ -1,4 +1,4 @@
-"""Plain Python functions in the shape of the function classes."""
+"""Adapters from plain Python functions to the function classes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 
 
 class FunctionShell:
-    """Stands around a function, whatever its form, and hands on that it is opened and closed."""
+    """Wraps a function of any form, and delegates `open` and `close`."""
 
     def __init__(self, function: Any) -> None:
         self._function = function
@@ -39,25 +39,25 @@ class FunctionShell:
         return call
 
     def open(self, function_context: FunctionContext) -> None:
-        """Open the function, if it wants to be."""
+        """Opens the function, if it has `open`."""
         if hasattr(self._function, "open"):
             self._function.open(function_context)
 
     def close(self) -> None:
-        """Close the function, if it wants to be."""
+        """Closes the function, if it has `close`."""
         if hasattr(self._function, "close"):
             self._function.close()
 
 
 class FrameResult(FunctionShell):
-    """A function of Series that returns a DataFrame, where rows are declared: its columns become those of the row."""
+    """A Series function that returns a DataFrame for a declared row type: its columns become the row's fields."""
 
     def __init__(self, function: Any, row_type: RowType) -> None:
         super().__init__(function)
         self._row_type = row_type
 
     def eval(self, *args: Any) -> Any:
-        """What the function returns; a DataFrame as an Arrow column of rows."""
+        """The function's result; a DataFrame as an Arrow column of rows."""
         result = self._call(*args)
         if not hasattr(result, "iloc") or getattr(result, "ndim", 1) != 2:
             return result
@@ -103,7 +103,7 @@ class DelegationTableFunction(TableFunction):
 
 
 class DelegatingPandasAggregateFunction(AggregateFunction):
-    """A plain function of pandas Series as an AggregateFunction: its accumulator holds the value."""
+    """A plain function of pandas Series as an AggregateFunction, with its result as the accumulator."""
 
     def __init__(self, func: Callable[..., Any]) -> None:
         self.func = func

@@ -1,7 +1,7 @@
-"""The classes a program derives its functions from. They fix names and shapes, and do nothing by themselves.
+"""The base classes of user functions, which define names and signatures only.
 
-A function travels to its tasks by pickle, once. There `open` is called before the first row, with the task's
-`FunctionContext`, and `close` after the last one.
+A function is sent to its tasks by pickle, once. The task calls `open` before the first row, with its `FunctionContext`,
+and `close` after the last.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ACC = TypeVar("ACC")
 
 
 class FunctionContext:
-    """The task as a function sees it."""
+    """The task's context for a function."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class FunctionContext:
         self._attempt_number = attempt_number
 
     def get_metric_group(self) -> MetricGroup:
-        """Where the function enters its counters, meters and gauges."""
+        """The group for the function's counters, meters and gauges."""
         if self._base_metric_group is None:
             raise RuntimeError("Metric has not been enabled. You can enable metric with 'python.metric.enabled'.")
         return self._base_metric_group
@@ -66,15 +66,15 @@ class FunctionContext:
         return self._task_name
 
     def get_task_name_with_subtasks(self) -> str:
-        """The name with this subtask's place, as in `Calc (3/7)`."""
+        """The name with this subtask's number, as in `Calc (3/7)`."""
         return self._task_name_with_subtasks
 
     def get_number_of_parallel_subtasks(self) -> int:
-        """How many subtasks the operator has."""
+        """The number of subtasks of the operator."""
         return self._number_of_parallel_subtasks
 
     def get_max_number_of_parallel_subtasks(self) -> int:
-        """The highest parallelism the job can be given."""
+        """The maximum parallelism of the job."""
         return self._max_number_of_parallel_subtasks
 
     def get_index_of_this_subtask(self) -> int:
@@ -82,12 +82,12 @@ class FunctionContext:
         return self._index_of_this_subtask
 
     def get_attempt_number(self) -> int:
-        """How often this subtask was tried before, from 0."""
+        """The number of previous attempts of this subtask, from 0."""
         return self._attempt_number
 
 
 class UserDefinedFunction(abc.ABC):  # noqa: B024 - PyFlink has it abstract, with nothing to override
-    """What every function has: a beginning and an end in its task."""
+    """The methods of every function: its life cycle in the task."""
 
     def open(self, function_context: FunctionContext) -> None:
         """Called once in the task before the first row."""
@@ -96,12 +96,12 @@ class UserDefinedFunction(abc.ABC):  # noqa: B024 - PyFlink has it abstract, wit
         """Called once in the task after the last row, also when the task fails."""
 
     def is_deterministic(self) -> bool:
-        """Whether the same arguments always give the same result."""
+        """Whether equal arguments always yield equal results."""
         return True
 
 
 class ScalarFunction(UserDefinedFunction):
-    """Values of one row in, one value out.
+    """Maps the values of one row to one value.
 
     >>> class Twice(ScalarFunction):
     ...     def eval(self, number):
@@ -116,7 +116,7 @@ class ScalarFunction(UserDefinedFunction):
 
 
 class AsyncScalarFunction(UserDefinedFunction):
-    """As a ScalarFunction, awaited: several rows are under way at once."""
+    """A ScalarFunction that is awaited: several rows are processed concurrently."""
 
     @abc.abstractmethod
     async def eval(self, *args: Any) -> Any:
@@ -124,7 +124,7 @@ class AsyncScalarFunction(UserDefinedFunction):
 
 
 class TableFunction(UserDefinedFunction):
-    """Values of one row in, any number of rows out."""
+    """Maps the values of one row to any number of rows."""
 
     @abc.abstractmethod
     def eval(self, *args: Any) -> Iterable[Any]:
@@ -132,30 +132,30 @@ class TableFunction(UserDefinedFunction):
 
 
 class ImperativeAggregateFunction(UserDefinedFunction, Generic[T, ACC]):
-    """Values of many rows in, held in an accumulator."""
+    """Aggregates the values of many rows in an accumulator."""
 
     @abc.abstractmethod
     def create_accumulator(self) -> ACC:
-        """The accumulator of no rows."""
+        """An empty accumulator."""
 
     @abc.abstractmethod
     def accumulate(self, accumulator: ACC, *args: Any) -> None:
-        """Take the arguments of one row in."""
+        """Adds the arguments of one row to the accumulator."""
 
     def retract(self, accumulator: ACC, *args: Any) -> None:
-        """Take the arguments of one row out again."""
+        """Removes the arguments of one row from the accumulator."""
         raise RuntimeError(f"{type(self).__name__} has no retract(), which a table that changes needs. Write one")
 
     def merge(self, accumulator: ACC, accumulators: Iterable[ACC]) -> None:
-        """Take what other accumulators hold in."""
+        """Merges other accumulators into this one."""
         raise RuntimeError(f"{type(self).__name__} has no merge(), which session windows need. Write one")
 
     def get_result_type(self) -> DataType:
-        """The type of the result, where the decorator is not told."""
+        """The result type, if the decorator has none."""
         raise RuntimeError(f"{type(self).__name__} has no get_result_type(), and no result_type= was given")
 
     def get_accumulator_type(self) -> DataType:
-        """The type of the accumulator, where the decorator is not told."""
+        """The accumulator type, if the decorator has none."""
         raise RuntimeError(f"{type(self).__name__} has no get_accumulator_type(), and no accumulator_type= was given")
 
 
@@ -164,7 +164,7 @@ class AggregateFunction(ImperativeAggregateFunction[Any, Any]):
 
     @abc.abstractmethod
     def get_value(self, accumulator: Any) -> Any:
-        """The value of what was taken in."""
+        """The value of the accumulated rows."""
 
 
 class TableAggregateFunction(ImperativeAggregateFunction[Any, Any]):
@@ -172,4 +172,4 @@ class TableAggregateFunction(ImperativeAggregateFunction[Any, Any]):
 
     @abc.abstractmethod
     def emit_value(self, accumulator: Any) -> Iterable[Any]:
-        """The rows of what was taken in."""
+        """The rows for the accumulated ones."""

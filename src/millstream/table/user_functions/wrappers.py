@@ -1,7 +1,7 @@
-"""What the decorators of `udf` make: a function with its types, which can be called with expressions.
+"""The wrappers made by the decorators of `udf`: functions with types, callable with expressions.
 
-A wrapper is called while a query is written, and gives an expression; the function inside it is called while the query
-runs. A call holds the function itself as an option (`function`), so no name needs to be registered for it.
+Calling a wrapper while building a query returns an expression; the wrapped function is called while the query runs. The
+call carries the function as an option (`function`), so it needs no registered name.
 """
 
 from __future__ import annotations
@@ -81,12 +81,12 @@ class UserDefinedFunctionWrapper:
         raise NotImplementedError
 
     def alias(self, *alias_names: str) -> UserDefinedFunctionWrapper:
-        """The names of the columns it gives, for `map`, `flat_map` and the like."""
+        """Names its result columns, for `map`, `flat_map` and similar."""
         self._alias_names = alias_names
         return self
 
     def __call__(self, *args: Any) -> Expression[Any]:
-        """The function of these expressions."""
+        """The function's call with these expressions."""
         node: Any = self._call_node(tuple(map(node_of, args)))
         return Expression(As(node, self._alias_names) if self._alias_names else node)
 
@@ -95,7 +95,7 @@ class UserDefinedFunctionWrapper:
 
     @functools.cached_property
     def _user_function(self) -> UserFunction:
-        """The function as planner and tasks know it; always the same object."""
+        """The function's description for the planner and tasks; always the same object."""
         return UserFunction(
             name=self._name,
             function=self._function_inside,
@@ -230,7 +230,7 @@ class UserDefinedAggregateFunctionWrapper(UserDefinedFunctionWrapper):
 
     @property
     def _missing_methods(self) -> tuple[str, ...]:
-        """What may be left out, and is: the class that functions are derived from only says so."""
+        """The optional methods that the function does not override."""
         function = type(self._func)
         general = ImperativeAggregateFunction
         return tuple(name for name in ("retract", "merge") if getattr(function, name, None) is getattr(general, name))
@@ -253,9 +253,13 @@ def _warn_of_lost_changes(func: Any, name: str) -> None:
         warn_of_lost_changes(name, f"the function {name}", call)
 
 
-def _types(parameter: str, given_types: Any) -> tuple[DataType, ...]:
-    """One type or several, as types."""
-    several = given_types if isinstance(given_types, Sequence) and not isinstance(given_types, str) else [given_types]
+def _types(parameter: str, declared_types: Any) -> tuple[DataType, ...]:
+    """One type or several, as a tuple."""
+    several = (
+        declared_types
+        if isinstance(declared_types, Sequence) and not isinstance(declared_types, str)
+        else [declared_types]
+    )
     return tuple(checked_type(parameter, each) for each in several)
 
 
@@ -266,7 +270,7 @@ def _one_type(decorator: str, parameter: str, data_type: Any) -> DataType:
 
 
 def _returned(data_type: DataType) -> DataType:
-    """A type that a function can return: its values are checked against the type, not against a form of bytes."""
+    """Checks that a function can return a type: its values are checked by type, not by encoding."""
     way = construction_hint(data_type)
     if way is not None:
         raise refuse(f"a function that returns {data_type}: {way}")
@@ -285,13 +289,13 @@ def _determinism(func: Any, deterministic: bool | None) -> bool:
     by_method = func.is_deterministic()
     if deterministic is not None and deterministic != by_method:
         raise refuse(
-            f"deterministic: found {deterministic}, but {type(func).__name__}.is_deterministic() says {by_method}. Say "
-            "the same in both"
+            f"deterministic: found {deterministic}, but {type(func).__name__}.is_deterministic() returns {by_method}. "
+            "Use the same value in both"
         )
     return by_method
 
 
 def is_asynchronous(func: Any) -> bool:
-    """Whether a function is awaited."""
+    """Whether a function is asynchronous."""
     called: Any = getattr(func, "eval", func)
     return inspect.iscoroutinefunction(called) or inspect.iscoroutinefunction(type(func).__call__)

@@ -1,11 +1,11 @@
-"""Check a source or a sink of your own: does it replay, is it exactly-once, are its errors clear?
+"""Checks custom sources and sinks: replay, exactly-once output, clear errors.
 
     check_source(source)                              everything a source promises
     check_sink(make, read, records=[...])             everything a sink promises
     Broken(what, make, says=(...))                    a connector that must fail, and the words its error must have
 
-Each returns a `Report` whose text tells in sentences what was tried, and raises `ConnectorCheckError` with that text
-when a promise is not kept. No pytest is needed; in a test the call alone is the test.
+Each returns a `Report` whose text lists every check in a sentence, and raises `ConnectorCheckError` with that text if a
+promise is broken. No pytest is needed; in a test the call alone is the test.
 """
 
 from __future__ import annotations

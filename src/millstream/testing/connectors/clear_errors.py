@@ -1,7 +1,7 @@
-"""Are errors clear? A connector is given what is wrong on purpose, and what it says is read as a user would.
+"""Checks that errors are clear: a connector is misconfigured on purpose, and its error is examined.
 
-A clear error comes in bounded time, is no accident (a KeyError is none's sentence), names what it is about, and holds
-no secret.
+A clear error is raised in bounded time, is no accident (such as a KeyError), names its subject, and contains no
+secret.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Broken:
 
 
 def check_error(broken: Broken, use: Callable[[Any], None], secrets: Sequence[str]) -> str:
-    """Make it and use it; returns what it said, or raises why that is not clear."""
+    """Create and use the broken connector; returns its error text, or raises why that is not clear."""
     errors: list[BaseException] = []
 
     def attempt() -> None:
@@ -43,31 +43,31 @@ def check_error(broken: Broken, use: Callable[[Any], None], secrets: Sequence[st
     thread = threading.Thread(target=attempt, daemon=True)
     thread.start()
     thread.join(broken.within_s + _SLACK_S)
-    assert not thread.is_alive(), f"with {broken.what} it says nothing within {broken.within_s:g} s"
-    assert errors, f"with {broken.what} it says nothing at all: records may be lost in silence"
+    assert not thread.is_alive(), f"with {broken.what} it raises nothing within {broken.within_s:g} s"
+    assert errors, f"with {broken.what} it raises no error: records may be lost silently"
     error = errors[0]
     text = str(error)
-    found = f"with {broken.what} it says {type(error).__name__}: {short(text)!r}"
+    finding = f"with {broken.what} it says {type(error).__name__}: {short(text)!r}"
     is_accident = isinstance(error, _ACCIDENTS) and not isinstance(error, TypeMismatchError)
-    assert not is_accident, f"{found}. That is an accident: catch it, and say what to do"
-    assert len(text.split()) >= 3, f"{found}. Say the subject, what was found, what was expected, and the next step"
+    assert not is_accident, f"{finding}. That is an accident: catch it, and say what to do"
+    assert len(text.split()) >= 3, f"{finding}. Say the subject, what was found, what was expected, and the next step"
     for word in broken.says:
-        assert word in text, f"{found}, without {word!r}"
+        assert word in text, f"{finding}, without {word!r}"
     for secret in secrets:
         assert secret not in _all_texts(error), f"with {broken.what} its error shows a secret"
     return f"{broken.what}: {short(text)}"
 
 
 def check_secrets(secrets: Sequence[str], shown: dict[str, str]) -> str:
-    """No secret stands in any of these texts, each by the name of its place."""
+    """Check that no secret occurs in any of these texts, keyed by the name of their place."""
     for place, text in shown.items():
         for secret in secrets:
-            assert secret not in text, f"a secret stands in {place}"
+            assert secret not in text, f"a secret is in {place}"
     return f"looked at {', '.join(shown)}"
 
 
 def _all_texts(error: BaseException) -> str:
-    """The error with all that it came from: a log prints them too."""
+    """The error with its chain of causes, which logs print too."""
     texts: list[str] = []
     following: BaseException | None = error
     while following is not None and len(texts) < 20:

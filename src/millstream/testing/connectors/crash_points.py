@@ -1,8 +1,8 @@
-"""Crashes between any two lines of somebody else's code.
+"""Crashes between any two lines of a connector's code.
 
-The code is run once while its lines are counted, and then again and again, each time ended at another line: by an
-exception that nothing should catch, or by the death of the process that ran it (`crash_processes`), in which no
-`finally` and no `with` gets its turn. Only lines of the connector itself count, not those of the libraries it calls.
+The code is run once while its lines are counted, and then repeatedly, each time ended at another line: by an exception
+that nothing should catch, or by the death of its process (`crash_processes`), in which no `finally` and no `with` block
+is completed. Only lines of the connector itself count, not those of the libraries it calls.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Line = tuple[str, int]
 
 
 class SimulatedCrash(BaseException):
-    """The process died here. No Exception: code that catches errors does not catch its own death."""
+    """Simulates the death of the process. A BaseException, so that code that catches errors does not catch it."""
 
 
 class CrashPoints:
@@ -31,7 +31,7 @@ class CrashPoints:
 
     def __init__(self, owner: Any) -> None:
         paths = [Path(path) for kind in type(owner).__mro__ if (path := _path_of(kind)) is not None]
-        # Of a class that was derived from one of ours, its own lines are meant.
+        # For a class derived from one of the engine's, its own lines count.
         own_paths = [path for path in paths if not path.is_relative_to(_ENGINE)]
         self._roots = tuple(sorted({_root_of(path) for path in own_paths or paths}))
         self._lines: list[Line] = []
@@ -39,17 +39,17 @@ class CrashPoints:
         self._die: Callable[[], None] = _raise
 
     def count(self, call: Callable[[], Any]) -> int:
-        """Run `call` undisturbed; returns how many lines of the connector it came to."""
+        """Run `call` undisturbed; returns the number of executed lines of the connector."""
         self._lines, self._crash_at = [], None
         self._traced(call)
         return len(self._lines)
 
     def chosen(self, many: int, *, by_exception: bool = False) -> list[int]:
-        """Of the lines counted last, up to `many` moments: every line the first and the last time it is reached, and
-        then some of these, evenly spread.
+        """Up to `many` moments of the lines counted last: the first and the last execution of every line, and then
+        others, evenly spread.
 
-        Not lines with a `with`, if it is to be an exception: Python comes there once more before it leaves the block,
-        and what was entered would never be left. A process that dies leaves everything."""
+        For exceptions, lines with a `with` are excluded: Python visits them once more before it leaves the block, and
+        the context would never be left. A process that dies leaves everything."""
         lines = list(enumerate(self._lines))
         if by_exception:
             lines = [(at, line) for at, line in lines if not linecache.getline(*line).lstrip().startswith("with ")]
@@ -61,12 +61,12 @@ class CrashPoints:
         return sorted({ordered[round(step * (len(ordered) - 1) / (many - 1))] for step in range(many)})
 
     def place(self, moment: int) -> str:
-        """The line of a moment, for people."""
+        """The line of a moment, for messages."""
         path, line = self._lines[moment]
         return f"{Path(path).name}:{line}"
 
     def crash(self, call: Callable[[], Any], moment: int) -> bool:
-        """Run `call` and let it crash just before its line number `moment`; whether it came that far."""
+        """Run `call` and crash it just before its line number `moment`; returns whether it got there."""
         try:
             self._crash_run(call, moment, _raise)
         except SimulatedCrash:
@@ -74,7 +74,7 @@ class CrashPoints:
         return False
 
     def run_to_death(self, call: Callable[[], Any], moment: int) -> None:
-        """Run `call`, and end this process there, as kill -9 does."""
+        """Run `call`, and end this process at `moment`, as kill -9 does."""
         self._crash_run(call, moment, lambda: os._exit(KILLED))
 
     def _crash_run(self, call: Callable[[], Any], moment: int, die: Callable[[], None]) -> None:
@@ -105,7 +105,7 @@ class CrashPoints:
 
 
 def _raise() -> None:
-    sys.settrace(None)  # what cleans up after it is not disturbed again
+    sys.settrace(None)  # cleanup is not interrupted again
     raise SimulatedCrash("the process died here")
 
 
@@ -120,9 +120,9 @@ def _path_of(kind: type) -> str | None:
 
 
 def _root_of(path: Path) -> str:
-    """The file of a class, or, of one that stands in a package, the package: a connector may be several modules."""
+    """The file of a class, or its package if it has one: a connector may span several modules."""
     if path.is_relative_to(_ENGINE):
-        return str(_ENGINE / "connectors")  # the store and the records below are taken as whole
+        return str(_ENGINE / "connectors")  # the store and records below are trusted
     top = path
     while (top.parent / "__init__.py").exists():
         top = top.parent

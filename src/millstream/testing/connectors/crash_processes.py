@@ -1,8 +1,8 @@
-"""Processes that die in the middle of a commit, as of kill -9.
+"""Processes that die in the middle of a commit, as by kill -9.
 
-To fork the process of a test would be quick and wrong: a client library's threads are not there in the child, and its
-locks may be held for ever. So a nursery is started, a fresh interpreter that does nothing itself: for each commit it
-forks a child while it has no thread but its own, the child opens the sink and dies at its line.
+Forking the test's process would be quick and wrong: a client library's threads do not exist in the child, and its locks
+may be held for ever. So a nursery is started, a fresh interpreter without threads: for each commit it forks a child,
+which opens the sink and dies at its line.
 
     python -c "...serve()"      stdin: lengths, the world and a packed commit; stdout: a line with the exit code
 """
@@ -46,21 +46,21 @@ class DoomedCommit:
     moment: int
 
     def run(self) -> None:
-        """In the child."""
+        """Run the commit, in the child."""
         opened = opened_sink(self.sink, None)
         points = CrashPoints(self.sink)
         points.run_to_death(lambda: opened.commit(self.commit, self.publish, self.store), self.moment)
 
 
 class Nursery:
-    """The near end: starts the nursery at the first use. It ends with this process, when its input is closed."""
+    """The client of the nursery, started on first use. It ends with this process, when its input is closed."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
     def crash(self, commit: DoomedCommit) -> bool:
-        """Let a process die in this commit; whether it came that far. What else ends it is raised."""
-        # What the child finds and imports is what this process would now, not when the nursery was started.
+        """Kill a process in this commit; returns whether it got there. Any other end of the process is raised."""
+        # The child uses the current environment and import path, not those at the nursery's start.
         world = json.dumps({"path": sys.path, "environment": dict(os.environ)}).encode()
         line = self._ask(b"".join(_LENGTH.pack(len(part)) + part for part in (world, packed(commit))))
         assert line in ("0", str(KILLED)), f"a commit in a process of its own ended with {line or 'nothing'}"
@@ -96,14 +96,14 @@ NURSERY = Nursery()
 
 
 def serve() -> None:
-    """In the nursery: a child for each commit, one after the other, until the input ends."""
+    """Run the nursery: one child per commit, one after the other, until the input ends."""
     answers = os.dup(1)
-    os.dup2(2, 1)  # what connectors print is no answer
+    os.dup2(2, 1)  # output of connectors must not mix with answers
     while (world := _part()) is not None:
         data = _part()
         try:
             _become(json.loads(world))
-            # Here, so that modules are imported once and not by every child. Settings start no threads.
+            # Unpacked here, so that modules are imported once and not by every child. Settings start no threads.
             commit: DoomedCommit = unpacked(data or b"")
         except Exception as error:
             os.write(answers, f"{type(error).__name__}: {error}\n".replace("\n", " ").encode() + b"\n")
@@ -120,14 +120,14 @@ def _part() -> bytes | None:
 
 
 def _become(world: dict[str, Any]) -> None:
-    """Find what the asking process finds."""
+    """Adopt the environment of the requesting process."""
     sys.path[:] = world["path"]
     os.environ.clear()
     os.environ.update(world["environment"])
 
 
 def _die(commit: DoomedCommit) -> None:
-    """In the child."""
+    """Run the commit and die, in the child."""
     try:
         commit.run()
     except BaseException as error:

@@ -1,4 +1,4 @@
-"""Records of connectors, compared as a person would: in order, or as a bag, and told by the first difference."""
+"""Compares records of connectors, in order or as a bag, and reports the first difference."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _SHOWN_CHARACTERS_MAX = 160
 
 
 def order_difference(actual: Sequence[Any], expected: Sequence[Any]) -> str:
-    """Where two lists of records part; "" where they are the same.
+    """The first difference of two lists of records; "" if they are equal.
 
     >>> order_difference([1, 2, 4], [1, 2, 3])
     'record 2 is 4, expected 3'
     >>> order_difference([1], [1, 2])
     '1 records, expected 2; the first that is missing: 2'
     """
-    for at, (ours, theirs) in enumerate(zip(actual, expected, strict=False)):
-        if not _same(ours, theirs):
-            return f"record {at} is {short(ours)}, expected {short(theirs)}"
+    for at, (actual_form, expected_form) in enumerate(zip(actual, expected, strict=False)):
+        if not _same(actual_form, expected_form):
+            return f"record {at} is {short(actual_form)}, expected {short(expected_form)}"
     if len(actual) == len(expected):
         return ""
     kind, longer = ("too much", actual) if len(actual) > len(expected) else ("missing", expected)
@@ -31,35 +31,37 @@ def order_difference(actual: Sequence[Any], expected: Sequence[Any]) -> str:
 
 
 def bag_difference(actual: Sequence[Any], expected: Sequence[Any], *, repeats_allowed: bool = False) -> str:
-    """What is lost, doubled or strange, whatever the order; "" where nothing is.
+    """The lost, duplicated or unexpected records, in any order; "" if there are none.
 
     >>> bag_difference([1, 1, 3], [1, 2])
     'lost: 2; doubled: 1; never written: 3'
     """
-    ours, theirs = Counter(map(_form, actual)), Counter(map(_form, expected))
+    actual_forms, expected_forms = Counter(map(_form, actual)), Counter(map(_form, expected))
     groups = {
-        "lost": [form for form in theirs if ours[form] < theirs[form]],
-        "doubled": [form for form in theirs if ours[form] > theirs[form] and not repeats_allowed],
-        "never written": [form for form in ours if form not in theirs],
+        "lost": [form for form in expected_forms if actual_forms[form] < expected_forms[form]],
+        "doubled": [
+            form for form in expected_forms if actual_forms[form] > expected_forms[form] and not repeats_allowed
+        ],
+        "never written": [form for form in actual_forms if form not in expected_forms],
     }
     return "; ".join(f"{kind}: {_listed(forms)}" for kind, forms in groups.items() if forms)
 
 
 def short(value: Any) -> str:
-    """The value as text, cut if it is long."""
+    """The value as text, truncated if long."""
     text = value if isinstance(value, str) else repr(value)
     return text if len(text) <= _SHOWN_CHARACTERS_MAX else text[:_SHOWN_CHARACTERS_MAX] + "…"
 
 
 def _form(value: Any) -> str:
-    """A text by which equal records are known. NaN equals itself here, and 1 is not 1.0: they were written so."""
+    """A text that is equal for equal records. NaN equals itself, and 1 differs from 1.0."""
     if isinstance(value, dict):
         return "{" + ", ".join(sorted(f"{_form(key)}: {_form(item)}" for key, item in value.items())) + "}"
     return repr(value)
 
 
-def _same(ours: Any, theirs: Any) -> bool:
-    return type(ours) is type(theirs) and _form(ours) == _form(theirs)
+def _same(left: Any, right: Any) -> bool:
+    return type(left) is type(right) and _form(left) == _form(right)
 
 
 def _listed(forms: Sequence[str]) -> str:

@@ -1,7 +1,7 @@
-"""A sink's part in a job, acted step by step: write and stage in tasks, decide, commit on the driver.
+"""A sink's part in a job, executed step by step: write and stage in tasks, decide, commit on the driver.
 
-It is the engine's protocol without the engine, so that a scene can stop between any two steps, do one of them twice,
-or let two drivers act. What a manifest would hold goes through JSON, and what travels to tasks is pickled.
+It is the engine's protocol without the engine, so that a scene can stop between any two steps, repeat a step, or run
+two drivers. Manifest data goes through JSON, and task data is pickled.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _EPOCH_MS = 1_000
 
 @dataclass
 class Actor:
-    """One driver with its own object of the sink: another process would have no other."""
+    """One driver with its own copy of the sink, as another process would have."""
 
     sink: Sink
     opened: Sink
@@ -40,9 +40,9 @@ class Actor:
 
 @dataclass
 class Rehearsal:
-    """One job with one sink. `actor` is its driver now; `replace_driver` lets another take over.
+    """One job with one sink. `actor` is its current driver; `replace_driver` starts another.
 
-    An attribute for each thing that a manifest or a driver would hold, hence the many fields.
+    Many fields: one for each part of a manifest's or driver's state.
     """
 
     make: Callable[[], Sink]
@@ -66,7 +66,7 @@ class Rehearsal:
         return self.actors[-1]
 
     def close(self) -> None:
-        """All drivers are done. One that died has closed nothing; here it would be a leak of the test's."""
+        """Close all drivers, also dead ones, which would otherwise leak in the test's process."""
         while self.actors:
             self.actors.pop().opened.close()
 
@@ -86,12 +86,12 @@ class Rehearsal:
         )
 
     def writers(self, records: Sequence[Any]) -> list[SinkWriter]:
-        """An attempt of each task of the next epoch: they have written, and staged nothing yet."""
+        """An attempt of each task of the next epoch, after writing and before staging."""
         writers = []
         for subtask in range(self.parallelism):
             share = list(records[subtask :: self.parallelism])
             if not share:
-                continue  # the engine makes a writer when the first record comes
+                continue  # the engine creates a writer on the first record
             writer = new_writer(travelled(self.actor.sink), self.context(subtask, self.epoch + 1))
             for part in (share[: len(share) // 2], share[len(share) // 2 :]):
                 if part:
@@ -100,27 +100,27 @@ class Rehearsal:
         return writers
 
     def stage(self, records: Sequence[Any]) -> list[Json]:
-        """What the tasks of the next epoch stage."""
+        """Stage the next epoch in its tasks."""
         return [item for writer in self.writers(records) for item in staged_items(writer)]
 
     # --- on the driver ---
 
     def decide(self, staged: Sequence[Json], records: Sequence[Any], final: bool = False) -> None:
-        """Write the manifest of the next epoch: from here on its records count as written."""
+        """Write the manifest of the next epoch: from then on its records count as written."""
         self.epoch += 1
         now_ms = _NOW_MS + self.epoch * _EPOCH_MS
         through_manifest = json.loads(json.dumps(list(staged)))
         plan = planned_commit(self.actor.opened, through_manifest, self.pending, now_ms, final)
         again = planned_commit(self.actor.opened, through_manifest, self.pending, now_ms, final)
         assert _same_json(plan.publish, again.publish) and _same_json(plan.pending, again.pending), (
-            "plan_commit decides otherwise when it is asked again: after a crash the epoch would publish something else"
+            "plan_commit decides differently when it is called again: after a crash the output would differ"
         )
         self.pending = json.loads(json.dumps(plan.pending))
         self.written.extend(records)
         self.commits.append((CommitId(self.job, self.uid, self.epoch), json.loads(json.dumps(list(plan.publish)))))
 
     def commit(self, number: int = -1, actor: Actor | None = None) -> None:
-        """Publish what the manifest says; of the newest epoch, or of another one."""
+        """Publish the output in the manifest of the newest epoch, or of another one."""
         commit, publish = self.commits[number]
         (actor or self.actor).opened.commit(commit, publish, self.store)
 
@@ -130,14 +130,14 @@ class Rehearsal:
         self.commit()
 
     def finish(self) -> None:
-        """The last epoch, without records: what waited is published now."""
+        """Run the last epoch, without records: deferred output is published."""
         self.run([], final=True)
 
     def replace_driver(self) -> Actor:
-        """Another driver takes over; returns the one before."""
+        """Start another driver; returns the previous one."""
         before, self.actor = self.actor, self._new_actor()
         return before
 
 
-def _same_json(ours: Any, theirs: Any) -> bool:
-    return json.dumps(ours, sort_keys=True) == json.dumps(theirs, sort_keys=True)
+def _same_json(left: Any, right: Any) -> bool:
+    return json.dumps(left, sort_keys=True) == json.dumps(right, sort_keys=True)

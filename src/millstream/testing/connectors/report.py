@@ -1,8 +1,8 @@
-"""What a check of a connector found out, in sentences.
+"""The report of a connector check, in sentences.
 
-A check is one promise of the contract, tried. It passed, it failed (with what happened), or it was left out (with the
-reason): a report never hides that something was not tried. A report that has a failure is raised as an error, so that
-`check_source(...)` alone in a test is the whole test.
+A check tests one promise of the contract. It passed, failed (with details), or was left out (with the reason): a report
+never hides an omitted check. A report with a failure is raised as an error, so that `check_source(...)` alone is a
+complete test.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _SHOWN_CHARACTERS_MAX = 1_500
 
 
 class Skipped(Exception):
-    """Raised inside a check: it does not apply, for the reason that is its text."""
+    """Raised inside a check that does not apply; the text is the reason."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One promise: its short `name` (by which it can be left out), the `sentence`, and how it went."""
+    """One promise: its short `name` (by which it can be left out), the `sentence`, and the verdict."""
 
     name: str
     sentence: str
@@ -37,7 +37,7 @@ class Check:
 
 
 class ConnectorCheckError(AssertionError):
-    """A connector does not keep its contract. The text is the report, failures first; `report` has all of it."""
+    """A connector breaks its contract. The text is the report, failures first; `report` has all of it."""
 
     def __init__(self, report: Report) -> None:
         super().__init__(str(report))
@@ -46,7 +46,7 @@ class ConnectorCheckError(AssertionError):
 
 @dataclass(frozen=True)
 class Report:
-    """What was checked of one connector. Its text is for people; `check(name)` and `failures` are for programs."""
+    """The checks of one connector. Its text is for people; `check(name)` and `failures` are for programs."""
 
     subject: str
     promise: str
@@ -62,14 +62,14 @@ class Report:
 
     def __str__(self) -> str:
         counts = {verdict: sum(check.verdict == verdict for check in self.checks) for verdict in _MARKS}
-        told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
+        summary = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
         ordered = sorted(self.checks, key=lambda check: check.verdict != "failed")
-        return "\n".join([f"{self.subject} ({self.promise}): {told}", *(f"  {check}" for check in ordered)])
+        return "\n".join([f"{self.subject} ({self.promise}): {summary}", *(f"  {check}" for check in ordered)])
 
 
 @dataclass
 class Checklist:
-    """Runs checks one after the other, whatever becomes of each, and cleans up after each. `left_out`: names of checks,
+    """Runs all checks one after the other, failed or not, and cleans up after each. `left_out`: names of checks,
     each with the reason."""
 
     subject: str
@@ -79,7 +79,7 @@ class Checklist:
     clean_up: Callable[[], None] = lambda: None
 
     def run(self, name: str, sentence: str, attempt: Callable[[], str | None]) -> bool:
-        """Try one promise: `attempt` returns a detail (or None), or raises. Returns whether it was kept."""
+        """Test one promise: `attempt` returns a detail (or None), or raises. Returns whether it passed."""
         if name in self.left_out:
             self.checks.append(Check(name, sentence, "left out", self.left_out[name]))
             return False
@@ -89,17 +89,17 @@ class Checklist:
             self.checks.append(Check(name, sentence, "left out", str(reason)))
             return False
         except Exception as error:
-            self.checks.append(Check(name, sentence, "failed", _told(error)))
+            self.checks.append(Check(name, sentence, "failed", _failure_text(error)))
             return False
         finally:
             self.clean_up()
         return True
 
     def report(self, raises: bool) -> Report:
-        """All of it; with `raises`, as an error if something failed."""
+        """The report; with `raises`, as an error if a check failed."""
         report = Report(self.subject, self.promise, tuple(self.checks))
         unknown = sorted(set(self.left_out) - {check.name for check in self.checks})
-        if unknown and not report.failures:  # behind a failure not every check is run
+        if unknown and not report.failures:  # after a failure not every check runs
             names = ", ".join(check.name for check in self.checks)
             raise ValueError(f"{self.subject}: there is no check {unknown[0]!r} to leave out; there are {names}")
         if raises and report.failures:
@@ -107,8 +107,8 @@ class Checklist:
         return report
 
 
-def _told(error: Exception) -> str:
-    """What went wrong. What the connector raised itself is told with the line it came from."""
+def _failure_text(error: Exception) -> str:
+    """The failure's text. Exceptions of the connector include their line."""
     if isinstance(error, AssertionError):
         return str(error)
     lines = traceback.extract_tb(error.__traceback__)

@@ -1,4 +1,4 @@
-"""Scenes in which a task or a driver dies: before, between and inside each step, and then somebody begins again."""
+"""Scenes in which a task or a driver dies before, between and inside steps, and another one restarts."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _BURIAL_TIMEOUT_S = 2.0
 
 def check_crashes(checks: Checklist, trial: SinkTrial) -> None:
     checks.run("repeat", "the same commit once more changes nothing", lambda: _repeat(trial))
-    checks.run("task", "a task that died leaves nothing that is seen", lambda: _dead_task(trial))
-    checks.run("task-twice", "of two attempts of a task only the chosen one is seen", lambda: _task_twice(trial))
-    checks.run("abort", "a task that gives up leaves nothing that is seen", lambda: _abort(trial))
-    checks.run("driver", "a driver that died before commit() is made up for by the next", lambda: _dead_driver(trial))
+    checks.run("task", "output of a dead task is never visible", lambda: _dead_task(trial))
+    checks.run("task-twice", "of two attempts of a task only the chosen one is visible", lambda: _task_twice(trial))
+    checks.run("abort", "output of an aborted task is never visible", lambda: _abort(trial))
+    checks.run("driver", "the next driver commits for one that died before commit()", lambda: _dead_driver(trial))
     checks.run("crash", "a crash at any line of commit() loses and doubles nothing", lambda: _crash(trial))
     checks.run(
         "crash-process",
@@ -36,7 +36,7 @@ def check_crashes(checks: Checklist, trial: SinkTrial) -> None:
 
 
 def _repeat(trial: SinkTrial) -> str:
-    """By the same driver, by the next, and of an epoch before the last."""
+    """Repeat a commit: by the same driver, by the next, and of an epoch before the last."""
     scene, (first, second) = trial.scene(), trial.halves()
     scene.job.run(first)
     scene.job.commit()
@@ -46,12 +46,12 @@ def _repeat(trial: SinkTrial) -> str:
     scene.job.commit(-1)
     scene.end()
     scene.job.commit(-1)
-    scene.look()
+    scene.check()
     return ""
 
 
 def _dead_task(trial: SinkTrial) -> str:
-    """One died before it staged, one after: nobody knows of either."""
+    """One task died before staging, one after: neither is in a manifest."""
     scene, (first, second) = trial.scene(), trial.halves()
     scene.job.run(first)
     scene.job.writers(second)
@@ -62,7 +62,7 @@ def _dead_task(trial: SinkTrial) -> str:
 
 
 def _task_twice(trial: SinkTrial) -> str:
-    """Two attempts of every task, side by side. The one that staged first is the one that is forgotten."""
+    """Two concurrent attempts of every task. The one that staged first loses."""
     scene, (first, second) = trial.scene(), trial.halves()
     losing, winning = scene.job.writers(first), scene.job.writers(first)
     for writer in losing:
@@ -92,7 +92,7 @@ def _abort(trial: SinkTrial) -> str:
 
 
 def _dead_driver(trial: SinkTrial) -> str:
-    """It wrote the manifest and died; once before an epoch that is followed by others, once before the last."""
+    """The driver wrote the manifest and died; once before a later epoch, once at the last."""
     scene, (first, second) = trial.scene(), trial.halves()
     scene.job.decide(scene.job.stage(first), first)
     scene.job.replace_driver()
@@ -101,7 +101,7 @@ def _dead_driver(trial: SinkTrial) -> str:
     scene.job.decide(scene.job.stage([]), [], final=True)
     scene.job.replace_driver()
     scene.job.commit()
-    scene.look()
+    scene.check()
     return ""
 
 
@@ -127,7 +127,7 @@ def _crash_process(trial: SinkTrial) -> str:
 
 
 def _before_commit(trial: SinkTrial) -> Scene:
-    """One epoch is published; of the last one the manifest is written."""
+    """A scene with one published epoch, and the manifest of the last one written."""
     scene, (first, second) = trial.scene(), trial.halves()
     scene.job.run(first)
     scene.job.decide(scene.job.stage(second), second, final=True)
@@ -142,16 +142,16 @@ def _moments(trial: SinkTrial, many: int, *, by_exception: bool = False) -> tupl
 
 
 def _commit_again(scene: Scene, place: str) -> None:
-    """The next driver does what the dead one had begun. With a process its connections go, too."""
+    """The next driver repeats the commit of the dead one, whose connections end with its process."""
     dead = scene.job.replace_driver()
     scene.job.actors.remove(dead)
     burial = threading.Thread(target=_close, args=(dead,), daemon=True)
     burial.start()
-    burial.join(_BURIAL_TIMEOUT_S)  # it may hold a lock of its own for ever
+    burial.join(_BURIAL_TIMEOUT_S)  # it may block on its own lock for ever
 
     def act() -> None:
         scene.job.commit()
-        scene.look()
+        scene.check()
 
     _tried(act, f"after a crash at {place}")
 

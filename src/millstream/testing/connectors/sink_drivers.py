@@ -19,13 +19,13 @@ _RACE_TIMEOUT_S = 60.0
 def check_drivers(checks: Checklist, trial: SinkTrial) -> None:
     checks.run("late-driver", "a driver that wakes up late changes nothing", lambda: _late(trial))
     checks.run("two-drivers", "two drivers that commit the same at once publish it once", lambda: _race(trial))
-    checks.run("two-jobs", "epochs of the same number of another job are other epochs", lambda: _two_jobs(trial))
+    checks.run("two-jobs", "epochs of another job with the same number are distinct", lambda: _two_jobs(trial))
     checks.run("two-sinks", "two sinks of one job may write to the same place", lambda: _two_sinks(trial))
-    checks.run("restore", "going back to an older epoch changes nothing that is published", lambda: _restore(trial))
+    checks.run("restore", "going back to an older epoch changes no published output", lambda: _restore(trial))
 
 
 def _late(trial: SinkTrial) -> str:
-    """It was stopped before commit(); its successor did that, and went on; now it goes on too."""
+    """A driver was paused before commit(); its successor committed and continued; now it continues too."""
     if not trial.is_exact:
         raise Skipped("it promises at-least-once")
     scene, (first, second) = trial.scene(), trial.halves()
@@ -34,15 +34,15 @@ def _late(trial: SinkTrial) -> str:
     scene.job.commit()
     scene.job.run(second)
     _unless_refused(scene, late, 0)
-    scene.look(so_far=True)
+    scene.check(so_far=True)
     scene.end()
     _unless_refused(scene, late, 0)
-    scene.look()
+    scene.check()
     return ""
 
 
 def _unless_refused(scene: Scene, late: Actor, number: int) -> None:
-    """A late driver may be refused by the output (it was fenced): that is as good as changing nothing."""
+    """A late driver may be fenced by the output, which also counts as changing nothing."""
     try:
         scene.job.commit(number, late)
     except Exception:
@@ -50,7 +50,7 @@ def _unless_refused(scene: Scene, late: Actor, number: int) -> None:
 
 
 def _race(trial: SinkTrial) -> str:
-    """Whoever is refused is refused; afterwards the one that is left commits once more, as it would."""
+    """Either driver may be rejected; afterwards the remaining one commits once more."""
     scene = trial.scene()
     for number in range(_RACES):
         records = trial.records[number::_RACES]
@@ -69,7 +69,7 @@ def _race(trial: SinkTrial) -> str:
             thread.join(_RACE_TIMEOUT_S)
             assert not thread.is_alive(), f"two commits at once do not end within {_RACE_TIMEOUT_S:g} s"
         scene.job.commit()
-        scene.look(so_far=True)
+        scene.check(so_far=True)
     scene.end()
     return f"{_RACES} races"
 
@@ -96,15 +96,15 @@ def _two_sinks(trial: SinkTrial) -> str:
 
 
 def _restore(trial: SinkTrial) -> str:
-    """Back in its own store, and as a fork beside the job it came from, which goes on."""
+    """Restore in the job's own store, and as a fork next to the original job, which continues."""
     scene, (first, second) = trial.scene(), trial.halves()
     scene.job.run(first)
     pending, sentence = scene.job.pending, ""
     for job in (scene.job.job, "another-job"):
         point = RestorePoint(scene.job.epoch, scene.job.uid, trial.store, job, scene.job.job)
-        for _ in range(2):  # it is called again when the start fails after it
+        for _ in range(2):  # it is called again if the start fails afterwards
             _, sentence = restored_pending(trial.make(scene.place), pending, point)
-        scene.look(so_far=True)
+        scene.check(so_far=True)
     scene.job.run(second)
     scene.end()
     return f"it says: {sentence}" if sentence else ""

@@ -40,7 +40,7 @@ def _in_a_job(trial: SinkTrial) -> str:
 
     for epochs, parallelism in ((1, 2), (None, 3)):
         run(build, store=store, epochs=epochs, parallelism=parallelism, job_name="kit", timeout_s=120)
-    found = list(trial.read(place))
-    difference = bag_difference(found, trial.expected(trial.records), repeats_allowed=not trial.is_exact)
+    published = list(trial.read(place))
+    difference = bag_difference(published, trial.expected(trial.records), repeats_allowed=not trial.is_exact)
     assert not difference, difference
     return "at parallelism 2, then 3"

@@ -1,7 +1,7 @@
-"""Does a sink keep its contract? Does every record appear once, whatever crashes, and nothing before its time?
+"""Checks a sink's contract: every record appears once, whatever crashes, and not before its commit.
 
-Each scene writes to a place of its own, goes wrong in its own way, comes to an end, and then a reader looks: what he
-finds must be what was written. A sink that promises at-least-once may show a record twice, and must not lose one.
+Each scene writes to a place of its own and fails in its own way; in the end a reader's result must equal the written
+records. A sink that promises at-least-once may duplicate a record, but must not lose one.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ def check_sink(
     session: Any = None,
     raises: bool = True,
 ) -> Report:
-    """Try every promise a sink makes; ConnectorCheckError with the report if one is not kept.
+    """Test every promise of a sink; ConnectorCheckError with the report if one is broken.
 
-    `make(place)` makes a sink that writes to `place`, a short new name of letters and digits that stands for a table, a
-    topic or a folder; called again with the same name it makes what another process would have. `read(place)` gives
-    what a reader finds there, and nothing where there is nothing yet. `records`: a dozen or more that differ, of
-    `type_info`. `expected(written)`: what a reader is to find when these were written in this order, if not just them
-    (a table with a key shows the last of each). `broken`, `secrets` and `left_out` are as in `check_source`. An example
-    is in docs/extend/write-a-sink.md.
+    `make(place)` creates a sink that writes to `place`, a short new name of letters and digits that denotes a table, a
+    topic or a folder; called again with the same name it creates the sink of another process. `read(place)` returns the
+    records a reader sees there, empty if there are none yet. `records`: a dozen or more distinct records of
+    `type_info`. `expected(written)`: the records a reader must see after these were written in this order, if not
+    exactly these (a table with a key shows the last of each). `broken`, `secrets` and `left_out` are as in
+    `check_source`. An example is in docs/extend/write-a-sink.md.
     """
     if len(records) < 6:
         raise ValueError(f"check_sink: {len(records)} records are too few to be lost. Give a dozen that differ")
@@ -89,13 +89,13 @@ def check_sink(
 
 
 def _check_steps(checks: Checklist, trial: SinkTrial) -> bool:
-    """One life without trouble, looked at after each step."""
+    """One run without failures, checked after each step."""
     first, second = trial.halves()
 
     def plain() -> str:
         scene = trial.scene()
         scene.job.run(first)
-        scene.look(so_far=True)
+        scene.check(so_far=True)
         scene.job.run(second)
         scene.end()
         return f"{len(trial.records)} records"
@@ -128,16 +128,16 @@ def _check_steps(checks: Checklist, trial: SinkTrial) -> bool:
         scene.end()
         return "from 2 to 3 to 1"
 
-    if not checks.run("plain", "what is written is there", plain):
+    if not checks.run("plain", "written records are visible", plain):
         return False
-    checks.run("unseen", "nothing is seen before its epoch is committed", unseen if trial.is_exact else _not_promised)
+    checks.run("unseen", "nothing is visible before the commit", unseen if trial.is_exact else _not_promised)
     checks.run("empty", "an epoch without records publishes nothing", nothing)
     checks.run("rescale", "a restart at another parallelism loses and doubles nothing", rescaled)
     return True
 
 
 def _not_promised() -> str:
-    raise Skipped("it promises at-least-once: what a task has seen may be visible at once")
+    raise Skipped("it promises at-least-once: records may be visible at once")
 
 
 def _error_of(broken: Broken, trial: SinkTrial, secrets: Sequence[str]) -> Callable[[], str]:
@@ -160,5 +160,5 @@ def _shown(trial: SinkTrial) -> dict[str, str]:
     return {
         "describe()": f"{sink.sink.describe()} {sink.opened.describe()}",
         "repr()": f"{sink.sink!r} {sink.opened!r}",
-        "what is staged (it is stored)": repr(scene.job.commits) + repr(scene.job.pending),
+        "staged values (they are stored)": repr(scene.job.commits) + repr(scene.job.pending),
     }

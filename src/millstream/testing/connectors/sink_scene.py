@@ -1,4 +1,4 @@
-"""One scene: a sink that writes to a place of its own, and a reader who looks at it."""
+"""One scene: a sink that writes to a place of its own, and a reader that checks it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Scene", "SinkTrial"]
 
 @dataclass(frozen=True)
 class SinkTrial:
-    """A sink under trial: how it is made and read, what is written, and what it promises."""
+    """A sink under test: how to create and read it, the records to write, and its promise."""
 
     make: Callable[[str], Sink]
     read: Callable[[str], Sequence[Any]]
@@ -32,17 +32,17 @@ class SinkTrial:
     jobs: list[Rehearsal] = field(default_factory=list)
 
     def scene(self) -> Scene:
-        """A place that nobody has written to, and a job that will."""
+        """A new place, and a job that writes to it."""
         place = f"place{secrets.token_hex(6)}"
         return Scene(self, place, self.job(place))
 
     def job(self, place: str) -> Rehearsal:
-        """Another job that writes there."""
+        """Another job that writes to the place."""
         self.jobs.append(Rehearsal(lambda: self.make(place), self.store, self.type_info, self.session))
         return self.jobs[-1]
 
     def close(self) -> None:
-        """Close what the jobs so far have opened."""
+        """Close everything the jobs have opened."""
         while self.jobs:
             self.jobs.pop().close()
 
@@ -53,27 +53,27 @@ class SinkTrial:
 
 @dataclass
 class Scene:
-    """`look` and `end` compare what a reader finds with what was written."""
+    """`check` and `end` compare a reader's records with the written ones."""
 
     trial: SinkTrial
     place: str
     job: Rehearsal
 
-    def look(self, *, so_far: bool = False, jobs: Sequence[Rehearsal] = ()) -> None:
-        """Is all there that was written, and nothing else? `so_far`: something may still wait for a later epoch."""
+    def check(self, *, so_far: bool = False, jobs: Sequence[Rehearsal] = ()) -> None:
+        """Check that exactly the written records are visible. `so_far`: some may be deferred to a later epoch."""
         written = [record for job in (self.job, *jobs) for record in job.written]
-        found = list(self.trial.read(self.place))
-        difference = bag_difference(found, self.trial.expected(written), repeats_allowed=not self.trial.is_exact)
+        visible = list(self.trial.read(self.place))
+        difference = bag_difference(visible, self.trial.expected(written), repeats_allowed=not self.trial.is_exact)
         if so_far and self.job.pending is not None:
             difference = "; ".join(part for part in difference.split("; ") if not part.startswith("lost: "))
         assert not difference, difference
 
     def end(self, *jobs: Rehearsal) -> None:
-        """Every job comes to its end; then a reader looks."""
+        """End every job, then check."""
         for job in (self.job, *jobs):
             job.finish()
-        self.look(jobs=jobs)
+        self.check(jobs=jobs)
 
     def must_be_empty(self, when: str) -> None:
-        found = list(self.trial.read(self.place))
-        assert not found, f"{when}, a reader sees {len(found)} records"
+        visible = list(self.trial.read(self.place))
+        assert not visible, f"{when}, a reader sees {len(visible)} records"

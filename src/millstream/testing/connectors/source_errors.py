@@ -1,4 +1,4 @@
-"""A source that must fail is asked as a driver asks: epoch after epoch, for as long as it may wait."""
+"""Drives a source that must fail, epoch after epoch, for as long as it may wait."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def error_of(broken: Broken, session: Any, secrets: Sequence[str]) -> Callable[[
 
 
 def _ask_until(deadline: float, reader: SourceReader) -> None:
-    """As a driver asks, epoch after epoch, until the input ends: a source may wait for the trouble to pass."""
+    """Poll as a driver does, epoch after epoch, until the input ends: a source may wait for a failure to pass."""
     positions: dict[str, Any] = {}
     while time.monotonic() < deadline:
         splits = reader.splits()

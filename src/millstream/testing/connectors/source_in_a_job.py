@@ -17,7 +17,7 @@ from millstream.testing.in_memory import run
 __all__ = ["records_of_a_job"]
 
 _CRASHES_LEFT: dict[str, int] = {}
-"""Jobs of this process, each with how often it is still to crash. Tasks are copies: they find it by name."""
+"""Remaining crashes of this process's jobs by name, as tasks are copies and look them up."""
 
 
 class PlannedCrash(RuntimeError):
@@ -25,7 +25,7 @@ class PlannedCrash(RuntimeError):
 
 
 class _CrashingMap:
-    """Passes records on, and fails when it has seen some of them, so often as was planned."""
+    """Forwards records, and fails after some of them, the planned number of times."""
 
     def __init__(self, job: str, after: int) -> None:
         self._job, self._after, self._seen = job, after, 0
@@ -39,7 +39,7 @@ class _CrashingMap:
 
 
 def records_of_a_job(source: Source, walks: Sequence[Walk], parallelism: int) -> tuple[list[Any], int]:
-    """What a job over `source` published in the end, and how often it had crashed."""
+    """The published output of a job over `source`, and its number of crashes."""
     job, count = secrets.token_hex(8), sum(len(walk.records) for walk in walks)
     _CRASHES_LEFT[job] = 2
     out = Collect()
@@ -58,7 +58,7 @@ def records_of_a_job(source: Source, walks: Sequence[Walk], parallelism: int) ->
 
 
 class UpToHere(Source):
-    """A source as far as it was read in `walks`, range by range, and no further: so it ends."""
+    """A source limited to the ranges read in `walks`, and therefore bounded."""
 
     bounded = True
 

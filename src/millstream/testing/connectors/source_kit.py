@@ -1,8 +1,8 @@
-"""Does a source keep its contract? Can what it gave be read again, however it is cut, wherever it is read?
+"""Checks a source's contract: its input can be read again, in any ranges and in any task.
 
-The source is read as the engine reads it, once. That is the answer which every other way must give: ranges read twice,
-in another order, by a copy in a task, by two tasks at once, cut by other budgets, after a driver has died and another
-has begun, and in a real job that crashes.
+The source is read once as the engine reads it. Every other way must return the same records: ranges read twice, in
+another order, by a copy in a task, by two tasks at once, with other budgets, after a driver has died and another has
+started, and in a real job that crashes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from millstream.compiler.passes.check_functions import travelled
-from millstream.connectors.contract_checks import ends_early, is_complete, is_finished, opened_source, reach_of
+from millstream.connectors.contract_checks import is_complete, is_finished, may_end_early, opened_source, reach_of
 from millstream.connectors.contracts import Source, SourceContext
 from millstream.datastream.functions.source_and_sink import JavaFunctionWrapper
 from millstream.storage.local import LocalStore
@@ -36,8 +36,7 @@ _FIRST_RECORDS_S, _PAUSE_S = 10.0, 0.1
 
 @dataclass
 class _Trial:
-    """A source under trial, and what it gave when it was read the first time. `listings`: for each split, how often the
-    splits had been listed before it appeared."""
+    """A source under test, and its first reading. `listings`: for each split, the number of listings before it."""
 
     original: Source
     store: Store
@@ -49,13 +48,12 @@ class _Trial:
     listings: dict[str, int] = field(default_factory=dict)
 
     def again(self) -> SourceReader:
-        """Another driver's view: the source as the program has it, opened anew for the same job. One that holds Spark
-        is not sent anywhere before it is opened."""
+        """Another driver's view: the source, opened again. With a Spark session it is not shipped before opening."""
         source = travelled(self.original) if self.session is None else self.original
         return SourceReader(opened_source(source, self.store, self.session), self.context)
 
     def in_a_task(self) -> SourceReader:
-        """A task's view: what travelled there."""
+        """A task's view: the source after shipping."""
         return SourceReader(travelled(self.reader.source), self.context)
 
     @property
@@ -75,12 +73,11 @@ def check_source(
     session: Any = None,
     raises: bool = True,
 ) -> Report:
-    """Try every promise a source makes; ConnectorCheckError with the report if one is not kept.
+    """Test every promise of a source; ConnectorCheckError with the report if one is broken.
 
-    `source` has something to read: a dozen records or more, of which the first `ranges_max` ranges of each split, with
-    about `budget` records each, are tried. `expected`: what all splits together hold, in any order. `broken`: sources
-    that must fail with a clear error. `secrets`: texts that must never be shown. `left_out`: names of checks, each with
-    the reason why it does not apply.
+    `source` must have input: a dozen records or more. The first `ranges_max` ranges of each split are tested, with
+    about `budget` records each. `expected`: the records of all splits together, in any order. `broken`: sources that
+    must fail with a clear error. `secrets`: texts that must never be shown. `left_out`: checks to omit, with reasons.
 
     >>> from millstream.connectors.program_sources import CollectionSource
     >>> report = check_source(CollectionSource(list("abcdefghijkl")))
@@ -112,7 +109,7 @@ def check_source(
 
 
 def _begin(checks: Checklist, trial: _Trial, budget: int, expected: Sequence[Any] | None) -> bool:
-    """The promises without which nothing else can be tried; whether they are kept."""
+    """Test the promises that all other checks need; returns whether they hold."""
 
     def travels() -> str:
         travelled(trial.original)
@@ -124,15 +121,15 @@ def _begin(checks: Checklist, trial: _Trial, budget: int, expected: Sequence[Any
         until_s = time.monotonic() + _FIRST_RECORDS_S
         trial.walks = _walked(trial, budget)
         while not trial.ranges and time.monotonic() < until_s:
-            time.sleep(_PAUSE_S)  # what is received comes a moment after it was asked for
+            time.sleep(_PAUSE_S)  # received input arrives a moment after the request
             trial.listings.clear()
             trial.walks = _walked(trial, budget)
         count = sum(len(walk.records) for walk in trial.walks)
-        assert count, "it gave no record at all. Give it something to read"
+        assert count, "it returned no record at all. Use a source with input"
         is_all = all(walk.ended for walk in trial.walks)
-        found = values_of([record for walk in trial.walks for record in walk.records])
+        values = values_of([record for walk in trial.walks for record in walk.records])
         if expected is not None and is_all:
-            difference = bag_difference(found, expected)
+            difference = bag_difference(values, expected)
             assert not difference, difference
         return f"{count} records in {len(trial.ranges)} ranges of {len(trial.walks)} splits"
 
@@ -142,8 +139,8 @@ def _begin(checks: Checklist, trial: _Trial, budget: int, expected: Sequence[Any
 
 
 def _walked(trial: _Trial, budget: int) -> list[Walk]:
-    """All splits, read. A bounded source that has not come to its end may wait for the positions of an epoch before it
-    lists more: those of a second source that begins where the first has ended."""
+    """Read all splits. A bounded source that has not ended may wait for the positions of an epoch before it lists more:
+    the second source of a hybrid source starts where the first has ended."""
     walks: list[Walk] = []
     source, listing = trial.reader.source, 0
     while True:
@@ -160,10 +157,12 @@ def _walked(trial: _Trial, budget: int) -> list[Walk]:
 def _check_ranges(checks: Checklist, trial: _Trial) -> None:
     def same(what: str, read: Callable[[RangeRead], RangeRead], ranges: Sequence[RangeRead]) -> str:
         for range_ in ranges:
-            found = read(range_)
-            difference = order_difference(found.records, range_.records)
+            repeated = read(range_)
+            difference = order_difference(repeated.records, range_.records)
             assert not difference, f"{range_}, {what}: {difference}"
-            assert found.end == range_.end, f"{range_}, {what}: it came to {found.end!r}, at first to {range_.end!r}"
+            assert repeated.end == range_.end, (
+                f"{range_}, {what}: it ended at {repeated.end!r}, at first at {range_.end!r}"
+            )
         return f"{len(ranges)} ranges"
 
     def replay() -> str:
@@ -182,39 +181,39 @@ def _check_ranges(checks: Checklist, trial: _Trial) -> None:
         reader = trial.in_a_task()
         ranges = [one for one in trial.ranges if one.end != one.stop]
         if not ranges:
-            raise Skipped("its ranges end where reach() said")
-        return same("to where it really came", lambda one: reader.read(one.split, one.start, one.end), ranges)
+            raise Skipped("its ranges end as planned by reach()")
+        return same("to its actual end", lambda one: reader.read(one.split, one.start, one.end), ranges)
 
-    checks.run("reach", "to ask how far it can be read changes nothing", lambda: _check_reach(trial))
-    checks.run("replay", "the same range gives the same records in the same order", replay)
+    checks.run("reach", "planning how far it can be read changes nothing", lambda: _check_reach(trial))
+    checks.run("replay", "the same range returns the same records in the same order", replay)
     checks.run("order", "ranges can be read in any order, in any task", order)
     checks.run("settled", "a range that was read further than planned can be read again as it was", settled)
-    checks.run("cuts", "however the input is cut into ranges, it is the same", lambda: _check_cuts(trial))
-    checks.run("whole", "any range between two positions gives what lies between them", lambda: _check_pairs(trial))
-    checks.run("bytes", "a range that ends early because of its bytes goes on there", lambda: _check_bytes(trial))
-    checks.run("empty", "an empty range gives nothing", lambda: _check_empty(trial))
-    checks.run("torn", "a range that a task left in the middle can be read again", lambda: _check_torn(trial))
+    checks.run("cuts", "the input is the same for any division into ranges", lambda: _check_cuts(trial))
+    checks.run("whole", "any range between two positions returns the records between them", lambda: _check_pairs(trial))
+    checks.run("bytes", "a range that ends early because of its bytes continues there", lambda: _check_bytes(trial))
+    checks.run("empty", "an empty range returns nothing", lambda: _check_empty(trial))
+    checks.run("torn", "a partly read range can be read again", lambda: _check_torn(trial))
     checks.run("twice-at-once", "two tasks may read the same range at the same time", lambda: _check_at_once(trial))
-    checks.run("end", "a bounded source comes to an end, and stays there", lambda: _check_end(trial))
+    checks.run("end", "a bounded source ends, and stays ended", lambda: _check_end(trial))
 
 
 def _must_replay(trial: _Trial) -> None:
     if not trial.original.replayable:
-        raise Skipped("it says of itself that it cannot be read again (replayable = False)")
+        raise Skipped("it is declared not replayable (replayable = False)")
 
 
 def _check_cuts(trial: _Trial) -> str:
     _must_replay(trial)
     for budget in _BUDGETS:
         for walk in trial.walks:
-            found = trial.reader.walk(walk.split, budget, trial.ranges_max, task=trial.in_a_task())
-            difference = _early_difference(found, walk.records)
+            reread = trial.reader.walk(walk.split, budget, trial.ranges_max, task=trial.in_a_task())
+            difference = _early_difference(reread, walk.records)
             assert not difference, f"split {walk.split.name!r} by {budget} records at a time: {difference}"
     return f"by {', '.join(map(str, _BUDGETS))} records at a time"
 
 
 def _early_difference(walk: Walk, expected: Sequence[Any]) -> str:
-    """Where two readings part, as far as both came. One that came to its end must have walk everything."""
+    """The first difference of two readings, as far as both got. A reading that ended must be complete."""
     count = len(expected) if walk.ended else min(len(walk.records), len(expected))
     return order_difference(walk.records[:count], expected[:count])
 
@@ -227,24 +226,24 @@ def _check_pairs(trial: _Trial) -> str:
         choices = [(first, last) for last in range(1, len(positions)) for first in range(last)]
         for first, last in chance.sample(choices, min(len(choices), 12)):
             expected = [record for range_ in walk.ranges[first:last] for record in range_.records]
-            found = reader.read(walk.split, positions[first], positions[last])
-            difference = order_difference(found.records, expected)
-            assert not difference, f"{found}: {difference}"
+            reread = reader.read(walk.split, positions[first], positions[last])
+            difference = order_difference(reread.records, expected)
+            assert not difference, f"{reread}: {difference}"
             pairs += 1
     return f"{pairs} ranges"
 
 
 def _check_bytes(trial: _Trial) -> str:
-    """Range by range with room for next to nothing: each part must bring something, or the job stands still."""
+    """Read ranges with a minimal byte limit: each part must make progress, or the job would stall."""
     _must_replay(trial)
-    if not ends_early(trial.reader.source):
+    if not may_end_early(trial.reader.source):
         raise Skipped("it reads every range in whole")
     reader, parts = trial.in_a_task(), 0
     for range_ in trial.ranges[:5]:
         offset, records = range_.start, list[Any]()
         while offset != range_.end:
             part = reader.read(range_.split, offset, range_.stop, bytes_max=1)
-            assert part.end != offset, f"{part} comes to nothing when it may have 1 byte"
+            assert part.end != offset, f"{part} makes no progress when it may have 1 byte"
             records.extend(part.records)
             offset, parts = part.end, parts + 1
         difference = order_difference(records, range_.records)
@@ -256,9 +255,9 @@ def _check_empty(trial: _Trial) -> str:
     _must_replay(trial)
     for walk in trial.walks:
         for position in (walk.positions[0], walk.positions[-1]):
-            found = trial.reader.read(walk.split, position, position)
-            assert not found.records, f"{found} gave {len(found.records)} records"
-            assert found.end == position, f"{found} came to {found.end!r}"
+            empty_range = trial.reader.read(walk.split, position, position)
+            assert not empty_range.records, f"{empty_range} returned {len(empty_range.records)} records"
+            assert empty_range.end == position, f"{empty_range} ended at {empty_range.end!r}"
     return ""
 
 
@@ -275,13 +274,13 @@ def _check_torn(trial: _Trial) -> str:
 
 
 def _check_at_once(trial: _Trial) -> str:
-    """Step by step in turns: one in a copy of its own, two in one worker process, which share the object."""
+    """Interleave reads step by step: one in a copy of its own, two in one worker process, which share the object."""
     _must_replay(trial)
     shared = trial.in_a_task()
     for range_ in trial.ranges[:5]:
         readers = (shared, shared, trial.in_a_task())
         reads = [reader.steps(range_.split, range_.start, range_.stop) for reader in readers]
-        found: list[list[Any]] = [[] for _ in reads]
+        records_read: list[list[Any]] = [[] for _ in reads]
         going = set(range(len(reads)))
         while going:
             for number in sorted(going):
@@ -289,8 +288,8 @@ def _check_at_once(trial: _Trial) -> str:
                 if step is None:
                     going.discard(number)
                 else:
-                    found[number].extend(step)
-        for records in found:
+                    records_read[number].extend(step)
+        for records in records_read:
             difference = order_difference(records, range_.records)
             assert not difference, f"{range_}: {difference}"
     return ""
@@ -305,9 +304,9 @@ def _check_reach(trial: _Trial) -> str:
             stops = [through_json(reach_of(source, walk.split, offset, budget, context)) for budget in (1, 1)]
             if stops[0] != stops[1] and source.bounded:
                 raise AssertionError(f"split {walk.split.name!r} at {offset!r}: first {stops[0]!r}, then {stops[1]!r}")
-            assert not is_over or stops[0] == offset, f"split {walk.split.name!r} is finished at {offset!r} and goes on"
+            assert not is_over or stops[0] == offset, f"split {walk.split.name!r} finished at {offset!r} and continues"
     names = [split.name for split in trial.reader.splits()]
-    # A split that is finished need not be listed for ever.
+    # A finished split need not be listed for ever.
     finished = {walk.split.name for walk in trial.walks if is_finished(source, walk.split, walk.positions[-1])}
     known = [walk.split.name for walk in trial.walks if walk.split.name in names or walk.split.name not in finished]
     assert names[: len(known)] == known, f"it listed the splits {known}, and now {names}"
@@ -320,41 +319,41 @@ def _check_end(trial: _Trial) -> str:
         raise Skipped("it is not bounded")
     for walk in trial.walks:
         if not walk.ended:
-            raise Skipped("it holds more than was read. Give it less, or raise ranges_max")
+            raise Skipped("it has more input than was read. Reduce it, or raise ranges_max")
         position = walk.positions[-1]
         assert is_finished(source, walk.split, position), (
-            f"split {walk.split.name!r} gives nothing more at {position!r}, and finished() says that it goes on: the "
+            f"split {walk.split.name!r} returns nothing more at {position!r}, and finished() is False: the "
             "job would never end"
         )
-    assert is_complete(source, trial.context), "complete() says that more splits will come: the job would never end"
+    assert is_complete(source, trial.context), "complete() is False: the job would never end"
     return ""
 
 
-# --- several lives of a job ----------------------------------------------------------------------------------
+# --- restarts of a job ---------------------------------------------------------------------------------------
 
 
 def _check_lives(checks: Checklist, trial: _Trial) -> None:
-    checks.run("restart", "another driver goes on where the manifest says, and misses nothing", lambda: _restart(trial))
-    checks.run("going-back", "after a commit, what came before can still be read", lambda: _going_back(trial))
-    checks.run("job", "a job over it that crashes sees every record once", lambda: _in_a_job(trial))
+    checks.run("restart", "another driver continues from the manifest, and misses nothing", lambda: _restart(trial))
+    checks.run("going-back", "after a commit, earlier input can still be read", lambda: _going_back(trial))
+    checks.run("job", "a crashing job reads every record once", lambda: _in_a_job(trial))
 
 
 def _restart(trial: _Trial) -> str:
-    """A driver dies after each epoch in turn (of one split: they do not know of each other)."""
+    """A driver dies after each epoch in turn, per split: splits are independent."""
     _must_replay(trial)
     lives = 0
     for walk in trial.walks[:3]:
         for life in sorted({0, len(walk.ranges) // 2, len(walk.ranges)}):
             reader = trial.again()
             position = walk.positions[life]
-            # What is listed later had no position yet.
+            # Splits listed later had no position yet.
             until = trial.listings[walk.split.name]
             known = [other.split.name for other in trial.walks if trial.listings[other.split.name] <= until]
             others = {other.split.name: other.positions[-1] for other in trial.walks if other.split.name in known}
             reader.source.committed({**others, walk.split.name: position})
             [split] = [split for split in reader.splits() if split.name == walk.split.name]
-            found = reader.walk(split, 3, trial.ranges_max, start=position)
-            difference = _early_difference(found, [record for one in walk.ranges[life:] for record in one.records])
+            reread = reader.walk(split, 3, trial.ranges_max, start=position)
+            difference = _early_difference(reread, [record for one in walk.ranges[life:] for record in one.records])
             assert not difference, f"split {split.name!r} from {position!r}: {difference}"
             reader.source.close()
             lives += 1
@@ -369,7 +368,7 @@ def _going_back(trial: _Trial) -> str:
     reader.source.released([first, {walk.split.name: walk.positions[-1] for walk in trial.walks}])
     for range_ in trial.ranges:
         difference = order_difference(reader.read(range_.split, range_.start, range_.stop).records, range_.records)
-        assert not difference, f"{range_}, which an epoch that is kept needs: {difference}"
+        assert not difference, f"{range_}, which a retained epoch needs: {difference}"
     reader.source.close()
     return ""
 
@@ -380,8 +379,8 @@ def _in_a_job(trial: _Trial) -> str:
     expected = values_of([record for walk in trial.walks for record in walk.records])
     source = travelled(trial.original)
     for parallelism in (1, 3):
-        found, restarts = records_of_a_job(source, trial.walks, parallelism)
-        difference = bag_difference(found, expected, repeats_allowed=not source.replayable)
+        published, restarts = records_of_a_job(source, trial.walks, parallelism)
+        difference = bag_difference(published, expected, repeats_allowed=not source.replayable)
         assert not difference, f"at parallelism {parallelism}, after {restarts} crashes: {difference}"
     return "at parallelism 1 and 3"
 

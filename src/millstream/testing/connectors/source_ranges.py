@@ -1,4 +1,4 @@
-"""Reading a source as the engine does: cut into ranges by `reach`, offsets through JSON, records through their type."""
+"""Reads a source as the engine does: in ranges planned by `reach`, offsets through JSON, records through their type."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pyarrow as pa
 
 from millstream.connectors.contract_checks import (
     is_finished,
+    item_error,
     listed_splits,
     offset_at_end,
     reach_of,
     read_items,
     source_watermark,
-    wrong_item,
 )
 from millstream.connectors.contracts import Json, Offset, Source, SourceContext, Split
 from millstream.connectors.messages.dead_letters import DeadLetters
@@ -27,12 +27,12 @@ __all__ = ["RangeRead", "SourceReader", "Stamped", "Walk", "through_json", "valu
 
 
 def through_json(value: Json) -> Json:
-    """The value as the manifest gives it back."""
+    """The value as restored from a manifest."""
     return json.loads(json.dumps(value, allow_nan=False))
 
 
 class Stamped(NamedTuple):
-    """A record that brings its timestamp along."""
+    """A record with its timestamp."""
 
     value: Any
     timestamp_ms: int
@@ -45,7 +45,7 @@ def values_of(records: Sequence[Any]) -> list[Any]:
 
 @dataclass(frozen=True)
 class RangeRead:
-    """One range that was read: what it gave, and where it came to."""
+    """One range that was read: its records and its end."""
 
     split: Split
     start: Offset
@@ -59,7 +59,7 @@ class RangeRead:
 
 @dataclass(frozen=True)
 class Walk:
-    """One split, read range after range. `ended`: it was read to the end of what was there."""
+    """One split, read range after range. `ended`: whether all available input was read."""
 
     split: Split
     ranges: tuple[RangeRead, ...]
@@ -71,24 +71,24 @@ class Walk:
 
     @property
     def positions(self) -> list[Offset]:
-        """Where ranges began and ended, the first start first."""
+        """The bounds of the ranges, starting with the first start."""
         return [self.split.start, *(range_.end for range_ in self.ranges)]
 
 
 class SourceReader:
-    """A source that is ready for the driver, and reads of it."""
+    """A source opened for a driver, and reads of it."""
 
     def __init__(self, source: Source, context: SourceContext) -> None:
         self.source = source
         self.context = context
 
     def splits(self) -> list[Split]:
-        """All splits, as they come out of the manifest."""
+        """All splits, as restored from a manifest."""
         listed = listed_splits(self.source, self.context)
         return [Split(split.name, through_json(split.start), through_json(split.info)) for split in listed]
 
     def read(self, split: Split, start: Offset, stop: Offset, bytes_max: int | None = None) -> RangeRead:
-        """One range, in whole or as far as its bytes go."""
+        """Read one range, whole or up to its byte limit."""
         steps = self.steps(split, start, stop, bytes_max)
         records: list[Any] = []
         while True:
@@ -100,7 +100,7 @@ class SourceReader:
     def steps(
         self, split: Split, start: Offset, stop: Offset, bytes_max: int | None = None
     ) -> Generator[list[Any], None, Offset]:
-        """One range, item by item, and no further than about `bytes_max`; returns where it came to."""
+        """Read one range, item by item, up to about `bytes_max`; returns the end position."""
         items = read_items(self.source, split, start, stop, bytes_max)
         try:
             while True:
@@ -118,7 +118,7 @@ class SourceReader:
     def walk(
         self, split: Split, budget: int, ranges_max: int, start: Offset = ..., task: SourceReader | None = None
     ) -> Walk:
-        """The split from its start (or `start`) on, about `budget` records at a time; read by `task`, if given."""
+        """Read the split from its start (or `start`), about `budget` records at a time; by `task`, if passed."""
         offset = split.start if start is ... else start
         ranges: list[RangeRead] = []
         while len(ranges) < ranges_max:
@@ -132,7 +132,7 @@ class SourceReader:
         return Walk(split, tuple(ranges), False)
 
     def _records(self, item: Any) -> list[Any]:
-        """What `read` yielded, as records; with their timestamps where it brings them along."""
+        """The records that `read` yielded, with timestamps if it provides them."""
         type_info = self.source.type_info
         if isinstance(item, pa.RecordBatch):
             assert type_info is not None, "it yields Arrow batches but declares no type. Set its type_info"
@@ -146,4 +146,4 @@ class SourceReader:
             return [("dead letter", value) for value in item.batch.values()]
         if isinstance(item, list):
             return list(Batch.of_values(item, type_info).values())
-        raise wrong_item(self.source, item)
+        raise item_error(self.source, item)

@@ -91,7 +91,7 @@ def test_where_no_history_can_be_kept_statements_are_run(
 ) -> None:
     (tmp_path / "millstream").write_text("a file where the folder should be")
     assert typed("SELECT 5;\rquit\r", monkeypatch, tmp_path).statements == ["SELECT 5", "quit"]
-    assert "is not kept for next time" in capsys.readouterr().out
+    assert "is not saved" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -81,17 +81,17 @@ def test_entries_come_back_from_the_state_each_once_in_the_order_of_their_versio
 
 
 def test_an_entry_of_a_later_form_is_refused() -> None:
-    with pytest.raises(StoreDamagedError, match=f"has form {FORM + 1}.*reads up to form {FORM}"):
+    with pytest.raises(StoreDamagedError, match=f"has format {FORM + 1}.*reads up to format {FORM}"):
         entries_of([entry_column([replace(ENTRY, form=FORM + 1)])])
 
 
 @pytest.mark.parametrize("names", [("published",), ("staged",), ("published", "staged")])
-def test_a_file_is_found_whether_it_is_published_yet_or_not(names: tuple[str, ...]) -> None:
+def test_a_file_is_read_before_and_after_it_is_published(names: tuple[str, ...]) -> None:
     _, entry = stored(**{name: file_of(ROWS) for name in names})
     assert read_file(entry, SCHEMA).select(["k", "name"]).to_pylist() == ROWS
 
 
-def test_a_file_that_is_published_between_two_looks_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_published_between_two_attempts_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     store, entry = stored(staged=file_of(ROWS))
     exists = MemoryStore.exists
 
@@ -107,8 +107,8 @@ def test_a_file_that_is_published_between_two_looks_is_found(monkeypatch: pytest
     assert store.list("") == [entry.file]
 
 
-def test_a_file_that_is_gone_short_or_damaged_is_an_error() -> None:
-    with pytest.raises(StoreDamagedError, match=r"part-1.parquet in memory://.* is gone, with 3 rows that left"):
+def test_a_missing_truncated_or_damaged_file_is_an_error() -> None:
+    with pytest.raises(StoreDamagedError, match=r"part-1.parquet in memory://.* is missing, with 3 rows that left"):
         read_file(stored()[1], SCHEMA)
     with pytest.raises(StoreDamagedError, match="has 2 rows, expected 3"):
         read_file(stored(published=file_of(ROWS[:2]))[1], SCHEMA)
@@ -122,7 +122,7 @@ def test_a_file_that_is_gone_short_or_damaged_is_an_error() -> None:
         assert found.select(["k", "name"]).to_pylist() == ROWS  # what was hit says nothing of the rows
 
 
-def test_a_disk_that_does_not_answer_for_a_moment_says_nothing_about_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unresponsive_disk_is_a_transient_error_of_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(*_: object, **__: object) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
@@ -130,7 +130,7 @@ def test_a_disk_that_does_not_answer_for_a_moment_says_nothing_about_a_file(monk
     for method in ("read_row_groups", "__init__"):
         with monkeypatch.context() as patch:
             patch.setattr(pq.ParquetFile, method, failing)
-            with pytest.raises(StoreAwayError, match="cannot be read just now"):
+            with pytest.raises(StoreAwayError, match="cannot be read now"):
                 read_file(entry, SCHEMA)
     assert read_file(entry, SCHEMA).num_rows == 3
 
@@ -140,14 +140,14 @@ def written_entry(data: bytes, **changes: Any) -> ArchivedFile:
     return replace(replace(ENTRY, bytes=len(data), crc32=zlib.crc32(data)), **changes)
 
 
-def test_a_file_with_any_bit_changed_is_refused_before_parquet_looks_at_it() -> None:
+def test_a_file_with_any_bit_changed_is_refused_before_parquet_reads_it() -> None:
     # Over some footers that are a bit away from a good one, Arrow ends the process: nothing would be left to be told.
     whole = file_of(ROWS)
     store, _ = stored()
     entry = written_entry(whole, url=store.url)
     for at in range(len(whole)):
         store.put(entry.file, whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
-        with pytest.raises(StoreDamagedError, match="is not what was written: its checksum does not match"):
+        with pytest.raises(StoreDamagedError, match="has changed: its checksum does not match"):
             read_file(entry, SCHEMA)
     store.put(entry.file, whole)
     assert read_file(entry, SCHEMA).num_rows == 3
@@ -173,7 +173,7 @@ def pq_bytes(table: pa.Table) -> bytes:
     return ArchiveParts().written([table])
 
 
-def test_a_column_of_another_type_than_the_table_s_is_told() -> None:
+def test_a_column_of_another_type_than_the_tables_is_reported() -> None:
     _, entry = stored(published=file_of(ROWS))
     with pytest.raises(StoreDamagedError, match=r"cannot be read: .*Put the file back"):
         read_file(entry, pa.schema([("name", pa.int64())]))
@@ -192,7 +192,7 @@ def test_a_column_that_was_left_out_and_added_again_is_null_in_files_from_before
         assert read_file(file, SCHEMA, births=births).column("name").to_pylist() == expected
 
 
-def test_entries_of_yesterday_say_neither_a_checksum_nor_when_columns_were_born() -> None:
+def test_entries_of_older_versions_have_neither_checksum_nor_births() -> None:
     column = entry_column([replace(ENTRY, form=2)])
     known = [field for field in column.type if field.name not in ("crc32", "born")]
     old = pa.StructArray.from_arrays([column.field(field.name) for field in known], fields=known)
@@ -216,7 +216,7 @@ def test_row_groups_without_a_wanted_key_are_not_read() -> None:
     assert 0 < found.num_rows < 10_000 and found.column("k").to_pylist()[-1] == 39_999
 
 
-def test_a_file_of_yesterday_is_read_and_says_of_no_key_that_it_is_gone() -> None:
+def test_a_file_of_format_1_is_read_and_has_no_delete_rows() -> None:
     _, entry = stored(published=base64.b64decode("".join(YESTERDAY)))
     rows = read_file(replace(entry, form=1), SCHEMA.append(pa.field(ARCHIVED_REMOVED, pa.bool_())))
     assert rows.to_pylist() == [{**row, ARCHIVED_VERSION: 7, ARCHIVED_REMOVED: None} for row in ROWS]

@@ -31,7 +31,7 @@ def test_jdbcs_options_are_translated_left_out_or_refused() -> None:
         "jdbc:postgresql://db/s?currentSchema=x&ssl=true&reWriteBatchedInserts=true&connectTimeout=5"
     )
     assert dict(address.options) == {"search_path": "x", "sslmode": "verify-full", "connect_timeout": "5"}
-    with pytest.raises(ProgramError, match="the JDBC option 'loginTimout', which is not known here"):
+    with pytest.raises(ProgramError, match="the JDBC option 'loginTimout', which is not supported"):
         parse_address("jdbc:postgresql://db/s?loginTimout=5")
 
 
@@ -50,7 +50,7 @@ def test_a_refused_address_does_not_show_its_password(url: str) -> None:
     assert "hush" not in str(refusal.value)
 
 
-def test_a_login_given_apart_counts_more_than_the_one_in_the_address() -> None:
+def test_a_separate_login_overrides_the_one_in_the_address() -> None:
     address = parse_address("postgresql://ann:a%40b@db/s")
     assert (address.user, address.password) == ("ann", "a@b")
     assert address.with_login("bob", None).password == "a@b"
@@ -77,7 +77,7 @@ def test_a_login_given_apart_counts_more_than_the_one_in_the_address() -> None:
         ("jdbc:postgresql://h/d?ssl=false", {}),
     ],
 )
-def test_what_an_address_says_of_tls_is_one_mode(url: str, options: dict[str, str]) -> None:
+def test_the_tls_options_of_an_address_become_one_mode(url: str, options: dict[str, str]) -> None:
     assert dict(parse_address(url).options) == options
 
 
@@ -89,7 +89,7 @@ def test_what_an_address_says_of_tls_is_one_mode(url: str, options: dict[str, st
         ("postgresql://h/d?sslmode=VERIFY_FULL", "sslmode is 'VERIFY_FULL', expected one of disable"),
         ("jdbc:postgresql://h/d?ssl=true&sslmode=full", "sslmode is 'full'"),
         ("jdbc:mysql://h/d?useSSL=maybe", "useSSL is 'maybe', expected true or false"),
-        ("mysql://h/d?sslca_file=/x", "the option 'sslca_file', which is not known here"),
+        ("mysql://h/d?sslca_file=/x", "the option 'sslca_file', which is not supported"),
     ],
 )
 def test_a_mode_of_tls_that_is_none_is_refused_with_those_that_are(url: str, message: str) -> None:
@@ -99,7 +99,7 @@ def test_a_mode_of_tls_that_is_none_is_refused_with_those_that_are(url: str, mes
 
 @pytest.mark.parametrize("text", ["", ".", "a.", "a.b.c", 'a"b', 7])
 def test_a_table_name_that_is_none_is_refused(text: object) -> None:
-    with pytest.raises(ProgramError, match="is not understood"):
+    with pytest.raises(ProgramError, match="is malformed"):
         TableName.parse(text)  # type: ignore[arg-type]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.connectors.databases.log_end import LogEnd, LookPace
+from millstream.connectors.databases.log_end import LogEnd, ScanPace
 
 
 @given(st.lists(st.tuples(st.integers(1, 50), st.integers(0, 60)), min_size=1, max_size=40))
@@ -22,12 +22,12 @@ def test_a_range_ends_where_a_record_begins_and_only_on_disk(steps: list[tuple[i
     assert end.newest(next_record, next_record) == next_record
 
 
-def test_a_look_that_finds_nothing_takes_a_third_of_the_time_at_most() -> None:
+def test_empty_scans_take_a_third_of_the_time_at_most() -> None:
     now_s = [0.0]
-    pace = LookPace(lambda: now_s[0])
+    pace = ScanPace(lambda: now_s[0])
     started_s = pace.started_s()
     now_s[0] = 2.0
-    pace.found_nothing(started_s)
+    pace.record_empty(started_s)
     now_s[0] = 5.9
     assert not pace.is_due()
     now_s[0] = 6.0

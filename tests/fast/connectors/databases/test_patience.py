@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from millstream.connectors.databases.patience import DatabaseAwayError, Patience, retry
+from millstream.connectors.databases.patience import DatabaseUnavailableError, Patience, retry
 from millstream.errors import ProgramError
 
 
@@ -26,7 +26,7 @@ def away() -> None:
     raise OSError("nobody is there\nfor now")
 
 
-def test_a_database_that_comes_back_is_asked_again() -> None:
+def test_an_unavailable_database_is_retried() -> None:
     clock, answers = Clock(), iter([OSError(), OSError(), "here"])
 
     def ask() -> str:
@@ -41,16 +41,18 @@ def test_a_database_that_comes_back_is_asked_again() -> None:
 
 def test_patience_ends_by_time_or_by_tries() -> None:
     clock = Clock()
-    with pytest.raises(DatabaseAwayError, match=r"Sink: no success in .* tries within 5 s.*nobody is there. Nothing"):
+    with pytest.raises(
+        DatabaseUnavailableError, match=r"Sink: no success in .* tries within 5 s.*nobody is there. Nothing"
+    ):
         retry(away, clock.patience(5.0), "Sink", lambda _: None)
     assert 3 < clock.now_s <= 5 and max(clock.pauses) <= 2
     clock = Clock()
-    with pytest.raises(DatabaseAwayError, match="no success in 4 tries"):
+    with pytest.raises(DatabaseUnavailableError, match="no success in 4 tries"):
         retry(away, clock.patience(retries_max=3, first_pause_s=1.0), "Sink", lambda _: None)
     assert clock.pauses == [1.0, 2.0, 2.0]
 
 
-def test_what_is_refused_is_told_at_once() -> None:
+def test_a_permanent_error_is_raised_at_once() -> None:
     clock = Clock()
     with pytest.raises(ProgramError, match="Sink: no such table"):
         retry(away, clock.patience(), "Sink", lambda _: "no such table")

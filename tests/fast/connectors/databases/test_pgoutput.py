@@ -86,7 +86,7 @@ PLACES = st.one_of(st.integers(0, 70), st.integers(1, 6).map(lambda number: 10 *
 
 
 @given(st.lists(CHANGES, min_size=2, max_size=6), PLACES, PLACES)
-def test_a_range_gives_the_changes_of_its_transactions(history: list[list[Any]], start: int, stop: int) -> None:
+def test_a_range_returns_the_changes_of_its_transactions(history: list[list[Any]], start: int, stop: int) -> None:
     messages, expected = [], []
     for number, changes in enumerate(history):
         position = 10 * (number + 1)
@@ -119,7 +119,7 @@ def test_a_range_has_its_first_position_and_not_its_last() -> None:
     assert decoded(messages, 10, 30) == [("INSERT", None, b"10"), ("INSERT", None, b"20")]
 
 
-def test_keys_only_tell_deletes_and_moves() -> None:
+def test_an_identity_of_keys_logs_deletes_and_key_changes() -> None:
     upserts = LoggedTable("public", "t", TABLE.columns, upserts=True)
     messages = [
         begin(1),
@@ -134,21 +134,21 @@ def test_keys_only_tell_deletes_and_moves() -> None:
         ("UPDATE_AFTER", b"x", b"2"),
         ("DELETE", None, b"2"),
     ]
-    with pytest.raises(ProgramError, match=r"of an update no more than the key.*upserts=True"):
+    with pytest.raises(ProgramError, match=r"for an update the log has only the key.*upserts=True"):
         decoded(messages)
 
 
 @pytest.mark.parametrize(
     ("messages", "told"),
     [
-        ([relation(OURS, b"t", [(1, b"a", 23)])], "column 'b' is not there any more"),
+        ([relation(OURS, b"t", [(1, b"a", 23)])], "column 'b' no longer exists"),
         ([relation(OURS, b"t", [(1, b"a", 20), (0, b"b", 25)])], "column 'a' has another type"),
         ([PLAIN, b"T" + struct.pack(">IBI", 1, 0, OURS)], "the table was truncated"),
         ([PLAIN, b"Z"], "a message of the kind 'Z'"),
         ([PLAIN, row(b"I", OURS, b"N", cells(b"1", ...))], "did not touch the large value of column 'b'"),
     ],
 )
-def test_what_cannot_be_told_is_an_error(messages: list[bytes], told: str) -> None:
+def test_missing_information_in_the_log_is_an_error(messages: list[bytes], told: str) -> None:
     with pytest.raises(ProgramError, match=told):
         decoded([begin(1), *messages])
 
@@ -163,7 +163,7 @@ def test_a_table_is_known_by_its_number_whatever_it_is_called() -> None:
     renamed = relation(OURS, b"other_name", [(1, b"a", 23), (0, b"b", 25)])
     messages = [begin(10), renamed, row(b"I", OURS, b"N", cells(b"1", b"x")), FOREIGN, commit(10)]
     assert decoded(messages, table=known) == [("INSERT", b"x", b"1")]
-    with pytest.raises(ProgramError, match="another table of this name than the job has begun with"):
+    with pytest.raises(ProgramError, match="another table of this name than the job started with"):
         decoded([begin(10), relation(OTHER, b"t", [(1, b"a", 23), (0, b"b", 25)])], table=known)
 
 
@@ -175,7 +175,7 @@ def test_all_tables_of_a_partitioned_table_s_log_are_its_partitions() -> None:
     assert decoded(messages, table=parts) == [("INSERT", b"x", b"1"), ("INSERT", b"y", b"2")]
 
 
-def test_an_identity_without_the_key_is_refused_where_only_the_identity_is_told() -> None:
+def test_an_identity_without_the_key_is_refused_where_only_the_identity_is_logged() -> None:
     wanted = LoggedTable("public", "t", TABLE.columns, upserts=True, key=("b",))
     keyed_by_a = relation(OURS, b"t", [(1, b"a", 23), (0, b"b", 25)], identity=b"i")
     with pytest.raises(ProgramError, match="replica identity was changed to a while the table was read"):

@@ -9,7 +9,7 @@ from millstream.errors import ConfigurationError, TypeMismatchError
 
 
 @pytest.mark.parametrize("kind", ["postgresql", "mysql"])
-def test_what_is_wrong_with_the_program_is_not_looked_for_in_rows(kind: str) -> None:
+def test_errors_of_the_program_start_no_search_for_rows(kind: str) -> None:
     pytest.importorskip("psycopg" if kind == "postgresql" else "pymysql")
     assert is_about_rows(kind, ValueError("Out of range float values are not JSON compliant"))
     assert not is_about_rows(kind, ConfigurationError("no such column"))

@@ -18,7 +18,7 @@ from millstream.errors import ProgramError
         ("SELECT j ?? 'k' AND n = ?", "SELECT j ? 'k' AND n = %s", 1),
     ],
 )
-def test_parameters_are_found_outside_of_texts_names_and_comments(sql: str, translated: str, count: int) -> None:
+def test_parameters_are_recognised_outside_of_texts_names_and_comments(sql: str, translated: str, count: int) -> None:
     assert with_percent_parameters(sql) == (translated, count)
 
 

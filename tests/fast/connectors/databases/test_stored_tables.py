@@ -56,7 +56,7 @@ def test_partitions_that_were_made_as_such_join_and_others_do_not() -> None:
         admitted_parts((A,), tree(TablePart(1, 200), made=frozenset({1})), "Changes", skips_removals=True)
 
 
-def test_a_partition_that_is_gone_is_told_unless_removals_are_passed_over() -> None:
+def test_a_removed_partition_is_reported_unless_removals_are_skipped() -> None:
     with pytest.raises(ProgramError, match="1 of the table's partitions were detached or dropped"):
         admitted_parts((A, B), tree(B), "Changes", skips_removals=False)
     assert admitted_parts((A, B), tree(B), "Changes", skips_removals=True) == (B,)

@@ -210,7 +210,7 @@ def test_chunks_that_wait_for_their_part_are_never_swept(tmp_path: Path) -> None
     assert staged_files(tmp_path) == []
 
 
-def test_another_job_with_the_same_sink_in_the_same_folder_is_left_alone(tmp_path: Path) -> None:
+def test_files_of_another_job_in_the_same_folder_are_not_touched(tmp_path: Path) -> None:
     sink = FileSink(str(tmp_path), TextParts())
     theirs = stage(sink, task(1, job="another-job"), ["theirs"])
     sink.commit(commit_of(9), planned(sink, stage(sink, task(9), ["ours"]), None, 0).publish, JOB)
@@ -257,7 +257,7 @@ def test_the_sink_knows_when_a_waiting_part_is_due(tmp_path: Path) -> None:
     assert sink.due_ms(planned(sink, stage(sink, task(1), ["a"]), None, 50).pending) == 350
 
 
-def test_chunks_of_epochs_with_one_number_stand_in_the_order_in_which_they_were_staged(tmp_path: Path) -> None:
+def test_chunks_of_epochs_with_one_number_keep_the_order_of_staging(tmp_path: Path) -> None:
     """Epochs that are committed as one may have had one number, as rounds of a loop have. Each counts its chunks."""
     rolling, whole = WhenLargeOrOld(9, 10**9, 10**9), Compaction(size_bytes=10**9)
     sink = FileSink(str(tmp_path), TextParts(), rolling=rolling, compaction=whole)
@@ -391,7 +391,7 @@ class AwayStore(MemoryStore):
         raise StoreAwayError("No answer.")
 
 
-def test_a_target_that_is_away_is_named_unless_it_is_away_with_the_jobs_own_store(tmp_path: Path) -> None:
+def test_an_unavailable_target_is_named_unless_the_jobs_own_store_is_unavailable_too(tmp_path: Path) -> None:
     for store, kind in ((JOB, ConnectorAwayError), (open_store(str(tmp_path / "job")), StoreAwayError)):
         writer: Any = FileSink(str(tmp_path / "out"), TextParts()).writer(replace(task(1), store=store))
         writer._target = AwayStore("file-sink-target")
@@ -425,7 +425,7 @@ def test_a_chunk_of_the_right_length_and_other_content_is_not_published(tmp_path
     plan = planned(sink, stage(sink, task(1), ["abc"]), None, 0)
     [chunk] = tmp_path.rglob(".millstream-staging/*/*")
     chunk.write_bytes(b"abd\n")
-    with pytest.raises(StoreDamagedError, match=r"has 4 bytes with checksum .* nothing of it was published"):
+    with pytest.raises(StoreDamagedError, match=r"has 4 bytes with checksum .* none of it was published"):
         sink.commit(commit_of(1), plan.publish, JOB)
     assert visible(tmp_path) == {}
 
@@ -503,7 +503,7 @@ def test_a_bucket_that_no_file_could_be_published_in_is_refused_before_the_commi
         writer._check_name(bucket)  # type: ignore[attr-defined]
         return
     if not is_taken:
-        with pytest.raises(ProgramError, match=r"has [\d]+ bytes as (a part of a path|a path|a key), and"):
+        with pytest.raises(ProgramError, match=r"has [\d]+ bytes as (a path component|a path|a key), and"):
             writer.write(Batch.of_values(["a"], None))
         return
     writer.write(Batch.of_values(["a"], None))

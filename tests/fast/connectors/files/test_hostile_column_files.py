@@ -74,7 +74,7 @@ def test_an_orc_file_of_more_rows_than_its_stripes_may_have_is_refused_by_name(
     orc.write_table(pa.table({"n": pa.array(np.zeros(1000, np.int64))}), path)
     assert sum(map(len, batches(OrcRows(NUMBERS), path))) == 1000
     monkeypatch.setattr(orc_files, "_STRIPE_ROWS_MAX", 999)
-    with pytest.raises(JobFailedError, match=r"a\.orc says that it has 1,000 rows in 1 stripes"):
+    with pytest.raises(JobFailedError, match=r"a\.orc claims to have 1,000 rows in 1 stripes"):
         batches(OrcRows(NUMBERS), path)
 
 

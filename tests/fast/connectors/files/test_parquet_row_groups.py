@@ -42,8 +42,8 @@ def split(tmp_path: Path) -> Split:
 
 
 def _forget() -> None:
-    while row_groups._kept:
-        row_groups._kept.popitem()[1].close()
+    while row_groups._idle_readers:
+        row_groups._idle_readers.popitem()[1].close()
 
 
 def _written(path: Path, numbers: range) -> Split:
@@ -66,12 +66,12 @@ def test_ranges_inside_a_row_group_decode_it_once(split: Split, monkeypatch: pyt
     monkeypatch.setattr(row_groups, "GroupReader", Counted)
     assert [n for start in range(0, 100, 7) for n in rows(split, start, min(start + 7, 100))] == list(range(100))
     assert opened == [0, 1, 2]
-    assert not row_groups._kept, "what was read to its end is not kept"
+    assert not row_groups._idle_readers, "what was read to its end is not kept"
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 100), st.integers(0, 100), st.integers(1, 400) | st.none()), max_size=6))
-def test_any_ranges_in_any_order_give_their_rows(split: Split, ranges: list[tuple[int, int, int | None]]) -> None:
+def test_any_ranges_in_any_order_yield_their_rows(split: Split, ranges: list[tuple[int, int, int | None]]) -> None:
     for one, other, bytes_max in ranges:
         start, stop = sorted((one, other))
         items = ParquetRows(TYPE).read_within(split, start, stop, bytes_max)
@@ -90,22 +90,22 @@ def test_a_reader_that_is_left_in_mid_range_does_not_stay(split: Split) -> None:
     items = ParquetRows(TYPE).read(split, 3, 30)
     next(items)
     items.close()
-    assert not row_groups._kept
+    assert not row_groups._idle_readers
     assert rows(split, 5, 50) == list(range(5, 50))
 
 
-def test_nothing_is_kept_beyond_the_room_there_is(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_groups, "_KEPT_BYTES_MAX", 100)
-    assert rows(split, 0, 7) == list(range(7)) and not row_groups._kept
+def test_idle_readers_stay_within_their_limits(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_groups, "_IDLE_BYTES_MAX", 100)
+    assert rows(split, 0, 7) == list(range(7)) and not row_groups._idle_readers
     assert rows(split, 3, 50) == list(range(3, 50))
 
 
 def test_the_reader_that_waited_longest_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_groups, "_KEPT_MAX", 2)
+    monkeypatch.setattr(row_groups, "_IDLE_READERS_MAX", 2)
     splits = [_written(tmp_path / f"{number}.parquet", range(number, 100)) for number in range(3)]
     for split in splits:
         rows(split, 0, 7)
-    assert [Path(name.path).stem for name in row_groups._kept] == ["1", "2"]
+    assert [Path(name.path).stem for name in row_groups._idle_readers] == ["1", "2"]
     assert [rows(split, 7, 9) for split in splits] == [[7, 8], [8, 9], [9, 10]]
 
 
@@ -115,7 +115,7 @@ def test_a_file_that_was_replaced_while_its_reader_waited_is_refused(split: Spli
     other = path.with_name("other.parquet")
     pq.write_table(pa.table({"n": list(range(500, 900))}), other)
     os.replace(other, path)
-    with pytest.raises(JobFailedError, match="it was cut or replaced"):
+    with pytest.raises(JobFailedError, match="it was truncated or replaced"):
         rows(split, 7, 9)
     path.unlink()
     with pytest.raises(JobFailedError, match=r"rows\.parquet"):
@@ -131,7 +131,7 @@ ROWS = TableRowType(RowType.of(["n", "s"], [DataTypes.BIGINT(), DataTypes.STRING
     st.integers(1, 60),
     st.integers(0, 3),
 )
-def test_text_that_comes_as_dictionaries_is_the_same_text(
+def test_dictionary_encoded_text_is_the_same_text(
     tmp_path: Path, texts: list[str | None], step: int, width: int
 ) -> None:
     path = tmp_path / fresh_name("texts")
@@ -192,5 +192,5 @@ def test_a_reader_that_stays_open_has_not_read_the_row_group_whole(tmp_path: Pat
     before = pa.total_allocated_bytes()
     for _ in ParquetRows(Types.ROW_NAMED(["n"], [Types.STRING()])).read(wide, 0, 10):
         pass
-    assert len(row_groups._kept) == 1
+    assert len(row_groups._idle_readers) == 1
     assert pa.total_allocated_bytes() - before < size / 2

@@ -93,7 +93,7 @@ def test_parts_of_one_chunk_or_in_a_folder_are_not_worth_a_task(monkeypatch: pyt
     assert spark.tasks == 0
 
 
-def test_damage_that_a_task_finds_is_told_as_if_the_driver_had(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damage_detected_by_a_task_is_reported_as_by_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publishing, "_IN_TASKS_FROM_BYTES", 1)
     url = "memory://publishing-damage"
     sink = FileSink(url, TextParts(), compaction=Compaction(epochs=1)).opened(OneProcessSpark())

@@ -42,7 +42,7 @@ def test_floats_are_written_with_the_digits_they_need(type_info: Any, value: Any
     assert JsonParts().encode([value], type_info).decode() == text + "\n"
 
 
-def test_the_schema_of_rows_writes_them_so_too_and_leaves_the_row_alone() -> None:
+def test_the_schema_of_rows_shortens_floats_and_does_not_change_the_row() -> None:
     row_type, row = Types.ROW_NAMED(["x"], [FLOAT]), Row(x=WIDE)
     assert JsonRowSerializationSchema.builder().with_type_info(row_type).build().serialize(row) == b'{"x":1.1}'
     assert row.x == WIDE

@@ -132,7 +132,7 @@ def test_a_part_of_several_chunks_is_published_whole_or_not_at_all(tmp_path: Pat
         last.unlink()
     else:
         last.write_bytes(whole[:-1] if damage == "cut" else b"E" + whole[1:])
-    with pytest.raises(StoreDamagedError, match=r"was changed|Something removed"):
+    with pytest.raises(StoreDamagedError, match=r"was changed|were removed before"):
         sink.commit(CommitId("a-job", "sink", 2), plan.publish, JOB)
     assert text_of(tmp_path) == []
     last.write_bytes(whole)
@@ -143,7 +143,7 @@ def test_a_part_of_several_chunks_is_published_whole_or_not_at_all(tmp_path: Pat
     assert [path.name for path in tmp_path.iterdir() if not path.name.startswith("part-")] == [".millstream-staging"]
 
 
-def test_what_stands_between_gathered_parts_is_written_between_them(tmp_path: Path) -> None:
+def test_the_delimiter_of_gathered_parts_is_written_between_them(tmp_path: Path) -> None:
     sink = FileSink(str(tmp_path), TextParts(), compaction=Compaction(epochs=3, delimiter=b"--\n"))
     pending: Json = None
     for epoch in (1, 2, 3):

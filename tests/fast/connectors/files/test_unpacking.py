@@ -40,9 +40,9 @@ class CountedFiles(UnpackedFiles):
         super().__init__(files_max)
         self.all: set[UnpackedFile] = set()
 
-    def _keep(self, path: str, identity: tuple[int, ...], file: UnpackedFile) -> None:
+    def _cache(self, path: str, identity: tuple[int, ...], file: UnpackedFile) -> None:
         self.all.add(file)
-        super()._keep(path, identity, file)
+        super()._cache(path, identity, file)
 
     @property
     def unpacked_bytes(self) -> int:
@@ -122,7 +122,7 @@ def test_an_epoch_that_is_run_again_reads_the_same(tmp_path: Path, files: Counte
     assert [line for batch in source.read(split, 5_000, 9_000) for line in batch] == first
 
 
-def test_a_read_that_is_given_up_leaves_nothing_behind(tmp_path: Path, files: CountedFiles) -> None:
+def test_an_abandoned_read_leaves_nothing_behind(tmp_path: Path, files: CountedFiles) -> None:
     source = FileSource([packed(tmp_path / "a.txt.gz", "\n".join(LINES) + "\n")], TextLines())
     [split] = source.splits(CONTEXT)
     reading = source.read(split, 0, 20_000)
@@ -131,7 +131,7 @@ def test_a_read_that_is_given_up_leaves_nothing_behind(tmp_path: Path, files: Co
     assert not files.idle
 
 
-def test_a_file_that_was_replaced_is_not_taken_for_the_one_that_was_begun(tmp_path: Path, files: CountedFiles) -> None:
+def test_a_replaced_file_is_opened_again(tmp_path: Path, files: CountedFiles) -> None:
     path = packed(tmp_path / "a.txt.gz", "\n".join(LINES) + "\n")
     source = FileSource([path], TextLines())
     [split] = source.splits(CONTEXT)
@@ -150,7 +150,7 @@ def test_a_file_that_was_replaced_is_not_taken_for_the_one_that_was_begun(tmp_pa
     st.lists(st.binary(max_size=400), max_size=30),
     st.lists(st.tuples(st.integers(0, 3_000), st.sampled_from(["read", "readline"]), st.integers(1, 700)), max_size=12),
 )
-def test_every_read_gives_the_bytes_of_the_file(parts: list[bytes], reads: list[tuple[int, str, int]]) -> None:
+def test_every_read_returns_the_bytes_of_the_file(parts: list[bytes], reads: list[tuple[int, str, int]]) -> None:
     data = b"\n".join(parts)
     file, plain = UnpackedFile(io.BytesIO(gzip.compress(data))), io.BytesIO(data)
     for position, how, size in reads:

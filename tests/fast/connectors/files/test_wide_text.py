@@ -49,7 +49,7 @@ def drain(source: EngineSource, budget: int) -> list[str]:
     st.booleans(),
     st.booleans(),
 )
-def test_a_file_gives_its_lines(
+def test_a_file_yields_its_lines(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str], charset: str, budget: int, packed: bool, ended: bool
 ) -> None:
     text = "\n".join(lines) + ("\n" if ended and lines else "")

@@ -34,7 +34,7 @@ def test_a_jaas_line_becomes_user_and_password() -> None:
     }
 
 
-def test_a_bearer_login_asks_the_token_endpoint() -> None:
+def test_a_bearer_login_requests_tokens_from_the_endpoint() -> None:
     translated = consumer(
         sasl_mechanism="OAUTHBEARER",
         sasl_login_callback_handler_class="org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
@@ -52,7 +52,7 @@ def test_a_bearer_login_asks_the_token_endpoint() -> None:
     }
 
 
-def test_stores_in_pem_and_pkcs12_are_taken() -> None:
+def test_stores_in_pem_and_pkcs12_are_accepted() -> None:
     assert consumer(
         ssl_truststore_location="/tls/ca", ssl_truststore_type="PEM", ssl_keystore_location="/tls/me.pem"
     ) == {
@@ -70,17 +70,17 @@ def test_stores_in_pem_and_pkcs12_are_taken() -> None:
     ("properties", "sentence"),
     [
         ({"ssl.truststore.location": "/t.jks", "ssl.truststore.password": "hush"}, "keytool -list -rfc"),
-        ({"ssl.truststore.location": "/t.p12"}, "no PEM file"),
+        ({"ssl.truststore.location": "/t.p12"}, "not a PEM file"),
         ({"ssl.keystore.location": "/k.jks"}, "keytool -importkeystore"),
         ({"ssl.enabled.protocols": "TLSv1.3"}, "Name both"),
         ({"sasl.mechanism": "AWS_MSK_IAM"}, "expected one of"),
         ({"sasl.jaas.config": "hush"}, "not shown"),
         ({"sasl.jaas.config": "com.acme.Login required token=hush;"}, "com.acme.Login is a Java class"),
-        ({"sasl.login.callback.handler.class": "com.acme.Handler"}, "Java classes cannot run"),
+        ({"sasl.login.callback.handler.class": "com.acme.Handler"}, "a Java class, which cannot run"),
         ({"interceptor.classes": "com.acme.I"}, "Java classes cannot run"),
     ],
 )
-def test_what_cannot_be_kept_is_refused(properties: dict[str, str], sentence: str) -> None:
+def test_unsupported_properties_are_refused(properties: dict[str, str], sentence: str) -> None:
     with pytest.raises(ConfigurationError, match=sentence) as refusal:
         ClientSettings.of(properties).for_role("consumer")
     assert "hush" not in str(refusal.value)
@@ -91,7 +91,7 @@ def test_a_value_that_is_no_text_is_refused_without_being_shown_if_it_is_secret(
         ClientSettings.of({"sasl.password": ["hush"]})
 
 
-def test_ours_go_before_the_program_s() -> None:
+def test_the_connectors_properties_override_the_programs() -> None:
     settings = ClientSettings.of({"enable.auto.commit": True, "key.deserializer": "x"})
     assert settings.for_role("consumer", enable_auto_commit=False) == {"enable.auto.commit": False}
 
@@ -131,7 +131,7 @@ def test_what_is_secret_is_in_no_text(name: str) -> None:
     assert "a:1" in repr(settings)
 
 
-def test_without_the_client_s_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_clients_package_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     with pytest.raises(PlatformError, match=r"pip install 'millstream\[kafka\]'"):
         confluent()

@@ -177,16 +177,16 @@ def test_partitions_beyond_what_a_process_keeps_do_not_cost_the_others_their_con
     assert len(Client.patience_ms) == 10 + 3 * 2
 
 
-def test_where_ranges_end_in_marks_the_next_consumer_is_told_of_the_end_sooner() -> None:
+def test_where_ranges_end_in_marks_the_next_consumer_detects_the_end_sooner() -> None:
     Client.offsets, Client.chance = [0, 1, 4, 5, 8, 9], random.Random(1)
     for Client.end in (2, 4, 6, 8, 10, 12):
         offsets_in(max(0, Client.end - 2), Client.end)
     assert Client.patience_ms == [None, "30"]
 
 
-def test_an_offset_that_is_gone_is_an_error_and_never_skipped() -> None:
+def test_an_expired_offset_is_an_error_and_never_skipped() -> None:
     Client.offsets, Client.end, Client.first = [5, 6], 7, 5
-    with pytest.raises(ConnectorError, match=r"does not have that offset any more.*retention"):
+    with pytest.raises(ConnectorError, match=r"no longer has that offset.*retention"):
         offsets_in(3, 7)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
-from millstream.connectors.kafka.offsets import EARLIEST, LATEST, OffsetRule, Partition, committed, given, resolve
+from millstream.connectors.kafka.offsets import EARLIEST, LATEST, OffsetRule, Partition, committed, resolve, specific
 from millstream.errors import ConnectorError
 
 
@@ -62,7 +62,7 @@ rules = st.one_of(
     st.sampled_from([EARLIEST, LATEST]),
     st.builds(lambda at: OffsetRule("timestamp", timestamp_ms=at), st.integers(0, 12)),
     st.builds(committed, resets),
-    st.builds(given, st.dictionaries(partitions, st.integers(-3, 12)), resets),
+    st.builds(specific, st.dictionaries(partitions, st.integers(-3, 12)), resets),
 )
 
 

@@ -32,7 +32,7 @@ def test_a_later_driver_finds_what_was_decided(store: MemoryStore) -> None:
     assert not PartitionLog(store, "other").has_started
 
 
-def test_that_nothing_was_found_is_written_down_too(store: MemoryStore) -> None:
+def test_an_empty_discovery_is_stored_too(store: MemoryStore) -> None:
     """Or what appears later would begin as if it had always been there."""
     PartitionLog(store, "in").add([])
     assert PartitionLog(store, "in").has_started
@@ -77,7 +77,7 @@ def test_a_subscription_is_one_of_three() -> None:
         Subscription()
     with pytest.raises(ProgramError, match="either topics"):
         Subscription(topics=("a",), pattern="b")
-    with pytest.raises(ProgramError, match="no regular expression"):
+    with pytest.raises(ProgramError, match="not a regular expression"):
         Subscription(pattern="(")
 
 

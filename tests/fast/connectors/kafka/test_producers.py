@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from millstream.connectors.kafka import producers
 from millstream.connectors.kafka.client_settings import ClientSettings
-from millstream.connectors.kafka.producers import KeptProducers, OpenProducer, open_producer, send
+from millstream.connectors.kafka.producers import OpenProducer, ProducerPool, open_producer, send
 
 SETTINGS = ClientSettings.of({"bootstrap.servers": "127.0.0.1:1"})
 
@@ -51,7 +51,7 @@ messages = st.lists(st.tuples(small, small, st.none() | st.integers(0, 2**40)), 
 
 
 @given(messages, st.booleans())
-def test_every_message_is_given_once_in_order_and_few_wait(rows: list[tuple[Any, Any, Any]], timeless: bool) -> None:
+def test_every_message_is_queued_once_in_order_and_few_wait(rows: list[tuple[Any, Any, Any]], timeless: bool) -> None:
     client = Client()
     producer = OpenProducer(client, SETTINGS)
     stamps = [None if timeless else stamp for _, _, stamp in rows]
@@ -73,21 +73,21 @@ def test_every_message_is_given_once_in_order_and_few_wait(rows: list[tuple[Any,
     assert client.waiting_most <= 3 * producers._SLICES_WAITING_MAX
 
 
-def test_a_kept_producer_has_one_user_at_a_time_and_idle_ones_go() -> None:
-    kept = KeptProducers(most=2)
+def test_a_pooled_producer_has_one_user_at_a_time_and_idle_ones_are_closed() -> None:
+    kept = ProducerPool(most=2)
     first, second, third = (OpenProducer(Client(), SETTINGS) for _ in range(3))
-    kept.give_back("first", first)
+    kept.put_back("first", first)
     assert kept.take("first") is first
     assert kept.take("first") is None
-    kept.give_back("first", first)
-    kept.give_back("second", second)
-    kept.give_back("third", third)
+    kept.put_back("first", first)
+    kept.put_back("second", second)
+    kept.put_back("third", third)
     assert len(kept) == 2
     assert first.client is None
     assert kept.take("second") is second
-    impatient = KeptProducers(idle_s=0.0)
-    impatient.give_back("third", third)
-    impatient.give_back("second", second)
+    impatient = ProducerPool(idle_s=0.0)
+    impatient.put_back("third", third)
+    impatient.put_back("second", second)
     assert third.client is None
     assert impatient.take("second") is second
 

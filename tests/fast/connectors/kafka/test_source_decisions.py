@@ -156,7 +156,7 @@ def test_a_range_ends_where_the_budget_or_the_partition_does(world: World, store
     assert source.backlog(second, 6, at(0)) == 2
 
 
-def test_brokers_that_are_away_are_waited_for_and_then_an_error(world: World, store: MemoryStore) -> None:
+def test_unavailable_brokers_are_tolerated_and_then_an_error(world: World, store: MemoryStore) -> None:
     source = opened(store, start=OffsetRule("earliest"))
     first, _ = source.splits(at(0))
     world.is_away = True
@@ -170,7 +170,7 @@ def test_brokers_that_are_away_are_waited_for_and_then_an_error(world: World, st
     assert source.reach(first, 2, 100, at(3)) == 5
 
 
-def test_an_away_that_passes_leaves_no_trace(world: World, store: MemoryStore) -> None:
+def test_a_transient_failure_leaves_no_trace(world: World, store: MemoryStore) -> None:
     source = opened(store)
     for _ in range(5):
         world.is_away = True
@@ -209,7 +209,7 @@ def test_a_topic_that_is_missing_for_a_moment_is_waited_for(world: World, store:
         source.splits(at(2))
 
 
-def test_the_group_is_told_where_the_job_stands_at_the_latest_when_it_ends(world: World, store: MemoryStore) -> None:
+def test_offsets_are_committed_to_the_group_at_the_latest_when_the_job_ends(world: World, store: MemoryStore) -> None:
     source = opened(store)
     source.splits(at(0))
     source.committed({"t-0": 6, "t-1": 8})
@@ -221,7 +221,7 @@ def test_the_group_is_told_where_the_job_stands_at_the_latest_when_it_ends(world
     assert world.committed_offsets == [{first: 6, second: 8}, {first: 7, second: 8}]
 
 
-def test_a_replay_looks_at_nothing_and_tells_nobody(world: World, store: MemoryStore) -> None:
+def test_a_replay_queries_and_commits_nothing(world: World, store: MemoryStore) -> None:
     splits = opened(store).splits(at(0))
     world.is_away = True
     again = opened(store).reopened(store, None)

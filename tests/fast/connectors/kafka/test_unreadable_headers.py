@@ -57,13 +57,13 @@ def test_a_header_name_that_is_no_text_makes_a_dead_letter_and_the_others_are_re
     assert isinstance(letters, DeadLetters)
     [letter] = letters.batch.values()
     assert (letter.key, letter.value) == (b"k", b"b") and letter.place.endswith("offset 8")
-    assert "no UTF-8" in letter.reason
+    assert "not UTF-8" in letter.reason
     assert not isinstance(batch, DeadLetters)
     assert [(row.value, row.offset) for row in batch.values()] == [("a", 7), ("c", 9)]
     assert batch.values()[0].headers == [("name", b"\xff"), ("name", None), ("", b"")]
 
 
-def test_headers_that_nobody_asks_for_are_not_read() -> None:
+def test_unrequested_headers_are_not_read() -> None:
     reader = RecordReader(RecordLayout(SimpleStringSchema(), (("offset", "offset"),)), PARTITION, None)
     [batch] = reader.items(MESSAGES)
     assert not isinstance(batch, DeadLetters) and batch.length == 3

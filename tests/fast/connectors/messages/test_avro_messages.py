@@ -156,7 +156,7 @@ EVENT = {
 }
 
 
-def test_a_record_of_another_program_is_read_and_ours_by_it() -> None:
+def test_records_are_exchanged_with_another_program() -> None:
     record = {
         "id": uuid.UUID(int=5),
         "kind": "VIEW",
@@ -184,10 +184,10 @@ def test_a_record_of_another_program_is_read_and_ours_by_it() -> None:
 AD = {"type": "record", "name": "Ad", "fields": [{"name": "id", "type": "long"}, {"name": "name", "type": "string"}]}
 
 
-def test_bytes_left_over_are_told_as_those_of_another_schema() -> None:
+def test_remaining_bytes_are_reported_as_another_schema() -> None:
     with pytest.raises(TypeMismatchError, match="its record ends after 3 of 4 bytes: another schema wrote it"):
         reader(AD).deserialize(b"\x02\x02ax")
-    with pytest.raises(TypeMismatchError, match="it is no Avro record of the schema"):
+    with pytest.raises(TypeMismatchError, match="it is not an Avro record of the schema"):
         reader(AD).deserialize(b"\x02\x08a")
 
 
@@ -207,8 +207,8 @@ NOTHINGS = """{"type": "record", "name": "A",
 @pytest.mark.parametrize(
     ("schema", "reason"),
     [
-        ("{", "is no Avro schema"),
-        ('"no such type"', "is no Avro schema"),
+        ("{", "is not an Avro schema"),
+        ('"no such type"', "is not an Avro schema"),
         ('{"type": "record", "name": "A"}', "has no fields"),
         ('"long"', "is a record"),
         ('{"type": "record", "name": "A", "fields": [{"name": "next", "type": ["null", "A"]}]}', "contains itself"),
@@ -216,7 +216,7 @@ NOTHINGS = """{"type": "record", "name": "A",
         ("[" * 10_000, "Avro schema"),
     ],
 )
-def test_a_schema_that_cannot_be_used_is_refused_where_it_is_given(schema: str, reason: str) -> None:
+def test_an_unusable_schema_is_refused_where_it_is_passed(schema: str, reason: str) -> None:
     with pytest.raises(ProgramError, match=reason):
         AvroRowDeserializationSchema(avro_schema_string=schema)
 

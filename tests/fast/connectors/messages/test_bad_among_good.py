@@ -108,14 +108,14 @@ def test_any_bad_messages_among_good_ones_are_read_as_one_by_one(kind: str, plac
 
 
 @pytest.mark.parametrize("kind", ["json", "debezium", "csv", "json table", "csv table"])
-def test_good_messages_stay_in_columns_beside_messages_that_are_no_text(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_good_messages_stay_in_columns_next_to_invalid_text(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     messages = [good_of(kind, 1 + 5 * number) for number in range(2000)]
     messages[7::100] = [b"\xff" + message for message in messages[7::100]]
-    read = row_decoder._Work._read_slowly
+    read = row_decoder._DecodeCall._read_slowly
     slow: list[int] = []
-    monkeypatch.setattr(row_decoder._Work, "_read_slowly", lambda self, v, i: (slow.append(len(v)), read(self, v, i)))
+    monkeypatch.setattr(
+        row_decoder._DecodeCall, "_read_slowly", lambda self, v, i: (slow.append(len(v)), read(self, v, i))
+    )
     _, bad, _ = answers(DECODERS[kind](), messages)
     assert len(bad) == 20 and sum(slow) == 20
 

@@ -98,7 +98,7 @@ def test_a_change_is_two_rows_and_a_tombstone_none() -> None:
     assert shown(rows) == ["+I 1 a", "-U 1 a", "+U 1 b", "-D 1 b", "+I 2 x"]
 
 
-def test_a_change_without_what_was_before_says_how_to_get_it() -> None:
+def test_a_change_without_the_previous_row_reports_how_to_log_it() -> None:
     schema = DebeziumJsonDeserializationSchema(AD)
     with pytest.raises(TypeMismatchError, match="REPLICA IDENTITY FULL"):
         schema.deserialize(b'{"before": null, "after": {"id": 1}, "op": "u"}')
@@ -143,7 +143,7 @@ def test_canals_messages_are_rows_or_bad(documents: list[Any]) -> None:
     check_changes(CanalJsonDeserializationSchema(AD), [json_message(document) for document in documents])
 
 
-def test_kinds_are_kept_through_a_job_and_written_again() -> None:
+def test_row_kinds_are_preserved_through_a_job_and_written_again() -> None:
     messages = [
         b'{"after": {"id": 1, "name": "a"}, "op": "c"}',
         b'{"before": {"id": 1, "name": "a"}, "after": {"id": 1, "name": "b"}, "op": "u"}',

@@ -38,7 +38,7 @@ def read(env: StreamExecutionEnvironment, source: MessageLog) -> Any:
     return env.from_source(source, WatermarkStrategy.no_watermarks(), "log").uid("log")
 
 
-def test_without_a_tag_the_job_stops_at_the_first_bad_message_and_tells_place_and_bytes() -> None:
+def test_without_a_tag_the_job_stops_at_the_first_bad_message_with_its_place_and_bytes() -> None:
     with pytest.raises(JobFailedError) as failure:
         run(lambda env: read(env, MessageLog(schema(), LOG)).sink_to(Collect()))
     text = str(failure.value)
@@ -47,7 +47,7 @@ def test_without_a_tag_the_job_stops_at_the_first_bad_message_and_tells_place_an
 
 @pytest.mark.parametrize("epoch_records", [1, 2, 100])
 @pytest.mark.parametrize("parallelism", [1, 2])
-def test_bad_messages_are_a_stream_beside_the_records_and_counted(epoch_records: int, parallelism: int) -> None:
+def test_bad_messages_are_a_side_output_and_counted(epoch_records: int, parallelism: int) -> None:
     good, bad = Collect("good"), Collect("bad")
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -92,7 +92,7 @@ def test_after_a_restart_every_bad_message_is_there_once() -> None:
     assert counted == [{"counter": 3}]
 
 
-def test_bad_messages_that_nobody_reads_are_counted_and_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_unread_bad_messages_are_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     out = Collect()
     result = run(lambda env: read(env, MessageLog(schema().with_dead_letters(BAD), LOG)).sink_to(out))
     assert [row.n for row in result[out]] == [1, 2, 3]

@@ -49,8 +49,8 @@ from millstream.planner.binding.literals import bind_interval, bind_literal
 from millstream.query.server.job_answers import moment_ms
 from millstream.query.wire.json_values import key_of_text
 from millstream.records.bounded_numbers import bounded_decimal, is_whole, whole_part
-from millstream.runtime.expressions.java_format import JavaFormatProblem, java_format
-from millstream.runtime.expressions.kernel import KERNELS, SessionFacts, ValueProblem, load_kernels
+from millstream.runtime.expressions.java_format import JavaFormatError, java_format
+from millstream.runtime.expressions.kernel import KERNELS, EvaluationError, SessionFacts, load_kernels
 from millstream.runtime.expressions.value_casts import cast_value
 from millstream.sql import syntax
 
@@ -192,7 +192,7 @@ def called(call: Call, kinds: tuple[type, ...], number: str) -> None:
     for way in (expected, computed):
         try:
             way(call, [row])
-        except (TypeError, pa.ArrowInvalid, ValueProblem):  # the first two: where the planner would have put a cast
+        except (TypeError, pa.ArrowInvalid, EvaluationError):  # the first two: where the planner would have put a cast
             pass
         except Exception as error:
             raise RuntimeError(f"{call.function}{kinds} of {number[:20]} by {way.__name__}") from error
@@ -213,13 +213,13 @@ def sweep() -> None:
     for name, act in entry_points():
         for number in NUMBERS:
             print(f"{name} of {number[:20]}", flush=True)
-            with suppress(ValueError, ArithmeticError, MillstreamError, ValueProblem):
+            with suppress(ValueError, ArithmeticError, MillstreamError, EvaluationError):
                 act(number)
     print("the end")
 
 
 @pytest.mark.slow
-def test_no_number_of_a_stranger_is_computed_for_ever_or_ends_the_process() -> None:
+def test_no_untrusted_number_is_computed_forever_or_ends_the_process() -> None:
     limits = partial(resource.setrlimit, resource.RLIMIT_CPU, (200, 200))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, __file__]
@@ -277,7 +277,7 @@ def test_a_number_far_below_the_last_digit_of_its_decimal_is_0(number: str) -> N
         messages = pa.array([f'{{"a": {number}}}'.encode()])
         decoded = JsonTableDecoder(RowType.of(["a"], [of]), JsonReading()).decode(Messages(messages, str))
         assert [str(row.a) for row in decoded.batch.values()] == ["0.00"]
-    with pytest.raises(ValueProblem, match=r"beyond the decimals that are read.*expected DECIMAL\(10, 2\)"):
+    with pytest.raises(EvaluationError, match=r"beyond the decimals that are read.*expected DECIMAL\(10, 2\)"):
         cast_value("1e999999999", text, of, SessionFacts())
 
 
@@ -329,8 +329,8 @@ def test_rounding_to_any_number_of_digits_has_an_answer(function: str, digits: i
 
 
 @pytest.mark.parametrize("template", ["%2000000000d", "%.2000000000s", "%2000000000$d"])
-def test_a_format_asks_for_a_million_characters_at_most(template: str) -> None:
-    with pytest.raises(JavaFormatProblem, match="more than a million"):
+def test_a_format_produces_a_million_characters_at_most(template: str) -> None:
+    with pytest.raises(JavaFormatError, match="more than a million"):
         java_format(template, (5,), ("5",))
 
 

@@ -177,7 +177,7 @@ ODD = [
 
 
 @pytest.mark.parametrize("message", ODD)
-def test_an_odd_document_is_read_the_same_alone_and_among_others(message: bytes) -> None:
+def test_an_odd_document_is_read_the_same_singly_and_among_others(message: bytes) -> None:
     plain = b'{"id": 7, "name": "x", "price": 1.5, "at": "2024-02-29T12:00:00", "tags": []}'
     check_decoder(reader(ORDER), [message])
     check_decoder(reader(ORDER), [plain, message, plain])
@@ -194,7 +194,7 @@ def test_many_messages_with_bad_ones_among_them_are_each_read_once() -> None:
     check_decoder(reader(ORDER), [message if at % 50 else b"{" for at, message in enumerate(messages)])
 
 
-def test_a_bad_message_is_told_with_its_place_and_bytes() -> None:
+def test_a_bad_message_is_reported_with_its_place_and_bytes() -> None:
     messages = Messages(pa.array([b'{"id": 1}', b'{"id": "x"}'], pa.binary()), place)
     [bad] = decoder_of(reader(ORDER)).decode(messages).bad
     text = str(bad_message_error(bad, messages))
@@ -232,7 +232,7 @@ def test_rows_that_are_not_new_are_refused_by_json() -> None:
         encoder_of(writer(row_type), row_type).encode(Batch.of_values([Row(n=1), None], row_type))
 
 
-def test_a_schema_with_its_own_deserialize_is_asked_for_every_message() -> None:
+def test_a_schema_with_its_own_deserialize_is_called_for_every_message() -> None:
     class Shouting(JsonRowDeserializationSchema):
         def deserialize(self, message: bytes) -> Any:
             return super().deserialize(message.lower())

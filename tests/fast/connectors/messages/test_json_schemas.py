@@ -31,7 +31,7 @@ SCHEMA = {
 }
 
 
-def test_a_schema_gives_flinks_types_and_reads_documents() -> None:
+def test_a_schema_has_flinks_types_and_reads_documents() -> None:
     schema = JsonRowDeserializationSchema.builder().json_schema(json.dumps(SCHEMA)).build()
     address = Types.ROW_NAMED(["city"], [Types.STRING()])
     assert schema.produced_type() == Types.ROW_NAMED(
@@ -67,18 +67,18 @@ def test_a_schema_gives_flinks_types_and_reads_documents() -> None:
 @pytest.mark.parametrize(
     ("schema", "reason"),
     [
-        ("{", "is no JSON schema"),
-        ({"type": "string"}, "is of type object"),
+        ("{", "is not a JSON schema"),
+        ({"type": "string"}, "has the type object"),
         ({"type": "object"}, "has no properties"),
         ({"type": "object", "properties": {"a": {}}}, r"the schema\.a: found the type None"),
         ({"type": "object", "properties": {"a": {"type": ["string", "integer"]}}}, "expected one, or one and null"),
-        ({"type": "object", "properties": {"a": {"$ref": "#/none"}}}, "refers to nothing"),
+        ({"type": "object", "properties": {"a": {"$ref": "#/none"}}}, "refers to no schema"),
         ({"type": "object", "properties": {"a": {"$ref": "http://other"}}}, "expected one within it"),
         ({"type": "object", "properties": {"a": {"$ref": "#"}}}, "expected one within it"),
         ({"type": "object", "properties": {"a": {"$ref": "#/properties/a"}}}, "contains itself"),
-        ({"type": "object", "properties": {"a": {"type": "array"}}}, "says nothing of its items"),
+        ({"type": "object", "properties": {"a": {"type": "array"}}}, "does not declare its items"),
         ({"type": "object", "properties": {"a": {"anyOf": []}}}, "a choice of 0 types"),
-        ({"type": "object", "properties": {"a": {"type": "null"}}}, "has no place in a row"),
+        ({"type": "object", "properties": {"a": {"type": "null"}}}, "is not supported in a row"),
         ({"type": "object", "properties": {"a": 1}}, "expected an object"),
     ],
 )

@@ -81,7 +81,7 @@ def test_documents_of_one_shape_are_cut_and_not_parsed() -> None:
     assert cut[0]["cents"].to_pylist() == [n * 7 for n in range(100)]
 
 
-def test_the_others_are_marked_and_a_second_shape_is_found_among_them() -> None:
+def test_other_documents_are_marked_and_a_second_shape_is_learnt_from_them() -> None:
     plain = [f'{{"user": "u{n}", "cents": {n}}}' for n in range(60)]
     other = [f'{{"cents":{n},"user":"v{n}"}}' for n in range(30)]
     texts = pa.array([*plain[:30], *other, "{", *plain[30:]])

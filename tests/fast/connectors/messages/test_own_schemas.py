@@ -43,14 +43,14 @@ def test_whatever_a_schema_raises_the_message_is_a_bad_one_and_others_are_read()
     assert reasons["offset 2"] == "KeyError: 'id'" and "does not fit LONG" in reasons["offset 5"]
 
 
-def test_without_a_place_to_go_a_bad_message_is_told_with_its_place_and_where_the_schema_raised() -> None:
+def test_without_a_tag_a_bad_message_is_reported_with_its_place_and_where_the_schema_raised() -> None:
     given, read = decoded(b'{"id": 1}', b'{"x": 1}')
     with pytest.raises(TypeMismatchError, match=r"offset 1: KeyError: 'id'\. The message is b'\{\"x\": 1\}'") as raised:
         dead_letters(read, given, None)
     assert isinstance(raised.value.__cause__, KeyError)
 
 
-def test_a_registry_that_is_away_makes_no_message_a_bad_one() -> None:
+def test_an_unavailable_registry_makes_no_message_a_bad_one() -> None:
     with pytest.raises(ConnectorAwayError):
         decoded(b'{"id": 1}', b"away")
 
@@ -60,6 +60,6 @@ class Unencoded(SerializationSchema):
         return value
 
 
-def test_a_schema_that_gives_no_bytes_is_told() -> None:
+def test_a_schema_that_returns_no_bytes_is_reported() -> None:
     with pytest.raises(TypeMismatchError, match=r"Unencoded\.serialize returned 5 \(int\) for 5, expected bytes"):
         encoder_of(Unencoded(), None).encode(Batch.of_values([b"a", 5], None))

@@ -144,7 +144,7 @@ def test_a_field_that_can_be_absent_is_none_and_one_that_cannot_has_its_default(
 
 def test_what_would_come_back_as_another_value_is_refused() -> None:
     row = reader().deserialize(b"").as_dict()
-    with pytest.raises(TypeMismatchError, match="field i32 is None, and it always has a value"):
+    with pytest.raises(TypeMismatchError, match="field i32 is None, but it always has a value"):
         writer().serialize(Row(**{**row, "i32": None}))
     with pytest.raises(TypeMismatchError, match="a repeated field cannot"):
         writer().serialize(Row(**{**row, "numbers": [1, None]}))
@@ -181,10 +181,10 @@ def test_a_compiled_class_will_do_and_its_schema_travels() -> None:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ({}, "give a compiled message class"),
-        ({"message_class": int}, "expected a class that protoc made"),
-        ({"descriptor_set": SET, "message_name": "shop.None"}, "has no message 'shop.None'"),
-        ({"descriptor_set": b"\xff", "message_name": "a"}, "has no message 'a'"),
+        ({}, "pass a compiled message class"),
+        ({"message_class": int}, "expected a message class compiled by protoc"),
+        ({"descriptor_set": SET, "message_name": "shop.None"}, "has no usable message 'shop.None'"),
+        ({"descriptor_set": b"\xff", "message_name": "a"}, "has no usable message 'a'"),
         ({"descriptor_set": SET, "message_name": "old.Node"}, "contains itself"),
         ({"descriptor_set": SET, "message_name": "old.Empty"}, "has no fields"),
     ],

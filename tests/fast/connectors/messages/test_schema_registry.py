@@ -73,7 +73,7 @@ def test_random_bytes_are_bad_messages(registry: RegistryServer, messages: list[
     check_decoder(ConfluentRegistryAvroDeserializationSchema(NEW, registry.url), [*messages, *odd])
 
 
-def test_a_number_the_registry_does_not_know_is_a_bad_message_and_asked_for_once(registry: RegistryServer) -> None:
+def test_an_unknown_schema_number_is_a_bad_message_and_requested_once(registry: RegistryServer) -> None:
     schema = ConfluentRegistryAvroDeserializationSchema(NEW, registry.url)
     check_decoder(schema, [b"\x00\x00\x00\x00\x63\x02"] * 3)
     with pytest.raises(TypeMismatchError, match="the schema registry has no schema 99"):
@@ -93,7 +93,7 @@ def test_a_schema_that_cannot_be_resolved_or_used_is_a_bad_message(registry: Reg
             schema.deserialize(message)
 
 
-def test_a_registry_that_is_away_is_asked_again_and_then_an_error_of_the_job(registry: RegistryServer) -> None:
+def test_an_unavailable_registry_is_retried_and_then_an_error_of_the_job(registry: RegistryServer) -> None:
     message = old_message(registry, 1)
     registry.failures = 2
     assert ConfluentRegistryAvroDeserializationSchema(NEW, registry.url).deserialize(message).id == 1
@@ -119,7 +119,7 @@ def test_a_password_is_sent_and_never_shown() -> None:
         with pytest.raises(ConnectorError, match="401") as refusal:
             stranger.deserialize(message)
         assert "hush" not in str(refusal.value) and not isinstance(refusal.value, ConnectorAwayError)
-    with pytest.raises(ProgramError, match="give user= and password="):
+    with pytest.raises(ProgramError, match="pass user= and password="):
         SchemaRegistry("http://me:hush@localhost")
     with pytest.raises(ProgramError, match="expected http"):
         SchemaRegistry("localhost:8081")

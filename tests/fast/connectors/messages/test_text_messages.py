@@ -27,7 +27,7 @@ def test_any_bytes_are_text_of_any_charset(messages: list[bytes | None], charset
 
 
 @given(st.lists(TEXT, max_size=5), st.sampled_from(["UTF-8", "UTF-16"]))
-def test_text_is_written_as_one_by_one_and_comes_back(rows: list[str], charset: str) -> None:
+def test_text_is_written_as_one_by_one_and_read_back(rows: list[str], charset: str) -> None:
     messages = check_encoder(SimpleStringSchema(charset), rows, Types.STRING())
     decoded = decoder_of(SimpleStringSchema(charset)).decode(Messages(pa.array(messages, pa.binary()), place))
     assert decoded.batch.values() == rows
@@ -67,7 +67,7 @@ def test_none_is_refused_never_a_message_without_a_value(schema: Any, type_info:
         encoder_of(schema, type_info).encode(Batch.of_values([None], type_info))
 
 
-def test_a_schema_with_its_own_methods_is_asked_for_every_message() -> None:
+def test_a_schema_with_its_own_methods_is_called_for_every_message() -> None:
     class Upper(SimpleStringSchema):
         def deserialize(self, message: bytes) -> str:
             return super().deserialize(message).upper()

@@ -87,7 +87,7 @@ def test_debezium_in_columns_is_what_its_messages_are_one_by_one(documents: list
     ),
     st.sampled_from(["debezium-json", "canal-json"]),
 )
-def test_what_is_written_is_read_again_as_rows_that_came_and_went(rows: list[Any], name: str) -> None:
+def test_written_changes_are_read_back_as_inserts_and_deletes(rows: list[Any], name: str) -> None:
     columns = [pa.array([row.get(field.name) for _, row in rows], field.data_type.arrow) for field in ROW.fields]
     schema = ROW.schema.append(pa.field(KIND_COLUMN, pa.int8()))
     batch = pa.RecordBatch.from_arrays([*columns, pa.array([kind for kind, _ in rows], pa.int8())], schema=schema)
@@ -121,7 +121,7 @@ def test_an_update_of_canal_has_only_what_changed_under_old() -> None:
 
 
 @pytest.mark.parametrize("name", ["database", "table"])
-def test_a_filter_of_canal_that_is_no_pattern_is_told_before_anything_is_read(name: str) -> None:
+def test_an_invalid_canal_filter_is_reported_before_anything_is_read(name: str) -> None:
     option = f"canal-json.{name}.include"
     with pytest.raises(ProgramError, match=rf"'{option}' is '\(', expected a regular expression"):
         decoder("canal-json", **{f"{name}.include": "("})
@@ -137,21 +137,21 @@ def test_a_filter_of_canal_leaves_out_other_tables() -> None:
     assert [row[1] for row in changes(reader.decode(Messages(pa.array(texts, pa.binary()), str)))] == [2]
 
 
-def test_a_table_says_by_its_format_which_changes_it_gives_and_takes() -> None:
+def test_the_format_of_a_table_defines_the_changes_it_emits_and_accepts() -> None:
     for connector, name in (("kafka", "value.format"), ("filesystem", "format")):
         factory = factory_of(connector)
-        assert factory.gives_changes({name: "debezium-json"}) == ALL_CHANGES
-        assert factory.takes_changes(TableDefinition("t", ROW, {name: "canal-json"})) == ALL_CHANGES
-        assert factory.gives_changes({name: "json"}) == ("+I",)
+        assert factory.emitted_changes({name: "debezium-json"}) == ALL_CHANGES
+        assert factory.accepted_changes(TableDefinition("t", ROW, {name: "canal-json"})) == ALL_CHANGES
+        assert factory.emitted_changes({name: "json"}) == ("+I",)
 
 
-def test_a_values_table_says_its_kinds() -> None:
+def test_a_values_table_declares_its_row_kinds() -> None:
     factory = factory_of("values")
-    assert factory.gives_changes({"changelog-mode": "I,UA,D"}) == ("+I", "+U", "-D")
-    with pytest.raises(ProgramError, match="expected I, or it with some of UB, UA, D"):
-        factory.gives_changes({"changelog-mode": "I,X"})
+    assert factory.emitted_changes({"changelog-mode": "I,UA,D"}) == ("+I", "+U", "-D")
+    with pytest.raises(ProgramError, match="expected I, or I with some of UB, UA, D"):
+        factory.emitted_changes({"changelog-mode": "I,X"})
     table = TableDefinition(
         "t", RowType.of(["id"], [types.IntType()]), {"changelog-mode": "I,D", "data": '[["+U",[1]]]'}
     )
-    with pytest.raises(ProgramError, match=r"row 1 is no pair of a kind \(\+I, -D\) and a row"):
+    with pytest.raises(ProgramError, match=r"row 1 is not a pair of a kind \(\+I, -D\) and a row"):
         factory.source(table, None, ())

@@ -67,9 +67,7 @@ COLUMNS = st.integers(0, 4).flatmap(
 
 @settings(max_examples=100, deadline=None)
 @given(COLUMNS, st.integers(0, 2))
-def test_pieces_that_are_taken_at_once_are_pieces_that_are_joined_row_by_row(
-    pieces: list[list[str] | str], skipped: int
-) -> None:
+def test_pieces_gathered_at_once_equal_pieces_joined_row_by_row(pieces: list[list[str] | str], skipped: int) -> None:
     arrays = [each if isinstance(each, str) else pa.array(each, pa.string())[skipped:] for each in pieces]
     assert joined_texts(arrays).equals(pc.binary_join_element_wise(*arrays, ""))
 

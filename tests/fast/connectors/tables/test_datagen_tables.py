@@ -115,14 +115,14 @@ def test_numbers_stay_within_their_bounds_and_reach_all_of_them() -> None:
     assert all(0.5 <= row["fraction"] < 0.75 for row in rows)
 
 
-def test_texts_are_as_long_as_asked_for() -> None:
+def test_texts_have_the_requested_length() -> None:
     types: dict[str, DataType] = {"code": CharType(5), "word": VarCharType(0x7FFFFFFF), "open": VarCharType(9)}
     rows = read(table(types, fields__open__length="4", fields__open__var_len="true").source, 0, 200)
     assert {len(row["code"]) for row in rows} == {5} and {len(row["word"]) for row in rows} == {100}
     assert {len(row["open"]) for row in rows} == {1, 2, 3, 4}
 
 
-def test_some_values_are_null_where_a_rate_says_so() -> None:
+def test_some_values_are_null_according_to_the_rate() -> None:
     rows = read(table({"word": VarCharType(4)}, fields__word__null_rate="0.5").source, 0, 2_000)
     assert 0.4 < sum(row["word"] is None for row in rows) / len(rows) < 0.6
 
@@ -160,7 +160,7 @@ def test_a_table_with_a_sequence_ends_with_it() -> None:
     ("options", "message"),
     [
         ({"fields.idd.min": "1"}, "a column 'idd' that the table does not have. Did you mean 'id'?"),
-        ({"fields.id.mim": "1"}, "a column has no 'mim'. Did you mean 'min'?"),
+        ({"fields.id.mim": "1"}, "a column has no option 'mim'. Did you mean 'min'?"),
         ({"fields.id.min": "5", "fields.id.max": "1"}, "min ≤ max"),
         ({"fields.id.kind": "sequenz"}, "one of random, sequence. Did you mean 'sequence'?"),
         ({"fields.id.kind": "sequence", "fields.id.start": "1"}, "a sequence needs"),

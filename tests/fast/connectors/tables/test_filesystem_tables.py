@@ -113,7 +113,7 @@ def test_metadata_of_files_and_patterns_of_paths(t_env: TableEnvironment, tmp_pa
     ]
 
 
-def test_other_programs_read_partitioned_tables_and_we_read_theirs(t_env: TableEnvironment, tmp_path: Path) -> None:
+def test_partitioned_tables_are_exchanged_with_other_programs(t_env: TableEnvironment, tmp_path: Path) -> None:
     t_env.execute_sql(f"CREATE TABLE given ({COLUMNS}) WITH {WRITTEN}")
     for format in ("parquet", "csv", "json"):
         path = tmp_path / format
@@ -303,7 +303,7 @@ def test_a_job_may_begin_and_cease_to_commit_partitions(tmp_path: Path) -> None:
     assert len([name for name in files(tmp_path) if name.endswith(".csv")]) == 1
 
 
-def test_success_comes_after_every_part_of_its_partition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_success_file_follows_every_part_of_its_partition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from millstream.connectors.tables.filesystem import partition_commit
 
     sink = committing(tmp_path)
@@ -430,10 +430,10 @@ COMMIT = "sink.partition-commit"
         ({f"{COMMIT}.policy.kind": "custom"}, NotAvailableError, "Java"),
         ({f"{COMMIT}.policy.kind": "sucess-file"}, ProgramError, "Did you mean 'success-file'"),
         ({f"{COMMIT}.trigger": "event-time"}, ProgramError, "one of process-time, partition-time"),
-        ({f"{COMMIT}.policy.kind": "success-file", f"{COMMIT}.success-file.name": "done"}, ProgramError, "begins with"),
-        ({f"{COMMIT}.watermark-time-zone": "Mars"}, ProgramError, "a zone"),
+        ({f"{COMMIT}.policy.kind": "success-file", f"{COMMIT}.success-file.name": "done"}, ProgramError, "starts with"),
+        ({f"{COMMIT}.watermark-time-zone": "Mars"}, ProgramError, "a time zone"),
         ({"partition.time-extractor.timestamp-pattern": "$dya"}, ProgramError, "Did you mean 'day'"),
-        ({"partition.time-extractor.timestamp-formatter": "yyyy-LL"}, ProgramError, "a form made of"),
+        ({"partition.time-extractor.timestamp-formatter": "yyyy-LL"}, ProgramError, "a format of"),
         ({"sink.rolling-policy.file-size": "big"}, ProgramError, "a size"),
     ],
 )

@@ -72,7 +72,7 @@ def test_auctions_end_after_they_begin() -> None:
     )
 
 
-def test_the_table_gives_just_the_columns_that_are_wanted() -> None:
+def test_the_table_computes_only_the_wanted_columns() -> None:
     bid = RowType.of(["price", "auction"], [BigIntType(), BigIntType()])
     physical = RowType([RowField("event_type", IntType()), RowField("bid", bid)], nullable=False)
     table = TableDefinition("events", physical, {"connector": "nexmark", "events.num": "100"})
@@ -92,7 +92,7 @@ def test_the_table_gives_just_the_columns_that_are_wanted() -> None:
     ("field", "options", "message"),
     [
         (RowField("bidd", IntType()), {}, "no column 'bidd'. Did you mean 'bid'?"),
-        (RowField("event_type", BigIntType()), {}, "'event_type' of nexmark is INT, the table says BIGINT"),
+        (RowField("event_type", BigIntType()), {}, "'event_type' of nexmark is INT, but the table declares BIGINT"),
         (RowField("bid", RowType.of(["prize"], [BigIntType()])), {}, "no field 'prize'. Did you mean 'price'?"),
         (RowField("bid", RowType.of(["price"], [VarCharType(9)])), {}, "'bid.price' of nexmark is BIGINT"),
         (RowField("bid", IntType()), {}, "is a ROW, not INT"),
@@ -111,6 +111,6 @@ def test_a_definition_that_does_not_fit_is_refused_with_what_would(
     assert "'events'" in str(refusal.value)
 
 
-def test_an_unknown_connector_is_told_with_the_nearest_one() -> None:
+def test_an_unknown_connector_is_reported_with_the_nearest_one() -> None:
     with pytest.raises(ProgramError, match="no connector 'nexmrak'\\. Did you mean 'nexmark'\\?"):
         factory_of("nexmrak")

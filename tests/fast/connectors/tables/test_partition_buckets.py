@@ -49,9 +49,7 @@ def test_rows_are_divided_as_one_by_one(codes: list[tuple[int | None, int | None
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from(["a", "b", "ab", ""]), max_size=4), st.integers(1, 3), st.integers(0, 1))
-def test_texts_that_are_all_the_same_are_found_without_looking_at_each(
-    texts: list[str], repeats: int, skipped: int
-) -> None:
+def test_equal_texts_are_detected_without_comparing_each(texts: list[str], repeats: int, skipped: int) -> None:
     days = (texts * repeats)[skipped:]
     column = pa.array(texts * repeats, pa.string())[skipped:]
     columns = [pa.array(range(len(days)), pa.int64()), column, pa.array(["h"] * len(days), pa.string())]

@@ -273,7 +273,7 @@ def test_raw_is_one_column() -> None:
         "3 bytes, expected 4"
         in decoded("raw", RowType.of(["v"], [types.IntType()], nullable=False), [b"abc"]).bad[0].reason
     )
-    with pytest.raises(ProgramError, match="one column, and the table has 2"):
+    with pytest.raises(ProgramError, match="one column, but the table has 2"):
         decoded("raw", ROWS, [])
     with pytest.raises(ProgramError, match=r"'raw\.charset' is 'X'"):
         decoded("raw", RowType.of(["v"], [STRING], nullable=False), [], charset="X")
@@ -282,7 +282,7 @@ def test_raw_is_one_column() -> None:
 @pytest.mark.parametrize(
     ("name", "for_files", "kind", "words"),
     [
-        ("jsn", True, ProgramError, "which is no format. Did you mean 'json'"),
+        ("jsn", True, ProgramError, "which is not a format. Did you mean 'json'"),
         ("parquet", False, ProgramError, "not a format of messages"),
         ("maxwell-json", False, NotYetError, "a later version"),
     ],
@@ -295,8 +295,8 @@ def test_formats_that_are_none(name: str, for_files: bool, kind: type[Exception]
 @pytest.mark.parametrize(
     ("name", "data_type", "options", "words"),
     [
-        ("csv", MapType(STRING, STRING), {}, "has no word for MAP"),
-        ("json", types.DayTimeIntervalType(), {}, "has no word for INTERVAL"),
+        ("csv", MapType(STRING, STRING), {}, "has no type for MAP"),
+        ("json", types.DayTimeIntervalType(), {}, "has no type for INTERVAL"),
         ("avro", types.TimestampType(9), {}, "microseconds"),
         ("avro", MapType(types.IntType(), STRING), {}, "keys are text"),
         ("csv", STRING, {"field__delimiter": "ab"}, "'csv.field-delimiter' is 'ab', expected one character"),
@@ -306,7 +306,7 @@ def test_formats_that_are_none(name: str, for_files: bool, kind: type[Exception]
         ("csv", STRING, {"ignore__parse__error": "true"}, "Did you mean 'csv.ignore-parse-errors'"),
     ],
 )
-def test_what_a_format_cannot_do_is_told_before_anything_runs(
+def test_unsupported_uses_of_a_format_are_reported_before_anything_runs(
     name: str, data_type: DataType, options: dict[str, str], words: str
 ) -> None:
     with pytest.raises(ProgramError, match=words.replace("(", r"\(")):
@@ -316,7 +316,7 @@ def test_what_a_format_cannot_do_is_told_before_anything_runs(
 @pytest.mark.parametrize("name", ["parquet", "orc", "avro", "json", "csv"])
 @pytest.mark.parametrize(("data_type", "way"), [(types.BitmapType(), "BITMAP_FROM_BYTES"), (VARIANT, "PARSE_JSON")])
 @pytest.mark.parametrize("is_nested", [False, True])
-def test_bytes_and_texts_of_files_are_not_taken_for_bitmaps_and_variants(
+def test_bytes_and_texts_of_files_are_not_read_as_bitmaps_and_variants(
     name: str, data_type: DataType, way: str, is_nested: bool
 ) -> None:
     format, options = made(name)
@@ -376,7 +376,7 @@ def test_what_reads_and_writes_travels_to_tasks(name: str) -> None:
     st.lists(st.tuples(st.integers(-10_000, 10_000) | st.none(), TEXTS | st.none()), min_size=1, max_size=12),
     st.sampled_from(["", "\\"]),
 )
-def test_rows_that_repeat_are_written_as_each_alone(rows: list[tuple[int | None, str | None]], escape: str) -> None:
+def test_repeated_rows_are_written_as_single_ones(rows: list[tuple[int | None, str | None]], escape: str) -> None:
     row_type = RowType.of(["at", "text"], [types.TimestampType(3), STRING], nullable=False)
     format, options = made("csv", **({"escape__character": escape} if escape else {}))
     encoder = format.encoder(options, row_type)

@@ -46,14 +46,14 @@ def t_env() -> Iterator[TableEnvironment]:
         ("kafka", {**KAFKA, "tpoic": "x"}, ProgramError, "Did you mean 'topic'"),
         ("kafka", {**KAFKA, "format": "parquet"}, ProgramError, "not a format of messages"),
         ("kafka", {**KAFKA, "format": "ogg-json"}, NotYetError, "a later version"),
-        ("kafka", {**KAFKA, "key.fields": "n"}, ProgramError, "'key.fields' and not 'key.format'"),
-        ("kafka", {**KAFKA, "key.format": "raw"}, ProgramError, "'key.format' and not 'key.fields'"),
+        ("kafka", {**KAFKA, "key.fields": "n"}, ProgramError, "'key.fields' but not 'key.format'"),
+        ("kafka", {**KAFKA, "key.format": "raw"}, ProgramError, "'key.format' but not 'key.fields'"),
         ("kafka", {**KAFKA, "key.format": "raw", "key.fields": "m"}, ProgramError, "columns of the table"),
         (
             "kafka",
             {**KAFKA, "key.format": "raw", "key.fields": "n", "key.fields-prefix": "k_"},
             ProgramError,
-            "names that begin with 'k_'",
+            "names that start with 'k_'",
         ),
         (
             "kafka",
@@ -68,7 +68,7 @@ def t_env() -> Iterator[TableEnvironment]:
             ProgramError,
             "'scan.startup.timestamp-millis' is missing",
         ),
-        ("kafka", {**KAFKA, "scan.startup.mode": "group-offsets"}, ProgramError, "Give 'properties.group.id'"),
+        ("kafka", {**KAFKA, "scan.startup.mode": "group-offsets"}, ProgramError, "Set 'properties.group.id'"),
         (
             "kafka",
             {**KAFKA, "scan.bounded.mode": "specific-offsets", "scan.bounded.specific-offsets": "0:1"},
@@ -82,7 +82,7 @@ def t_env() -> Iterator[TableEnvironment]:
         ("socket", {**SOCKET, "byte-delimiter": "0"}, NotYetError, "byte-delimiter"),
         ("socket", {**SOCKET, "format": "avro"}, ProgramError, "one of csv, json, raw"),
         ("socket", {"port": "9", "format": "csv"}, ProgramError, "needs the option 'hostname'"),
-        ("values", {"data": "{}"}, ProgramError, "it is no list"),
+        ("values", {"data": "{}"}, ProgramError, "it is not a list"),
         ("values", {"data": "[[1]]"}, ProgramError, "row 1 has 1 values, and the table 2 columns"),
         ("values", {"data": '[{"n": "x"}]'}, ProgramError, "row 1: field 'n'"),
         ("values", {"date": "[]"}, ProgramError, "Did you mean 'data'"),
@@ -125,7 +125,7 @@ def test_every_connector_knows_the_options_of_every_table() -> None:
             TableOptions("t", {"scan.paralelism": "1"}, known)
 
 
-def test_rows_that_stand_in_the_definition(t_env: TableEnvironment) -> None:
+def test_rows_in_the_definition(t_env: TableEnvironment) -> None:
     t_env.execute_sql(
         """CREATE TABLE t (n INT, ts TIMESTAMP(3), r ROW<a INT, b ARRAY<STRING>>) WITH ('connector' = 'values',
         'data' = '[[1, "2026-11-16 07:00:00", {"a": 2, "b": ["x"]}], {"n": 3}]')"""
@@ -155,7 +155,7 @@ def test_lines_of_a_server_are_rows(t_env: TableEnvironment) -> None:
     assert rows == [("a", 1), (None, 2)]
 
 
-def test_unknown_kinds_of_changes_are_not_taken_for_bad_rows() -> None:
+def test_unknown_row_kinds_are_not_treated_as_bad_rows() -> None:
     options = {"connector": "values", "data": "[]", "changelog-mode": "I,X"}
     table = TableDefinition("t", ROWS, options)
     with pytest.raises(ProgramError, match=r"option 'changelog-mode' is 'I,X'") as refusal:

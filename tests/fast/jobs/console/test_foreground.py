@@ -153,7 +153,7 @@ def test_the_log_says_which_job_it_was_and_how_far_it_came(tmp_path: Path) -> No
     board = ProgressBoard(JobProgress("clicks", "j1", "jobs/a", status="RUNNING"))
     log = attach_log(open_store(str(tmp_path)), "ab12", board)
     board.change(epoch=7, records_in=1200)
-    log.end(JobStatus.SUSPENDED, None, took_ms=192_000)
+    log.end(JobStatus.SUSPENDED, None, runtime_ms=192_000)
     board.change(epoch=8)
     lines = [line.partition("millstream: ")[2] for line in log.path.read_text(encoding="utf-8").splitlines()]
     assert lines == [

@@ -138,7 +138,7 @@ def test_a_job_that_fails_for_good_while_its_output_waits_says_what_it_failed_wi
 def test_a_target_in_the_service_of_the_store_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """The store answers, so it is not the store that is away."""
     monkeypatch.setattr(publisher, "_MISSES_MAX", 3)
-    monkeypatch.setattr("millstream.checkpoint.protocol.AWAY_PAUSE_MS", 0)
+    monkeypatch.setattr("millstream.checkpoint.protocol.UNAVAILABLE_PAUSE_MS", 0)
     job = prepared(Topic(), ahead=3, retries=0)
 
     def leave() -> None:

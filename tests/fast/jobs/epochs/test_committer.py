@@ -82,11 +82,11 @@ def test_an_absent_store_is_told_once_and_asked_until_it_answers() -> None:
     MemoryStore.put(told.store, FILE, b"1")
     told.store.lag.present.clear()
     told.committer.commit(FIRST, None, 0)
-    assert told.next() == e.StoreAway()
+    assert told.next() == e.StoreUnavailable()
     with pytest.raises(queue.Empty):
         told.events.get(timeout=0.2)
     told.store.lag.present.set()
-    assert told.next() == e.StoreBack()
+    assert told.next() == e.StoreAvailable()
     assert told.next() == e.Committed()
     told.committer.close()
 
@@ -105,7 +105,7 @@ def test_a_store_that_is_silent_is_away_and_its_first_answer_is_told(monkeypatch
     else:
         raise AssertionError("a silent store is never found to be away")
     told.store.lag.holds_manifests.set()
-    assert told.next() == e.StoreBack()
+    assert told.next() == e.StoreAvailable()
     assert told.next() == e.Committed()
     told.committer.close()
 
@@ -118,7 +118,7 @@ def test_an_answer_to_a_probe_tells_that_the_store_is_back(monkeypatch: pytest.M
     told = Told()
     told.store.lag.present.clear()
     told.committer.check_store(FIRST)
-    assert told.next() == e.StoreAway()
+    assert told.next() == e.StoreUnavailable()
     if is_refusal:
         monkeypatch.setattr(told.store, "exists", refuse)
     told.store.lag.present.set()
@@ -127,7 +127,7 @@ def test_an_answer_to_a_probe_tells_that_the_store_is_back(monkeypatch: pytest.M
         if not told.committer.check_store(FIRST):
             break
         pause.wait(0.01)
-    assert told.next() == e.StoreBack()
+    assert told.next() == e.StoreAvailable()
     told.committer.close()
 
 

@@ -160,7 +160,7 @@ def test_a_list_of_finished_splits_that_was_exchanged_is_noticed(tmp_path: Any, 
     store, [files] = open_store("memory://exchanged-lists"), result.manifests[-1].finished.values()
     store.put(files[0].file, store.get(files[-1].file))
     newest = ManifestLog(store).newest()
-    with pytest.raises(StoreDamagedError, match=r"finished/.*read to its end, is not what its manifest says"):
+    with pytest.raises(StoreDamagedError, match=r"finished/.*list of finished input, does not match its checksum"):
         finished_splits.FinishedSplits(store).names(newest)
 
 

@@ -201,7 +201,7 @@ def test_while_the_store_is_away_the_job_reads_on_and_publishes_in_order_when_it
     check(store, out)
     assert max(seen) >= 8, "the number of epochs does not bound what is ahead of an absent store"
     assert job.board.now.restarts == 0
-    assert not job.board.now.store_away
+    assert not job.board.now.store_unreachable
 
 
 def test_a_job_pauses_at_its_bound_of_bytes_and_goes_on_by_itself_when_the_store_is_back() -> None:
@@ -303,7 +303,7 @@ def test_epochs_that_fail_whenever_they_are_ahead_do_not_keep_the_job_from_getti
             return super().end()
 
     monkeypatch.setattr(task, "StoreUse", Missing)
-    monkeypatch.setattr("millstream.checkpoint.failing.AWAY_PAUSE_MS", 0)
+    monkeypatch.setattr("millstream.checkpoint.failing.UNAVAILABLE_PAUSE_MS", 0)
     store, out = lagging(Lag(Slow())), Collect()
     job = prepared(store, out, epochs=4)
     job.start()

@@ -43,7 +43,7 @@ class ScatteredRunner(LocalRunner):
         fields = json.loads(payload)
         return json.dumps(fields | {"place": self.place(round_, fields["stage"], fields["subtask"])}).encode()
 
-    def ran_at(self, places: Collection[tuple[int, str]]) -> None:
+    def record_places(self, places: Collection[tuple[int, str]]) -> None:
         self.heard.append(sorted(places))
 
 

@@ -163,7 +163,7 @@ def test_a_source_keeps_its_rate_under_a_clock_that_is_behind_or_set_back() -> N
 def test_no_input_is_idle_for_the_time_a_job_was_down_though_the_clock_is_behind() -> None:
     manifest, active = replace(FIRST, counters={"processing_time_ms": 100_000}), EventTimeState(40, 95_000)
     now_ms, run_started_ms = ProcessingTime(ManualClock(70_000)).run_times(manifest)
-    assert active.awake(run_started_ms, now_ms).stands(1_000, now_ms) == 40
+    assert active.awake(run_started_ms, now_ms).effective_watermark(1_000, now_ms) == 40
 
 
 def test_an_input_becomes_idle_after_a_clock_was_more_than_a_day_ahead() -> None:
@@ -172,5 +172,5 @@ def test_an_input_becomes_idle_after_a_clock_was_more_than_a_day_ahead() -> None
     time, standing = ProcessingTime(clock), []
     for clock.at_ms in (5 * _DAY_MS, _DAY_MS, _DAY_MS + 999, _DAY_MS + 1_000):
         now_ms, run_started_ms = time.run_times(manifest)
-        standing.append(active.awake(run_started_ms, now_ms).stands(1_000, now_ms))
+        standing.append(active.awake(run_started_ms, now_ms).effective_watermark(1_000, now_ms))
     assert standing == [40, 40, 40, IDLE_WATERMARK]

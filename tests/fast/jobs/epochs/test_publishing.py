@@ -103,7 +103,7 @@ def test_a_receipt_that_cannot_be_read_is_none(caplog: pytest.LogCaptureFixture)
         store.put(name, b"{")
     store.put("receipts/notes.txt", b"mine")
     prepared(store, out).start().result()
-    assert out.values == ["a", "b", "c"] and "is no whole receipt" in caplog.text
+    assert out.values == ["a", "b", "c"] and "is not a complete receipt" in caplog.text
 
 
 def test_a_receipt_under_the_name_of_another_epoch_is_none(caplog: pytest.LogCaptureFixture) -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from millstream.checkpoint.refused_output import (
-    KEPT_LISTS,
+    LISTS_MAX,
     ListedRow,
     RefusedList,
     allow_setting_aside,
@@ -41,7 +41,7 @@ class Crash(BaseException):
 class Ledger(Sink):
     """Takes an epoch as a whole, once, and only numbers below 10; tells `at_once` of those it refuses."""
 
-    tells_refused_rows = True
+    reports_refused_rows = True
 
     def __init__(self, at_once: int = 1) -> None:
         self.pages: dict[str, list[int]] = {}
@@ -319,7 +319,7 @@ def test_a_sink_that_goes_on_behind_refused_rows_leaves_out_those_it_has_passed(
             try:
                 super().commit(commit, publish, store)
             except RefusedRowsError as error:
-                raise RefusedRowsError(error.message, error.rows, goes_on_behind=True) from error
+                raise RefusedRowsError(error.message, error.rows, continues_after=True) from error
 
     sink, items = Runner(1).with_dead_letters(folder), staged(store, [11, 12, 13, 1])
     monkeypatch.setattr("millstream.jobs.epochs.refused_output._ROWS_MAX", 2)
@@ -331,7 +331,7 @@ def test_a_sink_that_goes_on_behind_refused_rows_leaves_out_those_it_has_passed(
 
 
 def test_a_sink_that_cannot_tell_which_rows_are_refused_takes_no_folder() -> None:
-    with pytest.raises(ProgramError, match="cannot tell which rows its target refuses"):
+    with pytest.raises(ProgramError, match="cannot identify the rows its target refuses"):
         DiscardingSink().with_dead_letters("letters")
 
 
@@ -350,7 +350,7 @@ def test_a_damaged_list_stops_only_an_epoch_that_was_to_go_on_without_rows(store
     allow(store, folder)
     store.put(refused_name("ledger", 7), b"{")
     sink.most = 100
-    with pytest.raises(StoreDamagedError, match="is no whole refused"):
+    with pytest.raises(StoreDamagedError, match="is not a complete refused"):
         publish(store, sink, items)
     store.delete(set_aside_name("ledger", 7))
     publish(store, sink, items)
@@ -369,12 +369,12 @@ def test_a_list_of_the_first_version_is_read(store: CrashingStore) -> None:
 
 
 def test_the_newest_lists_of_what_was_set_aside_are_kept(store: CrashingStore) -> None:
-    for epoch in range(1, KEPT_LISTS + 4):
+    for epoch in range(1, LISTS_MAX + 4):
         files = () if epoch == 1 else ("a.jsonl",)
         write_refused(store, RefusedList("job", "ledger", epoch, "Ledger", "x", (), 0, "memory://d", files))
     drop_old_lists(store, "job", "ledger")
     epochs = [refused.epoch for _, refused in refused_lists(store, "job") if isinstance(refused, RefusedList)]
-    assert epochs == [1, *range(4, KEPT_LISTS + 4)]
+    assert epochs == [1, *range(4, LISTS_MAX + 4)]
 
 
 def test_lists_that_are_kept_are_not_read_again_for_each_epoch(

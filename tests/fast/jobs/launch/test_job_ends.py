@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from inputs.fresh_names import fresh_name
 
-from millstream.checkpoint.driver_lease import take_lease
+from millstream.checkpoint.driver_lease import acquire_lease
 from millstream.checkpoint.run_end import RunEnd, read_run_end
 from millstream.cli.checkpoints import show_checkpoints
 from millstream.cli.listing import list_jobs
@@ -234,7 +234,7 @@ def test_the_log_of_a_running_job_is_not_that_of_another_job_of_its_process(
     stores = [Remote(fresh_name("remote")) for _ in range(2)]
     logs = [attach_log(store, run) for store, run in zip(stores, ("a1", "b2"), strict=True)]
     stores[0].put("logs/00.log", b"of an earlier run\n")
-    held = take_lease(stores[0], "clicks")
+    held = acquire_lease(stores[0], "clicks")
     for log in logs:
         log.write("progress")
     assert len({*tmp_path.iterdir()}) == 2

@@ -73,7 +73,7 @@ def test_a_second_driver_is_refused_and_the_first_one_is_not_disturbed(start: st
     assert not any(
         manifest.run.startswith("restore")
         for epoch in ManifestLog(store).epochs()
-        if (manifest := ManifestLog(store).read_if_there(epoch)) is not None
+        if (manifest := ManifestLog(store).read_if_present(epoch)) is not None
     )
     stopped(first)
     assert sorted(out.values) == list(range(len(out.values)))

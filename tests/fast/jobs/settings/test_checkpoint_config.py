@@ -283,7 +283,7 @@ def _sleepy(n: int) -> int:
 
 @pytest.fixture
 def said(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
-    monkeypatch.setattr(notices, "_SAID", set())
+    monkeypatch.setattr(notices, "_LOGGED", set())
     caplog.set_level(logging.INFO, "millstream.datastream")
     return lambda: [record.getMessage() for record in caplog.records]
 

@@ -74,7 +74,7 @@ def test_what_a_fork_and_a_savepoint_need_stays_and_no_job_goes_on_there() -> No
     assert drop(store) == (f"the fork in {fork.url}", "the savepoint kept")
     assert ManifestLog(store).epochs() == [1, 2] and is_whole(store, 1) and is_whole(store, 2)
     assert set(store.list("segments")) < files
-    with pytest.raises(StoreError, match="is what is left of job"):
+    with pytest.raises(StoreError, match="holds the remains of job"):
         run(lambda env: total(env, Collect()), store=store.url.removeprefix("memory://"))
     [listed] = jobs(store.url)
     assert listed.status == DROPPED

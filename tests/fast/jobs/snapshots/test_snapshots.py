@@ -112,7 +112,7 @@ def test_state_without_an_operator_stops_the_restore_unless_it_may_be_left_behin
     result = run(totals(out, f"memory://{store}@2", uid="sums", drops=True), store=new)
     assert sorted(result[out]) == expected(20, 0)
     assert "(uid sums): begins without state" in caplog.text
-    assert "(uid totals): its state is left behind" in caplog.text
+    assert "(uid totals): its state is discarded" in caplog.text
 
 
 def test_a_snapshot_of_quite_another_program_is_refused() -> None:
@@ -165,7 +165,7 @@ def test_half_a_savepoint_is_never_taken_for_a_whole_one() -> None:
     for name in names:
         data = copy.get(name)
         copy.delete(name)
-        with pytest.raises(StoreError, match="not copied whole"):
+        with pytest.raises(StoreError, match="incomplete copy"):
             find_snapshot(where)
         copy.put(name, data)
     assert find_snapshot(where).manifest.states == snapshot.manifest.states

@@ -14,7 +14,7 @@ from millstream.aggregation.sql_reference import measured
 from millstream.expressions import nested_types as nested
 from millstream.expressions import types
 from millstream.expressions.row_expressions import Call, Literal
-from millstream.planner.lowering.aggregates import measures_of
+from millstream.planner.lowering.aggregates import bound_aggregates
 from millstream.planner.lowering.windows import panes_of
 from millstream.planner.relations import (
     AggregateCall,
@@ -77,7 +77,7 @@ def results_of(calls: tuple[AggregateCall, ...]) -> list[Any]:
     """The calls as functions of the rows of a group."""
 
     def result(call: AggregateCall) -> Any:
-        [measure] = measures_of([call], list(COLUMNS.values()))
+        [measure] = bound_aggregates([call], list(COLUMNS.values()))
 
         def over(rows: list[Any]) -> Any:
             passed = [row for row in rows if call.filter is None or row[call.filter]]

@@ -254,11 +254,11 @@ def test_a_stream_that_never_ends_is_refused_at_the_line_of_its_cache(env: Strea
 def test_a_cached_stream_is_no_operator(env: StreamExecutionEnvironment) -> None:
     cached = costly(env).cache()
     assert isinstance(cached, CachedDataStream) and cached.cache() is cached
-    with Refused("name: a cached stream is no operator of its own", "before cache()"):
+    with Refused("name: a cached stream is not an operator", "before cache()"):
         cached.name("x")
-    with Refused("set_parallelism", "no operator"):
+    with Refused("set_parallelism", "not an operator"):
         cached.set_parallelism(2)
-    with Refused("uid", "no operator"):
+    with Refused("uid", "not an operator"):
         cached.uid("x")
     with Refused("a keyed stream cannot be cached"):
         costly(env).key_by(lambda n: n).cache()

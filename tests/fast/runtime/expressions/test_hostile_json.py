@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from millstream.runtime.expressions.json_paths import json_path
-from millstream.runtime.expressions.json_text import JsonProblem, json_text, read_json, with_extended_recursion
+from millstream.runtime.expressions.json_text import JsonError, json_text, read_json, with_extended_recursion
 from millstream.runtime.expressions.variants import member, parse_variant
 
 Reader = Callable[[str], object]
@@ -37,7 +37,7 @@ READERS: list[Reader] = [lambda text: parse_variant(text, False), lambda text: j
 def test_a_thousand_levels_are_read_wherever_the_caller_stands(read: Reader, frames: int) -> None:
     for text in ("[" * 1_000 + "]" * 1_000, '{"a":' * 1_000 + "1" + "}" * 1_000):
         assert deeper(frames, lambda text=text: read(text)) == text  # type: ignore[misc]
-        with pytest.raises(JsonProblem, match="deeper than 1,000 levels"):
+        with pytest.raises(JsonError, match="deeper than 1,000 levels"):
             deeper(frames, lambda text=text: read(f"[{text}]"))  # type: ignore[misc]
 
 
@@ -45,7 +45,7 @@ def test_pythons_own_bound_is_back_when_a_deep_text_was_read() -> None:
     for read in READERS:
         read("[" * 1_000 + "]" * 1_000)
         assert sys.getrecursionlimit() == 1_000
-        with pytest.raises(JsonProblem):
+        with pytest.raises(JsonError):
             deeper(900, lambda read=read: read("[" * 1_000 + "]" * 999))  # type: ignore[misc]
         assert sys.getrecursionlimit() == 1_000
 
@@ -95,7 +95,7 @@ def test_a_deep_member_is_found_in_a_deep_variant() -> None:
 
 def test_a_hundred_thousand_levels_are_a_problem_of_the_text() -> None:
     for text in ("[" * 100_000, "[" * 100_000 + "]" * 100_000, '{"a":' * 100_000, '["' + '\\"' * 100_000 + "[" * 2_000):
-        with pytest.raises(JsonProblem):
+        with pytest.raises(JsonError):
             parse_variant(text, False)
 
 
@@ -105,7 +105,7 @@ def test_many_digits_and_many_keys_take_time_by_their_number() -> None:
     assert parse_variant("0." + "0" * 1_000_000 + "1", False) == "0.0"
     assert parse_variant("1." + "01" * 500_000, False) == "1.0101010101010102"
     keys = ",".join(f'"k{number}":1' for number in range(200_000))
-    with pytest.raises(JsonProblem, match="'k199999' occurs twice"):
+    with pytest.raises(JsonError, match="'k199999' occurs twice"):
         parse_variant(f'{{{keys},"k199999":2}}', False)
 
 

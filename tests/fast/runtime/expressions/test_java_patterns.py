@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from millstream.runtime.expressions.java_patterns import PatternProblem, UnsupportedPattern, java_pattern
+from millstream.runtime.expressions.java_patterns import PatternError, UnsupportedPattern, java_pattern
 
 MEANINGS = (  # pattern, texts it is found in, texts it is not
     (r"a.c", ["abc", "a😀c"], ["a\nc", "a\u2028c"]),
@@ -64,7 +64,7 @@ def test_a_pattern_means_what_it_means_to_java(source: str, fitting: list[str], 
     ],
 )
 def test_what_java_refuses_is_refused_with_its_place(source: str, place: int) -> None:
-    with pytest.raises(PatternProblem) as caught:
+    with pytest.raises(PatternError) as caught:
         java_pattern(source)
     assert f"{source!r}" in str(caught.value)
     assert f"at character {place}" in str(caught.value)

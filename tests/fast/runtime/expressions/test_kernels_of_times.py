@@ -30,8 +30,8 @@ from millstream.runtime.expressions.kernel import (
     KERNELS,
     REFERENCES,
     CallContext,
+    EvaluationError,
     SessionFacts,
-    ValueProblem,
     load_kernels,
     load_references,
 )
@@ -264,7 +264,7 @@ def test_a_wrong_pattern_is_a_problem_of_the_first_row_with_a_text(function: str
     call = Call(types[function], function, (Column(STRING, 0), Column(STRING, 1)))
     context, pattern, nulls = CallContext(call, rows, SessionFacts()), pa.scalar("'open"), [None] * (rows - 1)
     assert KERNELS[function](context, pa.nulls(rows, pa.string()), pattern).null_count == rows
-    with pytest.raises(ValueProblem) as problem:
+    with pytest.raises(EvaluationError) as problem:
         KERNELS[function](context, pa.array([*nulls, "2020"]), pattern)
     assert problem.value.row == rows - 1
 
@@ -273,7 +273,7 @@ def test_times_beyond_what_is_stored_are_refused_at_their_row() -> None:
     type_ = TimestampType(9)
     call = Call(type_, "+", (Column(type_, 0), Column(SPAN, 1)))
     values = pa.array([0, 2**63 - 1], pa.int64()).cast(pa.timestamp("ns"))
-    with pytest.raises(ValueProblem, match="beyond TIMESTAMP") as problem:
+    with pytest.raises(EvaluationError, match="beyond TIMESTAMP") as problem:
         KERNELS["TEMPORAL +"](CallContext(call, 2, SessionFacts()), values, pa.scalar(1, pa.duration("ms")))
     assert problem.value.row == 1
 

@@ -13,8 +13,8 @@ from millstream.expressions.row_expressions import Column, Literal, RowExpressio
 from millstream.expressions.types import BigIntType, BooleanType, IntType, NullType
 from millstream.expressions.user_functions import UserFunction
 from millstream.runtime.expressions.compile import compile_program
+from millstream.runtime.expressions.expression_errors import ExpressionError
 from millstream.runtime.expressions.kernel import SessionFacts
-from millstream.runtime.expressions.problems import ExpressionError
 
 X = Column(IntType(), 0)
 ZERO = Literal(IntType(False), 0)

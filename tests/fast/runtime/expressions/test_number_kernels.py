@@ -16,8 +16,8 @@ from millstream.expressions.data_type import DataType
 from millstream.expressions.data_types import DataTypes as T
 from millstream.expressions.row_expressions import Column, Literal, RowExpression
 from millstream.runtime.expressions.compile import compile_program
+from millstream.runtime.expressions.expression_errors import ExpressionError
 from millstream.runtime.expressions.kernel import SessionFacts
-from millstream.runtime.expressions.problems import ExpressionError
 from millstream.runtime.expressions.reference import evaluate
 
 INT_MIN, LONG_MAX = -(2**31), 2**63 - 1

@@ -24,8 +24,8 @@ from millstream.expressions.row_expressions import Column, Literal, RowExpressio
 from millstream.expressions.user_functions import CallMode, UserFunction
 from millstream.runtime.expressions import user_calls
 from millstream.runtime.expressions.compile import compile_program
+from millstream.runtime.expressions.expression_errors import ExpressionError
 from millstream.runtime.expressions.kernel import SessionFacts
-from millstream.runtime.expressions.problems import ExpressionError
 
 ROWS = pa.array([1, 2, None], pa.int64())
 

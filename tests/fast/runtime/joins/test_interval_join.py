@@ -101,9 +101,9 @@ def test_both_bounds_belong_to_the_interval(bounds: tuple[Any, Any]) -> None:
 )
 def test_a_bound_can_be_left_out(lower: bool, upper: bool, expected: list[str]) -> None:
     def joining(left: Any, right: Any) -> DataStream:
-        found = left.interval_join(right).in_event_time().between(-2, 3)
-        found = found.lower_bound_exclusive() if lower else found
-        return (found.upper_bound_exclusive() if upper else found).apply(names)  # type: ignore[no-any-return]
+        results = left.interval_join(right).in_event_time().between(-2, 3)
+        results = results.lower_bound_exclusive() if lower else results
+        return (results.upper_bound_exclusive() if upper else results).apply(names)  # type: ignore[no-any-return]
 
     assert joined(at("a10"), at("b8", "b9", "b13"), joining)["out"] == expected
 
@@ -123,13 +123,13 @@ def test_records_of_other_keys_do_not_meet() -> None:
     ],
     ids=["one epoch", "left first", "right first", "in between"],
 )
-def test_a_pair_comes_once_whichever_record_comes_first(left: list[Any], right: list[Any]) -> None:
+def test_a_pair_is_emitted_once_in_either_arrival_order(left: list[Any], right: list[Any]) -> None:
     assert sorted(joined(left, right, within(-5, 5))["out"]) == ["a1-b3", "a5-b3"]
 
 
 def test_results_have_the_larger_timestamp() -> None:
     result = joined(at("a1", "a9"), at("b5"), within(-5, 5))
-    assert [(found.value, found.timestamp) for found in result.of("out")] == [("a1-b5", 5), ("a9-b5", 9)]
+    assert [(results.value, results.timestamp) for results in result.of("out")] == [("a1-b5", 5), ("a9-b5", 9)]
 
 
 def test_results_come_by_left_record_and_then_by_the_time_of_the_right_one_stored_left_ones_first() -> None:
@@ -195,13 +195,15 @@ def test_late_records_of_either_side_have_an_output_of_their_own() -> None:
     right = [Watermark(9), *at("b7", "b8"), Watermark(9)]
 
     def joining(a: Any, b: Any) -> DataStream:
-        found = a.interval_join(b).between(-9, 9).side_output_left_late_data(LATE_LEFT)
-        return found.side_output_right_late_data(LATE_RIGHT).project(["name"], ["ms"])  # type: ignore[no-any-return]
+        results = a.interval_join(b).between(-9, 9).side_output_left_late_data(LATE_LEFT)
+        return results.side_output_right_late_data(LATE_RIGHT).project(["name"], ["ms"])  # type: ignore[no-any-return]
 
     result = joined(left, right, joining, (LATE_LEFT, lates[0]), (LATE_RIGHT, lates[1]))
     assert result["out"] == [Row(name="a8", ms=8)]
-    assert [(found.value, found.timestamp) for found in result.of(lates[0])] == [(Row(key="k", name="a7", ms=7), 7)]
-    assert [(found.value, found.timestamp) for found in result.of(lates[1])] == [(Row(key="k", name="b7", ms=7), 7)]
+    assert [(record.value, record.timestamp) for record in result.of(lates[0])] == [(Row(key="k", name="a7", ms=7), 7)]
+    assert [(results.value, results.timestamp) for results in result.of(lates[1])] == [
+        (Row(key="k", name="b7", ms=7), 7)
+    ]
     assert result.metrics["join.numLateRecordsDropped"]["counter"] == 0
 
 
@@ -214,7 +216,7 @@ def test_in_batch_nothing_is_late() -> None:
 @pytest.mark.parametrize(
     "how", [within(-3, 3), lambda a, b: a.interval_join(b).between(-3, 3).project(["name"], ["ms"])]
 )
-def test_a_record_is_kept_just_as_long_as_one_that_is_not_late_can_meet_it(how: Any) -> None:
+def test_a_record_is_stored_as_long_as_a_timely_one_can_match_it(how: Any) -> None:
     left, right = [*at("a10"), Watermark(13), Watermark(14)], [*at("b20"), Watermark(13), Watermark(14)]
     result = joined([*left, Watermark(23), Watermark(24), EPOCH], [*right, Watermark(23), Watermark(24), EPOCH], how)
     assert stored_rows(result)[:4] == [2, 1, 1, 0]
@@ -225,7 +227,7 @@ def test_a_record_is_kept_just_as_long_as_one_that_is_not_late_can_meet_it(how: 
     ]
 
 
-def test_a_record_whose_others_come_before_it_is_not_kept_once_event_time_is_there() -> None:
+def test_a_record_with_only_earlier_matches_expires_at_its_own_time() -> None:
     left, right = [*at("a10"), Watermark(4), Watermark(6), EPOCH], [Watermark(4), Watermark(6), EPOCH]
     assert stored_rows(joined(left, right, within(-9, -5)))[:2] == [1, 0]
 
@@ -237,7 +239,7 @@ def test_what_expires_within_its_epoch_is_never_written() -> None:
     assert stored_rows(result)[0] == 2
 
 
-def test_records_of_many_epochs_stay_apart_when_their_segments_are_merged() -> None:
+def test_records_of_many_epochs_survive_compaction() -> None:
     lefts = [f"a{n}" for n in range(1, 13)]
     left = [item for name in lefts for item in (*at(name), EPOCH)]
     result = joined(left, [EPOCH] * len(lefts) + at("b20"), within(0, 99))
@@ -287,7 +289,7 @@ def test_a_function_sees_times_has_side_outputs_and_holds_state_of_the_key() -> 
         ("a3", "b5", 3, 5, 5),
     ]
     assert sorted(result["counts"]) == [("k", 1), ("k", 2), ("k", 3), ("l", 1), ("l", 2)]
-    assert {(found.value, found.timestamp) for found in result.of(counts)} >= {(("k", 1), 2), (("l", 2), 4)}
+    assert {(results.value, results.timestamp) for results in result.of(counts)} >= {(("k", 1), 2), (("l", 2), 4)}
 
 
 def test_state_of_a_key_is_one_over_many_pieces_of_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,7 +304,7 @@ def test_state_of_a_key_is_one_over_many_pieces_of_pairs(monkeypatch: pytest.Mon
     assert [record.value for record in counts.records] == [("k", n) for n in range(1, 7)]
 
 
-def test_a_function_may_give_nothing() -> None:
+def test_a_function_may_emit_nothing() -> None:
     result = joined(at("a1"), at("b1"), lambda a, b: a.interval_join(b).between(0, 0).process(Nothing()))
     assert result["out"] == []
 
@@ -316,8 +318,8 @@ def test_an_error_in_a_function_names_the_pair(plain: bool) -> None:
         process_element = staticmethod(failing)  # type: ignore[assignment]
 
     def joining(a: Any, b: Any) -> DataStream:
-        found = a.interval_join(b).between(-9, 9)
-        return found.apply(failing) if plain else found.process(Failing())  # type: ignore[no-any-return]
+        results = a.interval_join(b).between(-9, 9)
+        return results.apply(failing) if plain else results.process(Failing())  # type: ignore[no-any-return]
 
     with pytest.raises(JobFailedError) as caught:
         joined(at("a1"), at("b3", "b1"), joining)
@@ -354,7 +356,7 @@ def test_records_that_are_none_meet_like_others() -> None:
     assert run(build)[out] == [(None, Row(key="k", name="b1", ms=1))]
 
 
-def test_a_row_that_is_no_insert_cannot_be_kept_and_fails_the_job() -> None:
+def test_a_row_that_is_not_an_insert_fails_the_job() -> None:
     def build(env: StreamExecutionEnvironment) -> None:
         left = env.from_source(Script(at("a1"), type_info=RECORD), STAMPED, "left")
         deleted = left.map(lambda record: Row.of_kind(RowKind.DELETE, *record), RECORD).key_by("key")
@@ -400,13 +402,13 @@ def test_fields_of_tuples_make_a_row_without_names() -> None:
     assert list(map(tuple, run(build)[out])) == [("a1", "b3", 3)]
 
 
-def test_only_the_chosen_fields_are_kept() -> None:
+def test_only_the_chosen_fields_are_stored() -> None:
     left, right = [*at("a1"), EPOCH, *at("a2")], [*at("b99"), EPOCH, *at("b98")]
     chosen, whole = joined(left, right, project(["name"], ["ms"])), joined(left, right, within(-9, 9))
     assert 0 < stored_bytes(chosen) < stored_bytes(whole)
 
 
-def test_other_fields_than_were_kept_are_refused() -> None:
+def test_other_fields_than_the_stored_ones_are_rejected() -> None:
     left, right, store = [*at("a1"), EPOCH, *at("a2")], [*at("b1"), EPOCH, *at("b2")], f"joined-{next(_STORES)}"
     assert joined(left, right, project(["name"], ["ms"]), store=store, epochs=1).status == "SUSPENDED"
     with pytest.raises(JobFailedError, match=r"'left records' of .* was saved with the fields name,.* another uid"):
@@ -429,11 +431,11 @@ def test_a_record_without_fields_to_project_fails_the_job(record: Any) -> None:
         run(build)
 
 
-def test_the_plan_says_what_is_kept_and_whether_in_columns() -> None:
+def test_the_plan_shows_stored_fields_and_vectorisation() -> None:
     env = StreamExecutionEnvironment()
     left, right = keyed(env, at("a1"), "left"), keyed(env, at("b1"), "right")
     left.interval_join(right).between(-1, 2).lower_bound_exclusive().project([0], [1]).print()
-    assert "records that meet when right is 0 ms to 2 ms after left, joined in columns" in env.explain()
+    assert "records that match when right is 0 ms to 2 ms after left, joined in columns" in env.explain()
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
@@ -456,7 +458,7 @@ def test_streams_that_cannot_be_joined_are_refused() -> None:
         left.interval_join(plain.key_by(lambda record: record[0]))
     with Refused("different environments"):
         left.interval_join(keyed(StreamExecutionEnvironment(), at("a1"), "other"))
-    with Refused("interval joins go by event time only", "assign_timestamps_and_watermarks"):
+    with Refused("interval joins use event time only", "assign_timestamps_and_watermarks"):
         left.interval_join(right).in_processing_time()
 
 
@@ -469,20 +471,20 @@ def test_intervals_that_hold_no_time_are_refused() -> None:
         joining.between(1.5, 2)
     with Refused("as the upper bound", "found True (bool)"):
         joining.between(1, True)
-    with Refused("no time lies between 1 ms and 2 ms", "Widen the interval"):
+    with Refused("the interval from 1 ms to 2 ms is empty", "Widen it"):
         joining.between(1, 2).lower_bound_exclusive().upper_bound_exclusive().apply(names)
 
 
 def test_functions_and_tags_of_another_kind_are_refused() -> None:
     env = StreamExecutionEnvironment()
     joining = keyed(env, at("a1"), "left").interval_join(keyed(env, at("b1"), "right")).between(0, 1)
-    with Refused("expected ProcessJoinFunction", "Hand it to process()"):
+    with Refused("expected ProcessJoinFunction", "Pass it to process()"):
         joining.process(NotAJoin())
     with Refused("Pass an instance: Nothing()"):
         joining.process(Nothing)
     with Refused("interval_join(...).process", "expected ProcessJoinFunction"):
         joining.process(names)
-    with Refused("ProcessJoinFunction goes to process()"):
+    with Refused("ProcessJoinFunction is passed to process()"):
         joining.apply(Nothing())
     with Refused("interval_join(...).between(...).process()"):
         env.from_collection([1]).map(Nothing())
@@ -492,7 +494,7 @@ def test_functions_and_tags_of_another_kind_are_refused() -> None:
         joining.side_output_right_late_data("late")
     with Refused("as a type"):
         joining.apply(names, str)
-    with Refused("never gives out side output 'late right'", "side_output_left_late_data"):
+    with Refused("never emits to side output 'late right'", "side_output_left_late_data"):
         joining.project([0], [1]).get_side_output(LATE_RIGHT)
 
 
@@ -507,7 +509,7 @@ def test_projections_that_name_no_row_are_refused() -> None:
         joining.project([0], [3])
     with Refused("several fields named key, name", "names="):
         joining.project(["key", "name"], ["name", "key"])
-    with Refused("several fields named x", "a name of its own"):
+    with Refused("several fields named x", "a different name for each field"):
         joining.project(["key"], ["name"], names=["x", "x"])
     with Refused("found 1 names for 2 fields"):
         joining.project(["key"], ["name"], names=["x"])
@@ -526,7 +528,9 @@ def test_a_side_without_timestamps_is_refused_before_the_job_starts() -> None:
     bare = env.from_collection([("k", "b1", 1)], RECORD).key_by("key")
     joining = keyed(env, at("a1"), "left").interval_join(bare).between(0, 1)
     joining.apply(names).print()
-    with pytest.raises(ProgramError, match=r"joins by event time, and nothing before its second input .*timestamps"):
+    with pytest.raises(
+        ProgramError, match=r"joins by event time, and no operator before its second input .*timestamps"
+    ):
         env.explain()
 
 
@@ -566,8 +570,8 @@ def test_the_programs_of_the_page_run_as_they_are_printed() -> None:
         )
         names_["with_delay"](orders, payments).sink_to(delays)
         names_["amounts"](orders, payments).sink_to(amounts)
-        found, lates = names_["checked"](orders, payments)
-        found.sink_to(pairs_)
+        results, lates = names_["checked"](orders, payments)
+        results.sink_to(pairs_)
         lates.sink_to(late)
 
     result = run(build, parallelism=2)

@@ -23,7 +23,7 @@ _CODES = st.one_of(st.integers(0, 3), st.sampled_from([2**40, 2**62]))
     st.lists(st.tuples(_CODES, _TIMES), max_size=12),
     st.integers(1, 5),
 )
-def test_the_matching_kernel_finds_the_pairs_two_loops_find_in_pieces_of_the_size_asked_for(
+def test_the_matching_kernel_agrees_with_two_loops_in_pieces_of_the_requested_size(
     lefts: list[tuple[int, int, int]], rights: list[tuple[int, int]], pairs_max: int
 ) -> None:
     by_time = sorted(range(len(rights)), key=lambda row: rights[row][1])
@@ -66,12 +66,12 @@ def test_keys_that_one_side_has_once_are_paired_as_an_obvious_loop_pairs_them(
         return pa.array(values, pa.string() if are_texts else pa.int64())
 
     for left, right in ((many, few), (few, many)):
-        found = pairs_of_unique(column(left), column(right), pairs_max=pairs_max)
+        results = pairs_of_unique(column(left), column(right), pairs_max=pairs_max)
         smaller = min((right, left), key=len)
-        if found is None:
+        if results is None:
             assert len(set(smaller)) < len(smaller)
             continue
-        pieces = list(found)
+        pieces = list(results)
         assert all(0 < len(a) == len(b) <= pairs_max for a, b in pieces)
         expected = [(i, j) for i, a in enumerate(left) for j, b in enumerate(right) if a == b and a is not None]
         pairs_found = [(i, j) for a, b in pieces for i, j in zip(a.tolist(), b.tolist(), strict=True)]
@@ -81,6 +81,6 @@ def test_keys_that_one_side_has_once_are_paired_as_an_obvious_loop_pairs_them(
             assert [pair[1 - side] for pair in by_row] == [p[1 - side] for p in sorted(expected, key=lambda p: p[side])]
 
 
-def test_keys_whose_bytes_do_not_tell_whether_they_are_equal_are_not_looked_up_by_them() -> None:
+def test_keys_whose_equality_is_not_that_of_bytes_use_no_hash_table() -> None:
     assert pairs_of_unique(pa.array([0.0]), pa.array([-0.0])) is None
     assert pairs_of_unique(pa.array([1], pa.int64()), pa.array([1], pa.int32())) is None

@@ -96,7 +96,7 @@ def by_id(orders: DataStream, payments: DataStream, assigner: Any = TENS) -> Any
 
 
 @pytest.mark.parametrize("typed", [True, False])
-def test_records_of_one_key_and_window_meet_whichever_epoch_they_came_in(typed: bool) -> None:
+def test_records_of_one_key_and_window_are_joined_across_epochs(typed: bool) -> None:
     lefts = [order("a", 7, 1), order("b", 8, 2), Watermark(3), order("a", 9, 4), Watermark(30)]
     rights = [Watermark(3), payment("a", 5, 9), payment("b", 6, 10), Watermark(30)]
     joined = results(lefts, rights, lambda a, b: by_id(a, b).apply(owed), typed)
@@ -154,12 +154,12 @@ class Twice(FlatJoinFunction):
         return None if first.cents < second.paid else [first.cents, second.paid]
 
 
-def test_a_flat_join_gives_any_number_of_results() -> None:
+def test_a_flat_join_emits_any_number_of_results() -> None:
     lefts, rights = [order("a", 7, 1), order("a", 2, 1)], [payment("a", 5, 3)]
     assert results(lefts, rights, lambda a, b: by_id(a, b).apply(Twice(), Types.LONG())) == [7, 5]
 
 
-def test_windows_of_the_clock_join_what_comes_in_the_same_stretch_of_it() -> None:
+def test_processing_time_windows_join_records_of_the_same_interval() -> None:
     windows = TumblingProcessingTimeWindows.of(Duration.of_millis(10))
     clock = ManualClock(0)
     lefts, rights = [order("a", 7, 0), Pause(12), EPOCH, order("a", 1, 0), Pause(12)], [payment("a", 5, 0)]
@@ -226,7 +226,7 @@ def test_a_window_that_waits_for_late_records_fires_again_with_all_it_holds() ->
 # --- chosen fields, in columns --------------------------------------------------------------------------------------
 
 
-def test_chosen_fields_are_named_as_they_were_or_as_the_program_says() -> None:
+def test_chosen_fields_have_their_own_names_or_the_declared_ones() -> None:
     env = StreamExecutionEnvironment()
     orders, payments = env.from_collection([], ORDER), env.from_collection([], PAYMENT)
     windows = by_id(orders, payments)
@@ -239,7 +239,7 @@ def test_chosen_fields_are_named_as_they_were_or_as_the_program_says() -> None:
         windows.project(["due"], [])
 
 
-def test_what_cannot_run_in_columns_gives_the_same_rows_and_the_plan_says_which_it_is() -> None:
+def test_the_record_join_emits_the_same_rows_and_the_plan_names_the_variant() -> None:
     plans = []
 
     def build(assigner: Any) -> Build:
@@ -302,9 +302,9 @@ def test_rows_are_listed_by_window_in_blocks_as_a_loop_would_list_them(
     assert all(len(rows) <= block_rows or len(set(numbers.tolist())) == 1 for rows, numbers in blocks)
 
 
-def test_a_record_without_fields_fails_the_job_and_says_what_to_do() -> None:
+def test_a_record_without_fields_fails_the_job_with_advice() -> None:
     deleted = Row.of_kind(RowKind.DELETE, "a", 7, 1)
-    with pytest.raises(JobFailedError, match=r"no INSERT.*join with a function"):
+    with pytest.raises(JobFailedError, match=r"not an INSERT.*join with a function"):
         results([deleted], [payment("a", 5, 1)], lambda a, b: by_id(a, b).project(["cents"], ["paid"]))
 
 
@@ -324,10 +324,10 @@ def test_what_waits_for_the_other_side_is_there_after_a_restart_at_another_paral
     assert sorted(found) == sorted([(n, n) for n in range(20)] + [(50, 60)] * 20)
 
 
-def test_a_job_that_goes_on_with_other_windows_or_fields_is_refused_and_told_what_to_do() -> None:
+def test_a_job_continued_with_other_windows_or_fields_is_rejected_with_advice() -> None:
     lefts, rights = [order("a", 7, 1), EPOCH, order("a", 8, 3)], [EPOCH, payment("a", 5, 4)]
     slides = SlidingEventTimeWindows.of(Duration.of_millis(20), Duration.of_millis(10))
-    told = "were kept for other windows", "was saved with the fields cents"
+    told = "were stored for other windows", "was saved with the fields cents"
     for assigner, fields, what in ((slides, ["cents"], told[0]), (TENS, ["at_ms"], told[1])):
         store = f"changed-{next(COUNTER)}"
         ran(lefts, rights, lambda a, b: by_id(a, b).project(["cents"], ["paid"]).uid("join"), store=store, epochs=1)
@@ -341,7 +341,7 @@ def projected(orders: DataStream, payments: DataStream, assigner: Any, fields: l
     return joined.uid("join")
 
 
-def test_the_plan_shows_both_inputs_and_what_is_kept_of_them() -> None:
+def test_the_plan_shows_both_inputs_and_their_stored_fields() -> None:
     env = StreamExecutionEnvironment()
     orders, payments = (env.from_source(Script([], type_info=kind), timed(), "s") for kind in (ORDER, PAYMENT))
     by_id(orders, payments).project(["id"], ["paid"]).sink_to(Collect())
@@ -434,11 +434,11 @@ def test_a_side_that_cannot_have_timestamps_is_named_before_the_job_starts(bare:
         windows = by_id(orders, payments)
         (windows.project(["id"], []) if in_columns else windows.apply(owed)).sink_to(Collect())
 
-    with pytest.raises(ProgramError, match=f"nothing before its {bare} input gives records timestamps"):
+    with pytest.raises(ProgramError, match=f"no operator before its {bare} input assigns timestamps"):
         run(build)
 
 
-def test_a_function_that_cannot_travel_is_told_at_the_line_of_the_join() -> None:
+def test_an_unpicklable_function_is_reported_at_the_line_of_the_join() -> None:
     lock = Lock()
     with pytest.raises(ProgramError, match=r"it holds .*lock.*cannot be pickled.*test_window_joins"):
         ran([], [], lambda a, b: by_id(a, b).apply(lambda one, two: (lock, one)))

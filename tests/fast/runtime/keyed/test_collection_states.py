@@ -153,9 +153,7 @@ def test_touching_one_entry_of_a_large_map_reads_one(large: States, monkeypatch:
     assert [list(keys) for (keys,) in rows] == [["b", "c"]]  # the small maps of the others, at once
 
 
-def test_asking_for_entry_after_entry_of_a_large_map_reads_it_whole_before_long(
-    large: States, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_lookups_of_single_entries_load_a_large_map_whole(large: States, monkeypatch: pytest.MonkeyPatch) -> None:
     rows, entries = large.count_reads("read_rows"), count_entries_read(monkeypatch)
     assert [large.map.get(number) for number in range(2_000)] == [-number for number in range(2_000)]
     assert len(entries) <= 2_000 / 8 and len(rows) == 1

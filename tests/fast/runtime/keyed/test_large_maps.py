@@ -203,7 +203,7 @@ def test_what_older_releases_left_of_a_key_is_one_entry(is_settled_too: bool) ->
 
 
 @pytest.mark.parametrize("form", ["1.50", "1.5", "1.50000000"])
-def test_a_decimal_that_older_releases_wrote_as_it_came_is_found_changed_and_removed(form: str) -> None:
+def test_a_decimal_key_written_by_older_releases_is_read_changed_and_removed(form: str) -> None:
     for tiny in (False, True):
         for action in ("put", "remove"):
             with bounds(tiny=tiny):

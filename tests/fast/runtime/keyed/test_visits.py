@@ -38,13 +38,13 @@ def numbered(count: int) -> Batch:
     return Batch.of_values(list(range(count)), Types.LONG())
 
 
-def check(keys: list[Any], found: Any, records_max: int) -> None:
+def check(keys: list[Any], results: Any, records_max: int) -> None:
     """Every record is visited once, with its own key, in arrival order per key; no key is visited twice."""
     visited: list[int] = []
     met: list[Any] = []
-    found = list(found)
-    assert len(found) <= 1 or len(keys) > records_max
-    for visit in found:
+    results = list(results)
+    assert len(results) <= 1 or len(keys) > records_max
+    for visit in results:
         own = visit.keys.array.to_pylist() if visit.values is None else visit.values
         met += map(repr, own)
         rows = visit.records.values()
@@ -86,7 +86,7 @@ def test_many_keys_are_many_small_visits() -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 1))))
-def test_nested_keys_with_one_hash_are_told_apart(drawn: list[tuple[int, int]]) -> None:
+def test_nested_keys_with_one_hash_are_distinguished(drawn: list[tuple[int, int]]) -> None:
     array = pa.array([{"a": a} for a, _ in drawn], pa.struct([("a", pa.int64())]))
     hashes = np.array([a % 2 for a, _ in drawn], dtype=np.int64)  # three keys share each hash
     check(array.to_pylist(), visits(numbered(len(drawn)), GatheredKeys(KeyColumn(hashes, array)), OWNED), 1_000_000)
@@ -108,9 +108,9 @@ def test_a_visit_reads_no_more_bytes_of_large_values_than_its_bound(monkeypatch:
     read_values = StateTable.read_values
 
     def counted(self: StateTable, keys: KeyColumn) -> Any:
-        found = read_values(self, keys)
-        read.append(sum(len(value) for value in found[1] if value is not None))
-        return found
+        results = read_values(self, keys)
+        read.append(sum(len(value) for value in results[1] if value is not None))
+        return results
 
     monkeypatch.setattr(StateTable, "read_values", counted)
     out = Collect()

@@ -472,7 +472,7 @@ def nothing_with(key: Any, state: Any) -> None:
             Asks(
                 broadcast=lambda _, ctx: ctx.apply_to_keyed_state(ValueStateDescriptor("z", Types.LONG()), nothing_with)
             ),
-            r"it holds \['count'\]. Ask for it in open\(\)",
+            r"it has \['count'\]. Request it in open\(\)",
         ),
         (Asks(broadcast=lambda _, ctx: ctx.get_broadcast_state(RULES).put("a", "text")), "broadcast state 'rules'"),
     ],

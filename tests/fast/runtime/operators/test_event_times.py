@@ -75,7 +75,7 @@ def test_results_of_windows_without_an_end_are_refused_before_the_job_runs(endle
         results = ENDLESS[endless](timed(env, 5).key_by(lambda r: r[0])).reduce(max).map(lambda r: r)
         WINDOWS[windows](results).sink_to(Collect())
 
-    with pytest.raises(ProgramError, match="have none, for its windows have no end") as caught:
+    with pytest.raises(ProgramError, match="have no timestamp, because its windows never end") as caught:
         run(build)
     assert "test_event_times.py:" in str(caught.value)
 

@@ -221,5 +221,5 @@ def test_a_damaged_segment_stops_the_job_and_names_the_newest_whole_epoch() -> N
     with pytest.raises(JobFailedError, match=r"state 'count'|State 'count'") as caught:
         ran(CountWithTtl(ttl(500).build()), items, store=name)
     said = str(caught.value)
-    assert newest in said and "The newest epoch that is still whole is" in said
+    assert newest in said and "The newest intact epoch is" in said
     assert store.get(newest)[64:96] != data[64:96], "nothing was overwritten"

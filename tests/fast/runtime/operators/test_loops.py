@@ -193,7 +193,7 @@ def test_a_loop_closed_with_a_stream_that_does_not_come_from_it_is_refused() -> 
     stream = new_stream()
     loop = stream.iterate()
     loop.print()
-    with Refused("a stream that does not come from it", "made from what iterate() returned"):
+    with Refused("a stream that does not descend from it", "derived from the result of iterate()"):
         loop.close_with(stream.map(lambda n: n, Types.LONG()))
         explain(stream.get_execution_environment()._graph("job"))
 
@@ -257,8 +257,8 @@ def test_the_plan_shows_where_a_loop_begins_and_closes() -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     walk(env.add_source(Script([9, 6])), Collect())
     plan = explain(env._graph("job"))
-    assert "walks  ×" in plan and "takes back what reaches uid=feedback-walks-" in plan
-    assert "Feedback: walks" in plan and "keeps what goes back to the head of its loop" in plan
+    assert "walks  ×" in plan and "reads the records fed back by uid=feedback-walks-" in plan
+    assert "Feedback: walks" in plan and "stores the records fed back to the head of its loop" in plan
 
 
 def test_a_loop_written_by_version_1_is_still_read() -> None:

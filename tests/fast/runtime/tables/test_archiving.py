@@ -80,15 +80,15 @@ def test_a_job_of_yesterday_goes_on_and_its_files_are_read_without_checksums(mon
 
 
 @pytest.mark.parametrize("begins_with", [True, False])
-def test_an_archive_is_neither_given_to_rows_without_one_nor_taken_from_rows_with_one(begins_with: bool) -> None:
+def test_an_archive_can_neither_be_added_to_nor_removed_from_stored_rows(begins_with: bool) -> None:
     archived = KINDS["time in the key"]
     plain = replace(archived, has_archive=False)
     changes, (store, archive), clock = random_changes(Random(3), archived, 8), new_stores(), ManualClock()
     run_table(changes, archived if begins_with else plain, store, archive, clock, epochs=6)
     with pytest.raises(MillstreamError) as error:
         run_table(changes, plain if begins_with else archived, store, archive, clock)
-    told = "its options name none any more" if begins_with else "was kept without an archive so far"
-    assert told in str(error.value)
+    message = "its options no longer name one" if begins_with else "was stored without an archive so far"
+    assert message in str(error.value)
 
 
 def test_an_epoch_that_archived_rows_is_replayed_and_writes_nothing_to_the_archive() -> None:
@@ -101,12 +101,12 @@ def test_an_epoch_that_archived_rows_is_replayed_and_writes_nothing_to_the_archi
     add_table(env, changes, kind, archive, clock)
     graph, settings = env._graph(None), env._job_settings()
     for epoch in {file.epoch for file in newest.archived_files}:
-        found = replay(graph, settings, f"memory://{store}@{epoch}", "Table: kept")
-        assert found.is_same, found.text()
+        results = replay(graph, settings, f"memory://{store}@{epoch}", "Table: kept")
+        assert results.is_same, results.text()
     assert MemoryStore(archive.removeprefix("memory://")).list("") == files
 
 
-def test_a_subtask_that_comes_to_have_a_key_knows_that_its_row_was_archived_by_another() -> None:
+def test_after_a_rescale_a_subtask_knows_rows_that_another_archived() -> None:
     # One subtask archives all rows in one file; three go on with them: each takes some away, and archives others anew.
     kind, changes, rows = KINDS["time beside the key"], Changes(), Counter()
 
@@ -144,7 +144,7 @@ def test_a_subtask_that_comes_to_have_a_key_knows_that_its_row_was_archived_by_a
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["time in the key", "time beside the key", "by the clock"])
 @pytest.mark.parametrize("comes_back", [False, True])
-def test_the_state_does_not_remember_for_ever_which_archived_keys_are_gone(name: str, comes_back: bool) -> None:
+def test_marks_of_deleted_archived_keys_leave_the_state(name: str, comes_back: bool) -> None:
     # Each epoch has keys of its own: they are archived, taken away, and some come back and are archived again.
     kind, changes, rows = KINDS[name], Changes(), Counter()
 
@@ -170,7 +170,7 @@ def test_the_state_does_not_remember_for_ever_which_archived_keys_are_gone(name:
 
 
 @pytest.mark.slow
-def test_a_key_that_came_back_and_was_archived_again_stays_though_the_clock_went_back_in_between() -> None:
+def test_a_reinserted_and_rearchived_key_stays_when_the_clock_is_set_back() -> None:
     # The mark of its removal is of a later time than the row that came after it.
     kind, changes, rows = KINDS["by the clock"], Changes(), Counter()
 
@@ -205,7 +205,7 @@ def test_a_row_of_one_column_that_is_a_row_itself_is_archived_as_it_is() -> None
     table._archive = archive
     keys = pa.array([{"a": 1, "b": 2}, None], inner.arrow)
     due = _DueRows(KeyColumn(np.zeros(2, dtype=np.int64), keys), pa.array([3, 1]), np.zeros(2, dtype=np.int64))
-    assert table._as_written(due, due.take(np.zeros(0, dtype=np.int64)), 7).to_pylist() == [
+    assert table._file_rows(due, due.take(np.zeros(0, dtype=np.int64)), 7).to_pylist() == [
         {"r": {"a": 1, "b": 2}, "archived_version": 7, "archived_count": 3},
         {"r": None, "archived_version": 7, "archived_count": 1},
     ]

@@ -30,22 +30,22 @@ def plan(query: str, only_grows: bool) -> QueryPlan:
     return QueryPlan(query, ["t"], TYPE, only_grows=only_grows)
 
 
-def given_rows(query: str, *rows: Row, only_grows: bool = False) -> list[tuple[str, Any]]:
+def emitted_rows(query: str, *rows: Row, only_grows: bool = False) -> list[tuple[str, Any]]:
     given_ = QueryTask(plan(query, only_grows)).run({"t": rows})
     return [(str(row.get_row_kind()), tuple(row)) for row in given_]
 
 
 def test_changes_become_rows_with_the_columns_of_the_partition_first() -> None:
     changes = [Row.of_kind(kind, 1, "x", 5) for kind in RowKind]
-    told = given_rows("SELECT * FROM TO_CHANGELOG(input => TABLE t PARTITION BY v, op => DESCRIPTOR(what))", *changes)
+    told = emitted_rows("SELECT * FROM TO_CHANGELOG(input => TABLE t PARTITION BY v, op => DESCRIPTOR(what))", *changes)
     assert told == [("+I", (5, kind.name, 1, "x")) for kind in RowKind]
     mapping = "op_mapping => MAP['INSERT, UPDATE_AFTER', 'put', 'DELETE', 'gone']"
     mapping += ", produces_full_deletes => TRUE"
-    told = given_rows(f"SELECT * FROM TO_CHANGELOG(TABLE t, DESCRIPTOR(what), {mapping})", *changes)
+    told = emitted_rows(f"SELECT * FROM TO_CHANGELOG(TABLE t, DESCRIPTOR(what), {mapping})", *changes)
     assert [row[0] for _, row in told] == ["put", "put", "gone"]
 
 
-def test_upserts_are_told_by_the_partition_each_key_once_and_what_goes_is_told() -> None:
+def test_upserts_by_partition_emit_each_key_once_and_deletes() -> None:
     puts = "DESCRIPTOR(what), MAP['INSERT, UPDATE_AFTER', 'put', 'DELETE', 'gone']"
     # The filter lets half of an update pass, and an update moves a row to another key.
     source = "TABLE (SELECT k, v FROM t WHERE v < 8) PARTITION BY k"
@@ -72,10 +72,10 @@ def test_upserts_are_told_by_the_partition_each_key_once_and_what_goes_is_told()
     assert len(QueryTask(grows).run({"t": [Row(1, "x", 5), Row(1, "x", 6)]})) == 2
 
 
-def test_rows_become_the_changes_that_their_codes_tell() -> None:
+def test_rows_become_changes_by_their_operation_codes() -> None:
     rows = [Row(1, "c", 5), Row(1, "b", 5), Row(1, "u", 6), Row(2, "r", 7), Row(1, "d", 6)]
     query = f"SELECT * FROM FROM_CHANGELOG(input => TABLE t PARTITION BY v, {CODES})"
-    assert given_rows(query, *rows, only_grows=True) == [
+    assert emitted_rows(query, *rows, only_grows=True) == [
         ("+I", (5, 1)),
         ("-U", (5, 1)),
         ("+U", (6, 1)),
@@ -88,8 +88,8 @@ def test_a_code_that_is_not_known_fails_or_is_left_out() -> None:
     query = "SELECT * FROM FROM_CHANGELOG(input => TABLE t, op_mapping => MAP['c', 'INSERT']{})"
     rows = [Row(1, "c", 5), Row(1, "?", 5), Row(1, None, 5)]
     with pytest.raises(UserFailureError, match=r"the operation '\?' is none of 'c'"):
-        given_rows(query.format(""), *rows, only_grows=True)
-    left = given_rows(query.format(", invalid_op_handling => 'SKIP'"), *rows, only_grows=True)
+        emitted_rows(query.format(""), *rows, only_grows=True)
+    left = emitted_rows(query.format(", invalid_op_handling => 'SKIP'"), *rows, only_grows=True)
     assert left == [("+I", (1, 5))]
 
 
@@ -98,7 +98,7 @@ CHANGE = st.tuples(st.integers(0, 2), st.sampled_from(["a", "b"]), st.none() | s
 
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(changes=st.lists(st.tuples(CHANGE, st.booleans()), max_size=20))
-def test_a_table_comes_back_from_the_rows_that_tell_its_changes(changes: list[Any]) -> None:
+def test_a_table_is_restored_from_its_changelog_rows(changes: list[Any]) -> None:
     query = (
         "SELECT k, op, v FROM FROM_CHANGELOG(TABLE (SELECT * FROM TO_CHANGELOG(TABLE t, DESCRIPTOR(what))), "
         "DESCRIPTOR(what))"
@@ -136,11 +136,11 @@ def test_upserts_by_the_key_of_the_partition_are_the_last_rows(epochs: list[list
         ("TO_CHANGELOG(TABLE t, DESCRIPTOR(a, b))", "with one name"),
         ("TO_CHANGELOG(TABLE t, DESCRIPTOR(a), MAP['INSRT', 'I'])", "op_mapping has 'INSRT', expected INSERT"),
         ("TO_CHANGELOG(TABLE t, DESCRIPTOR(a), MAP['INSERT', 'I', 'INSERT, DELETE', 'D'])", "has INSERT twice"),
-        ("TO_CHANGELOG(TABLE t, DESCRIPTOR(a), produces_full_deletes => FALSE)", "given whole"),
+        ("TO_CHANGELOG(TABLE t, DESCRIPTOR(a), produces_full_deletes => FALSE)", "emitted as the whole row"),
         ("TO_CHANGELOG(input => TABLE t, ops => DESCRIPTOR(a))", "has no argument 'ops'"),
         ("FROM_CHANGELOG(TABLE t, DESCRIPTOR(what))", "has no column 'what'"),
         ("FROM_CHANGELOG(TABLE t, DESCRIPTOR(v))", "expected STRING"),
-        (f"FROM_CHANGELOG(input => TABLE t, {UPSERTS})", "tells upserts: say by which key"),
+        (f"FROM_CHANGELOG(input => TABLE t, {UPSERTS})", "denotes upserts: name the key"),
         ("FROM_CHANGELOG(TABLE t, DESCRIPTOR(op), MAP['b', 'UPDATE_BEFORE'])", "no UPDATE_AFTER"),
         ("FROM_CHANGELOG(input => TABLE t, invalid_op_handling => 'LOG')", "'FAIL' or 'SKIP'"),
     ],
@@ -151,12 +151,12 @@ def test_what_cannot_be_meant_is_refused(call: str, told: str) -> None:
     assert told in str(refused.value)
 
 
-def test_rows_that_change_themselves_tell_no_changes() -> None:
+def test_changing_rows_are_rejected_as_changelog_rows() -> None:
     with pytest.raises(MillstreamError, match="FromChangelog doesn't support consuming"):
         QueryPlan("SELECT * FROM FROM_CHANGELOG(TABLE t)", ["t"], TYPE, only_grows=False)
 
 
-def test_the_table_api_says_the_same() -> None:
+def test_the_table_api_agrees() -> None:
     t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     t_env.execute_sql("CREATE TABLE t (k INT, op STRING, v BIGINT) WITH ('connector' = 'values', 'data' = '[]')")
     table = t_env.from_path("t")
@@ -177,7 +177,7 @@ def test_the_table_api_says_the_same() -> None:
         table.to_changelog(descriptor("w"))
 
 
-def test_a_stored_plan_says_the_same() -> None:
+def test_a_stored_plan_agrees() -> None:
     t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     t_env.execute_sql("CREATE TABLE t (k INT, op STRING, v BIGINT) WITH ('connector' = 'values', 'data' = '[]')")
     t_env.execute_sql("CREATE TABLE told (k INT, op STRING, v BIGINT) WITH ('connector' = 'blackhole')")
@@ -187,6 +187,6 @@ def test_a_stored_plan_says_the_same() -> None:
     assert "UPDATE_AFTER" in loaded.explain() and loaded.explain() == plan.explain()
 
 
-def test_the_operation_is_no_column_of_what_it_tells_of() -> None:
-    with pytest.raises(MillstreamError, match="PARTITION BY names 'op', which tells the operation"):
+def test_the_operation_column_is_not_a_key_column() -> None:
+    with pytest.raises(MillstreamError, match="PARTITION BY names 'op', the operation"):
         plan("SELECT * FROM FROM_CHANGELOG(input => TABLE t PARTITION BY op)", True)

@@ -37,7 +37,7 @@ def enforced(lengths: str, rows: list[Any]) -> list[Any]:
     return [tuple(row) for row in out.values]
 
 
-def test_lengths_are_left_alone() -> None:
+def test_lengths_are_ignored() -> None:
     assert enforced("ignore", ROWS) == ROWS
 
 

@@ -76,7 +76,7 @@ def test_a_result_is_the_same_wherever_epochs_are_cut(
 
 
 @pytest.mark.parametrize("epochs", [1, 2, 4], ids=["together", "apart", "one-by-one"])
-def test_of_equal_rows_one_that_goes_and_comes_again_stands_last(epochs: int) -> None:
+def test_of_equal_rows_a_reinserted_one_is_last(epochs: int) -> None:
     rows = [Row(0, 1, "a"), Row(0, 1, "b"), Row.of_kind(RowKind.DELETE, 0, 1, "a"), Row(0, 1, "a")]
     cut = [rows[at : at + 4 // epochs] for at in range(0, 4, 4 // epochs)]
     assert rows_of(f"SELECT s, n FROM ({NUMBERED}) WHERE n <= 3", cut) == Counter(["('b', 1)", "('a', 2)"])

@@ -83,12 +83,12 @@ def test_results_are_those_of_the_values_that_are_there(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(spilled_values, "VALUES_IN_ROW_MAX", values_in_row)
-        task, given_rows, so_far = QueryTask(plan()), list[Row](), list[Any]()
+        task, emitted_rows, so_far = QueryTask(plan()), list[Row](), list[Any]()
         for changes, is_reopened in zip(epochs, reopened, strict=True):
             rows = [row for change in changes for row in rows_of(*change)]
-            given_rows += task.run({"t": rows}, reopened=is_reopened)
+            emitted_rows += task.run({"t": rows}, reopened=is_reopened)
             so_far += changes
-            table = table_after((tuple(row), row.get_row_kind() in ADDED) for row in given_rows)
+            table = table_after((tuple(row), row.get_row_kind() in ADDED) for row in emitted_rows)
             assert Counter(table) == Counter(expected_rows(so_far))
 
 
@@ -97,48 +97,48 @@ def results(query: str, *epochs: list[tuple[Any, int]], values_in_row: int, type
     type_info = Types.ROW_NAMED(["v"], [type_info or Types.STRING()])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(spilled_values, "VALUES_IN_ROW_MAX", values_in_row)
-        task, given_rows = QueryTask(QueryPlan(query, ["t"], type_info)), list[Row]()
+        task, emitted_rows = QueryTask(QueryPlan(query, ["t"], type_info)), list[Row]()
         for changes in epochs:
             kinds = [(value, RowKind.INSERT if sign > 0 else RowKind.DELETE) for value, sign in changes]
-            given_rows += task.run({"t": [Row.of_kind(kind, value) for value, kind in kinds]})
-    return [tuple(row) for row in given_rows if row.get_row_kind() in ADDED][-1:]
+            emitted_rows += task.run({"t": [Row.of_kind(kind, value) for value, kind in kinds]})
+    return [tuple(row) for row in emitted_rows if row.get_row_kind() in ADDED][-1:]
 
 
 @pytest.mark.parametrize("values_in_row", [0, 256])
-def test_a_value_that_comes_again_is_the_last_and_stays_the_first(values_in_row: int) -> None:
+def test_a_value_that_rearrives_is_the_last_and_stays_the_first(values_in_row: int) -> None:
     query = "SELECT FIRST_VALUE(v), LAST_VALUE(v), LAST_VALUE(DISTINCT v) FROM t"
-    came = [("a", 1), ("b", 1), ("a", 1)]
-    assert results(query, came, values_in_row=values_in_row) == [("a", "a", "b")]
-    assert results(query, came[:2], came[2:], values_in_row=values_in_row) == [("a", "a", "b")]
-    assert results(query, came, [("a", -1)], values_in_row=values_in_row) == [("a", "a", "b")]
-    assert results(query, came, [("a", -1), ("a", -1)], values_in_row=values_in_row) == [("b", "b", "b")]
-    assert results(query, came, [("a", -1), ("a", -1)], [("a", 1)], values_in_row=values_in_row) == [("b", "a", "a")]
+    arrived = [("a", 1), ("b", 1), ("a", 1)]
+    assert results(query, arrived, values_in_row=values_in_row) == [("a", "a", "b")]
+    assert results(query, arrived[:2], arrived[2:], values_in_row=values_in_row) == [("a", "a", "b")]
+    assert results(query, arrived, [("a", -1)], values_in_row=values_in_row) == [("a", "a", "b")]
+    assert results(query, arrived, [("a", -1), ("a", -1)], values_in_row=values_in_row) == [("b", "b", "b")]
+    assert results(query, arrived, [("a", -1), ("a", -1)], [("a", 1)], values_in_row=values_in_row) == [("b", "a", "a")]
 
 
 @pytest.mark.parametrize("values_in_row", [0, 256])
-def test_a_value_that_goes_and_comes_again_in_one_epoch_has_come_anew(values_in_row: int) -> None:
+def test_a_value_deleted_and_inserted_in_one_epoch_arrives_anew(values_in_row: int) -> None:
     query = "SELECT FIRST_VALUE(v), LAST_VALUE(v), LAST_VALUE(DISTINCT v), LISTAGG(v) FROM t"
-    came, both = [("a", 1), ("b", 1)], {"values_in_row": values_in_row}
+    arrived, both = [("a", 1), ("b", 1)], {"values_in_row": values_in_row}
     again = [("a", -1), ("a", 1)]  # as an update of another column does
-    assert results(query, came, again, **both) == [("b", "a", "a", "b,a")]
-    assert results(query, [*came, *again], **both) == [("b", "a", "a", "b,a")]
-    assert results(query, came, again[:1], again[1:], **both) == [("b", "a", "a", "b,a")]
+    assert results(query, arrived, again, **both) == [("b", "a", "a", "b,a")]
+    assert results(query, [*arrived, *again], **both) == [("b", "a", "a", "b,a")]
+    assert results(query, arrived, again[:1], again[1:], **both) == [("b", "a", "a", "b,a")]
     # It was never away, but has come last.
-    assert results(query, came, [("a", 1), ("a", -1)], **both) == [("a", "a", "b", "a,b")]
-    assert results(query, came, [("a", 1)], [("a", -1)], **both) == [("a", "a", "b", "a,b")]
+    assert results(query, arrived, [("a", 1), ("a", -1)], **both) == [("a", "a", "b", "a,b")]
+    assert results(query, arrived, [("a", 1)], [("a", -1)], **both) == [("a", "a", "b", "a,b")]
     # What comes and goes again was not there.
-    assert results(query, came, [("c", 1), ("c", -1)], **both) == [("a", "b", "b", "a,b")]
+    assert results(query, arrived, [("c", 1), ("c", -1)], **both) == [("a", "b", "b", "a,b")]
 
 
 @pytest.mark.parametrize("values_in_row", [0, 256])
 def test_zeros_of_both_signs_are_one_value_and_so_are_all_that_are_no_number(values_in_row: int) -> None:
     query = "SELECT COUNT(DISTINCT v), SUM(DISTINCT v), AVG(DISTINCT v), FIRST_VALUE(v) FROM t"
-    came = [(0.0, 1), (-0.0, 1), (1.5, 1)]
+    arrived = [(0.0, 1), (-0.0, 1), (1.5, 1)]
     told: dict[str, Any] = {"values_in_row": values_in_row, "type_info": Types.DOUBLE()}
-    assert results(query, came, **told) == [(2, 1.5, 0.75, 0.0)]
-    assert results(query, came, [(-0.0, -1)], [(0.0, -1)], **told) == [(1, 1.5, 1.5, 1.5)]
+    assert results(query, arrived, **told) == [(2, 1.5, 0.75, 0.0)]
+    assert results(query, arrived, [(-0.0, -1)], [(0.0, -1)], **told) == [(1, 1.5, 1.5, 1.5)]
     query = "SELECT SUM(DISTINCT v), COUNT(DISTINCT v) FROM t"
-    gone = results(query, [*came, (nan, 1), (-nan, 1), (1e300, 1)], [(nan, -1), (nan, -1), (1e300, -1)], **told)
+    gone = results(query, [*arrived, (nan, 1), (-nan, 1), (1e300, 1)], [(nan, -1), (nan, -1), (1e300, -1)], **told)
     assert gone == [(1.5, 2)]
 
 
@@ -154,5 +154,5 @@ def test_values_of_an_epoch_come_in_the_order_of_its_rows(only_grows: bool) -> N
 
 @pytest.mark.parametrize("query", ["FIRST_VALUE(v)", "SUM(DISTINCT CHAR_LENGTH(v))"])
 def test_a_value_that_was_never_there_cannot_go(query: str) -> None:
-    with pytest.raises(UserFailureError, match="was taken away that had never been added"):
+    with pytest.raises(UserFailureError, match="was retracted that was never inserted"):
         results(f"SELECT {query} FROM t", [("a", 1), ("bb", 1)], [("ccc", -1)], values_in_row=0)

@@ -64,22 +64,22 @@ def test_results_are_those_of_all_values_that_are_there(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(group_extremes, "HEAD_VALUES", values)
         patch.setattr(group_extremes, "HEAD_VALUES_MAX", values_max)
-        task, given_rows, so_far = QueryTask(plan()), list[Row](), list[Any]()
+        task, emitted_rows, so_far = QueryTask(plan()), list[Row](), list[Any]()
         for changes, is_reopened in zip(epochs, reopened, strict=True):
-            given_rows += task.run({"t": [row_of(*change) for change in changes]}, reopened=is_reopened)
+            emitted_rows += task.run({"t": [row_of(*change) for change in changes]}, reopened=is_reopened)
             so_far += changes
             expected = []
             for key in {row[0] for row, _ in so_far}:
                 of_key = [(row, sign) for row, sign in so_far if row[0] == key]
                 numbers, texts = (extremes_of((row[at], sign) for row, sign in of_key) for at in (1, 2))
                 expected.append((key, *numbers, *texts))
-            rows = table_after((tuple(row), row.get_row_kind() in ADDED) for row in given_rows)
+            rows = table_after((tuple(row), row.get_row_kind() in ADDED) for row in emitted_rows)
             assert Counter(rows) == Counter(expected)
 
 
 @pytest.mark.parametrize("kind", [pa.int64(), pa.float64(), pa.string(), pa.decimal128(38, 4)], ids=str)
 @given(data=st.data())
-def test_places_rise_with_values_whatever_stands_beside_them(kind: pa.DataType, data: st.DataObject) -> None:
+def test_places_rise_with_values_independent_of_others(kind: pa.DataType, data: st.DataObject) -> None:
     values: Any = {
         "int64": st.integers(-(2**63), 2**63 - 1),
         "double": st.floats(allow_nan=False),
@@ -100,7 +100,7 @@ PAIR = st.tuples(st.none() | st.integers(0, 2), st.none() | st.sampled_from(["a"
 
 
 @given(st.lists(PAIR, max_size=12), st.lists(PAIR, max_size=12))
-def test_equal_rows_of_two_sides_are_found_as_often_as_both_have_them(left: list[Any], right: list[Any]) -> None:
+def test_equal_rows_of_two_sides_are_matched_one_to_one(left: list[Any], right: list[Any]) -> None:
     both = [*left, *right]
     columns = [pa.array([row[0] for row in both], pa.int64()), pa.array([row[1] for row in both], pa.string())]
     takes = [lambda rows, column=column: column.take(pa.array(rows)) for column in columns]

@@ -67,9 +67,9 @@ def test_results_are_those_of_all_rows_so_far(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(spilled_values, "VALUES_IN_ROW_MAX", values_in_row)
-        task, given_rows, so_far = QueryTask(plan()), list[Row](), list[Any]()
+        task, emitted_rows, so_far = QueryTask(plan()), list[Row](), list[Any]()
         for rows, is_reopened in zip(epochs, reopened, strict=True):
-            given_rows += task.run({"t": [Row(*row) for row in rows]}, reopened=is_reopened)
+            emitted_rows += task.run({"t": [Row(*row) for row in rows]}, reopened=is_reopened)
             so_far += rows
-            left = table_after((tuple(row), row.get_row_kind() in ADDED) for row in given_rows)
+            left = table_after((tuple(row), row.get_row_kind() in ADDED) for row in emitted_rows)
             assert Counter(left) == Counter(grouped_rows(so_far, (0,), list(MEASURES.values())))

@@ -105,7 +105,7 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("query", ANSWERS)
-def test_nested_values_are_told_apart_wherever_rows_are(query: str) -> None:
+def test_nested_values_are_distinguished_in_all_operators(query: str) -> None:
     with jobs_in_memory():
         t_env = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
         t_env.execute_sql(
@@ -117,7 +117,7 @@ def test_nested_values_are_told_apart_wherever_rows_are(query: str) -> None:
     assert len(rows) == len(ANSWERS[query]) and set(rows) == ANSWERS[query]
 
 
-def test_a_multiset_of_arrays_says_what_to_write_instead() -> None:
+def test_a_multiset_of_arrays_is_rejected_with_an_alternative() -> None:
     t_env = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
     with jobs_in_memory(), pytest.raises(NotYetError, match=r"COLLECT of ARRAY<INT.*ARRAY_AGG"):
         t_env.execute_sql("SELECT COLLECT(a) FROM (VALUES (ARRAY[1])) AS v(a)").print()

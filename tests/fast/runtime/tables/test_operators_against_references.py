@@ -74,11 +74,11 @@ def plan_of(query: str, only_grows: bool = False, is_timed: bool = False) -> Que
 
 def check(plan: QueryPlan, tables: dict[str, list[list[Row]]], reopened: list[bool], expected: Any) -> None:
     """After every epoch the query's rows are those that `expected` makes of the tables."""
-    task, given_rows = QueryTask(plan), list[Row]()
+    task, emitted_rows = QueryTask(plan), list[Row]()
     for epoch in range(3):
-        given_rows += task.run({name: log[epoch] for name, log in tables.items()}, reopened=reopened[epoch])
+        emitted_rows += task.run({name: log[epoch] for name, log in tables.items()}, reopened=reopened[epoch])
         so_far = {name: [row for rows in log[: epoch + 1] for row in rows] for name, log in tables.items()}
-        assert Counter(rows_after(given_rows)) == Counter(expected(so_far))
+        assert Counter(rows_after(emitted_rows)) == Counter(expected(so_far))
 
 
 REOPENED = st.lists(st.booleans(), min_size=3, max_size=3)
@@ -166,7 +166,7 @@ def test_first_rows_of_an_order(kind: str, data: st.DataObject) -> None:
 
 @EXAMPLES
 @given(data=st.data())
-def test_of_equal_rows_those_that_came_first_stand_first(data: st.DataObject) -> None:
+def test_equal_rows_stay_in_arrival_order(data: st.DataObject) -> None:
     query = "SELECT * FROM (SELECT k, v, s, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v) AS n FROM t) WHERE n <= 2"
 
     def expected(tables: dict[str, list[Row]]) -> list[Any]:
@@ -194,13 +194,13 @@ def test_sessions_with_rows_that_come_late(epochs: list[Any]) -> None:
     for rows, step, reopened in epochs:
         before, reached = reached, max(reached, 0) + step
         values, times = [Row(k, v) for k, v, _ in rows], [time for *_, time in rows]
-        given_rows = task.run({"t": values}, times={"t": times}, watermark=reached, reopened=reopened)
+        emitted_rows = task.run({"t": values}, times={"t": times}, watermark=reached, reopened=reopened)
         over = reference.run([(k, time, (v,)) for k, v, time in rows], before, reached)
         expected = [
             (each.key, moment(each.start), moment(each.last + 10), len(each.rows), total(present_values(each.rows, 0)))
             for each in over
         ]
-        assert Counter(map(tuple, given_rows)) == Counter(expected)
+        assert Counter(map(tuple, emitted_rows)) == Counter(expected)
 
 
 def moment(ms: int) -> dt.datetime:

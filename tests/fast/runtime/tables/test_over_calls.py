@@ -14,7 +14,7 @@ from millstream.errors import ProgramError
 from millstream.expressions.types import BigIntType, BooleanType, DoubleType, VarCharType
 from millstream.graph.over_nodes import Frame, OverColumn
 from millstream.graph.table_nodes import OrderKey
-from millstream.planner.lowering.aggregates import measures_of
+from millstream.planner.lowering.aggregates import bound_aggregates
 from millstream.planner.relations import AggregateCall
 from millstream.runtime.tables.over_calls import Earlier, FrameCall, over_calls
 from millstream.runtime.tables.over_frames import ordered, ordered_by_time
@@ -69,7 +69,7 @@ PLACES = (
 def aggregates(frame: Frame) -> list[OverColumn]:
     return [
         OverColumn(call.function, frame, measure)
-        for call, measure in zip(CALLS, measures_of(CALLS, TYPES), strict=True)
+        for call, measure in zip(CALLS, bound_aggregates(CALLS, TYPES), strict=True)
     ]
 
 
@@ -124,7 +124,7 @@ def test_ranges_at_the_ends_of_whole_numbers_are_those_of_the_slow_way(
 
 
 def test_rows_are_cut_into_some_parts() -> None:
-    with pytest.raises(ProgramError, match="NTILE: into how many parts is 0 or less"):
+    with pytest.raises(ProgramError, match="NTILE: the number of parts is 0 or less"):
         in_columns([OverColumn("NTILE", arguments=(TILES,))], (OrderKey(VALUE),), [(0, 5, 0.5, "a", True, 0)])
 
 

@@ -53,7 +53,7 @@ def relations() -> dict[str, tuple[Relation, int]]:
 
 
 @pytest.mark.parametrize("name", relations())
-def test_results_are_given_out_in_batches_of_bounded_size(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_are_emitted_in_batches_of_bounded_size(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     relation, count = relations()[name]
     sizes: list[int] = []
     emit = RepeatingOperator.emit

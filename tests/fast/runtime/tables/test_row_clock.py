@@ -57,7 +57,7 @@ MOMENTS = st.datetimes(dt.datetime(1, 1, 3), dt.datetime(9999, 12, 29)).map(lamb
 
 
 @given(WATERMARKS, st.lists(st.lists(MOMENTS, max_size=20), min_size=1, max_size=3))
-def test_the_latest_row_tells_what_all_rows_tell(watermark: RowExpression, batches: list[list[dt.datetime]]) -> None:
+def test_the_latest_row_determines_the_watermark(watermark: RowExpression, batches: list[list[dt.datetime]]) -> None:
     clock, reference = _clock(watermark), _clock(watermark)
     assert clock._time_column == 1
     reference._time_column = None  # the slow way: every row is looked at
@@ -86,7 +86,7 @@ def test_times_finer_than_a_millisecond_are_cut_in_both_ways(moments: list[dt.da
         Call(TIME, "-", (Column(TIME, 0), _fixed(4))),
     ],
 )
-def test_where_an_earlier_row_may_have_a_later_watermark_all_are_looked_at(watermark: RowExpression) -> None:
+def test_all_rows_are_evaluated_if_an_earlier_one_may_have_a_later_watermark(watermark: RowExpression) -> None:
     assert time_column(MOMENT, watermark) is None
 
 
@@ -96,7 +96,7 @@ def test_a_row_without_a_time_is_refused_and_named() -> None:
     assert "should not be null" in str(failure.value)
 
 
-def test_a_row_that_is_gone_by_its_key_alone_has_no_time_and_says_nothing_of_it() -> None:
+def test_a_delete_with_only_a_key_has_no_time_and_no_watermark() -> None:
     first, latest = dt.datetime(2024, 1, 1, 0, 0, 5), dt.datetime(2024, 1, 1, 0, 0, 9)
     plain = _batch([first, None, latest])
     kinds = pa.array([RowKind.INSERT.value, RowKind.DELETE.value, RowKind.DELETE.value], pa.int8())

@@ -70,10 +70,10 @@ def changes(draw: Any) -> list[list[Row]]:
     return [*epochs, *([[]] * (4 - len(epochs)))]
 
 
-def rows_left(given_rows: list[Row]) -> Counter[str]:
+def rows_left(emitted_rows: list[Row]) -> Counter[str]:
     """What remains, as it is written: that tells zeros apart."""
     left: Counter[str] = Counter()
-    for row in given_rows:
+    for row in emitted_rows:
         left[repr(tuple(row))] += 1 if row.get_row_kind() in ADDED else -1
         assert left[repr(tuple(row))] >= 0, f"{tuple(row)} is taken away and was never given"
     return +left
@@ -84,17 +84,17 @@ def rows_left(given_rows: list[Row]) -> Counter[str]:
 @pytest.mark.parametrize("query", QUERIES)
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(t=changes(), u=changes(), reopened=st.booleans())
-def test_what_is_taken_away_is_what_was_given(
+def test_retractions_equal_emitted_rows(
     query: str, values_in_row: int, t: list[list[Row]], u: list[list[Row]], reopened: bool
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(spilled_values, "VALUES_IN_ROW_MAX", values_in_row)
         patch.setattr(group_extremes, "HEAD_VALUES", 1)
         patch.setattr(group_extremes, "HEAD_VALUES_MAX", 1 + values_in_row)
-        task, given_rows = QueryTask(plan(query)), list[Row]()
+        task, emitted_rows = QueryTask(plan(query)), list[Row]()
         for rows, others in zip(t, u, strict=True):
-            given_rows += task.run({"t": rows, "u": others}, reopened=reopened)
-            rows_left(given_rows)
+            emitted_rows += task.run({"t": rows, "u": others}, reopened=reopened)
+            rows_left(emitted_rows)
 
 
 @pytest.mark.slow
@@ -102,18 +102,18 @@ def test_what_is_taken_away_is_what_was_given(
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(t=changes())
 def test_what_stays_has_the_zeros_that_came(query: str, t: list[list[Row]]) -> None:
-    task, given_rows, came = QueryTask(plan(query.format(NUMBERED))), list[Row](), list[Row]()
+    task, emitted_rows, came = QueryTask(plan(query.format(NUMBERED))), list[Row](), list[Row]()
     ones = [Row(0, 1.0), Row(1, 1.0)]
     for number, rows in enumerate(t):
-        given_rows += task.run({"t": rows, "u": [] if number else ones})
+        emitted_rows += task.run({"t": rows, "u": [] if number else ones})
         came += rows
-        assert rows_left(given_rows) == rows_left(came)
+        assert rows_left(emitted_rows) == rows_left(came)
 
 
 def test_the_last_value_is_an_update_where_the_zero_is_another() -> None:
     task = QueryTask(plan("SELECT LAST_VALUE(x) FROM t"))
-    given_rows = [task.run({"t": [Row(0, value)]}) for value in (0.0, -0.0, 1.0)]
-    assert [[repr(row[0]) for row in rows] for rows in given_rows] == [["0.0"], ["0.0", "-0.0"], ["-0.0", "1.0"]]
+    emitted_rows = [task.run({"t": [Row(0, value)]}) for value in (0.0, -0.0, 1.0)]
+    assert [[repr(row[0]) for row in rows] for rows in emitted_rows] == [["0.0"], ["0.0", "-0.0"], ["-0.0", "1.0"]]
 
 
 def test_rows_are_the_same_to_the_sign_of_a_zero_and_whatever_the_bits_of_a_nan() -> None:
@@ -140,8 +140,8 @@ def test_lists_are_as_their_values_came_whatever_other_groups_have() -> None:
     query = "SELECT k, LISTAGG(DISTINCT s), COLLECT(s), ARRAY_AGG(DISTINCT s) FROM t GROUP BY k"
     for only_grows in (True, False):
         task = QueryTask(QueryPlan(query, ["t"], type_info, only_grows=only_grows))
-        given_rows = task.run({"t": [Row(0, "a"), Row(0, "b"), Row(1, "b"), Row(1, "a")]})
-        assert [(*row[:2], list(row[2]), row[3]) for row in given_rows] == [
+        emitted_rows = task.run({"t": [Row(0, "a"), Row(0, "b"), Row(1, "b"), Row(1, "a")]})
+        assert [(*row[:2], list(row[2]), row[3]) for row in emitted_rows] == [
             (0, "a,b", ["a", "b"], ["a", "b"]),
             (1, "b,a", ["b", "a"], ["b", "a"]),
         ]

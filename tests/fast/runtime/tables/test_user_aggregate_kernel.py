@@ -15,7 +15,7 @@ from millstream.aggregation.groups import Groups
 from millstream.aggregation.row_arguments import RowOfArguments
 from millstream.expressions.types import BigIntType, BooleanType, VarCharType
 from millstream.expressions.user_functions import CallMode, UserFunction, UserFunctionKind
-from millstream.planner.lowering.user_aggregates import kept_by_windows, user_measure
+from millstream.planner.lowering.user_aggregates import bound_user_aggregate, window_aggregates
 from millstream.planner.relations import AggregateCall
 from millstream.runtime.tables.user_aggregates import UserAggregate
 
@@ -53,7 +53,7 @@ PIECE = st.lists(st.tuples(st.integers(0, 2), st.none() | st.integers(0, 9), st.
 
 
 def kernel(detail: str) -> UserAggregate:
-    return UserAggregate(replace(user_measure(CALL, TYPES, "texts"), detail=detail))
+    return UserAggregate(replace(bound_user_aggregate(CALL, TYPES, "texts"), detail=detail))
 
 
 def lifted(made: UserAggregate, piece: list[Any]) -> tuple[Any, np.ndarray]:
@@ -77,7 +77,7 @@ def test_what_is_combined_piece_by_piece_is_what_a_loop_gives(detail: str, piece
         both = fresh if held is None else [pa.concat_arrays(pair) for pair in zip(held, fresh, strict=True)]
         twice = np.concatenate([np.arange(3)] * (1 if held is None else 2))
         held = made.combine(both, Groups(twice, 3))
-        held = made.settled(held) if is_settled else held
+        held = made.consolidated(held) if is_settled else held
     expected = [
         repr([value for piece in pieces for group, value, seen in piece if group == wanted and seen])
         for wanted in range(3)
@@ -91,7 +91,7 @@ def test_accumulators_of_several_panes_are_merged(pieces: Any) -> None:
     panes = []
     for piece in pieces:
         parts, codes = lifted(made, piece)
-        panes.append(made.settled(made.combine(parts, Groups(codes, 3))))
+        panes.append(made.consolidated(made.combine(parts, Groups(codes, 3))))
     both = [pa.concat_arrays(columns) for columns in zip(*panes, strict=True)]
     merged = made.combine(both, Groups(np.tile(np.arange(3), len(panes)), 3))
     expected = [
@@ -101,7 +101,7 @@ def test_accumulators_of_several_panes_are_merged(pieces: Any) -> None:
     assert made.results(merged).to_pylist() == expected
 
 
-def test_what_is_taken_away_is_retracted_behind_what_was_added() -> None:
+def test_deletes_are_retracted_after_inserts() -> None:
     made = kernel("groups")
     parts, _ = lifted(made, [(0, 7, True), (0, 8, True), (0, 7, True)])
     signed = made.signed(parts, np.array([1, 1, -1]))
@@ -109,10 +109,11 @@ def test_what_is_taken_away_is_retracted_behind_what_was_added() -> None:
 
 
 def test_windows_of_several_panes_keep_rows_where_nothing_can_be_merged() -> None:
-    whole = user_measure(CALL, TYPES, "texts")
+    whole = bound_user_aggregate(CALL, TYPES, "texts")
     unmerged = replace(whole, function=replace(CALL.user, missing_methods=("merge",)))
     pandas = replace(whole, function=replace(CALL.user, mode=CallMode.PANDAS))
     details = [
-        [each.detail for each in kept_by_windows([whole, unmerged, pandas], merges=merges)] for merges in (False, True)
+        [each.detail for each in window_aggregates([whole, unmerged, pandas], merges=merges)]
+        for merges in (False, True)
     ]
     assert details == [["folded", "folded", "rows"], ["folded", "rows", "rows"]]

@@ -158,7 +158,7 @@ def test_a_program_error_in_a_task_is_not_retried() -> None:
 def test_a_stream_without_a_sink_runs_as_in_flink_and_that_is_said(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, has_another_branch: bool
 ) -> None:
-    monkeypatch.setattr("millstream.graph.notices._SAID", set())
+    monkeypatch.setattr("millstream.graph.notices._LOGGED", set())
     seen = tmp_path / "seen"
 
     def note(value: int) -> int:

@@ -88,7 +88,7 @@ def test_a_job_that_runs_ahead_uses_no_restart_up_for_a_store_that_its_tasks_mis
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     failing_ends(monkeypatch, StoreAwayError("Store s3://a: no answer."), times=2)
-    monkeypatch.setattr("millstream.checkpoint.failing.AWAY_PAUSE_MS", 0)
+    monkeypatch.setattr("millstream.checkpoint.failing.UNAVAILABLE_PAUSE_MS", 0)
     out = Collect()
     job = prepared(Watched(), out, ahead=3)
     job.start().result()

@@ -70,7 +70,7 @@ class OneOperator:
 
 
 @pytest.mark.parametrize("assigner", [TumblingEventTimeWindows(10, 0), SlidingEventTimeWindows(20, 10, 0)], ids=type)
-def test_nothing_is_left_of_windows_that_are_over_whether_late_records_came_or_not(assigner: Any) -> None:
+def test_nothing_remains_of_expired_windows_with_or_without_late_records(assigner: Any) -> None:
     one = OneOperator(assigner, lateness_ms=15)
     one.run([("a", 5), ("b", 7)], 12)
     assert one.left
@@ -103,7 +103,7 @@ def test_only_windows_that_are_due_are_read_when_time_moves() -> None:
     assert seen == [2]
 
 
-def test_it_does_not_tell_how_many_records_are_worked_on_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_do_not_depend_on_the_piece_size(monkeypatch: pytest.MonkeyPatch) -> None:
     records = [("ab"[time % 2], time) for time in range(60)]
 
     def results() -> list[Any]:

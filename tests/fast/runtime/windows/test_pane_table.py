@@ -93,8 +93,8 @@ def test_what_ends_in_a_while_is_what_was_written_last_of_it(
     assert shown(handle.ending(after_ms, through_ms)) == sorted(ending)
     # Looked up one by one they are the same.
     keys = key_column_of_arrow(pa.array([key for key, _ in newest], pa.int64()))
-    found = handle.of_pairs(keys, np.array([pane * PANE_MS for _, pane in newest], dtype=np.int64))
-    assert shown(found) == sorted(needed)
+    results = handle.of_pairs(keys, np.array([pane * PANE_MS for _, pane in newest], dtype=np.int64))
+    assert shown(results) == sorted(needed)
 
 
 @pytest.mark.parametrize("epochs", [1, 2])
@@ -103,5 +103,5 @@ def test_thousands_of_panes_are_written_in_the_order_of_a_segment(epochs: int) -
     for epoch in range(epochs):
         panes.begin(0)
         panes.write({(key, key % 3): key + epoch for key in range(5_000)})
-    found = shown(panes.begin(0).ending(0, 3 * PANE_MS))
-    assert found == [(key, key % 3 * PANE_MS, *[key + epochs - 1] * 2) for key in range(5_000)]
+    results = shown(panes.begin(0).ending(0, 3 * PANE_MS))
+    assert results == [(key, key % 3 * PANE_MS, *[key + epochs - 1] * 2) for key in range(5_000)]

@@ -52,7 +52,7 @@ TENS = TumblingEventTimeWindows.of(ms(10))
 # --- assigners ------------------------------------------------------------------------------------------------------
 
 
-def test_tumbling_windows_stand_side_by_side_and_never_share_a_record() -> None:
+def test_tumbling_windows_are_adjacent_and_never_share_a_record() -> None:
     items = [("a", 1, 0), ("a", 2, 9), ("b", 3, 9), ("a", 4, 10), ("a", 5, 31)]
     assert sorted(results(items, lambda s: s.window(TENS).process(Numbers()))) == [
         ("a", 0, 10, [1, 2]),
@@ -75,7 +75,7 @@ def test_sliding_windows_overlap_so_a_record_is_in_several() -> None:
     assert sorted(found) == [("a", 0, 10, [1]), ("a", 5, 15, [1])]
 
 
-def test_cumulative_windows_give_the_result_so_far_at_every_step() -> None:
+def test_cumulative_windows_emit_the_result_so_far_at_every_step() -> None:
     items = [("a", 1, 2), ("a", 2, 12), ("a", 4, 25), ("a", 8, 31)]
     found = results(items, lambda s: s.window(CumulativeEventTimeWindows.of(ms(30), ms(10))).process(Numbers()))
     assert sorted(found) == [
@@ -88,7 +88,7 @@ def test_cumulative_windows_give_the_result_so_far_at_every_step() -> None:
     ]
 
 
-def test_a_session_ends_when_nothing_came_for_the_gap() -> None:
+def test_a_session_ends_when_no_record_arrived_for_the_gap() -> None:
     items = [("a", 1, 0), ("a", 2, 8), ("b", 3, 9), ("a", 4, 17), ("a", 5, 40)]
     found = results(items, lambda s: s.window(EventTimeSessionWindows.with_gap(ms(10))).process(Numbers()))
     assert sorted(found) == [("a", 0, 27, [1, 2, 4]), ("a", 40, 50, [5]), ("b", 9, 19, [3])]
@@ -104,7 +104,7 @@ def test_a_global_window_never_fires_by_itself() -> None:
     assert results([("a", 1, 0)], lambda s: s.window(GlobalWindows.create()).apply(Listing())) == []
 
 
-def test_count_windows_fire_when_they_are_full_and_forget() -> None:
+def test_count_windows_fire_when_they_are_full_and_purge() -> None:
     items = [("a", n, 0) for n in range(7)] + [("b", 9, 0)]
     assert results(items, lambda s: s.count_window(3).reduce(added)) == [("a", 3, 0), ("a", 12, 0)]
 
@@ -183,24 +183,24 @@ class Smallest(ReduceFunction):
         return min(value1, value2, key=lambda record: record[1])
 
 
-def test_an_aggregate_function_gives_the_mean_of_a_window() -> None:
+def test_an_aggregate_function_computes_the_mean_of_a_window() -> None:
     items: list[Any] = [("a", 1, 0), ("a", 4, 1), EPOCH, ("a", 4, 2), ("b", 2, 3)]
     assert sorted(results(items, lambda s: s.window(TENS).aggregate(Average()))) == [2.0, 3.0]
 
 
-def test_a_process_function_stands_on_top_of_a_reduction() -> None:
+def test_a_process_function_gets_the_result_of_a_reduction() -> None:
     items = [("a", 7, 12), ("a", 3, 14), ("a", 5, 11)]
     assert results(items, lambda s: s.window(TENS).reduce(Smallest(), WithStart())) == [(10, "a", ("a", 3, 14))]
 
 
-def test_a_process_function_stands_on_top_of_an_aggregation() -> None:
+def test_a_process_function_gets_the_result_of_an_aggregation() -> None:
     pair = Types.TUPLE([Types.LONG(), Types.LONG()])
     items = [("a", 7, 12), ("a", 3, 14)]
     out = Types.TUPLE([Types.LONG(), Types.STRING(), Types.DOUBLE()])
     assert results(items, lambda s: s.window(TENS).aggregate(Average(), WithStart(), pair, out)) == [(10, "a", 5.0)]
 
 
-def test_a_window_function_stands_on_top_of_a_reduction() -> None:
+def test_a_window_function_gets_the_result_of_a_reduction() -> None:
     items = [("a", 7, 12), ("a", 3, 14)]
     assert results(items, lambda s: s.window(TENS).reduce(added, Listing())) == [("a", [10])]
 
@@ -254,7 +254,7 @@ def test_windows_of_windows_are_of_the_same_time() -> None:
     assert [found[:2] for found in results(items, build, parallelism=2)] == [(0, 9), (10, 7)]
 
 
-def test_a_result_that_was_given_out_does_not_change_when_its_window_goes_on() -> None:
+def test_an_emitted_result_does_not_change_when_its_window_continues() -> None:
     class Grows(AggregateFunction):
         def create_accumulator(self) -> list[int]:
             return []
@@ -318,7 +318,7 @@ def test_a_record_behind_the_watermark_is_dropped_and_counted() -> None:
     assert [m for name, m in result.metrics.items() if name.endswith("numLateRecordsDropped")] == [{"counter": 2}]
 
 
-def test_a_late_record_goes_to_the_side_output_that_was_asked_for() -> None:
+def test_a_late_record_is_emitted_to_the_declared_side_output() -> None:
     late = Collect("late")
 
     def build(stream: Any) -> Any:
@@ -424,7 +424,7 @@ def test_early_results_by_the_clock() -> None:
     assert [(record.epoch, record.value[3]) for record in found] == [(2, [1]), (3, [1, 2]), (3, [1, 2, 4])]
 
 
-def test_a_purging_trigger_forgets_what_it_gave_out() -> None:
+def test_a_purging_trigger_deletes_emitted_contents() -> None:
     items = [("a", n, n) for n in range(5)]
     found = results(items, lambda s: s.window(TENS).trigger(PurgingTrigger.of(CountTrigger.of(2))).process(Numbers()))
     assert found == [("a", 0, 10, [0, 1]), ("a", 0, 10, [2, 3])]
@@ -637,7 +637,7 @@ def in_batch() -> StreamExecutionEnvironment:
     return env
 
 
-def test_in_batch_nothing_is_late_and_early_results_are_kept_back() -> None:
+def test_in_batch_nothing_is_late_and_early_results_are_held_back() -> None:
     items = [("a", 1, 1), ("a", 2, 40), Watermark(50), ("a", 4, 2), Watermark(60), ("a", 8, 41)]
     trigger = PurgingTrigger.of(ContinuousEventTimeTrigger.of(ms(3)))
     for windows in (TENS, CumulativeEventTimeWindows.of(ms(50), ms(50))):
@@ -661,7 +661,7 @@ def test_in_batch_windows_of_processing_time_close_when_the_input_ends() -> None
     assert found == [("a", 3, 0)]
 
 
-def test_in_batch_a_session_that_grew_after_it_fired_gives_what_it_fired_last() -> None:
+def test_in_batch_a_session_that_grew_after_it_fired_emits_its_last_result() -> None:
     items = [("a", 1, 0), ("a", 2, 1), ("a", 4, 2)]
     sessions = EventTimeSessionWindows.with_gap(ms(10))
     found = results(items, lambda s: s.window(sessions).trigger(EveryOther()).process(Numbers()), env=in_batch())

@@ -49,7 +49,7 @@ def keyed() -> Any:
         (lambda: SlidingEventTimeWindows.of(ms(5), ms(0)), "slide: found 0"),
         (lambda: SlidingEventTimeWindows.of(ms(5), ms(10)), "slide of 10 ms is larger than the size of 5 ms"),
         (lambda: SlidingProcessingTimeWindows.of(ms(5), ms(6)), "slide of 6 ms is larger than the size of 5 ms"),
-        (lambda: CumulativeEventTimeWindows.of(ms(10), ms(4)), "10 ms is no multiple of the step of 4 ms"),
+        (lambda: CumulativeEventTimeWindows.of(ms(10), ms(4)), "10 ms is not a multiple of the step of 4 ms"),
         (lambda: CumulativeEventTimeWindows.of(ms(0), ms(4)), "max_size: found 0"),
         (lambda: EventTimeSessionWindows.with_gap(ms(0)), "found 0"),
         (lambda: ProcessingTimeSessionWindows.with_gap(Time.milliseconds(-1)), "found -1"),
@@ -74,7 +74,7 @@ def keyed() -> Any:
         (lambda: keyed().window(TENS).reduce(added, output_type=3, window_function=Numbers()), "found 3"),
     ],
 )
-def test_a_window_that_makes_no_sense_is_refused_at_the_line_that_asks_for_it(make: Any, message: str) -> None:
+def test_an_invalid_window_is_rejected_at_its_line(make: Any, message: str) -> None:
     with pytest.raises(ProgramError, match=f"{message}.*{HERE}"):
         make()
 
@@ -108,17 +108,17 @@ def test_windows_of_event_time_over_records_without_timestamps_are_refused_befor
     def build(env: Any) -> None:
         env.from_collection([("a", 1, 1)]).key_by(key_of).window(TENS).reduce(added).sink_to(Collect())
 
-    with pytest.raises(ProgramError, match=f"nothing before it gives records timestamps.*{HERE}"):
+    with pytest.raises(ProgramError, match=f"no operator before it assigns timestamps.*{HERE}"):
         run(build)
 
 
-def test_a_strategy_without_a_timestamp_assigner_gives_no_timestamps() -> None:
+def test_a_strategy_without_a_timestamp_assigner_assigns_no_timestamps() -> None:
     def build(env: Any) -> None:
         stream = env.from_collection([("a", 1, 1)])
         stream = stream.assign_timestamps_and_watermarks(WatermarkStrategy.for_monotonous_timestamps())
         stream.key_by(key_of).window(TENS).reduce(added).sink_to(Collect())
 
-    with pytest.raises(ProgramError, match="nothing before it gives records timestamps"):
+    with pytest.raises(ProgramError, match="no operator before it assigns timestamps"):
         run(build)
 
 
@@ -143,7 +143,7 @@ def report_of(build: Any, *records: Record) -> str:
 def test_a_gap_that_is_not_above_zero_fails_the_job_with_its_record() -> None:
     sessions = EventTimeSessionWindows.with_dynamic_gap(lambda record: 0)  # type: ignore[arg-type]
     report = report_of(lambda s: s.window(sessions).reduce(added))
-    assert "the extractor gave the gap 0 for ('a', 1, 1), expected 1 to" in report
+    assert "the extractor returned the gap 0 for ('a', 1, 1), expected 1 to" in report
     assert "record    ('a', 1, 1)" in report and "test_window_refusals.py" in report
 
 
@@ -181,7 +181,7 @@ class Forgetful(AggregateFunction):
         return acc_a + acc_b
 
 
-def test_an_aggregate_function_that_forgets_to_return_its_accumulator_is_told_so() -> None:
+def test_an_aggregate_function_that_returns_no_accumulator_is_reported() -> None:
     assert "add() of the aggregate function returned None" in report_of(lambda s: s.window(TENS).aggregate(Forgetful()))
 
 
@@ -203,11 +203,11 @@ class Changes(ProcessWindowFunction):  # type: ignore[type-arg]
         return []
 
 
-def test_a_state_asked_for_as_two_things_is_refused() -> None:
+def test_a_state_requested_with_two_descriptors_is_rejected() -> None:
     assert "Give the second one another name" in report_of(lambda s: s.window(TENS).process(Changes()))
 
 
-def test_a_function_that_cannot_travel_is_refused_wherever_it_stands() -> None:
+def test_an_unpicklable_function_is_rejected_everywhere() -> None:
     lock = __import__("threading").Lock()
 
     def build(env: Any) -> None:
@@ -234,10 +234,10 @@ class KeepsANumber(ProcessWindowFunction):  # type: ignore[type-arg]
 
 @pytest.mark.parametrize("name", ["window values", "event timers", "window event timers"])
 def test_a_state_named_like_one_of_the_operators_own_is_refused_and_not_mixed_with_it(name: str) -> None:
-    with pytest.raises(JobFailedError, match="the operator keeps a table of that name"):
+    with pytest.raises(JobFailedError, match="the operator has a table of that name"):
         results([("a", 1, 1)], lambda s: s.window(TENS).reduce(added, KeepsANumber(name)))
 
 
 def test_a_state_of_the_key_named_like_the_contents_of_windows_is_refused_too() -> None:
-    with pytest.raises(JobFailedError, match="the operator keeps a table of that name"):
+    with pytest.raises(JobFailedError, match="the operator has a table of that name"):
         results([("a", 1, 1)], lambda s: s.window(TENS).process(KeepsANumber("window contents")))

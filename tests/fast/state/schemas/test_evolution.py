@@ -583,5 +583,5 @@ def test_a_file_of_another_type_in_the_place_of_one_is_found() -> None:
     [ref] = other.refs
     table.segments.store.put(ref.file, other.segments.store.get(ref.file))
     table.refs, table.segments = (ref, *table.refs[1:]), OpenSegments(table.segments.store)
-    with pytest.raises(StoreDamagedError, match="a segment with values of string, where the manifest tells of int32"):
+    with pytest.raises(StoreDamagedError, match="a segment with values of string, where the manifest has int32"):
         table.run({})

@@ -141,7 +141,7 @@ def test_a_file_cut_under_a_reader_that_does_not_map_is_an_error_for_who_asks(tm
         segments.segment(ref, LAYOUT).chunk(0)
     os.truncate(tmp_path / refs[0].file, 10)
     assert segments.segment(refs[0], LAYOUT).chunk(0).rows == CHUNK_ROWS  # what was read and checked stays right
-    with pytest.raises(StoreDamagedError, match=r"segment segments/count.* was cut while it was open.*Nothing may"):
+    with pytest.raises(StoreDamagedError, match=r"segment segments/count.* was truncated while open.*Nothing may"):
         segments.segment(refs[0], LAYOUT).chunk(3)
     assert scanned(segments, refs[1:])  # and others are read on
 

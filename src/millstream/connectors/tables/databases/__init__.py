@@ -1,1 +1,1 @@
-"""`'connector' = 'jdbc'` and `'postgres-cdc'`: tables of databases as tables of SQL."""
+"""`'connector' = 'jdbc'` and `'postgres-cdc'`: database tables as SQL tables."""

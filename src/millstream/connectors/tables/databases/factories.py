@@ -1,4 +1,4 @@
-"""The options of tables in databases, and the sources and sinks they come to.
+"""Options of tables in databases, and the sources and sinks they configure.
 
 `jdbc` reads a table of PostgreSQL once, in one snapshot, and writes tables of PostgreSQL and MySQL: by the primary key,
 if one is declared, and each epoch in one transaction. `postgres-cdc` reads a table and then every change of it.
@@ -36,8 +36,8 @@ from millstream.expressions.row_expressions import RowExpression
 
 __all__ = ["JdbcFactory", "PostgresChangesFactory"]
 
-_JAVA = "as Flink has it; there is no JDBC driver here"
-_RANGES = "as Flink has it; a table is read in ranges of its pages"
+_JAVA = "accepted as in Flink; there is no JDBC driver here"
+_RANGES = "accepted as in Flink; a table is read in ranges of its pages"
 
 
 class JdbcFactory(TableFactory):
@@ -48,18 +48,18 @@ class JdbcFactory(TableFactory):
     options = (
         TableOption("url", "the database, as jdbc:postgresql://host:5432/name", required=True),
         TableOption("table-name", "the table, as name or schema.name", required=True),
-        TableOption("username", "who connects"),
-        TableOption("password", "and by which password"),
+        TableOption("username", "the user"),
+        TableOption("password", "the user's password"),
         TableOption("driver", _JAVA),
         TableOption("properties.", _JAVA, prefix=True),
-        TableOption("connection.max-retry-timeout", "how long the database may be away", default="60 s"),
+        TableOption("connection.max-retry-timeout", "how long the database may be unavailable", default="60 s"),
         TableOption("scan.partition.", _RANGES, prefix=True),
         TableOption("scan.fetch-size", _RANGES),
         TableOption("scan.auto-commit", _RANGES),
-        TableOption("sink.buffer-flush.max-rows", "as Flink has it; an epoch is one transaction"),
-        TableOption("sink.buffer-flush.interval", "as Flink has it; an epoch is one transaction"),
+        TableOption("sink.buffer-flush.max-rows", "accepted as in Flink; an epoch is one transaction"),
+        TableOption("sink.buffer-flush.interval", "accepted as in Flink; an epoch is one transaction"),
         *LOOKUP_OPTIONS,
-        TableOption("sink.max-retries", "as Flink has it; 'connection.max-retry-timeout' says how long"),
+        TableOption("sink.max-retries", "accepted as in Flink; 'connection.max-retry-timeout' is the limit"),
     )
 
     def source(
@@ -88,11 +88,11 @@ class JdbcFactory(TableFactory):
         rows = DatabaseRows(self.address(options), name, row_type, tuple(keys), table.name)
         return TableLookup(rows, row_type, lookup_settings(options))
 
-    def takes_changes(self, table: TableDefinition) -> tuple[str, ...]:
+    def accepted_changes(self, table: TableDefinition) -> tuple[str, ...]:
         return UPSERTS if table.primary_key else GROWS
 
     def address(self, options: TableOptions) -> DatabaseAddress:
-        """The database, and who connects."""
+        """The database, and the user."""
         try:
             address = parse_address(str(options.text("url")))
         except ProgramError as error:
@@ -101,26 +101,26 @@ class JdbcFactory(TableFactory):
 
 
 class PostgresChangesFactory(TableFactory):
-    """A table of PostgreSQL, and every change of it."""
+    """A PostgreSQL table, and every change of it."""
 
     name = "postgres-cdc"
     copies_rows = True
     options = (
-        TableOption("hostname", "where the server is", required=True),
+        TableOption("hostname", "the server", required=True),
         TableOption("port", "its port", default="5432"),
-        TableOption("username", "who connects: a role with REPLICATION", required=True),
-        TableOption("password", "and by which password"),
+        TableOption("username", "the user: a role with REPLICATION", required=True),
+        TableOption("password", "the user's password"),
         TableOption("database-name", "the database", required=True),
         TableOption("schema-name", "the schema", default="public"),
         TableOption("table-name", "the table", required=True),
-        TableOption("slot.name", "how the name of the replication slot begins", default="millstream"),
-        TableOption("publication.name", "the publication; made if it is not there"),
-        TableOption("decoding.plugin.name", "pgoutput, which every server has", default="pgoutput"),
-        TableOption("changelog-mode", "all, or upsert: of rows that change only the key is logged", default="all"),
-        TableOption("scan.startup.mode", "initial: the rows, then changes; latest-offset: changes", default="initial"),
-        TableOption("scan.bounded.mode", "unbounded, or latest-offset: end with the log", default="unbounded"),
-        TableOption("connection.max-retry-timeout", "how long the database may be away", default="60 s"),
-        TableOption("debezium.", "as Flink has it; there is no Debezium here", prefix=True),
+        TableOption("slot.name", "prefix of the replication slot's name", default="millstream"),
+        TableOption("publication.name", "the publication; created if missing"),
+        TableOption("decoding.plugin.name", "pgoutput, built into every server", default="pgoutput"),
+        TableOption("changelog-mode", "all, or upsert: the log has only the key of old rows", default="all"),
+        TableOption("scan.startup.mode", "initial: rows, then changes; latest-offset: changes", default="initial"),
+        TableOption("scan.bounded.mode", "unbounded, or latest-offset: stop at the log end", default="unbounded"),
+        TableOption("connection.max-retry-timeout", "how long the database may be unavailable", default="60 s"),
+        TableOption("debezium.", "accepted as in Flink; there is no Debezium here", prefix=True),
     )
 
     def source(
@@ -146,15 +146,15 @@ class PostgresChangesFactory(TableFactory):
             name=_stored_name(table, row_type),
             slot=str(options.text("slot.name")),
             publication=options.text("publication.name") or "",
-            upserts=self.gives_changes(table.options) == UPSERTS,
+            upserts=self.emitted_changes(table.options) == UPSERTS,
             copies_rows=options.choice("scan.startup.mode", ("initial", "latest-offset")) == "initial",
             bounded=bounded,
-            key=table.primary_key if self.gives_changes(table.options) == UPSERTS else (),
+            key=table.primary_key if self.emitted_changes(table.options) == UPSERTS else (),
         )
         source = PostgresChangesSource(address, settings, plain_row(row_type, table.name), _patience(options))
         return TableSource(TableDatabaseSource(source, row_type), columns=chosen, bounded=bounded)
 
-    def gives_changes(self, options: Mapping[str, str]) -> tuple[str, ...]:
+    def emitted_changes(self, options: Mapping[str, str]) -> tuple[str, ...]:
         mode = options.get("changelog-mode", "all")
         if mode not in ("all", "upsert"):
             raise ProgramError(f"option 'changelog-mode' is {mode!r}, expected all or upsert")
@@ -166,7 +166,7 @@ def _chosen(table: TableDefinition, columns: Sequence[int] | None) -> tuple[int,
 
 
 def _stored_name(table: TableDefinition, row_type: RowType) -> str:
-    """Where the job's store keeps what it knows of the table: by the table's name and the columns that are read."""
+    """The name in the job's store for a copy of the table: from the table's name and the columns that are read."""
     digest = hashlib.sha256("\x00".join(row_type.names).encode()).hexdigest()[:8]
     return f"{table.name.rpartition('.')[2]}-{digest}"
 

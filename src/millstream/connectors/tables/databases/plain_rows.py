@@ -1,6 +1,6 @@
-"""Rows of SQL as those of the connectors for databases, which have their types from `Types`, and back.
+"""Converts rows of SQL tables to the rows of database connectors, which have types from `Types`, and back.
 
-Columns are cast as wholes. What a type of the database cannot say (a length, NOT NULL) is the planner's to keep.
+Whole columns are cast. The planner keeps the parts of a type that the database lacks (a length, NOT NULL).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = ["TableDatabaseSink", "TableDatabaseSource", "plain_row", "table_batch
 
 
 def plain_row(row_type: RowType, table: str) -> RowTypeInfo:
-    """The type that the connectors know. Raises ProgramError for a column that no database has."""
+    """The row type for the connectors. Raises ProgramError for a column that no database supports."""
     return Types.ROW_NAMED(
         list(row_type.names), [_plain(field.data_type, field.name, table) for field in row_type.fields]
     )
@@ -54,17 +54,17 @@ def _plain(data_type: DataType, name: str, table: str) -> TypeInformation:
         return Types.INSTANT()
     if isinstance(data_type, ArrayType):
         return Types.LIST(_plain(data_type.element_type, name, table))
-    found = None if isinstance(data_type, RowType) else plain_equivalent(data_type)
-    if found is None or data_type.arrow.num_fields:
+    records = None if isinstance(data_type, RowType) else plain_equivalent(data_type)
+    if records is None or data_type.arrow.num_fields:
         raise ProgramError(
-            f"table {table!r}: column {name!r} is of type {data_type}, which no column of a database is here. CAST it "
+            f"table {table!r}: column {name!r} is of type {data_type}, which is not supported for databases. CAST it "
             "to STRING"
         )
-    return found
+    return records
 
 
 def table_batch(batch: pa.RecordBatch, plain: RowTypeInfo, row_type: RowType, subject: str) -> pa.RecordBatch:
-    """Rows of a connector as those of a table, with their kinds where they have some."""
+    """A connector's rows as rows of a table, with their row kinds if present."""
     schema = row_type.schema
     kinds = batch.schema.get_field_index(KIND_COLUMN)
     rows = batch if kinds < 0 else batch.remove_column(kinds)
@@ -72,7 +72,7 @@ def table_batch(batch: pa.RecordBatch, plain: RowTypeInfo, row_type: RowType, su
     arrays = []
     for column, field in zip(columns, row_type.fields, strict=True):
         if column.null_count and not field.data_type.is_nullable and kinds < 0:
-            raise TypeMismatchError(f"{subject}: column {field.name!r} is NOT NULL, and found NULL. Leave NOT NULL out")
+            raise TypeMismatchError(f"{subject}: column {field.name!r} is NOT NULL, and found NULL. Omit NOT NULL")
         is_same = column.type.equals(field.data_type.arrow)
         arrays.append(column if is_same else column.cast(field.data_type.arrow, safe=False))
     if kinds >= 0:
@@ -81,7 +81,7 @@ def table_batch(batch: pa.RecordBatch, plain: RowTypeInfo, row_type: RowType, su
 
 
 class TableDatabaseSource(Source):
-    """A source of a database, whose rows are those of a table. All else is the source's own affair."""
+    """A database source that emits rows of a table. Delegates everything else to the connector's source."""
 
     def __init__(self, source: Any, row_type: RowType) -> None:
         self._source, self._row_type = source, row_type
@@ -109,16 +109,16 @@ class TableDatabaseSource(Source):
     def _as_table(self, rows: Read) -> Read:
         while True:
             try:
-                given = next(rows)
+                item = next(rows)
             except StopIteration as end:
                 return end.value
-            batch = given.columns() if isinstance(given, Batch) else given
+            batch = item.columns() if isinstance(item, Batch) else item
             assert isinstance(batch, pa.RecordBatch)
             yield table_batch(batch, self._source.row_type, self._row_type, self._source.subject)
 
     def backlog(self, split: Split, offset: Offset, context: SourceContext) -> int | None:
-        found: int | None = self._source.backlog(split, offset, context)
-        return found
+        records: int | None = self._source.backlog(split, offset, context)
+        return records
 
     def opened(self, store: Store, session: Any) -> Source:
         return TableDatabaseSource(self._source.opened(store, session), self._row_type)
@@ -129,8 +129,8 @@ class TableDatabaseSource(Source):
     def committed(self, positions: dict[str, Offset]) -> None:
         self._source.committed(positions)
 
-    def released(self, kept_positions: Sequence[dict[str, Offset]]) -> None:
-        self._source.released(kept_positions)
+    def released(self, retained_positions: Sequence[dict[str, Offset]]) -> None:
+        self._source.released(retained_positions)
 
     def close(self) -> None:
         self._source.close()
@@ -140,7 +140,7 @@ class TableDatabaseSource(Source):
 
 
 class TableDatabaseSink(DatabaseSink):
-    """The sink of a database, for rows of a table."""
+    """The database sink for rows of a table."""
 
     plain: RowTypeInfo
 
@@ -149,7 +149,7 @@ class TableDatabaseSink(DatabaseSink):
 
 
 class _PlainWriter(SinkWriter):
-    """Casts rows of a table to those of a connector."""
+    """Casts rows of a table to the connector's rows."""
 
     def __init__(self, writer: SinkWriter, plain: RowTypeInfo, subject: str) -> None:
         self._writer, self._plain, self._subject = writer, plain, subject

@@ -1,8 +1,8 @@
-"""Rows of a table of a database by their keys: one SELECT for many keys.
+"""Looks up rows of a database table by key: one SELECT for many keys.
 
-Each thread has a connection of its own, which is kept. Values are read as a scan reads them, from the texts that the
-database writes, and keys are given as a sink gives them: a column has one meaning, whichever way it is asked for. What
-the database refuses for good is an error of the program; one that is away may be asked again.
+Each thread has its own cached connection. Values are read as in a scan, from the database's text format,
+and keys are bound as in a sink, so that a column has one meaning for all access paths. An error that
+the database will repeat is an error of the program; requests to an unavailable one may be retried.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from millstream.expressions.nested_types import RowType
 __all__ = ["DatabaseRows"]
 
 _PARAMETERS_MAX = 30_000
-"""PostgreSQL takes 65,535 in a statement."""
+"""PostgreSQL allows 65,535 parameters per statement."""
 
 
-class _UnfitKeyError(Exception):
-    """The database takes one of the keys for no value of its column."""
+class _InvalidKeyError(Exception):
+    """The database rejects one of the keys as a value of its column."""
 
 
 class DatabaseRows(LookupSource):
-    """Rows of a table, by SELECT."""
+    """Rows of a table, looked up by SELECT."""
 
     def __init__(
         self, address: DatabaseAddress, table: TableName, row_type: RowType, keys: tuple[int, ...], name: str
@@ -76,7 +76,7 @@ class DatabaseRows(LookupSource):
         return pa.concat_batches([pa.RecordBatch.from_pylist([], schema=schema), *batches])
 
     def _key_values(self, keys: pa.RecordBatch) -> list[tuple[Any, ...]]:
-        """The keys as the database takes them: just as a sink would write them."""
+        """The keys as parameters, converted as a sink would write them."""
         names, types = self._plain.get_field_names(), self._plain.get_field_types()
         key_type = Types.ROW_NAMED([names[at] for at in self._keys], [types[at] for at in self._keys])
         columns = inward(pa.RecordBatch.from_arrays(keys.columns, key_type.get_field_names()), key_type, self._name)
@@ -85,13 +85,13 @@ class DatabaseRows(LookupSource):
     def _matching(
         self, statement: str, wanted: list[tuple[Any, ...]], types: list[TypeInformation]
     ) -> Iterator[list[pa.Array]]:
-        """The rows of these keys. A key that no row can have, as a text that is no number, is left out alone."""
+        """The rows of these keys. Omits only keys that no row can have, such as text that is not a number."""
         names = ", ".join(self._quoted(self._row_type.names[at]) for at in self._keys)
         mark = "(" + ", ".join(["%s"] * len(self._keys)) + ")"
-        where = f" WHERE ({names}) IN ({', '.join([mark] * len(wanted))})"
+        condition = f" WHERE ({names}) IN ({', '.join([mark] * len(wanted))})"
         try:
-            yield self._fetched(statement + where, [value for row in wanted for value in row], types)
-        except _UnfitKeyError:
+            yield self._fetched(statement + condition, [value for row in wanted for value in row], types)
+        except _InvalidKeyError:
             half = len(wanted) // 2
             for some in (wanted[:half], wanted[half:]) if half else ():
                 yield from self._matching(statement, some, types)
@@ -113,9 +113,9 @@ class DatabaseRows(LookupSource):
             connection.rollback()
             return columns
         except Exception as error:
-            if connection is not None and dialect.is_unfit(error):
+            if connection is not None and dialect.is_invalid_parameter(error):
                 connection.rollback()
-                raise _UnfitKeyError from error
+                raise _InvalidKeyError from error
             self._thread.connection = None
             if connection is not None:
                 with suppress(Exception):

@@ -1,1 +1,1 @@
-"""`'connector' = 'datagen'`: rows of random values and sequences, which are the same at every replay."""
+"""`'connector' = 'datagen'`: rows of random values and sequences, identical in every replay."""

@@ -1,4 +1,4 @@
-"""The options of generated tables, and which field each column is, by its type and its options."""
+"""Options of generated tables, and the field for each column, by its type and options."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ class DatagenFactory(TableFactory):
 
     name = "datagen"
     options = (
-        TableOption("rows-per-second", "how many rows come in a second", default="10000"),
-        TableOption("number-of-rows", "how many rows there are; without it there is no end"),
-        TableOption("scan.parallelism", "how many tasks make them"),
+        TableOption("rows-per-second", "number of rows per second", default="10000"),
+        TableOption("number-of-rows", "number of rows; unbounded without it"),
+        TableOption("scan.parallelism", "number of generating tasks"),
         TableOption(
-            _PREFIX, "of a column: kind, min, max, max-past, length, var-len, start, end, null-rate", prefix=True
+            _PREFIX, "per column: kind, min, max, max-past, length, var-len, start, end, null-rate", prefix=True
         ),
     )
 
@@ -68,36 +68,38 @@ class DatagenFactory(TableFactory):
         sequences = [_sequence_length(options, f"{_PREFIX}{each.name}") for each in all_fields]
         counts = [length for length in (*sequences, options.integer("number-of-rows")) if length is not None]
         if (options.integer("number-of-rows") or 0) < 0:
-            raise options.wrong("number-of-rows", "0 or more; without it there is no end")
+            raise options.wrong("number-of-rows", "0 or more; unbounded without it")
         rate = options.number("rows-per-second")
         if rate is None or not 0 < rate < math.inf:
             raise options.wrong("rows-per-second", "a number above 0")
         chosen = tuple(range(len(all_fields)) if columns is None else columns)
-        made = [_Maker(options, f"{_PREFIX}{all_fields[at].name}").field(all_fields[at].data_type) for at in chosen]
+        made = [
+            _FieldBuilder(options, f"{_PREFIX}{all_fields[at].name}").field(all_fields[at].data_type) for at in chosen
+        ]
         row_type = RowType([all_fields[at] for at in chosen], nullable=False)
         count = min(counts, default=None)
         return TableSource(DatagenSource(row_type, made, count, rate), columns=chosen, bounded=count is not None)
 
 
 def _check_columns(table: TableDefinition, options: TableOptions) -> None:
-    """Every option of a column is of a column that is there, and known."""
+    """Check that every column option is known and belongs to an existing column."""
     for name in options.below(_PREFIX):
         path, _, word = name.rpartition(".")
         columns = table.physical.names
         if path.split(".")[0] not in columns:
             raise ProgramError(
-                f"table {table.name!r}: option {_PREFIX + name!r} is of a column {path.split('.')[0]!r} that the table "
-                f"does not have.{did_you_mean(path, columns)} It has: {', '.join(columns)}"
+                f"table {table.name!r}: option {_PREFIX + name!r} is for a column {path.split('.')[0]!r} that the "
+                f"table does not have.{did_you_mean(path, columns)} Its columns: {', '.join(columns)}"
             )
         if word not in _COLUMN_OPTIONS:
             raise ProgramError(
-                f"table {table.name!r}: option {_PREFIX + name!r}: a column has no {word!r}."
-                f"{did_you_mean(word, _COLUMN_OPTIONS)} It has: {', '.join(_COLUMN_OPTIONS)}"
+                f"table {table.name!r}: option {_PREFIX + name!r}: a column has no option {word!r}."
+                f"{did_you_mean(word, _COLUMN_OPTIONS)} Known: {', '.join(_COLUMN_OPTIONS)}"
             )
 
 
 def _sequence_length(options: TableOptions, path: str) -> int | None:
-    """How many values the sequence of a column has; None where it is none."""
+    """The number of values in the sequence of a column; None if it is not a sequence."""
     if options.choice(f"{path}.kind", ("random", "sequence")) != "sequence":
         return None
     start, end = options.integer(f"{path}.start"), options.integer(f"{path}.end")
@@ -109,14 +111,14 @@ def _sequence_length(options: TableOptions, path: str) -> int | None:
 
 
 @dataclass(frozen=True)
-class _Maker:
-    """Makes the field of one column, by its options, which begin with `path`."""
+class _FieldBuilder:
+    """Builds the field of one column from its options, which start with `path`."""
 
     options: TableOptions
     path: str
 
     def field(self, type_: DataType) -> GeneratedField:
-        """The field of a column of this type."""
+        """The field for a column of this type."""
         salt, null_rate = salt_of(self.options.table, self.path), self._null_rate()
         if _sequence_length(self.options, self.path) is not None:
             if not isinstance(type_, IntegralType | VarCharType | CharType | DecimalType | DoubleType | FloatType):
@@ -124,7 +126,7 @@ class _Maker:
             return fields.SequenceField(type_, salt, null_rate, self.options.integer(f"{self.path}.start") or 0)
         make = next((make for kinds, make in _MAKERS if isinstance(type_, kinds)), None)
         if make is None:
-            raise ProgramError(f"table {self.options.table!r}: datagen makes no values of {type_} ({self.path[7:]})")
+            raise ProgramError(f"table {self.options.table!r}: datagen cannot generate {type_} ({self.path[7:]})")
         return make(self, type_, salt, null_rate)
 
     def _null_rate(self) -> float:
@@ -139,8 +141,8 @@ class _Maker:
             raise self.options.wrong(f"{self.path}.length", "a whole number of at least 1")
         return usual if length is None else length
 
-    def inner(self, name: str) -> _Maker:
-        return _Maker(self.options, f"{self.path}.{name}")
+    def inner(self, name: str) -> _FieldBuilder:
+        return _FieldBuilder(self.options, f"{self.path}.{name}")
 
     def boolean(self, type_: DataType, salt: int, null_rate: float) -> GeneratedField:
         return fields.BooleanField(type_, salt, null_rate)
@@ -153,7 +155,7 @@ class _Maker:
         low, high = self.options.integer(f"{self.path}.min"), self.options.integer(f"{self.path}.max")
         low, high = least if low is None else low, greatest if high is None else high
         if not least <= low <= high <= greatest:
-            raise self.options.wrong(f"{self.path}.max", f"{least} ≤ min ≤ max ≤ {greatest}, as {type_} has them")
+            raise self.options.wrong(f"{self.path}.max", f"{least} ≤ min ≤ max ≤ {greatest}, the range of {type_}")
         return fields.IntegerField(type_, salt, null_rate, low, high)
 
     def fraction(self, type_: DataType, salt: int, null_rate: float) -> GeneratedField:
@@ -161,7 +163,7 @@ class _Maker:
         low, high = self.options.number(f"{self.path}.min"), self.options.number(f"{self.path}.max")
         low, high = -largest if low is None else low, largest if high is None else high
         if not -largest <= low <= high <= largest:
-            raise self.options.wrong(f"{self.path}.max", f"a number of at least {low}, which {type_} has")
+            raise self.options.wrong(f"{self.path}.max", f"a number of at least {low}, within {type_}")
         return fields.FloatField(type_, salt, null_rate, low, high)
 
     def decimal(self, type_: DataType, salt: int, null_rate: float) -> GeneratedField:
@@ -170,7 +172,7 @@ class _Maker:
         low, high = (self._units(name, type_) for name in ("min", "max"))
         low, high = -largest if low is None else low, largest if high is None else high
         if not -largest <= low <= high <= largest:
-            raise self.options.wrong(f"{self.path}.max", f"numbers that {type_} has, min before max")
+            raise self.options.wrong(f"{self.path}.max", f"numbers of {type_}, min before max")
         return fields.DecimalField(type_, salt, null_rate, low, high)
 
     def _units(self, name: str, type_: DecimalType) -> int | None:
@@ -178,7 +180,7 @@ class _Maker:
         try:
             return None if text is None else round(bounded_decimal(text, type_.scale).scaleb(type_.scale, _WIDE))
         except (ValueError, ArithmeticError):
-            raise self.options.wrong(f"{self.path}.{name}", f"a number that {type_} has") from None
+            raise self.options.wrong(f"{self.path}.{name}", f"a number of {type_}") from None
 
     def text(self, type_: DataType, salt: int, null_rate: float) -> GeneratedField:
         kind = fields.TextField if isinstance(type_, CharType | VarCharType) else fields.BytesField
@@ -186,7 +188,7 @@ class _Maker:
         is_fixed = isinstance(type_, CharType | BinaryType)
         length = declared if is_fixed else self.length(min(declared, _TEXT_LENGTH))
         if length > declared:
-            raise self.options.wrong(f"{self.path}.length", f"at most {declared}, as {type_} has")
+            raise self.options.wrong(f"{self.path}.length", f"at most {declared}, the length of {type_}")
         varies = bool(self.options.boolean(f"{self.path}.var-len")) and not is_fixed
         return kind(type_, salt, null_rate, length, varies)
 
@@ -215,16 +217,16 @@ class _Maker:
         return fields.RowsField(type_, salt, null_rate, made)
 
 
-_Make = Callable[[_Maker, DataType, int, float], GeneratedField]
+_Make = Callable[[_FieldBuilder, DataType, int, float], GeneratedField]
 _MAKERS: tuple[tuple[tuple[type, ...], _Make], ...] = (
-    ((BooleanType,), _Maker.boolean),
-    ((IntegralType, YearMonthIntervalType, DayTimeIntervalType), _Maker.whole),
-    ((FloatType, DoubleType), _Maker.fraction),
-    ((DecimalType,), _Maker.decimal),
-    ((CharType, VarCharType, BinaryType, VarBinaryType), _Maker.text),
-    ((DateType, TimeType, TimestampType, LocalZonedTimestampType), _Maker.moment),
-    ((ArrayType,), _Maker.array),
-    ((MapType,), _Maker.map),
-    ((MultisetType,), _Maker.multiset),
-    ((RowType,), _Maker.row),
+    ((BooleanType,), _FieldBuilder.boolean),
+    ((IntegralType, YearMonthIntervalType, DayTimeIntervalType), _FieldBuilder.whole),
+    ((FloatType, DoubleType), _FieldBuilder.fraction),
+    ((DecimalType,), _FieldBuilder.decimal),
+    ((CharType, VarCharType, BinaryType, VarBinaryType), _FieldBuilder.text),
+    ((DateType, TimeType, TimestampType, LocalZonedTimestampType), _FieldBuilder.moment),
+    ((ArrayType,), _FieldBuilder.array),
+    ((MapType,), _FieldBuilder.map),
+    ((MultisetType,), _FieldBuilder.multiset),
+    ((RowType,), _FieldBuilder.row),
 )

@@ -1,7 +1,7 @@
-"""What a generated column is made of: a **field** gives an array for any rows, by their numbers.
+"""Fields of generated columns: a **field** computes an array for any rows, from their numbers.
 
 A field is frozen data with one method. Random values are a pure function of the row's number and the column's salt, so
-that a row is the same whenever it is made. Times are told relative to the moment a row is due.
+that a row has the same values whenever it is generated. Times are relative to the moment a row is due.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _HEX = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
 
 @dataclass(frozen=True)
 class Rows:
-    """Some rows: their numbers, and the moment each is due, in ms since 1970."""
+    """Row numbers, and the moment each row is due, in ms since 1970."""
 
     numbers: Int64s
     due_ms: Int64s
@@ -49,14 +49,14 @@ class Rows:
 
 @dataclass(frozen=True)
 class GeneratedField:
-    """A column. `null_rate` of its values are NULL."""
+    """A column. A share of `null_rate` of its values is NULL."""
 
     type: DataType
     salt: int
     null_rate: float = 0.0
 
     def column(self, rows: Rows) -> pa.Array:
-        """The values of the rows, NULLs among them."""
+        """The values of the rows, including NULLs."""
         values = self.values(rows)
         if not self.null_rate:
             return values
@@ -64,7 +64,7 @@ class GeneratedField:
         return pa.compute.if_else(pa.array(is_null), pa.scalar(None, values.type), values)
 
     def values(self, rows: Rows) -> pa.Array:
-        """The values of the rows, none of them NULL."""
+        """The values of the rows, without NULLs."""
         raise NotImplementedError
 
 
@@ -87,7 +87,7 @@ class BooleanField(GeneratedField):
 
 @dataclass(frozen=True)
 class IntegerField(GeneratedField):
-    """Whole numbers from `least` to `greatest`; also of months and milliseconds."""
+    """Whole numbers from `least` to `greatest`; also for months and milliseconds."""
 
     least: int = 0
     greatest: int = 0
@@ -108,7 +108,7 @@ class FloatField(GeneratedField):
     greatest: float = 0.0
 
     def values(self, rows: Rows) -> pa.Array:
-        # Halves first: the whole span of a DOUBLE is no DOUBLE.
+        # Halves first: the span of all DOUBLEs exceeds a DOUBLE.
         share = unit(rows.numbers, self.salt)
         numbers = self.least * (1 - share) + self.greatest * share
         return pa.array(numbers).cast(self.type.arrow)
@@ -116,13 +116,13 @@ class FloatField(GeneratedField):
 
 @dataclass(frozen=True)
 class DecimalField(GeneratedField):
-    """Numbers of the type's digits, from `least` to `greatest` in units of its last digit."""
+    """Numbers with the type's digits, from `least` to `greatest` in units of its last digit."""
 
     least: int = 0
     greatest: int = 0
 
     def values(self, rows: Rows) -> pa.Array:
-        # Two words of 64 bits, the lower one first, as Arrow has them.
+        # Two words of 64 bits, the lower one first, as in Arrow.
         high, low = mixed(rows.numbers, self.salt), mixed(rows.numbers, self.salt + 2)
         span = self.greatest - self.least + 1
         wide = [self.least + (int(h) << 64 | int(w)) % span for h, w in zip(high, low, strict=True)]
@@ -132,7 +132,7 @@ class DecimalField(GeneratedField):
 
 @dataclass(frozen=True)
 class BytesField(GeneratedField):
-    """`length` bytes; with `varies`, from 1 to so many."""
+    """`length` bytes; with `varies`, from 1 to `length`."""
 
     length: int = 100
     varies: bool = False
@@ -156,7 +156,7 @@ class BytesField(GeneratedField):
         return offsets
 
     def _places(self, rows: Rows, offsets: Any) -> Int64s:
-        """A number for each letter, which no other letter of the column has."""
+        """A number for each letter, unique within the column."""
         lengths = np.diff(offsets)
         within = np.arange(int(offsets[-1])) - np.repeat(offsets[:-1], lengths)
         places: Int64s = np.repeat(rows.numbers * (self.length + 1), lengths) + within
@@ -165,7 +165,7 @@ class BytesField(GeneratedField):
 
 @dataclass(frozen=True)
 class TextField(BytesField):
-    """Text of the digits of hexadecimal numbers, as Flink's."""
+    """Text of hexadecimal digits, as Flink's."""
 
     def _letters(self, data: Any) -> Any:
         return _HEX[data & 15]
@@ -173,7 +173,7 @@ class TextField(BytesField):
 
 @dataclass(frozen=True)
 class MomentField(GeneratedField):
-    """The moment the row is due, up to `past_ms` before it: a timestamp, a date or a time of day."""
+    """The moment the row is due, or up to `past_ms` before it: a timestamp, a date or a time of day."""
 
     past_ms: int = 0
 
@@ -204,7 +204,7 @@ class ListField(GeneratedField):
 
 @dataclass(frozen=True)
 class MapField(GeneratedField):
-    """Maps of up to `length` entries, or multisets: keys that come twice are one."""
+    """Maps of up to `length` entries, or multisets: duplicate keys are merged."""
 
     key: GeneratedField | None = None
     value: GeneratedField | None = None
@@ -232,6 +232,6 @@ class RowsField(GeneratedField):
 
 
 def _spread(rows: Rows, length: int) -> Rows:
-    """Rows for elements: of row n, those numbered n × length and on."""
+    """Row numbers for elements: those of row n start at n × length."""
     numbers = np.repeat(rows.numbers * length, length) + np.tile(np.arange(length), len(rows))
     return Rows(numbers, np.repeat(rows.due_ms, length))

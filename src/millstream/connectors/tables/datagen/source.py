@@ -1,8 +1,8 @@
-"""The source of generated rows: row i is made of its number, and is due at a moment that follows from it.
+"""The source of generated rows: each row, and the moment it is due, is a function of its number.
 
-An offset is the number of the next row of a split, and the moment the table began, which is decided once, by the clock
-of the first epoch, and kept in every manifest: so a row made again has the times it had. Rows are due at the rate of
-the table; without one, all of them when the table began.
+An offset is the number of the next row of a split, and the start time of the table, which the clock of the first epoch
+sets and every manifest stores: so a row generated again has the same times. Rows are due at the rate of
+the table; without one, all are due at the start time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["DatagenSource"]
 
 
 class DatagenSource(NumberedSource):
-    """Rows of fields; `count` of them, or without end."""
+    """Generated rows; `count` of them, or unbounded."""
 
     keeps_starts = True
 

@@ -1,4 +1,4 @@
-"""The options of tables in files, and the source and sink they come to."""
+"""Options of file tables, and the source and sink they configure."""
 
 from __future__ import annotations
 
@@ -40,29 +40,29 @@ _JAVA_LETTERS = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "
 
 
 class FilesystemFactory(TableFactory):
-    """Files in one folder, or in a folder for each partition."""
+    """Files in one folder, or in one folder per partition."""
 
     name = "filesystem"
     options = (
         TableOption("path", "the folder, or an address as s3://bucket/folder", required=True),
         TableOption("format", f"one of {', '.join(format_names(True))}", required=True),
         TableOption("source.monitor-interval", "how often to look for new files; without it the table ends"),
-        TableOption("source.path.regex-pattern", "only files whose whole path has this form are read"),
+        TableOption("source.path.regex-pattern", "read only files whose whole path matches"),
         TableOption("partition.default-name", "the folder of NULL", default="__DEFAULT_PARTITION__"),
-        TableOption(f"{_TIMES}.kind", "default; classes of Java are not taken", default="default"),
-        TableOption(f"{_TIMES}.timestamp-pattern", "the time of a partition, as '$day $hour:00:00'"),
-        TableOption(f"{_TIMES}.timestamp-formatter", "the form of that time, of yyyy MM dd HH mm ss"),
+        TableOption(f"{_TIMES}.kind", "default; Java classes are not supported", default="default"),
+        TableOption(f"{_TIMES}.timestamp-pattern", "the time of a partition, such as '$day $hour:00:00'"),
+        TableOption(f"{_TIMES}.timestamp-formatter", "the format of that time, of yyyy MM dd HH mm ss"),
         TableOption("sink.rolling-policy.file-size", "a file is finished at this size", default="128MB"),
-        TableOption("sink.rolling-policy.rollover-interval", "or when it has been open for so long"),
-        TableOption("sink.rolling-policy.inactivity-interval", "or has not grown for so long"),
-        TableOption("sink.rolling-policy.check-interval", "as Flink has it; here every epoch looks"),
+        TableOption("sink.rolling-policy.rollover-interval", "or when it has been open for this long"),
+        TableOption("sink.rolling-policy.inactivity-interval", "or has not grown for this long"),
+        TableOption("sink.rolling-policy.check-interval", "accepted as in Flink; here every epoch checks"),
         TableOption(f"{_COMMIT}.trigger", "process-time or partition-time", default="process-time"),
         TableOption(f"{_COMMIT}.delay", "how long after its time a partition is committed", default="0 s"),
-        TableOption(f"{_COMMIT}.policy.kind", "success-file: a file in its folder says that a partition is complete"),
+        TableOption(f"{_COMMIT}.policy.kind", "success-file: a file in its folder marks a complete partition"),
         TableOption(f"{_COMMIT}.success-file.name", "the name of that file", default="_SUCCESS"),
-        TableOption(f"{_COMMIT}.watermark-time-zone", "the zone of times in the names of partitions", default="UTC"),
-        TableOption("sink.shuffle-by-partition.enable", "as Flink has it; it changes nothing here", default="false"),
-        TableOption("auto-compaction", "whether small files become larger ones", default="false"),
+        TableOption(f"{_COMMIT}.watermark-time-zone", "the time zone of partition names", default="UTC"),
+        TableOption("sink.shuffle-by-partition.enable", "accepted as in Flink; it has no effect here", default="false"),
+        TableOption("auto-compaction", "whether small files are merged", default="false"),
         TableOption("compaction.file-size", "up to this size"),
         *LOOKUP_OPTIONS,
     )
@@ -84,15 +84,15 @@ class FilesystemFactory(TableFactory):
         chosen = tuple(range(len(fields) + len(table.metadata)) if columns is None else columns)
         stored = [at for at, field in enumerate(fields) if field.name not in table.partition_keys]
         read = [at for at in stored if at in chosen] if format.reads_by_name else stored
-        read = read or stored[:1]  # rows are counted by some column
+        read = read or stored[:1]  # counting rows needs one column
         partitions = tuple(FileColumn(name, _type(table, name), partition=name) for name in table.partition_keys)
         conditions = [(each, partition_filter(each, fields, table.partition_keys)) for each in filters]
-        taken = tuple(each for each, condition in conditions if condition is not None)
+        pushed_down = tuple(each for each, condition in conditions if condition is not None)
         wanted = tuple(condition for _, condition in conditions if condition is not None)
         reader = format.reader(FormatOptions(options, ""), RowType([fields[at] for at in read], nullable=False))
         skips: tuple[RowExpression, ...] = ()
         if isinstance(reader, ParquetRows):
-            reader, skips = _skipping(reader, [each for each in filters if each not in taken], fields)
+            reader, skips = _skipping(reader, [each for each in filters if each not in pushed_down], fields)
         choice = FileChoice(str(options.text("partition.default-name")), _pattern(options), partitions, wanted)
         source = table_file_source(
             str(options.text("path")),
@@ -101,12 +101,12 @@ class FilesystemFactory(TableFactory):
             options.duration_ms("source.monitor-interval"),
             choice,
         )
-        return TableSource(source, columns=chosen, filters=taken, skips=skips, bounded=source.bounded)
+        return TableSource(source, columns=chosen, filters=pushed_down, skips=skips, bounded=source.bounded)
 
     def sink(self, table: TableDefinition, overwrite: bool = False) -> Sink:
         options, format = self._options(table)
         if overwrite:
-            raise ProgramError(f"table {table.name!r}: files take no INSERT OVERWRITE. Write into a new folder")
+            raise ProgramError(f"table {table.name!r}: files do not support INSERT OVERWRITE. Write into a new folder")
         size = options.bytes("sink.rolling-policy.file-size") or 128 << 20
         rollover_ms = options.duration_ms("sink.rolling-policy.rollover-interval")
         idle_ms = options.duration_ms("sink.rolling-policy.inactivity-interval")
@@ -130,7 +130,7 @@ class FilesystemFactory(TableFactory):
 
     def lookup(self, table: TableDefinition, columns: Sequence[int], keys: Sequence[int]) -> TableLookup:
         options, _ = self._options(table)
-        # A table that is asked for is read whole, to its end.
+        # A lookup table is read completely, to its end.
         settings = {name: value for name, value in table.options.items() if name != "source.monitor-interval"}
         types = [*table.physical.fields, *(RowField(each.name, each.type) for each in table.metadata)]
         row_type = RowType([types[at] for at in columns], nullable=False)
@@ -141,18 +141,18 @@ class FilesystemFactory(TableFactory):
         options, _ = self._options(table)
         root = place_of(str(options.text("path")))
         folders = {PurePosixPath(file.path).parent for file in files_below(root)}
-        found = []
+        partitions = []
         for folder in sorted(folders, key=str):
             pairs = (part.split("=", 1) for part in folder.parts if "=" in part)
             values = {unquote(name): value for name, value in pairs}
             if all(name in values for name in table.partition_keys):
-                found.append({name: unquote(values[name]) for name in table.partition_keys})
-        return found
+                partitions.append({name: unquote(values[name]) for name in table.partition_keys})
+        return partitions
 
-    def gives_changes(self, options: Mapping[str, str]) -> tuple[str, ...]:
+    def emitted_changes(self, options: Mapping[str, str]) -> tuple[str, ...]:
         return format_changes(options.get("format"))
 
-    def takes_changes(self, table: TableDefinition) -> tuple[str, ...]:
+    def accepted_changes(self, table: TableDefinition) -> tuple[str, ...]:
         return format_changes(table.options.get("format"))
 
     def _options(self, table: TableDefinition) -> tuple[TableOptions, TableFormat]:
@@ -164,10 +164,10 @@ class FilesystemFactory(TableFactory):
 def _skipping(
     reader: ParquetRows, filters: Sequence[RowExpression], fields: Sequence[RowField]
 ) -> tuple[ParquetRows, tuple[RowExpression, ...]]:
-    """A reader that leaves out row groups by their statistics, and the conditions it goes by."""
+    """A reader that skips row groups by their statistics, and the conditions it uses."""
     names = [field.name for field in fields]
-    found = [(each, partition_filter(each, fields, names)) for each in filters]
-    known = [(each, plain) for each, plain in found if plain is not None]
+    conditions = [(each, partition_filter(each, fields, names)) for each in filters]
+    known = [(each, plain) for each, plain in conditions if plain is not None]
     groups = [GroupFilter(plain.column, plain.comparison, plain.constant) for _, plain in known]
     return reader.skipping(groups), tuple(each for each, _ in known)
 
@@ -210,7 +210,7 @@ def _commit_rule(options: TableOptions, table: TableDefinition) -> CommitRule | 
             raise NotYetError.of(f"table {table.name!r}: the commit policy 'metastore'", "catalogs of Hive")
         if kind == "custom":
             raise NotAvailableError(
-                f"table {table.name!r}: a custom commit policy is a class of Java, and there is none here. Use "
+                f"table {table.name!r}: a custom commit policy is a Java class, which is not supported. Use "
                 "'success-file'"
             )
         if kind != "success-file":
@@ -219,11 +219,11 @@ def _commit_rule(options: TableOptions, table: TableDefinition) -> CommitRule | 
         return None
     if not table.partition_keys:
         raise ProgramError(
-            f"table {table.name!r} commits partitions ('{_COMMIT}.policy.kind') and has none. Add PARTITIONED BY (…)"
+            f"table {table.name!r} commits partitions ('{_COMMIT}.policy.kind') but has none. Add PARTITIONED BY (…)"
         )
     name = str(options.text(f"{_COMMIT}.success-file.name"))
     if "/" in name or name[:1] not in ("_", "."):
-        raise options.wrong(f"{_COMMIT}.success-file.name", "a name that begins with _ or ., which readers skip")
+        raise options.wrong(f"{_COMMIT}.success-file.name", "a name that starts with _ or ., which readers skip")
     return CommitRule(delay_ms, time if trigger == "partition-time" else None, name)
 
 
@@ -239,12 +239,12 @@ def _partition_time(options: TableOptions, table: TableDefinition) -> PartitionT
     try:
         ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise options.wrong(f"{_COMMIT}.watermark-time-zone", "a zone, as UTC or Europe/Berlin") from None
+        raise options.wrong(f"{_COMMIT}.watermark-time-zone", "a time zone, such as UTC or Europe/Berlin") from None
     formatter = options.text(f"{_TIMES}.timestamp-formatter")
     if formatter is not None:
         letters = re.sub("|".join(_JAVA_LETTERS), lambda match: _JAVA_LETTERS[match[0]], formatter)
         if re.search("[A-Za-z]", re.sub("%[A-Za-z]", "", letters)):
-            raise options.wrong(f"{_TIMES}.timestamp-formatter", "a form made of yyyy, MM, dd, HH, mm and ss")
+            raise options.wrong(f"{_TIMES}.timestamp-formatter", "a format of yyyy, MM, dd, HH, mm and ss")
         formatter = letters
     if not table.partition_keys:
         return None

@@ -1,10 +1,10 @@
-"""Rows of files as rows of a table: what stands in the file, what its path says, and what is known of the file.
+"""Converts rows of files to rows of a table: columns in the file, values in its path, and metadata of the file.
 
 A partition column is not in the files: its value is part of their path (`day=2026-11-16/part-0.parquet`). Metadata
-columns say which file a row is from. Both are the same for all rows of a file, so they cost one value each.
+columns name the file of a row. Both are constant for all rows of a file, so they cost one value each.
 
-A file that the table leaves out (its path is not of the pattern, or its partition is none that the query wants) keeps
-its place in the list of files, which several tables may share, as one without rows: it is at its end at its start.
+A file that the table excludes (its path does not match the pattern, or its partition the query) keeps
+its place in the list of files, which several tables may share, as a file without rows: its start is its end.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from millstream.records.table_type import TableRowType
 __all__ = ["DEFAULT_PARTITION", "FileChoice", "FileColumn", "table_file_source"]
 
 DEFAULT_PARTITION = "__DEFAULT_PARTITION__"
-"""What stands in a path for NULL and empty text."""
+"""The path component for NULL and empty text."""
 
 
 @dataclass(frozen=True)
 class FileColumn:
-    """Where a column of the table comes from: the file's own column at `position`, or `partition`, or `metadata`."""
+    """The origin of a column: the file's own column at `position`, or `partition`, or `metadata`."""
 
     name: str
     type: DataType
@@ -51,24 +51,24 @@ class FileColumn:
 
 @dataclass(frozen=True)
 class FileChoice:
-    """Which files are read: those whose path has `pattern`, and whose partitions all `wanted` say yes to."""
+    """Selects the files to read: by `pattern` on the path, and by all `wanted` conditions on the partitions."""
 
     default_partition: str = DEFAULT_PARTITION
     pattern: str | None = None
     partitions: tuple[FileColumn, ...] = ()
     wanted: tuple[PartitionFilter, ...] = ()
 
-    def takes(self, path: str) -> bool:
+    def matches(self, path: str) -> bool:
         if self.pattern is not None and re.fullmatch(self.pattern, path) is None:
             return False
         if not self.wanted:
             return True
         values = {column.name: _partition_value(path, column, self.default_partition) for column in self.partitions}
-        return all(each.takes(values[each.column].as_py()) for each in self.wanted)
+        return all(each.matches(values[each.column].as_py()) for each in self.wanted)
 
 
 class _TableFiles(FileSource):
-    """A file source whose rows are those of a table."""
+    """A file source that emits rows of a table."""
 
     columns: tuple[FileColumn, ...] = ()
     choice: FileChoice = FileChoice()
@@ -79,7 +79,7 @@ class _TableFiles(FileSource):
         return source.with_columns(self.columns, self.choice)
 
     def with_columns(self, columns: Sequence[FileColumn], choice: FileChoice) -> _TableFiles:
-        """This source, which gives these columns of the chosen files."""
+        """A copy that emits these columns of the selected files."""
         self.columns, self.choice = tuple(columns), choice
         row_type = RowType.of([each.name for each in columns], [each.type for each in columns], nullable=False)
         self.type_info, self._schema = TableRowType(row_type), row_type.schema
@@ -87,7 +87,7 @@ class _TableFiles(FileSource):
         return self
 
     def _planned(self, file: InputFile) -> Sequence[Split]:
-        if not self.choice.takes(file.path):
+        if not self.choice.matches(file.path):
             return (Split(split_name(file, 0), 0, {"path": file.path, "end": 0, "size": 0}),)
         splits = super()._planned(file)
         if all(column.metadata != "file.modification-time" for column in self.columns):
@@ -126,7 +126,7 @@ class _TableFiles(FileSource):
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _constant(self, column: FileColumn, split: Split) -> pa.Scalar:
-        """The value of a column that is one for the whole file; NULL for a column of the file itself."""
+        """The value of a column that is constant for the file; NULL for a column of the file itself."""
         path = str(split.info["path"])
         if column.partition is not None:
             return _partition_value(path, column, self.choice.default_partition)
@@ -136,7 +136,7 @@ class _TableFiles(FileSource):
 
 
 class _TableRowFiles(_TableFiles, RowFileSource):
-    """The same of a format that counts rows."""
+    """The same for a format with row offsets."""
 
     def read_within(self, split: Split, start: Offset, stop: Offset, bytes_max: int) -> Read:
         rows = RowFileSource.read_within(self, split, start, stop, bytes_max)
@@ -156,33 +156,33 @@ def table_file_source(
     discovery_interval_ms: int | None,
     choice: FileChoice,
 ) -> FileSource:
-    """The source of a table in files: `format` reads the columns that stand in them."""
+    """The source of a file table: `format` reads the columns stored in the files."""
     kind = _TableRowFiles if isinstance(format, RowCountedFormat) else _TableFiles
     return kind([path], format, discovery_interval_ms).with_columns(columns, choice)
 
 
 def _partition_value(path: str, column: FileColumn, default_partition: str) -> pa.Scalar:
-    # Names are escaped as values are.
+    # Column names are escaped like values.
     parts = [part for part in PurePosixPath(path).parts if "=" in part]
-    found = [part for part in parts if unquote(part.split("=", 1)[0]) == column.partition]
-    if not found:
+    folders = [part for part in parts if unquote(part.split("=", 1)[0]) == column.partition]
+    if not folders:
         raise JobFailedError(
-            f"File {path} is in no folder {column.partition}=…, and the table is partitioned by {column.partition!r}. "
-            "Move the file, or leave the column out of PARTITIONED BY"
+            f"File {path} has no {column.partition}=… folder in its path, and the table is partitioned by "
+            f"{column.partition!r}. Move the file, or remove the column from PARTITIONED BY"
         )
-    text = unquote(found[-1].split("=", 1)[1])
+    text = unquote(folders[-1].split("=", 1)[1])
     if text == default_partition:
         return pa.scalar(None, column.type.arrow)
     try:
         return pa.scalar(cell_value(text, column.type), column.type.arrow)
     except ValueError:
         raise JobFailedError(
-            f"File {path}: {text!r} is no {column.type}. Rename the folder, or correct the column's type"
+            f"File {path}: {text!r} is not a {column.type}. Rename the folder, or correct the column's type"
         ) from None
 
 
 def _metadata(key: str, path: str, split: Split) -> Any:
-    # The bytes of a name that is not UTF-8 cannot stand in a column of text; Java replaces them, too.
+    # A text column cannot hold the bytes of a name that is not UTF-8; Java replaces them, too.
     shown = path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     if key == "file.path":
         return shown

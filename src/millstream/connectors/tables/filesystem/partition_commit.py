@@ -1,19 +1,19 @@
-"""Telling readers that a partition is complete: a file `_SUCCESS` in its folder, once, when its time has come.
+"""Commits partitions: writes a file `_SUCCESS` into the folder of a complete partition, once, when it is due.
 
-A partition is *open* from the epoch on that first stages rows for it until it is committed. It is due
+A partition is *open* from the first epoch that stages rows for it until it is committed. It is due
 
 - with the trigger `process-time`, when it has been open for the delay by the job's clock;
-- with `partition-time`, when the watermark at the sink has passed the time that its name says, and the delay;
+- with `partition-time`, when the watermark at the sink has passed the time in its name plus the delay;
 - at the end of bounded input, in any case.
 
-The driver tells the sink where event time stands after the epoch (`Sink.plan_timed_commit`): the number that the
-manifest keeps of the sink, the least of all its tasks. So what is due is a function of the manifest, decided before it
-is written, and the same after every crash. Rows of a partition that is due do not wait any longer for a larger file:
-all its parts are published by the same commit, and the file of success after them. Commits are repeated until one is
-known to be done, and writing an empty file again changes nothing.
+The driver passes the sink the watermark after the epoch (`Sink.plan_timed_commit`): the value that the
+manifest stores for the sink, the minimum of all its tasks. So the due partitions are a function of the manifest,
+decided before it is written, and the same after every crash. Rows of a due partition do not wait for a larger file:
+one commit publishes all its parts, and then the success file. Commits are repeated until one is
+known to be complete, and writing an empty file again changes nothing.
 
-Rows that come late for a committed partition open it again; it is due at once, and its file of success is written anew.
-A partition whose name says no time (that of NULL) is due at the end of the input only.
+Late rows of a committed partition open it again; it is due at once, and its success file is written anew.
+A partition whose name has no time (the one of NULL) is due at the end of the input only.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MOMENT = re.compile(r"(\d{1,4})-(\d{1,2})-(\d{1,2})(?:[ T](\d{1,2}):(\d{1,2})(?
 
 @dataclass(frozen=True)
 class PartitionTime:
-    """The time that a partition's folder says: `pattern` with the values of partition columns for `$name`.
+    """The time in the name of a partition's folder: `pattern` with the partition column's value for each `$name`.
 
     >>> PartitionTime(("day", "hour"), "$day $hour:00:00").milliseconds("day=1970-01-02/hour=1")
     90000000
@@ -47,11 +47,11 @@ class PartitionTime:
 
     keys: tuple[str, ...]
     pattern: str | None = None
-    formatter: str | None = None  # as `datetime.strptime` has it
+    formatter: str | None = None  # in the syntax of `datetime.strptime`
     zone: str = "UTC"
 
     def milliseconds(self, folder: str) -> int | None:
-        """The time since 1970 in UTC; None where the folder says none."""
+        """Milliseconds since 1970 in UTC; None if the folder has no time."""
         values = dict(part.split("=", 1) for part in folder.split("/") if "=" in part)
         values = {unquote(name): unquote(text) for name, text in values.items()}
         text = values.get(self.keys[0], "") if self.pattern is None else self.pattern
@@ -85,14 +85,14 @@ class PartitionTime:
 
 @dataclass(frozen=True)
 class CommitRule:
-    """When partitions are due, and the name of the file that says so. `time` None: by the job's clock."""
+    """When partitions are due, and the name of the success file. `time` None: by the job's clock."""
 
     delay_ms: int = 0
     time: PartitionTime | None = None
     success_file: str = "_SUCCESS"
 
     def is_due(self, folder: str, since_ms: int, now_ms: int, watermark_ms: int) -> bool:
-        """Whether a partition that has been open since then is committed."""
+        """Whether a partition that has been open since `since_ms` is due."""
         if self.time is None:
             return now_ms >= since_ms + self.delay_ms
         if watermark_ms == MIN_WATERMARK:
@@ -106,19 +106,19 @@ class CommitRule:
 
 
 class PartitionedFileSink(FileSink):
-    """A file sink that commits partitions. What waits: `{"parts": those of the file sink, "open": {folder: since}}`."""
+    """A file sink that commits partitions. Pending: `{"parts": the file sink's pending, "open": {folder: since}}`."""
 
     rule: CommitRule
 
     def with_rule(self, rule: CommitRule) -> PartitionedFileSink:
-        """This sink, which commits by `rule`."""
+        """A copy that commits by `rule`."""
         self.rule = rule
         return self
 
     def plan_timed_commit(
         self, staged: Sequence[Json], pending: Json, now_ms: int, final: bool, watermark_ms: int
     ) -> CommitPlan:
-        waiting = _as_waiting(pending)
+        waiting = _as_pending(pending)
         open_since: dict[str, int] = dict(waiting.get("open", {}))
         for chunk in staged:
             open_since.setdefault(chunk["bucket"], now_ms)
@@ -130,7 +130,7 @@ class PartitionedFileSink(FileSink):
         plan = self.plan_with(staged, waiting.get("parts"), now_ms, final, due)
         still_open = {folder: since_ms for folder, since_ms in sorted(open_since.items()) if folder not in due}
         success = ({"success": sorted(due), "name": self.rule.success_file},) if due else ()
-        return CommitPlan((*plan.publish, *success), _waiting(plan.pending, still_open))
+        return CommitPlan((*plan.publish, *success), _pending_json(plan.pending, still_open))
 
     def plan_commit(self, staged: Sequence[Json], pending: Json, now_ms: int, final: bool) -> CommitPlan:
         return self.plan_timed_commit(staged, pending, now_ms, final, MIN_WATERMARK)
@@ -143,21 +143,21 @@ class PartitionedFileSink(FileSink):
                 target.put(f"{folder}/{entry['name']}", b"")
 
     def due_ms(self, pending: Json) -> int | None:
-        waiting = _as_waiting(pending)
+        waiting = _as_pending(pending)
         times_ms = [self.rule.due_ms(since_ms) for since_ms in waiting.get("open", {}).values()]
         times_ms.append(super().due_ms(waiting.get("parts")))
         return min((time_ms for time_ms in times_ms if time_ms is not None), default=None)
 
     def after_restore(self, pending: Json, point: RestorePoint) -> tuple[Json, str]:
-        waiting = _as_waiting(pending)
+        waiting = _as_pending(pending)
         parts, sentence = super().after_restore(waiting.get("parts"), point)
-        return _waiting(parts, waiting.get("open", {})), sentence
+        return _pending_json(parts, waiting.get("open", {})), sentence
 
 
-def _as_waiting(pending: Json) -> dict[str, Any]:
-    """What waits; of a job that did not commit partitions before, its parts alone."""
+def _as_pending(pending: Json) -> dict[str, Any]:
+    """The pending state; for a job that did not commit partitions before, only its parts."""
     return {"parts": pending} if isinstance(pending, list) else pending or {}
 
 
-def _waiting(parts: Json, still_open: dict[str, int]) -> Json:
+def _pending_json(parts: Json, still_open: dict[str, int]) -> Json:
     return {"parts": parts, "open": still_open} if parts or still_open else None

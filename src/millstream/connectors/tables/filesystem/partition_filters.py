@@ -1,7 +1,7 @@
 """Conditions on partition columns, which decide for a whole file whether it is read.
 
-Only what is plain is taken: a partition column against a constant of its own type (=, <>, <, <=, >, >=, IN), and IS
-NULL, IS NOT NULL. It is taken exactly: rows for which the condition is not true are never given.
+Supports simple conditions only: a partition column against a constant of its own type (=, <>, <, <=, >, >=, IN), and IS
+NULL, IS NOT NULL. A supported condition is applied exactly: no row for which it is not true is emitted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
 }
 _TURNED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-# Values that Python compares as SQL does. CHAR is not among them: it is compared with its padding.
+# Types whose values Python compares as SQL does. CHAR is missing: SQL compares it with its padding.
 _PLAIN = (types.IntegralType, types.VarCharType, types.DateType, types.BooleanType)
 
 
@@ -34,7 +34,7 @@ _PLAIN = (types.IntegralType, types.VarCharType, types.DateType, types.BooleanTy
 class PartitionFilter:
     """A condition on one partition column.
 
-    >>> PartitionFilter("day", ">=", "2026-11-16").takes("2026-11-17"), PartitionFilter("day", "=", "x").takes(None)
+    >>> PartitionFilter("day", ">=", "2026-11-16").matches("2026-11-17"), PartitionFilter("day", "=", "x").matches(None)
     (True, False)
     """
 
@@ -42,8 +42,8 @@ class PartitionFilter:
     comparison: str
     constant: Any = None
 
-    def takes(self, value: Any) -> bool:
-        """Whether the condition is true for a partition of this value."""
+    def matches(self, value: Any) -> bool:
+        """Whether the condition is true for a partition with this value."""
         if self.comparison in ("IS NULL", "IS NOT NULL"):
             return (value is None) == (self.comparison == "IS NULL")
         if self.comparison == "IN":
@@ -54,7 +54,7 @@ class PartitionFilter:
 def partition_filter(
     condition: RowExpression, fields: Sequence[RowField], partition_keys: Sequence[str]
 ) -> PartitionFilter | None:
-    """The condition on a partition column that an expression is, if it is one."""
+    """The expression as a condition on a partition column; None if it has another form."""
     if not isinstance(condition, Call):
         return None
     arguments, name = condition.arguments, condition.function
@@ -62,7 +62,7 @@ def partition_filter(
         column = _partition(arguments[0], fields, partition_keys)
         return None if column is None else PartitionFilter(column, name)
     if name == "IN" and len(arguments) > 1:
-        return _among(arguments[0], arguments[1:], fields, partition_keys)
+        return _in_list_filter(arguments[0], arguments[1:], fields, partition_keys)
     if name not in _COMPARISONS or len(arguments) != 2:
         return None
     left, right = arguments
@@ -71,12 +71,12 @@ def partition_filter(
     column = _partition(left, fields, partition_keys)
     if column is None or not isinstance(right, Literal) or right.value is None:
         return None
-    if not isinstance(left.type, _PLAIN) or not _are_alike(left.type, right.type):
+    if not isinstance(left.type, _PLAIN) or not _are_comparable(left.type, right.type):
         return None
     return PartitionFilter(column, name, right.value)
 
 
-def _among(
+def _in_list_filter(
     value: RowExpression, others: Sequence[RowExpression], fields: Sequence[RowField], partition_keys: Sequence[str]
 ) -> PartitionFilter | None:
     column = _partition(value, fields, partition_keys)
@@ -84,18 +84,18 @@ def _among(
         return None
     constants = []
     for other in others:
-        if not isinstance(other, Literal) or not _are_alike(value.type, other.type):
+        if not isinstance(other, Literal) or not _are_comparable(value.type, other.type):
             return None
-        if other.value is not None:  # with NULL it is true for nothing more
+        if other.value is not None:  # NULL matches nothing
             constants.append(other.value)
     return PartitionFilter(column, "IN", tuple(constants))
 
 
-def _are_alike(left: Any, right: Any) -> bool:
+def _are_comparable(left: Any, right: Any) -> bool:
     if isinstance(left, types.IntegralType):
         return isinstance(right, types.IntegralType)
     if isinstance(left, types.VarCharType):
-        # A literal is CHAR of its own length: without blanks at its end it is no other text than VARCHAR.
+        # A literal is CHAR of its own length: without trailing blanks it equals the same VARCHAR text.
         return isinstance(right, (types.VarCharType, types.CharType))
     return type(left) is type(right)
 

@@ -1,4 +1,4 @@
-"""Rows by the folders they are written to: `day=2026-11-16/hour=7`, the partition columns left out of the files."""
+"""Assigns rows to partition folders: `day=2026-11-16/hour=7`; the files omit the partition columns."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from millstream.records.table_type import TableRowType
 
 __all__ = ["PartitionBuckets"]
 
-# Escaped are the letters that a path, or who reads it as Hive does, would take for its own.
-_KEPT = " !$&()+,-.;@[]^_`{}~"
+# All other characters are escaped: a path, or a reader that follows Hive's rules, may interpret them.
+_UNESCAPED = " !$&()+,-.;@[]^_`{}~"
 
 
 class PartitionBuckets(BucketAssigner):
@@ -50,13 +50,13 @@ class PartitionBuckets(BucketAssigner):
         assert isinstance(batch.type_info, TableRowType)
         fields = batch.type_info.row_type.fields
         type_info = TableRowType(RowType([fields[at] for at in self._written], nullable=False))
-        kept = columns.select([columns.schema.names[at] for at in self._written])
+        written_columns = columns.select([columns.schema.names[at] for at in self._written])
         for folder, at in self.folders(columns):
-            rows = kept if len(at) == len(batch) else kept.take(at)
+            rows = written_columns if len(at) == len(batch) else written_columns.take(at)
             yield folder, Batch.of_coded_columns(rows, type_info)
 
     def folders(self, columns: pa.RecordBatch) -> Iterator[tuple[str, pa.Array]]:
-        """Every folder, with the positions of its rows, in the order in which folders are first met."""
+        """Every folder with the positions of its rows, in the order of first occurrence."""
         codes = np.zeros(columns.num_rows, dtype=np.int64)
         for _, position in self._keys:
             values, count = _codes(columns.column(position))
@@ -75,28 +75,28 @@ class PartitionBuckets(BucketAssigner):
         for name, position in self._keys:
             value = columns.column(position)[row]
             text = value.cast(pa.string()).as_py() if value.is_valid else None
-            parts.append(f"{_folder_name(name)}={quote(text, safe=_KEPT) if text else self._default}")
+            parts.append(f"{_folder_name(name)}={quote(text, safe=_UNESCAPED) if text else self._default}")
         return "/".join(parts)
 
 
 def _folder_name(column: str) -> str:
-    """A column's name as folders have it; one with a dot before it would be hidden.
+    """A column's name in folder names; a leading dot is escaped, because it would hide the folder.
 
     >>> _folder_name("a/b"), _folder_name(".day"), _folder_name("_day")
     ('a%2Fb', '%2Eday', '_day')
     """
-    escaped = quote(column, safe=_KEPT)
+    escaped = quote(column, safe=_UNESCAPED)
     return f"%2E{escaped[1:]}" if escaped.startswith(".") else escaped
 
 
 def _codes(column: pa.Array) -> tuple[npt.NDArray[np.int64], int]:
-    """A number for each row, the same for the same value and for NULL, and how many numbers there are."""
+    """A number per row, equal for equal values and for NULL, and the count of distinct numbers."""
     if not isinstance(column, pa.DictionaryArray):
-        if pa.types.is_string(column.type) and _is_one_text(column):  # mostly it is: rows come in the order of time
+        if pa.types.is_string(column.type) and _is_one_text(column):  # the usual case: rows arrive in time order
             return np.zeros(len(column), np.int64), 1
         encoded = column.dictionary_encode(null_encoding="encode")
         return np.asarray(encoded.indices, np.int64), len(encoded.dictionary)
-    # A dictionary that a function gave may have a value at several places, and NULL among its values or its rows.
+    # A dictionary from a function may hold a value twice, and NULL among its values or its rows.
     places = column.dictionary.dictionary_encode()
     null = len(places.dictionary)
     numbers = np.append(np.asarray(places.indices.fill_null(null), np.int64), null)
@@ -104,7 +104,7 @@ def _codes(column: pa.Array) -> tuple[npt.NDArray[np.int64], int]:
 
 
 def _is_one_text(column: pa.Array) -> bool:
-    """Whether all rows have the same text, and none is NULL; without looking at the rows one by one."""
+    """Whether all rows have the same text, and none is NULL; without comparing row by row."""
     if column.null_count or not len(column):
         return False
     offsets, letters = text_bytes(column)

@@ -1,1 +1,1 @@
-"""Formats of tables: rows of SQL types as bytes in files and messages, and back."""
+"""Table formats: rows of SQL types as bytes in files and messages, and back."""

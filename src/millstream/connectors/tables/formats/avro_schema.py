@@ -2,14 +2,14 @@
 
 A nullable column is a union with null. TIMESTAMP is timestamp-millis or timestamp-micros, as in Flink's legacy mapping,
 which is its default; with 'avro.timestamp_mapping.legacy' = 'false' it is a local-timestamp. TIMESTAMP_LTZ is a
-timestamp in both: Flink's default refuses it, for then TIMESTAMP and TIMESTAMP_LTZ look alike to other readers.
+timestamp in both: Flink's default rejects it, because other readers cannot distinguish it from TIMESTAMP.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from millstream.connectors.tables.formats.format import way_out
+from millstream.connectors.tables.formats.format import conversion_advice
 from millstream.errors import ProgramError
 from millstream.expressions import types
 from millstream.expressions.data_type import DataType
@@ -36,7 +36,7 @@ _PLAIN: dict[type[DataType], Any] = {
 
 
 def avro_schema(row_type: RowType, is_legacy: bool = True, name: str = "record") -> dict[str, Any]:
-    """The schema of rows, as JSON.
+    """The Avro schema of rows, as JSON.
 
     >>> avro_schema(RowType.of(["id"], [types.BigIntType()]))["fields"]
     [{'name': 'id', 'type': ['null', 'long'], 'default': None}]
@@ -63,7 +63,7 @@ def _schema(data_type: DataType, is_legacy: bool, name: str) -> Any:
         key_type = data_type.key_type if isinstance(data_type, MapType) else data_type.element_type
         value_type = data_type.value_type if isinstance(data_type, MapType) else types.IntType(False)
         if not is_text(key_type):
-            raise _no_word(data_type, "a map's keys are text")
+            raise _unsupported(data_type, "map keys are text")
         return {"type": "map", "values": _nullable(value_type, is_legacy, name)}
     if isinstance(data_type, types.DecimalType):
         return {
@@ -74,16 +74,14 @@ def _schema(data_type: DataType, is_legacy: bool, name: str) -> Any:
         }
     if isinstance(data_type, (types.TimestampType, types.LocalZonedTimestampType)):
         if data_type.precision > 6:
-            raise _no_word(data_type, "times are as fine as microseconds")
+            raise _unsupported(data_type, "its times have at most microseconds")
         unit = "millis" if data_type.precision <= 3 else "micros"
         is_local = isinstance(data_type, types.TimestampType) and not is_legacy
         return {"type": "long", "logicalType": f"{'local-' if is_local else ''}timestamp-{unit}"}
     if type(data_type) not in _PLAIN:
-        raise _no_word(data_type, way_out(data_type))
+        raise _unsupported(data_type, conversion_advice(data_type))
     return _PLAIN[type(data_type)]
 
 
-def _no_word(data_type: DataType, reason: str) -> ProgramError:
-    return ProgramError(
-        f"Avro has no word for {data_type.nullable()}: {reason}. Choose another type, or another format"
-    )
+def _unsupported(data_type: DataType, reason: str) -> ProgramError:
+    return ProgramError(f"Avro has no type for {data_type.nullable()}: {reason}. Use another type, or another format")

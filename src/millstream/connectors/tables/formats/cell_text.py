@@ -1,11 +1,11 @@
-"""Values of SQL types as text, a column at a time: what a field of CSV holds, and what JSON puts into quotes.
+"""Values of SQL types as text, column by column: the text of a CSV field, and quoted values in JSON.
 
 Flink's texts: `true`, `1.0E7`, `2020-01-01 00:00:00.123` (no fraction where it is zero), the same with `Z` for
-TIMESTAMP_LTZ, which is in UTC, bytes in base 64. With the style `ISO-8601` a `T` stands between date and time.
+TIMESTAMP_LTZ, which is in UTC, bytes in base 64. With the style `ISO-8601` a `T` separates date and time.
 
-`read_cells` answers, beside the column, which texts are none of the type; what is finer than the type is cut (times) or
-rounded half up (decimals), as Flink does. A number that does not fit is no number of the type. `cell_value` and
-`cell_text` say the same for one value: they are the definition.
+`read_cells` returns the column and a mask of invalid texts; digits beyond the type are truncated (times) or
+rounded half up (decimals), as in Flink. A number out of range is invalid. `cell_value` and
+`cell_text` do the same for one value: they define the result.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _PLAINLY_WHOLE = {
     32: "[0-9]{1,9}|1[0-9]{9}|20[0-9]{8}",
     64: "[0-9]{1,18}|[1-8][0-9]{18}",
 }
-"""Nearly all numbers of so many bits, and none that has more."""
+"""Regular expressions by width: they match most numbers of that width, and no larger one."""
 _FRACTION_FORM = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
 _ODD_FRACTIONS = {"NaN": "nan", "Infinity": "inf", "+Infinity": "inf", "-Infinity": "-inf"}
 _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
@@ -81,7 +81,7 @@ def has_text(data_type: DataType) -> bool:
 
 
 def read_cells(texts: pa.Array, data_type: DataType, style: str = SQL) -> tuple[pa.Array, Mask | None]:
-    """The values of texts, NULL for NULL, and which texts are none of the type (None: all are).
+    """The values of texts, NULL for NULL, and a mask of the invalid texts (None: all are valid).
 
     >>> column, bad = read_cells(pa.array(["12", None, "x"]), types.IntType())
     >>> column.to_pylist(), bad.tolist()
@@ -122,7 +122,7 @@ def _one_by_one(texts: pa.Array, data_type: DataType, style: str) -> tuple[pa.Ar
 
 
 def _form(data_type: DataType, style: str) -> str:
-    """What texts plainly are of the type, which is not text and not bytes."""
+    """Regular expression of texts that are certainly valid for the type; not for text and bytes."""
     if isinstance(data_type, _WHOLE):
         return f"^[+-]?(?:{_PLAINLY_WHOLE[data_type.arrow.bit_width]})$"
     if isinstance(data_type, _FRACTION):
@@ -138,19 +138,19 @@ def _form(data_type: DataType, style: str) -> str:
 
 
 def _columns(texts: pa.Array, data_type: DataType) -> pa.Array | None:
-    """The column of texts that are plainly of the type; None where one is too large for it."""
+    """The column of texts that match the type's form; None where one is too large for it."""
     try:
         if isinstance(data_type, (*_WHOLE, *_FRACTION)):
             return pc.utf8_ltrim(texts, "+").cast(data_type.arrow)
         if isinstance(data_type, types.BooleanType):
             return pc.equal(texts, "true")
         if isinstance(data_type, types.DecimalType):
-            # Arrow holds a number against its precision when it goes from one column to another, not when it is read.
+            # Arrow checks a number's precision when it casts a column, not when it parses text.
             return texts.cast(pa.decimal256(76, data_type.scale)).cast(data_type.arrow)
         if isinstance(data_type, types.DateType):
             return texts.cast(pa.date32())
         return _times(texts, data_type) if isinstance(data_type, types.TimeType) else _moments(texts, data_type)
-    except (pa.ArrowInvalid, OverflowError):  # as a time beyond 2262 in nanoseconds: the slow way says which it is
+    except (pa.ArrowInvalid, OverflowError):  # such as a time beyond 2262 in nanoseconds: the slow path finds it
         return None
 
 
@@ -175,7 +175,7 @@ def _times(texts: pa.Array, data_type: types.TimeType) -> pa.Array:
 
 
 def _with_fractions(seconds: pa.Array, texts: pa.Array, at: int, unit: str, precision: int) -> pa.Array:
-    """Ticks of the unit, of whole seconds and of the digits that stand in the texts from `at` on."""
+    """Ticks of the unit, from whole seconds and the fraction digits in the texts from position `at`."""
     digits = _DIGITS[unit]
     if not digits:
         return seconds
@@ -186,17 +186,17 @@ def _with_fractions(seconds: pa.Array, texts: pa.Array, at: int, unit: str, prec
 
 
 def cell_value(text: str, data_type: DataType, style: str = SQL) -> Any:
-    """The value of a text, as `pa.array` takes it: moments are ticks. Raises ValueError."""
+    """The value of a text, in the form `pa.array` accepts: moments are ticks. Raises ValueError."""
     try:
         return _cell_value(text, data_type, style)
     except (ValueError, ArithmeticError, UnfitValue, binascii.Error) as error:
         expected = f", expected {error}" if isinstance(error, UnfitValue) else ""
-        raise ValueError(f"{text[:100]!r} is no {data_type.nullable()}{expected}") from error
+        raise ValueError(f"{text[:100]!r} is not a valid {data_type.nullable()}{expected}") from error
 
 
 def _cell_value(text: str, data_type: DataType, style: str) -> Any:
     if isinstance(data_type, _TEXT):
-        text.encode()  # half a surrogate pair, which JSON can write, is no text
+        text.encode()  # a lone surrogate, which JSON can contain, is not text
         return text
     if isinstance(data_type, _WHOLE):
         trimmed = text.strip()
@@ -209,11 +209,13 @@ def _cell_value(text: str, data_type: DataType, style: str) -> Any:
     if isinstance(data_type, _FRACTION):
         return _fraction(text.strip(), data_type)
     if isinstance(data_type, types.BooleanType):
-        return {"true": True, "false": False}[text.strip().lower()] if text.strip().lower() in _BOOLEANS else _no(text)
+        return (
+            {"true": True, "false": False}[text.strip().lower()] if text.strip().lower() in _BOOLEANS else _reject(text)
+        )
     if isinstance(data_type, types.DecimalType):
         return conformed(bounded_decimal(text, data_type.scale), data_type)
     if isinstance(data_type, types.DateType):
-        return dt.date.fromisoformat(text) if re.fullmatch(DAY_FORM, text) else _no(text)
+        return dt.date.fromisoformat(text) if re.fullmatch(DAY_FORM, text) else _reject(text)
     if isinstance(data_type, types.TimeType):
         if re.fullmatch(_TIME_FORM, text) is None:
             raise ValueError(text)
@@ -231,7 +233,7 @@ def _cell_value(text: str, data_type: DataType, style: str) -> Any:
 _BOOLEANS = ("true", "false")
 
 
-def _no(text: str) -> Any:
+def _reject(text: str) -> Any:
     raise ValueError(text)
 
 
@@ -242,7 +244,7 @@ def _fraction(text: str, data_type: DataType) -> float:
         raise ValueError(text)
     if isinstance(data_type, types.DoubleType):
         return float(text)
-    # Arrow rounds a text once, to the width that is wanted.
+    # Arrow rounds a text once, to the target width.
     return pa.scalar(text.removeprefix("+")).cast(data_type.arrow).as_py()  # type: ignore[no-any-return]
 
 
@@ -289,7 +291,7 @@ def written_cells(column: pa.Array, data_type: DataType, style: str = SQL, plain
 
 
 def decimal_texts(column: pa.Array) -> pa.Array:
-    """Decimals as Flink writes them into CSV and JSON, each by `decimal_text`: no zeros at the end, 1E+2 for a hundred.
+    """Decimals as Flink writes them into CSV and JSON, each by `decimal_text`: no trailing zeros, 1E+2 for a hundred.
 
     >>> import decimal
     >>> decimal_texts(pa.array([decimal.Decimal("1.500"), decimal.Decimal("100.000")])).to_pylist()
@@ -321,7 +323,7 @@ def _moment_texts(column: pa.Array, style: str) -> pa.Array:
 
 
 def _trimmed(written: pa.Array, column: pa.Array, per_second: int) -> pa.Array:
-    """The texts without the zeros behind their last digit, and without a fraction that is zero."""
+    """The texts without trailing zeros, and without a zero fraction."""
     if per_second == 1:
         return written
     ticks = column.cast(pa.int32() if pa.types.is_time32(column.type) else pa.int64()).cast(pa.int64())
@@ -331,10 +333,10 @@ def _trimmed(written: pa.Array, column: pa.Array, per_second: int) -> pa.Array:
         return pc.utf8_slice_codeunits(written, 0, -len(str(per_second)))
     if (fraction % 10).all() and not column.null_count:
         return written
-    return pc.utf8_rtrim(pc.utf8_rtrim(written, "0") if fraction.all() else _zeros_gone(written), ".")
+    return pc.utf8_rtrim(pc.utf8_rtrim(written, "0") if fraction.all() else _without_trailing_zeros(written), ".")
 
 
-_zeros_gone = partial(pc.replace_substring_regex, pattern=r"\.0*$|(\.[0-9]*?[1-9])0+$", replacement=r"\1")
+_without_trailing_zeros = partial(pc.replace_substring_regex, pattern=r"\.0*$|(\.[0-9]*?[1-9])0+$", replacement=r"\1")
 
 
 def cell_text(value: Any, data_type: DataType, style: str = SQL) -> str:

@@ -1,7 +1,7 @@
-"""What messages of changes tell beside the rows: where and when a change was made. Flink's keys and types.
+"""Metadata of change messages: origin and time of a change. Flink's keys and types.
 
-A key is read from the parsed message. A field that is missing is NULL; one that is not what it should be (a time that
-is no number) makes the message a bad one, as a wrong cell does.
+A key is read from the parsed message. A missing field is NULL; an invalid one (a time that
+is not a number) makes the message a bad one, like an invalid cell.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _IN_SOURCE = {"source.timestamp": "ts_ms", "source.database": "db", "source.sche
 _IN_CANAL = {"sql-type": "sqlType", "pk-names": "pkNames", "ingestion-timestamp": "ts"}
 
 ReadMetadata = Callable[[dict[str, Any], str, JsonReading], Any]
-"""Of a message, the metadata of a key, as `pa.array` takes it. Raises ValueError."""
+"""Reads the metadata of a key from a message, in the form `pa.array` accepts. Raises ValueError."""
 
 
 def debezium_metadata(document: dict[str, Any], key: str, reading: JsonReading) -> Any:
-    """The metadata of an envelope; with its schema, the envelope is the payload.
+    """The metadata of an envelope; in a message with a schema, the envelope is the payload.
 
     >>> message = {"op": "c", "source": {"ts_ms": 5, "db": "shop"}}
     >>> [debezium_metadata(message, key, JsonReading()) for key in ("source.database", "source.timestamp", "schema")]
@@ -63,7 +63,7 @@ def debezium_metadata(document: dict[str, Any], key: str, reading: JsonReading) 
 
 
 def canal_metadata(document: dict[str, Any], key: str, reading: JsonReading) -> Any:
-    """The metadata of a message, which all of its rows have.
+    """The metadata of a message, shared by all of its rows.
 
     >>> canal_metadata({"pkNames": ["id"], "ts": "7"}, "pk-names", JsonReading())
     ['id']

@@ -1,10 +1,10 @@
-"""Rows with their kinds in messages: Flink's `debezium-json` and `canal-json`. A table of such messages changes.
+"""Changelog formats: Flink's `debezium-json` and `canal-json`. Messages carry rows with row kinds.
 
-An update is two rows: what was there (-U) and what is there now (+U). Written is one message per row, as Flink does: a
-row that came is an insertion, one that went is a deletion. Debezium's messages are read in columns; what is in doubt
-there, and all of Canal's, one by one, by `debezium_changes` and `canal_changes`, which are the definition.
+An update is two rows: the previous (-U) and the current (+U) one. The sink writes one message per row, as Flink does:
++I and +U as insert, -U and -D as delete. Debezium's messages are read in columns; doubtful ones,
+and all of Canal's, one by one, by `debezium_changes` and `canal_changes`, which define the result.
 
-A file of changes is read from its front, by one reader: a row that goes must not be met before it came.
+One reader reads a file of changes from its front: a delete must not precede its insert.
 """
 
 from __future__ import annotations
@@ -61,17 +61,17 @@ _METADATA: dict[str, ReadMetadata] = {"Debezium": debezium_metadata, "Canal": ca
 
 def _json_options(name: str) -> tuple[TableOption, ...]:
     return (
-        TableOption(f"{name}.ignore-parse-errors", "messages that cannot be read are left out", default="false"),
+        TableOption(f"{name}.ignore-parse-errors", "skip unreadable messages", default="false"),
         TableOption(f"{name}.timestamp-format.standard", f"{SQL} (a space before the time) or {ISO}", default=SQL),
         TableOption(f"{name}.map-null-key.mode", "FAIL, DROP or LITERAL; maps here have no NULL keys", default="FAIL"),
         TableOption(f"{name}.map-null-key.literal", "the key that LITERAL writes", default="null"),
-        TableOption(f"{name}.encode.decimal-as-plain-number", "whether 1E-7 is written as 0.0000001", default="false"),
-        TableOption(f"{name}.encode.ignore-null-fields", "whether NULL fields are not written", default="false"),
+        TableOption(f"{name}.encode.decimal-as-plain-number", "write 1E-7 as 0.0000001", default="false"),
+        TableOption(f"{name}.encode.ignore-null-fields", "omit NULL fields", default="false"),
     )
 
 
 class _ChangingFormat(TableFormat):
-    """What both share. `envelope` is what messages errors call them."""
+    """Shared by both formats. `envelope` is the messages' name in errors."""
 
     changes = ALL_CHANGES
     envelope: str
@@ -120,9 +120,7 @@ class DebeziumJsonFormat(_ChangingFormat):
     envelope = "Debezium"
     metadata = DEBEZIUM_METADATA
     options = (
-        TableOption(
-            "debezium-json.schema-include", "whether messages bring their schema, and rows a payload", default="false"
-        ),
+        TableOption("debezium-json.schema-include", "messages have a schema and a payload", default="false"),
         *_json_options("debezium-json"),
     )
 
@@ -132,7 +130,7 @@ class DebeziumJsonFormat(_ChangingFormat):
 
     def _encoder(self, options: FormatOptions, row_type: RowType) -> _ChangeEncoder:
         if options.boolean("debezium-json.schema-include"):
-            raise options.wrong("debezium-json.schema-include", "false for a table that is written: only rows are")
+            raise options.wrong("debezium-json.schema-include", "false for a sink table: it writes payloads only")
         return super()._encoder(options, row_type)
 
 
@@ -160,7 +158,7 @@ class CanalJsonFormat(_ChangingFormat):
 
 
 class _ChangeRows(RowDecoder):
-    """Rows from messages; one read by itself is a kind and a row as JSON has it."""
+    """Decodes rows from messages; a row read by itself is a pair of kind and JSON row."""
 
     def __init__(self, row_type: RowType, reading: JsonReading, ignores_bad: bool) -> None:
         self.row_type, self.reading, self.ignores_bad = row_type, reading, ignores_bad
@@ -189,8 +187,8 @@ class _ChangeRows(RowDecoder):
         for field in self.row_type.fields:
             if row[field.name] is None and not field.data_type.is_nullable:
                 raise ValueError(
-                    f"column {field.name!r} is NOT NULL, and found NULL. Leave NOT NULL out, or let the database give "
-                    "all columns of rows that go"
+                    f"column {field.name!r} is NOT NULL, and found NULL. Omit NOT NULL, or let the database log "
+                    "all columns of deleted rows"
                 )
         return row
 
@@ -204,12 +202,12 @@ class _ChangeRows(RowDecoder):
 
 
 class _DebeziumRows(_ChangeRows):
-    """Rows from Debezium's envelopes."""
+    """Decodes rows from Debezium's envelopes."""
 
     def __init__(self, row_type: RowType, reading: JsonReading, with_schema: bool, ignores_bad: bool) -> None:
         super().__init__(row_type, reading, ignores_bad)
         self._with_schema = with_schema
-        # NULL is looked for in the rows: one that is not there has none but NULLs.
+        # NULLs are checked in the rows: a missing row consists of NULLs.
         cells = RowType([RowField(field.name, field.data_type.nullable()) for field in row_type.fields])
         envelope = RowType.of(["before", "after", "op"], [cells, cells, _TEXT])
         wire = RowType.of(["payload"], [envelope], nullable=False) if with_schema else envelope
@@ -232,7 +230,7 @@ class _DebeziumRows(_ChangeRows):
 
 
 class _CanalRows(_ChangeRows):
-    """Rows from Canal's messages, each of which may hold several."""
+    """Decodes rows from Canal's messages, each of which may hold several."""
 
     def __init__(
         self, row_type: RowType, reading: JsonReading, filters: tuple[tuple[str, str], ...], ignores_bad: bool
@@ -245,14 +243,14 @@ class _CanalRows(_ChangeRows):
 
 
 class _RowsWithMetadata(RowDecoder):
-    """The rows of another decoder, each with what its message tells of it; messages are read one by one."""
+    """Decodes rows with the metadata of their messages; messages are read one by one."""
 
     def __init__(
         self, rows: _ChangeRows, keys: Sequence[str], types: Sequence[DataType], read_metadata: ReadMetadata
     ) -> None:
         self._rows, self._keys, self._types, self._read = rows, tuple(keys), tuple(types), read_metadata
         self.ignores_bad = rows.ignores_bad
-        # No column of a table is called so: its name would have to be a key of the connector, too.
+        # No table column can have this name: it would also have to be a metadata key of the connector.
         metadata = [RowField(f"metadata {key}", of) for key, of in zip(keys, types, strict=True)]
         self._row_type = RowType([*rows.row_type.fields, *metadata], False)
         self.type_info = TableRowType(self._row_type)
@@ -273,7 +271,7 @@ class _RowsWithMetadata(RowDecoder):
 
 @dataclass(frozen=True)
 class _ChangeEncoder(MessageEncoder):
-    """A message for every row, that says what became of it."""
+    """Encodes each row as a message with its kind."""
 
     row_type: RowType
     writing: JsonWriting
@@ -284,7 +282,7 @@ class _ChangeEncoder(MessageEncoder):
         return self.lines(batch).cast(pa.binary())
 
     def lines(self, batch: Batch) -> pa.Array:
-        """The messages as texts, each with its end."""
+        """The messages as texts, each with its line end."""
         columns, kinds = rows_and_kinds(batch, TableRowType(self.row_type))
         rows = pa.StructArray.from_arrays(columns.columns, type=self.row_type.arrow)
         lines = enveloped(json_texts(rows, self.row_type, self.writing), kinds, self.envelope)
@@ -293,7 +291,7 @@ class _ChangeEncoder(MessageEncoder):
 
 @dataclass(frozen=True)
 class _ChangeParts(PartFormat):
-    """Files of a message on each line."""
+    """Files with one message per line."""
 
     encoder_of_rows: _ChangeEncoder
     suffix = ".json"

@@ -1,6 +1,6 @@
-"""Avro, Parquet and ORC of tables: formats with types of their own, which become SQL's by casts of whole columns.
+"""Table formats Avro, Parquet and ORC: their own types are cast to SQL types column by column.
 
-A value that the table's type cannot hold is an error, as everywhere. Parquet and ORC are for files only.
+A value outside the table's type is an error, as in every format. Parquet and ORC are for files only.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _PARQUET_COMPRESSIONS = ("SNAPPY", "GZIP", "ZSTD", "LZ4", "BROTLI", "UNCOMPRESSE
 
 
 def _is_stored(data_type: DataType) -> bool:
-    """Whether values of files can be taken for values of the type as they are."""
+    """Whether stored values can be used as values of the type without a cast."""
     return not isinstance(data_type, CANONICAL_TYPES)
 
 
@@ -53,7 +53,7 @@ class ParquetFormat(TableFormat):
     is_for_messages = False
     options = (
         TableOption("parquet.compression", f"one of {', '.join(_PARQUET_COMPRESSIONS)}", default="SNAPPY"),
-        TableOption("parquet.utc-timezone", "as Flink has it; times are stored as they are either way", default="true"),
+        TableOption("parquet.utc-timezone", "accepted as in Flink; it does not change stored times", default="true"),
     )
 
     def reader(self, options: FormatOptions, row_type: RowType) -> FileFormat:
@@ -88,10 +88,10 @@ class AvroFormat(TableFormat):
 
     name = "avro"
     options = (
-        TableOption("avro.codec", f"how blocks of files are packed: {', '.join(_AVRO_CODECS)}", default="deflate"),
+        TableOption("avro.codec", f"compression of file blocks: {', '.join(_AVRO_CODECS)}", default="deflate"),
         TableOption("avro.encoding", "binary; json is not built yet", default="binary"),
         TableOption(
-            "avro.timestamp_mapping.legacy", "whether TIMESTAMP is a timestamp, not a local-timestamp", default="true"
+            "avro.timestamp_mapping.legacy", "write TIMESTAMP as timestamp, not local-timestamp", default="true"
         ),
     )
 
@@ -110,7 +110,7 @@ class AvroFormat(TableFormat):
 
     def _schema(self, options: FormatOptions, row_type: RowType) -> AvroSource:
         if options.choice("avro.encoding", ("binary", "json")) == "json":
-            raise NotYetError.of("'avro.encoding' = 'json'", "other encodings of Avro", "leave it out")
+            raise NotYetError.of("'avro.encoding' = 'json'", "other encodings of Avro", "omit it")
         try:
             return AvroSource(json.dumps(avro_schema(row_type, options.boolean("avro.timestamp_mapping.legacy"))))
         except ProgramError as error:
@@ -118,7 +118,7 @@ class AvroFormat(TableFormat):
 
 
 class AvroTableFiles(AvroRows):
-    """Rows of Avro files."""
+    """Reads rows from Avro files."""
 
     def __init__(self, schema: AvroSource, row_type: RowType) -> None:
         super().__init__(schema)
@@ -148,7 +148,7 @@ class AvroTableFiles(AvroRows):
 
 
 class AvroTableDecoder(MessageDecoder):
-    """Rows of messages."""
+    """Decodes rows from messages."""
 
     def __init__(self, schema: AvroSource, row_type: RowType) -> None:
         self._decoder, self._row_type = AvroDecoder(AvroRecords(schema)), row_type
@@ -170,12 +170,12 @@ class AvroTableDecoder(MessageDecoder):
         """The rows that fit the table; the others are bad messages."""
         whose = np.arange(columns.num_rows) if read.origins is None else read.origins
         good: list[pa.RecordBatch] = []
-        kept: list[int] = []
+        valid: list[int] = []
         bad = list(read.bad)
         for at in range(columns.num_rows):
             try:
                 good.append(as_table(columns.slice(at, 1), self._row_type))
-                kept.append(int(whose[at]))
+                valid.append(int(whose[at]))
             except pa.ArrowInvalid as error:
                 bad.append(BadMessage.of(int(whose[at]), error))
         empty = self._row_type.schema.empty_table()
@@ -183,11 +183,11 @@ class AvroTableDecoder(MessageDecoder):
             pa.RecordBatch.from_arrays([pa.array([], field.type) for field in empty.schema], schema=empty.schema)
         ]
         bad.sort(key=lambda each: each.index)
-        return Decoded(Batch.of_columns(batch, TableRowType(self._row_type)), np.array(kept, np.int64), tuple(bad))
+        return Decoded(Batch.of_columns(batch, TableRowType(self._row_type)), np.array(valid, np.int64), tuple(bad))
 
 
 class AvroTableEncoder(MessageEncoder):
-    """Messages of rows."""
+    """Encodes rows as messages."""
 
     def __init__(self, schema: AvroSource, row_type: RowType) -> None:
         self._records, self._row_type = AvroRecords(schema), row_type
@@ -226,7 +226,7 @@ class _AvroTableEncoder(PartEncoder):
 
 
 def as_table(batch: pa.RecordBatch, row_type: RowType) -> pa.RecordBatch:
-    """A batch of a format's own types as one of the table. Raises ArrowInvalid."""
+    """Converts a batch of a format's own types to the table's. Raises ArrowInvalid."""
     columns = []
     for column, field in zip(batch.columns, row_type.fields, strict=False):
         if column.null_count and not field.data_type.is_nullable:

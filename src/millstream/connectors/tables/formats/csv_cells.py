@@ -1,4 +1,4 @@
-"""Fields of CSV as columns of SQL types, and back. A row or a list is one field, its parts between separators."""
+"""CSV fields as columns of SQL types, and back. A row or a list is one field, with separators between its elements."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import ArrayType, RowType
 from millstream.expressions.types import is_text
 
-__all__ = ["csv_field", "csv_fields", "holds_up_to", "is_csv_type", "joined_texts", "text_bytes"]
+__all__ = ["contains_up_to", "csv_field", "csv_fields", "is_csv_type", "joined_texts", "text_bytes"]
 
 _BYTES_MAX = 2**31 - 1  # of texts in one array
 
 
 def is_csv_type(data_type: DataType) -> bool:
-    """Whether a field of CSV can hold it."""
+    """Whether a CSV field can hold the type."""
     return has_text(data_type) or isinstance(data_type, (ArrayType, RowType))
 
 
 def csv_fields(
     texts: pa.Array, data_type: DataType, separator: str, null_text: str | None
 ) -> tuple[pa.Array, Mask | None]:
-    """The values of fields, and which are none of the type. An empty field is NULL, unless it is text."""
+    """The values of fields, and a mask of invalid ones. An empty field is NULL, unless it is text."""
     if is_text(data_type):
         return texts, None
     present = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
@@ -93,22 +93,22 @@ def csv_field(column: pa.Array, data_type: DataType, separator: str, null_text: 
     return pa.array(written, pa.string())
 
 
-def holds_up_to(texts: pa.Array, last: int) -> pa.Array:
+def contains_up_to(texts: pa.Array, last: int) -> pa.Array:
     """Whether a text holds a character up to `last`.
 
-    >>> holds_up_to(pa.array(["a", "a b", None, "", "é,"]), ord(",")).to_pylist()
+    >>> contains_up_to(pa.array(["a", "a b", None, "", "é,"]), ord(",")).to_pylist()
     [False, True, None, False, True]
     """
     if last >= 128:
         return pc.match_substring_regex(texts, rf"(?s)[\x{{0}}-\x{{{last:x}}}]")
     offsets, letters = text_bytes(texts)
     before = np.searchsorted(np.flatnonzero(letters <= last), offsets)
-    found = before[1:] > before[:-1]
-    return pa.array(found, mask=np.asarray(texts.is_null()) if texts.null_count else None)
+    contained = before[1:] > before[:-1]
+    return pa.array(contained, mask=np.asarray(texts.is_null()) if texts.null_count else None)
 
 
 def text_bytes(texts: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
-    """Where each text begins in the bytes of all of them, with their end; and those bytes.
+    """The start of each text in the concatenated bytes of all texts, plus their end; and those bytes.
 
     >>> offsets, letters = text_bytes(pa.array(["", "ab", "cd"])[1:])
     >>> offsets.tolist(), letters.tobytes()
@@ -123,10 +123,10 @@ def text_bytes(texts: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.u
 
 
 def joined_texts(pieces: Sequence[pa.Array | str]) -> pa.Array:
-    """The pieces of each row end to end: texts of columns, none of them NULL, and what is the same in every row.
+    """Concatenates the pieces of each row: texts of columns without NULLs, and constants.
 
-    As `binary_join_element_wise`, its reference and what runs where texts are very long; in less time, because the
-    pieces of all rows are taken at once.
+    Equals `binary_join_element_wise`, which is the reference and the fallback for very long texts; faster, because the
+    pieces of all rows are gathered at once.
 
     >>> joined_texts([pa.array(["a", "b"]), ",", pa.array(["", "c"]), "!"]).to_pylist()
     ['a,!', 'b,c!']
@@ -146,7 +146,7 @@ def joined_texts(pieces: Sequence[pa.Array | str]) -> pa.Array:
         else:
             places[:, at] = np.arange(next_column, next_column + rows)
             next_column += rows
-    taken = pa.concat_arrays([*columns, pa.array(marks, pa.string())]).take(pa.array(places.ravel()))
-    _, offset_buffer, data_buffer = taken.buffers()
-    offsets = np.frombuffer(offset_buffer, np.int32)[taken.offset : taken.offset + len(taken) + 1 : width]
+    gathered = pa.concat_arrays([*columns, pa.array(marks, pa.string())]).take(pa.array(places.ravel()))
+    _, offset_buffer, data_buffer = gathered.buffers()
+    offsets = np.frombuffer(offset_buffer, np.int32)[gathered.offset : gathered.offset + len(gathered) + 1 : width]
     return pa.StringArray.from_buffers(rows, pa.py_buffer(np.ascontiguousarray(offsets)), data_buffer)

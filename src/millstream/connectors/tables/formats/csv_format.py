@@ -1,10 +1,10 @@
-"""CSV of tables: Flink's `csv`, in columns.
+"""The CSV table format: Flink's `csv`, read and written in columns.
 
-A record is read into columns of text (`messages/csv_messages`), and those into values. Files are read line by line
-while every line plainly is one record; from the first line on that is not, such as one inside quotes, Python's parser
-goes on to the end of the range. Both give the same records and the same positions.
+A record is split into columns of text (`messages/csv_messages`), which are then converted to values. Files are read
+line by line while every line is certainly one record; from the first other line on, such as one inside quotes, Python's
+parser reads to the end of the range. Both produce the same records and the same positions.
 
-An empty field is NULL unless it is text; `csv.null-literal` is NULL everywhere. Records are quoted as Jackson does.
+An empty field is NULL unless it is text; `csv.null-literal` is NULL for every type. Quoting follows Jackson.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from millstream.connectors.messages.csv_messages import CsvDecoder, CsvMessages
 from millstream.connectors.messages.row_kinds import inserted_rows
 from millstream.connectors.tables.factory import TableOption
 from millstream.connectors.tables.formats.csv_cells import (
+    contains_up_to,
     csv_field,
     csv_fields,
-    holds_up_to,
     is_csv_type,
     joined_texts,
     text_bytes,
@@ -60,18 +60,16 @@ class CsvFormat(TableFormat):
     reads_by_name = False
     options = (
         TableOption("csv.field-delimiter", "the character between fields", default=","),
-        TableOption("csv.disable-quote-character", "whether no field stands in quotes", default="false"),
-        TableOption("csv.quote-character", "the character around fields that need it", default='"'),
-        TableOption("csv.allow-comments", "whether lines that begin with # are left out", default="false"),
+        TableOption("csv.disable-quote-character", "disable quoting", default="false"),
+        TableOption("csv.quote-character", "the character around quoted fields", default='"'),
+        TableOption("csv.allow-comments", "skip lines that start with #", default="false"),
         TableOption(
-            "csv.ignore-parse-errors", "fields that cannot be read are NULL, such records left out", default="false"
+            "csv.ignore-parse-errors", "unreadable fields are NULL, unreadable records skipped", default="false"
         ),
-        TableOption("csv.array-element-delimiter", "stands between the parts of an ARRAY or ROW", default=";"),
-        TableOption("csv.escape-character", "takes its meaning from the character behind it"),
-        TableOption("csv.null-literal", "the text that is NULL; without it an empty field is, unless it is text"),
-        TableOption(
-            "csv.write-bigdecimal-in-scientific-notation", "whether decimals are written as 1E-7", default="true"
-        ),
+        TableOption("csv.array-element-delimiter", "separates the elements of an ARRAY or ROW", default=";"),
+        TableOption("csv.escape-character", "escapes the next character"),
+        TableOption("csv.null-literal", "the text for NULL; default: an empty field, unless it is text"),
+        TableOption("csv.write-bigdecimal-in-scientific-notation", "write decimals as 1E-7", default="true"),
     )
 
     def reader(self, options: FormatOptions, row_type: RowType) -> FileFormat:
@@ -108,7 +106,7 @@ def _dialect(options: FormatOptions) -> CsvDialect:
 
 
 class CsvTableDecoder(MessageDecoder):
-    """Rows from messages of one record each."""
+    """Decodes rows from messages of one record each."""
 
     def __init__(self, row_type: RowType, dialect: CsvDialect, ignores_bad: bool = False) -> None:
         self.row_type, self.dialect, self.ignores_bad = row_type, dialect, ignores_bad
@@ -121,15 +119,15 @@ class CsvTableDecoder(MessageDecoder):
         return self.rows(read.batch.columns().columns, read, len(messages.values))
 
     def decode_lines(self, lines: pa.Array, has_quotes: bool) -> Decoded | None:
-        """The rows of lines; None if a line may not be a record: one inside quotes, or with quotes that only the parser
-        understands."""
+        """The rows of lines; None if a line may not be a record: one inside quotes, or with quotes that need the
+        parser."""
         read = self._texts.columns(lines) if len(lines) else None
         if read is not None and read.is_read.all():
             return self.rows(read.batch.columns, Decoded(Batch.of_values([], None)), len(lines))
         return None if has_quotes else self.decode(Messages(lines, str))
 
     def rows(self, fields: Sequence[pa.Array], read: Decoded, messages: int) -> Decoded:
-        """The rows of columns of text."""
+        """Converts columns of text to rows."""
         columns = [
             csv_fields(texts, field.data_type, self.dialect.array_separator, self.dialect.null_text)
             for texts, field in zip(fields, self.row_type.fields, strict=True)
@@ -146,7 +144,7 @@ class CsvTableDecoder(MessageDecoder):
 
 
 class CsvTableFiles(ByteFormat):
-    """Rows from files. Not cut into ranges: only the parser knows where a record begins."""
+    """Reads rows from files. Not cut into ranges: only the parser knows where a record starts."""
 
     name = "CSV"
     cuttable = False
@@ -176,11 +174,11 @@ class CsvTableFiles(ByteFormat):
         if dialect.escape is not None:
             return None
         lines, starts = line_array(block)
-        kept = np.asarray(pc.binary_length(lines)) > 0
+        retained = np.asarray(pc.binary_length(lines)) > 0
         if dialect.comments:
-            kept &= ~np.asarray(pc.starts_with(lines, b"#"))
-        if not kept.all():
-            lines, starts = lines.filter(pa.array(kept)), starts[kept]
+            retained &= ~np.asarray(pc.starts_with(lines, b"#"))
+        if not retained.all():
+            lines, starts = lines.filter(pa.array(retained)), starts[retained]
         if b"\r" in block and b"\r" in block.replace(b"\r\n", b"\n"):
             return None
         decoded = self._decoder.decode_lines(lines, dialect.quote is not None and dialect.quote.encode() in block)
@@ -192,7 +190,7 @@ class CsvTableFiles(ByteFormat):
         return decoded.batch.columns()
 
     def _parsed(self, file: Any, start: int, stop: int, size: int | None, bad: BadRecords) -> Any:
-        """Records one by one: the definition."""
+        """Parses records one by one: the reference."""
         records = ParsedRecords(file, start, size, self._decoder.dialect, bad)
         rows: list[tuple[int, list[str]]] = []
         while records.position < stop and (row := records.next()) is not None:
@@ -225,26 +223,26 @@ class CsvTableFiles(ByteFormat):
 
 
 def _repeats(column: pa.Array) -> bool:
-    """Whether values come again soon, by the first of them."""
+    """Whether values repeat often, judged by the first of them."""
     sample = column.slice(0, _SAMPLE_ROWS)
     return len(column) >= _SAMPLE_ROWS and 2 * pc.count_distinct(sample, mode="all").as_py() <= _SAMPLE_ROWS
 
 
 @dataclass(frozen=True)
 class _Field:
-    """The texts of a field; `mark` stands before and behind every one of them."""
+    """The texts of a field; `mark` is written before and after each of them."""
 
     texts: pa.Array
     mark: str = ""
 
 
-def _in_marks(texts: pa.Array, mark: str) -> pa.Array:
+def _with_marks(texts: pa.Array, mark: str) -> pa.Array:
     return pc.binary_join_element_wise(mark, texts, mark, "")
 
 
 @dataclass(frozen=True)
 class CsvTableEncoder(MessageEncoder):
-    """Messages from rows, a column at a time."""
+    """Encodes rows as messages, column by column."""
 
     row_type: RowType
     dialect: CsvDialect
@@ -255,7 +253,7 @@ class CsvTableEncoder(MessageEncoder):
         return self.lines(batch).cast(pa.binary())
 
     def lines(self, batch: Batch) -> pa.Array:
-        """The records as texts, each with its end."""
+        """The records as texts, each with its line end."""
         columns = inserted_rows(batch, TableRowType(self.row_type), "CSV")
         if not columns.num_rows:
             return pa.array([], pa.string())
@@ -264,7 +262,7 @@ class CsvTableEncoder(MessageEncoder):
             # A lone empty field would be a blank line, which readers skip.
             texts = fields[0].texts
             fields = [_Field(pc.if_else(pc.equal(texts, ""), (self.dialect.quote or "") * 2, texts))]
-        # What stands between fields is joined with them once: delimiters, and the quotes of fields that all have some.
+        # Constants between fields are joined once: delimiters, and the quotes of fields that are all quoted.
         pieces: list[Any] = []
         mark = ""
         for number, field in enumerate(fields):
@@ -276,7 +274,7 @@ class CsvTableEncoder(MessageEncoder):
         return joined_texts(pieces) if len(pieces) > 1 else pieces[0]
 
     def _field(self, column: pa.Array, at: int) -> _Field:
-        """The texts of a field, in quotes where they need them; what is NULL is not. Moments that repeat are written
+        """The texts of a field, quoted where necessary; NULL is not quoted. Repeated moments are formatted
         once each."""
         if not isinstance(self.row_type.fields[at].data_type, _SPACED) or not _repeats(column):
             return self._texts(column, at)
@@ -294,12 +292,12 @@ class CsvTableEncoder(MessageEncoder):
             is_spaced = isinstance(data_type, _SPACED) and self._last_quoted >= ord(" ")
             if not written.null_count and (is_spaced or self._are_plain_and_long(written)):
                 return _Field(written, dialect.quote)
-            written = _in_marks(written, dialect.quote) if is_spaced else self._quoted(written, dialect.quote)
+            written = _with_marks(written, dialect.quote) if is_spaced else self._quoted(written, dialect.quote)
         return _Field(pc.fill_null(written, null_text))
 
     def _are_plain_and_long(self, written: pa.Array) -> bool:
-        """Whether all of these need quotes, and nothing else: they are so long that they get some, and hold none. False
-        where that is not seen at once."""
+        """Whether all of these need quotes and no escaping: they are long enough to be quoted, and contain none. False
+        where that is not obvious."""
         offsets, letters = text_bytes(written)
         special = {ord(each) for each in (self.dialect.quote, self.dialect.escape) if each is not None}
         return bool(
@@ -310,34 +308,34 @@ class CsvTableEncoder(MessageEncoder):
 
     @property
     def _last_quoted(self) -> int:
-        """Fields with a character up to this one are put in quotes."""
+        """The greatest character that requires quotes."""
         dialect = self.dialect
         return ord(max(dialect.delimiter, dialect.quote or "\r", dialect.escape or "\r", "\r"))
 
     def _quoted(self, written: pa.Array, quote: str) -> pa.Array:
-        # Text that Jackson puts into quotes, without looking whether it must.
-        is_special = holds_up_to(written, self._last_quoted)
+        # Jackson quotes some text without checking whether it must.
+        is_special = contains_up_to(written, self._last_quoted)
         is_quoted = pc.or_(is_special, pc.greater(pc.utf8_length(written), _UNQUOTED_CHARS_MAX))
         if not pc.any(is_quoted, min_count=0).as_py():
             return written
         if self.dialect.escape is not None:
             written = pc.replace_substring(written, self.dialect.escape, self.dialect.escape * 2)
-        # Looking for quotes is dear, and no text without a special character has one.
+        # Searching for quotes is expensive, and no text without a special character has one.
         special = written.filter(pc.fill_null(is_special, False))
         has_quotes = pc.any(pc.match_substring(special, quote), min_count=0).as_py()
         doubled = pc.replace_substring(written, quote, quote * 2) if has_quotes else written
-        quoted = _in_marks(doubled, quote)
+        quoted = _with_marks(doubled, quote)
         return quoted if pc.all(is_quoted).as_py() else pc.if_else(is_quoted, quoted, written)
 
     def _escaped(self, written: pa.Array, at: int) -> pa.Array:
-        """Fields without quotes: what would end one is escaped, or cannot be written."""
+        """Unquoted fields: delimiters and line ends are escaped, or are an error."""
         escape, ends = self.dialect.escape, re.escape(self.dialect.delimiter)
         special = pc.match_substring_regex(written, rf"[{ends}\r\n]" if escape is None else r"[\r\n]")
         if pc.any(special, min_count=0).as_py():
             text = written.filter(pc.fill_null(special, False))[0].as_py()
             raise TypeMismatchError(
-                f"column {self.row_type.fields[at].name!r}: {text!r} cannot be written as CSV without quotes. Leave "
-                "the quote character on, or set 'csv.escape-character'",
+                f"column {self.row_type.fields[at].name!r}: {text!r} cannot be written as CSV without quotes. Enable "
+                "the quote character, or set 'csv.escape-character'",
                 value=text,
             )
         if escape is None:
@@ -359,7 +357,7 @@ class CsvTableParts(PartFormat):
 
 
 def line_encoder(encoder: Any) -> PartEncoder:
-    """A chunk of the lines that an encoder of rows makes."""
+    """A chunk of the lines that a row encoder writes."""
 
     def joined(batch: Batch) -> pa.Buffer:
         lines = encoder.lines(batch)

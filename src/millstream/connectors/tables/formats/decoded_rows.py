@@ -1,8 +1,9 @@
-"""What readers of tables share: columns with bad cells become rows and bad messages, and lines of files are messages.
+"""Helpers shared by table readers: turns columns with bad cells into rows and bad messages, and file lines into
+messages.
 
-A cell that is none of its type makes its record a bad one. Where the table says to ignore what cannot be read, the cell
-is NULL instead, as in Flink; its record is left out only if the column is NOT NULL. So a column that is NOT NULL never
-holds NULL, whatever stands in the file.
+An invalid cell makes its record bad. If the table ignores unreadable input, the cell
+is NULL instead, as in Flink; its record is dropped only if the column is NOT NULL. So a NOT NULL column never
+holds NULL, whatever the file contains.
 """
 
 from __future__ import annotations
@@ -37,34 +38,37 @@ def decoded_rows(
     shown: Callable[[int, int], str],
     messages: int,
 ) -> Decoded:
-    """The rows of columns, each with its bad cells. `shown(column, row)` is the text of a cell, for the error."""
+    """Builds rows from columns and their masks of bad cells. `shown(column, row)` is the text of a cell, for the
+    error."""
     batch = pa.RecordBatch.from_arrays([column for column, _ in columns], schema=row_type.schema)
     refused: dict[int, str] = {}
     for at, ((column, bad_cells), field) in enumerate(zip(columns, row_type.fields, strict=True)):
         if bad_cells is not None and not ignores_bad:
             for row in np.flatnonzero(bad_cells).tolist():
-                refused.setdefault(row, f"column {field.name!r}: {shown(at, row)!r} is no {field.data_type.nullable()}")
+                refused.setdefault(
+                    row, f"column {field.name!r}: {shown(at, row)!r} is not a valid {field.data_type.nullable()}"
+                )
         if column.null_count and not field.data_type.is_nullable:
             for row in np.flatnonzero(np.asarray(column.is_null())).tolist():
                 refused.setdefault(row, f"column {field.name!r} is NOT NULL, and found NULL")
-    found = list(bad)
+    bad_messages = list(bad)
     if refused:
-        kept = np.ones(batch.num_rows, np.bool_)
-        kept[list(refused)] = False
-        whose = np.arange(batch.num_rows) if origins is None else origins
-        found += [BadMessage(int(whose[row]), reason) for row, reason in refused.items()]
-        batch, origins = batch.filter(pa.array(kept)), whose[kept]
-    found.sort(key=lambda each: each.index)
+        valid = np.ones(batch.num_rows, np.bool_)
+        valid[list(refused)] = False
+        message_indexes = np.arange(batch.num_rows) if origins is None else origins
+        bad_messages += [BadMessage(int(message_indexes[row]), reason) for row, reason in refused.items()]
+        batch, origins = batch.filter(pa.array(valid)), message_indexes[valid]
+    bad_messages.sort(key=lambda each: each.index)
     is_whole = origins is not None and len(origins) == messages and bool((origins == np.arange(messages)).all())
     return Decoded(
         Batch.of_columns(batch, TableRowType(row_type)),
         None if is_whole else origins,
-        () if ignores_bad else tuple(found),
+        () if ignores_bad else tuple(bad_messages),
     )
 
 
 class MessageLines(LineFormat):
-    """Files of which each line is a message. Lines without anything are none."""
+    """Files with a message per line. Empty lines are skipped."""
 
     def __init__(self, decoder: MessageDecoder, name: str, skips_empty: bool = True) -> None:
         self.decoder, self.name, self._skips_empty = decoder, name, skips_empty
@@ -76,9 +80,9 @@ class MessageLines(LineFormat):
             position = 3
         lines, starts = line_array(block)
         if self._skips_empty:
-            kept = np.asarray(pc.binary_length(lines)) > 0
-            if not kept.all():
-                lines, starts = lines.filter(pa.array(kept)), starts[kept]
+            valid = np.asarray(pc.binary_length(lines)) > 0
+            if not valid.all():
+                lines, starts = lines.filter(pa.array(valid)), starts[valid]
         decoded = self.decoder.decode(Messages(lines, lambda at: f"byte {position + int(starts[at])}"))
         for each in decoded.bad:
             text = lines[each.index].as_py().decode("utf-8", "replace")

@@ -1,7 +1,7 @@
-"""What a format of tables is: options, and for rows of a type a reader and a writer, of files and of messages.
+"""The contract of a table format: options, and a reader and a writer of rows, for files and messages.
 
-A format is chosen by `'format' = '…'`, or `'key.format'` and `'value.format'` where messages have both. Its own options
-begin with its name (`csv.field-delimiter`, of a key `key.csv.field-delimiter`) and are checked when the table is used.
+`'format' = '…'` selects a format, or `'key.format'` and `'value.format'` for messages with both. Its options
+start with its name (`csv.field-delimiter`, for a key `key.csv.field-delimiter`) and are checked when the table is used.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowType, types_within
 from millstream.expressions.types import BitmapType, VariantType
 
-__all__ = ["FormatOptions", "TableFormat", "refuse_types", "way_out"]
+__all__ = ["FormatOptions", "TableFormat", "conversion_advice", "refuse_types"]
 
 
 class FormatOptions:
-    """The options of a table, as its format asks for them: by the names that follow the format's own."""
+    """The options of a table by the names that a format uses, without the format's prefix."""
 
     def __init__(self, options: TableOptions, prefix: str) -> None:
         self.options, self.prefix = options, prefix
@@ -33,18 +33,18 @@ class FormatOptions:
         return self.options.table
 
     def text(self, name: str) -> str | None:
-        """An option as it is written."""
+        """An option as written."""
         return self.options.text(self.prefix + name)
 
     def boolean(self, name: str) -> bool:
         return bool(self.options.boolean(self.prefix + name))
 
     def choice(self, name: str, choices: Sequence[str]) -> str:
-        """One of some words."""
+        """One of several words."""
         return str(self.options.choice(self.prefix + name, choices))
 
     def character(self, name: str) -> str | None:
-        r"""One character; it may be written as Java's `\t`."""
+        r"""One character; may be written as in Java: `\t`."""
         text = self.text(name)
         if text is None:
             return None
@@ -54,7 +54,7 @@ class FormatOptions:
         return plain
 
     def wrong(self, name: str, expected: str) -> ProgramError:
-        """The error of a value that is not of its kind."""
+        """The error for a malformed value."""
         return self.options.wrong(self.prefix + name, expected)
 
 
@@ -62,20 +62,21 @@ _ESCAPED = {r"\t": "\t", r"\n": "\n", r"\r": "\r", r"\\": "\\"}
 
 
 class TableFormat(ABC):
-    """A format. One that is for files or for messages only overrides just that."""
+    """A format. One for files only, or for messages only, overrides only their methods."""
 
     name: str
     options: Sequence[TableOption] = ()
     is_for_files: bool = True
     is_for_messages: bool = True
     reads_by_name: bool = True
-    """Whether a file may be read for some of its columns; else columns are known by their places, and all are read."""
+    """Whether a file can be read for some of its columns; otherwise columns are matched by position, and all are
+    read."""
 
     changes: tuple[str, ...] = GROWS
-    """The kinds of changes that its messages tell of."""
+    """The row kinds in its messages."""
 
     metadata: Mapping[str, DataType] = {}
-    """What its messages tell of their rows."""
+    """The metadata in its messages."""
 
     def reader(self, options: FormatOptions, row_type: RowType) -> FileFormat:
         """Reads files."""
@@ -90,7 +91,7 @@ class TableFormat(ABC):
         raise NotImplementedError
 
     def decoder_with(self, options: FormatOptions, row_type: RowType, metadata: Sequence[str]) -> MessageDecoder:
-        """Reads messages; behind the columns of a row stand its `metadata`, by their keys."""
+        """Reads messages; the columns of a row are followed by its `metadata`, in the order of the keys."""
         assert not metadata, f"{self.name} has no metadata"
         return self.decoder(options, row_type)
 
@@ -100,19 +101,19 @@ class TableFormat(ABC):
 
 
 def refuse_types(name: str, table: str, row_type: RowType, is_known: object) -> None:
-    """Raises for a column of a type that the format `name` cannot hold; `is_known` says which it can."""
+    """Raises for a column of a type that the format `name` cannot hold; `is_known` tests a type."""
     assert callable(is_known)
     for field in row_type.fields:
         for inner in types_within(field.data_type):
             if not is_known(inner):
                 raise ProgramError(
-                    f"table {table!r}: column {field.name!r} is of type {field.data_type}, and {name} has no word for "
-                    f"{inner.nullable()}. {way_out(inner)}, or choose another format"
+                    f"table {table!r}: column {field.name!r} is of type {field.data_type}, and {name} has no type for "
+                    f"{inner.nullable()}. {conversion_advice(inner)}, or use another format"
                 )
 
 
-def way_out(data_type: DataType) -> str:
-    """What to do with a column that a format cannot hold."""
+def conversion_advice(data_type: DataType) -> str:
+    """Advice for a column that a format cannot hold."""
     if isinstance(data_type, VariantType):
         return "Write it as STRING with JSON_STRING, read it with PARSE_JSON"
     if isinstance(data_type, BitmapType):

@@ -1,4 +1,4 @@
-"""All formats of tables, by the name that `'format' = '…'` gives."""
+"""All table formats, by the name in `'format' = '…'`."""
 
 from __future__ import annotations
 
@@ -36,35 +36,35 @@ _NOT_YET = ("debezium-avro-confluent", "maxwell-json", "ogg-json")
 
 
 def format_of(name: str, table: str, option: str, for_files: bool) -> TableFormat:
-    """The format of a table that `option` names; an unknown name is an error with the nearest one."""
+    """The table format that `option` names; an unknown name is an error with the nearest one."""
     if name in _NOT_YET:
         raise NotYetError.of(f"table {table!r}: the format {name!r}", LATER)
-    found = FORMATS.get(name)
+    format = FORMATS.get(name)
     names = format_names(for_files)
-    if found is None:
+    if format is None:
         raise ProgramError(
-            f"table {table!r}: option {option!r} is {name!r}, which is no format.{did_you_mean(name, names)} "
-            f"There are: {', '.join(names)}"
+            f"table {table!r}: option {option!r} is {name!r}, which is not a format.{did_you_mean(name, names)} "
+            f"Known: {', '.join(names)}"
         )
     if name not in names:
         place = "files" if for_files else "messages"
         raise ProgramError(
-            f"table {table!r}: option {option!r} is {name!r}, which is not a format of {place}. Those are: "
+            f"table {table!r}: option {option!r} is {name!r}, which is not a format of {place}. Use one of: "
             f"{', '.join(names)}"
         )
-    return found
+    return format
 
 
 def format_changes(name: str | None) -> tuple[str, ...]:
-    """The kinds of changes that a format tells of; one that is not known tells of new rows."""
-    found = FORMATS.get(name or "")
-    return GROWS if found is None else found.changes
+    """The row kinds of a format; an unknown one is insert-only."""
+    format = FORMATS.get(name or "")
+    return GROWS if format is None else format.changes
 
 
 def format_metadata(name: str | None) -> Mapping[str, DataType]:
-    """What the messages of a format tell of their rows; one that is not known tells nothing."""
-    found = FORMATS.get(name or "")
-    return {} if found is None else found.metadata
+    """The metadata of a format's messages; none for an unknown one."""
+    format = FORMATS.get(name or "")
+    return {} if format is None else format.metadata
 
 
 def format_names(for_files: bool) -> list[str]:
@@ -73,7 +73,7 @@ def format_names(for_files: bool) -> list[str]:
 
 
 def format_options(names: Iterable[str], prefix: str = "") -> tuple[TableOption, ...]:
-    """The options of formats, each with `prefix` before its name."""
+    """The options of formats, with `prefix` before each name."""
     return tuple(
         replace(option, name=prefix + option.name, required=False)
         for name in names

@@ -1,8 +1,8 @@
 """JSON values as values of SQL types, and columns of SQL types as JSON.
 
-Reading is Flink's: numbers and booleans may be written as text, and a STRING takes any value, as the JSON it is. What
-Flink would cut or take for zero without a word (a fraction for an INT, a number that does not fit) is an error here.
-Writing is done by columns, nested ones too.
+Reading follows Flink: numbers and booleans may be text, and a STRING accepts any value, as its JSON text. Values that
+Flink silently truncates or replaces by zero (a fraction for an INT, a number out of range) are errors here.
+Writing is columnar, also for nested values.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _NEEDS_ESCAPE = r'["\\\x00-\x1f]'
 
 
 def is_json_type(data_type: DataType) -> bool:
-    """Whether JSON can hold it."""
+    """Whether JSON can hold the type."""
     return has_text(data_type) or isinstance(data_type, (ArrayType, MapType, MultisetType, RowType))
 
 
 @dataclass(frozen=True)
 class JsonReading:
-    """How documents are read: the definition, value by value. Values are as `pa.array` takes them."""
+    """How documents are read: the reference, value by value. Values have the form that `pa.array` accepts."""
 
     style: str = SQL
     fails_on_missing: bool = False
@@ -98,7 +98,7 @@ class JsonReading:
         key_type = data_type.key_type if isinstance(data_type, MapType) else data_type.element_type
         item_type = data_type.value_type if isinstance(data_type, MapType) else types.IntType()
         if not has_text(key_type):
-            raise ValueError(f"JSON has no keys of type {key_type}")
+            raise ValueError(f"JSON keys cannot be of type {key_type}")
         return [(cell_value(key, key_type, self.style), self.value(item, item_type)) for key, item in node.items()]
 
 
@@ -135,11 +135,11 @@ def _shown(node: Any) -> str:
 
 @dataclass(frozen=True)
 class JsonWriting:
-    """How rows are written."""
+    """The JSON writing options."""
 
     style: str = SQL
     plain_decimals: bool = False
-    leaves_out_nulls: bool = False
+    omits_nulls: bool = False
 
 
 def json_texts(column: pa.Array, data_type: DataType, writing: JsonWriting) -> pa.Array:
@@ -190,14 +190,15 @@ def _objects(column: pa.Array, data_type: RowType, writing: JsonWriting) -> pa.A
     for at, field in enumerate(data_type.fields):
         name = json.dumps(field.name, ensure_ascii=False)
         texts = _texts(column.field(at), field.data_type, writing)
-        if writing.leaves_out_nulls:
+        if writing.omits_nulls:
             parts.append(pc.fill_null(_within(f"{name}:", texts, ","), ""))
         else:
             parts += [f"{',' if at else ''}{name}:", pc.fill_null(texts, "null")]
     if not parts:
         objects = pa.array(["{}"] * len(column), pa.string())
-    elif writing.leaves_out_nulls:
-        # Not joined by commas without NULLs: Arrow loses rows of which nothing is left. No value ends with a comma.
+    elif writing.omits_nulls:
+        # Each field appends its comma, and the last is trimmed: Arrow's join that skips NULLs loses empty rows. No
+        # value ends with a comma.
         joined = pc.binary_join_element_wise(*parts, "")
         objects = _within("{", pc.utf8_rtrim(joined, ","), "}")
     else:
@@ -220,7 +221,7 @@ def _maps(column: pa.Array, data_type: MapType | MultisetType, writing: JsonWrit
 
 
 def _joined(lists: pa.Array, items: pa.Array, before: str, behind: str) -> pa.Array:
-    """The items of each list, between commas; NULL for a list that is."""
+    """The items of each list, separated by commas; NULL for a NULL list."""
     lengths = np.asarray(pc.fill_null(pc.list_value_length(lists), 0))
     offsets = np.zeros(len(lists) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])

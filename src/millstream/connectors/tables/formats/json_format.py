@@ -1,8 +1,8 @@
-"""JSON of tables: Flink's `json`. A message, or a line of a file, is one object.
+"""The JSON table format: Flink's `json`. A message, or a line of a file, is one object.
 
-Documents go into columns by Arrow where they plainly are of the types (`messages/json_reading`), and what is text there
-and a time or bytes here follows a column at a time. Every document in doubt is read by itself, by `JsonReading`, which
-is the definition.
+Arrow parses documents into columns where they certainly match the types (`messages/json_reading`); text for
+a time or bytes is then converted column by column. Every doubtful document is read by itself, by `JsonReading`, which
+defines the result.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ class JsonFormat(TableFormat):
 
     name = "json"
     options = (
-        TableOption("json.fail-on-missing-field", "whether a field that is missing is an error", default="false"),
+        TableOption("json.fail-on-missing-field", "whether a missing field is an error", default="false"),
         TableOption(
-            "json.ignore-parse-errors", "fields that cannot be read are NULL, such messages left out", default="false"
+            "json.ignore-parse-errors", "unreadable fields are NULL, unreadable messages skipped", default="false"
         ),
         TableOption("json.timestamp-format.standard", f"{SQL} (a space before the time) or {ISO} (a T)", default=SQL),
         TableOption("json.map-null-key.mode", "FAIL, DROP or LITERAL; maps here have no NULL keys", default="FAIL"),
         TableOption("json.map-null-key.literal", "the key that LITERAL writes", default="null"),
-        TableOption("json.encode.decimal-as-plain-number", "whether 0.0000001 is not written as 1E-7", default="false"),
-        TableOption("json.encode.ignore-null-fields", "whether fields that are NULL are not written", default="false"),
-        TableOption("json.decode.json-parser.enabled", "as Flink has it; it changes nothing here", default="true"),
+        TableOption("json.encode.decimal-as-plain-number", "write 1E-7 as 0.0000001", default="false"),
+        TableOption("json.encode.ignore-null-fields", "omit NULL fields", default="false"),
+        TableOption("json.decode.json-parser.enabled", "accepted as in Flink; it has no effect here", default="true"),
     )
 
     def reader(self, options: FormatOptions, row_type: RowType) -> FileFormat:
@@ -94,7 +94,7 @@ class JsonFormat(TableFormat):
 
 
 class JsonTableDecoder(RowDecoder):
-    """Rows from documents."""
+    """Decodes rows from documents."""
 
     def __init__(self, row_type: RowType, reading: JsonReading) -> None:
         self.row_type, self.reading = row_type, reading
@@ -164,7 +164,7 @@ _ALIKE: dict[type[DataType], TypeInformation] = {
 
 
 def _wire(data_type: DataType) -> TypeInformation | None:
-    """What Arrow is asked for in place of a type; None: documents are read one by one."""
+    """The type that Arrow parses in place of a type; None: documents are read one by one."""
     if isinstance(data_type, RowType):
         parts = [_wire(each) for each in data_type.types]
         known = [part for part in parts if part is not None]
@@ -178,7 +178,8 @@ def _wire(data_type: DataType) -> TypeInformation | None:
 
 
 def _finished(column: pa.Array, data_type: DataType, style: str, doubt: Mask) -> pa.Array | None:
-    """The column as the type has it; marks rows in doubt. None: all are, for something nested is."""
+    """Converts the parsed column to its type; marks doubtful rows. None: all rows are doubtful because of a nested
+    value."""
     if column.type.equals(data_type.arrow):
         return column
     if isinstance(data_type, RowType):
@@ -209,7 +210,7 @@ def _nested(column: pa.Array, data_type: DataType, style: str) -> pa.Array | Non
 
 @dataclass(frozen=True)
 class JsonTableEncoder(MessageEncoder):
-    """Messages from rows, a column at a time."""
+    """Encodes rows as messages, column by column."""
 
     row_type: RowType
     writing: JsonWriting
@@ -219,7 +220,7 @@ class JsonTableEncoder(MessageEncoder):
         return self.lines(batch).cast(pa.binary())
 
     def lines(self, batch: Batch) -> pa.Array:
-        """The documents as texts, each with its end."""
+        """The documents as texts, each with its line end."""
         columns = inserted_rows(batch, TableRowType(self.row_type), "JSON")
         rows = pa.StructArray.from_arrays(columns.columns, type=self.row_type.arrow)
         lines = json_texts(rows, self.row_type, self.writing)
@@ -228,7 +229,7 @@ class JsonTableEncoder(MessageEncoder):
 
 @dataclass(frozen=True)
 class JsonTableParts(PartFormat):
-    """Files of a document on each line."""
+    """Files with one document per line."""
 
     encoder_of_rows: JsonTableEncoder
     suffix = ".json"

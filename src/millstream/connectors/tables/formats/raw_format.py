@@ -1,4 +1,4 @@
-"""Raw bytes as a column: Flink's `raw`. The table has one column, and a message, or a line of a file, is its value."""
+"""The raw table format: Flink's `raw`. The table has one column; a message, or a line of a file, is its value."""
 
 from __future__ import annotations
 
@@ -64,26 +64,26 @@ class RawFormat(TableFormat):
     def _layout(self, options: FormatOptions, row_type: RowType) -> RawLayout:
         if len(row_type.fields) != 1:
             raise ProgramError(
-                f"table {options.table!r}: the format 'raw' is one column, and the table has {len(row_type.fields)}: "
-                f"{', '.join(row_type.names)}. Declare one, or choose another format"
+                f"table {options.table!r}: the format 'raw' has one column, but the table has {len(row_type.fields)}: "
+                f"{', '.join(row_type.names)}. Declare one, or use another format"
             )
         column = row_type.fields[0].data_type
         if not (
             is_text(column) or type(column) in _NUMBERS or _is_bytes(column) or isinstance(column, types.BooleanType)
         ):
-            raise ProgramError(f"table {options.table!r}: the format 'raw' is of text, bytes, numbers, not {column}")
+            raise ProgramError(f"table {options.table!r}: the format 'raw' supports text, bytes, numbers, not {column}")
         charset = str(options.text("raw.charset"))
         try:
             codecs.lookup(charset)
         except LookupError:
-            raise options.wrong("raw.charset", "the name of a charset, as UTF-8") from None
+            raise options.wrong("raw.charset", "the name of a charset, such as UTF-8") from None
         order = options.choice("raw.endianness", ("big-endian", "little-endian"))
         return RawLayout(row_type, charset, ">" if order == "big-endian" else "<")
 
     def _refuse_numbers(self, options: FormatOptions, row_type: RowType) -> None:
         if len(row_type.fields) == 1 and not (is_text(row_type.types[0]) or _is_bytes(row_type.types[0])):
             raise ProgramError(
-                f"table {options.table!r}: files of 'raw' are lines of text or bytes, not {row_type.types[0]}"
+                f"table {options.table!r}: 'raw' files hold lines of text or bytes, not {row_type.types[0]}"
             )
 
 
@@ -93,14 +93,14 @@ def _is_bytes(data_type: Any) -> bool:
 
 @dataclass(frozen=True)
 class RawLayout:
-    """What the bytes of a value are."""
+    """The byte layout of a value."""
 
     row_type: RowType
     charset: str
     order: str
 
     def column(self, values: pa.Array) -> tuple[pa.Array, list[BadMessage]]:
-        """The values of messages, none of which is NULL."""
+        """The values of messages without NULLs."""
         data_type = self.row_type.fields[0].data_type
         if _is_bytes(data_type):
             return values.cast(pa.binary()), []
@@ -108,23 +108,23 @@ class RawLayout:
             return self._texts(values), []
         is_boolean = isinstance(data_type, types.BooleanType)
         kind = np.dtype("u1" if is_boolean else self.order + _NUMBERS[type(data_type)])
-        found: list[Any] = []
+        decoded: list[Any] = []
         bad = []
         for at, value in enumerate(values.to_pylist()):
             if len(value) != kind.itemsize:
                 bad.append(BadMessage(at, f"it has {len(value)} bytes, expected {kind.itemsize}"))
-                found.append(None)
+                decoded.append(None)
             else:
                 number = np.frombuffer(value, kind)[0].item()
-                found.append(number != 0 if is_boolean else number)
-        return pa.array(found, data_type.arrow), bad
+                decoded.append(number != 0 if is_boolean else number)
+        return pa.array(decoded, data_type.arrow), bad
 
     def _texts(self, values: pa.Array) -> pa.Array:
         if codecs.lookup(self.charset).name == "utf-8":
             try:
                 return values.cast(pa.string())
             except pa.ArrowInvalid:
-                pass  # some of it is no UTF-8
+                pass  # some of it is not UTF-8
         return pa.array([value.decode(self.charset, "replace") for value in values.to_pylist()], pa.string())
 
     def bytes_of(self, batch: Batch) -> pa.Array:
@@ -145,7 +145,7 @@ class RawLayout:
 
 
 class RawDecoder(MessageDecoder):
-    """Rows from messages. One without a value is no row."""
+    """Decodes rows from messages. A message without a value has no row."""
 
     def __init__(self, layout: RawLayout) -> None:
         self._layout = layout
@@ -158,8 +158,8 @@ class RawDecoder(MessageDecoder):
         bad = [BadMessage(int(origins[each.index]), each.reason) for each in bad]
         if bad:
             refused = {each.index for each in bad}
-            kept = np.array([at not in refused for at in origins.tolist()])
-            column, origins = column.filter(pa.array(kept)), origins[kept]
+            valid = np.array([at not in refused for at in origins.tolist()])
+            column, origins = column.filter(pa.array(valid)), origins[valid]
         batch = pa.RecordBatch.from_arrays([column], schema=self._layout.row_type.schema)
         is_whole = len(origins) == len(messages.values)
         return Decoded(
@@ -169,7 +169,7 @@ class RawDecoder(MessageDecoder):
 
 @dataclass(frozen=True)
 class RawEncoder(MessageEncoder):
-    """Messages from rows."""
+    """Encodes rows as messages."""
 
     layout: RawLayout
 
@@ -177,7 +177,7 @@ class RawEncoder(MessageEncoder):
         return self.layout.bytes_of(batch)
 
     def lines(self, batch: Batch) -> pa.Array:
-        """The values as lines; NULL is an empty one."""
+        """The values as lines; NULL is an empty line."""
         values = pc.fill_null(self.layout.bytes_of(batch).cast(pa.binary()), b"")
         return pc.binary_join_element_wise(values, b"\n", b"")
 

@@ -1,1 +1,1 @@
-"""`'connector' = 'kafka'`: topics as tables that grow, or change."""
+"""`'connector' = 'kafka'`: topics as insert-only or changing tables."""

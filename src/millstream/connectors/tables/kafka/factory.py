@@ -1,4 +1,4 @@
-"""The options of tables in Kafka, and the source and sink they come to."""
+"""Options of Kafka tables, and the source and sink they configure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from millstream.connectors.contracts import Sink
 from millstream.connectors.kafka.client_settings import ClientSettings
-from millstream.connectors.kafka.offsets import EARLIEST, LATEST, OffsetRule, Partition, committed, given
+from millstream.connectors.kafka.offsets import EARLIEST, LATEST, OffsetRule, Partition, committed, specific
 from millstream.connectors.kafka.outgoing_messages import RecordSerializer
 from millstream.connectors.kafka.partitions import Subscription
 from millstream.connectors.kafka.sink import Delivery, kafka_sink
@@ -55,20 +55,20 @@ _OFFSETS = re.compile(r"partition:(\d+),offset:(-?\d+)")
 
 
 class KafkaFactory(TableFactory):
-    """Topics as tables: of new rows, or of what a changelog format says."""
+    """Topics as tables: insert-only, or with the changes of a changelog format."""
 
     name = "kafka"
     options: Sequence[TableOption] = (
-        TableOption("topic", "the topic; several, between semicolons, are read"),
-        TableOption("topic-pattern", "all topics whose whole name has this form are read"),
-        TableOption("properties.bootstrap.servers", "addresses of brokers, between commas", required=True),
-        TableOption("properties.group.id", "the consumer group that is told how far was read"),
-        TableOption("properties.", "any property of Kafka's clients", prefix=True),
+        TableOption("topic", "the topic; to read several, separate them by semicolons"),
+        TableOption("topic-pattern", "reads all topics whose whole name matches"),
+        TableOption("properties.bootstrap.servers", "addresses of brokers, separated by commas", required=True),
+        TableOption("properties.group.id", "the consumer group for committed offsets"),
+        TableOption("properties.", "any property of Kafka clients", prefix=True),
         TableOption("format", f"the format of values: {_FORMATS}"),
-        TableOption("value.format", "the same as 'format', which is left out then"),
+        TableOption("value.format", "alternative name of 'format'"),
         TableOption("key.format", f"the format of keys: {_FORMATS}"),
-        TableOption("key.fields", "the columns that stand in the key, between semicolons"),
-        TableOption("key.fields-prefix", "what the names of those columns begin with, only in the table"),
+        TableOption("key.fields", "the columns in the key, separated by semicolons"),
+        TableOption("key.fields-prefix", "prefix of these columns' names in the table only"),
         TableOption(
             "value.fields-include", "ALL, or EXCEPT_KEY: the value lacks the columns of the key", default="ALL"
         ),
@@ -76,14 +76,14 @@ class KafkaFactory(TableFactory):
         TableOption("scan.startup.specific-offsets", "as 'partition:0,offset:42;partition:1,offset:300'"),
         TableOption("scan.startup.timestamp-millis", "milliseconds since 1970"),
         TableOption("scan.bounded.mode", f"one of {', '.join(STOPS)}", default="unbounded"),
-        TableOption("scan.bounded.specific-offsets", "as those of the start"),
+        TableOption("scan.bounded.specific-offsets", "in the same form"),
         TableOption("scan.bounded.timestamp-millis", "milliseconds since 1970"),
         TableOption(
             "scan.topic-partition-discovery.interval", "how often to look for partitions; 0: once", default="5 min"
         ),
         TableOption("sink.partitioner", "default: by the key, else any partition", default="default"),
         TableOption("sink.delivery-guarantee", f"one of {', '.join(GUARANTEES)}", default="at-least-once"),
-        TableOption("sink.transactional-id-prefix", "what names of transactions begin with, for exactly-once"),
+        TableOption("sink.transactional-id-prefix", "prefix of transaction names, for exactly-once"),
     )
     metadata_keys: ClassVar[Mapping[str, DataType]] = METADATA
     written_metadata = ("timestamp", "headers")
@@ -96,15 +96,15 @@ class KafkaFactory(TableFactory):
         width = len(table.physical.fields)
         chosen = tuple(range(width + len(table.metadata)) if columns is None else columns)
         value_keys = value_metadata(table, chosen)
-        given_columns = tuple(kafka_column(table, fields, at, value_keys) for at in chosen)
+        emitted_columns = tuple(kafka_column(table, fields, at, value_keys) for at in chosen)
         key = None
-        if any(column.key is not None for column in given_columns):
+        if any(column.key is not None for column in emitted_columns):
             key = formats["key"].decoder(FormatOptions(options, "key."), fields.key_type)
         value = formats["value"].decoder_with(_value_options(options), fields.value_type, value_keys)
         stop = offset_rule(options, "scan.bounded", STOPS)
         settings = ClientSettings.of(options.below("properties."))
         source = KafkaTableSource.of(
-            TableReading(given_columns, value, key),
+            TableReading(emitted_columns, value, key),
             settings,
             subscription(options, table),
             start=offset_rule(options, "scan.startup", STARTS) or EARLIEST,
@@ -120,11 +120,11 @@ class KafkaFactory(TableFactory):
         fields = message_fields(options, table)
         topics = options.listed("topic")
         if len(topics) != 1:
-            raise ProgramError(f"table {table.name!r}: rows are written to one topic. Give 'topic' = '…'")
+            raise ProgramError(f"table {table.name!r}: rows are written to one topic. Set 'topic' = '…'")
         partitioner = options.text("sink.partitioner")
         if partitioner != "default":
             raise NotYetError.of(
-                f"table {table.name!r}: 'sink.partitioner' = {partitioner!r}", "partitioners", "leave it out"
+                f"table {table.name!r}: 'sink.partitioner' = {partitioner!r}", "partitioners", "omit it"
             )
         delivery: Any = options.choice("sink.delivery-guarantee", GUARANTEES)
         prefix = transaction_prefix(options, delivery)
@@ -144,25 +144,25 @@ class KafkaFactory(TableFactory):
         return kafka_sink(settings, serializer, guarantee, prefix)
 
     def metadata_of(self, options: Mapping[str, str]) -> Mapping[str, DataType]:
-        """That of messages; what the format of their values tells has a prefix."""
+        """Metadata of messages; that of the value format has a prefix."""
         of_values = format_metadata(options.get("format") or options.get("value.format"))
         return {**{f"{_OF_VALUES}{key}": of for key, of in of_values.items()}, **METADATA}
 
-    def gives_changes(self, options: Mapping[str, str]) -> tuple[str, ...]:
+    def emitted_changes(self, options: Mapping[str, str]) -> tuple[str, ...]:
         return format_changes(options.get("format") or options.get("value.format"))
 
-    def takes_changes(self, table: TableDefinition) -> tuple[str, ...]:
-        return self.gives_changes(table.options)
+    def accepted_changes(self, table: TableDefinition) -> tuple[str, ...]:
+        return self.emitted_changes(table.options)
 
     def _options(self, table: TableDefinition) -> tuple[TableOptions, dict[str, TableFormat]]:
         """The options, and the formats of `value` and `key`."""
-        given_options = table.options
-        whole = given_options.get("format")
-        value, key = given_options.get("value.format"), given_options.get("key.format")
+        settings = table.options
+        whole = settings.get("format")
+        value, key = settings.get("value.format"), settings.get("key.format")
         if (whole is None) == (value is None):
-            found = "both" if whole is not None else "neither"
+            present = "both" if whole is not None else "neither"
             raise ProgramError(
-                f"table {table.name!r} has {found} of the options 'format' and 'value.format'. Give one of "
+                f"table {table.name!r} has {present} of the options 'format' and 'value.format'. Set one of "
                 f"them: {_FORMATS}"
             )
         known = (
@@ -171,14 +171,14 @@ class KafkaFactory(TableFactory):
             *format_options([value or ""], "value."),
             *format_options([key or ""], "key."),
         )
-        options = TableOptions(table.name, given_options, known)
+        options = TableOptions(table.name, settings, known)
         named = "format" if whole is not None else "value.format"
         formats = {"value": format_of(str(whole or value), table.name, named, for_files=False)}
-        if table.primary_key and self.takes_changes(table) == GROWS:
+        if table.primary_key and self.accepted_changes(table) == GROWS:
             raise ProgramError(
                 f"The Kafka table {table.name!r} with {whole or value!r} format doesn't support defining PRIMARY KEY "
-                "constraint on the table, because it can't guarantee the semantic of primary key. Leave the key out, "
-                "or write 'connector' = 'upsert-kafka', whose messages replace one another by it"
+                "constraint on the table, because it can't guarantee the semantic of primary key. Omit the key, "
+                "or write 'connector' = 'upsert-kafka', whose messages replace each other by key"
             )
         if key is not None:
             formats["key"] = format_of(key, table.name, "key.format", for_files=False)
@@ -186,12 +186,12 @@ class KafkaFactory(TableFactory):
 
 
 def transaction_prefix(options: TableOptions, delivery: str) -> str:
-    """What names of transactions begin with; exactly-once needs one that no other job has."""
+    """The prefix of transaction names; exactly-once needs one that no other job has."""
     prefix = options.text("sink.transactional-id-prefix")
     if delivery == "exactly-once" and prefix is None:
         raise ProgramError(
             f"table {options.table!r}: 'sink.delivery-guarantee' = 'exactly-once' needs the option "
-            "'sink.transactional-id-prefix'. Give a name that no other job has"
+            "'sink.transactional-id-prefix'. Use a name that no other job has"
         )
     return prefix or "millstream"
 
@@ -201,7 +201,7 @@ def _value_options(options: TableOptions) -> FormatOptions:
 
 
 def value_metadata(table: TableDefinition, chosen: Sequence[int]) -> list[str]:
-    """The keys of those metadata columns, of the `chosen`, that the format of values tells."""
+    """The keys of the `chosen` metadata columns that the value format provides."""
     keys = [each.key for each in table.metadata]
     read = [keys[at - len(table.physical.fields)] for at in chosen if at >= len(table.physical.fields)]
     return [key.removeprefix(_OF_VALUES) for key in read if key.startswith(_OF_VALUES)]
@@ -210,8 +210,8 @@ def value_metadata(table: TableDefinition, chosen: Sequence[int]) -> list[str]:
 def kafka_column(
     table: TableDefinition, fields: MessageFields, at: int, value_keys: Sequence[str] = (), prefers_key: bool = False
 ) -> KafkaColumn:
-    """Where a column is read; `value_keys`: the metadata of values, which stands behind their fields; `prefers_key`: a
-    column that stands in both is taken from the key."""
+    """The origin of a column; `value_keys`: the metadata of values, which follows their fields; `prefers_key`: a
+    column that is in both is read from the key."""
     width = len(table.physical.fields)
     if at >= width:
         metadata = table.metadata[at - width]
@@ -226,25 +226,25 @@ def kafka_column(
 
 
 def row_metadata(table: TableDefinition) -> RowMetadata:
-    """Where the metadata stands that is written: behind the physical columns."""
+    """The positions of the writable metadata: after the physical columns."""
     written = [each for each in table.metadata if not each.is_virtual]
     places = {each.key: len(table.physical.fields) + at for at, each in enumerate(written)}
     return RowMetadata(places.get("timestamp"), places.get("headers"))
 
 
 def subscription(options: TableOptions, table: TableDefinition) -> Subscription:
-    """Which topics are read."""
+    """The topics to read."""
     topics, pattern = options.listed("topic"), options.text("topic-pattern")
     if bool(topics) == (pattern is not None):
-        found = "both" if topics else "neither"
+        present = "both" if topics else "neither"
         raise ProgramError(
-            f"table {table.name!r} has {found} of the options 'topic' and 'topic-pattern'. Give one of them"
+            f"table {table.name!r} has {present} of the options 'topic' and 'topic-pattern'. Set one of them"
         )
     return Subscription(topics=topics, pattern=pattern)
 
 
 def offset_rule(options: TableOptions, family: str, modes: Sequence[str]) -> OffsetRule | None:
-    """Where to begin or to end; None: never."""
+    """Where to start or to stop; None: never."""
     mode = options.choice(f"{family}.mode", modes)
     if mode == "unbounded":
         return None
@@ -255,8 +255,8 @@ def offset_rule(options: TableOptions, family: str, modes: Sequence[str]) -> Off
     if mode == "group-offsets":
         if options.text("properties.group.id") is None:
             raise ProgramError(
-                f"table {options.table!r}: '{family}.mode' is 'group-offsets', and there is no group. Give "
-                "'properties.group.id', or another mode, as 'earliest-offset'"
+                f"table {options.table!r}: '{family}.mode' is 'group-offsets', but there is no group. Set "
+                "'properties.group.id', or another mode, such as 'earliest-offset'"
             )
         reset: Any = options.choice("properties.auto.offset.reset", ("earliest", "latest", "none")) or "none"
         return committed(reset)
@@ -265,7 +265,7 @@ def offset_rule(options: TableOptions, family: str, modes: Sequence[str]) -> Off
         if millis is None:
             raise _incomplete(options, family, mode, "timestamp-millis")
         return OffsetRule("timestamp", timestamp_ms=millis)
-    return given(_specific(options, family), "none")
+    return specific(_specific(options, family), "none")
 
 
 def _specific(options: TableOptions, family: str) -> dict[Partition, int]:
@@ -274,7 +274,7 @@ def _specific(options: TableOptions, family: str) -> dict[Partition, int]:
     if not parts:
         raise _incomplete(options, family, "specific-offsets", "specific-offsets")
     if len(topics) != 1:
-        raise ProgramError(f"table {options.table!r}: {name!r} are those of one topic. Give 'topic' = '…'")
+        raise ProgramError(f"table {options.table!r}: {name!r} need a single topic. Set 'topic' = '…'")
     matches = [_OFFSETS.fullmatch(part.replace(" ", "")) for part in parts]
     if not all(matches):
         raise options.wrong(name, "'partition:0,offset:42;partition:1,offset:300'")

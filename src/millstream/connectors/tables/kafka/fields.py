@@ -1,8 +1,8 @@
-"""Which columns of a table stand in the key of a message, and which in its value.
+"""Assigns the columns of a table to the key and the value of messages.
 
-`key.fields` names the columns of the key; with `key.fields-prefix` their names in the table begin with what they do not
-have in the message. The value has all columns, or those of the key not (`value.fields-include` = EXCEPT_KEY). A column
-that stands in both is read from the value.
+`key.fields` names the columns of the key; `key.fields-prefix` is a prefix of their names in the table that is missing
+in the message. The value has all columns, or all except the key's (`value.fields-include` = EXCEPT_KEY). A column
+that is in both is read from the value.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["MessageFields", "key_and_value", "message_fields"]
 
 @dataclass(frozen=True)
 class MessageFields:
-    """The positions, among physical columns, of the fields of keys and of values, and the types of those."""
+    """The positions, among physical columns, of the fields of keys and of values, and their row types."""
 
     key: tuple[int, ...]
     value: tuple[int, ...]
@@ -29,24 +29,24 @@ class MessageFields:
 
 
 def message_fields(options: TableOptions, table: TableDefinition) -> MessageFields:
-    """Where the columns of a table stand. Raises ProgramError for what contradicts itself."""
+    """The fields of keys and values of a table. Raises ProgramError for contradictory options."""
     chosen = options.listed("key.fields")
     has_key = options.text("key.format") is not None
     if has_key != bool(chosen):
-        given, missing = ("key.format", "key.fields") if has_key else ("key.fields", "key.format")
-        raise ProgramError(f"table {table.name!r} has the option {given!r} and not {missing!r}. They go together")
+        present, missing = ("key.format", "key.fields") if has_key else ("key.fields", "key.format")
+        raise ProgramError(f"table {table.name!r} has the option {present!r} but not {missing!r}. Set both or neither")
     return key_and_value(options, table, chosen)
 
 
 def key_and_value(options: TableOptions, table: TableDefinition, chosen: Sequence[str]) -> MessageFields:
-    """The same of these columns of the key."""
+    """The fields of keys and values for these key columns."""
     fields, names = table.physical.fields, table.physical.names
     prefix = options.text("key.fields-prefix") or ""
     for name in chosen:
         if name not in names:
             raise options.wrong("key.fields", f"columns of the table.{did_you_mean(name, names)}")
         if not name.startswith(prefix):
-            raise options.wrong("key.fields", f"names that begin with {prefix!r}, as 'key.fields-prefix' says")
+            raise options.wrong("key.fields", f"names that start with {prefix!r}, the 'key.fields-prefix'")
     include = options.choice("value.fields-include", ("ALL", "EXCEPT_KEY"))
     if prefix and include == "ALL":
         raise ProgramError(

@@ -1,7 +1,7 @@
-"""Messages as rows of a table, and rows as messages.
+"""Converts messages to rows of a table, and rows to messages.
 
-A message without a value (a tombstone) is no row: the deletion of a changelog, which says what went, came before it. A
-key that is missing is NULL in its columns. What cannot be read stops the job, unless the format is told to ignore it.
+A message without a value (a tombstone) is not a row: the changelog's delete message precedes it. The columns of a
+missing key are NULL. An unreadable message stops the job, unless the format is set to ignore it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _REMOVES = (RowKind.UPDATE_BEFORE.value, RowKind.DELETE.value)
 
 @dataclass(frozen=True)
 class KafkaColumn:
-    """Where a column comes from: a field of the key, of the value, or the message's `metadata`."""
+    """The origin of a column: a field of the key, of the value, or the message's `metadata`."""
 
     name: str
     type: DataType
@@ -64,12 +64,12 @@ class KafkaColumn:
 
 @dataclass(frozen=True)
 class TableReading:
-    """How messages become rows."""
+    """How messages are converted to rows."""
 
     columns: tuple[KafkaColumn, ...]
     value: MessageDecoder
     key: MessageDecoder | None
-    is_upserts: bool = False  # a message is the row of its key, one without a value its deletion
+    is_upserts: bool = False  # a message replaces the row of its key; one without a value deletes it
 
     @property
     def row_type(self) -> RowType:
@@ -79,7 +79,7 @@ class TableReading:
 
 
 class KafkaTableSource(KafkaSource):
-    """A Kafka source that gives rows of a table."""
+    """A Kafka source that emits rows of a table."""
 
     reading: TableReading
 
@@ -87,7 +87,7 @@ class KafkaTableSource(KafkaSource):
     def of(
         cls, reading: TableReading, settings: ClientSettings, subscription: Subscription, **named: Any
     ) -> KafkaTableSource:
-        """The source of a table; the other arguments are those of `KafkaSource`."""
+        """The source of a table; the other arguments are passed to `KafkaSource`."""
         source = cls(settings, subscription, RecordLayout(ByteArraySchema()), **named)
         source.reading = reading
         source.type_info = TableRowType(reading.row_type)
@@ -98,7 +98,7 @@ class KafkaTableSource(KafkaSource):
 
 
 class TableRecords:
-    """Turns messages of one partition into rows."""
+    """Converts messages of one partition to rows."""
 
     def __init__(self, reading: TableReading, partition: Partition) -> None:
         self._reading, self._partition = reading, partition
@@ -106,7 +106,7 @@ class TableRecords:
         self._row_type = reading.row_type
 
     def items(self, messages: list[Any]) -> list[Batch | DeadLetters]:
-        """The rows of messages, with their times."""
+        """The rows of messages, with their timestamps."""
         if any(column.metadata == "headers" for column in self._reading.columns):
             messages = self._with_headers(messages)
         values = self._decoded(self._reading.value, messages, list(map(self._message.value, messages)), "value")
@@ -145,12 +145,12 @@ class TableRecords:
         return [batch]
 
     def _with_headers(self, messages: list[Any]) -> list[Any]:
-        """The messages whose headers can be read."""
+        """The messages whose headers are readable."""
         bad = unreadable_headers(messages)
         if bad and not self._reading.value.ignores_bad:
             raise TypeMismatchError(
-                f"{self._place(messages[bad[0].index])}: {bad[0].reason}. Leave the metadata column out, or let the "
-                "format ignore what it cannot read ('….ignore-parse-errors' = 'true')"
+                f"{self._place(messages[bad[0].index])}: {bad[0].reason}. Omit the metadata column, or let the "
+                "format ignore unreadable messages ('….ignore-parse-errors' = 'true')"
             ) from bad[0].error
         indices = {each.index for each in bad}
         return [each for at, each in enumerate(messages) if at not in indices]
@@ -162,18 +162,18 @@ class TableRecords:
             batch, places = keys
             return batch.column(column.key).take(places)
         assert column.metadata is not None
-        found = pa.array(self._metadata(column.metadata, messages), column.type.arrow)
+        values = pa.array(self._metadata(column.metadata, messages), column.type.arrow)
         if isinstance(column.type, MapType) and not column.type.value_type.is_nullable:
-            found = _without_null_values(found)
-        return found
+            values = _without_null_values(values)
+        return values
 
     def _check_present(self, column: KafkaColumn, values: pa.Array, messages: list[Any]) -> None:
-        """Raise where a message has none and bad messages are not ignored."""
+        """Raise if a message has no value for the column, unless bad messages are ignored."""
         if not self._reading.value.ignores_bad:
             first = pc.index(values.is_valid(), pa.scalar(False)).as_py()
             raise TypeMismatchError(
                 f"{self._place(messages[first])}: column {column.name!r} is NOT NULL, and the message has no "
-                f"{column.metadata or 'key'}. Leave NOT NULL out, or let the format ignore what it cannot read "
+                f"{column.metadata or 'key'}. Omit NOT NULL, or let the format ignore unreadable messages "
                 "('….ignore-parse-errors' = 'true')"
             )
 
@@ -189,7 +189,7 @@ class TableRecords:
             return [_TIMESTAMP_TYPES[each.timestamp()[0]] for each in messages]
         if kind == "leader-epoch":
             return [each.leader_epoch() for each in messages]
-        # Names may repeat; a map has the last of them, as in Flink.
+        # Header names may repeat; a map holds the last value, as in Flink.
         return [list(dict(headers_of(each) or ()).items()) for each in messages]
 
     def _place(self, message: Any) -> str:
@@ -203,34 +203,34 @@ class TableRecords:
             shown = (texts[bad.index] or b"")[:_SHOWN_BYTES_MAX]
             raise TypeMismatchError(
                 f"{incoming.place(bad.index)}: its {part} cannot be read: {bad.reason}. It is {shown!r}. Correct the "
-                "table's columns, or let the format ignore what it cannot read ('….ignore-parse-errors' = 'true')",
+                "table's columns, or let the format ignore unreadable messages ('….ignore-parse-errors' = 'true')",
                 value=texts[bad.index],
             )
         return decoded
 
 
 def _without_null_values(maps: pa.MapArray) -> pa.MapArray:
-    """Headers without a value as empty ones, where a table declares that there are none: as in Flink."""
+    """Headers with empty values in place of NULL, where the table declares NOT NULL values: as in Flink."""
     return pa.MapArray.from_arrays(maps.offsets, maps.keys, pc.fill_null(maps.items, b""))
 
 
 def _with_deletions(
     rows: pa.RecordBatch, origins: npt.NDArray[np.int64], is_deletion: list[bool]
 ) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]]:
-    """The rows of values, and between them, in the order of messages, a row without values for each deletion."""
-    gone = np.flatnonzero(is_deletion)
-    whose = np.concatenate([origins, gone])
-    order = np.argsort(whose, kind="stable")
-    places = np.concatenate([np.arange(len(origins)), np.full(len(gone), -1)])[order]
+    """The rows of values, and between them, in message order, a row without values for each deletion."""
+    deletions = np.flatnonzero(is_deletion)
+    message_indexes = np.concatenate([origins, deletions])
+    order = np.argsort(message_indexes, kind="stable")
+    places = np.concatenate([np.arange(len(origins)), np.full(len(deletions), -1)])[order]
     kinds = np.where(places < 0, RowKind.DELETE.value, RowKind.UPDATE_AFTER.value).astype(np.int8)
     at = pa.array(places, pa.int64(), mask=places < 0)
     columns = [column.take(at) for column in rows.columns]
     schema = rows.schema.append(pa.field(KIND_COLUMN, pa.int8()))
-    return pa.RecordBatch.from_arrays([*columns, pa.array(kinds)], schema=schema), whose[order]
+    return pa.RecordBatch.from_arrays([*columns, pa.array(kinds)], schema=schema), message_indexes[order]
 
 
 def _places(decoded: Decoded, count: int) -> pa.Array:
-    """For each message, the place of its row among the decoded; NULL where it has none."""
+    """The position of each message's row among the decoded; NULL if it has none."""
     if decoded.origins is None:
         return pa.array(np.arange(count), pa.int64())
     places = np.full(count, -1, np.int64)
@@ -242,8 +242,8 @@ def _places(decoded: Decoded, count: int) -> pa.Array:
 
 
 class RowMessages(SerializationSchema):
-    """Some columns of rows as messages of a format; `with_kinds`: of one that says what became of a row;
-    `has_tombstones`: a row that goes is a message without a value."""
+    """Encodes some columns of rows as messages; `with_kinds`: the format writes row kinds;
+    `has_tombstones`: a delete is a message without a value."""
 
     def __init__(
         self,
@@ -279,19 +279,19 @@ class _SomeColumns(MessageEncoder):
         messages = self.encoder.encode(Batch.of_columns(rows, TableRowType(self.row_type)))
         if kinds < 0 or not self.has_tombstones:
             return messages
-        goes = pc.is_in(columns.column(kinds), value_set=pa.array(_REMOVES, pa.int8()))
-        return pc.if_else(goes, pa.scalar(None, messages.type), messages)
+        is_delete = pc.is_in(columns.column(kinds), value_set=pa.array(_REMOVES, pa.int8()))
+        return pc.if_else(is_delete, pa.scalar(None, messages.type), messages)
 
 
 @dataclass(frozen=True)
 class RowMetadata:
-    """The columns that hold the timestamp and the headers of messages."""
+    """The columns with the timestamp and the headers of messages."""
 
     timestamp: int | None = None
     header: int | None = None
 
     def timestamps(self, batch: Batch) -> pa.Array | None:
-        """Milliseconds since 1970; those of sending without a column, and where it is NULL."""
+        """Milliseconds since 1970; the send time without a column, and where it is NULL."""
         if self.timestamp is None:
             return pa.nulls(batch.length, pa.int64())
         moments = batch.columns().column(self.timestamp).cast(pa.int64())
@@ -299,12 +299,12 @@ class RowMetadata:
         if earliest is not None and earliest < 0:
             shown = np.datetime64(earliest, "ms")
             raise TypeMismatchError(
-                f"the metadata 'timestamp' of a row is {shown}, and Kafka has no times before 1970. Give it a later "
-                "one, or NULL for the time of sending",
+                f"the metadata 'timestamp' of a row is {shown}, and Kafka has no times before 1970. Use a later "
+                "one, or NULL for the send time",
                 value=earliest,
             )
         return moments
 
     def headers(self, batch: Batch) -> pa.Array | None:
-        """Maps of names to bytes."""
+        """Maps of header names to bytes."""
         return None if self.header is None else batch.columns().column(self.header)

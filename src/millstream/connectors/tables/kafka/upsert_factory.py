@@ -1,7 +1,7 @@
-"""`'connector' = 'upsert-kafka'`: a compacted topic as a table, the last message of a key being its row.
+"""`'connector' = 'upsert-kafka'`: a compacted topic as a table; the last message of a key is its row.
 
-The primary key stands in the key of messages. A message without a value deletes the row of its key. What is read are
-upserts, from the beginning of the topic; the planner makes whole changes of them. What is written is one message for
+The message key holds the primary key. A message without a value deletes the row of its key. The source reads
+upserts, from the start of the topic; the planner completes them to full changes. The sink writes one message for
 each key that an epoch changed.
 """
 
@@ -35,7 +35,7 @@ from millstream.expressions.row_expressions import RowExpression
 
 __all__ = ["UpsertKafkaFactory"]
 
-_TAKEN = (
+_SHARED_OPTIONS = (
     "topic",
     "properties.bootstrap.servers",
     "properties.",
@@ -57,9 +57,9 @@ class UpsertKafkaFactory(KafkaFactory):
 
     name = "upsert-kafka"
     options = (
-        *(option for option in KafkaFactory.options if option.name in _TAKEN),
-        TableOption("sink.buffer-flush.max-rows", "as Flink has it; here an epoch has one message per key"),
-        TableOption("sink.buffer-flush.interval", "as Flink has it; here an epoch has one message per key"),
+        *(option for option in KafkaFactory.options if option.name in _SHARED_OPTIONS),
+        TableOption("sink.buffer-flush.max-rows", "accepted as in Flink; an epoch writes one message per key"),
+        TableOption("sink.buffer-flush.interval", "accepted as in Flink; an epoch writes one message per key"),
     )
 
     def source(
@@ -68,13 +68,13 @@ class UpsertKafkaFactory(KafkaFactory):
         options, formats, fields = self._parts(table)
         width = len(table.physical.fields)
         chosen = tuple(range(width + len(table.metadata)) if columns is None else columns)
-        given = tuple(kafka_column(table, fields, at, prefers_key=True) for at in chosen)
+        emitted_columns = tuple(kafka_column(table, fields, at, prefers_key=True) for at in chosen)
         key = formats["key"].decoder(FormatOptions(options, "key."), fields.key_type)
         value = formats["value"].decoder(FormatOptions(options, "value."), fields.value_type)
         stop = offset_rule(options, "scan.bounded", STOPS)
         settings = ClientSettings.of(options.below("properties."))
         source = KafkaTableSource.of(
-            TableReading(given, value, key, is_upserts=True),
+            TableReading(emitted_columns, value, key, is_upserts=True),
             settings,
             subscription(options, table),
             start=EARLIEST,
@@ -89,7 +89,7 @@ class UpsertKafkaFactory(KafkaFactory):
         options, formats, fields = self._parts(table)
         topics = options.listed("topic")
         if len(topics) != 1:
-            raise ProgramError(f"table {table.name!r}: rows are written to one topic. Give 'topic' = '…'")
+            raise ProgramError(f"table {table.name!r}: rows are written to one topic. Set 'topic' = '…'")
         delivery: Any = options.choice("sink.delivery-guarantee", GUARANTEES)
         value = formats["value"].encoder(FormatOptions(options, "value."), fields.value_type)
         key = formats["key"].encoder(FormatOptions(options, "key."), fields.key_type)
@@ -103,10 +103,10 @@ class UpsertKafkaFactory(KafkaFactory):
         prefix = transaction_prefix(options, delivery)
         return kafka_sink(ClientSettings.of(options.below("properties.")), serializer, guarantee, prefix)
 
-    def gives_changes(self, options: Mapping[str, str]) -> tuple[str, ...]:
+    def emitted_changes(self, options: Mapping[str, str]) -> tuple[str, ...]:
         return UPSERTS
 
-    def takes_changes(self, table: TableDefinition) -> tuple[str, ...]:
+    def accepted_changes(self, table: TableDefinition) -> tuple[str, ...]:
         return UPSERTS
 
     def _parts(self, table: TableDefinition) -> tuple[TableOptions, dict[str, TableFormat], MessageFields]:
@@ -119,10 +119,10 @@ class UpsertKafkaFactory(KafkaFactory):
         if table.options.get("key.format") is None:
             raise ProgramError(f"table {table.name!r} needs the option 'key.format', the format of the primary key")
         options, formats = self._options(table)
-        for part, found in formats.items():
-            if found.changes != GROWS:
+        for part, format in formats.items():
+            if format.changes != GROWS:
                 raise ProgramError(
-                    f"table {table.name!r}: 'upsert-kafka' connector doesn't support '{found.name}' as {part} format, "
-                    f"because '{found.name}' is not in insert-only mode. Use the connector 'kafka' for it"
+                    f"table {table.name!r}: 'upsert-kafka' connector doesn't support '{format.name}' as {part} format, "
+                    f"because '{format.name}' is not in insert-only mode. Use the connector 'kafka' for it"
                 )
         return options, formats, key_and_value(options, table, table.primary_key)

@@ -1,5 +1,5 @@
-"""The events of the Nexmark benchmark as a table: people who open auctions, and bid in them.
+"""The events of the Nexmark benchmark as a table: people, auctions and bids.
 
-Written from the benchmark's published definitions: the proportions of the three kinds, which auctions and bidders are
-hot, how prices are spread. What an event says is a pure function of its number, so any range can be read again.
+Follows the benchmark's published definitions: the proportions of the three kinds, the hot auctions and bidders,
+the price distribution. An event is a pure function of its number, so any range can be read again.
 """

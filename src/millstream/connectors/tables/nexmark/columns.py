@@ -1,4 +1,4 @@
-"""The columns of each kind of event, each a pure function of events' numbers: only what is asked for is made."""
+"""The columns of each event kind, as pure functions of event numbers: only requested columns are computed."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from millstream.expressions.types import BigIntType, TimestampType, VarCharType
 __all__ = ["KINDS", "EventColumn"]
 
 EventColumn = tuple[DataType, Callable[[EventRules, Int64s], pa.Array]]
-"""The type of a field, and what makes it."""
+"""The type of a field, and the function that computes it."""
 
 _LONG, _TEXT, _TIME = BigIntType(), VarCharType(0x7FFFFFFF), TimestampType(3)
-_HOT_AUCTIONS, _HOT_SELLERS, _HOT_BIDDERS, _HOT_CHANNELS = 2, 4, 4, 2  # all but one of so many go to a hot one
+_HOT_AUCTIONS, _HOT_SELLERS, _HOT_BIDDERS, _HOT_CHANNELS = 2, 4, 4, 2  # of n events, n - 1 refer to a hot one
 _FIRST_CATEGORY, _CATEGORIES = 10, 5
 
 
@@ -32,7 +32,7 @@ def _times(times_ms: Int64s) -> pa.Array:
 
 
 def _prices(numbers: Int64s, salt: int) -> Int64s:
-    """From one to a million, evenly by their number of digits; in cents."""
+    """From one to a million, uniform in the number of digits; in cents."""
     return np.round(10.0 ** (unit(numbers, salt) * 6) * 100).astype(np.int64)
 
 
@@ -98,4 +98,4 @@ _BID: dict[str, EventColumn] = {
 }
 
 KINDS: Mapping[str, Mapping[str, EventColumn]] = {"person": _PERSON, "auction": _AUCTION, "bid": _BID}
-"""The kinds of events in the order of their numbers, with their fields."""
+"""The event kinds in the order of their numbers, with their fields."""

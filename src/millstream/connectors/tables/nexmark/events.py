@@ -1,7 +1,7 @@
-"""Which event is of which kind, when it happens, and which people and auctions there are by then.
+"""Kind and time of each event, and the people and auctions that exist at that time.
 
-Events come in rounds: of every 50, one person, then three auctions, then 46 bids. So from the number of an event
-follows all that others need to know of it, and nothing has to be remembered.
+Events come in rounds: of every 50, one person, then three auctions, then 46 bids. So the number of an event
+determines everything that other events refer to, without state.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ __all__ = ["EventRules"]
 FIRST_ID = 1_000
 _ACTIVE_PEOPLE = 1_000
 _IN_FLIGHT_AUCTIONS = 100
-_LEAD = 10  # ids a little ahead of the newest, of people and auctions that come next
-_HOT_GROUP = 100  # one id of so many is hot at a time
+_LEAD = 10  # ids a little ahead of the newest, of people and auctions that follow
+_HOT_GROUP = 100  # one id in this many is hot at a time
 
 
 @dataclass(frozen=True)
 class EventRules:
-    """Proportions, rate and the moment of the first event."""
+    """Proportions, rate and the time of the first event."""
 
     people: int = 1
     auctions: int = 3
@@ -47,42 +47,42 @@ class EventRules:
         return kinds
 
     def times_ms(self, numbers: Int64s) -> Int64s:
-        """When they happen, in milliseconds since 1970."""
+        """Event times, in milliseconds since 1970."""
         return self.started_ms + numbers * 1_000 // self.rate
 
     def newest_person(self, numbers: Int64s) -> Int64s:
-        """How many people there are before the newest one, when the event happens."""
+        """The number of people before the newest one, at the time of the event."""
         rounds, place = np.divmod(numbers, self.round_length)
         return rounds * self.people + np.minimum(place, self.people - 1)
 
     def newest_auction(self, numbers: Int64s) -> Int64s:
-        """How many auctions there are before the newest one. In a round, people come before its auctions."""
+        """The number of auctions before the newest one. In a round, the people precede the auctions."""
         rounds, place = np.divmod(numbers, self.round_length)
         opened = np.clip(place - self.people, -1, self.auctions - 1)
         newest: Int64s = rounds * self.auctions + opened
         return newest
 
     def person_near(self, numbers: Int64s, salt: int) -> Int64s:
-        """One of the people who are active, or of those to come next."""
+        """One of the active people, or of the next ones."""
         count = self.newest_person(numbers) + 1
         active = np.minimum(count, _ACTIVE_PEOPLE)
         return count - active + below(numbers, salt, active + _LEAD)
 
     def auction_near(self, numbers: Int64s, salt: int) -> Int64s:
-        """One of the auctions in flight, or of those to come next."""
+        """One of the open auctions, or of the next ones."""
         newest = np.maximum(self.newest_auction(numbers), 0)
         first = np.maximum(newest - _IN_FLIGHT_AUCTIONS, 0)
         near: Int64s = first + below(numbers, salt, newest - first + 1 + _LEAD)
         return near
 
     def auction_length_ms(self, numbers: Int64s, salt: int) -> Int64s:
-        """How long an auction is open: about until as many others have begun as are in flight."""
+        """How long an auction is open: about until as many others have opened as are open."""
         ahead = _IN_FLIGHT_AUCTIONS * self.round_length // self.auctions
         horizon = self.times_ms(numbers + ahead) - self.times_ms(numbers)
         return 1 + below(numbers, salt, np.maximum(horizon * 2, 1))
 
     def hot(self, ids: Int64s) -> Int64s:
-        """The one that is hot while `ids` are the newest."""
+        """The hot id while `ids` are the newest."""
         return ids // _HOT_GROUP * _HOT_GROUP
 
 

@@ -1,8 +1,8 @@
 """`'connector' = 'nexmark'`: the columns event_type, person, auction and bid.
 
-A definition names the columns it wants, and of the rows person, auction and bid the fields it wants, in any order: what
-is not named is not made. With 'events.num' the table ends; then it is read as fast as it can be. Without, events come
-as fast as 'next-event.rate' says.
+A definition names the columns it wants, and the fields of the rows person, auction and bid, in any order;
+other columns are not generated. With 'events.num' the table is bounded and read at full speed. Otherwise events arrive
+at the 'next-event.rate'.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ _EVENT_TYPE = "event_type"
 
 
 class NexmarkFactory(TableFactory):
-    """People, auctions and bids, without end or a number of them."""
+    """People, auctions and bids, unbounded or a fixed number."""
 
     name = "nexmark"
     options = (
-        TableOption("events.num", "how many events there are; 0: without end", default="0"),
-        TableOption("first-event.rate", "events in a second of event time", default="10000"),
-        TableOption("next-event.rate", "events in a second, where there is no end", default="10000"),
-        TableOption("person.proportion", "people in a round", default="1"),
-        TableOption("auction.proportion", "auctions in a round", default="3"),
-        TableOption("bid.proportion", "bids in a round", default="46"),
-        TableOption("base-time", "when the first event happens, in ms since 1970", default="1436918400000"),
+        TableOption("events.num", "number of events; 0: unbounded", default="0"),
+        TableOption("first-event.rate", "events per second of event time", default="10000"),
+        TableOption("next-event.rate", "events per second, if unbounded", default="10000"),
+        TableOption("person.proportion", "people per round", default="1"),
+        TableOption("auction.proportion", "auctions per round", default="3"),
+        TableOption("bid.proportion", "bids per round", default="46"),
+        TableOption("base-time", "time of the first event, in ms since 1970", default="1436918400000"),
     )
 
     def prunes_fields(self, options: Mapping[str, str]) -> bool:
@@ -86,7 +86,7 @@ def _check_field(table: str, field: RowField) -> None:
     known = {_EVENT_TYPE, *KINDS}
     if field.name not in known:
         raise ProgramError(
-            f"table {table!r}: nexmark has no column {field.name!r}.{did_you_mean(field.name, known)} It has: "
+            f"table {table!r}: nexmark has no column {field.name!r}.{did_you_mean(field.name, known)} Its columns: "
             f"{', '.join(sorted(known))}"
         )
     if field.name == _EVENT_TYPE:
@@ -98,19 +98,19 @@ def _check_field(table: str, field: RowField) -> None:
         if inner.name not in KINDS[field.name]:
             raise ProgramError(
                 f"table {table!r}: {field.name!r} of nexmark has no field {inner.name!r}."
-                f"{did_you_mean(inner.name, KINDS[field.name])} It has: {', '.join(KINDS[field.name])}"
+                f"{did_you_mean(inner.name, KINDS[field.name])} Its fields: {', '.join(KINDS[field.name])}"
             )
         _check_type(table, f"{field.name}.{inner.name}", inner.data_type, KINDS[field.name][inner.name][0])
 
 
-def _check_type(table: str, name: str, declared: DataType, made: DataType) -> None:
-    if not declared.is_like(made):
-        raise ProgramError(f"table {table!r}: {name!r} of nexmark is {made}, the table says {declared}")
+def _check_type(table: str, name: str, declared: DataType, computed: DataType) -> None:
+    if not declared.is_like(computed):
+        raise ProgramError(f"table {table!r}: {name!r} of nexmark is {computed}, but the table declares {declared}")
 
 
 @dataclass(frozen=True)
 class NexmarkEvents:
-    """Makes the columns of a row type for any events, by their numbers."""
+    """Computes the columns of a row type for any events, by their numbers."""
 
     row_type: RowType
     rules: EventRules
@@ -126,13 +126,13 @@ class NexmarkEvents:
         return pa.RecordBatch.from_arrays(columns, schema=self.row_type.schema)
 
     def _rows(self, field: RowField, numbers: Int64s, is_kind: np.ndarray) -> pa.Array:
-        """A column of rows, NULL where the event is of another kind. Texts are made for its own kind alone."""
+        """A column of rows, NULL for events of other kinds. Values are computed for events of its own kind only."""
         assert isinstance(field.data_type, RowType)
-        made = [self._column(field.name, inner.name, numbers[is_kind]) for inner in field.data_type.fields]
-        # Row i of the whole is row place[i] of what was made; those of other kinds are none of them.
+        computed = [self._column(field.name, inner.name, numbers[is_kind]) for inner in field.data_type.fields]
+        # Row i of the result is row place[i] of the computed ones, or NULL for another kind.
         place = np.cumsum(is_kind) - 1
         positions = pa.array(place, mask=~is_kind)
-        spread = [column.take(positions) for column in made]
+        spread = [column.take(positions) for column in computed]
         return pa.StructArray.from_arrays(spread, type=field.data_type.arrow, mask=pa.array(~is_kind))
 
     def _column(self, kind: str, name: str, numbers: Int64s) -> pa.Array:

@@ -1,7 +1,7 @@
-"""Texts to choose from. They are made once in a process; an event takes one of a pool by its number.
+"""Pools of texts, generated once per process; an event selects a text of a pool by its number.
 
-Texts of any length cost more to make than all the numbers of an event. From a pool they cost a copy. Pools hold
-thousands of texts, so that counting distinct ones, or working by distinct value, meets what it would meet elsewhere.
+Generating a text costs more than all the numbers of an event; a text from a pool costs a copy. Pools hold
+thousands of texts, so that operations on distinct values behave as with other data.
 """
 
 from __future__ import annotations
@@ -59,23 +59,23 @@ def channels() -> pa.Array:
 
 @cache
 def urls() -> pa.Array:
-    """The address of each channel. Nine of ten of the cold ones say there which channel they are."""
+    """The address of each channel. Nine of ten cold ones contain the channel id."""
     count = len(HOT_CHANNELS) + COLD_CHANNELS
     folders = [letters(f"folder {part}", count, 3, 5).to_pylist() for part in range(3)]
-    says = below(np.arange(count), 31, 10) > 0
-    told = below(np.arange(count), 32, 1 << 31)
+    have_ids = below(np.arange(count), 31, 10) > 0
+    channel_ids = below(np.arange(count), 32, 1 << 31)
     texts = []
     for number in range(count):
         path = "/".join(folder[number] for folder in folders)
-        is_told = number >= len(HOT_CHANNELS) and says[number]
-        channel = f"&channel_id={told[number]}" if is_told else ""
+        has_id = number >= len(HOT_CHANNELS) and have_ids[number]
+        channel = f"&channel_id={channel_ids[number]}" if has_id else ""
         texts.append(f"https://www.nexmark.com/{path}/item.htm?query=1{channel}")
     return pa.array(texts)
 
 
 @cache
 def letters(name: str, count: int, shortest: int, longest: int) -> pa.Array:
-    """So many texts of small letters.
+    """`count` texts of lower-case letters.
 
     >>> letters("doc", 2, 3, 3).to_pylist() == letters("doc", 2, 3, 3).to_pylist()
     True

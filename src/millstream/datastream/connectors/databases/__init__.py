@@ -1,7 +1,7 @@
 """Tables of SQL databases (beyond PyFlink, whose `JdbcSink` is in `millstream.datastream.connectors.jdbc`).
 
-`DatabaseSink` writes each epoch in one transaction, exactly once: rows are added to a table, or put in the place of the
-row with the same key, and taken away where their `RowKind` says so. `PostgresTable` reads the rows of a table once;
+`DatabaseSink` writes each epoch in one transaction, exactly once: rows are inserted into a table, or replace the row
+with the same key, and rows with a deleting `RowKind` are deleted. `PostgresTable` reads the rows of a table once;
 `PostgresChanges` reads them, and then every change of them.
 """
 

@@ -1,4 +1,4 @@
-"""Changes of a PostgreSQL table as a stream. Settings only: the work is done by `connectors.databases`."""
+"""Changes of a PostgreSQL table as a stream. Settings only; `connectors.databases` has the implementation."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ __all__ = ["PostgresChanges"]
 
 
 class PostgresChanges(Source):
-    """The rows of `table` as they are at the job's first start, then every change, exactly once and in order.
+    """The rows of `table` at the job's first start, then every change, exactly once and in order.
 
     Records are Rows with their `RowKind`: INSERT, UPDATE_BEFORE with UPDATE_AFTER, DELETE.
 
-    `type_info`          the columns to read, as ROW_NAMED; by default all, with the types the table has now
-    `upserts`            take changes of a table whose REPLICA IDENTITY is its primary key: an update has no
-                         UPDATE_BEFORE, and of a deleted row only the key is known
-    `name`               where the job's store keeps what it knows of the table; one per table of a job
-    `slot`               how the name of the replication slot begins
-    `publication`        its name; made if it is not there, which needs the owner of the table
-    `copy_rows`          False: begin with the changes, without the rows that are there
-    `skip_truncate`      go on after a TRUNCATE, which does not tell the rows it removes; else the job fails
-    `bounded`            end with what is in the log when the job first starts
-    `patience_s`         how long the database may be away until the restart strategy decides
+    `type_info`          the columns to read, as ROW_NAMED; by default all, with their current types
+    `upserts`            accept changes of a table whose REPLICA IDENTITY is its primary key: an update has no
+                         UPDATE_BEFORE, and a deleted row has only the key
+    `name`               the name of the table's state in the job's store; unique in a job
+    `slot`               prefix of the replication slot's name
+    `publication`        its name; created if it does not exist, which requires the owner of the table
+    `copy_rows`          False: begin with the changes, without the existing rows
+    `skip_truncate`      continue after a TRUNCATE, whose deleted rows are unknown; else the job fails
+    `bounded`            end with the contents of the log at the job's first start
+    `patience_s`         how long the database may be unavailable before the restart strategy decides
     """
 
     def __init__(

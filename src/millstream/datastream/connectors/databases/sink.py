@@ -1,4 +1,4 @@
-"""A sink to a table, for PostgreSQL, MySQL and MariaDB. Settings only: the work is done by `connectors.databases`."""
+"""A sink to a table, for PostgreSQL, MySQL and MariaDB. Settings only; `connectors.databases` implements it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ["DatabaseSink"]
 class DatabaseSink(Sink):
     """Writes rows (ROW or TUPLE) to `table`, a field to the column of its name, exactly once.
 
-    `key`                columns that are unique in the table: a row takes the place of the one with its key, and a row
-                         of kind DELETE or UPDATE_BEFORE removes it. Without a key, rows are added
-    `commits_table`      where the newest epoch of each job is noted, in the same database; made if it is not there
-    `patience_s`         how long the database may be away until the restart strategy decides
-    `transaction_s`      how long a statement, or a pause within the transaction, may take
+    `key`                columns that are unique in the table: a row replaces the one with its key, and a row of kind
+                         DELETE or UPDATE_BEFORE deletes it. Without a key, rows are inserted
+    `commits_table`      stores the newest epoch of each job, in the same database; created if it does not exist
+    `patience_s`         how long the database may be unavailable before the restart strategy decides
+    `transaction_s`      time limit of a statement, or of a pause within the transaction
 
     >>> DatabaseSink("postgresql://ann@localhost/sales", "totals", key=["word"], password="secret")
     DatabaseSink(upsert into totals by word at postgresql://ann@localhost:5432/sales, an epoch per transaction)

@@ -1,4 +1,4 @@
-"""The rows of a PostgreSQL table as a bounded stream. Settings only: the work is done by `connectors.databases`."""
+"""The rows of a PostgreSQL table as a bounded stream. Settings only; `connectors.databases` implements it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["PostgresTable"]
 
 
 class PostgresTable(Source):
-    """All rows of `table`, in one snapshot that is taken when the job first starts. Bounded, exactly once.
+    """All rows of `table`, in one snapshot taken at the job's first start. Bounded, exactly once.
 
-    `type_info`          the columns to read, as ROW_NAMED; by default all, with the types the table has now
-    `name`               where the job's store keeps the copy; one per table of a job
-    `patience_s`         how long the database may be away until the restart strategy decides
+    `type_info`          the columns to read, as ROW_NAMED; by default all, with their current types
+    `name`               the name of the copy in the job's store; unique in a job
+    `patience_s`         how long the database may be unavailable before the restart strategy decides
     """
 
     def __init__(

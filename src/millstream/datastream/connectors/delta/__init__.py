@@ -1,6 +1,6 @@
 """Delta tables (beyond PyFlink): each epoch is one transaction of the table, exactly once.
 
-The package `deltalake` does the transactions: `pip install 'millstream[delta]'`. There is no JVM behind it.
+The package `deltalake` performs the transactions: `pip install 'millstream[delta]'`. It needs no JVM.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class DeltaSinkBuilder:
         self._file_bytes_max: int | None = None
 
     def with_partition_columns(self, *names: str) -> Self:
-        """Divide the table by these columns; a table that is there already must be divided by the same."""
+        """Partition the table by these columns; an existing table must have the same partitioning."""
         self._partition_columns = tuple(checked_text("with_partition_columns", name) for name in names)
         return self
 
     def with_file_size(self, bytes_max: int) -> Self:
-        """Begin another data file when one holds about so many bytes in memory; 128 MiB unless set."""
+        """Begin another data file when one holds about this many bytes in memory; 128 MiB by default."""
         self._file_bytes_max = checked_count("with_file_size", bytes_max)
         return self
 
@@ -45,7 +45,7 @@ class DeltaSinkBuilder:
 
 
 class DeltaSink(Sink):
-    """A sink that adds rows to a Delta table, for `DataStream.sink_to`.
+    """A sink that appends rows to a Delta table, for `DataStream.sink_to`.
 
     >>> from millstream.common import Types
     >>> sales = Types.ROW_NAMED(["day", "cents"], [Types.SQL_DATE(), Types.LONG()])
@@ -57,7 +57,7 @@ class DeltaSink(Sink):
 
     @staticmethod
     def for_row_type(table_path: str, row_type: Any) -> DeltaSinkBuilder:
-        """Begin with the table's folder or address, which is made if it is absent, and the type of its rows."""
+        """Begin with the table's folder or address, created if it does not exist, and the type of its rows."""
         if not isinstance(row_type, RowTypeInfo):
             raise refuse(
                 f"DeltaSink.for_row_type: found {row_type!r} as the row type, expected "

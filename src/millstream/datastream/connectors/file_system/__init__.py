@@ -1,4 +1,4 @@
-"""Files in and out, under PyFlink's module path: see `source`, `sink` and `parts`."""
+"""File sources and sinks, under PyFlink's module path: see `source`, `sink` and `parts`."""
 
 from __future__ import annotations
 

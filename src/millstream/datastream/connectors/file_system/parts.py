@@ -25,7 +25,7 @@ __all__ = [
 
 
 class BucketAssigner(JavaObjectWrapper):
-    """Which folder below the base path a record goes to."""
+    """Assigns records to folders below the base path."""
 
     def __init__(self, j_bucket_assigner: Any = None, *, engine: part_rules.BucketAssigner | None = None) -> None:
         super().__init__(j_bucket_assigner)
@@ -33,7 +33,7 @@ class BucketAssigner(JavaObjectWrapper):
 
     @staticmethod
     def base_path_bucket_assigner() -> BucketAssigner:
-        """All into the base path itself."""
+        """All records into the base path itself."""
         return BucketAssigner(engine=part_rules.BasePathBuckets())
 
     @staticmethod
@@ -54,7 +54,7 @@ class BucketAssigner(JavaObjectWrapper):
 
 
 class RollingPolicy(JavaObjectWrapper):
-    """When a part file is complete and appears."""
+    """Decides when a part file is complete and published."""
 
     def __init__(self, j_rolling_policy: Any = None, *, engine: part_rules.RollingPolicy | None = None) -> None:
         super().__init__(j_rolling_policy)
@@ -66,7 +66,7 @@ class RollingPolicy(JavaObjectWrapper):
         rollover_interval: int | DurationLike = 60_000,
         inactivity_interval: int | DurationLike = 60_000,
     ) -> DefaultRollingPolicy:
-        """When it is large (bytes), old, or has not grown for a while (ms, or durations)."""
+        """When it is large (bytes), old, or has not grown for some time (ms, or durations)."""
         with at_users_line():
             engine = part_rules.WhenLargeOrOld(
                 checked_count("default_rolling_policy, part_size", part_size),
@@ -77,7 +77,7 @@ class RollingPolicy(JavaObjectWrapper):
 
     @staticmethod
     def on_checkpoint_rolling_policy() -> OnCheckpointRollingPolicy:
-        """Every epoch publishes what it wrote."""
+        """Every epoch publishes its files."""
         return OnCheckpointRollingPolicy()
 
 
@@ -101,7 +101,7 @@ class OnCheckpointRollingPolicy(RollingPolicy):
 
 
 class OutputFileConfig(JavaObjectWrapper):
-    """How part files are named: `<prefix>-<…><suffix>`.
+    """The names of part files: `<prefix>-<…><suffix>`.
 
     >>> config = OutputFileConfig.builder().with_part_prefix("ads").with_part_suffix(".txt").build()
     >>> config.get_part_prefix(), config.get_part_suffix()
@@ -132,9 +132,9 @@ class OutputFileConfig(JavaObjectWrapper):
 
     def __init__(self, part_prefix: str, part_suffix: str) -> None:
         super().__init__()
-        for what, text in (("prefix", part_prefix), ("suffix", part_suffix)):
+        for part, text in (("prefix", part_prefix), ("suffix", part_suffix)):
             if not isinstance(text, str):
-                raise refuse(f"OutputFileConfig: the part {what} is {text!r}, expected a text")
+                raise refuse(f"OutputFileConfig: the part {part} is {text!r}, expected a text")
         self._part_prefix = part_prefix
         self._part_suffix = part_suffix
 
@@ -146,7 +146,7 @@ class OutputFileConfig(JavaObjectWrapper):
 
 
 class FileCompactStrategy(JavaObjectWrapper):
-    """When small files are made into larger ones: after so many checkpoints (epochs), or with so many bytes."""
+    """When small files are compacted: after a number of checkpoints (epochs), or at a total size."""
 
     def __init__(
         self, j_file_compact_strategy: Any = None, *, builder: FileCompactStrategy.Builder | None = None
@@ -184,7 +184,7 @@ class FileCompactStrategy(JavaObjectWrapper):
 
 
 class FileCompactor(JavaObjectWrapper):
-    """How small files are made into larger ones."""
+    """How small files are compacted."""
 
     def __init__(self, j_file_compactor: Any = None, *, delimiter: bytes | None = None) -> None:
         refuse_java(j_file_compactor, "FileCompactor", "use FileCompactor.concat_file_compactor()")
@@ -193,10 +193,10 @@ class FileCompactor(JavaObjectWrapper):
 
     @staticmethod
     def concat_file_compactor(file_delimiter: bytes | None = None) -> FileCompactor:
-        """One after the other, with `file_delimiter` between. Parquet, Avro and ORC are joined record by record."""
+        """Concatenation, with `file_delimiter` in between. Parquet, Avro and ORC are joined record by record."""
         return FileCompactor(delimiter=file_delimiter or b"")
 
     @staticmethod
     def identical_file_compactor() -> FileCompactor:
-        """As they are: nothing is gathered."""
+        """No compaction."""
         return FileCompactor()

@@ -1,7 +1,7 @@
-"""Writing files that appear whole and exactly once.
+"""Writing files that appear complete and exactly once.
 
-Records are staged by the tasks and become part files when their epoch is committed and the rolling policy says so.
-Folders and names follow Flink: without another choice a part goes into a folder named after the hour it was written.
+Tasks stage records, which become part files when their epoch is committed and the rolling policy permits it. Folders
+and names follow Flink: by default a part is in a folder named after the hour it was written.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from millstream.datastream.connectors.file_system.parts import (
 from millstream.datastream.functions.source_and_sink import SinkFunction
 from millstream.datastream.streams.argument_checks import at_users_line, checked_count, checked_text, refuse
 from millstream.datastream.streams.stream_edges import no_java_object
-from millstream.graph.notices import say_once
+from millstream.graph.notices import log_once
 
 if TYPE_CHECKING:
     from typing import Self
@@ -34,7 +34,7 @@ __all__ = ["FileSink", "PartsWriterFactory", "StreamingFileSink"]
 
 
 class PartsWriterFactory(BulkWriterFactory):
-    """A bulk format of `millstream.datastream.formats`, around the one that writes."""
+    """A bulk format of `millstream.datastream.formats`, with its engine format."""
 
     def __init__(self, parts: PartFormat) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class PartsWriterFactory(BulkWriterFactory):
 
 
 class _FileSettings:
-    """What both file sinks' builders collect."""
+    """The settings collected by the builders of both file sinks."""
 
     def __init__(
         self,
@@ -66,18 +66,18 @@ class _FileSettings:
     def with_bucket_check_interval(self, interval: int) -> Self:
         """Accepted: rolling is decided at the end of every epoch."""
         checked_count("with_bucket_check_interval", interval)
-        say_once("bucket check interval", "the bucket check interval has no effect here: every epoch checks its parts")
+        log_once("bucket check interval", "the bucket check interval has no effect here: every epoch checks its parts")
         return self
 
     def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> Self:
-        """Choose the folders."""
+        """Set the folders."""
         if not isinstance(bucket_assigner, BucketAssigner):
             raise refuse(f"with_bucket_assigner: found {bucket_assigner!r}, expected a BucketAssigner")
         self._buckets = bucket_assigner._engine
         return self
 
     def with_output_file_config(self, output_file_config: OutputFileConfig) -> Self:
-        """Choose prefix and suffix of the files' names."""
+        """Set prefix and suffix of the file names."""
         if not isinstance(output_file_config, OutputFileConfig):
             raise refuse(f"with_output_file_config: found {output_file_config!r}, expected an OutputFileConfig")
         self._prefix = output_file_config.get_part_prefix()
@@ -113,7 +113,7 @@ class FileSink(Sink, SupportsPreprocessing):
         """Collects a file sink's settings."""
 
         def enable_compact(self, strategy: FileCompactStrategy, compactor: FileCompactor) -> Self:
-            """Gather small files of a folder, and publish them as one: readers never see the small ones."""
+            """Compact small files of a folder, and publish the result: readers never see the small ones."""
             if not isinstance(strategy, FileCompactStrategy):
                 raise refuse(f"enable_compact: found {strategy!r}, expected a FileCompactStrategy")
             if not isinstance(compactor, FileCompactor):
@@ -128,13 +128,13 @@ class FileSink(Sink, SupportsPreprocessing):
             return self
 
         def disable_compact(self) -> Self:
-            """Publish every file by itself. What was gathered before is published with the next epoch."""
+            """Publish every file individually. Files that wait for compaction are published with the next epoch."""
             self._compaction = None
             return self
 
         @abstractmethod
         def with_rolling_policy(self, rolling_policy: RollingPolicy) -> Self:
-            """Choose when a file is complete."""
+            """Set when a file is complete."""
 
         def build(self) -> FileSink:
             """The sink."""
@@ -176,7 +176,7 @@ class FileSink(Sink, SupportsPreprocessing):
         self._transformer = transformer
 
     def get_transformer(self) -> StreamTransformer | None:
-        """None: the stream is written as it is."""
+        """None: the stream is written unchanged."""
         return self._transformer
 
     @staticmethod
@@ -198,7 +198,7 @@ class StreamingFileSink(SinkFunction):
 
         @abstractmethod
         def with_rolling_policy(self, policy: RollingPolicy) -> Self:
-            """Choose when a file is complete."""
+            """Set when a file is complete."""
 
         def build(self) -> StreamingFileSink:
             """The sink."""

@@ -1,4 +1,4 @@
-"""Reading files: a format, some paths, and whether to look for new files for ever."""
+"""Reading files: a format, some paths, and whether to discover new files continuously."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from millstream.datastream.streams.argument_checks import (
     refuse,
 )
 from millstream.datastream.streams.stream_edges import no_java_object
-from millstream.graph.notices import say_once
+from millstream.graph.notices import log_once
 
 if TYPE_CHECKING:
     from typing import Self
@@ -39,7 +39,7 @@ __all__ = [
 
 
 class FileEnumeratorProvider:
-    """How Flink lists files; here text and JSON files are always cut into ranges, others as their format allows."""
+    """Flink's enumeration of files; here text and JSON files are always split into ranges, others by their format."""
 
     def __init__(self, j_file_enumerator_provider: Any = None) -> None:
         no_java_object(self, j_file_enumerator_provider)
@@ -54,7 +54,7 @@ class FileEnumeratorProvider:
 
 
 class FileSplitAssignerProvider:
-    """How Flink deals out file ranges; here the driver deals them out evenly."""
+    """Flink's assignment of file ranges; here the driver distributes them evenly."""
 
     def __init__(self, j_file_split_assigner: Any = None) -> None:
         no_java_object(self, j_file_split_assigner)
@@ -65,7 +65,7 @@ class FileSplitAssignerProvider:
 
 
 class _Format:
-    """A file format as programs hold it: around the one that reads."""
+    """A file format as programs use it, with its engine format."""
 
     def __init__(self, j_format: Any, engine: FileFormat | None) -> None:
         no_java_object(self, j_format)
@@ -113,7 +113,7 @@ class BulkFormat(_Format):
 
     @staticmethod
     def orc_format(row_type: TypeInformation) -> BulkFormat:
-        """Rows of `row_type` from ORC files; columns are found by name (beyond PyFlink)."""
+        """Rows of `row_type` from ORC files; columns are matched by name (beyond PyFlink)."""
         if not isinstance(row_type, RowTypeInfo):
             raise refuse(f"orc_format: found {row_type!r}, expected a row type, such as Types.ROW_NAMED([…], […])")
         with at_users_line():
@@ -134,7 +134,7 @@ class FileSourceBuilder:
         self._discovery_interval_ms: int | None = None
 
     def monitor_continuously(self, discovery_interval: DurationLike) -> Self:
-        """Look for new files every so often; the source never ends."""
+        """Discover new files periodically; the source never ends."""
         with at_users_line():
             interval_ms = duration_ms(discovery_interval)
         if interval_ms <= 0:
@@ -143,18 +143,18 @@ class FileSourceBuilder:
         return self
 
     def process_static_file_set(self) -> Self:
-        """Read the files that are there when the job first starts. The default."""
+        """Read the files that exist when the job first starts. The default."""
         self._discovery_interval_ms = None
         return self
 
     def set_file_enumerator(self, file_enumerator: FileEnumeratorProvider) -> Self:
-        """Accepted; the format says how its files can be cut."""
-        say_once("file enumerator", "file enumerators have no effect here: the format says how a file can be cut")
+        """Accepted; the format determines how its files can be split."""
+        log_once("file enumerator", "file enumerators have no effect here: the format determines how files are split")
         return self
 
     def set_split_assigner(self, split_assigner: FileSplitAssignerProvider) -> Self:
-        """Accepted; the driver deals out ranges evenly."""
-        say_once("split assigner", "split assigners have no effect here: the driver deals out ranges evenly")
+        """Accepted; the driver distributes ranges evenly."""
+        log_once("split assigner", "split assigners have no effect here: the driver distributes ranges evenly")
         return self
 
     def build(self) -> FileSource:
@@ -190,6 +190,6 @@ def _builder(method: str, format: Any, kind: type[_Format], paths: tuple[str, ..
     if not isinstance(format, kind):
         raise refuse(f"{method}: found {format!r}, expected a {kind.__name__}")
     if not paths:
-        raise refuse(f"{method}: no path was given. Give files or folders")
+        raise refuse(f"{method}: there is no path. Pass files or folders")
     checked_paths = tuple(checked_text(f"{method}, path", path) for path in paths)
     return FileSourceBuilder(paths=checked_paths, engine=format._engine)

@@ -1,6 +1,6 @@
-"""Records as requests to a web service: a webhook (beyond PyFlink). Nothing has to be installed.
+"""Records as requests to a web service: a webhook (beyond PyFlink). It requires no package.
 
-A request may come again after a failure, always under the same `Idempotency-Key`, which no other request has.
+A request may be repeated after a failure, always with the same `Idempotency-Key`, which is unique to it.
 
 >>> from millstream.common.serialization import SimpleStringSchema
 >>> HttpSink("https://example.org/hook", SimpleStringSchema(), body="lines", headers={"Authorization": "Bearer 1"})
@@ -27,8 +27,8 @@ class HttpSink(Sink):
     """Sends records, written by `schema`, to `url`; at most `records_max` in one request.
 
     `body`: "json-array" is one array of all records, "lines" has each on a line of its own (NDJSON), "single" sends one
-    record per request. `headers` go with every request and are shown nowhere. An answer other than 2xx in `timeout_s`
-    is an error: it is tried again where that may help (no answer, 408, 425, 429, 5xx).
+    record per request. `headers` are sent with every request and never displayed. A response other than 2xx within
+    `timeout_s` is an error; it is retried if that may help (no response, 408, 425, 429, 5xx).
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Where a Kafka source begins and ends, in PyFlink's words."""
+"""Start and end offsets of a Kafka source, in PyFlink's terms."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from millstream.connectors.kafka.offsets import EARLIEST, LATEST, OffsetRule, Partition, Reset, committed, given
+from millstream.connectors.kafka.offsets import EARLIEST, LATEST, OffsetRule, Partition, Reset, committed, specific
 from millstream.datastream.streams.argument_checks import at_users_line, refuse
 from millstream.datastream.streams.stream_edges import no_java_object
 
@@ -34,7 +34,7 @@ class KafkaTopicPartition:
 
 
 class KafkaOffsetResetStrategy(Enum):
-    """What to do where an offset is not in its partition (any more)."""
+    """The fallback for an offset that is not in its partition (any more)."""
 
     LATEST = 0
     EARLIEST = 1
@@ -42,7 +42,7 @@ class KafkaOffsetResetStrategy(Enum):
 
 
 class KafkaOffsetsInitializer:
-    """Where a source begins, or ends. Decided once for each partition; a restart goes on where the job stood.
+    """The start or end of a source. Determined once for each partition; a restart resumes from the job's position.
 
     >>> start = KafkaOffsetsInitializer.committed_offsets(KafkaOffsetResetStrategy.EARLIEST)
     """
@@ -57,12 +57,12 @@ class KafkaOffsetsInitializer:
     def committed_offsets(
         offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.NONE,
     ) -> KafkaOffsetsInitializer:
-        """Where the consumer group has committed; by the strategy where it has not."""
+        """The committed offset of the consumer group; the strategy if there is none."""
         return KafkaOffsetsInitializer(rule=committed(_reset("committed_offsets", offset_reset_strategy)))
 
     @staticmethod
     def timestamp(timestamp: int) -> KafkaOffsetsInitializer:
-        """At the first record whose time is this or later, in milliseconds since 1970."""
+        """The first record whose time is this or later, in milliseconds since 1970."""
         if isinstance(timestamp, bool) or not isinstance(timestamp, int):
             raise refuse(f"timestamp: found {timestamp!r}, expected milliseconds since 1970 as an int")
         with at_users_line():
@@ -70,12 +70,12 @@ class KafkaOffsetsInitializer:
 
     @staticmethod
     def earliest() -> KafkaOffsetsInitializer:
-        """At the earliest record that is still there."""
+        """The earliest existing record."""
         return KafkaOffsetsInitializer(rule=EARLIEST)
 
     @staticmethod
     def latest() -> KafkaOffsetsInitializer:
-        """Behind the newest record of the moment when the partition is found."""
+        """After the newest record at the time when the partition is discovered."""
         return KafkaOffsetsInitializer(rule=LATEST)
 
     @staticmethod
@@ -83,7 +83,7 @@ class KafkaOffsetsInitializer:
         offsets: Mapping[KafkaTopicPartition, int],
         offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.EARLIEST,
     ) -> KafkaOffsetsInitializer:
-        """At these offsets; other partitions where the group has committed, or else by the strategy."""
+        """These offsets; for other partitions the group's committed offset, or else the strategy."""
         if not isinstance(offsets, Mapping) or not offsets:
             raise refuse(f"offsets: found {offsets!r}, expected a dict from KafkaTopicPartition to offsets")
         rules: dict[Partition, int] = {}
@@ -94,7 +94,7 @@ class KafkaOffsetsInitializer:
                 raise refuse(f"offsets: found {offset!r} for {partition}, expected an int")
             rules[Partition(partition.topic, partition.partition)] = offset
         with at_users_line():
-            return KafkaOffsetsInitializer(rule=given(rules, _reset("offsets", offset_reset_strategy)))
+            return KafkaOffsetsInitializer(rule=specific(rules, _reset("offsets", offset_reset_strategy)))
 
 
 def checked_rule(method: str, initializer: Any) -> OffsetRule:

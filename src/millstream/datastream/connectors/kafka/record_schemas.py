@@ -1,4 +1,4 @@
-"""What a Kafka record becomes: its value alone, or with its key, time, headers and place."""
+"""Deserialization of Kafka records: the value alone, or with key, time, headers and offset."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["KafkaRecordDeserializationSchema", "layout_of"]
 
 
 class KafkaRecordDeserializationSchema(DeserializationSchema):
-    """How records are read. Made by `value_only` or `with_metadata`.
+    """Deserializes records. Created by `value_only` or `with_metadata`.
 
     >>> from millstream.common import SimpleStringSchema
     >>> schema = KafkaRecordDeserializationSchema.with_metadata(SimpleStringSchema(), ["partition", "offset"])
@@ -34,7 +34,7 @@ class KafkaRecordDeserializationSchema(DeserializationSchema):
 
     @staticmethod
     def value_only(deserialization_schema: DeserializationSchema) -> KafkaRecordDeserializationSchema:
-        """The values, read by a schema."""
+        """The values, deserialized by a schema."""
         value_schema = _checked_schema("value_only", deserialization_schema)
         return KafkaRecordDeserializationSchema(layout=RecordLayout(value_schema))
 
@@ -44,10 +44,10 @@ class KafkaRecordDeserializationSchema(DeserializationSchema):
         metadata: Iterable[str] | Mapping[str, str],
         key_schema: DeserializationSchema | None = None,
     ) -> KafkaRecordDeserializationSchema:
-        """Rows of the value's fields and, behind them, of the metadata that is asked for (beyond PyFlink).
+        """Rows of the value's fields, followed by metadata (beyond PyFlink).
 
-        `metadata` is some of key, timestamp, timestamp_type, topic, partition, offset and headers; a dict gives them
-        other names. A value that is no row is the field `value`.
+        `metadata` is some of key, timestamp, timestamp_type, topic, partition, offset and headers; a dict renames them.
+        A value that is not a row is the field `value`.
         """
         value_schema = _checked_schema("with_metadata", deserialization_schema)
         if isinstance(metadata, str) or not isinstance(metadata, Iterable):
@@ -63,12 +63,12 @@ class KafkaRecordDeserializationSchema(DeserializationSchema):
         return self._layout.type_info or Types.PICKLED_BYTE_ARRAY()
 
     def deserialize(self, message: bytes) -> Any:
-        """The value of a message; what else a record has, only a Kafka source knows."""
+        """The value of a message; only a Kafka source has the record's metadata."""
         return self._layout.value_schema.deserialize(message)
 
 
 def _checked_schema(method: str, schema: Any) -> DeserializationSchema:
-    """`schema`, when it is one."""
+    """`schema`, if it is one."""
     if isinstance(schema, DeserializationSchema):
         return schema
     if isinstance(schema, type) and issubclass(schema, DeserializationSchema):
@@ -77,7 +77,7 @@ def _checked_schema(method: str, schema: Any) -> DeserializationSchema:
 
 
 def layout_of(method: str, schema: Any) -> RecordLayout:
-    """What a source reads by: a schema of values, or one of records."""
+    """The layout that a source reads: from a schema of values, or of records."""
     if isinstance(schema, KafkaRecordDeserializationSchema):
         layout = schema._layout
         if schema.dead_letter_tag is None:

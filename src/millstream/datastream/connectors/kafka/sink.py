@@ -1,6 +1,6 @@
 """Writing to Kafka: PyFlink's builders, which collect the settings of `millstream.connectors.kafka.sink`.
 
-Nothing is connected here. The broker is asked for the topic when the job starts.
+Nothing is connected here. The job queries the broker for the topic when it starts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from millstream.datastream.connectors.base import DeliveryGuarantee, Sink, Strea
 from millstream.datastream.functions.source_and_sink import SinkFunction
 from millstream.datastream.streams.argument_checks import at_users_line, checked_count, checked_text, refuse
 from millstream.datastream.streams.stream_edges import no_java_object
-from millstream.graph.notices import say_once
+from millstream.graph.notices import log_once
 from millstream.graph.site import refuse_type
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ _TRANSACTIONAL_ID_BYTES_MAX = 200
 
 
 class KafkaTopicSelector(ABC):
-    """Chooses the topic of a record."""
+    """Selects the topic of a record."""
 
     @abstractmethod
     def apply(self, data: Any) -> str:
@@ -54,7 +54,7 @@ class KafkaTopicSelector(ABC):
 
 
 class KafkaRecordSerializationSchema(SerializationSchema):
-    """How a record becomes a message: topic, key and value. Made by its builder.
+    """Converts a record to a message: topic, key and value. Created by its builder.
 
     >>> from millstream.common.serialization import SimpleStringSchema
     >>> builder = KafkaRecordSerializationSchema.builder().set_topic("out")
@@ -84,7 +84,7 @@ class KafkaRecordSerializationSchema(SerializationSchema):
 
 
 class KafkaRecordSerializationSchemaBuilder:
-    """Collects what a `KafkaRecordSerializationSchema` needs: a topic or a selector, and the schema of values."""
+    """Collects the settings of a `KafkaRecordSerializationSchema`: a topic or a selector, and the schema of values."""
 
     def __init__(self) -> None:
         self._topic: str | None = None
@@ -98,7 +98,7 @@ class KafkaRecordSerializationSchemaBuilder:
             raise refuse("KafkaRecordSerializationSchema: no topic. Call set_topic(...) or set_topic_selector(...)")
         if self._value is None:
             raise refuse(
-                "KafkaRecordSerializationSchema: nothing says how values are written. Call "
+                "KafkaRecordSerializationSchema: no schema for values. Call "
                 "set_value_serialization_schema(...), with SimpleStringSchema() for text"
             )
         with at_users_line():
@@ -112,7 +112,7 @@ class KafkaRecordSerializationSchemaBuilder:
         return self
 
     def set_topic_selector(self, topic_selector: KafkaTopicSelector | Callable[[Any], str]) -> Self:
-        """Let `topic_selector` choose the topic of each record: a `KafkaTopicSelector`, or a function."""
+        """Select the topic of each record by `topic_selector`: a `KafkaTopicSelector`, or a function."""
         self._refuse_second_topic("set_topic_selector")
         if isinstance(topic_selector, KafkaTopicSelector):
             self._selector = topic_selector.apply
@@ -123,7 +123,7 @@ class KafkaRecordSerializationSchemaBuilder:
         return self
 
     def set_key_serialization_schema(self, key_serialization_schema: SerializationSchema) -> Self:
-        """Write keys with this schema, which is given the whole record. Without it messages have no key."""
+        """Write keys with this schema, which receives the whole record. Without it messages have no key."""
         self._key = _checked_schema("set_key_serialization_schema", key_serialization_schema)
         return self
 
@@ -171,7 +171,7 @@ class KafkaSink(Sink, SupportsPreprocessing):
 
 
 class KafkaSinkBuilder:
-    """Collects the settings of a `KafkaSink`. As in Flink, without another choice the delivery guarantee is NONE."""
+    """Collects the settings of a `KafkaSink`. As in Flink, the default delivery guarantee is NONE."""
 
     def __init__(self) -> None:
         self._properties: dict[str, str] = {}
@@ -185,21 +185,21 @@ class KafkaSinkBuilder:
             raise refuse("KafkaSink: no broker. Call set_bootstrap_servers('host:9092')")
         if self._serializer is None:
             raise refuse(
-                "KafkaSink: nothing says how records become messages. Call set_record_serializer(...) with what "
-                "KafkaRecordSerializationSchema.builder() makes"
+                "KafkaSink: no serializer for records. Call set_record_serializer(...) with the result of "
+                "KafkaRecordSerializationSchema.builder()….build()"
             )
         with at_users_line():
             settings = ClientSettings.of(self._properties)
-            settings.for_role("producer")  # what cannot be translated is told here, at the program's line
+            settings.for_role("producer")  # rejects untranslatable settings here, at the program's line
             return KafkaSink(engine=kafka_sink(settings, self._serializer, self._delivery, self._prefix))
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> Self:
-        """Where the brokers are: 'host:9092', several with commas between."""
+        """The addresses of brokers: 'host:9092', comma-separated."""
         self._properties["bootstrap.servers"] = checked_text("set_bootstrap_servers", bootstrap_servers)
         return self
 
     def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> Self:
-        """What holds after a failure."""
+        """Set the guarantee after a failure."""
         if not isinstance(delivery_guarantee, DeliveryGuarantee):
             raise refuse_type(
                 f"set_delivery_guarantee: found {delivery_guarantee!r}, expected one of DeliveryGuarantee"
@@ -208,8 +208,8 @@ class KafkaSinkBuilder:
         return self
 
     def set_transactional_id_prefix(self, transactional_id_prefix: str) -> Self:
-        """What the names of transactions and of the groups with their marks begin with, for permissions. The job's id
-        follows, so two jobs with one prefix do not meet."""
+        """Set the prefix of transactions' names and of the groups that store their marks, for permissions. The job's id
+        follows, so two jobs with the same prefix do not conflict."""
         prefix = checked_text("set_transactional_id_prefix", transactional_id_prefix)
         if len(prefix.encode()) > _TRANSACTIONAL_ID_BYTES_MAX:
             raise refuse(
@@ -220,7 +220,7 @@ class KafkaSinkBuilder:
         return self
 
     def set_record_serializer(self, record_serializer: KafkaRecordSerializationSchema) -> Self:
-        """How a record becomes a message."""
+        """Set the conversion of records to messages."""
         if not isinstance(record_serializer, KafkaRecordSerializationSchema):
             raise refuse_type(
                 f"set_record_serializer: found {record_serializer!r}, expected a KafkaRecordSerializationSchema. Make "
@@ -240,7 +240,7 @@ class KafkaSinkBuilder:
 
 
 class Semantic(Enum):
-    """What a `FlinkKafkaProducer` promises after a failure."""
+    """The guarantee of a `FlinkKafkaProducer` after a failure."""
 
     EXACTLY_ONCE = 0
     AT_LEAST_ONCE = 1
@@ -248,26 +248,26 @@ class Semantic(Enum):
 
 
 class FlinkKafkaProducerBase(SinkFunction, ABC):
-    """What the older Kafka sinks share."""
+    """Base of the older Kafka sinks."""
 
     def __init__(self, j_flink_kafka_producer: EngineKafkaSink) -> None:
         super().__init__(j_flink_kafka_producer)
         self._sink = j_flink_kafka_producer
 
     def set_log_failures_only(self, log_failures_only: bool) -> Self:
-        """True: a message that cannot be written does not end the job, as if nothing had been promised."""
+        """True: a message that cannot be written does not fail the job; there is no guarantee then."""
         if log_failures_only:
             self._replace(delivery="none")
         return self
 
     def set_flush_on_checkpoint(self, flush_on_checkpoint: bool) -> Self:
-        """False: an epoch ends without waiting for the broker, as if nothing had been promised."""
+        """False: an epoch ends without waiting for the broker; there is no guarantee then."""
         if not flush_on_checkpoint and self._sink.delivery == "at-least-once":
             self._replace(delivery="none")
         return self
 
     def set_write_timestamp_to_kafka(self, write_timestamp_to_kafka: bool) -> Self:
-        """True: messages carry the timestamps of their records; else that of sending."""
+        """True: messages have the timestamps of their records; else that of sending."""
         self._replace(with_timestamps=bool(write_timestamp_to_kafka))
         return self
 
@@ -307,10 +307,10 @@ class FlinkKafkaProducer(FlinkKafkaProducerBase):
             super().__init__(kafka_sink(settings, serializer, _DELIVERIES[semantic.name]))
 
     def ignore_failures_after_transaction_timeout(self) -> Self:
-        """Accepted: a transaction that timed out is begun again from what is staged, so there is nothing to ignore."""
-        say_once(
+        """Accepted: a timed-out transaction is repeated from the staged output, so there is nothing to ignore."""
+        log_once(
             "kafka transaction timeout",
-            "ignore_failures_after_transaction_timeout has no effect here: what a transaction that timed out held is "
+            "ignore_failures_after_transaction_timeout has no effect here: the content of a timed-out transaction is "
             "published again",
         )
         return self

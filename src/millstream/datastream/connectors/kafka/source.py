@@ -1,6 +1,7 @@
-"""Reading Kafka: PyFlink's builder, and the older FlinkKafkaConsumer. Both make `connectors.kafka.source.KafkaSource`.
+"""Reading Kafka: PyFlink's builder, and the older FlinkKafkaConsumer. Both create a
+`connectors.kafka.source.KafkaSource`.
 
-Nothing is connected here. Brokers are asked for the topics when the job starts.
+Nothing is connected here. The job queries the brokers for the topics when it starts.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from millstream.datastream.functions.source_and_sink import SourceFunction
 from millstream.datastream.streams.argument_checks import at_users_line, checked_text, checked_truth, refuse
 from millstream.datastream.streams.stream_edges import no_java_object
 from millstream.errors import ConfigurationError
-from millstream.graph.notices import say_once
+from millstream.graph.notices import log_once
 
 if TYPE_CHECKING:
     from typing import Self
@@ -41,14 +42,14 @@ _DISCOVERY = "partition.discovery.interval.ms"
 _OLD_DISCOVERY = "flink.partition-discovery.interval-millis"
 _COMMITS = "commit.offsets.on.checkpoint"
 _CLIENT_ID_PREFIX = "client.id.prefix"
-_OURS = (_DISCOVERY, _OLD_DISCOVERY, _COMMITS, _CLIENT_ID_PREFIX, "auto.offset.reset", "enable.auto.commit")
-"""Properties that the source itself obeys; the client gets none of them."""
+_OWN = (_DISCOVERY, _OLD_DISCOVERY, _COMMITS, _CLIENT_ID_PREFIX, "auto.offset.reset", "enable.auto.commit")
+"""Properties of the source itself; they are not passed to the client."""
 _DISCOVERY_INTERVAL_MS = 300_000
 
 
 class SourceSettings:
-    """What a program has said of a Kafka source so far. `owner` is the class that it speaks to, `choices` the methods
-    that say what is read."""
+    """The settings of a Kafka source so far. `owner` is the class that the program uses, `choices` the methods that
+    select the input, for messages."""
 
     def __init__(self, owner: str, choices: str = "set_topics(…), set_topic_pattern(…) or set_partitions(…)") -> None:
         self._owner, self._choices = owner, choices
@@ -61,7 +62,7 @@ class SourceSettings:
         self.discovery_interval_ms = _DISCOVERY_INTERVAL_MS
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Read this, and nothing else."""
+        """Set the input; only one subscription is allowed."""
         if self.subscription is not None:
             raise refuse(f"{self._owner}: it reads {self.subscription} already, and cannot read {subscription} too")
         self.subscription = subscription
@@ -71,7 +72,7 @@ class SourceSettings:
         self.properties[checked_text(f"{self._owner}.set_property, key", key)] = value
 
     def engine(self) -> EngineKafkaSource:
-        """The source that does the work."""
+        """Creates the engine's source."""
         if self.subscription is None:
             raise refuse(f"{self._owner}: nothing to read. Call {self._choices}")
         if self.layout is None:
@@ -86,7 +87,7 @@ class SourceSettings:
         if not group and "committed" in {self.start.kind, self.stop.kind if self.stop is not None else ""}:
             raise refuse(f"{self._owner}: committed offsets are those of a group. Call set_group_id('…')")
         prefix = settings.get(_CLIENT_ID_PREFIX)
-        client = settings.without(*_OURS)
+        client = settings.without(*_OWN)
         if prefix is not None and settings.get("client.id") is None:
             client = ClientSettings.of({**dict(client.properties), "client.id": prefix})
         return EngineKafkaSource(
@@ -113,43 +114,43 @@ class SourceSettings:
         try:
             return self.discovery_interval_ms if text is None else max(0, int(text))
         except ValueError:
-            raise refuse(f"{self._owner}: {_DISCOVERY} is {text!r}, expected milliseconds; 0 looks only once") from None
+            raise refuse(f"{self._owner}: {_DISCOVERY} is {text!r}, expected milliseconds; 0: discover once") from None
 
 
 class SourceBuilder:
-    """What the builders of all Kafka sources take."""
+    """The settings common to the builders of all Kafka sources."""
 
     def __init__(self, settings: SourceSettings) -> None:
         self._settings = settings
 
     def set_group_id(self, group_id: str) -> Self:
-        """The consumer group that is told how far the job has read."""
+        """The consumer group whose offsets the job commits."""
         self._settings.properties["group.id"] = checked_text("set_group_id", group_id)
         return self
 
     def set_starting_offsets(self, starting_offsets_initializer: KafkaOffsetsInitializer) -> Self:
-        """Where to begin; the default is earliest. Decided once: a restart goes on where the job stood."""
+        """Where to begin; the default is earliest. Determined once: a restart resumes from the job's position."""
         self._settings.start = checked_rule("set_starting_offsets", starting_offsets_initializer)
         return self
 
     def set_bounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> Self:
-        """End there. `latest()` is what was newest when the job first started."""
+        """The end of the source. `latest()` is the newest record at the job's first start."""
         self._settings.stop = checked_rule("set_bounded", stopping_offsets_initializer)
         self._settings.bounded = True
         return self
 
     def set_value_only_deserializer(self, deserialization_schema: DeserializationSchema) -> Self:
-        """How values are read."""
+        """The deserializer of values."""
         self._settings.layout = layout_of("set_value_only_deserializer", deserialization_schema)
         return self
 
     def set_deserializer(self, deserializer: DeserializationSchema) -> Self:
-        """How records are read: a `KafkaRecordDeserializationSchema` (beyond PyFlink)."""
+        """The deserializer of records: a `KafkaRecordDeserializationSchema` (beyond PyFlink)."""
         self._settings.layout = layout_of("set_deserializer", deserializer)
         return self
 
     def set_client_id_prefix(self, prefix: str) -> Self:
-        """What brokers call this source's clients."""
+        """The prefix of client ids."""
         self._settings.properties[_CLIENT_ID_PREFIX] = checked_text("set_client_id_prefix", prefix)
         return self
 
@@ -186,14 +187,14 @@ class KafkaSourceBuilder(SourceBuilder):
     def set_topics(self, *topics: str) -> Self:
         """Read these topics."""
         if not topics:
-            raise refuse("set_topics: no topic was given")
+            raise refuse("set_topics: there is no topic")
         names = tuple(checked_text("set_topics", topic) for topic in topics)
         with at_users_line():
             self._settings.subscribe(Subscription(topics=tuple(dict.fromkeys(names))))
         return self
 
     def set_topic_pattern(self, topic_pattern: str) -> Self:
-        """Read all topics whose whole names fit a regular expression, also those that are made later."""
+        """Read all topics whose names match a regular expression completely, including topics created later."""
         with at_users_line():
             self._settings.subscribe(Subscription(pattern=checked_text("set_topic_pattern", topic_pattern)))
         return self
@@ -210,7 +211,7 @@ class KafkaSourceBuilder(SourceBuilder):
         return self
 
     def set_unbounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> Self:
-        """End partitions there, but not the source: new partitions may come."""
+        """End partitions there, but not the source: new partitions may be created."""
         self._settings.stop = checked_rule("set_unbounded", stopping_offsets_initializer)
         self._settings.bounded = False
         return self
@@ -237,7 +238,7 @@ class KafkaSource(Source):
 
 
 class FlinkKafkaConsumerBase(SourceFunction):
-    """A Kafka source for `add_source`, with the older methods that say where to begin."""
+    """A Kafka source for `add_source`, with the older methods for the start."""
 
     def __init__(self, j_flink_kafka_consumer: Any = None, *, settings: SourceSettings | None = None) -> None:
         no_java_object(self, j_flink_kafka_consumer)
@@ -254,7 +255,7 @@ class FlinkKafkaConsumerBase(SourceFunction):
         return self
 
     def set_commit_offsets_on_checkpoints(self, commit_on_checkpoints: bool) -> Self:
-        """Whether the group is told how far the job has read; it is, unless it is said not to."""
+        """Whether to commit offsets of the group; the default is True."""
         truth = checked_truth("set_commit_offsets_on_checkpoints", commit_on_checkpoints)
         self._settings.properties[_COMMITS] = truth
         return self._start_from(self._settings.start)
@@ -264,7 +265,7 @@ class FlinkKafkaConsumerBase(SourceFunction):
         return self._start_from(EARLIEST)
 
     def set_start_from_latest(self) -> Self:
-        """Begin behind the newest record."""
+        """Begin after the newest record."""
         return self._start_from(LATEST)
 
     def set_start_from_timestamp(self, startup_offsets_timestamp: int) -> Self:
@@ -272,12 +273,12 @@ class FlinkKafkaConsumerBase(SourceFunction):
         return self._start_from(KafkaOffsetsInitializer.timestamp(startup_offsets_timestamp)._rule)
 
     def set_start_from_group_offsets(self) -> Self:
-        """Begin where the group has committed, or else as `auto.offset.reset` says. The default."""
+        """Begin at the group's committed offset, or else by `auto.offset.reset`. The default."""
         return self._start_from(_group_start(self._settings.properties))
 
     def disable_filter_restored_partitions_with_subscribed_topics(self) -> Self:
-        """Accepted: partitions that were read are read on, also of topics that the program no longer names."""
-        say_once("restored partitions", "partitions that were read are always read on: no filter to disable")
+        """Accepted: partitions with a position are always read, also of topics that the program no longer names."""
+        log_once("restored partitions", "partitions with a position are always read: there is no filter to disable")
         return self
 
     def get_produced_type(self) -> TypeInformation | None:
@@ -287,7 +288,7 @@ class FlinkKafkaConsumerBase(SourceFunction):
 
 
 class FlinkKafkaConsumer(FlinkKafkaConsumerBase):
-    """Reads topics, from where the group has committed unless it is told otherwise. New programs use `KafkaSource`.
+    """Reads topics, by default from the group's committed offset. New programs use `KafkaSource`.
 
     >>> from millstream.common import SimpleStringSchema
     >>> consumer = FlinkKafkaConsumer("in", SimpleStringSchema(), {"bootstrap.servers": "a:9092", "group.id": "g"})
@@ -302,7 +303,7 @@ class FlinkKafkaConsumer(FlinkKafkaConsumerBase):
             raise refuse(f"FlinkKafkaConsumer: found a {type(properties).__name__} as properties, expected a dict")
         settings.properties.update(properties)
         if not names:
-            raise refuse("FlinkKafkaConsumer: no topic was given")
+            raise refuse("FlinkKafkaConsumer: there is no topic")
         settings.subscribe(
             Subscription(topics=tuple(checked_text("FlinkKafkaConsumer, topic", name) for name in names))
         )

@@ -1,12 +1,12 @@
 """Sources and sinks written in Python by the program itself (beyond PyFlink).
 
-Subclass `PythonSource`: name your splits, say how far each can be read now, and read a range of one. The same range
-must always give the same records: that is what makes a job over it exactly-once.
+Subclass `PythonSource`: name your splits, return how far each can be read now, and read a range of one. The same range
+must always return the same records: a job over it is exactly-once only then.
 
 Subclass `TwoPhaseSink`: `write` stages records in the task, and `commit(commit, staged)` publishes them on the driver
-after the epoch is committed. It may be called again for the same `CommitId`, and must then change nothing.
+after the epoch is committed. It may be called again for the same `CommitId`, and must then have no effect.
 
-Hand them to `env.from_source` or `env.add_source`, and to `stream.sink_to`.
+Pass them to `env.from_source` or `env.add_source`, and to `stream.sink_to`.
 
 >>> class Days(PythonSource):
 ...     bounded = True

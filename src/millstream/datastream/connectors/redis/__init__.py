@@ -1,7 +1,7 @@
 """Results in Redis, exactly once (beyond PyFlink): `pip install millstream[redis]`.
 
 Four forms, each a sink for `stream.sink_to(...)`. Keys and values are fields of the stream's rows, by name or position,
-or functions of the record. A row that is deleted deletes its key.
+or functions of the record. A deleted row deletes its key.
 
 >>> sink = RedisSink.values("redis://localhost", key="ad", value="clicks", prefix="clicks:")
 >>> RedisSink.commands("redis://localhost", lambda click: ("HINCRBY", "clicks", click["ad"], 1))
@@ -23,7 +23,7 @@ __all__ = ["RedisSink"]
 
 
 class RedisSink(Sink):
-    """Make one with `values`, `hashes`, `stream` or `commands`."""
+    """Create it with `values`, `hashes`, `stream` or `commands`."""
 
     def __init__(self, url: str, maker: CommandMaker, timeout_s: float = 10.0) -> None:
         if not isinstance(maker, CommandMaker):
@@ -47,7 +47,7 @@ class RedisSink(Sink):
     ) -> RedisSink:
         """A value per key: a field, or the whole record as `schema` writes it."""
         if (value is None) == (schema is None):
-            raise refuse("RedisSink.values: give value=, a field, or schema=, which writes the whole record")
+            raise refuse("RedisSink.values: pass value=, a field, or schema=, which writes the whole record")
         return RedisSink(url, SetValues(key, value, schema, prefix, expire_s))
 
     @staticmethod
@@ -64,7 +64,7 @@ class RedisSink(Sink):
 
     @staticmethod
     def commands(url: str, function: Callable[[Any], Any]) -> RedisSink:
-        """Any commands: `function` gives a tuple such as `("INCRBY", "total", 3)`, a list of tuples, or None."""
+        """Any commands: `function` returns a tuple such as `("INCRBY", "total", 3)`, a list of tuples, or None."""
         if not callable(function):
             raise refuse(f"RedisSink.commands: found {function!r}, expected a function of a record")
         return RedisSink(url, RunCommands(function))

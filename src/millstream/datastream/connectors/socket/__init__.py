@@ -1,7 +1,7 @@
-"""Text lines from a TCP socket, for play (beyond PyFlink; Flink's Java API has `socketTextStream`).
+"""Text lines from a TCP socket, for experiments (beyond PyFlink; Flink's Java API has `socketTextStream`).
 
-A socket cannot be read again. Lines that arrived are kept in the job's store and are then as safe as any input, but
-what the peer sends while the job is down is lost.
+A socket cannot be read again. Received lines are stored in the job's store and are then as safe as any input, but
+lines sent while the job is down are lost.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Canal's JSON messages: changes of MySQL's rows, as rows with a kind (in Flink's Table API `canal-json`)."""
+"""Canal's JSON messages: changes of MySQL rows, as rows with a kind (in Flink's Table API `canal-json`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["CanalJsonDeserializationSchema", "CanalJsonSerializationSchema"]
 class CanalJsonDeserializationSchema(ChangelogDeserializationSchema):
     """Rows of the changed table, with their kind; a message may hold several, and a change is two.
 
-    `database_include` and `table_include` are regular expressions: messages of others are left out.
+    `database_include` and `table_include` are regular expressions: messages of others are skipped.
     """
 
     format_name = "Canal"
@@ -42,7 +42,7 @@ class CanalJsonDeserializationSchema(ChangelogDeserializationSchema):
             try:
                 re.compile(pattern or "")
             except (re.error, TypeError) as error:
-                raise refuse(f"CanalJsonDeserializationSchema: {pattern!r} is no pattern: {error}") from error
+                raise refuse(f"CanalJsonDeserializationSchema: {pattern!r} is not a pattern: {error}") from error
         self._patterns = database_include, table_include
 
     def column_decoder(self) -> CanalDecoder:
@@ -50,7 +50,7 @@ class CanalJsonDeserializationSchema(ChangelogDeserializationSchema):
 
 
 class CanalJsonSerializationSchema(ChangelogSerializationSchema):
-    """Canal's messages from rows: INSERT for a row that came, by an insertion or a change, DELETE for one that went.
+    """Canal's messages from rows: INSERT for an insert or update-after, DELETE for a delete or update-before.
 
     >>> from millstream.common import Row, Types
     >>> CanalJsonSerializationSchema(Types.ROW_NAMED(["id"], [Types.INT()])).serialize(Row(1))

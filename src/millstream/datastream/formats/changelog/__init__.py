@@ -1,6 +1,6 @@
-"""What the schemas of messages about changed rows share: Debezium's and Canal's.
+"""Base classes of the message schemas for changelogs: Debezium's and Canal's.
 
-A message becomes rows with a kind, any number of them. A row becomes one message.
+A message is decoded to any number of rows with a kind. A row is encoded as one message.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ChangelogDeserializationSchema(DeserializationSchema):
 
     @abstractmethod
     def column_decoder(self) -> ChangelogDecoder:
-        """What reads many messages at once."""
+        """A decoder of many messages at once."""
 
 
 class ChangelogSerializationSchema(SerializationSchema):

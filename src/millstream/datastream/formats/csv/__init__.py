@@ -1,4 +1,4 @@
-"""CSV: files of rows, and rows as messages. How a file looks is said by a `CsvSchema` (`schema`)."""
+"""CSV: files of rows, and rows as messages. A `CsvSchema` (`schema`) defines the form of a file."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class CsvReaderFormat(StreamFormat):
 
     @staticmethod
     def for_schema(schema: CsvSchema) -> CsvReaderFormat:
-        """Of files that look like `schema`."""
+        """A format for files of `schema`."""
         _check_schema("CsvReaderFormat.for_schema", schema)
         with at_users_line():
             return CsvReaderFormat(engine=CsvRecords(schema.get_row_type(), schema._dialect))
@@ -61,12 +61,12 @@ class CsvBulkWriters:
 
     @staticmethod
     def for_schema(schema: CsvSchema) -> PartsWriterFactory:
-        """Into files that look like `schema`; with a header if the schema uses one."""
+        """A writer of files of `schema`, with a header if the schema uses one."""
         _check_schema("CsvBulkWriters.for_schema", schema)
         dialect = schema._dialect
         if dialect.quote is None or dialect.escape is not None:
             raise NotAvailableError(
-                "CsvBulkWriters: files are written with quotes and without an escape character. Set them so"
+                "CsvBulkWriters: files are written with quotes and without an escape character. Set both accordingly"
             )
         return PartsWriterFactory(
             CsvParts(
@@ -84,13 +84,13 @@ class CsvBulkWriters:
 
 @dataclass(frozen=True)
 class _Settings:
-    """What both message schemas are made of."""
+    """The settings of both message schemas."""
 
     messages: CsvMessages
     ignore_parse_errors: bool = False
 
     def changed(self, **changes: Any) -> _Settings:
-        """The same with other messages."""
+        """A copy with other messages."""
         return replace(self, messages=replace(self.messages, **changes))
 
 
@@ -102,7 +102,7 @@ def _settings(what: str, type_info: Any) -> _Settings:
 
 
 class _MessageSchemaBuilder:
-    """What the builders of both message schemas share: the settings, and the punctuation in them."""
+    """Base of the builders of both message schemas: the settings and their punctuation."""
 
     _settings: _Settings
 
@@ -216,7 +216,7 @@ class CsvRowSerializationSchema(SerializationSchema):
             return self._punctuate(delimiter=c)
 
         def set_line_delimiter(self, delimiter: str) -> Self:
-            """What ends a record; '' for nothing."""
+            """The delimiter of records; '' for none."""
             if delimiter not in ("", "\n", "\r", "\r\n"):
                 raise refuse(f"set_line_delimiter: found {delimiter!r}, expected '', '\\n', '\\r' or '\\r\\n'")
             self._settings = self._settings.changed(line_delimiter=delimiter)

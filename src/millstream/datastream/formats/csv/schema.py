@@ -1,7 +1,7 @@
-"""What a CSV file looks like: its columns and its punctuation.
+"""The form of a CSV file: its columns and its punctuation.
 
 A schema is a row type and a dialect, both frozen. Types of columns are the Table API's `DataTypes`, as in PyFlink, or
-`Types`. What Jackson, which Flink reads CSV with, knows and we do not is refused where it is set.
+`Types`. Features of Jackson, Flink's CSV reader, that are not supported here are rejected where they are set.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class CsvSchemaBuilder:
     def add_array_column(
         self, name: str, separator: str = ";", element_type: TypeInformation | DataType | None = None
     ) -> Self:
-        """A list in one column; its elements are STRING unless said otherwise."""
+        """A list in one column; its elements are STRING by default."""
         element = file_type("add_array_column", element_type)
         self._add(name, Types.LIST(Types.STRING() if element is None else element))
         self._separators[name] = checked_text("add_array_column, separator", separator)
@@ -96,7 +96,7 @@ class CsvSchemaBuilder:
         return self._add(name, Types.BOOLEAN())
 
     def add_number_column(self, name: str, number_type: TypeInformation | DataType | None = None) -> Self:
-        """A number; LONG unless said otherwise."""
+        """A number; LONG by default."""
         column_type = Types.LONG() if number_type is None else file_type("add_number_column", number_type)
         is_number = isinstance(column_type, BasicTypeInfo) and column_type.basic_type not in _NOT_NUMBERS
         if not is_number and not isinstance(column_type, DecimalTypeInfo):
@@ -128,19 +128,19 @@ class CsvSchemaBuilder:
         return self
 
     def set_allow_comments(self, allow: bool = True) -> Self:
-        """Leave out lines that begin with '#'."""
+        """Skip lines that begin with '#'."""
         return self._punctuate(comments=bool(allow))
 
     def set_any_property_name(self, name: str) -> Self:
         raise NotAvailableError("CsvSchema.set_any_property_name: surplus columns are an error here. Name all columns")
 
     def disable_array_element_separator(self) -> Self:
-        """Forget the separators: lists are separated by ';'."""
+        """Reset the separators: lists are separated by ';'."""
         self._separators.clear()
         return self
 
     def remove_array_element_separator(self, index: int) -> Self:
-        """Forget the separator of the column at `index`."""
+        """Reset the separator of the column at `index`."""
         names = list(self._columns)
         if not 0 <= index < len(names):
             raise refuse(f"remove_array_element_separator: there is no column {index!r}; there are {len(names)}")
@@ -169,7 +169,7 @@ class CsvSchemaBuilder:
         return self
 
     def set_null_value(self, null_value: str) -> Self:
-        """The text that stands for None."""
+        """The text that represents None."""
         return self._punctuate(null_text=null_value)
 
     def disable_quote_char(self) -> Self:
@@ -179,7 +179,7 @@ class CsvSchemaBuilder:
         return self._punctuate(quote=char)
 
     def set_skip_first_data_row(self, skip: bool = True) -> Self:
-        """Leave out the first line."""
+        """Skip the first line."""
         return self._head("skip", skip)
 
     def set_strict_headers(self, strict: bool = True) -> Self:
@@ -189,19 +189,19 @@ class CsvSchemaBuilder:
         return self._head("names", strict)
 
     def set_use_header(self, use: bool = True) -> Self:
-        """The first line names the columns, and a written file begins with such a line. Where it names all columns of
-        the schema, they may stand in any order; else the columns go by position, as in Flink."""
-        if use and self._dialect.header == "names":  # set_strict_headers asks for more
+        """The first line names the columns, and a written file begins with that line. If it names all columns of the
+        schema, they may be in any order; else the columns are matched by position, as in Flink."""
+        if use and self._dialect.header == "names":  # set_strict_headers requires more
             return self
         return self._head("position", use)
 
     def _head(self, header: str, on: bool) -> Self:
-        now = self._dialect.header
-        if on and now not in ("none", header):
+        current = self._dialect.header
+        if on and current not in ("none", header):
             raise refuse("CsvSchema: the first line is either skipped or used as the header, not both")
         if on:
             return self._punctuate(header=header)
-        return self._punctuate(header="none") if now == header else self
+        return self._punctuate(header="none") if current == header else self
 
     def size(self) -> int:
         """The number of columns so far."""

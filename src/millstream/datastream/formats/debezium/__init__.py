@@ -1,7 +1,7 @@
 """Debezium's JSON messages: changes of a table's rows, as rows with a kind (in Flink's Table API `debezium-json`).
 
 Dates and times are ISO 8601 and decimals are numbers or text, as in other JSON. Debezium's defaults are numbers and
-bytes, so tell it `decimal.handling.mode=string`, and have a transform write timestamps as text.
+bytes, so set its `decimal.handling.mode=string`, and have a transform write timestamps as text.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class DebeziumJsonDeserializationSchema(ChangelogDeserializationSchema):
 
 
 class DebeziumJsonSerializationSchema(ChangelogSerializationSchema):
-    """Debezium's messages from rows: op `c` for a row that came, by an insertion or a change, `d` for one that went.
+    """Debezium's messages from rows: op `c` for an insert or update-after, `d` for a delete or update-before.
 
     >>> from millstream.common import Row, Types
     >>> DebeziumJsonSerializationSchema(Types.ROW_NAMED(["id"], [Types.INT()])).serialize(Row(1))

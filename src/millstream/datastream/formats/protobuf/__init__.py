@@ -1,6 +1,6 @@
 """Protobuf messages as rows (in Flink's Table API `protobuf`), from a compiled class or a descriptor set.
 
-The rows' type follows from the message: `schema.produced_type()` tells it.
+The rows' type is derived from the message: `schema.produced_type()` returns it.
 """
 
 from __future__ import annotations

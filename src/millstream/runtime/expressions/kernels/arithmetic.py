@@ -18,7 +18,7 @@ from millstream.expressions.decimals import as_decimal
 from millstream.expressions.types import DecimalType, NumericType
 from millstream.runtime.expressions.column_casts import cast_column
 from millstream.runtime.expressions.decimal_operators import decimal_result
-from millstream.runtime.expressions.kernel import KERNELS, CallContext, Value, ValueProblem, kernel
+from millstream.runtime.expressions.kernel import KERNELS, CallContext, EvaluationError, Value, kernel
 from millstream.runtime.expressions.numbers import first_row, is_valid_row, number_column, numbers, validity
 
 __all__: list[str] = []
@@ -127,13 +127,13 @@ def reject_zero(rows: int, left: Value, right: Value) -> None:
         if right.is_valid and right.as_py() == 0:
             is_set = is_valid_row(validity(rows, left), rows)
             if is_set.any():
-                raise ValueProblem(DIVISION_BY_ZERO, first_row(is_set))
+                raise EvaluationError(DIVISION_BY_ZERO, first_row(is_set))
         return
     zero = pc.equal(right, pa.scalar(0, right.type))
     if pc.any(zero).as_py():
         fails = is_valid_row(zero.fill_null(False), rows) & is_valid_row(validity(rows, left), rows)
         if fails.any():
-            raise ValueProblem(DIVISION_BY_ZERO, first_row(fails))
+            raise EvaluationError(DIVISION_BY_ZERO, first_row(fails))
 
 
 def _full(value: Value, rows: int) -> pa.Array:

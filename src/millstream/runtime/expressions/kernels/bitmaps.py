@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from millstream.records.bitmaps import bitmaps_of, cardinality, combined, numbers_of
 from millstream.runtime.expressions.bitmap_texts import bitmap_text
 from millstream.runtime.expressions.kernel import CallContext, Value, kernel
-from millstream.runtime.expressions.kernels.by_value import column_of, register_by_value
+from millstream.runtime.expressions.kernels.reference_kernels import column_of, register_by_value
 from millstream.runtime.expressions.references import bitmaps  # noqa: F401
 
 __all__: list[str] = []

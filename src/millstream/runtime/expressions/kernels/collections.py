@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from millstream.expressions.nested_types import ArrayType, MapType, MultisetType, RowType
 from millstream.expressions.types import VariantType
-from millstream.runtime.expressions.kernel import REFERENCES, CallContext, Value, ValueProblem, kernel
-from millstream.runtime.expressions.kernels.by_value import column_of, register_by_value, run_by_value
+from millstream.runtime.expressions.kernel import REFERENCES, CallContext, EvaluationError, Value, kernel
+from millstream.runtime.expressions.kernels.reference_kernels import column_of, register_by_value, run_by_value
 from millstream.runtime.expressions.references import collections, group_values  # noqa: F401
 
 __all__ = ["lengths_of"]
@@ -30,7 +30,7 @@ def by_reference(context: CallContext, *arguments: Value) -> Value:
     return run_by_value(context, REFERENCES[context.call.function], *arguments)
 
 
-def _unsliced(column: pa.Array) -> pa.Array:
+def _without_offset(column: pa.Array) -> pa.Array:
     """The same values without an offset into their buffers."""
     return pa.concat_arrays([column]) if column.offset else column
 
@@ -49,7 +49,7 @@ def lengths_of(column: pa.Array) -> Any:
 def element(context: CallContext, values: Value) -> Value:
     if isinstance(values, pa.Scalar) or not pa.types.is_list(values.type):
         return by_reference(context, values)
-    values = _unsliced(values)
+    values = _without_offset(values)
     lengths = np.where(np.asarray(values.is_valid()), lengths_of(values), 0)
     if lengths.max(initial=0) > 1:
         return by_reference(context, values)
@@ -74,12 +74,12 @@ def array(context: CallContext, *values: Value) -> Value:
     assert isinstance(type_, ArrayType)
     rows, width = context.rows, len(values)
     offsets = pa.array(np.arange(rows + 1, dtype=np.int32) * width)
-    return pa.ListArray.from_arrays(offsets, _interleaved(context, values), type=type_.arrow)
+    return pa.ListArray.from_arrays(offsets, _interleave(context, values), type=type_.arrow)
 
 
-def _interleaved(context: CallContext, values: tuple[Value, ...]) -> pa.Array:
+def _interleave(context: CallContext, values: tuple[Value, ...]) -> pa.Array:
     rows = context.rows
-    columns = pa.concat_arrays([_unsliced(column_of(context, value)) for value in values])
+    columns = pa.concat_arrays([_without_offset(column_of(context, value)) for value in values])
     places = np.arange(rows)[:, None] + rows * np.arange(len(values))[None, :]
     return columns.take(pa.array(places.ravel()))
 
@@ -95,7 +95,7 @@ def map_(context: CallContext, *parts: Value) -> Value:
     if len(constants) < len(keys) or any(constants.count(key) > 1 for key in constants):
         return by_reference(context, *parts)
     offsets = pa.array(np.arange(context.rows + 1, dtype=np.int32) * len(keys))
-    inside = _interleaved(context, keys), _interleaved(context, parts[1::2])
+    inside = _interleave(context, keys), _interleave(context, parts[1::2])
     return pa.MapArray.from_arrays(offsets, *inside).cast(type_.arrow)
 
 
@@ -103,7 +103,7 @@ def map_(context: CallContext, *parts: Value) -> Value:
 def row(context: CallContext, *values: Value) -> Value:
     type_ = context.type
     assert isinstance(type_, RowType)
-    columns = [_unsliced(column_of(context, value)) for value in values]
+    columns = [_without_offset(column_of(context, value)) for value in values]
     return pa.StructArray.from_arrays(columns, fields=list(type_.arrow))
 
 
@@ -133,7 +133,7 @@ def _element(context: CallContext, arrays: pa.Array, place: Value) -> pa.Array:
     numbers = pc.fill_null(indexes, 1).to_numpy().astype(np.int64)
     if (numbers[known] < 1).any():
         first = int(np.flatnonzero(known & (numbers < 1))[0])
-        raise ValueProblem(f"array indexes start at 1, so there is no element {numbers[first]}", first)
+        raise EvaluationError(f"array indexes start at 1, so there is no element {numbers[first]}", first)
     offsets = arrays.offsets.to_numpy()
     places = offsets[:-1] + numbers - 1
     return arrays.values.take(pa.array(places, mask=~known | (places >= offsets[1:])))
@@ -156,7 +156,7 @@ def array_contains(context: CallContext, arrays: Value, needle: Value) -> Value:
 def map_keys(context: CallContext, maps: Value) -> Value:
     if isinstance(maps, pa.Scalar):
         return by_reference(context, maps)
-    whole = _unsliced(maps)
+    whole = _without_offset(maps)
     return pa.ListArray.from_arrays(whole.offsets, whole.keys, mask=_null_mask(whole)).cast(context.type.arrow)
 
 
@@ -164,7 +164,7 @@ def map_keys(context: CallContext, maps: Value) -> Value:
 def map_values(context: CallContext, maps: Value) -> Value:
     if isinstance(maps, pa.Scalar):
         return by_reference(context, maps)
-    whole = _unsliced(maps)
+    whole = _without_offset(maps)
     return pa.ListArray.from_arrays(whole.offsets, whole.items, mask=_null_mask(whole)).cast(context.type.arrow)
 
 
@@ -172,7 +172,7 @@ def map_values(context: CallContext, maps: Value) -> Value:
 def map_entries(context: CallContext, maps: Value) -> Value:
     if isinstance(maps, pa.Scalar):
         return by_reference(context, maps)
-    whole = _unsliced(maps)
+    whole = _without_offset(maps)
     type_ = context.type
     assert isinstance(type_, ArrayType)
     pairs = pa.StructArray.from_arrays([whole.keys, whole.items], fields=list(type_.element_type.arrow))

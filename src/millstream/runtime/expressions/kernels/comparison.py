@@ -42,10 +42,10 @@ def compare(context: CallContext, left: Value, right: Value) -> Value:
 def _compare(function: str, left: Value, right: Value) -> Value:
     if kinds.is_timestamp(left.type) and kinds.is_timestamp(right.type) and left.type != right.type:
         return compare_times(function, left, right)
-    return _COMPARE[function](*_widened(left, right))
+    return _COMPARE[function](*_widen(left, right))
 
 
-def _widened(left: Value, right: Value) -> tuple[Value, Value]:
+def _widen(left: Value, right: Value) -> tuple[Value, Value]:
     """Casts decimals without a common SQL type to a wider type that holds both."""
     if left.type == right.type or not (kinds.is_decimal(left.type) or kinds.is_decimal(right.type)):
         return left, right

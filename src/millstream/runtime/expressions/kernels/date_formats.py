@@ -1,7 +1,6 @@
 """Formatting and parsing of times: DATE_FORMAT, TO_DATE, TO_TIMESTAMP, FROM_UNIXTIME, UNIX_TIMESTAMP, CONVERT_TZ.
 
-Each distinct text is parsed once. Text that Java cannot parse becomes NULL, as in Flink (UNIX_TIMESTAMP: the smallest
-BIGINT).
+Each distinct text is parsed once. Malformed text becomes NULL, as in Flink (UNIX_TIMESTAMP: the least BIGINT).
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ import pyarrow.compute as pc
 
 from millstream.expressions.nanosecond_range import beyond_range
 from millstream.expressions.types import LocalZonedTimestampType, is_text
-from millstream.runtime.expressions.date_reading import fixed_clocks, standard_clocks
-from millstream.runtime.expressions.date_writing import format_column
+from millstream.runtime.expressions.date_formatting import format_column
+from millstream.runtime.expressions.fixed_date_parsing import fixed_clocks, standard_clocks
 from millstream.runtime.expressions.java_date_parsing import DAY_NS, SECOND_NS, read_leniently, read_strictly
-from millstream.runtime.expressions.java_dates import PatternProblem, Reader, pattern_parts
-from millstream.runtime.expressions.kernel import CallContext, Value, ValueProblem, kernel
+from millstream.runtime.expressions.java_dates import PatternError, Reader, pattern_parts
+from millstream.runtime.expressions.kernel import CallContext, EvaluationError, Value, kernel
 from millstream.runtime.expressions.standard_dates import check_precision, parse_date, parse_sql_time, parse_timestamp
 from millstream.runtime.expressions.time_columns import column, local_ticks, rate_of, ticks
 from millstream.runtime.expressions.zones import Zone, zone_of
@@ -67,11 +66,11 @@ def read_texts(rows: int, function: Callable[..., int | None], *arguments: Value
             continue
         try:
             result = function(*reversed(combination))
-        except (PatternProblem, ValueProblem) as error:
-            raise ValueProblem(str(error), int(np.argmax(inverse == place))) from None
+        except (PatternError, EvaluationError) as error:
+            raise EvaluationError(str(error), int(np.argmax(inverse == place))) from None
         if result is not None and not -(2**63) <= result < 2**63:
             row = int(np.argmax(inverse == place))
-            raise ValueProblem("the result is outside the range of nanoseconds (years 1678 to 2261)", row)
+            raise EvaluationError("the result is outside the range of nanoseconds (years 1678 to 2261)", row)
         if result is not None:
             results[place], valid[place] = result, True
     return results[inverse], valid[inverse]
@@ -89,7 +88,7 @@ def _read_fast(
         return read_texts(rows, by_reference, texts)
     try:
         parts = None if pattern is None else pattern_parts(*pattern)
-    except PatternProblem:
+    except PatternError:
         return read_texts(rows, by_reference, texts)  # raises for the first row with a text
     if (
         pattern is not None
@@ -121,7 +120,7 @@ def _by_pattern(pattern: Value, numbers: Int64s, valid: Bools | None, write: Wri
     rows = len(numbers)
     if isinstance(pattern, pa.Scalar):
         text = pattern.as_py()
-        return pa.nulls(rows, pa.string()) if text is None else _checked(write, text, numbers, valid, None)
+        return pa.nulls(rows, pa.string()) if text is None else _write_texts(write, text, numbers, valid, None)
     encoded = pattern.dictionary_encode(null_encoding="encode")
     codes = encoded.indices.to_numpy(zero_copy_only=False)
     order = np.argsort(codes, kind="stable")
@@ -135,13 +134,13 @@ def _by_pattern(pattern: Value, numbers: Int64s, valid: Bools | None, write: Wri
             pieces.append(pa.nulls(len(places), pa.string()))
         else:
             valid_rows = None if valid is None else valid[places]
-            pieces.append(_checked(write, text, numbers[places], valid_rows, places))
+            pieces.append(_write_texts(write, text, numbers[places], valid_rows, places))
     back = np.empty(rows, np.int64)
     back[order] = np.arange(rows)
     return pa.concat_arrays(pieces).take(pa.array(back))
 
 
-def _checked(
+def _write_texts(
     write: Write, pattern: str, numbers: Int64s, valid: Bools | None, places: npt.NDArray[Any] | None
 ) -> pa.Array:
     """Formats numbers; an invalid pattern is reported for the first row that needs it."""
@@ -149,9 +148,9 @@ def _checked(
         return pa.nulls(len(numbers), pa.string())
     try:
         return write(pattern, numbers, valid)
-    except PatternProblem as error:
+    except PatternError as error:
         first = 0 if valid is None else int(np.argmax(valid))
-        raise ValueProblem(str(error), first if places is None else int(places[first])) from None
+        raise EvaluationError(str(error), first if places is None else int(places[first])) from None
 
 
 def _zone(name: str) -> Zone:
@@ -316,11 +315,11 @@ def read_moment(context: CallContext, value: Value, *rest: Value) -> Value:
             check_precision(int(digits[row]), int(row))
         digits = np.clip(digits, 0, 9)
     rate = rate_of(context.type)
-    values, fits = _scaled(source, digits, rate)
+    values, fits = _scale_ticks(source, digits, rate)
     return column(context.type, np.where(fits, values, 0), valid & fits, context.rows)
 
 
-def _scaled(source: pa.Array, digits: npt.NDArray[Any], rate: int) -> tuple[Int64s, Bools]:
+def _scale_ticks(source: pa.Array, digits: npt.NDArray[Any], rate: int) -> tuple[Int64s, Bools]:
     """Converts numbers of 10^-digits seconds to ticks, and checks that they lie in the years 0 to 9999."""
     if pa.types.is_floating(source.type):
         numbers = pc.fill_null(source, 0).to_numpy(zero_copy_only=False).astype(np.float64)
@@ -338,7 +337,7 @@ def _scaled(source: pa.Array, digits: npt.NDArray[Any], rate: int) -> tuple[Int6
     seconds = numbers // per_second
     fits = (seconds >= _LTZ_FIRST_S) & (seconds < _LTZ_END_S)
     if rate == SECOND_NS and (is_beyond := fits & (np.abs(seconds) > 9_223_372_035)).any():
-        raise ValueProblem(beyond_range("the moment", LocalZonedTimestampType(9)), int(np.argmax(is_beyond)))
+        raise EvaluationError(beyond_range("the moment", LocalZonedTimestampType(9)), int(np.argmax(is_beyond)))
     part = (numbers - seconds * per_second) * rate // per_second
     return np.where(fits, seconds, 0) * rate + part, fits
 
@@ -360,12 +359,12 @@ def _moment_of_text(
         if by is None:
             nano = parse_timestamp(source)
             if nano is None:
-                raise ValueProblem(f"the text {source!r} is not a timestamp like '2020-02-29 12:34:56'")
+                raise EvaluationError(f"the text {source!r} is not a timestamp like '2020-02-29 12:34:56'")
             return moment(nano, utc)
         return None if of is None else moment(_strict_nano(source, by), of)
 
     if isinstance(zone, pa.Scalar) and zone.is_valid and zone_of(zone.as_py()) is None:
-        raise ValueProblem(f"there is no zone {zone.as_py()!r}")
+        raise EvaluationError(f"there is no zone {zone.as_py()!r}")
     arguments = [text, *(each for each in (pattern, zone) if each is not None)]
     values, valid = read_texts(context.rows, read, *arguments)
     return column(context.type, values, valid, context.rows)

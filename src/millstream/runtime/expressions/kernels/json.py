@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millstream.runtime.expressions.kernels.by_value import register_by_value
+from millstream.runtime.expressions.kernels.reference_kernels import register_by_value
 from millstream.runtime.expressions.references import json  # noqa: F401
 
 __all__ = ["FUNCTIONS"]

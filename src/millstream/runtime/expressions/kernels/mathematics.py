@@ -19,7 +19,7 @@ import pyarrow.types as kinds
 from millstream.expressions.types import DecimalType, NumericType
 from millstream.runtime.expressions.decimal_operators import EXACT, null_if_overflow, round_to_type
 from millstream.runtime.expressions.java_random import JavaRandom, first_doubles, first_integers
-from millstream.runtime.expressions.kernel import KERNELS, CallContext, Value, ValueProblem, kernel
+from millstream.runtime.expressions.kernel import KERNELS, CallContext, EvaluationError, Value, kernel
 from millstream.runtime.expressions.numbers import (
     decimal_column,
     first_row,
@@ -285,7 +285,7 @@ def random_whole(context: CallContext, first: Value, second: Value | None = None
     is_drawn = is_valid_row(valid, context.rows)
     wrong = (bounds <= 0) & is_drawn
     if wrong.any():
-        raise ValueProblem("the bound must be positive", first_row(wrong))
+        raise EvaluationError("the bound must be positive", first_row(wrong))
     result = np.zeros(context.rows, np.int64)
     if seed is None:
         # One number per row, whatever the bound, so that the position of the next batch is known.

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from millstream.expressions.nested_types import RowType
 from millstream.runtime.expressions.kernel import CallContext, Value, kernel
-from millstream.runtime.expressions.kernels.by_value import column_of
+from millstream.runtime.expressions.kernels.reference_kernels import column_of
 
 __all__: list[str] = []
 

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.runtime.expressions.java_patterns import JavaPattern, PatternProblem, UnsupportedPattern
-from millstream.runtime.expressions.kernel import REFERENCES, CallContext, Value, ValueProblem, kernel
-from millstream.runtime.expressions.kernels.by_value import register_by_value, run_by_value
+from millstream.runtime.expressions.java_patterns import JavaPattern, PatternError, UnsupportedPattern
+from millstream.runtime.expressions.kernel import REFERENCES, CallContext, EvaluationError, Value, kernel
+from millstream.runtime.expressions.kernels.reference_kernels import register_by_value, run_by_value
 from millstream.runtime.expressions.like_patterns import like_parts, like_pattern, similar_pattern
 from millstream.runtime.expressions.references import patterns
 
@@ -68,7 +68,7 @@ def _constant_pattern(source: Value, text: Value) -> JavaPattern | None:
         return None
     try:
         return patterns.compiled_or_none(source.as_py())
-    except ValueProblem:
+    except EvaluationError:
         return None
 
 
@@ -103,7 +103,7 @@ def regexp_instr(context: CallContext, text: Value, source: Value) -> Value:
 @kernel("REGEXP_SUBSTR")
 def regexp_substr(context: CallContext, text: Value, source: Value) -> Value:
     pattern = _constant_pattern(source, text)
-    matches = _extracted(pattern, text, 0) if pattern is not None else None
+    matches = _extract(pattern, text, 0) if pattern is not None else None
     return by_reference(context, text, source) if matches is None else matches
 
 
@@ -111,13 +111,13 @@ def regexp_substr(context: CallContext, text: Value, source: Value) -> Value:
 def regexp_extract(context: CallContext, text: Value, source: Value, group: Value | None = None) -> Value:
     pattern = _constant_pattern(source, text)
     number = 0 if group is None else group.as_py() if isinstance(group, pa.Scalar) else None
-    matches = _extracted(pattern, text, number) if pattern is not None and number is not None else None
+    matches = _extract(pattern, text, number) if pattern is not None and number is not None else None
     if matches is not None:
         return matches
     return by_reference(context, text, source, *([] if group is None else [group]))
 
 
-def _extracted(pattern: JavaPattern, text: pa.Array, group: int) -> pa.Array | None:
+def _extract(pattern: JavaPattern, text: pa.Array, group: int) -> pa.Array | None:
     """The text of a group in the first match, by RE2; None if RE2 does not support it."""
     if not 0 <= group <= pattern.group_count:
         return None
@@ -155,7 +155,7 @@ def like(context: CallContext, text: Value, source: Value, escape: Value | None 
         if simple is not None:
             return simple
         for_re2 = re2_text(like_pattern(pattern, sign), text)
-    except (PatternProblem, UnsupportedPattern):
+    except (PatternError, UnsupportedPattern):
         for_re2 = None
     if for_re2 is None:
         return by_reference(context, text, source, *rest)
@@ -188,7 +188,7 @@ def similar_to(context: CallContext, text: Value, source: Value, escape: Value |
         return by_reference(context, text, source, *rest)
     try:
         for_re2 = re2_text(similar_pattern(source.as_py(), "" if escape is None else escape.as_py()), text)
-    except (PatternProblem, UnsupportedPattern):
+    except (PatternError, UnsupportedPattern):
         for_re2 = None
     if for_re2 is None:
         return by_reference(context, text, source, *rest)

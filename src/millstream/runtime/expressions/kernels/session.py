@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from millstream.expressions.types import DateType, LocalZonedTimestampType, TimestampType, TimeType
 from millstream.records.watermarks import MIN_WATERMARK, REAL_WATERMARK_MAX
-from millstream.runtime.expressions.kernel import CallContext, Value, ValueProblem, kernel
+from millstream.runtime.expressions.kernel import CallContext, EvaluationError, Value, kernel
 from millstream.runtime.expressions.time_columns import check_times, column, rate_of, session_zone
 
 __all__ = ["now_ticks"]
@@ -67,7 +67,7 @@ def current_watermark(context: CallContext, rowtime: Value) -> Value:
 @kernel("SOURCE_WATERMARK")
 def reject_source_watermark(context: CallContext) -> Value:
     """SOURCE_WATERMARK() is allowed only in a declaration: WATERMARK FOR t AS SOURCE_WATERMARK()."""
-    raise ValueProblem("SOURCE_WATERMARK() has no value: use it only in WATERMARK FOR … AS")
+    raise EvaluationError("SOURCE_WATERMARK() has no value: use it only in WATERMARK FOR … AS")
 
 
 @kernel("CURRENT_DATABASE")

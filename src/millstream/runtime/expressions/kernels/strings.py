@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.runtime.expressions.kernel import REFERENCES, CallContext, Value, kernel
-from millstream.runtime.expressions.kernels.by_value import (
+from millstream.runtime.expressions.kernels.reference_kernels import (
     column_of,
     register_by_value,
     run_by_value,
@@ -93,7 +93,7 @@ def reverse(context: CallContext, text: Value) -> Value:
 _TRIMS = {"BOTH": pc.utf8_trim, "LEADING": pc.utf8_ltrim, "TRAILING": pc.utf8_rtrim}
 
 
-def _trimmed(context: CallContext, side: str, text: Value, characters: Value | None) -> Value:
+def _trim(context: CallContext, side: str, text: Value, characters: Value | None) -> Value:
     """Strips characters from the ends of texts."""
     chosen = " " if characters is None else constant_text(characters)
     if chosen is None:
@@ -103,22 +103,22 @@ def _trimmed(context: CallContext, side: str, text: Value, characters: Value | N
 
 @kernel("TRIM")
 def trim(context: CallContext, text: Value, characters: Value | None = None) -> Value:
-    return _trimmed(context, context.option("side", "BOTH"), text, characters)
+    return _trim(context, context.option("side", "BOTH"), text, characters)
 
 
 @kernel("BTRIM")
 def btrim(context: CallContext, text: Value, characters: Value | None = None) -> Value:
-    return _trimmed(context, "BOTH", text, characters)
+    return _trim(context, "BOTH", text, characters)
 
 
 @kernel("LTRIM")
 def ltrim(context: CallContext, text: Value, characters: Value | None = None) -> Value:
-    return _trimmed(context, "LEADING", text, characters)
+    return _trim(context, "LEADING", text, characters)
 
 
 @kernel("RTRIM")
 def rtrim(context: CallContext, text: Value, characters: Value | None = None) -> Value:
-    return _trimmed(context, "TRAILING", text, characters)
+    return _trim(context, "TRAILING", text, characters)
 
 
 @kernel("REPEAT")

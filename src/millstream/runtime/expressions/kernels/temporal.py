@@ -28,7 +28,7 @@ from millstream.runtime.expressions.calendar_days import (
     month_days,
     weekday,
 )
-from millstream.runtime.expressions.kernel import CallContext, Value, ValueProblem, kernel
+from millstream.runtime.expressions.kernel import CallContext, EvaluationError, Value, kernel
 from millstream.runtime.expressions.time_columns import (
     DAY_S,
     Ticks,
@@ -44,7 +44,7 @@ from millstream.runtime.expressions.time_columns import (
     ticks,
 )
 
-__all__ = ["days_with_months", "extracted", "months_between", "rounded"]
+__all__ = ["days_with_months", "extract_field", "months_between", "round_ticks"]
 
 Int64s = npt.NDArray[np.int64]
 _DAY_MS = 86_400_000
@@ -73,11 +73,11 @@ def extract(context: CallContext, value: Value) -> Value:
     elif unit == "EPOCH" and isinstance(type_, LocalZonedTimestampType):
         result = source.values // rate_of(type_)
     else:
-        result = extracted(unit, local_ticks(type_, source.values, context.session), rate_of(type_))
+        result = extract_field(unit, local_ticks(type_, source.values, context.session), rate_of(type_))
     return column(context.type, result, source.valid, context.rows)
 
 
-def extracted(unit: str, local: Int64s, rate: int) -> Int64s:
+def extract_field(unit: str, local: Int64s, rate: int) -> Int64s:
     """A field of local time, in ticks with `rate` per second."""
     if unit in FRACTIONS:
         fraction = local % rate
@@ -140,19 +140,19 @@ def round_to_unit(context: CallContext, value: Value) -> Value:
     source = ticks(value)
     unit = context.option("unit")
     if isinstance(type_, TimeType) and (unit in UNIT_MONTHS or unit in ("WEEK", "DAY")):
-        raise ValueProblem(f"a time of day cannot be rounded to {unit}")
+        raise EvaluationError(f"a time of day cannot be rounded to {unit}")
     upwards = context.call.function.endswith(("CEIL", "CEILING"))
     local = local_ticks(type_, source.values, context.session)
-    result = rounded(unit, local, rate_of(type_), upwards)
+    result = round_ticks(unit, local, rate_of(type_), upwards)
     is_beyond = result < local if upwards else result > local  # the sum wrapped around at 64 bits
     if is_beyond.any():
-        raise ValueProblem(beyond_range("the result", context.type), int(np.argmax(is_beyond)))
+        raise EvaluationError(beyond_range("the result", context.type), int(np.argmax(is_beyond)))
     if isinstance(type_, TimeType):
         result %= _DAY_MS
     return column(context.type, moment_ticks(type_, result, context.session), source.valid, context.rows)
 
 
-def rounded(unit: str, local: Int64s, rate: int, upwards: bool) -> Int64s:
+def round_ticks(unit: str, local: Int64s, rate: int, upwards: bool) -> Int64s:
     """Local time at the current (or next) start of a unit. Weeks start on Sunday."""
     if unit in FRACTIONS:
         step = rate // FRACTIONS[unit] or 1
@@ -196,11 +196,11 @@ def add_interval(context: CallContext, left: Value, right: Value) -> Value:
         return column(context.type, first.values + sign * second.values, valid, context.rows)
     if isinstance(types[0], intervals):
         types, first, second = (types[1], types[0]), second, first
-    moved = _moved(context, types[0], types[1], first.values, sign * second.values)
+    moved = _move(context, types[0], types[1], first.values, sign * second.values)
     return column(context.type, moved, valid, context.rows)
 
 
-def _moved(context: CallContext, type_: DataType, interval: DataType, values: Int64s, amount: Int64s) -> Int64s:
+def _move(context: CallContext, type_: DataType, interval: DataType, values: Int64s, amount: Int64s) -> Int64s:
     """Times moved by an interval. Adding months keeps the time of day, and the day of month if the month has it."""
     if isinstance(interval, YearMonthIntervalType):
         if isinstance(type_, TimeType):
@@ -313,7 +313,7 @@ def add_units(context: CallContext, amount: Value, time: Value) -> Value:
         factor = UNIT_SECONDS[unit] * 1_000 if unit in UNIT_SECONDS else 1
     check_times(type_, count.values, factor)
     step = count.values * factor
-    moved = _moved(context, type_, interval, values, step)
+    moved = _move(context, type_, interval, values, step)
     return column(context.type, moved, both_valid(count, source), context.rows)
 
 
@@ -357,7 +357,7 @@ def overlap(context: CallContext, *arguments: Value) -> Value:
     for begin, end in ((0, 1), (2, 3)):
         low = sources[begin].values
         if isinstance(types[end], YearMonthIntervalType | DayTimeIntervalType):
-            high = _moved(context, types[begin], types[end], low, sources[end].values)
+            high = _move(context, types[begin], types[end], low, sources[end].values)
         else:
             high = sources[end].values
         bounds.append((np.minimum(low, high), np.maximum(low, high)))

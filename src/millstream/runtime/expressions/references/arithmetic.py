@@ -9,7 +9,7 @@ from typing import Any
 from millstream.expressions.data_type import DataType
 from millstream.expressions.types import DecimalType, IntegralType, NumericType
 from millstream.runtime.expressions.decimal_operators import OPERATORS, round_to_type
-from millstream.runtime.expressions.kernel import REFERENCES, CallContext, ValueProblem, reference
+from millstream.runtime.expressions.kernel import REFERENCES, CallContext, EvaluationError, reference
 from millstream.runtime.expressions.value_casts import as_float, wrap_integer
 
 __all__: list[str] = []
@@ -32,7 +32,7 @@ def operate(context: CallContext, *values: Any) -> Any:
         return wrap_integer(_integer(name, int(left), int(right)), context.type)
     if isinstance(context.type, DecimalType):
         if name in "/%" and right == 0:
-            raise ValueProblem("division by zero")
+            raise EvaluationError("division by zero")
         return round_to_type(OPERATORS[name](decimal.Decimal(left), decimal.Decimal(right)), context.type)
     return as_float(_float(name, left, right), context.type)
 
@@ -46,7 +46,7 @@ def _negative(value: Any, type_: DataType) -> Any:
 def _integer(name: str, left: int, right: int) -> int:
     if name in "/%":
         if right == 0:
-            raise ValueProblem("division by zero")
+            raise EvaluationError("division by zero")
         quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
         return quotient if name == "/" else left - quotient * right
     return left + right if name == "+" else left - right if name == "-" else left * right

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from millstream.records.bitmaps import bitmaps_of, normalised, numbers_of
-from millstream.runtime.expressions.kernel import CallContext, ValueProblem, reference
+from millstream.runtime.expressions.kernel import CallContext, EvaluationError, reference
 from millstream.runtime.expressions.references.null_rules import null_of_null
 
 __all__: list[str] = []
@@ -92,4 +92,4 @@ def from_bytes(context: CallContext, data: bytes) -> bytes:
     try:
         return normalised(data)
     except ValueError as error:
-        raise ValueProblem(f"{len(data)} bytes are not a bitmap: {error}") from None
+        raise EvaluationError(f"{len(data)} bytes are not a bitmap: {error}") from None

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from millstream.expressions.nested_types import RowType
-from millstream.runtime.expressions.json_text import JsonProblem
-from millstream.runtime.expressions.kernel import CallContext, ValueProblem, reference
+from millstream.runtime.expressions.json_text import JsonError
+from millstream.runtime.expressions.kernel import CallContext, EvaluationError, reference
 from millstream.runtime.expressions.plain_values import dict_key
 from millstream.runtime.expressions.references.null_rules import null_of_null
 from millstream.runtime.expressions.variants import member
@@ -53,14 +53,14 @@ def array(context: CallContext, *values: Any) -> list[Any]:
 @reference("MAP")
 def map_(context: CallContext, *parts: Any) -> dict[Any, Any]:
     """Builds a map of alternating keys and values; a later value replaces an earlier one."""
-    return _mapped(zip(parts[::2], parts[1::2], strict=True))
+    return _build_map(zip(parts[::2], parts[1::2], strict=True))
 
 
-def _mapped(pairs: Any) -> dict[Any, Any]:
+def _build_map(pairs: Any) -> dict[Any, Any]:
     entries: dict[Any, Any] = {}
     for key, value in pairs:
         if key is None:
-            raise ValueProblem("a map key is NULL; every value needs a key that is not NULL")
+            raise EvaluationError("a map key is NULL; every value needs a key that is not NULL")
         entries[dict_key(key)] = value
     return entries
 
@@ -87,15 +87,15 @@ def item(context: CallContext, collection: Any, place: Any) -> Any:
     if isinstance(collection, str):
         return _of_variant(collection, place)
     if place < 1:
-        raise ValueProblem(f"array indexes start at 1, so there is no element {place}")
+        raise EvaluationError(f"array indexes start at 1, so there is no element {place}")
     return collection[place - 1] if place <= len(collection) else None
 
 
 def _of_variant(variant: str, place: str | int) -> str | None:
     try:
         return member(variant, place)
-    except JsonProblem as problem:
-        raise ValueProblem(str(problem)) from None
+    except JsonError as problem:
+        raise EvaluationError(str(problem)) from None
 
 
 @reference("ARRAY_CONTAINS")
@@ -240,5 +240,7 @@ def map_union(context: CallContext, *maps: dict[Any, Any]) -> dict[Any, Any]:
 @null_of_null
 def map_from_arrays(context: CallContext, keys: Sequence[Any], values: Sequence[Any]) -> dict[Any, Any]:
     if len(keys) != len(values):
-        raise ValueProblem(f"MAP_FROM_ARRAYS takes as many values as keys, got {len(keys)} keys, {len(values)} values")
-    return _mapped(zip(keys, values, strict=True))
+        raise EvaluationError(
+            f"MAP_FROM_ARRAYS takes as many values as keys, got {len(keys)} keys, {len(values)} values"
+        )
+    return _build_map(zip(keys, values, strict=True))

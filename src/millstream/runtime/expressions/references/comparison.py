@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from millstream.expressions.functions.comparison import compared_type
-from millstream.runtime.expressions.kernel import CallContext, ValueProblem, reference
+from millstream.runtime.expressions.kernel import CallContext, EvaluationError, reference
 from millstream.runtime.expressions.kernels.comparison import same_value
 from millstream.runtime.expressions.kernels.conversion import type_text
 from millstream.runtime.expressions.value_casts import cast_value
@@ -119,7 +119,7 @@ def try_cast(context: CallContext, value: Any) -> Any:
     """A value that cannot be cast becomes NULL."""
     try:
         return cast(context, value)
-    except ValueProblem:
+    except EvaluationError:
         return None
 
 

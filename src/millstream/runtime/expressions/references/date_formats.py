@@ -10,8 +10,8 @@ import numpy as np
 
 from millstream.expressions.types import is_text
 from millstream.runtime.expressions.java_date_parsing import read_leniently, read_strictly
-from millstream.runtime.expressions.java_dates import Moment, PatternProblem, Reader, format_moment, pattern_parts
-from millstream.runtime.expressions.kernel import CallContext, ValueProblem, reference
+from millstream.runtime.expressions.java_dates import Moment, PatternError, Reader, format_moment, pattern_parts
+from millstream.runtime.expressions.kernel import CallContext, EvaluationError, reference
 from millstream.runtime.expressions.standard_dates import (
     check_precision,
     parse_date,
@@ -38,8 +38,8 @@ def _known_zone(name: str) -> Zone:
 def _write(pattern: str, moment: Moment, reader: Reader) -> str:
     try:
         return format_moment(pattern_parts(pattern, reader), moment, reader)
-    except PatternProblem as error:
-        raise ValueProblem(str(error)) from None
+    except PatternError as error:
+        raise EvaluationError(str(error)) from None
 
 
 def _simple_text(moment_ms: int, pattern: str, zone: Zone) -> str:
@@ -52,8 +52,8 @@ def _lenient_ms(text: str, pattern: str, zone: Zone, context: CallContext) -> in
     this_year = 1970 + context.session.now_us // (31_556_952 * 1_000_000)
     try:
         clock = read_leniently(pattern_parts(pattern, Reader.SIMPLE), text, this_year)
-    except PatternProblem as error:
-        raise ValueProblem(str(error)) from None
+    except PatternError as error:
+        raise EvaluationError(str(error)) from None
     if clock is None:
         return None
     local_ms = clock.nano // 1_000_000
@@ -111,8 +111,8 @@ def read_date(context: CallContext, text: str | None, *pattern: str | None) -> d
 def _strict_ns(text: str, pattern: str) -> int | None:
     try:
         clock = read_strictly(pattern_parts(pattern, Reader.FORMATTER), text)
-    except PatternProblem as error:
-        raise ValueProblem(str(error)) from None
+    except PatternError as error:
+        raise EvaluationError(str(error)) from None
     return parse_sql_time(text) if clock is None else clock.nano
 
 
@@ -137,7 +137,7 @@ def read_moment(context: CallContext, value: Any, *rest: Any) -> dt.datetime | N
         zone = zone_of(rest[1]) if len(rest) > 1 else zone_of("UTC")
         nano = _strict_ns(value, rest[0]) if rest else parse_timestamp(value)
         if nano is None and not rest:
-            raise ValueProblem(f"the text {value!r} is not a timestamp like '2020-02-29 12:34:56'")
+            raise EvaluationError(f"the text {value!r} is not a timestamp like '2020-02-29 12:34:56'")
         if nano is None or zone is None:
             return None
         nano -= zone.local_offset(nano // _SECOND) * _SECOND

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable
 from typing import Any
 
-from millstream.runtime.expressions.kernel import CallContext, ValueProblem, reference
+from millstream.runtime.expressions.kernel import CallContext, EvaluationError, reference
 from millstream.runtime.expressions.references.null_rules import null_of_null
 
 __all__ = ["digest"]
@@ -33,7 +33,7 @@ def digest(context: CallContext, value: str | bytes) -> str:
 @null_of_null
 def sha2(context: CallContext, value: str | bytes, bits: int) -> str:
     if bits not in _SHA2:
-        raise ValueProblem(f"SHA2 supports 224, 256, 384 or 512 bits, not {bits}")
+        raise EvaluationError(f"SHA2 supports 224, 256, 384 or 512 bits, not {bits}")
     return _hexadecimal(_SHA2[bits], value)
 
 

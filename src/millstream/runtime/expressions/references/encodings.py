@@ -7,7 +7,7 @@ import re
 from urllib.parse import unquote_to_bytes
 
 from millstream.runtime.expressions.java_text import java_charset
-from millstream.runtime.expressions.kernel import CallContext, ValueProblem, reference
+from millstream.runtime.expressions.kernel import CallContext, EvaluationError, reference
 from millstream.runtime.expressions.references.null_rules import null_of_null
 
 __all__ = ["decode", "encode", "from_base64", "parse_url", "url_decode", "url_encode"]
@@ -42,7 +42,7 @@ def _charset(name: str) -> str:
     charset = java_charset(name)
     if charset is None:
         known = "US-ASCII, ISO-8859-1, UTF-8, UTF-16BE, UTF-16LE or UTF-16"
-        raise ValueProblem(f"there is no charset named {name!r}; use {known}")
+        raise EvaluationError(f"there is no charset named {name!r}; use {known}")
     return charset
 
 
@@ -58,7 +58,7 @@ def from_base64(context: CallContext, text: str | bytes) -> str:
     """Decodes Base64; only the padding may be missing."""
     data = text.encode() if isinstance(text, str) else text
     if not _BASE64.fullmatch(data):
-        raise ValueProblem(f"{text!r} is not Base64")
+        raise EvaluationError(f"{text!r} is not Base64")
     return base64.b64decode(data.rstrip(b"=") + b"==").decode("utf-8", "replace")
 
 

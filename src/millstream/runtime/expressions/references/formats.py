@@ -8,7 +8,7 @@ from typing import Any
 
 from millstream.expressions.data_type import DataType
 from millstream.expressions.types import FloatType
-from millstream.runtime.expressions.java_format import JavaFormatProblem, java_format
+from millstream.runtime.expressions.java_format import JavaFormatError, java_format
 from millstream.runtime.expressions.kernel import CallContext, reference
 from millstream.runtime.expressions.number_texts import float_text
 
@@ -27,7 +27,7 @@ def printf(context: CallContext, template: str | None, *values: Any) -> str | No
     texts = tuple(_java_text(value, type_) for value, type_ in zip(arguments, types, strict=True))
     try:
         return java_format(template, arguments, texts)
-    except JavaFormatProblem:
+    except JavaFormatError:
         return None
 
 

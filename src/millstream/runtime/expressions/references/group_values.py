@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
-from millstream.runtime.expressions.kernel import CallContext, ValueProblem, reference
+from millstream.runtime.expressions.kernel import CallContext, EvaluationError, reference
 from millstream.runtime.expressions.references.null_rules import null_of_null
 
 __all__: list[str] = []
@@ -31,7 +31,7 @@ _TOO_MANY = {
 @null_of_null
 def element(context: CallContext, values: Sequence[Any]) -> Any:
     if len(values) > 1:
-        raise ValueProblem(_TOO_MANY[dict(context.call.options).get("of")].format(len(values)))
+        raise EvaluationError(_TOO_MANY[dict(context.call.options).get("of")].format(len(values)))
     return values[0] if values else None
 
 
@@ -53,7 +53,7 @@ def percentile(context: CallContext, values: Sequence[Any], percentages: Any) ->
 
     def of(percentage: float) -> float:
         if not 0 <= percentage <= 1:
-            raise ValueProblem(f"PERCENTILE takes percentages from 0 to 1, this is {percentage}")
+            raise EvaluationError(f"PERCENTILE takes percentages from 0 to 1, this is {percentage}")
         # Interpolated as in Flink: positions are 1, 2, 3, …
         position: float = percentage * (ends[-1] - 1) + 1
         place = math.floor(position)

@@ -16,8 +16,8 @@ from millstream.expressions.row_expressions import Call, Literal
 from millstream.expressions.types import DoubleType, IntType, LocalZonedTimestampType, VarCharType, VariantType
 from millstream.runtime.expressions.java_text import of_units, units_of
 from millstream.runtime.expressions.json_paths import MISSING, JsonPath, json_path
-from millstream.runtime.expressions.json_text import JsonProblem, WrittenNumber, json_text, read_json
-from millstream.runtime.expressions.kernel import CallContext, ValueProblem, reference
+from millstream.runtime.expressions.json_text import JsonError, WrittenNumber, json_text, read_json
+from millstream.runtime.expressions.kernel import CallContext, EvaluationError, reference
 from millstream.runtime.expressions.number_texts import float_text
 from millstream.runtime.expressions.references.formats import iso_moment
 from millstream.runtime.expressions.references.null_rules import null_of_null
@@ -45,7 +45,7 @@ def _is_kind(text: str | None, kind: str) -> bool:
         return False
     try:
         value = read_json(text)
-    except JsonProblem:
+    except JsonError:
         return False
     return {
         "VALUE": True,
@@ -60,15 +60,15 @@ def _match(text: str, path: str) -> tuple[JsonPath, Any]:
     route = json_path(path)
     try:
         document = read_json(text)
-    except JsonProblem:
+    except JsonError:
         if route.is_strict:
             raise
         return route, None
     if document is None:
-        raise JsonProblem("null has no members")
+        raise JsonError("null has no members")
     value = route.find(document)
     if value is None and route.is_strict:
-        raise JsonProblem("the match is null")
+        raise JsonError("the match is null")
     return route, None if value is MISSING else value
 
 
@@ -78,9 +78,9 @@ def json_exists(context: CallContext, text: str, path: str) -> bool | None:
     behaviour = context.option("on_error", "FALSE")
     try:
         return _match(text, path)[1] is not None
-    except JsonProblem as problem:
+    except JsonError as problem:
         if behaviour == "ERROR":
-            raise ValueProblem(str(problem)) from None
+            raise EvaluationError(str(problem)) from None
         return {"TRUE": True, "FALSE": False, "UNKNOWN": None}[behaviour]
 
 
@@ -92,9 +92,9 @@ def json_value(context: CallContext, text: str, path: str) -> Any:
         route, value = _match(text, path)
         if isinstance(value, list | dict):
             if route.is_strict:
-                raise JsonProblem("the match is an array or object, not a scalar")
+                raise JsonError("the match is an array or object, not a scalar")
             value = None
-    except JsonProblem as problem:
+    except JsonError as problem:
         return _fallback(context, "on_error", str(problem))
     if value is None:
         return _fallback(context, "on_empty", f"the path {path!r} has no match")
@@ -104,7 +104,7 @@ def json_value(context: CallContext, text: str, path: str) -> Any:
 def _fallback(context: CallContext, option: str, reason: str) -> Any:
     word, default = default_of(dict(context.call.options), option, context.type)
     if word == "ERROR":
-        raise ValueProblem(reason)
+        raise EvaluationError(reason)
     return default
 
 
@@ -121,7 +121,7 @@ def _convert(value: Any, type_: DataType) -> Any:
     else:
         fits = isinstance(value, bool)
     if not fits:
-        raise ValueProblem(
+        raise EvaluationError(
             f"{json_text(value) if not isinstance(value, float) else value} is not a valid {type_.nullable()}"
         )
     return value
@@ -138,11 +138,11 @@ def json_query(context: CallContext, text: str, path: str) -> Any:
         value = value if value is None or keeps else [value]
         if value is not None and not isinstance(value, list | dict):
             if route.is_strict:
-                raise JsonProblem("the match is not an array or object")
+                raise JsonError("the match is not an array or object")
             value = None
         if isinstance(value, dict) and isinstance(context.type, ArrayType):
-            raise JsonProblem("the match is an object, not an array")
-    except JsonProblem as problem:
+            raise JsonError("the match is an object, not an array")
+    except JsonError as problem:
         return _query_result(context, _query_fallback(context.option("on_error", "NULL"), str(problem)))
     if value is None:
         reason = f"the path {path!r} has no match"
@@ -170,7 +170,7 @@ def _cut(text: str, type_: DataType) -> str:
 def _query_fallback(behaviour: str, reason: str) -> Any:
     behaviour = behaviour.replace("_", " ")  # the Table API writes its words with underscores
     if behaviour == "ERROR":
-        raise ValueProblem(reason)
+        raise EvaluationError(reason)
     return {"NULL": None, "EMPTY ARRAY": [], "EMPTY OBJECT": {}}[behaviour]
 
 
@@ -182,7 +182,7 @@ def _at(text: str, path: str | None) -> Any:
             return document
         route = json_path(path)
         value = route.find(document)
-    except JsonProblem:
+    except JsonError:
         return MISSING
     if route.is_definite or value is MISSING:
         return value
@@ -272,8 +272,8 @@ def json_string(context: CallContext, value: Any) -> str:
 def json_(context: CallContext, text: str) -> str:
     try:
         return json_text(read_json(text))
-    except JsonProblem as problem:
-        raise ValueProblem(str(problem)) from None
+    except JsonError as problem:
+        raise EvaluationError(str(problem)) from None
 
 
 @reference("JSON_QUOTE")

@@ -9,7 +9,7 @@ from typing import Any
 
 from millstream.expressions.types import DecimalType, IntegralType, NumericType
 from millstream.runtime.expressions.decimal_operators import EXACT, round_to_type
-from millstream.runtime.expressions.kernel import REFERENCES, CallContext, ValueProblem, reference
+from millstream.runtime.expressions.kernel import REFERENCES, CallContext, EvaluationError, reference
 from millstream.runtime.expressions.value_casts import as_float, wrap_integer
 
 __all__: list[str] = []
@@ -193,4 +193,4 @@ def bytes_of_digits(context: CallContext, value: str | None) -> bytes | None:
 @reference("RAND", "RAND_INTEGER")
 def random(context: CallContext, *values: Any) -> Any:
     """Random functions have no reference: their results cannot be compared."""
-    raise ValueProblem("random numbers have no reference")
+    raise EvaluationError("random numbers have no reference")

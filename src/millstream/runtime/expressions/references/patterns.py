@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from millstream.runtime.expressions.java_patterns import JavaPattern, PatternProblem, UnsupportedPattern, java_pattern
+from millstream.runtime.expressions.java_patterns import JavaPattern, PatternError, UnsupportedPattern, java_pattern
 from millstream.runtime.expressions.java_text import units_of
-from millstream.runtime.expressions.kernel import CallContext, ValueProblem, reference
+from millstream.runtime.expressions.kernel import CallContext, EvaluationError, reference
 from millstream.runtime.expressions.like_patterns import like_pattern, similar_pattern
 from millstream.runtime.expressions.references.null_rules import null_of_null
 
@@ -18,10 +18,10 @@ def compiled_or_none(source: str) -> JavaPattern | None:
     """The compiled pattern; None if Java rejects it."""
     try:
         return java_pattern(source)
-    except PatternProblem:
+    except PatternError:
         return None
     except UnsupportedPattern as problem:
-        raise ValueProblem(str(problem)) from None
+        raise EvaluationError(str(problem)) from None
 
 
 @reference("REGEXP")
@@ -101,8 +101,8 @@ def _full(translate: Callable[[str, str], JavaPattern], source: str, escape: str
     """Translates an SQL pattern to a Java pattern."""
     try:
         return translate(source, escape)
-    except (PatternProblem, UnsupportedPattern) as problem:
-        raise ValueProblem(str(problem)) from None
+    except (PatternError, UnsupportedPattern) as problem:
+        raise EvaluationError(str(problem)) from None
 
 
 @reference("STR_TO_MAP")
@@ -113,8 +113,8 @@ def str_to_map(context: CallContext, text: str, pairs: str = ",", values: str = 
         return {}
     try:
         between, inside = java_pattern(pairs), java_pattern(values)
-    except (PatternProblem, UnsupportedPattern) as problem:
-        raise ValueProblem(str(problem)) from None
+    except (PatternError, UnsupportedPattern) as problem:
+        raise EvaluationError(str(problem)) from None
     entries: dict[str, str | None] = {}
     for pair in _split(text, between, 0):
         key, *value = _split(pair, inside, 2)

@@ -8,7 +8,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from millstream.records.watermarks import MIN_WATERMARK, REAL_WATERMARK_MAX
-from millstream.runtime.expressions.kernel import CallContext, ValueProblem, reference
+from millstream.runtime.expressions.kernel import CallContext, EvaluationError, reference
 
 __all__: list[str] = []
 
@@ -49,7 +49,7 @@ def current_watermark(context: CallContext, rowtime: Any) -> dt.datetime | None:
 
 @reference("SOURCE_WATERMARK")
 def reject_source_watermark(context: CallContext) -> None:
-    raise ValueProblem("SOURCE_WATERMARK() has no value: use it only in WATERMARK FOR … AS")
+    raise EvaluationError("SOURCE_WATERMARK() has no value: use it only in WATERMARK FOR … AS")
 
 
 @reference("CURRENT_DATABASE")

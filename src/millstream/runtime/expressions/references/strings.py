@@ -7,7 +7,7 @@ import string
 from typing import Any
 
 from millstream.runtime.expressions.java_text import JAVA_NUMBER, of_units, units_of
-from millstream.runtime.expressions.kernel import CallContext, ValueProblem, reference
+from millstream.runtime.expressions.kernel import CallContext, EvaluationError, reference
 from millstream.runtime.expressions.references.null_rules import null_of_null
 from millstream.runtime.expressions.text_lengths import check_length
 
@@ -137,7 +137,9 @@ def locate(context: CallContext, needle: str, text: str, start: int = 1) -> int:
 def instr(context: CallContext, text: str, needle: str, start: int = 1, occurrence: int = 1) -> int:
     """The position of an occurrence; a negative start counts from the end and searches backwards."""
     if occurrence < 1 or start == 0:
-        raise ValueProblem(f"INSTR starts at 1 or more, or at -1 or less, not at {start}, for occurrence {occurrence}")
+        raise EvaluationError(
+            f"INSTR starts at 1 or more, or at -1 or less, not at {start}, for occurrence {occurrence}"
+        )
     if not needle:
         return 1
     at = -1

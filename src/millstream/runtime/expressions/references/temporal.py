@@ -123,11 +123,11 @@ def add_interval(context: CallContext, left: Any, right: Any) -> Any:
     if isinstance(types[0], intervals) and isinstance(types[1], intervals):
         return left + sign * right
     if isinstance(types[0], intervals):
-        return _moved(right, left, types[1])
-    return _moved(left, sign * right, types[0])
+        return _move(right, left, types[1])
+    return _move(left, sign * right, types[0])
 
 
-def _moved(value: Any, amount: Any, type_: Any) -> Any:
+def _move(value: Any, amount: Any, type_: Any) -> Any:
     if isinstance(amount, int):
         if isinstance(type_, TimeType):
             return value
@@ -161,7 +161,7 @@ def add_units(context: CallContext, count: Any, value: Any) -> Any:
     if isinstance(type_, DateType) and not isinstance(context.type, DateType):
         value, type_ = dt.datetime.combine(value, dt.time()), context.type
     amount = count * _MONTHS[unit] if unit in _MONTHS else count * _STEPS[unit]
-    return _moved(value, amount, type_)
+    return _move(value, amount, type_)
 
 
 @reference("TIMESTAMPDIFF")
@@ -225,6 +225,6 @@ def overlap(context: CallContext, *values: Any) -> bool | None:
     bounds = []
     for begin, end in ((0, 1), (2, 3)):
         is_interval = isinstance(types[end], YearMonthIntervalType | DayTimeIntervalType)
-        last = _moved(values[begin], values[end], types[begin]) if is_interval else values[end]
+        last = _move(values[begin], values[end], types[begin]) if is_interval else values[end]
         bounds.append(sorted((values[begin], last)))
     return bool(bounds[0][1] >= bounds[1][0] and bounds[1][1] >= bounds[0][0])

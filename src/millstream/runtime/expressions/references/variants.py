@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from millstream.runtime.expressions.json_text import JsonProblem
-from millstream.runtime.expressions.kernel import CallContext, ValueProblem, reference
+from millstream.runtime.expressions.json_text import JsonError
+from millstream.runtime.expressions.kernel import CallContext, EvaluationError, reference
 from millstream.runtime.expressions.references.null_rules import null_of_null
 from millstream.runtime.expressions.variants import parse_variant
 
@@ -15,8 +15,8 @@ __all__: list[str] = []
 def parse_json(context: CallContext, text: str, takes_last: bool = False) -> str:
     try:
         return parse_variant(text, takes_last)
-    except JsonProblem as problem:
-        raise ValueProblem(str(problem)) from None
+    except JsonError as problem:
+        raise EvaluationError(str(problem)) from None
 
 
 @reference("TRY_PARSE_JSON")
@@ -24,5 +24,5 @@ def parse_json(context: CallContext, text: str, takes_last: bool = False) -> str
 def try_parse_json(context: CallContext, text: str, takes_last: bool = False) -> str | None:
     try:
         return parse_variant(text, takes_last)
-    except JsonProblem:
+    except JsonError:
         return None

@@ -1,1 +1,1 @@
-"""The slow ways of the operators of tables: a row at a time, as a reader would write them down."""
+"""Slow reference implementations of the table operators, a row at a time."""

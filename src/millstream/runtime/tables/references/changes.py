@@ -1,4 +1,4 @@
-"""What a table holds after changes, a row at a time. Every committed epoch of a query must be the answer over that."""
+"""A table after changes, a row at a time. Every committed epoch of a query must be the answer over it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ __all__ = ["table_after"]
 
 
 def table_after(changes: Iterable[tuple[tuple[Any, ...], bool]]) -> list[tuple[Any, ...]]:
-    """The rows that are left, as they came; each change is a row, and whether it is added. Of equal rows the first
-    goes.
+    """The remaining rows, in arrival order; each change is a row and whether it is an insert. A delete removes the
+    first of equal rows.
 
     >>> table_after([(("a",), True), (("b",), True), (("a",), False)])
     [('b',)]
@@ -22,5 +22,5 @@ def table_after(changes: Iterable[tuple[tuple[Any, ...], bool]]) -> list[tuple[A
         elif row in rows:
             rows.remove(row)
         else:
-            raise ValueError(f"{row} is taken away and was never added")
+            raise ValueError(f"{row} is deleted but was never inserted")
     return rows

@@ -1,4 +1,4 @@
-"""What GROUP BY means, a row at a time: the rows of each group, and what is asked of them."""
+"""GROUP BY, a row at a time: the rows of each group, and aggregates of them."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def grouped_rows(
     *,
     was_ever_touched: bool = False,
 ) -> list[tuple[Any, ...]]:
-    """The values of the keys, and the results, of every group. NULLs are one group. Without keys there is one group,
-    which stays without rows, too, once one came: `was_ever_touched`."""
+    """The key values and results of every group. NULLs are one group. Without keys there is one group, which also
+    exists without rows once it `was_ever_touched`."""
     groups: dict[tuple[Any, ...], Rows] = {} if keys or not was_ever_touched else {(): []}
     for row in rows:
         groups.setdefault(tuple(row[at] for at in keys), []).append(row)
@@ -34,7 +34,7 @@ def grouped_rows(
 
 
 def present_values(rows: Rows, column: int, condition: Callable[[Sequence[Any]], Any] | None = None) -> list[Any]:
-    """What an aggregate sees of a column: no NULLs, and with FILTER only the rows that meet it."""
+    """The values of a column that an aggregate reads: no NULLs, and with FILTER only rows that satisfy it."""
     return [row[column] for row in rows if row[column] is not None and (condition is None or condition(row))]
 
 
@@ -48,7 +48,7 @@ def distinct_values(values: Iterable[Any]) -> list[Any]:
 
 
 def extremes_of(changes: Iterable[tuple[Any, int]]) -> tuple[Any, Any]:
-    """The smallest and the largest value that is there, of values that come (1) and go (-1), in whatever order.
+    """The minimum and maximum of the present values, from inserts (1) and deletes (-1) in any order.
 
     >>> extremes_of([(3, 1), (5, -1), (4, 1), (5, 1), (3, -1)])
     (4, 4)
@@ -62,8 +62,8 @@ def extremes_of(changes: Iterable[tuple[Any, int]]) -> tuple[Any, Any]:
 
 
 def arrivals_of(changes: Iterable[tuple[Any, int]]) -> tuple[Any, Any]:
-    """The first and the last value of those that are there, of values that come (n times) and go (-n times). The first
-    is the one that has been there for the longest without a break, the last the one that came last.
+    """The first and the last of the present values, from inserts (n times) and deletes (-n times). The first has been
+    present longest without a break, the last arrived last.
 
     >>> arrivals_of([("a", 1), ("b", 1), ("a", 1), ("b", -1), ("a", -1), ("c", 1), ("a", 1)])
     ('a', 'a')
@@ -73,8 +73,8 @@ def arrivals_of(changes: Iterable[tuple[Any, int]]) -> tuple[Any, Any]:
 
 
 def values_by_arrival(changes: Iterable[tuple[Any, int]]) -> tuple[dict[Any, int], dict[Any, int]]:
-    """The values that are there, and how often each is: in the order in which their stays began, and in that in which
-    they came last. A value that goes and comes again has come anew.
+    """The present values and their multiplicities: ordered by when they became present, and by their last arrival. A
+    value deleted and inserted again arrives anew.
 
     >>> values_by_arrival([("a", 1), ("b", 2), ("a", -1), ("a", 1), ("b", 1)])
     ({'b': 3, 'a': 1}, {'a': 1, 'b': 3})
@@ -94,8 +94,8 @@ def values_by_arrival(changes: Iterable[tuple[Any, int]]) -> tuple[dict[Any, int
 
 
 def known_groups(epochs: Iterable[Iterable[Any]]) -> set[Any]:
-    """The groups whose rows were all seen by an aggregate that was added after the first of these epochs. Each epoch is
-    the groups that have rows at its end: one that had none since then has no row that was not seen.
+    """The groups all of whose rows were seen by an aggregate added after the first of these epochs. Each epoch lists
+    the groups that have rows at its end; a group that had none since then has no unseen rows.
 
     >>> sorted(known_groups([["a", "b"], ["a"], ["a", "b", "c"]]))
     ['b', 'c']

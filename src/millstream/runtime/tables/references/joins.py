@@ -1,4 +1,4 @@
-"""What a join of two tables means: every row of one side with every row of the other."""
+"""Joins of two tables: the slow reference, every row of one side with every row of the other."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ Table = Sequence[tuple[Any, ...]]
 def joined_tables(
     kind: str, left: Table, right: Table, widths: tuple[int, int], matches: Callable[[Any, Any], bool | None]
 ) -> list[tuple[Any, ...]]:
-    """The rows of a join. `matches` says of two rows whether they are partners; None, as NULL does, is no. `widths`:
-    how many NULLs stand for a side that has none.
+    """The rows of a join. `matches` says whether two rows match; None, like NULL, means no. `widths`: the number of
+    NULLs that pad a side.
 
     >>> joined_tables("LEFT", [(1,), (2,)], [(2, "b")], (1, 2), lambda a, b: a[0] == b[0])
     [(1, None, None), (2, 2, 'b')]
     """
     results: list[tuple[Any, ...]] = []
-    met = [False] * len(right)
+    is_matched = [False] * len(right)
     for a in left:
-        partners = [at for at, b in enumerate(right) if matches(a, b)]
-        for at in partners:
-            met[at] = True
+        matched = [at for at, b in enumerate(right) if matches(a, b)]
+        for at in matched:
+            is_matched[at] = True
         if kind == "SEMI":
-            results += [a] if partners else []
+            results += [a] if matched else []
         elif kind == "ANTI":
-            results += [] if partners else [a]
+            results += [] if matched else [a]
         else:
-            results += [(*a, *right[at]) for at in partners]
-            if not partners and kind in ("LEFT", "FULL"):
+            results += [(*a, *right[at]) for at in matched]
+            if not matched and kind in ("LEFT", "FULL"):
                 results.append((*a, *[None] * widths[1]))
     if kind in ("RIGHT", "FULL"):
-        results += [(*[None] * widths[0], *b) for at, b in enumerate(right) if not met[at]]
+        results += [(*[None] * widths[0], *b) for at, b in enumerate(right) if not is_matched[at]]
     return results

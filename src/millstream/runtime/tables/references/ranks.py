@@ -1,4 +1,4 @@
-"""What ROW_NUMBER, RANK and DENSE_RANK mean, a row at a time, and which rows a Top-N leaves."""
+"""ROW_NUMBER, RANK, DENSE_RANK and Top-N, a row at a time: the slow reference."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ def first_rows(
     *,
     latest_first: bool = False,
 ) -> list[tuple[Any, ...]]:
-    """The rows whose number is from `first` to `last`, each with its number. Equal ones stand as they came, or the
-    latest first.
+    """The rows whose number is from `first` to `last`, with their numbers. Ties are in arrival order, or latest first.
 
     >>> first_rows("RANK", [("a", 2), ("a", 1), ("a", 2)], [0], [OrderKey(1)], 2, 2)
     [('a', 2, 2), ('a', 2, 2)]
@@ -51,7 +50,7 @@ def first_rows(
 
 
 def _compared(a: Sequence[Any], b: Sequence[Any], order: Sequence[OrderKey]) -> int:
-    """Below 0: `a` stands before `b`; 0: they are equal in this order."""
+    """Negative if `a` sorts before `b`; 0 if they are equal in this order."""
     for key in order:
         one, other = a[key.column], b[key.column]
         if one is None and other is None:

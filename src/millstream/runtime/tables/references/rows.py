@@ -59,11 +59,11 @@ def correlated_rows(
     width: int,
     keeps_all: bool,
 ) -> list[tuple[Any, ...]]:
-    """Every row with each row that the function gives for it."""
+    """Every row with each row that the function returns for it."""
     results: list[tuple[Any, ...]] = []
     for row in rows:
-        made = list(call(row) or ())
-        results += [(*row, *(tuple(each) if isinstance(each, Row | tuple) else (each,))) for each in made]
-        if not made and keeps_all:
+        returned = list(call(row) or ())
+        results += [(*row, *(tuple(each) if isinstance(each, Row | tuple) else (each,))) for each in returned]
+        if not returned and keeps_all:
             results.append((*row, *[None] * width))
     return results

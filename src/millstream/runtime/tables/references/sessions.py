@@ -1,4 +1,4 @@
-"""What session windows mean, a row at a time: which rows are together, which session is over, which row is late."""
+"""Session windows, a row at a time: which rows form a session, when it ends, which rows are late."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Session", "SessionTable"]
 
 @dataclass
 class Session:
-    """Rows of a key that lie no further apart than the gap. `is_open`: it was there before this epoch."""
+    """Rows of a key no further apart than the gap. `is_open`: it existed before this epoch."""
 
     key: Any
     start: int
@@ -21,7 +21,7 @@ class Session:
 
 
 class SessionTable:
-    """Sessions of all keys, from epoch to epoch."""
+    """Sessions of all keys, across epochs."""
 
     def __init__(self, gap_ms: int) -> None:
         self._gap_ms = gap_ms
@@ -29,25 +29,24 @@ class SessionTable:
         self.late_rows = 0
 
     def run(self, rows: Iterable[tuple[Any, int, Sequence[Any]]], before: int, now: int) -> list[Session]:
-        """An epoch: rows with their key and time, and the watermark before and behind it. Returns what is over.
-
-        A session is late that was over before the epoch began, and that takes in nothing that was open."""
+        """Run an epoch: rows with their key and time, and the watermark before and after it. Returns the sessions that
+        ended. A session is late if it ended before the epoch began and merged with no open one."""
         for session in self._sessions:
             session.is_open = True
         for key, time, row in rows:
             self._add(Session(key, time, time, [row]))
         late = [each for each in self._sessions if not each.is_open and self._end(each) <= before]
-        over = [each for each in self._sessions if each not in late and self._end(each) <= now]
+        ended = [each for each in self._sessions if each not in late and self._end(each) <= now]
         self.late_rows += sum(len(each.rows) for each in late)
-        self._sessions = [each for each in self._sessions if each not in late and each not in over]
-        return over
+        self._sessions = [each for each in self._sessions if each not in late and each not in ended]
+        return ended
 
     def _end(self, session: Session) -> int:
-        """Its last moment."""
+        """Its last time."""
         return session.last + self._gap_ms - 1
 
     def _add(self, session: Session) -> None:
-        """Take in every session that touches it."""
+        """Add a session, merging those that touch it."""
         for other in list(self._sessions):
             if other.key == session.key and self._touch(other, session):
                 self._sessions.remove(other)

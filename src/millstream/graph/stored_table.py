@@ -1,0 +1,28 @@
+"""The end of a query whose result is stored in queryable state: INSERT INTO a table of `'connector' = 'state'`, and a
+materialised table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from millstream.connectors.archives.archive import Archive
+from millstream.expressions.nested_types import RowType
+from millstream.graph.nodes import Operation
+
+__all__ = ["KeptTable"]
+
+
+@dataclass(frozen=True)
+class KeptTable(Operation):
+    """The rows of a table after each epoch. Column 0 of the input is the key, the others are `row_type`.
+
+    `primary_key`: the columns of the key; a later row of a key replaces the previous one. Without it, the key is the
+    whole row, and the state is its count. `ttl_ms`: rows expire after this time without access. `archive`: the target
+    for old rows; the output is then the staged archive files, which a sink publishes.
+    """
+
+    row_type: RowType
+    primary_key: tuple[str, ...] = ()
+    ttl_ms: int | None = None
+    archive: Archive | None = None
