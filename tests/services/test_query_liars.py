@@ -257,7 +257,7 @@ def test_a_server_that_never_ends_its_answer_has_no_thread_of_a_client_for_ever(
 
 @pytest.mark.parametrize("part", DRIPS)
 def test_a_given_server_that_never_ends_its_answer_is_given_up(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("millstream.query.client.discovery._ASK_S", 0.2)
+    monkeypatch.setattr("millstream.query.client.discovery._REQUEST_S", 0.2)
     with dripping(DRIPS[part]) as port, QueryClient([f"http://127.0.0.1:{port}"], timeout_s=0.2) as client:
         with pytest.raises(NoServerError):
             client.get("totals", "ada")

@@ -77,7 +77,7 @@ class ArchivedRows:
         self.by = table.archived_by or ""
         self.has_fixed_times = bool(self.by) and (not table.primary_key or self.by in table.primary_key)
         self._groups_max = 0 if files is None else files.layout.max_parallelism
-        self._named, self._births = files, births_of([name for name, _ in table.columns], table.born)
+        self._named, self._births = files, births_of([name for name, _ in table.columns], table.births)
 
     @cached_property
     def files(self) -> list[ArchivedFile]:

@@ -86,7 +86,7 @@ class ArchivedTable:
         if tables:
             before = tables[0]
             births = dict(
-                zip([name for name, _ in before.columns], before.born or [""] * len(before.columns), strict=True)
+                zip([name for name, _ in before.columns], before.births or [""] * len(before.columns), strict=True)
             )
             self.births = tuple(births.get(name, now) for name in self._archive.row_type.names)
 

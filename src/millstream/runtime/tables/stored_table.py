@@ -189,6 +189,6 @@ class StoredTableOperator(GatheringOperator):
             columns=tuple((name, written_sql_type(kind)) for name, kind in zip(row.names, row.types, strict=True)),
             primary_key=operation.primary_key,
             archived_by=None if operation.archive is None else operation.archive.by or "",
-            born=() if self._archived is None or not any(self._archived.births) else self._archived.births,
+            births=() if self._archived is None or not any(self._archived.births) else self._archived.births,
         )
         return replace(account, queryable={self.node.queryable: table})

@@ -39,7 +39,7 @@ class Queryable:
     records, and `measures` lists the ready aggregates: name, kind, argument types, n. For tables, `form` is how they
     are stored; `columns` are their names and written types, and `primary_key` names the key columns. `archived_by` is
     the column by whose time rows move from the state to an archive: "" for processing time, None without an archive.
-    For a table with an archive, `born` holds since when each column exists: "" for the beginning. A column that
+    For a table with an archive, `births` holds since when each column exists: "" for the beginning. A column that
     was dropped and added again is a new column, even though archived files know its name. Many fields: each is one that
     accounts may have.
     """
@@ -56,7 +56,7 @@ class Queryable:
     columns: tuple[tuple[str, Any], ...] = ()
     primary_key: tuple[str, ...] = ()
     archived_by: str | None = None
-    born: tuple[str, ...] = ()
+    births: Annotated[tuple[str, ...], Named("born")] = ()
 
     @property
     def is_table(self) -> bool:
