@@ -3,7 +3,7 @@
 A statement is a program of an untrusted client: a pattern may backtrack for years inside one call that blocks all other
 threads, a string may be repeated until memory is exhausted. In the job's process it could stop or kill the job. The
 server therefore sends it to a child process (`statement_worker`), which reads the store like any reader, has bounded
-memory, and is killed when the client stops waiting (docs/decisions/0047). A child is reused after an answer; it ends
+memory, and is killed when the client stops waiting (docs/decisions/0043). A child is reused after an answer; it ends
 with the server, or when the server's process ends. Query results never regress: a child receives the newest epoch
 known here, and the server catches up with the epoch that a child has read.
 
