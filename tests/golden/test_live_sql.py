@@ -412,6 +412,7 @@ def test_a_materialised_table_is_changed_by_its_own_statements_alone(slow: Table
         slow.from_path("slow").select(col("n"), col("n")).execute_insert("totals")
     catalog = slow.get_catalog("default_catalog")
     assert catalog is not None and catalog.list_materialized_tables("default_database") == ["totals"]
+    assert slow.list_materialized_tables() == ["totals"] and "totals" in slow.list_tables()
     with pytest.raises(MillstreamError, match="stored by a job"):
         catalog.drop_table(ObjectPath("default_database", "totals"), False)
     before = total(slow)

@@ -78,7 +78,7 @@ def key_of_json(value: Any, written: Any) -> Any:
     >>> key_of_json("7", "LONG")
     Traceback (most recent call last):
     millstream.query.wire.refusals.KeyMisfitError: key '7' is a text, and keys of this state are LONG. \
-    Send a whole number of 64 bits.
+Send a whole number of 64 bits.
     """
     if value is None:
         return None
