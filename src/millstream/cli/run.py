@@ -88,8 +88,8 @@ def check_script(script: Path) -> None:
         raise ProgramError(f"{script} is a folder. Use the program's file: millstream run {script / 'job.py'}")
     if not script.exists():
         near = sorted(path.name for path in script.parent.glob("*.py"))[:5] if script.parent.is_dir() else []
-        there = f"; there are {', '.join(near)}" if near else ""
-        raise ProgramError(f"there is no program {script}{there}. Use the path of a Python file")
+        there = f"; the folder contains {', '.join(near)}" if near else ""
+        raise ProgramError(f"the program {script} does not exist{there}. Use the path of a Python file")
     if not os.access(script, os.R_OK):
         raise ProgramError(f"{script} cannot be read by this user. Change its permissions")
 

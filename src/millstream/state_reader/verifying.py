@@ -84,7 +84,7 @@ def verify(name: str, note: Callable[[str], None] | None = None) -> StoreReport:
         store = ReadOnlyStore(open_store(address.store))
     is_savepoint = store.exists(savepoint_name())
     if not is_savepoint and not store.exists(job_name()) and not store.list("manifests"):
-        raise StoreError(f"{address.store} holds neither a job nor a savepoint. Give a job's store or a savepoint.")
+        raise StoreError(f"{address.store} contains neither a job nor a savepoint. Give a job's store or a savepoint.")
     return _Verifier(store, note or (lambda file: None)).report(address, is_savepoint)
 
 

@@ -125,7 +125,7 @@ def test_a_program_that_is_not_there_is_refused_and_its_neighbours_named(
     script(tmp_path, "", "job.py")
     message = refused(RunRequest(tmp_path / "jop.py"), capsys)
     assert (
-        message == f"millstream: there is no program {tmp_path / 'jop.py'}; there are job.py. "
+        message == f"millstream: the program {tmp_path / 'jop.py'} does not exist; the folder contains job.py. "
         "Use the path of a Python file\n"
     )
 

@@ -57,7 +57,7 @@ def dynamic() -> Any:
         (lambda: KafkaOffsetsInitializer.offsets({KafkaTopicPartition("t", 0): -4}), "expected 0 or more"),
         (lambda: KafkaOffsetsInitializer.timestamp(1 << 63), "expected milliseconds since 1970"),
         (lambda: FlinkKafkaConsumer(None, SimpleStringSchema(), BROKERS), "found None"),  # type: ignore[arg-type]
-        (lambda: FlinkKafkaConsumer([], SimpleStringSchema(), BROKERS), "there is no topic"),
+        (lambda: FlinkKafkaConsumer([], SimpleStringSchema(), BROKERS), "found no topic"),
         (lambda: consumer().set_commit_offsets_on_checkpoints("false"), "'false', expected True or False"),  # type: ignore[arg-type]
     ],
 )

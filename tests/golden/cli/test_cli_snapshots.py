@@ -277,7 +277,7 @@ def test_from_what_is_not_there_is_told_with_what_is(tmp_path: Path, capsys: pyt
     for text, said in (
         (f"{tmp_path / 'a'}@77", "has no epoch 77; it retains 1-4"),
         (f"{tmp_path / 'a'}@before", "has no savepoint 'before'; it has none"),
-        (str(tmp_path), "holds neither a job nor a savepoint"),
+        (str(tmp_path), "contains neither a job nor a savepoint"),
         (str(tmp_path / "nowhere"), "is neither the store of a job nor a job below"),
     ):
         assert run_program(RunRequest(script, resume=text)) == 2

@@ -176,7 +176,7 @@ def _check_one(
         advice = ". Or add a primary key, and read changes without the previous row: upserts=True"
         raise ProgramError(
             f"{subject}: {table} has no replica identity (it is {identity!r}, and there is no usable primary "
-            "key), so that the server would refuse every UPDATE and DELETE of it as soon as it is published. "
+            "key), so the server would reject every UPDATE and DELETE on it once it is published. "
             f"{full}{'' if has_key else advice}"
         )
     if not upserts:

@@ -72,7 +72,7 @@ class KafkaStreamSubscriber:
     def __init__(self, j_kafka_stream_subscriber: Any = None, *, subscription: Subscription | None = None) -> None:
         no_java_object(self, j_kafka_stream_subscriber)
         if subscription is None:
-            raise refuse("KafkaStreamSubscriber: make a KafkaStreamSetSubscriber or a StreamPatternSubscriber")
+            raise refuse("KafkaStreamSubscriber: create a KafkaStreamSetSubscriber or a StreamPatternSubscriber")
         self._subscription = subscription
 
 
@@ -162,7 +162,7 @@ class DynamicKafkaSource(Source):
     def __init__(self, j_dynamic_kafka_source: Any = None, *, engine: EngineKafkaSource | None = None) -> None:
         no_java_object(self, j_dynamic_kafka_source)
         if engine is None:
-            raise refuse("DynamicKafkaSource: make one with DynamicKafkaSource.builder()….build()")
+            raise refuse("DynamicKafkaSource: create one with DynamicKafkaSource.builder()….build()")
         super().__init__(engine)
 
     @staticmethod

@@ -45,7 +45,7 @@ class AvroSchema:
 
     def __init__(self, j_schema: Any = None, *, source: AvroSource | None = None) -> None:
         if source is None:
-            raise refuse("AvroSchema: make one with AvroSchema.parse_string(text) or AvroSchema.parse_file(path)")
+            raise refuse("AvroSchema: create one with AvroSchema.parse_string(text) or AvroSchema.parse_file(path)")
         self._source = source
 
     @staticmethod

@@ -143,7 +143,9 @@ def _check_arguments(subject: str, name: str, pattern: Callable[..., Any], call:
         hint = ". Results are yielded" if not _COLLECTORS.isdisjoint(signature.parameters) else ""
         raise refuse(f"{subject} {misfit}{hint}")
     if _has_swapped_context(list(signature.parameters), expected):
-        raise refuse(f"{subject} takes {signature}: the context is not in its place, expected ({', '.join(expected)})")
+        raise refuse(
+            f"{subject} takes {signature}: the context parameter is misplaced, expected ({', '.join(expected)})"
+        )
 
 
 def _has_swapped_context(names: list[str], expected: list[str]) -> bool:

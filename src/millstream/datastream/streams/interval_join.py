@@ -54,7 +54,7 @@ class IntervalJoin(MissingNameHints):
         if left_key != right_key:
             raise refuse(
                 f"interval_join: the keys of the two streams have different types, {left_key or 'undeclared'} and "
-                f"{right_key or 'undeclared'}, so that no two would be equal. Use the same key_type= for both"
+                f"{right_key or 'undeclared'}, so no two keys would be equal. Use the same key_type= for both"
             )
         self._left, self._right = left, right
 
@@ -211,7 +211,7 @@ def _row_type(
     else:
         advice = "Use a different name for each field"
     if isinstance(names, str) or not all(isinstance(name, str) and name for name in names):
-        raise refuse(f"{method}: found names={names!r}, expected a list of texts")
+        raise refuse(f"{method}: found names={names!r}, expected a list of strings")
     if len(names) != len(types):
         raise refuse(f"{method}: found {len(names)} names for {len(types)} fields. Pass one for each, left ones first")
     repeated = sorted({name for name in names if list(names).count(name) > 1})

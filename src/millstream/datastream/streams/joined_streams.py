@@ -167,7 +167,7 @@ class Where(_Step, Generic[Windows]):
         if first != second:
             raise refuse(
                 f"{self._call}.equal_to: the keys have different types, {first or 'undeclared'} by where() and "
-                f"{second or 'undeclared'} by equal_to(), so that no two would be equal. Use the same key_type= for "
+                f"{second or 'undeclared'} by equal_to(), so no two keys would be equal. Use the same key_type= for "
                 "both, or key both by fields of one type"
             )
         return EqualTo(self._stream1, keyed, self._method, self._windows_of)

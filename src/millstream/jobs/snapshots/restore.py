@@ -211,8 +211,9 @@ def _go_back(
     holds_back = any(account.pending is not None for account in accounts_of(manifest).values())
     if published < newest.epoch and holds_back:
         raise StoreError(
-            f"store {store.url}: epoch {newest.epoch} is committed and not known to be published, and it may hold "
-            f"output that epoch {manifest.epoch} held back. Start the job once without --from, so that it is "
+            f"store {store.url}: epoch {newest.epoch} is committed and not known to be published, and it may "
+            "contain output that"
+            f" epoch {manifest.epoch} held back. Start the job once without --from, so that it is "
             "published, then go back."
         )
     # Its files must stay until a manifest names them again: a driver that still runs may be sweeping.

@@ -58,7 +58,7 @@ def check_select_hints(hints: Sequence[Hint], scope: Scope) -> None:
 def _check_name(hint: Hint, known: Sequence[str]) -> None:
     if hint.name.upper() not in known:
         near = did_you_mean(hint.name.upper(), (*_OF_SELECT, _OPTIONS))
-        raise problem(f"there is no hint '{hint.name}' here.{near} There {_listed(known)}", hint)
+        raise problem(f"the hint '{hint.name}' does not exist here.{near} There {_listed(known)}", hint)
 
 
 def _listed(names: Sequence[str]) -> str:

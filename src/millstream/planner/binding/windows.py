@@ -132,7 +132,7 @@ def assign_window(
     shape = _shape(kind, column, relation, arguments.sizes, session, arguments.time, call)
     if arguments.data.partition_by:
         if kind is not WindowKind.SESSION:
-            raise problem(f"{kind.value} takes no PARTITION BY: only sessions have a key", call)
+            raise problem(f"{kind.value} takes no PARTITION BY: only SESSION windows are keyed", call)
         shape = replace(shape, partition=tuple(_column(each, relation) for each in arguments.data.partition_by))
     time_type = relation.schema.fields[shape.time].type
     ends = TimestampType(3, False)

@@ -144,7 +144,7 @@ def test_another_number_of_key_groups_is_refused() -> None:
 
 def test_what_is_not_there_is_told_with_what_is() -> None:
     store = new_store()
-    with pytest.raises(StoreError, match="holds neither a job nor a savepoint"):
+    with pytest.raises(StoreError, match="contains neither a job nor a savepoint"):
         find_snapshot(parse_snapshot_name(f"memory://{store}"))
     ran(store)
     with pytest.raises(StoreError, match="has no epoch 77; it retains 1-5"):

@@ -134,7 +134,7 @@ class OutputFileConfig(JavaObjectWrapper):
         super().__init__()
         for part, text in (("prefix", part_prefix), ("suffix", part_suffix)):
             if not isinstance(text, str):
-                raise refuse(f"OutputFileConfig: the part {part} is {text!r}, expected a text")
+                raise refuse(f"OutputFileConfig: the part {part} is {text!r}, expected a string")
         self._part_prefix = part_prefix
         self._part_suffix = part_suffix
 
