@@ -81,7 +81,7 @@ def _chosen(names: tuple[str, ...], root: str | None, *, unnamed: bool) -> list[
     stores = dict.fromkeys(find_store(name, root) for name in names)
     for store in stores:
         if "://" in store:
-            raise NotAvailableError(f"{store} is no folder. Remove it with the tools of its object store")
+            raise NotAvailableError(f"{store} is not a folder. Remove it with the tools of its object store")
     return [job for store in stores for job in stored_jobs(store)]
 
 

@@ -1,4 +1,4 @@
-"""Names that PyFlink's modules have because they import them: `DeliveryGuarantee` in `connectors.kafka`, and the like.
+"""Names that PyFlink's modules have because they import them, such as `DeliveryGuarantee` in `connectors.kafka`.
 
 A module of PyFlink's face ends with `add_pyflink_names(globals())`. A name that it does not define itself is then
 looked up in `names.json`, which says from which module PyFlink takes it, and is the same object as there. What belongs

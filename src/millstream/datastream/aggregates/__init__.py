@@ -301,7 +301,7 @@ def _check_kind(kind: str, argument: AggregateArgument) -> None:
     ordered = basic is not None or arrow is None or rolls_in_columns("min", arrow)
     if kind in ("min", "max", "top_n") and not ordered:
         raise refuse(
-            f"{kind}: {subject} of {type_info} has no order here. Use a number, a text or a time, or write an "
+            f"{kind}: {subject} of {type_info} has no order here. Use a number, a string or a time, or write an "
             "AggregateFunction"
         )
     if kind == "approx_distinct" and isinstance(plain_type(type_info), MapTypeInfo):

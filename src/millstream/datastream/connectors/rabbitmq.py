@@ -116,7 +116,7 @@ class RMQConnectionConfig:
 
         def set_password(self, password: str) -> Self:
             if not isinstance(password, str):
-                raise refuse("RMQConnectionConfig: the password is not a text")
+                raise refuse("RMQConnectionConfig: the password is not a string")
             return self._with(password=password)
 
         def set_uri(self, uri: str) -> Self:

@@ -210,7 +210,7 @@ def _row_type(
     else:
         advice = "Use a different name for each field"
     if isinstance(names, str) or not all(isinstance(name, str) and name for name in names):
-        raise refuse(f"{method}: found names={names!r}, expected a list of texts")
+        raise refuse(f"{method}: found names={names!r}, expected a list of strings")
     if len(names) != len(types):
         raise refuse(f"{method}: found {len(names)} names for {len(types)} fields. Pass one for each, left ones first")
     repeated = sorted({name for name in names if list(names).count(name) > 1})

@@ -90,7 +90,7 @@ class StreamOutputs(StreamEdges):
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
         """Prints every record, prefixed by its subtask's number if there are several."""
         if sink_identifier is not None and not isinstance(sink_identifier, str):
-            raise refuse(f"print: found {sink_identifier!r} as the sink's identifier, expected a text")
+            raise refuse(f"print: found {sink_identifier!r} as the sink's identifier, expected a string")
         return self._written(PrintSink(sink_identifier), "Print to Std. Out")
 
     def to_spark(

@@ -186,7 +186,7 @@ def _pairs(mapping: syntax.Expression, function: str) -> list[tuple[str, str]]:
     cells = mapping.arguments if isinstance(mapping, syntax.Call) and mapping.name.upper() == "MAP" else ()
     texts = [each.value for each in cells if isinstance(each, syntax.Literal) and isinstance(each.value, str)]
     if not texts or len(texts) != len(cells):
-        raise problem(f"{function}: op_mapping is a MAP of texts, as MAP['INSERT', 'I', 'DELETE', 'D']", mapping)
+        raise problem(f"{function}: op_mapping is a MAP of strings, as MAP['INSERT', 'I', 'DELETE', 'D']", mapping)
     return list(zip(texts[::2], texts[1::2], strict=True))
 
 
