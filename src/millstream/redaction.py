@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 HIDDEN = "******"
-"""What stands for a secret, as in Flink."""
+"""The replacement of a secret in texts, as in Flink."""
 
 _SENSITIVE = re.compile(
     r"passw(or)?[dt]|passphrase|passcode|(^|[._-])pass$|\bpwd\b|secret|credential|jaas|authorization|http-headers"
@@ -38,7 +38,7 @@ _SENSITIVE = re.compile(
     re.IGNORECASE,
 )
 _SENSITIVE_PARAMETER = re.compile(r"sig|key|auth", re.IGNORECASE)
-"""Parameters of addresses that hold secrets; an option of such a name need not."""
+"""Parameters of addresses that hold secrets; an option of the same name need not."""
 _LENGTH_MIN = 3
 """Shorter secrets are hidden only where they are words of their own, and not in the middle of others."""
 _LOGIN = re.compile(r"://([^:@]*:)?(?P<secret>.*)@", re.DOTALL)
@@ -172,8 +172,8 @@ def secrets_of_statement(source: str) -> tuple[str, ...]:
     >>> secrets_of_statement("CREATE TABLE t (a INT) WITH ('connector' = 'jdbc', 'password' = 'it''s')")
     ("it's",)
     """
-    found = (secret for start, stop in _secret_spans(source) for secret in (source[start:stop],))
-    return tuple(secret.replace("''", "'") for secret in found)
+    secrets = (secret for start, stop in _secret_spans(source) for secret in (source[start:stop],))
+    return tuple(secret.replace("''", "'") for secret in secrets)
 
 
 def redact_statement(source: str) -> str:

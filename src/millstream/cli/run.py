@@ -147,7 +147,8 @@ def start_of(text: str) -> Start:
     name = find_snapshot_name(text)
     if (Path(name.store) / "_metadata").is_file():
         raise NotAvailableError(
-            f"--from {text}: that is a savepoint of Flink, whose state is in a form of its own. Build one from data "
+            f"--from {text}: that is a Flink savepoint, whose state format Millstream does not read. Build a "
+            "savepoint from data "
             "with millstream.state_reader.SavepointBuilder"
         )
     store = open_store(name.store)

@@ -243,7 +243,7 @@ def key_from_text(field: pa.Field, text: str) -> Any:
             return dt.date.fromisoformat(text)
         return json.loads(text)
     except (ValueError, KeyError) as error:
-        raise ProgramError(f"--key {text!r}: expected {kind}, the type of this state's keys. ({error})") from error
+        raise ProgramError(f"--key {text!r} is not of type {kind}, the key type of this state. ({error})") from error
 
 
 def _explained(show: Callable[[], None]) -> int:

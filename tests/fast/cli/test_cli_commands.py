@@ -217,7 +217,7 @@ def test_a_job_without_refused_rows_says_so_and_sets_nothing_aside(
     job, screen = str(tmp_path / "clicks"), io.StringIO()
     assert show_refused(job, None, screen=screen) == 0 and screen.getvalue() == "nothing is refused\n"
     assert set_refused_aside(job, None, str(tmp_path / "letters")) == 2
-    assert "has no refused rows that wait" in capsys.readouterr().err
+    assert "has no pending refused rows" in capsys.readouterr().err
     assert show_refused(str(tmp_path), None) == 2
 
 

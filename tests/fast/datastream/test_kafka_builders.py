@@ -43,7 +43,7 @@ def dynamic() -> Any:
 @pytest.mark.parametrize(
     ("slip", "sentence"),
     [
-        (lambda: source().set_topics("u"), "it reads topic t already"),
+        (lambda: source().set_topics("u"), "it already reads topic t"),
         (lambda: source().set_starting_offsets("earliest"), r"such as KafkaOffsetsInitializer.earliest\(\)"),
         (lambda: source().set_property("commit.offsets.on.checkpoint", "yes").build(), "'yes', expected true or false"),
         (lambda: source().set_property("isolation.level", "dirty").build(), "expected read_committed or"),

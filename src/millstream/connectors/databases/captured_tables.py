@@ -88,7 +88,7 @@ def captured_table(
     current_name = TableName((schema, own_name))
     if not is_named:
         raise ProgramError(
-            f"{subject}: the job's table is now named {current_name}, and {table} is another one or none. "
+            f"{subject}: the job's table is now named {current_name}, and {table} is another table or does not exist. "
             f"Rename it back. Or: {_ANEW[0].lower()}{_ANEW[1:]}"
         )
     if child_tables:

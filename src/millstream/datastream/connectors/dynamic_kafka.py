@@ -59,7 +59,7 @@ class SingleClusterTopicMetadataService(KafkaMetadataService):
         super().__init__()
         self.kafka_cluster_id = checked_text("SingleClusterTopicMetadataService, kafka_cluster_id", kafka_cluster_id)
         if not isinstance(properties, Mapping) or "bootstrap.servers" not in properties:
-            raise refuse("SingleClusterTopicMetadataService: properties is not a dict with bootstrap.servers in it")
+            raise refuse("SingleClusterTopicMetadataService: properties must be a dict that contains bootstrap.servers")
         self._properties = dict(properties)
         start, stop = starting_offsets_initializer, stopping_offsets_initializer
         self._start = None if start is None else checked_rule("starting_offsets_initializer", start)

@@ -188,7 +188,9 @@ class JdbcExecutionOptions:
 
 def _whole_number(method: str, value: int, least: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ProgramError(f"JdbcExecutionOptions.{method}: found {value!r}, expected a whole number from {least} on")
+        raise ProgramError(
+            f"JdbcExecutionOptions.{method}: found {value!r}, expected a whole number of at least {least}"
+        )
     return value
 
 

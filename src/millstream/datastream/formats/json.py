@@ -102,8 +102,9 @@ class JsonRowDeserializationSchema(DeserializationSchema):
         def build(self) -> JsonRowDeserializationSchema:
             if self._fail_on_missing_field and self._ignore_parse_errors:
                 raise refuse(
-                    "JsonRowDeserializationSchema: fail_on_missing_field() and ignore_parse_errors() contradict. "
-                    "Use one of them"
+                    "JsonRowDeserializationSchema: fail_on_missing_field() and ignore_parse_errors() contradict "
+                    "each other. Use one of them"
+                    ""
                 )
             return JsonRowDeserializationSchema(builder=self)
 

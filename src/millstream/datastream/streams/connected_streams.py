@@ -43,7 +43,7 @@ def second_input(edges: tuple[Edge, ...]) -> tuple[Edge, ...]:
 def connected_environment(stream1: DataStream, stream2: DataStream) -> StreamExecutionEnvironment:
     """The environment of both streams."""
     if stream1._environment is not stream2._environment:
-        raise refuse("connect: the streams belong to different environments. Make them both from one")
+        raise refuse("connect: the streams belong to different environments. Create both in the same environment")
     return stream1._environment
 
 

@@ -159,8 +159,9 @@ class IntervalJoined(MissingNameHints):
         lower_ms, upper_ms = self._lower_ms + self._exclusive[0], self._upper_ms - self._exclusive[1]
         if lower_ms > upper_ms:
             raise refuse(
-                f"interval_join: the interval from {self._lower_ms} ms to {self._upper_ms} ms is empty without its "
-                "bounds. Widen it, or omit lower_bound_exclusive() and upper_bound_exclusive()"
+                f"interval_join: the interval from {self._lower_ms} ms to {self._upper_ms} ms is empty when its "
+                "bounds are excluded."
+                " Widen it, or omit lower_bound_exclusive() and upper_bound_exclusive()"
             )
         node = replace(
             operation,
@@ -225,7 +226,9 @@ _BOUND_MAX_MS = 2**62  # twice this still fits 64 bits
 def _bound_ms(which: str, bound: Any) -> int:
     if isinstance(bound, int) and not isinstance(bound, bool):
         if not -_BOUND_MAX_MS <= bound <= _BOUND_MAX_MS:
-            raise refuse(f"between: found {bound} ms as the {which} bound, expected at most {_BOUND_MAX_MS} either way")
+            raise refuse(
+                f"between: found {bound} ms as the {which} bound, expected at most {_BOUND_MAX_MS} in either direction"
+            )
         return bound
     if isinstance(bound, (Duration, Time, timedelta)):
         return duration_ms(bound)

@@ -185,7 +185,9 @@ class PairedStreams(_Step, Generic[Windows]):
         if not isinstance(stream2, DataStream):
             raise refuse(f"{self._method}: found {stream2!r} ({type(stream2).__name__}), expected a stream")
         if stream1.get_execution_environment() is not stream2.get_execution_environment():
-            raise refuse(f"{self._method}: the streams belong to different environments. Make them both from one")
+            raise refuse(
+                f"{self._method}: the streams belong to different environments. Create both in the same environment"
+            )
         self._stream1, self._stream2 = stream1, stream2
 
     def where(self, key_selector: Selector, key_type: TypeInformation | None = None) -> Where[Windows]:

@@ -76,7 +76,8 @@ class StreamOutputs(StreamEdges):
         if not is_class and (callable(sink_func) or callable(getattr(sink_func, "invoke", None))):
             if isinstance(sink_func, Function):
                 raise refuse(
-                    f"add_sink: found a {type(sink_func).__name__}, which transforms; pass a sink or a callable"
+                    f"add_sink: found a {type(sink_func).__name__}, which is a transformation; pass a sink or a "
+                    "callable"
                 )
             check_takes("add_sink", getattr(sink_func, "invoke", sink_func), "value")
             return self._written(ForeachSink(sink_func), "Unnamed")

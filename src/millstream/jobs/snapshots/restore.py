@@ -229,8 +229,8 @@ def _start_elsewhere(
     log = ManifestLog(store)
     if log.epochs():
         raise StoreError(
-            f"store {store.url} already has epochs of job '{plan.job_name}', so it cannot begin with {snapshot.name}. "
-            "To continue it start without --from; to begin anew use another --store."
+            f"store {store.url} already has epochs of job '{plan.job_name}', so it cannot start from {snapshot.name}. "
+            "To continue the job, start it without --from; to start from the snapshot, use another --store."
         )
     record = claim_fork(store, snapshot, plan.job_name, now_ms)
     manifest = _for_sinks(snapshot, manifest, sinks, store, record.job_id)

@@ -50,7 +50,7 @@ def check_select_hints(hints: Sequence[Hint], scope: Scope) -> None:
                 there = f"there {'is' if len(names) == 1 else 'are'} {', '.join(names)}" if names else "it has no names"
                 raise problem(
                     f"{hint.name.upper()} names '{name}', and FROM has no table or alias of that name: {there}."
-                    f"{did_you_mean(name, names)} Of a subquery, write the hint behind its own SELECT",
+                    f"{did_you_mean(name, names)} For a subquery, write the hint after its own SELECT",
                     hint,
                 )
 

@@ -75,7 +75,7 @@ class ServerSettings:
         >>> ServerSettings(host="0.0.0.0").checked()
         Traceback (most recent call last):
         millstream.errors.ConfigurationError: listening on 0.0.0.0 without tokens lets everyone who reaches this \
-        machine read the job's state. Set a file of tokens, or confirm that this is intended (--allow-anonymous).
+machine read the job's state. Set a file of tokens, or confirm that this is intended (--allow-anonymous).
         """
         if not is_loopback(self.host) and self.rights is None and not self.allow_anonymous:
             raise ConfigurationError(

@@ -94,7 +94,7 @@ def test_a_second_start_in_a_store_that_has_epochs_is_refused() -> None:
     old, new = new_store(), new_store()
     ran(old)
     run(totals(Collect(), f"memory://{old}@2"), store=new, epochs=4)
-    with pytest.raises(StoreError, match=r"already has epochs of job .* start without --from"):
+    with pytest.raises(StoreError, match=r"already has epochs of job .* start it without --from"):
         run(totals(Collect(), f"memory://{old}@2"), store=new)
 
 

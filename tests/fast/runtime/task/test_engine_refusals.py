@@ -246,7 +246,7 @@ def test_a_program_that_lost_its_source_is_refused_with_the_lost_name() -> None:
         return lambda env: env.from_collection(NUMBERS).uid(uid).sink_to(Collect()).uid("out")
 
     run(build("numbers"), store="changed", epoch_records=5, epochs=2)
-    with pytest.raises(StoreError, match=r"uid numbers.*It was changed"):
+    with pytest.raises(StoreError, match=r"uid numbers.*this program does not have"):
         run(build("digits"), store="changed")
 
 

@@ -297,7 +297,7 @@ class FlinkKafkaProducer(FlinkKafkaProducerBase):
         schema = _checked_schema("FlinkKafkaProducer, serialization_schema", serialization_schema)
         checked_count("FlinkKafkaProducer, kafka_producer_pool_size", kafka_producer_pool_size)
         if not isinstance(producer_config, dict) or "bootstrap.servers" not in producer_config:
-            raise refuse("FlinkKafkaProducer: producer_config is not a dict with 'bootstrap.servers' in it")
+            raise refuse("FlinkKafkaProducer: producer_config must be a dict that contains 'bootstrap.servers'")
         if not isinstance(semantic, Semantic):
             raise refuse_type(f"FlinkKafkaProducer: found {semantic!r}, expected one of Semantic")
         with at_users_line():

@@ -64,7 +64,7 @@ class SourceSettings:
     def subscribe(self, subscription: Subscription) -> None:
         """Set the input; only one subscription is allowed."""
         if self.subscription is not None:
-            raise refuse(f"{self._owner}: it reads {self.subscription} already, and cannot read {subscription} too")
+            raise refuse(f"{self._owner}: it already reads {self.subscription}, and cannot read {subscription} as well")
         self.subscription = subscription
 
     def set_property(self, key: Any, value: Any) -> None:
@@ -85,7 +85,7 @@ class SourceSettings:
             raise refuse(f"{self._owner}: isolation.level is {level!r}, expected read_committed or read_uncommitted")
         group = settings.get("group.id") or ""
         if not group and "committed" in {self.start.kind, self.stop.kind if self.stop is not None else ""}:
-            raise refuse(f"{self._owner}: committed offsets are those of a group. Call set_group_id('…')")
+            raise refuse(f"{self._owner}: committed offsets belong to a consumer group. Call set_group_id('…')")
         prefix = settings.get(_CLIENT_ID_PREFIX)
         client = settings.without(*_OWN)
         if prefix is not None and settings.get("client.id") is None:
