@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 HIDDEN = "******"
-"""The replacement of a secret in texts, as in Flink."""
+"""The replacement of a secret in strings, as in Flink."""
 
 _SENSITIVE = re.compile(
     r"passw(or)?[dt]|passphrase|passcode|(^|[._-])pass$|\bpwd\b|secret|credential|jaas|authorization|http-headers"

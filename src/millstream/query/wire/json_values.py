@@ -1,6 +1,6 @@
 """Converts keys from strings and JSON, and values to JSON; by declared types, and never by unpickling.
 
-    declared type         as a string in a path    as JSON
+    declared type         as a string in a path  as JSON
     STRING                itself                 text
     LONG, INT, …          digits                 number without a fraction
     DOUBLE, FLOAT         a number               number, or "NaN", "Infinity"
@@ -78,7 +78,7 @@ def key_of_json(value: Any, written: Any) -> Any:
     >>> key_of_json("7", "LONG")
     Traceback (most recent call last):
     millstream.query.wire.refusals.KeyMisfitError: key '7' is a string, and keys of this state are LONG. \
-    Send a whole number of 64 bits.
+Send a whole number of 64 bits.
     """
     if value is None:
         return None
