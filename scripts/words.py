@@ -73,6 +73,11 @@ PROSE_WORDS = {
     "so many": "N, a number of",
     "such a": "a … of this kind",
     "may be of": "",
+    "and the like": "such as …, and similar functions",
+    "texts": "strings",
+    "typing error": "typo",
+    "what else was possible": "Alternatives considered",
+    "what it costs": "Costs",
 }
 RARE_WORDS = (
     "found",

@@ -79,7 +79,7 @@ class ConfigurationError(ProgramError):
 
 
 class MissingNameError(ProgramError, AttributeError):
-    """An object of ours has no attribute of that name. An AttributeError too: `hasattr` and the like just see that."""
+    """An object of ours has no attribute of that name. An AttributeError too: so that `hasattr` works."""
 
 
 class SqlError(ProgramError):

@@ -53,8 +53,7 @@ def dispose_savepoint(job: str, root: str | None, name: str) -> int:
         if pin is not None and _is_in_use(pin):
             raise StoreError(
                 f"'{name}' is not a savepoint: the fork in {short_address(pin.by)} reads epoch {pin.epoch} of this "
-                "store. "
-                "Remove that store first"
+                "store. Remove that store first"
             )
         unpin(store, name)
     except MillstreamError as error:

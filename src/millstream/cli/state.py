@@ -222,7 +222,7 @@ def key_from_text(field: pa.Field, text: str) -> Any:
     """
     t, kind = pa.types, field.type
     try:
-        if decoder_of(field) is not None:  # of several kinds: anything but a Python literal is a text
+        if decoder_of(field) is not None:  # mixed types: anything other than a Python literal is a string
             try:
                 return ast.literal_eval(text)
             except (ValueError, SyntaxError):

@@ -1,4 +1,4 @@
-"""Names that PyFlink's modules have because they import them: `DeliveryGuarantee` in `connectors.kafka`, and the like.
+"""Names that PyFlink's modules have because they import them, such as `DeliveryGuarantee` in `connectors.kafka`.
 
 Every module with PyFlink's public names ends with `add_pyflink_names(globals())`. `names.json` lists the names that it
 does not define itself, each with the module that PyFlink imports it from; the lookup returns the object of that module.

@@ -293,8 +293,8 @@ def _type_problems(file: SegmentFile, ref: SegmentRef, state: StoredState) -> li
 
 
 def _key_hashes(keys: pa.Array, layout: TableLayout, of_windows: bool) -> Int64s | None:
-    """The expected hashes of keys. For keys without a type only texts and whole numbers are checked: others would have
-    to be decoded one by one, and would import the user's classes."""
+    """The expected hashes of keys. For keys without a type only strings and whole numbers are checked: others would
+    have to be decoded one by one, and would import the user's classes."""
     if of_windows:
         inner = keys.field("key")
         is_canonical = layout.stored_key_type.field("key").type == pa.binary()

@@ -220,7 +220,7 @@ def test_what_cannot_be_declared_is_refused_where_it_is_written() -> None:
     descriptor.set_queryable("totals")
     with Refused("is already queryable as 'totals'"):
         descriptor.set_queryable("others")
-    with Refused("expected a text"):
+    with Refused("expected a non-empty string"):
         descriptor.set_queryable("")
     with Refused("expected a ValueStateDescriptor or a ReducingStateDescriptor"):
         keyed.as_queryable_state("list", ListStateDescriptor("list", PAIR))  # type: ignore[arg-type]

@@ -108,7 +108,7 @@ def refuse_credentials(address: str, subject: str) -> None:
     if is_object_address(address) and ("@" in bucket or "?" in bucket or "?" in key):
         raise ProgramError(
             f"{subject}: the address contains '@' or '?', which may mark credentials. Put them into the environment "
-            "(AWS_ACCESS_KEY_ID and the like) and write s3://bucket/folder"
+            "(such as AWS_ACCESS_KEY_ID) and write s3://bucket/folder"
         )
 
 

@@ -1,4 +1,4 @@
-"""Converts records to Redis commands, each a list of texts and bytes, in the task.
+"""Converts records to Redis commands, each a list of strings and bytes, in the task.
 
 A deleted row (`RowKind.DELETE`) deletes its key, and so does one whose value is None. The first half of an update
 (`RowKind.UPDATE_BEFORE`) has no command: its second half is sufficient.

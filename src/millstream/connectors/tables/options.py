@@ -110,7 +110,7 @@ Did you mean 'rows-per-second'? It knows: rows-per-second
         raise self.wrong(name, f"one of {', '.join(words)}.{did_you_mean(value, words)}")
 
     def listed(self, name: str) -> tuple[str, ...]:
-        """Texts separated by semicolons."""
+        """Strings separated by semicolons."""
         value = self.text(name)
         return () if value is None else tuple(part.strip() for part in re.split("[;]", value) if part.strip())
 

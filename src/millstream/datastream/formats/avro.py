@@ -50,7 +50,7 @@ class AvroSchema:
 
     @staticmethod
     def parse_string(json_schema: str) -> AvroSchema:
-        """The schema in a text."""
+        """The schema in a string."""
         if not isinstance(json_schema, str):
             raise refuse_type(f"AvroSchema.parse_string: found {json_schema!r}, expected the schema's text, as JSON")
         source = AvroSource(json_schema)
@@ -122,7 +122,7 @@ class AvroBulkWriters:
 
     @staticmethod
     def for_generic_record(schema: AvroSchema) -> PartsWriterFactory:
-        """Of records of the schema, which are rows of `schema.get_row_type()`."""
+        """The writer of records of the schema, which are rows of `schema.get_row_type()`."""
         return PartsWriterFactory(AvroParts(_checked("AvroBulkWriters.for_generic_record", schema)))
 
 

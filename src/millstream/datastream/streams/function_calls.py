@@ -123,7 +123,7 @@ def _calls(func: Any, function_class: type[Function]) -> Iterator[tuple[str, Cal
 
 
 def _overridden(kind: type, function_class: type[Function]) -> list[str]:
-    """The optional methods that this function class overrides: `open`, `on_timer` and the like."""
+    """The optional methods that this function class overrides, such as `open` and `on_timer`."""
     optional = [
         name
         for name, method in inspect.getmembers(function_class, inspect.isfunction)

@@ -14,7 +14,7 @@ from millstream.errors import JobFailedError
 
 __all__ = ["Command", "Parameter"]
 
-_KINDS = {int: "a whole number", bool: "true or false", str: "a text"}
+_KINDS = {int: "a whole number", bool: "true or false", str: "a string"}
 
 
 @dataclass(frozen=True)

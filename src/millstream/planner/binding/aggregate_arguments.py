@@ -1,7 +1,7 @@
 """Rewrites the arguments of aggregates that are computed from something other than their operands.
 
-Covers JSON texts, rows without NULLs, and aggregates composed of another one: SINGLE_VALUE and PERCENTILE are functions
-of all values of a group, which ARRAY_AGG collects, also under retraction.
+Covers JSON strings, rows without NULLs, and aggregates composed of another one: SINGLE_VALUE and PERCENTILE are
+functions of all values of a group, which ARRAY_AGG collects, also under retraction.
 """
 
 from __future__ import annotations

@@ -335,7 +335,7 @@ class Grouping(ExpressionBinder):
         return self.sets is None or group in self.plain_groups or all(group in each for each in self.sets)
 
     def _slot_names(self) -> list[str]:
-        """Passed-on columns keep their names; others are numbered."""
+        """Pass-through columns retain their names; others are numbered."""
         own = [*self.group_names, *([None] * (len(self.slots) - len(self.group_names)))]
         names: list[str] = []
         for index, slot in enumerate(self.slots):

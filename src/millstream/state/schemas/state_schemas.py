@@ -130,7 +130,7 @@ class ValueChanges:
 
     def converter(self, history: History, start: int) -> Converter:
         """A converter from values saved as `history[start]` to current values. It is built with the first values, so
-        data that only tasks may read is no obstacle to readers that read no values."""
+        data that only tasks may read is not an obstacle to readers that read no values."""
         return _LateConverter(self, history, start)
 
     def made_converter(self, history: History, start: int) -> Converter:

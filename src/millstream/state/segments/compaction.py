@@ -297,7 +297,7 @@ def _old_run(are_old: Sequence[bool]) -> range | None:
 
 
 def _similar_run(sizes: Sequence[int], fan_in: int) -> range | None:
-    """The youngest run of a stack worth merging: each older one is no larger than all younger ones together."""
+    """The youngest run of a stack worth merging: each older one is not larger than all younger ones together."""
     for stop in range(len(sizes), fan_in - 1, -1):
         start, total = stop - 1, sizes[stop - 1]
         while start > 0 and sizes[start - 1] <= total:

@@ -92,7 +92,7 @@ class Uploads:
             self._raise(self._failure())
 
     def check(self) -> None:
-        """Raises permanent errors and lost files; a store that is away is no error."""
+        """Raises permanent errors and lost files; a store that is away is not an error."""
         with self._changed:
             error = self._failure()
             if error is self._lost or not isinstance(error, StoreAwayError):
