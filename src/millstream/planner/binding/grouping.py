@@ -253,10 +253,7 @@ class Grouping(ExpressionBinder):
         name, user = "", None
         if isinstance(function, FunctionDefinition):
             if function.kind is not FunctionKind.AGGREGATE:
-                raise problem(
-                    f"{function.name} is not an aggregate: DISTINCT, FILTER and WITHIN GROUP apply only to aggregates",
-                    whole,
-                )
+                raise problem(f"{function.name} is not an aggregate: DISTINCT, FILTER and WITHIN GROUP need one", whole)
             if not node.arguments and function.name == "COUNT":
                 raise problem("COUNT() has no argument: write COUNT(*)", node)
             arguments, result = bound_arguments(function, operands, node, node.options)
