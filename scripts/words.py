@@ -73,6 +73,7 @@ PROSE_WORDS = {
     "so many": "N, a number of",
     "such a": "a … of this kind",
     "may be of": "",
+    "for ever": "forever",
     "and the like": "such as …, and similar functions",
     "texts": "strings",
     "typing error": "typo",

@@ -60,7 +60,7 @@ def _table() -> dict[str, dict[str, str]]:
 
 
 def add_pyflink_names(namespace: dict[str, Any]) -> None:
-    """Let a module, whose `globals()` these are, have the names that PyFlink's module of that name has."""
+    """Adds the names of the corresponding PyFlink module to a module, given its `globals()`."""
     module = namespace["__name__"]
     defined = namespace.get("__getattr__")
 

@@ -102,7 +102,7 @@ Did you mean 'rows-per-second'? It knows: rows-per-second
         return self._parsed(name, parse_bytes, "a size, such as '128 MB'")
 
     def choice(self, name: str, choices: Iterable[str]) -> str | None:
-        """One of several words."""
+        """An option whose value is one of `choices`."""
         words = tuple(choices)
         value = self.text(name)
         if value is None or value in words:

@@ -61,7 +61,7 @@ _SEGMENTS_IN_TIME = SEGMENTS_MAX // 2
 # Some tens of milliseconds, which any epoch can afford.
 _BUDGET_BYTES_MIN = 16 << 20
 # The size of a merge of part of a key group: a few tenths of a second. A smaller one would leave too many files: a
-# table of 10 GB has at most some 160 of them at each level.
+# table of 10 GB has at most about 160 of them at each level.
 _PIECE_BYTES_MIN = 64 << 20
 # A row is merged about once each time its table grows fourfold; this is from megabytes to tens of gigabytes.
 _MERGES_PER_BYTE = 6

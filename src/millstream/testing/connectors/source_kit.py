@@ -306,7 +306,7 @@ def _check_reach(trial: _Trial) -> str:
                 raise AssertionError(f"split {walk.split.name!r} at {offset!r}: first {stops[0]!r}, then {stops[1]!r}")
             assert not is_over or stops[0] == offset, f"split {walk.split.name!r} finished at {offset!r} and continues"
     names = [split.name for split in trial.reader.splits()]
-    # A finished split need not be listed for ever.
+    # A finished split need not be listed forever.
     finished = {walk.split.name for walk in trial.walks if is_finished(source, walk.split, walk.positions[-1])}
     known = [walk.split.name for walk in trial.walks if walk.split.name in names or walk.split.name not in finished]
     assert names[: len(known)] == known, f"it listed the splits {known}, and now {names}"
