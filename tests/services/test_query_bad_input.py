@@ -83,7 +83,7 @@ def test_an_unknown_state(store: Store) -> None:
 def test_a_key_of_another_type(store: Store) -> None:
     with served(store) as client:
         number = client.get("/states/total/keys/7", params={"key_format": "json"})
-        refused(number, 422, "key-type", "key 7 is a number", "STRING", "Send a text")
+        refused(number, 422, "key-type", "key 7 is a number", "STRING", "Send a string")
 
 
 def test_a_key_group_that_no_replica_holds(store: Store) -> None:

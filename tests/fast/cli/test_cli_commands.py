@@ -123,7 +123,7 @@ def test_a_missing_program_is_reported_with_similar_files(tmp_path: Path, capsys
     script(tmp_path, "", "job.py")
     message = refused(RunRequest(tmp_path / "jop.py"), capsys)
     assert (
-        message == f"millstream: there is no program {tmp_path / 'jop.py'}; there are job.py. "
+        message == f"millstream: the program {tmp_path / 'jop.py'} does not exist; the folder contains job.py. "
         "Use the path of a Python file\n"
     )
 
@@ -213,7 +213,7 @@ def test_a_job_without_refused_rows_says_so_and_exports_nothing(
     job, screen = str(tmp_path / "clicks"), io.StringIO()
     assert show_refused(job, None, screen=screen) == 0 and screen.getvalue() == "nothing is refused\n"
     assert set_refused_aside(job, None, str(tmp_path / "letters")) == 2
-    assert "has no refused rows that wait" in capsys.readouterr().err
+    assert "has no pending refused rows" in capsys.readouterr().err
     assert show_refused(str(tmp_path), None) == 2
 
 

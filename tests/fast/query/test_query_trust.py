@@ -98,7 +98,7 @@ def test_a_host_registered_with_tls_is_not_queried_without() -> None:
 
 @pytest.mark.parametrize("url", ["http://user:password@db1", "http://", "http://a:99999", "http://a?x=1"])
 def test_an_invalid_address_is_rejected_where_it_is_passed(url: str) -> None:
-    with pytest.raises(ConfigurationError, match="is no address"):
+    with pytest.raises(ConfigurationError, match="is not an address"):
         Trust(None, [url])
 
 

@@ -471,7 +471,7 @@ def test_chunks_written_at_offsets_form_a_file_and_may_be_repeated(tmp_path: Pat
 
 
 def test_a_private_object_store_is_rejected() -> None:
-    with pytest.raises(ConfigurationError, match=r"is no folder, so it cannot be made private here.*the bucket"):
+    with pytest.raises(ConfigurationError, match=r"is not a folder, so it cannot be made private here.*the bucket"):
         make_private(ObjectStore("s3://bucket/job"))
 
 

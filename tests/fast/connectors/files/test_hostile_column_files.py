@@ -96,6 +96,6 @@ def test_a_columnar_file_with_a_flipped_byte_or_truncated_is_read_or_reported_by
 
 
 def test_running_out_of_memory_is_not_reported_as_a_damaged_file() -> None:
-    error = pytest.raises(JobFailedError, match=r"File a\.parquet has parts that need more memory than there is")
+    error = pytest.raises(JobFailedError, match=r"File a\.parquet has parts that need more memory than is available")
     with error, explained_file_errors("a.parquet", "Parquet"):
         raise pa.ArrowMemoryError("realloc of size 2147483648 failed")
