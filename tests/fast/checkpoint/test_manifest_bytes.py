@@ -44,7 +44,7 @@ def _sealed(body: bytes) -> bytes:
 
 def test_a_large_manifest_is_compressed_and_reads_back_equal() -> None:
     assert PACKED.startswith(b'{"format": "millstream-manifest-3", ')
-    assert len(PACKED) < len(json.dumps(json.loads(_unpacked(PACKED)))) / 5
+    assert len(PACKED) < len(json.dumps(json.loads(_decompressed(PACKED)))) / 5
     assert decode(PACKED, NAME) == WIDE
     assert encode(decode(PACKED, NAME)) == PACKED
 
@@ -64,10 +64,10 @@ def test_a_compressed_manifest_of_an_older_version_is_readable() -> None:
     data = YESTERDAY.read_bytes()
     assert decode(data, YESTERDAY.name) == WIDE
     # If this fails, the format has changed: increment it, continue to read the old one, add a new fixture.
-    assert _unpacked(PACKED) == _unpacked(data)
+    assert _decompressed(PACKED) == _decompressed(data)
 
 
-def _unpacked(data: bytes) -> bytes:
+def _decompressed(data: bytes) -> bytes:
     packed = data.partition(b"\n")[2]
     return gzip.decompress(packed[: packed.rindex(b',\n "checksum": ')])
 

@@ -264,13 +264,13 @@ def test_the_table_lists_exactly_the_legal_moves() -> None:
             if moved not in seen and moved.committed < 5:
                 seen.add(moved)
                 todo.append(moved)
-    drawn = {
+    table_moves = {
         (phase.name, event.__name__, to.name)
         for phase, row in MOVES.items()
         for event, tos in row.items()
         for to in tos
     }
-    assert drawn == moves
+    assert table_moves == moves
 
 
 def test_an_epoch_with_a_receipt_is_not_published_again() -> None:

@@ -209,11 +209,11 @@ def test_the_table_of_running_ahead_lists_exactly_the_legal_moves() -> None:
             if moved not in seen and moved.committed < 3 and not (moved.stopping and moved.draining):
                 seen.add(moved)
                 todo.append(moved)
-    drawn = {
+    table_moves = {
         (phase.name, event.__name__, to.name)
         for phase, row in AHEAD_MOVES.items()
         for event, tos in row.items()
         for to in tos
     }
-    assert drawn - moves == set()
-    assert moves - drawn == set()
+    assert table_moves - moves == set()
+    assert moves - table_moves == set()

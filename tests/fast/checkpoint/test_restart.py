@@ -24,8 +24,8 @@ TIMES = st.lists(st.integers(0, 10**9), max_size=30).map(lambda times: tuple(sor
 
 def run(policy: RestartPolicy, *times: int, draw: float = 0.5) -> list[int | None]:
     """The pauses of the policy for failures at `times`; None where it stops restarting."""
-    answers = [policy.on_failure(times[:i], at_ms, draw) for i, at_ms in enumerate(times)]
-    return [answer.delay_ms if isinstance(answer, RestartAfter) else None for answer in answers]
+    decisions = [policy.on_failure(times[:i], at_ms, draw) for i, at_ms in enumerate(times)]
+    return [decision.delay_ms if isinstance(decision, RestartAfter) else None for decision in decisions]
 
 
 def test_none_never_restarts() -> None:
@@ -98,9 +98,9 @@ def test_invalid_numbers_are_rejected_when_the_strategy_is_built(make: Callable[
 def test_exponential_pauses_stay_between_the_first_and_the_longest(
     history: tuple[int, ...], now_ms: int, draw: float
 ) -> None:
-    answer = ExponentialDelay(100, 5_000, 1.7, calm_ms=60_000).on_failure(history, now_ms, draw)
-    assert isinstance(answer, RestartAfter)
-    assert 100 <= answer.delay_ms <= 5_000
+    decision = ExponentialDelay(100, 5_000, 1.7, calm_ms=60_000).on_failure(history, now_ms, draw)
+    assert isinstance(decision, RestartAfter)
+    assert 100 <= decision.delay_ms <= 5_000
 
 
 @given(TIMES, st.integers(1, 10), st.integers(1, 10**6))
@@ -108,6 +108,6 @@ def test_a_failure_rate_restarts_exactly_while_the_rate_is_not_exceeded(
     history: tuple[int, ...], failures_max: int, interval_ms: int
 ) -> None:
     now_ms = max(history, default=0)
-    answer = FailureRate(failures_max, interval_ms, 0).on_failure(history, now_ms)
+    decision = FailureRate(failures_max, interval_ms, 0).on_failure(history, now_ms)
     within = len([at_ms for at_ms in (*history, now_ms) if at_ms >= now_ms - interval_ms])
-    assert isinstance(answer, RestartAfter) == (within <= failures_max)
+    assert isinstance(decision, RestartAfter) == (within <= failures_max)

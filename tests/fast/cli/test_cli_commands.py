@@ -48,21 +48,21 @@ def script(folder: Path, text: str, name: str = "job.py") -> Path:
 
 def test_help_loads_neither_pyspark_nor_pyarrow() -> None:
     heavy = "{m.partition('.')[0] for m in sys.modules} & {'pyspark', 'pyarrow', 'pandas', 'numpy', 'py4j'}"
-    done = python(
+    completed = python(
         "-c",
         "import sys\n"
         "from millstream.cli.main import app\n"
         "try:\n    app(['--help'], prog_name='millstream')\n"
         f"except SystemExit:\n    print('loaded', sorted({heavy}))\n",
     )
-    assert done.returncode == 0, done.stderr
-    assert "run" in done.stdout and "list" in done.stdout and "version" in done.stdout
-    assert done.stdout.rstrip().endswith("loaded []")
+    assert completed.returncode == 0, completed.stderr
+    assert "run" in completed.stdout and "list" in completed.stdout and "version" in completed.stdout
+    assert completed.stdout.rstrip().endswith("loaded []")
 
 
 def test_version_prints_what_a_bug_report_needs() -> None:
-    done = python("-m", "millstream.cli", "version")
-    assert [line.split()[0] for line in done.stdout.splitlines()] == ["millstream", "pyspark", "pyarrow", "python"]
+    completed = python("-m", "millstream.cli", "version")
+    assert [line.split()[0] for line in completed.stdout.splitlines()] == ["millstream", "pyspark", "pyarrow", "python"]
 
 
 # --- options --------------------------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ def test_a_definition_without_key_and_value_is_rejected(text: str) -> None:
         settings_of(RunRequest(Path("job.py"), definitions=(text,)), console_is_terminal=True)
 
 
-def refused(request: RunRequest, capsys: pytest.CaptureFixture[str]) -> str:
+def usage_error(request: RunRequest, capsys: pytest.CaptureFixture[str]) -> str:
     assert run_program(request) == 2
     shown = capsys.readouterr()
     assert shown.out == "" and "Traceback" not in shown.err
@@ -121,7 +121,7 @@ def refused(request: RunRequest, capsys: pytest.CaptureFixture[str]) -> str:
 
 def test_a_missing_program_is_reported_with_similar_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script(tmp_path, "", "job.py")
-    message = refused(RunRequest(tmp_path / "jop.py"), capsys)
+    message = usage_error(RunRequest(tmp_path / "jop.py"), capsys)
     assert (
         message == f"millstream: the program {tmp_path / 'jop.py'} does not exist; the folder contains job.py. "
         "Use the path of a Python file\n"
@@ -129,11 +129,11 @@ def test_a_missing_program_is_reported_with_similar_files(tmp_path: Path, capsys
 
 
 def test_a_folder_is_rejected_as_a_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "is a folder" in refused(RunRequest(tmp_path), capsys)
+    assert "is a folder" in usage_error(RunRequest(tmp_path), capsys)
 
 
 def test_parallelism_zero_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "-p: found 0" in refused(RunRequest(script(tmp_path, ""), parallelism=0), capsys)
+    assert "-p: found 0" in usage_error(RunRequest(script(tmp_path, ""), parallelism=0), capsys)
 
 
 # --- running a script (no job in it) --------------------------------------------------------------------------
@@ -298,7 +298,7 @@ def store_of(folder: Path, name: str, *, epoch: int = 0, created_ms: int = 0, st
         assert ManifestLog(store).commit(manifest)
 
 
-def listed(root: Path, *, as_json: bool = False) -> str:
+def job_list(root: Path, *, as_json: bool = False) -> str:
     screen = io.StringIO()
     assert list_jobs(str(root), as_json=as_json, screen=screen, now_ms=100_000) == 0
     return screen.getvalue()
@@ -309,18 +309,18 @@ def test_jobs_are_listed_by_most_recent_activity(tmp_path: Path) -> None:
     store_of(tmp_path / "b", "orders", epoch=3, created_ms=97_500, status="FINISHED")
     store_of(tmp_path / "c", "new")
     (tmp_path / "not-a-store").mkdir()
-    lines = [line.split(maxsplit=7) for line in listed(tmp_path).splitlines()[1:]]
+    lines = [line.split(maxsplit=7) for line in job_list(tmp_path).splitlines()[1:]]
     assert [(row[0], row[2], row[3], row[4]) for row in lines] == [
         ("orders", "FINISHED", "3", "1,200"),
         ("clicks", "INTERRUPTED", "7", "1,200"),
         ("new", "NO", "EPOCH", "YET"),
     ]
-    assert "2.5 s ago" in listed(tmp_path) and "12 s ago" in listed(tmp_path)
+    assert "2.5 s ago" in job_list(tmp_path) and "12 s ago" in job_list(tmp_path)
 
 
 def test_one_store_is_a_list_of_one_job(tmp_path: Path) -> None:
     store_of(tmp_path, "clicks", epoch=7, created_ms=88_000)
-    (job,) = map(json.loads, listed(tmp_path, as_json=True).splitlines())
+    (job,) = map(json.loads, job_list(tmp_path, as_json=True).splitlines())
     assert job == {
         "name": "clicks",
         "id": "id-of-clicks",
@@ -354,29 +354,29 @@ def test_a_job_is_listed_as_running_until_its_driver_dies(tmp_path: Path) -> Non
     )  # fmt: skip
     try:
         assert driver.stdout is not None and driver.stdout.readline() == "runs\n"
-        assert " RUNNING " in listed(tmp_path)
+        assert " RUNNING " in job_list(tmp_path)
     finally:
         driver.kill()
         driver.communicate()
-    assert " INTERRUPTED " in listed(tmp_path)
+    assert " INTERRUPTED " in job_list(tmp_path)
 
 
 def test_a_job_without_an_epoch_is_starting_while_it_runs_and_interrupted_after_a_kill(tmp_path: Path) -> None:
     store_of(tmp_path, "clicks")
-    assert " NO EPOCH YET " in listed(tmp_path)
+    assert " NO EPOCH YET " in job_list(tmp_path)
     log = attach_log(open_store(str(tmp_path)), "a1")
-    assert " STARTING " in listed(tmp_path)
+    assert " STARTING " in job_list(tmp_path)
     log.close()
-    assert " INTERRUPTED " in listed(tmp_path)
+    assert " INTERRUPTED " in job_list(tmp_path)
 
 
 def test_a_stopped_job_that_is_restarted_is_starting_until_its_next_epoch(tmp_path: Path) -> None:
     store_of(tmp_path, "clicks", epoch=7, created_ms=88_000, status="SUSPENDED")
-    assert " SUSPENDED " in listed(tmp_path)
+    assert " SUSPENDED " in job_list(tmp_path)
     log = attach_log(open_store(str(tmp_path)), "a2")
-    assert " STARTING " in listed(tmp_path)
+    assert " STARTING " in job_list(tmp_path)
     log.close()
-    assert " SUSPENDED " in listed(tmp_path)
+    assert " SUSPENDED " in job_list(tmp_path)
 
 
 def test_a_job_with_undeterminable_state_was_running_at_its_last_report() -> None:
@@ -388,7 +388,7 @@ def test_a_damaged_store_does_not_hide_the_others(tmp_path: Path) -> None:
     store_of(tmp_path / "a", "clicks", epoch=7, created_ms=88_000)
     store_of(tmp_path / "b", "orders", epoch=1, created_ms=1)
     (tmp_path / "b" / "manifests" / "000000000001.json").write_bytes(b"{}")
-    shown = listed(tmp_path)
+    shown = job_list(tmp_path)
     assert "clicks" in shown and "DAMAGED: manifests/000000000001.json is damaged" in shown
 
 

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def served(program: str, *, by_variable: bool = False, path: tuple[Path, ...] = ()) -> str:
+def output_of(program: str, *, by_variable: bool = False, path: tuple[Path, ...] = ()) -> str:
     """The output of a program in a fresh process that serves pyflink."""
     start = (
         "import millstream\n"
@@ -23,7 +23,7 @@ def served(program: str, *, by_variable: bool = False, path: tuple[Path, ...] = 
     environment.pop("MILLSTREAM_SERVE_PYFLINK", None)
     if by_variable:
         environment["MILLSTREAM_SERVE_PYFLINK"] = "1"
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", start + program],
         env=environment,
         capture_output=True,
@@ -31,14 +31,14 @@ def served(program: str, *, by_variable: bool = False, path: tuple[Path, ...] = 
         timeout=60,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    assert completed.returncode == 0, completed.stderr
+    return completed.stdout.strip()
 
 
 @pytest.mark.slow
 def test_both_names_are_the_same_module_object() -> None:
     assert (
-        served(
+        output_of(
             "import pyflink.common.typeinfo, millstream.common.typeinfo\n"
             "from pyflink.common import Types\n"
             "import pyflink.datastream.functions as theirs\n"
@@ -52,7 +52,7 @@ def test_both_names_are_the_same_module_object() -> None:
 
 def test_a_class_has_one_identity_under_both_names() -> None:
     assert (
-        served(
+        output_of(
             "from pyflink.common import Row as Theirs\nfrom millstream.common import Row as Ours\n"
             "import pickle\n"
             "print(isinstance(Theirs(1), Ours), pickle.loads(pickle.dumps(Theirs(1))) == Ours(1))\n"
@@ -64,18 +64,18 @@ def test_a_class_has_one_identity_under_both_names() -> None:
 
 def test_a_missing_module_is_reported_with_existing_ones() -> None:
     program = "try:\n    import pyflink.{}\nexcept ImportError as error:\n    print(error.name, '|', error)\n"
-    assert served(program.format("ml")) == (
+    assert output_of(program.format("ml")) == (
         "pyflink.ml | Millstream does not serve pyflink.ml: Flink ML is another project. Served are pyflink.common, "
         "pyflink.dataframe, pyflink.datastream, pyflink.metrics, pyflink.table and their submodules"
     )
-    assert served(program.format("fn_execution")).startswith("pyflink.fn_execution | Millstream does not serve")
-    assert served(program.format("common.nothing")).startswith("pyflink.common.nothing | Millstream does not serve")
+    assert output_of(program.format("fn_execution")).startswith("pyflink.fn_execution | Millstream does not serve")
+    assert output_of(program.format("common.nothing")).startswith("pyflink.common.nothing | Millstream does not serve")
 
 
 @pytest.mark.slow
 def test_the_dataframe_api_is_served() -> None:
     program = "import pyflink.dataframe as pf\nprint(pf.range(3).filter(pf.col('id') > 0).select('id'))"
-    assert served(program) == "DataFrame(id: BIGINT NOT NULL)"
+    assert output_of(program) == "DataFrame(id: BIGINT NOT NULL)"
 
 
 @pytest.mark.slow
@@ -86,12 +86,12 @@ def test_the_table_api_is_served() -> None:
         "t_env = TableEnvironment.create(EnvironmentSettings.in_batch_mode())\n"
         "print(t_env.from_elements([(1, 'a')], ['id', 'name']).select(col('id') + 1).get_schema().get_field_names())"
     )
-    assert served(program) == "['_c0']"
+    assert output_of(program) == "['_c0']"
 
 
 def test_internal_packages_are_not_served_under_pyflinks_name() -> None:
     program = "try:\n    import pyflink.runtime\nexcept ImportError as error:\n    print('refused')\n"
-    assert served(program) == "refused"
+    assert output_of(program) == "refused"
 
 
 def test_an_installed_pyflink_is_not_mixed_in(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_an_installed_pyflink_is_not_mixed_in(tmp_path: Path) -> None:
         (tmp_path / "pyflink" / package).mkdir(exist_ok=True)
         (tmp_path / "pyflink" / package / "__init__.py").write_text("FOREIGN = True\n", encoding="utf-8")
     assert (
-        served(
+        output_of(
             "import pyflink.common\n"
             "try:\n    import pyflink.gelly\nexcept ImportError:\n    print(hasattr(pyflink.common, 'FOREIGN'))\n",
             path=(tmp_path,),
@@ -111,13 +111,13 @@ def test_an_installed_pyflink_is_not_mixed_in(tmp_path: Path) -> None:
 def test_workers_serve_pyflink_as_soon_as_they_import_millstream(tmp_path: Path) -> None:
     program = "from pyflink.common import Types\nTEXT = Types.STRING()\n"
     (tmp_path / "splitting.py").write_text(program, encoding="utf-8")
-    printed = served("import splitting\nprint(type(splitting.TEXT).__module__)", by_variable=True, path=(tmp_path,))
+    printed = output_of("import splitting\nprint(type(splitting.TEXT).__module__)", by_variable=True, path=(tmp_path,))
     assert printed.startswith("millstream.common")
 
 
 def test_pyflink_is_served_on_request_only() -> None:
     code = "import millstream, sys\nprint([f for f in sys.meta_path if 'PyFlink' in type(f).__name__])"
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
         capture_output=True,
@@ -125,4 +125,4 @@ def test_pyflink_is_served_on_request_only() -> None:
         timeout=60,
         check=False,
     )
-    assert done.stdout.strip() == "[]"
+    assert completed.stdout.strip() == "[]"

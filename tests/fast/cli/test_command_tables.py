@@ -24,7 +24,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def shown(columns: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def printed_table(columns: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setenv("TERM", "xterm-256color")
     screen = Terminal()
@@ -35,14 +35,14 @@ def shown(columns: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.mark.parametrize("columns", [50, 60, 80, 120, 200])
 def test_no_row_of_a_table_wraps(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    heading, *rows = shown(columns, monkeypatch)
+    heading, *rows = printed_table(columns, monkeypatch)
     assert heading.split()[0] == "job" and len(rows) - len(ROWS) in (0, 1)
     assert all(cell_len(line) < columns for line in (heading, *rows[: len(ROWS)]))
     assert [row.split()[0][:2] for row in rows[: len(ROWS)]] == ["cl", "or", "注文"]
 
 
 def test_truncation_is_marked_and_numbers_are_never_truncated(monkeypatch: pytest.MonkeyPatch) -> None:
-    narrow, wide = shown(48, monkeypatch), shown(120, monkeypatch)
+    narrow, wide = printed_table(48, monkeypatch), printed_table(120, monkeypatch)
     assert "1,234,567" in wide[2] and not any("no room for" in line for line in wide)
     assert "(no room for: id" in narrow[-1]
     assert "1,234,567" in narrow[2] or "records" in narrow[-1]

@@ -46,21 +46,21 @@ def program(tmp_path: Path) -> str:
 
 
 def test_a_program_receives_its_options_without_a_double_dash(program: str) -> None:
-    done = CliRunner().invoke(app, ["run", program, "--output", "x", "--plain", "-v"])
-    assert (done.exit_code, done.stdout, done.stderr) == (0, "['--output', 'x', '-v']\n", "")
+    result = CliRunner().invoke(app, ["run", program, "--output", "x", "--plain", "-v"])
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "['--output', 'x', '-v']\n", "")
 
 
 def test_an_almost_matching_option_is_passed_on_with_a_hint(program: str) -> None:
-    done = CliRunner().invoke(app, ["run", program, "--paralelism", "4"])
-    assert (done.exit_code, done.stdout) == (0, "['--paralelism', '4']\n")
-    assert "--paralelism is passed to the program. Did you mean our option --parallelism" in done.stderr
-    meant = CliRunner().invoke(app, ["run", program, "--", "--paralelism", "4"])
-    assert (meant.stdout, meant.stderr) == (done.stdout, "")
+    result = CliRunner().invoke(app, ["run", program, "--paralelism", "4"])
+    assert (result.exit_code, result.stdout) == (0, "['--paralelism', '4']\n")
+    assert "--paralelism is passed to the program. Did you mean our option --parallelism" in result.stderr
+    explicit = CliRunner().invoke(app, ["run", program, "--", "--paralelism", "4"])
+    assert (explicit.stdout, explicit.stderr) == (result.stdout, "")
 
 
 def test_an_unknown_option_before_the_program_is_rejected(program: str) -> None:
-    done = CliRunner().invoke(app, ["run", "--paralelism", "4", program])
-    assert done.exit_code == 2 and "--parallelism" in done.stderr
+    result = CliRunner().invoke(app, ["run", "--paralelism", "4", program])
+    assert result.exit_code == 2 and "--parallelism" in result.stderr
 
 
 def test_version_is_also_an_option() -> None:

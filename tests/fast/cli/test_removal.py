@@ -17,12 +17,12 @@ from millstream.storage.store import open_store
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def stored(folder: str, name: str = "clicks", status: str = "FINISHED") -> Path:
+def create_store(folder: str, name: str = "clicks", status: str = "FINISHED") -> Path:
     store = open_store(folder)
     claim(store, name, job_id=f"id-of-{name}", now_ms=0)
     manifest = Manifest(
@@ -32,7 +32,7 @@ def stored(folder: str, name: str = "clicks", status: str = "FINISHED") -> Path:
     return Path(folder)
 
 
-def removed(*names: str, unnamed: bool = False, answer: str | None = None) -> tuple[int, str]:
+def remove(*names: str, unnamed: bool = False, answer: str | None = None) -> tuple[int, str]:
     screen = io.StringIO()
     code = remove_stores(
         names, None, unnamed=unnamed, confirms=answer is not None, screen=screen, answer=lambda: answer or ""
@@ -40,47 +40,50 @@ def removed(*names: str, unnamed: bool = False, answer: str | None = None) -> tu
     return code, screen.getvalue()
 
 
-def test_a_person_is_shown_what_will_be_removed_and_asked_to_confirm(here: Path) -> None:
-    folder = stored("jobs/clicks")
-    code, shown = removed("jobs/clicks", answer="n")
-    assert (code, folder.exists()) == (1, True) and "nothing was removed" in shown
-    code, shown = removed("jobs/clicks", answer="y")
+def test_a_person_is_shown_what_will_be_removed_and_asked_to_confirm(working_folder: Path) -> None:
+    folder = create_store("jobs/clicks")
+    code, output = remove("jobs/clicks", answer="n")
+    assert (code, folder.exists()) == (1, True) and "nothing was removed" in output
+    code, output = remove("jobs/clicks", answer="y")
     assert (code, folder.exists()) == (0, False)
-    assert shown.startswith("jobs/clicks  clicks, FINISHED, ") and shown.endswith("removed 1 store\n")
+    assert output.startswith("jobs/clicks  clicks, FINISHED, ") and output.endswith("removed 1 store\n")
     assert folder.parent.exists()
 
 
-def test_unnamed_stores_are_those_of_ended_runs_without_a_configured_store(here: Path) -> None:
-    left, running = stored(new_folder("Word Count!")), stored(new_folder("clicks"), status="RUNNING")
-    named = stored(".millstream/impressions")
+def test_unnamed_stores_are_those_of_ended_runs_without_a_configured_store(working_folder: Path) -> None:
+    unnamed_store, running = (
+        create_store(new_folder("Word Count!")),
+        create_store(new_folder("clicks"), status="RUNNING"),
+    )
+    named = create_store(".millstream/impressions")
     log = attach_log(open_store(str(running)), "a1")
-    assert removed(unnamed=True)[0] == 0
-    assert (left.exists(), running.exists(), named.exists()) == (False, True, True)
+    assert remove(unnamed=True)[0] == 0
+    assert (unnamed_store.exists(), running.exists(), named.exists()) == (False, True, True)
     log.close()
-    assert removed(unnamed=True)[0] == 0 and not running.exists()
-    assert removed(unnamed=True) == (0, "no unnamed stores below .millstream of jobs that are not running\n")
+    assert remove(unnamed=True)[0] == 0 and not running.exists()
+    assert remove(unnamed=True) == (0, "no unnamed stores below .millstream of jobs that are not running\n")
 
 
-def test_a_job_may_be_named_by_its_name_and_is_removed_with_its_store(here: Path) -> None:
-    folder = stored(".millstream/a", "orders")
-    assert removed("orders")[0] == 0 and not folder.exists()
+def test_a_job_may_be_named_by_its_name_and_is_removed_with_its_store(working_folder: Path) -> None:
+    folder = create_store(".millstream/a", "orders")
+    assert remove("orders")[0] == 0 and not folder.exists()
 
 
 def test_the_store_of_a_running_job_is_retained_and_so_are_all_others(
-    here: Path, capsys: pytest.CaptureFixture[str]
+    working_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ended, running = stored("jobs/a"), stored("jobs/b", status="RUNNING")
+    ended, running = create_store("jobs/a"), create_store("jobs/b", status="RUNNING")
     log = attach_log(open_store(str(running)), "a1")
-    assert removed("jobs/a", "jobs/b")[0] == 2
+    assert remove("jobs/a", "jobs/b")[0] == 2
     assert "job 'clicks' runs. Stop it first: millstream stop jobs/b" in capsys.readouterr().err
     assert ended.exists() and running.exists()
     log.close()
 
 
-def test_a_store_whose_files_a_fork_uses_is_retained(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = stored("jobs/a")
+def test_a_store_whose_files_a_fork_uses_is_retained(working_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = create_store("jobs/a")
     pin_epoch(open_store("jobs/a"), Pin("fork-b", 1, "fork", created_ms=0, by="file:///jobs/b"))
-    assert removed("jobs/a")[0] == 2 and folder.exists()
+    assert remove("jobs/a")[0] == 2 and folder.exists()
     assert "the fork in file:///jobs/b uses its files" in capsys.readouterr().err
 
 
@@ -94,8 +97,8 @@ def test_a_store_whose_files_a_fork_uses_is_retained(here: Path, capsys: pytest.
     ],
 )
 def test_a_name_without_a_store_of_ours_is_rejected(
-    here: Path, capsys: pytest.CaptureFixture[str], names: tuple[str, ...], unnamed: bool, expected: str
+    working_folder: Path, capsys: pytest.CaptureFixture[str], names: tuple[str, ...], unnamed: bool, expected: str
 ) -> None:
-    (here / "a").mkdir()
-    assert removed(*names, unnamed=unnamed)[0] == 2
-    assert expected in capsys.readouterr().err and (here / "a").exists()
+    (working_folder / "a").mkdir()
+    assert remove(*names, unnamed=unnamed)[0] == 2
+    assert expected in capsys.readouterr().err and (working_folder / "a").exists()

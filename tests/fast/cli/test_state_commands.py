@@ -36,50 +36,52 @@ def store() -> str:
     return STORE
 
 
-def printed(show: Any, *args: Any, **options: Any) -> str:
+def printed_text(show: Any, *args: Any, **options: Any) -> str:
     screen = io.StringIO()
     assert show(*args, **options, screen=screen) == 0
     return screen.getvalue()
 
 
 def test_ls_lists_operators_states_types_and_sizes() -> None:
-    text = printed(show_catalog, f"{store()}@2", as_json=False, now_ms=13_000)
+    text = printed_text(show_catalog, f"{store()}@2", as_json=False, now_ms=13_000)
     first, headings, row = text.splitlines()
     assert first == "job 'sums of words', epoch 2, DRAINED, committed 12 s ago"
     assert headings.split() == ["operator", "uid", "state", "kind", "key", "value", "rows", "size", "files"]
     assert row.startswith("sum up    sums  result  value  string  struct<f0: string, f1: int64>     4")
-    [entry] = map(json.loads, printed(show_catalog, f"{store()}@2", as_json=True).splitlines())
+    [entry] = map(json.loads, printed_text(show_catalog, f"{store()}@2", as_json=True).splitlines())
     assert (entry["operator"], entry["uid"], entry["name"], entry["segments"]) == ("sum up", "sums", "result", 2)
 
 
 def test_show_prints_rows_as_text_json_and_csv() -> None:
-    rows = printed(show_rows, f"{store()}@1", "sums", "result").splitlines()
+    rows = printed_text(show_rows, f"{store()}@1", "sums", "result").splitlines()
     assert rows[0].split() == ["key", "value"]
     assert sorted(rows[1:]) == ['a    {"f0": "a", "f1": 1}', 'b    {"f0": "b", "f1": 2}']
-    as_json = [json.loads(line) for line in printed(show_rows, store(), "sum up", "result", as_json=True).splitlines()]
+    as_json = [
+        json.loads(line) for line in printed_text(show_rows, store(), "sum up", "result", as_json=True).splitlines()
+    ]
     assert {row["key"]: row["value"]["f1"] for row in as_json} == {"a": 6, "b": 2, "c": 7}
-    as_csv = list(csv.DictReader(io.StringIO(printed(show_rows, store(), "sums", "result", as_csv=True))))
+    as_csv = list(csv.DictReader(io.StringIO(printed_text(show_rows, store(), "sums", "result", as_csv=True))))
     assert {row["key"]: json.loads(row["value"])["f1"] for row in as_csv} == {"a": 6, "b": 2, "c": 7}
 
 
 def test_show_looks_up_one_key_and_reports_further_rows(capsys: pytest.CaptureFixture[str]) -> None:
-    [line] = printed(show_rows, store(), "sums", "result", key="c", as_json=True).splitlines()
+    [line] = printed_text(show_rows, store(), "sums", "result", key="c", as_json=True).splitlines()
     assert json.loads(line)["value"] == {"f0": "c", "f1": 7}
-    assert len(printed(show_rows, store(), "sums", "result", limit=1).splitlines()) == 2
+    assert len(printed_text(show_rows, store(), "sums", "result", limit=1).splitlines()) == 2
     assert "(1 rows shown; there are more" in capsys.readouterr().err
 
 
 def test_diff_counts_by_state_or_prints_rows() -> None:
-    headings, row = printed(show_difference, f"{store()}@1", f"{store()}@2", None, None).splitlines()
+    headings, row = printed_text(show_difference, f"{store()}@1", f"{store()}@2", None, None).splitlines()
     assert headings.split() == ["operator", "uid", "state", "added", "removed", "changed"]
     assert row.split() == ["sum", "up", "sums", "result", "1", "0", "1"]
-    lines = printed(show_difference, f"{store()}@1", f"{store()}@2", "sums", "result", as_json=True).splitlines()
+    lines = printed_text(show_difference, f"{store()}@1", f"{store()}@2", "sums", "result", as_json=True).splitlines()
     changes = {row["key"]: (row["change"], row["before"], row["after"]) for row in map(json.loads, lines)}
     assert changes == {
         "a": ("changed", {"f0": "a", "f1": 1}, {"f0": "a", "f1": 6}),
         "c": ("added", None, {"f0": "c", "f1": 7}),
     }
-    assert printed(show_difference, f"{store()}@2", f"{store()}@2", "sum up", None) == "no state has changed\n"
+    assert printed_text(show_difference, f"{store()}@2", f"{store()}@2", "sum up", None) == "no state has changed\n"
 
 
 @pytest.mark.parametrize(

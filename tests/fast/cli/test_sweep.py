@@ -35,7 +35,7 @@ def store(tmp_path: Path) -> LocalStore:
     return store
 
 
-def swept(store: LocalStore, keep: int | None = None, *, dry_run: bool = False, as_json: bool = False) -> str:
+def sweep(store: LocalStore, keep: int | None = None, *, dry_run: bool = False, as_json: bool = False) -> str:
     screen = io.StringIO()
     place = store.place("job.json").parent
     assert sweep_store(str(place), None, keep, dry_run=dry_run, as_json=as_json, screen=screen) == 0
@@ -43,7 +43,7 @@ def swept(store: LocalStore, keep: int | None = None, *, dry_run: bool = False, 
 
 
 def test_it_removes_unreferenced_files_and_retains_all_epochs(store: LocalStore) -> None:
-    text = swept(store)
+    text = sweep(store)
     assert text.startswith("STORE: removed 5 files and 0 epochs, 641 B; 5 epochs retained.\n") and "--keep N" in text
     assert ManifestLog(store).epochs() == [1, 2, 3, 4, 5]
     assert not store.exists(OLD) and not store.exists(AHEAD)
@@ -51,7 +51,7 @@ def test_it_removes_unreferenced_files_and_retains_all_epochs(store: LocalStore)
 
 def test_it_removes_old_epochs_on_request_except_pinned_ones(store: LocalStore) -> None:
     pin_epoch(store, Pin("saved", 2, "savepoint", 0))
-    report = json.loads(swept(store, keep=1, as_json=True))
+    report = json.loads(sweep(store, keep=1, as_json=True))
     log = ManifestLog(store)
     assert (report["epochs"], report["retained"], report["dry_run"]) == (3, 2, False) and log.epochs() == [2, 5]
     assert set(store.list("segments")) == {
@@ -63,17 +63,17 @@ def test_a_dry_run_reports_the_same_and_writes_nothing(store: LocalStore) -> Non
     before = {name: store.modified_ms(name) for name in store.list("")}
     for path in store.place("job.json").parent.rglob("*"):
         path.chmod(0o555 if path.is_dir() else 0o444)
-    would = json.loads(swept(store, keep=2, dry_run=True, as_json=True))
+    would = json.loads(sweep(store, keep=2, dry_run=True, as_json=True))
     assert {name: store.modified_ms(name) for name in store.list("")} == before
     for path in store.place("job.json").parent.rglob("*"):
         path.chmod(0o755 if path.is_dir() else 0o644)
-    assert json.loads(swept(store, keep=2, as_json=True)) == {**would, "dry_run": False}
+    assert json.loads(sweep(store, keep=2, as_json=True)) == {**would, "dry_run": False}
 
 
 def test_while_a_driver_runs_it_retains_files_of_the_next_epoch(store: LocalStore) -> None:
     with store.place(log_name("a1")).open("ab") as log:
         hold(log.fileno())
-        swept(store, keep=1)
+        sweep(store, keep=1)
     assert store.exists(AHEAD) and not store.exists(OLD)
     assert ManifestLog(store).epochs() == [5]
 
@@ -81,7 +81,7 @@ def test_while_a_driver_runs_it_retains_files_of_the_next_epoch(store: LocalStor
 def test_without_a_log_it_assumes_that_a_driver_may_run(store: LocalStore) -> None:
     for name in store.list("logs"):
         store.delete(name)
-    swept(store)
+    sweep(store)
     assert store.exists(AHEAD) and not store.exists(OLD)
 
 

@@ -35,7 +35,7 @@ class Idle(Receiver):
         return
 
 
-class Meeting(MemoryStore):
+class InterleavedStore(MemoryStore):
     """A store that runs a callback just before the next listing of chunks or receivers."""
 
     def __init__(self) -> None:
@@ -54,19 +54,19 @@ class Meeting(MemoryStore):
         return super().get(name)
 
     def chunks(self) -> list[bytes]:
-        return [super(Meeting, self).get(name) for name in super().list("input/idle") if "-" in name]
+        return [super(InterleavedStore, self).get(name) for name in super().list("input/idle") if "-" in name]
 
 
-Begun = Callable[[], Idle]
-
-
-@pytest.fixture
-def store() -> Meeting:
-    return Meeting()
+StartReceiver = Callable[[], Idle]
 
 
 @pytest.fixture
-def begun(store: Meeting) -> Iterator[Begun]:
+def store() -> InterleavedStore:
+    return InterleavedStore()
+
+
+@pytest.fixture
+def start_receiver(store: InterleavedStore) -> Iterator[StartReceiver]:
     """Starts another receiver; all are stopped at teardown."""
     receivers: list[Idle] = []
 
@@ -80,52 +80,58 @@ def begun(store: Meeting) -> Iterator[Begun]:
         receiver.stop()
 
 
-def refused(receiver: Idle, data: bytes) -> None:
+def assert_fenced(receiver: Idle, data: bytes) -> None:
     with pytest.raises(FencedError, match="the same input is received by another driver"):
         receiver.keep(data, len(data))
 
 
 @pytest.mark.parametrize("late", [b"x", b"xy", b"xyz", b"uvwxyz"])
-def test_a_replaced_driver_assigns_no_numbers(store: Meeting, begun: Begun, late: bytes) -> None:
+def test_a_replaced_driver_assigns_no_numbers(
+    store: InterleavedStore, start_receiver: StartReceiver, late: bytes
+) -> None:
     """Its chunk may be longer, shorter or of equal length: exactly the records of the other driver are read."""
-    first = begun()
+    first = start_receiver()
     first.keep(b"1", 1)
-    second = begun()
+    second = start_receiver()
     second.keep(b"234", 3)
-    refused(first, late)
+    assert_fenced(first, late)
     second.keep(b"5", 1)
     assert store.chunks() == [b"1", b"234", b"5"]
-    assert begun().stored == 5, "the next driver continues after them"
+    assert start_receiver().stored == 5, "the next driver continues after them"
 
 
 def test_a_chunk_stored_before_another_driver_started_counts_without_an_acknowledgement(
-    store: Meeting, begun: Begun
+    store: InterleavedStore, start_receiver: StartReceiver
 ) -> None:
-    first, others = begun(), []
-    store.before_get.append(lambda: others.append(begun()))
-    refused(first, b"12")
+    first, others = start_receiver(), []
+    store.before_get.append(lambda: others.append(start_receiver()))
+    assert_fenced(first, b"12")
     others[0].keep(b"3", 1)
     assert store.chunks() == [b"12", b"3"]
 
 
-def test_a_driver_that_starts_with_a_number_already_used_restarts(store: Meeting, begun: Begun) -> None:
+def test_a_driver_that_starts_with_a_number_already_used_restarts(
+    store: InterleavedStore, start_receiver: StartReceiver
+) -> None:
     """The last chunk of the replaced driver was stored after the new driver listed the chunks."""
-    first, second = begun(), begun()
-    refused(first, b"12")
-    refused(second, b"34")
-    assert store.chunks() == [b"12"] and begun().stored == 2
+    first, second = start_receiver(), start_receiver()
+    assert_fenced(first, b"12")
+    assert_fenced(second, b"34")
+    assert store.chunks() == [b"12"] and start_receiver().stored == 2
 
 
-def test_when_two_drivers_store_concurrently_one_removes_its_chunk(store: Meeting, begun: Begun) -> None:
-    first, second = begun(), begun()
-    store.before_list.append(lambda: refused(first, b"ab"))
+def test_when_two_drivers_store_concurrently_one_removes_its_chunk(
+    store: InterleavedStore, start_receiver: StartReceiver
+) -> None:
+    first, second = start_receiver(), start_receiver()
+    store.before_list.append(lambda: assert_fenced(first, b"ab"))
     second.keep(b"123", 3)
-    assert store.chunks() == [b"123"] and begun().stored == 3
+    assert store.chunks() == [b"123"] and start_receiver().stored == 3
 
 
-def test_chunks_are_not_listed_for_every_stored_chunk(store: Meeting, begun: Begun) -> None:
+def test_chunks_are_not_listed_for_every_stored_chunk(store: InterleavedStore, start_receiver: StartReceiver) -> None:
     """A savepoint may pin every chunk ever stored, so that listing them would take longer and longer."""
-    receiver = begun()
+    receiver = start_receiver()
     receiver.keep(b"1", 1)
     store.before_list.append(lambda: pytest.fail("it is listed"))
     for _ in range(3):
@@ -206,9 +212,9 @@ def test_a_restarted_job_receives_again() -> None:
 
 @pytest.mark.parametrize(("retained_count", "left"), [(1, [b"d"]), (2, [b"bc", b"d"]), (16, [b"a", b"bc", b"d"])])
 def test_the_newest_consumed_chunks_are_retained(
-    store: Meeting, begun: Begun, retained_count: int, left: list[bytes]
+    store: InterleavedStore, start_receiver: StartReceiver, retained_count: int, left: list[bytes]
 ) -> None:
-    receiver = begun()
+    receiver = start_receiver()
     receiver.retained_chunks = retained_count
     for data in (b"a", b"bc", b"d"):
         receiver.keep(data, len(data))
@@ -217,7 +223,7 @@ def test_the_newest_consumed_chunks_are_retained(
 
 
 def test_ids_with_acknowledgements_in_flight_are_recognised_after_a_restart(
-    store: Meeting, monkeypatch: pytest.MonkeyPatch
+    store: InterleavedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source, "open_channel", lambda address, queue: (None, None))
     first, second = (source._QueueReceiver(RabbitAddress(), "q", True, store, (), "input/idle") for _ in range(2))

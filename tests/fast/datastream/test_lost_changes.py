@@ -61,8 +61,8 @@ numbers.map(add).map(add).map(Load()).map(count)
 @pytest.mark.slow
 def test_each_variable_changed_by_a_function_is_reported_once_with_the_line(tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text(PROGRAM)
-    ended = subprocess.run([sys.executable, "job.py"], cwd=tmp_path, capture_output=True, text=True, check=True)
-    warnings = [line for line in ended.stderr.splitlines() if "run on copies" in line]
+    completed = subprocess.run([sys.executable, "job.py"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    warnings = [line for line in completed.stderr.splitlines() if "run on copies" in line]
     assert ["'words'" in warnings[0], "'total'" in warnings[1], "'counts'" in warnings[2], len(warnings)] == [
         True,
         True,

@@ -41,7 +41,7 @@ def build(monkeypatch: pytest.MonkeyPatch) -> Any:
     sys.modules.pop("saved_program", None)
 
 
-def unpacked(kind: str, number: int, folder: Path) -> Path:
+def unpack(kind: str, number: int, folder: Path) -> Path:
     target = folder / f"{kind}-{number}"
     with zipfile.ZipFile(FOLDER / f"{kind}-{number}.zip") as archive:
         archive.extractall(target)
@@ -62,7 +62,7 @@ def output_of(build: Any, store: Path, path: str | None, parallelism: int) -> li
     return sorted(record.value for record in out.records if record.epoch > SAVED)
 
 
-def answer(number: int) -> list[str]:
+def expected_output(number: int) -> list[str]:
     expected: list[str] = json.loads((FOLDER / f"answer-{number}.json").read_text())
     return expected
 
@@ -75,29 +75,29 @@ def test_snapshots_exist() -> None:
 @pytest.mark.parametrize("parallelism", [1, 3])
 @pytest.mark.parametrize("number", NUMBERS)
 def test_a_job_starts_from_an_old_savepoint(number: int, parallelism: int, build: Any, tmp_path: Path) -> None:
-    savepoint = unpacked("savepoint", number, tmp_path)
+    savepoint = unpack("savepoint", number, tmp_path)
     assert find_snapshot(parse_snapshot_name(str(savepoint))).manifest.epoch == SAVED
-    assert output_of(build, tmp_path / "new", str(savepoint), parallelism) == answer(number)
+    assert output_of(build, tmp_path / "new", str(savepoint), parallelism) == expected_output(number)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", NUMBERS)
 def test_a_job_resumes_in_an_old_store(number: int, build: Any, tmp_path: Path) -> None:
-    store = unpacked("store", number, tmp_path)
-    assert output_of(build, store, None, 2) == answer(number)
+    store = unpack("store", number, tmp_path)
+    assert output_of(build, store, None, 2) == expected_output(number)
 
 
 @pytest.mark.parametrize("number", NUMBERS)
 def test_a_job_rolls_back_in_an_old_store(number: int, build: Any, tmp_path: Path) -> None:
-    store = unpacked("store", number, tmp_path)
+    store = unpack("store", number, tmp_path)
     assert ManifestLog(LocalStore(store)).epochs() == [SAVED, SAVED + 1]  # the second one reports that it was stopped
-    assert output_of(build, store, f"{store}@{SAVED}", 1) == answer(number)
+    assert output_of(build, store, f"{store}@{SAVED}", 1) == expected_output(number)
 
 
 @pytest.mark.parametrize("kind", ["savepoint", "store"])
 @pytest.mark.parametrize("number", NUMBERS)
 def test_old_snapshots_are_valid_and_readable(number: int, kind: str, tmp_path: Path) -> None:
-    place = str(unpacked(kind, number, tmp_path))
+    place = str(unpack(kind, number, tmp_path))
     assert verify(place).is_whole
     with state_reader.open(place).at(epoch=SAVED) as snapshot:
         counts = snapshot.read("every-kind", "count").to_pandas()

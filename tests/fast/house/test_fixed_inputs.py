@@ -138,15 +138,15 @@ def test_that_draws_as_it_goes(data):
 
 
 @pytest.fixture
-def printed(tmp_path: Path) -> Callable[..., str]:
+def run_python(tmp_path: Path) -> Callable[..., str]:
     """Runs a Python command in a folder of tests, as the project's tests are run; returns the output."""
     (tmp_path / "test_drawn.py").write_text(RANDOM_TESTS)
     (tmp_path / "conftest.py").write_text("pytest_plugins = ['inputs.random_inputs']")
 
     def run(*command: str) -> str:
         environment = os.environ | {"PYTHONPATH": str(TESTS), "HYPOTHESIS_PROFILE": "fast"}
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-        return done.stdout + done.stderr
+        completed = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        return completed.stdout + completed.stderr
 
     return run
 
@@ -156,18 +156,18 @@ def drawn(output: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_every_process_draws_the_same(printed: Callable[..., str]) -> None:
+def test_every_process_draws_the_same(run_python: Callable[..., str]) -> None:
     command = (sys.executable, "-m", "pytest", "-s", "test_drawn.py")
-    first, second = drawn(printed("env", "PYTHONHASHSEED=1", *command)), drawn(printed("env", "CI=1", *command))
+    first, second = drawn(run_python("env", "PYTHONHASHSEED=1", *command)), drawn(run_python("env", "CI=1", *command))
     assert first == second
     assert first[-1] == "nothing"
 
 
 @pytest.mark.slow
-def test_exploring_draws_new_inputs_and_prints_how_to_repeat_a_failure(printed: Callable[..., str]) -> None:
+def test_exploring_draws_new_inputs_and_prints_how_to_repeat_a_failure(run_python: Callable[..., str]) -> None:
     explore = (sys.executable, str(ROOT / "scripts" / "explore.py"), "-n0", "-s", "test_drawn.py", "--times=3")
     first, again, other = (
-        printed(*explore, *options) for options in (("--seed=5",), ("--seed=5",), ("--seed=6", "--times=1"))
+        run_python(*explore, *options) for options in (("--seed=5",), ("--seed=5",), ("--seed=6", "--times=1"))
     )
     assert drawn(first) == drawn(again) != drawn(other)
     assert len(drawn(first)) == 3 * 5 + 2, "two rounds, each with the pinned example"
@@ -175,11 +175,11 @@ def test_exploring_draws_new_inputs_and_prints_how_to_repeat_a_failure(printed: 
     [command] = re.findall(r"^    (env .*)$", first, re.MULTILINE)
     assert "1 random tests failed" in first
     assert len(re.findall(r"\b1 failed\b", first)) == 1, "it is not run again"
-    assert re.findall(r"n=\d+", printed(*command.split())) == re.findall(r"n=\d+", first)
+    assert re.findall(r"n=\d+", run_python(*command.split())) == re.findall(r"n=\d+", first)
 
 
 @pytest.mark.slow
-def test_exploring_stops_between_two_examples_without_a_failure(printed: Callable[..., str], tmp_path: Path) -> None:
+def test_exploring_stops_between_two_examples_without_a_failure(run_python: Callable[..., str], tmp_path: Path) -> None:
     (tmp_path / "test_time.py").write_text(TIME_IS_UP)
-    output = printed(sys.executable, "-m", "pytest", "test_time.py", "--explore=5", "--until=9e12")
+    output = run_python(sys.executable, "-m", "pytest", "test_time.py", "--explore=5", "--until=9e12")
     assert "1 skipped" in output and "failed" not in output

@@ -164,8 +164,8 @@ def test_importing_the_api_imports_neither_pyspark_nor_java() -> None:
         "StreamTableEnvironment.create(env).from_elements([(1, 'a')]).explain()\n"
         "sys.exit(', '.join(name for name in ('pyspark', 'py4j') if name in sys.modules) or None)"
     )
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stderr
+    completed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stderr
 
 
 def test_the_package_exports_pyflinks_names_and_those_only_flink_has() -> None:

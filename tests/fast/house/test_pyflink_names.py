@@ -107,8 +107,8 @@ from pyflink.java_gateway import get_gateway
 from pyflink.version import __version__
 print(DeliveryGuarantee is base, Time.seconds(1), TableException.__name__, __version__)
 """
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert re.fullmatch(r"True .+ ProgramError 2\.\d+\.\d+\n", ended.stdout), ended.stderr
+    completed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert re.fullmatch(r"True .+ ProgramError 2\.\d+\.\d+\n", completed.stdout), completed.stderr
 
 
 def test_catalog_errors_are_of_pyflinks_class() -> None:

@@ -82,17 +82,17 @@ def test_a_long_road_adds_latency_and_a_closed_one_ends_the_connection(server_po
         address = way.url.removeprefix("http://")
         way.become(road.FAR)
         began = time.monotonic()
-        assert _answer(address) == b"a"
+        assert _respond(address) == b"a"
         assert time.monotonic() - began >= 0.08
         way.become(road.CLOSED)
         with pytest.raises((ConnectionError, http.client.RemoteDisconnected)):
-            _answer(address)
+            _respond(address)
         way.become(road.OPEN)
-        assert _answer(address) == b"a"
+        assert _respond(address) == b"a"
         assert way.counts()[0] == 3
 
 
-def _answer(address: str) -> bytes:
+def _respond(address: str) -> bytes:
     connection = http.client.HTTPConnection(address, timeout=30)
     try:
         connection.request("PUT", "/", b"a")

@@ -75,7 +75,7 @@ def modules() -> list[Path]:
     return paths
 
 
-def shown(path: Path) -> str:
+def relative_path(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
@@ -91,7 +91,7 @@ def project_files() -> list[Path]:
         return sorted(ROOT / name for name in names if (ROOT / name).is_file())
     hidden_or_built = re.compile(r"(^|/)(\.(?!ci/|gitignore)[^/]*|__pycache__|build|dist|[^/]*\.egg-info)(/|$)")
     files = (path for path in ROOT.rglob("*") if path.is_file())
-    return sorted(path for path in files if not hidden_or_built.search(shown(path)))
+    return sorted(path for path in files if not hidden_or_built.search(relative_path(path)))
 
 
 def text_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -114,7 +114,7 @@ def _all_nodes() -> None:
 
 def test_every_larger_module_opens_with_prose() -> None:
     silent = [
-        shown(path)
+        relative_path(path)
         for path in modules()
         if len(path.read_text(encoding="utf-8").splitlines()) > PROSE_EXPECTED_ABOVE_LINES
         and not ast.get_docstring(tree_of(path))
@@ -123,7 +123,7 @@ def test_every_larger_module_opens_with_prose() -> None:
 
 
 def test_modules_are_small() -> None:
-    sizes = {shown(path): house.line_count(path) for path in modules()}
+    sizes = {relative_path(path): house.line_count(path) for path in modules()}
     large = {name: lines for name, lines in sizes.items() if lines > house.MODULE_LINES_MAX}
     assert not large, f"split these by concept ({house.MODULE_LINES_MAX} lines at most): {large}"
 
@@ -145,9 +145,9 @@ def test_a_class_of_many_attributes_explains_them() -> None:
 
 
 def test_modules_and_classes_are_named_by_nouns() -> None:
-    names = [(path.stem, shown(path)) for path in modules()]
+    names = [(path.stem, relative_path(path)) for path in modules()]
     names += [
-        (node.name, f"{shown(path)}:{node.lineno} {node.name}")
+        (node.name, f"{relative_path(path)}:{node.lineno} {node.name}")
         for path in modules()
         for node in house.nodes_of(path)
         if isinstance(node, ast.ClassDef)
@@ -158,7 +158,7 @@ def test_modules_and_classes_are_named_by_nouns() -> None:
 
 def test_parameters_and_attributes_are_named_by_nouns() -> None:
     wrong = [
-        f"{shown(path)}:{line} {name}"
+        f"{relative_path(path)}:{line} {name}"
         for path in modules()
         for line, name in _parameters_and_attributes(house.nodes_of(path))
         if name.strip("_") in NO_NOUNS
@@ -179,7 +179,7 @@ def _parameters_and_attributes(nodes: list[ast.AST]) -> Iterator[tuple[int, str]
 
 def test_modules_have_domain_names() -> None:
     unnamed = [
-        shown(path)
+        relative_path(path)
         for path in modules()
         if path.relative_to(SOURCE).as_posix() not in PYFLINK_MODULES
         and any(NAMES_OF_NOTHING.search(part) for part in (*path.relative_to(SOURCE).parts[:-1], path.stem))
@@ -190,13 +190,13 @@ def test_modules_have_domain_names() -> None:
 def test_every_folder_of_modules_is_a_package() -> None:
     # Without __init__.py, Python still imports the folder, but the layer contracts and the wheel miss it.
     folders = {path.parent for path in modules()}
-    bare = sorted(shown(folder) for folder in folders if not (folder / "__init__.py").is_file())
+    bare = sorted(relative_path(folder) for folder in folders if not (folder / "__init__.py").is_file())
     assert not bare, f"add an __init__.py to: {bare}"
 
 
 def test_annotations_are_not_evaluated_at_import() -> None:
     missing = [
-        shown(path)
+        relative_path(path)
         for path in modules()
         if any(not isinstance(node, ast.Expr) for node in tree_of(path).body)
         and not any(
@@ -214,10 +214,10 @@ def test_names_in_all_exist_and_are_listed_once() -> None:
     for path in modules():
         tree = tree_of(path)
         public = names_in_all(tree)
-        twice += [f"{shown(path)}: {name}" for name in set(public) if public.count(name) > 1]
+        twice += [f"{relative_path(path)}: {name}" for name in set(public) if public.count(name) > 1]
         # Star imports and __getattr__ are resolved only by importing; the public surface test does that.
         if not has_star_import_or_getattr(tree):
-            absent += [f"{shown(path)}: {name}" for name in set(public) - bound_at_top(tree.body)]
+            absent += [f"{relative_path(path)}: {name}" for name in set(public) - bound_at_top(tree.body)]
     assert not twice, "these are listed twice in __all__:\n" + "\n".join(sorted(twice))
     assert not absent, "these are promised in __all__ and not defined:\n" + "\n".join(sorted(absent))
 
@@ -261,7 +261,7 @@ def bound_at_top(body: list[ast.stmt]) -> set[str]:
 
 def test_no_file_names_a_folder_of_a_developers_machine() -> None:
     violations = [
-        f"{shown(path)}:{number}: {line.strip()[:100]}"
+        f"{relative_path(path)}:{number}: {line.strip()[:100]}"
         for path in project_files()
         for number, line in text_lines(path)
         if MACHINE_PATH.search(line)
@@ -271,7 +271,7 @@ def test_no_file_names_a_folder_of_a_developers_machine() -> None:
 
 def test_no_file_names_a_package_registry() -> None:
     violations = [
-        f"{shown(path)}:{number}: {line.strip()[:100]}"
+        f"{relative_path(path)}:{number}: {line.strip()[:100]}"
         for path in project_files()
         for number, line in text_lines(path)
         if REGISTRY.search(line)

@@ -51,8 +51,8 @@ def test_a_registered_host_that_is_not_allowed_is_not_queried_with_a_token_and_t
     assert Trust("secret", allow_hosts=["10.0.0.9"]).admitted([unnamed_host]) == [unnamed_host]
     assert Trust("secret", allow_hosts="10.0.0.9").admitted([unnamed_host]) == [unnamed_host]
     assert Trust(None).admitted([unnamed_host]) == [unnamed_host]
-    here = ServerPlace("http://127.0.0.1:8787")
-    assert Trust("secret").admitted([unnamed_host, here]) == [here]
+    local_server = ServerPlace("http://127.0.0.1:8787")
+    assert Trust("secret").admitted([unnamed_host, local_server]) == [local_server]
 
 
 def test_a_flight_address_on_another_host_does_not_receive_the_token() -> None:
@@ -216,7 +216,7 @@ def test_an_endless_response_or_event_is_aborted() -> None:
 
 
 def test_a_compressed_response_is_not_decompressed() -> None:
-    packed = httpx.Response(200, headers={"content-encoding": "gzip"}, stream=Endless(b"a"))
+    compressed = httpx.Response(200, headers={"content-encoding": "gzip"}, stream=Endless(b"a"))
     for read in (body_of, lambda response: list(lines_of(response))):
         with pytest.raises(InvalidAnswer, match="compressed"):
-            read(packed)
+            read(compressed)

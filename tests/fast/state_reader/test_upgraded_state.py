@@ -87,7 +87,7 @@ def nothing_rewritten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state_table, "plan_rewriting", lambda refs, since: None)
 
 
-def printed(show: Any, *args: Any, **options: Any) -> list[Any]:
+def printed_json(show: Any, *args: Any, **options: Any) -> list[Any]:
     screen = io.StringIO()
     assert show(*args, **options, as_json=True, screen=screen) == 0
     return [json.loads(line) for line in screen.getvalue().splitlines()]
@@ -121,9 +121,9 @@ def check_readers(address: str, one: Any, two: Any, three: Any) -> None:
             assert sorted(zip(rows["key"].to_pylist(), rows["value"].to_pylist(), strict=True)) == list(
                 zip(KEYS, values, strict=True)
             )
-    shown = printed(show_rows, address, "keep", "last")
+    shown = printed_json(show_rows, address, "keep", "last")
     assert {row["key"]: row["value"] for row in shown} == dict(zip(KEYS, map(_as_json, values), strict=True))
-    [listed] = [row for row in printed(show_catalog, address) if row["name"] == "last"]
+    [listed] = [row for row in printed_json(show_catalog, address) if row["name"] == "last"]
     assert str(rows.schema.field("value").type) in listed.values()
     assert verify(address).is_whole
 
@@ -184,12 +184,12 @@ def test_epochs_before_and_after_a_change_can_be_compared(
     if not rewrites:
         monkeypatch.setattr(state_table, "plan_rewriting", lambda refs, since: None)
     address = upgraded_store(upgrade, Types.DOUBLE(), upgrade)
-    rows = printed(show_difference, f"{address}@1", address, "keep", "last")
+    rows = printed_json(show_difference, f"{address}@1", address, "keep", "last")
     assert {row["key"]: (row["before"], row["after"]) for row in rows if row["change"] == "changed"} == changed
     assert [(row["key"], row["after"]) for row in rows if row["change"] == "added"] == [("c", upgrade(3))]
     assert len(rows) == len(changed) + 1
     for state in ("all", "named", "largest"):
-        assert len(printed(show_difference, f"{address}@1", address, "keep", state)) == len(changed) + 1
+        assert len(printed_json(show_difference, f"{address}@1", address, "keep", state)) == len(changed) + 1
 
 
 def test_a_fork_after_an_upgrade_is_read_like_the_job() -> None:

@@ -35,7 +35,7 @@ def build(env: StreamExecutionEnvironment) -> None:
 
 
 @pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def saved_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store in a folder, with the files of a finished job."""
     run(build, store="read-only-story")
     folder = tmp_path_factory.mktemp("read-only") / "store"
@@ -52,10 +52,10 @@ def stamps(folder: Path) -> dict[str, tuple[int, ...]]:
 
 
 @pytest.fixture
-def unchanged(saved: Path) -> Iterator[Path]:
-    before = stamps(saved)
-    yield saved
-    assert stamps(saved) == before
+def unchanged(saved_store: Path) -> Iterator[Path]:
+    before = stamps(saved_store)
+    yield saved_store
+    assert stamps(saved_store) == before
 
 
 def test_state_is_read_without_a_lease(unchanged: Path) -> None:
@@ -65,9 +65,9 @@ def test_state_is_read_without_a_lease(unchanged: Path) -> None:
         assert pickle.loads(pickle.dumps(snapshot.store)).__class__ is ReadOnlyStore
 
 
-def test_a_reader_with_write_permission_pins_its_epoch(saved: Path) -> None:
-    with state_reader.open(str(saved)).at(epoch=1) as snapshot:
-        assert snapshot.is_held and len(leases_of(open_store(str(saved)))) == 1
+def test_a_reader_with_write_permission_pins_its_epoch(saved_store: Path) -> None:
+    with state_reader.open(str(saved_store)).at(epoch=1) as snapshot:
+        assert snapshot.is_held and len(leases_of(open_store(str(saved_store)))) == 1
 
 
 def test_queries_of_the_newest_and_older_epochs_write_nothing(unchanged: Path) -> None:

@@ -24,13 +24,13 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def made(memory: Path, host: str = HOST) -> PrivateFolder:
+def new_folder(memory: Path, host: str = HOST) -> PrivateFolder:
     folder = fresh_shuffle_folder(memory, host, free_bytes_min=0)
     assert folder is not None
     return folder
 
 
-def left_behind(memory: Path, host: str = HOST) -> Path:
+def orphaned_folder(memory: Path, host: str = HOST) -> Path:
     """The folder of a killed process."""
     program = (
         "import os, pathlib, sys\n"
@@ -47,7 +47,7 @@ def left_behind(memory: Path, host: str = HOST) -> Path:
 
 
 def test_the_shuffle_folder_is_new_for_every_process_and_private(tmp_path: Path) -> None:
-    one, other = made(tmp_path), made(tmp_path)
+    one, other = new_folder(tmp_path), new_folder(tmp_path)
     assert one.path != other.path and mode(one.path) == mode(other.path) == 0o700
     one.close()
     assert not one.path.exists() and other.path.is_dir()
@@ -57,29 +57,29 @@ def test_the_shuffle_folder_is_new_for_every_process_and_private(tmp_path: Path)
 def test_an_existing_folder_named_after_this_process_is_not_reused(tmp_path: Path) -> None:
     existing = tmp_path / f"millstream-spark-{os.getpid()}"
     existing.mkdir(mode=0o777)
-    folder = made(tmp_path)
+    folder = new_folder(tmp_path)
     assert folder.path != existing and not list(existing.iterdir())
     folder.close()
 
 
 def test_the_shuffle_folder_of_a_killed_process_is_removed_by_the_next(tmp_path: Path) -> None:
-    left = left_behind(tmp_path)
-    folder = made(tmp_path)
+    left = orphaned_folder(tmp_path)
+    folder = new_folder(tmp_path)
     assert not left.exists()
     folder.close()
 
 
 def test_the_shuffle_folder_of_another_machine_is_untouched(tmp_path: Path) -> None:
-    foreign_folder = left_behind(tmp_path, "there")
-    folder = made(tmp_path)
+    foreign_folder = orphaned_folder(tmp_path, "there")
+    folder = new_folder(tmp_path)
     assert foreign_folder.is_dir()
     folder.close()
 
 
 def test_a_folder_in_use_is_untouched_whatever_its_process_is_called(tmp_path: Path) -> None:
-    used = made(tmp_path)
+    used = new_folder(tmp_path)
     (used.path / "block").write_bytes(b"1")
-    folder = made(tmp_path)
+    folder = new_folder(tmp_path)
     assert (used.path / "block").exists()
     folder.close()
     used.close()
@@ -91,7 +91,7 @@ def test_a_link_among_the_shuffle_folders_is_not_followed(tmp_path: Path) -> Non
     (precious / "file").write_text("stays")
     link = tmp_path / f"millstream-shuffle-{HOST}-link"
     link.symlink_to(precious)
-    made(tmp_path).close()
+    new_folder(tmp_path).close()
     assert (precious / "file").read_text() == "stays" and link.is_symlink()
 
 
@@ -120,7 +120,7 @@ def test_only_a_driver_with_local_tasks_alone_binds_to_the_loopback_address(
 
 
 def test_a_forked_process_does_not_remove_the_folder_of_its_parent(tmp_path: Path) -> None:
-    folder = made(tmp_path)
+    folder = new_folder(tmp_path)
     child = os.fork()
     if child == 0:
         folder.close()

@@ -62,16 +62,16 @@ class Reminder(KeyedProcessFunction):
     def process_element(self, value: str, ctx: Any) -> Iterator[Any]:
         yield value
         self.left.update(3)
-        self._again(ctx)
+        self._repeat(ctx)
 
     def on_timer(self, timestamp: int, ctx: Any) -> Iterator[Any]:
         assert ctx.time_domain() is TimeDomain.PROCESSING_TIME
         yield ctx.get_current_key(), timestamp
         self.left.update(self.left.value() - 1)
         if self.left.value():
-            self._again(ctx)
+            self._repeat(ctx)
 
-    def _again(self, ctx: Any) -> None:
+    def _repeat(self, ctx: Any) -> None:
         service = ctx.timer_service()
         service.register_processing_time_timer(service.current_processing_time() + 100)
 

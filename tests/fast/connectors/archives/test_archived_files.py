@@ -67,7 +67,7 @@ def file_of(rows: list[dict[str, object]]) -> bytes:
     return ArchiveParts().written([table])
 
 
-def stored(**files: bytes) -> tuple[MemoryStore, ArchivedFile]:
+def store_with_file(**files: bytes) -> tuple[MemoryStore, ArchivedFile]:
     store = MemoryStore(f"archived-files-{next(NUMBERS)}")
     for name, data in files.items():
         store.put(ENTRY.file if name == "published" else ENTRY.staged, data)
@@ -87,20 +87,20 @@ def test_an_entry_of_a_newer_format_is_rejected() -> None:
 
 @pytest.mark.parametrize("names", [("published",), ("staged",), ("published", "staged")])
 def test_a_file_is_readable_before_and_after_publication(names: tuple[str, ...]) -> None:
-    _, entry = stored(**{name: file_of(ROWS) for name in names})
+    _, entry = store_with_file(**{name: file_of(ROWS) for name in names})
     assert read_file(entry, SCHEMA).select(["k", "name"]).to_pylist() == ROWS
 
 
 def test_a_file_published_between_two_read_attempts_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    store, entry = stored(staged=file_of(ROWS))
+    store, entry = store_with_file(staged=file_of(ROWS))
     exists = MemoryStore.exists
 
     def publishing(self: MemoryStore, name: str) -> bool:
-        answer = exists(self, name)
+        is_there = exists(self, name)
         if name == entry.file and exists(self, entry.staged):  # just after the first lookup
             self.put(entry.file, self.get(entry.staged))
             self.delete(entry.staged)
-        return answer
+        return is_there
 
     monkeypatch.setattr(MemoryStore, "exists", publishing)
     assert read_file(entry, SCHEMA).num_rows == 3
@@ -109,14 +109,14 @@ def test_a_file_published_between_two_read_attempts_is_read(monkeypatch: pytest.
 
 def test_a_missing_truncated_or_damaged_file_raises() -> None:
     with pytest.raises(StoreDamagedError, match=r"part-1.parquet in memory://.* is missing, with 3 rows that left"):
-        read_file(stored()[1], SCHEMA)
+        read_file(store_with_file()[1], SCHEMA)
     with pytest.raises(StoreDamagedError, match="has 2 rows, expected 3"):
-        read_file(stored(published=file_of(ROWS[:2]))[1], SCHEMA)
+        read_file(store_with_file(published=file_of(ROWS[:2]))[1], SCHEMA)
     whole = file_of(ROWS)
     for at in (0, len(whole) // 3, len(whole) - 1):
         damaged = whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :]
         try:
-            rows_read = read_file(stored(published=damaged)[1], SCHEMA)
+            rows_read = read_file(store_with_file(published=damaged)[1], SCHEMA)
         except StoreDamagedError:
             continue
         assert rows_read.select(["k", "name"]).to_pylist() == ROWS  # the flipped byte is not part of any row
@@ -126,7 +126,7 @@ def test_an_unresponsive_disk_is_a_transient_error_of_the_store(monkeypatch: pyt
     def failing(*_: object, **__: object) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    _, entry = stored(published=file_of(ROWS))
+    _, entry = store_with_file(published=file_of(ROWS))
     for method in ("read_row_groups", "__init__"):
         with monkeypatch.context() as patch:
             patch.setattr(pq.ParquetFile, method, failing)
@@ -143,7 +143,7 @@ def written_entry(data: bytes, **changes: Any) -> ArchivedFile:
 def test_a_file_with_any_flipped_bit_is_rejected_before_parquet_reads_it() -> None:
     # Arrow aborts the process on some footers with a single flipped bit, so nothing could be reported.
     whole = file_of(ROWS)
-    store, _ = stored()
+    store, _ = store_with_file()
     entry = written_entry(whole, url=store.url)
     for at in range(len(whole)):
         store.put(entry.file, whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
@@ -176,13 +176,13 @@ def pq_bytes(table: pa.Table) -> bytes:
 
 
 def test_a_column_whose_type_differs_from_the_table_is_reported() -> None:
-    _, entry = stored(published=file_of(ROWS))
+    _, entry = store_with_file(published=file_of(ROWS))
     with pytest.raises(StoreDamagedError, match=r"cannot be read: .*Put the file back"):
         read_file(entry, pa.schema([("name", pa.int64())]))
 
 
 def test_a_column_dropped_and_added_again_is_null_in_older_files() -> None:
-    _, entry = stored(published=file_of(ROWS))
+    _, entry = store_with_file(published=file_of(ROWS))
     column_births = replace(entry, born=json.dumps({"name": "job:9"}))
     names = [row["name"] for row in ROWS]
     for file, births, expected in (
@@ -203,7 +203,7 @@ def test_entries_of_older_versions_have_no_checksum_and_no_column_births() -> No
 
 
 def test_a_column_missing_from_the_file_is_null_and_a_narrower_column_is_cast() -> None:
-    _, entry = stored(published=file_of(ROWS))
+    _, entry = store_with_file(published=file_of(ROWS))
     wider = pa.schema([("k", pa.decimal128(20, 0)), ("later", pa.int32())])
     rows = read_file(entry, wider)
     assert rows.column("later").to_pylist() == [None] * 3 and rows.column("k").to_pylist() == [1, 2, 3]
@@ -211,7 +211,7 @@ def test_a_column_missing_from_the_file_is_null_and_a_narrower_column_is_cast() 
 
 def test_row_groups_without_a_wanted_key_are_skipped() -> None:
     rows = [{"k": number, "name": ""} for number in range(40_000)]
-    entry = replace(stored(published=file_of(rows))[1], rows=len(rows))
+    entry = replace(store_with_file(published=file_of(rows))[1], rows=len(rows))
     store = MemoryStore(entry.url.removeprefix("memory://"))
     assert store.list("") == [entry.file]
     rows_read = read_file(entry, SCHEMA, [GroupFilter("k", "IN", (39_999,))])
@@ -219,13 +219,13 @@ def test_row_groups_without_a_wanted_key_are_skipped() -> None:
 
 
 def test_a_file_of_format_1_is_read_and_has_no_delete_rows() -> None:
-    _, entry = stored(published=base64.b64decode("".join(YESTERDAY)))
+    _, entry = store_with_file(published=base64.b64decode("".join(YESTERDAY)))
     rows = read_file(replace(entry, form=1), SCHEMA.append(pa.field(ARCHIVED_REMOVED, pa.bool_())))
     assert rows.to_pylist() == [{**row, ARCHIVED_VERSION: 7, ARCHIVED_REMOVED: None} for row in ROWS]
 
 
 def test_a_file_without_the_archive_s_own_column_is_reported_as_damaged() -> None:
-    _, entry = stored(published=ArchiveParts().written([pa.Table.from_pylist(ROWS)]))
+    _, entry = store_with_file(published=ArchiveParts().written([pa.Table.from_pylist(ROWS)]))
     with pytest.raises(StoreDamagedError, match="has no column archived_version"):
         read_file(entry, SCHEMA)
 

@@ -38,7 +38,7 @@ def empty_reader_pool() -> Iterator[None]:
 
 @pytest.fixture
 def split(tmp_path: Path) -> Split:
-    return _written(tmp_path / "rows.parquet", range(100))
+    return _write_file(tmp_path / "rows.parquet", range(100))
 
 
 def _clear_pool() -> None:
@@ -46,7 +46,7 @@ def _clear_pool() -> None:
         row_groups._idle_readers.popitem()[1].close()
 
 
-def _written(path: Path, numbers: range) -> Split:
+def _write_file(path: Path, numbers: range) -> Split:
     pq.write_table(pa.table({"n": list(numbers)}), path, row_group_size=40)
     return Split(str(path), 0, {"path": str(path), "end": None, "size": path.stat().st_size})
 
@@ -102,7 +102,7 @@ def test_idle_readers_stay_within_their_limits(split: Split, monkeypatch: pytest
 
 def test_the_reader_idle_longest_is_evicted_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_groups, "_IDLE_READERS_MAX", 2)
-    splits = [_written(tmp_path / f"{number}.parquet", range(number, 100)) for number in range(3)]
+    splits = [_write_file(tmp_path / f"{number}.parquet", range(number, 100)) for number in range(3)]
     for split in splits:
         rows(split, 0, 7)
     assert [Path(name.path).stem for name in row_groups._idle_readers] == ["1", "2"]

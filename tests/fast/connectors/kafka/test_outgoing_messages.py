@@ -69,11 +69,11 @@ def test_messages_built_by_column_equal_messages_built_one_by_one(
     columns = None if stamps is None else np.array(stamps, np.int64)
     batch = Batch.of_values(values, Types.STRING(), columns)
     expected = expected_messages(serializer, values, stamps)
-    made = MessageMaker(serializer, Types.STRING(), 1_000_000).messages(batch)
-    assert sorted(_rows(list(by_topic(serializer.topic, made))), key=repr) == sorted(expected, key=repr)
+    built = MessageMaker(serializer, Types.STRING(), 1_000_000).messages(batch)
+    assert sorted(_rows(list(by_topic(serializer.topic, built))), key=repr) == sorted(expected, key=repr)
     gathered = StagedMessages(context(store), serializer.topic)
-    gathered.add(made)
-    gathered.add(made)
+    gathered.add(built)
+    gathered.add(built)
     if not values:
         assert not gathered.stage()
         return
@@ -158,10 +158,10 @@ class Headers:
 
 
 def test_headers_count_among_the_bytes_of_a_message() -> None:
-    def made(size: int) -> pa.RecordBatch:
+    def built(size: int) -> pa.RecordBatch:
         serializer = RecordSerializer(SimpleStringSchema(), topic="out", metadata=Headers(size))
         return MessageMaker(serializer, Types.STRING(), 1_000).messages(Batch.of_values(["a"] * 3, Types.STRING()))
 
-    assert made(800).num_rows == 3
+    assert built(800).num_rows == 3
     with pytest.raises(ProgramError, match=r"a message of 1,015 bytes is larger than max\.request\.size"):
-        made(1_000)
+        built(1_000)

@@ -266,15 +266,15 @@ def test_a_projection_after_an_upgrade_applies_to_the_upgraded_value() -> None:
 
 
 def test_an_upgrade_receives_rows_and_tuples_as_functions_do() -> None:
-    got: list[Any] = []
+    received: list[Any] = []
     for kind, value in ((COUNTED, ("x", 1)), (Types.TUPLE([Types.LONG(), Types.LONG()]), (1, 2))):
         table = Table()
         table.declare(kind)
         table.run({"a": value})
         seen = table.run({})["a"]
-        table.declare(Types.STRING(), Evolution(upgrade=lambda old: got.append(old) or "new"))
+        table.declare(Types.STRING(), Evolution(upgrade=lambda old: received.append(old) or "new"))
         table.run({})
-        assert got[-1] == seen and type(got[-1]) is type(seen)
+        assert received[-1] == seen and type(received[-1]) is type(seen)
 
 
 def test_an_exception_of_an_upgrade_names_the_state_and_the_value() -> None:

@@ -55,7 +55,7 @@ class Keep(KeyedProcessFunction):
 
     def process_element(self, value: Any, ctx: Any) -> Any:
         key, item = value
-        yield key, self._held()
+        yield key, self._content()
         if isinstance(self.descriptor, ValueStateDescriptor):
             self.state.update(item)
         elif isinstance(self.descriptor, MapStateDescriptor):
@@ -63,7 +63,7 @@ class Keep(KeyedProcessFunction):
         else:
             self.state.add(item)
 
-    def _held(self) -> Any:
+    def _content(self) -> Any:
         if isinstance(self.descriptor, ValueStateDescriptor):
             return self.state.value()
         if isinstance(self.descriptor, MapStateDescriptor):
@@ -267,7 +267,7 @@ def test_broadcast_state_changes_its_type_in_every_subtask() -> None:
     assert third == [{"r": 2.5, "s": 3.0}]
 
 
-class Listed(ProcessFunction, CheckpointedFunction):
+class OperatorList(ProcessFunction, CheckpointedFunction):
     def __init__(self, descriptor: Any, union: bool) -> None:
         self.descriptor, self.union = descriptor, union
 
@@ -285,20 +285,20 @@ class Listed(ProcessFunction, CheckpointedFunction):
 
 @pytest.mark.parametrize("union", [False, True], ids=["split", "union"])
 def test_operator_list_state_changes_its_type(union: bool) -> None:
-    def listed(descriptor: Any) -> Build:
-        return lambda stream, out: stream.process(Listed(descriptor, union)).uid("keep").sink_to(out).uid("out")
+    def list_program(descriptor: Any) -> Build:
+        return lambda stream, out: stream.process(OperatorList(descriptor, union)).uid("keep").sink_to(out).uid("out")
 
     story = Story([1, 2], [3], ["x"], ["y"])
     _, [second], [third], [fourth] = story.play(
-        listed(ListStateDescriptor("seen", INT)),
-        listed(ListStateDescriptor("seen", LONG)),
-        listed(ListStateDescriptor("seen", STRING, upgrade=lambda number: f"#{number}")),
-        listed(ListStateDescriptor("seen", Types.PICKLED_BYTE_ARRAY(), upgrade={STRING: len})),
+        list_program(ListStateDescriptor("seen", INT)),
+        list_program(ListStateDescriptor("seen", LONG)),
+        list_program(ListStateDescriptor("seen", STRING, upgrade=lambda number: f"#{number}")),
+        list_program(ListStateDescriptor("seen", Types.PICKLED_BYTE_ARRAY(), upgrade={STRING: len})),
     )
     assert (second, third, fourth) == ([1, 2], ["#1", "#2", "#3"], [2, 2, 2, 1])
 
 
-class Mapped(ProcessFunction, CheckpointedFunction):
+class OperatorMap(ProcessFunction, CheckpointedFunction):
     def __init__(self, descriptor: Any) -> None:
         self.descriptor = descriptor
 
@@ -313,26 +313,28 @@ class Mapped(ProcessFunction, CheckpointedFunction):
         self.state.put(*value)
 
 
-def mapped(*kinds: Any, **more: Any) -> Build:
+def map_program(*kinds: Any, **more: Any) -> Build:
     descriptor = MapStateDescriptor("rules", *kinds, **more)
-    return lambda stream, out: stream.process(Mapped(descriptor)).uid("keep").sink_to(out).uid("out")
+    return lambda stream, out: stream.process(OperatorMap(descriptor)).uid("keep").sink_to(out).uid("out")
 
 
 def test_operator_map_state_changes_its_type() -> None:
     story = Story([("a", 1)], [("b", 2)], [("c", "x")])
     _, [second], [third] = story.play(
-        mapped(STRING, INT), mapped(STRING, LONG), mapped(STRING, STRING, upgrade=lambda number: "x" * number)
+        map_program(STRING, INT),
+        map_program(STRING, LONG),
+        map_program(STRING, STRING, upgrade=lambda number: "x" * number),
     )
     assert (second, third) == ({"a": 1}, {"a": "x", "b": "xx"})
 
 
 def test_map_keys_of_another_type_are_rejected_in_operator_state_too() -> None:
     story = Story([(1, 1)], [(1, 2)])
-    story.act(mapped(INT, LONG))
+    story.act(map_program(INT, LONG))
     with pytest.raises(
         JobFailedError, match=r"operator state 'rules' of .* was saved with map keys of INT, they are now L"
     ):
-        story.act(mapped(LONG, LONG), is_last=True)
+        story.act(map_program(LONG, LONG), is_last=True)
 
 
 def joined(kind: Any) -> Build:

@@ -32,7 +32,7 @@ INT, LONG, STRING = Types.INT(), Types.LONG(), Types.STRING()
 # At parallelism 2, the key "a" belongs to subtask 1 and "e" to subtask 0.
 
 
-class Late(KeyedProcessFunction):
+class LateState(KeyedProcessFunction):
     """Uses its state only on request of a record: `(key, item)` emits the stored value and stores `item`."""
 
     def __init__(self, descriptor: Any) -> None:
@@ -50,10 +50,10 @@ class Late(KeyedProcessFunction):
         state.update(item)
 
 
-def late(descriptor: Any) -> Build:
+def late_state(descriptor: Any) -> Build:
     return lambda stream, out: (
         stream.key_by(lambda value: value[0], Types.STRING())
-        .process(Late(descriptor))
+        .process(LateState(descriptor))
         .name("late")
         .uid("keep")
         .sink_to(out)
@@ -61,12 +61,12 @@ def late(descriptor: Any) -> Build:
     )
 
 
-def often(key: str, item: Any, epochs: int = 8) -> list[Any]:
+def repeated(key: str, item: Any, epochs: int = 8) -> list[Any]:
     """A record in each of some epochs; after eight, a subtask has merged all its rows into one segment."""
     return [(key, item), EPOCH] * epochs
 
 
-def stored(story: Story) -> dict[str, Any]:
+def stored_values(story: Story) -> dict[str, Any]:
     """The state as other processes read it."""
     with state_reader.open(f"memory://{story.store}").at() as snapshot:
         table = snapshot.read("keep", "total").to_arrow().read_all()
@@ -95,13 +95,13 @@ class Backward(Forward):
 
 
 def total(kind: Any, **more: Any) -> Build:
-    return late(ValueStateDescriptor("total", kind, **more))
+    return late_state(ValueStateDescriptor("total", kind, **more))
 
 
 def expiring() -> Build:
     descriptor = ValueStateDescriptor("total", LONG)
     descriptor.enable_time_to_live(StateTtlConfig.new_builder(Duration.of_millis(50)).build())
-    return late(descriptor)
+    return late_state(descriptor)
 
 
 def serialized(serializer: Any) -> Build:
@@ -111,18 +111,18 @@ def serialized(serializer: Any) -> Build:
 @pytest.mark.parametrize("first, second", [("a", "e"), ("e", "a")], ids=["subtask 1 first", "subtask 0 first"])
 @pytest.mark.parametrize("epochs", [1, 8], ids=["not compacted", "compacted"])
 def test_a_type_changed_by_one_subtask_is_read_by_all_after_a_rescale(first: str, second: str, epochs: int) -> None:
-    story = Story([("a", 1), ("e", 2)], often(first, 3, epochs=epochs), [("a", 4), ("e", 5)])
+    story = Story([("a", 1), ("e", 2)], repeated(first, 3, epochs=epochs), [("a", 4), ("e", 5)])
     held = {"a": 1, "e": 2, first: 3}
     story.act(total(INT), 2)
     story.act(total(LONG), 2)
-    assert stored(story) == held
+    assert stored_values(story) == held
     assert sorted(story.act(total(LONG), 1, is_last=True)) == sorted(held.items())
 
 
 @pytest.mark.parametrize("first, second", [("a", "e"), ("e", "a")], ids=["subtask 1 first", "subtask 0 first"])
 def test_values_of_each_serializer_version_are_read_by_that_version_after_a_rescale(first: str, second: str) -> None:
     story = Story(
-        [("a", "one"), ("e", "one")], often(first, "two"), [(first, "two"), (second, "two")], [("a", ""), ("e", "")]
+        [("a", "one"), ("e", "one")], repeated(first, "two"), [(first, "two"), (second, "two")], [("a", ""), ("e", "")]
     )
     story.act(serialized(Forward()), 2)
     story.act(serialized(Backward()), 2)
@@ -131,10 +131,10 @@ def test_values_of_each_serializer_version_are_read_by_that_version_after_a_resc
 
 
 def test_state_is_queryable_while_one_subtask_has_not_used_it() -> None:
-    story = Story([("a", 1), ("e", 2)], often("a", 3))
+    story = Story([("a", 1), ("e", 2)], repeated("a", 3))
     story.act(total(INT), 2)
     story.act(total(LONG), 2, is_last=True)
-    assert stored(story) == {"a": 3, "e": 2}
+    assert stored_values(story) == {"a": 3, "e": 2}
     assert verify(f"memory://{story.store}").problems == ()
 
 
@@ -174,7 +174,7 @@ def visits(kind: Any) -> Build:
 
 
 def test_key_state_of_a_window_function_changes_its_type_before_a_rescale() -> None:
-    story = Story([("a", 1), ("e", 2)], often("a", 3), [("a", 4), ("e", 5)])
+    story = Story([("a", 1), ("e", 2)], repeated("a", 3), [("a", 4), ("e", 5)])
     story.act(visits(INT), 2)
     story.act(visits(LONG), 2)
     assert sorted(story.act(visits(LONG), 1, is_last=True)) == [("a", 9), ("e", 1)]
@@ -217,7 +217,7 @@ def test_histories_joined_wrongly_by_an_older_version_are_repaired_from_the_file
     else:
         with_histories(story, lambda history: (history[0], replace(history[1], since=history[1].since + 10)))
     if isinstance(first, int):
-        assert stored(story) == {"a": second, "e": first}
+        assert stored_values(story) == {"a": second, "e": first}
     assert sorted(story.act(programs[1], 1, is_last=True)) == [("a", second), ("e", first)]
 
 

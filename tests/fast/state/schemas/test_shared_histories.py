@@ -143,7 +143,7 @@ class Reference:
         return read
 
 
-def saved(since: int, kind: str, **more: Any) -> dict[str, Any]:
+def history_entry(since: int, kind: str, **more: Any) -> dict[str, Any]:
     return {"since": since, "since_ms": 0, "type": kind, "shape": "value", "key": "string", **more}
 
 
@@ -155,29 +155,31 @@ def joined_in_both_orders(left: list[Any], right: list[Any]) -> list[Any]:
 
 
 def test_entries_of_one_change_merge_to_its_first_registration() -> None:
-    old, early, late = saved(1, "INT"), saved(10, "LONG"), saved(500, "LONG")
+    old, early, late = history_entry(1, "INT"), history_entry(10, "LONG"), history_entry(500, "LONG")
     assert joined_in_both_orders([early], [old]) == [old, early]
     assert joined_in_both_orders([old, late], [early]) == [old, early]
 
 
 def test_a_type_that_is_restored_is_a_new_entry() -> None:
-    first, second, third = saved(1, "INT"), saved(10, "LONG"), saved(20, "INT", upgrade="int")
+    first, second, third = history_entry(1, "INT"), history_entry(10, "LONG"), history_entry(20, "INT", upgrade="int")
     assert joined_in_both_orders([first], [second, third]) == [first, second, third]
 
 
 def test_a_ttl_of_another_length_is_not_a_change() -> None:
-    early, late = saved(10, "LONG", ttl_ms=50), saved(20, "LONG", ttl_ms=70)
-    assert joined_in_both_orders([saved(1, "LONG"), early], [late]) == [saved(1, "LONG"), early]
+    early, late = history_entry(10, "LONG", ttl_ms=50), history_entry(20, "LONG", ttl_ms=70)
+    assert joined_in_both_orders([history_entry(1, "LONG"), early], [late]) == [history_entry(1, "LONG"), early]
 
 
 @pytest.mark.parametrize("explained", [{"upgrade": "to_text"}, {"renames": {"a": "b"}}], ids=["upgrade", "renames"])
 def test_a_change_is_explained_by_a_subtask_with_older_rows(explained: dict[str, Any]) -> None:
-    old, fresh, changed = saved(1, "INT"), saved(7, "STRING"), saved(10, "STRING", **explained)
+    old, fresh, changed = history_entry(1, "INT"), history_entry(7, "STRING"), history_entry(10, "STRING", **explained)
     assert joined_in_both_orders([old, changed], [fresh]) == [old, fresh | explained]
 
 
 def test_a_later_phase_of_an_epoch_shares_what_the_previous_one_registered() -> None:
-    old, new = (history_from_json([entry], "state 'total'") for entry in (saved(1, "INT"), saved(10, "LONG")))
+    old, new = (
+        history_from_json([entry], "state 'total'") for entry in (history_entry(1, "INT"), history_entry(10, "LONG"))
+    )
     accounts = {
         number: SubtaskAccount(tables=StoredTables({}, {"total": known})) for number, known in enumerate((old, new))
     }

@@ -46,7 +46,7 @@ def scanned(segments: OpenSegments, refs: list[SegmentRef]) -> dict[str, int]:
     return {row["key"]: row["value"] for batch in view.scan() for row in batch.to_pylist()}
 
 
-def whole(count: int) -> dict[str, int]:
+def expected_rows(count: int) -> dict[str, int]:
     return {f"key {at} {i}": i for at in range(count) for i in range(ROWS)}
 
 
@@ -86,7 +86,7 @@ def test_only_parts_of_a_large_remote_segment_are_fetched(monkeypatch: pytest.Mo
     refs = [write_segments(store, at) for at in range(3)]
     memory = SegmentMemory(bytes_max=refs[0].file_bytes)
     segments = OpenSegments(store, memory=memory)
-    assert scanned(segments, refs) == whole(3)
+    assert scanned(segments, refs) == expected_rows(3)
     assert memory.held_bytes <= refs[0].file_bytes and not store.gets
     ranges_before = store.ranges
     view = TableView(segments, LAYOUT, refs, range(LAYOUT.max_parallelism), 0)
@@ -152,7 +152,7 @@ def test_a_segment_collected_while_open_is_readable_to_its_end(tmp_path: Path) -
     segments = OpenSegments(store, maps=False)
     segments.segment(ref, LAYOUT)
     store.delete(ref.file)
-    assert scanned(segments, [ref]) == whole(1)
+    assert scanned(segments, [ref]) == expected_rows(1)
 
 
 def test_above_the_open_file_limit_files_are_reopened_for_each_part(
@@ -162,7 +162,7 @@ def test_above_the_open_file_limit_files_are_reopened_for_each_part(
     store = LocalStore(tmp_path)
     ref = write_segments(store, 0)
     segments = OpenSegments(store, maps=False)
-    assert scanned(segments, [ref]) == whole(1)
+    assert scanned(segments, [ref]) == expected_rows(1)
     unread = OpenSegments(store, maps=False).segment(ref, LAYOUT)
     store.delete(ref.file)
     with pytest.raises(StoreDamagedError, match=r"cannot be read.*moved or removed"):
@@ -180,7 +180,7 @@ def test_threads_reading_during_evictions_read_the_same_rows() -> None:
 
     def read() -> None:
         for _ in range(5):
-            if scanned(segments, refs) != whole(4):
+            if scanned(segments, refs) != expected_rows(4):
                 wrong.append("other rows")
 
     threads = [threading.Thread(target=read) for _ in range(4)]

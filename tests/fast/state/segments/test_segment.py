@@ -35,7 +35,7 @@ MAP_LAYOUT = TableLayout("carts", pa.int64(), pa.string(), pa.list_(pa.string())
 NAME = segment_name("count", "total", 7, 0, "a1")
 
 
-def written(store: Store, rows: int = 10, chunk_rows: int = 4, name: str = NAME) -> SegmentRef:
+def stored_segment(store: Store, rows: int = 10, chunk_rows: int = 4, name: str = NAME) -> SegmentRef:
     changes = TableChanges(LAYOUT)
     keys = key_column_of_arrow(pa.array([f"key {i}" for i in range(rows)]))
     changes.put(keys, pa.array(np.arange(rows)), expires_ms=np.full(rows, 1_000))
@@ -51,20 +51,20 @@ def contents(store: Store, *refs: SegmentRef, layout: TableLayout = LAYOUT) -> d
     return {row["key"]: row["value"] for row in rows}
 
 
-WHOLE = {f"key {i}": i for i in range(10)}
+ALL_ROWS = {f"key {i}": i for i in range(10)}
 
 
 def test_a_segment_is_an_arrow_file_readable_by_other_tools(tmp_path: Path) -> None:
-    ref = written(LocalStore(tmp_path))
+    ref = stored_segment(LocalStore(tmp_path))
     with pa.memory_map(str(tmp_path / ref.file)) as source:
         table = pa.ipc.open_file(source).read_all()
-    assert dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True)) == WHOLE
+    assert dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True)) == ALL_ROWS
     orders = table["order"].to_pylist()
     assert orders == sorted(orders)
 
 
 def test_a_ref_records_size_rows_and_key_groups(tmp_path: Path) -> None:
-    ref = written(LocalStore(tmp_path))
+    ref = stored_segment(LocalStore(tmp_path))
     assert (ref.rows, ref.epoch, ref.groups) == (10, 7, range(128))
     assert ref.file_bytes == (tmp_path / ref.file).stat().st_size
 
@@ -77,7 +77,7 @@ def test_an_epoch_without_changes_writes_no_segment(tmp_path: Path) -> None:
 @pytest.mark.parametrize("cut", [0, 1, 5, 23, 100, 1_000, -1, -9, -11])
 def test_a_truncated_segment_raises_and_names_state_epoch_and_file(tmp_path: Path, cut: int) -> None:
     store = LocalStore(tmp_path)
-    ref = written(store)
+    ref = stored_segment(store)
     path = tmp_path / ref.file
     path.write_bytes(path.read_bytes()[:cut])
     with pytest.raises(StoreDamagedError, match=rf"State 'total', epoch 7: segment {ref.file} is damaged"):
@@ -86,7 +86,7 @@ def test_a_truncated_segment_raises_and_names_state_epoch_and_file(tmp_path: Pat
 
 def test_a_missing_segment_raises_and_is_not_an_empty_table(tmp_path: Path) -> None:
     for store in (LocalStore(tmp_path), open_store("memory://test-missing-segment")):
-        ref = written(store)
+        ref = stored_segment(store)
         store.delete(ref.file)
         with pytest.raises(StoreDamagedError, match=rf"State 'total', epoch 7: segment {ref.file} is missing"):
             contents(store, ref)
@@ -94,7 +94,7 @@ def test_a_missing_segment_raises_and_is_not_an_empty_table(tmp_path: Path) -> N
 
 def test_every_flipped_byte_is_detected(tmp_path: Path) -> None:
     store = LocalStore(tmp_path, fsync=False)
-    ref = written(store)
+    ref = stored_segment(store)
     path = tmp_path / ref.file
     whole = path.read_bytes()
     for at in range(0, len(whole), 7):
@@ -104,12 +104,12 @@ def test_every_flipped_byte_is_detected(tmp_path: Path) -> None:
         with pytest.raises(StoreDamagedError, match=r"State 'total', epoch 7.* is damaged"):
             raise AssertionError(f"byte {at}: read as {contents(store, ref)}")
     path.write_bytes(whole)
-    assert contents(store, ref) == WHOLE
+    assert contents(store, ref) == ALL_ROWS
 
 
 def test_damage_in_one_chunk_is_reported_and_leaves_the_others_readable(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
-    ref = written(store)
+    ref = stored_segment(store)
     segments = OpenSegments(store)
     segment = segments.segment(ref, LAYOUT)
     assert len(segment.entries) == 3
@@ -119,7 +119,7 @@ def test_damage_in_one_chunk_is_reported_and_leaves_the_others_readable(tmp_path
     path.write_bytes(bytes(data))
     view = TableView(OpenSegments(store), LAYOUT, [ref], range(128), 0)
     readable, broken = 0, 0
-    for key, value in WHOLE.items():
+    for key, value in ALL_ROWS.items():
         try:
             result = view.get(key_column_of_arrow(pa.array([key])))
             assert result.values is not None and result.values.to_pylist() == [value]
@@ -132,8 +132,8 @@ def test_damage_in_one_chunk_is_reported_and_leaves_the_others_readable(tmp_path
 
 def test_a_file_in_anothers_place_is_detected(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
-    ref = written(store)
-    other = written(store, rows=11, name=segment_name("count", "total", 7, 0, "b2"))
+    ref = stored_segment(store)
+    other = stored_segment(store, rows=11, name=segment_name("count", "total", 7, 0, "b2"))
     (tmp_path / other.file).rename(tmp_path / ref.file)
     with pytest.raises(StoreDamagedError, match=r"the manifest says .* and 10 rows .* Was a file copied or renamed"):
         contents(store, ref)
@@ -141,7 +141,7 @@ def test_a_file_in_anothers_place_is_detected(tmp_path: Path) -> None:
 
 def test_a_segment_of_a_newer_format_requires_an_upgrade(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
-    ref = written(store)
+    ref = stored_segment(store)
     path = tmp_path / ref.file
     path.write_bytes(path.read_bytes().replace(b"millstream-segment-1", b"millstream-segment-2"))
     with pytest.raises(StoreDamagedError, match=r"has segment format 2, this Millstream reads up to 1.*Upgrade"):
@@ -160,7 +160,7 @@ def test_a_segment_of_a_newer_format_requires_an_upgrade(tmp_path: Path) -> None
 def test_a_state_whose_declaration_differs_from_storage_is_rejected(
     tmp_path: Path, layout: TableLayout, message: str
 ) -> None:
-    ref = written(LocalStore(tmp_path))
+    ref = stored_segment(LocalStore(tmp_path))
     with pytest.raises(StateSchemaError, match=rf"state 'total' was saved with {message}.*new name"):
         OpenSegments(LocalStore(tmp_path)).segment(ref, layout)
 
@@ -177,49 +177,49 @@ def test_a_writer_rejects_unsorted_or_duplicate_rows(tmp_path: Path) -> None:
         write_segment(store, NAME, LAYOUT, 1, range(1), [rows], chunks_max=1)
 
 
-def a_tier(store: Store, folder: Path) -> TieredStore:
+def open_tier(store: Store, folder: Path) -> TieredStore:
     """The store as seen by another process on this machine."""
     return TieredStore(store, LocalTier(folder, 1 << 20))
 
 
-def the_copy(folder: Path) -> Path:
+def cached_copy(folder: Path) -> Path:
     (copy,) = (path for path in folder.glob("stores/*/files/**/*") if path.is_file())
     return copy
 
 
 def test_a_remote_segment_is_downloaded_once_for_all_processes_of_a_machine(tmp_path: Path) -> None:
     store = open_store("memory://test-remote-segment")
-    ref = written(store)
-    segments = OpenSegments(a_tier(store, tmp_path))
+    ref = stored_segment(store)
+    segments = OpenSegments(open_tier(store, tmp_path))
     segments.segment(ref, LAYOUT)
     store.delete(ref.file)  # the copy now suffices, in another process too
-    assert OpenSegments(a_tier(store, tmp_path)).segment(ref, LAYOUT).rows == 10
+    assert OpenSegments(open_tier(store, tmp_path)).segment(ref, LAYOUT).rows == 10
     segments.keep_only([], LAYOUT)
     assert segments.open_files == []
 
 
 def test_a_truncated_cached_copy_is_downloaded_again(tmp_path: Path) -> None:
     store = open_store("memory://test-cut-copy")
-    ref = written(store)
-    OpenSegments(a_tier(store, tmp_path)).segment(ref, LAYOUT)
-    copy = the_copy(tmp_path)
+    ref = stored_segment(store)
+    OpenSegments(open_tier(store, tmp_path)).segment(ref, LAYOUT)
+    copy = cached_copy(tmp_path)
     copy.write_bytes(copy.read_bytes()[:50])
-    assert OpenSegments(a_tier(store, tmp_path)).segment(ref, LAYOUT).rows == 10
+    assert OpenSegments(open_tier(store, tmp_path)).segment(ref, LAYOUT).rows == 10
 
 
 @pytest.mark.parametrize("at", [0.3, 0.9, -30])
 def test_a_cached_copy_with_a_flipped_byte_is_fetched_again_on_access(tmp_path: Path, at: float) -> None:
     """In a chunk, in the footer and in the tier's trailer."""
     store = open_store(f"memory://test-wrong-byte-{at}")
-    ref = written(store)
+    ref = stored_segment(store)
     expected = contents(store, ref)
-    assert contents(a_tier(store, tmp_path), ref) == expected
-    copy = the_copy(tmp_path)
+    assert contents(open_tier(store, tmp_path), ref) == expected
+    copy = cached_copy(tmp_path)
     data = bytearray(copy.read_bytes())
     data[int(at * len(data)) if at > 0 else int(at)] ^= 1
     copy.write_bytes(data)
-    assert contents(a_tier(store, tmp_path), ref) == expected
-    assert the_copy(tmp_path).read_bytes() != bytes(data)
+    assert contents(open_tier(store, tmp_path), ref) == expected
+    assert cached_copy(tmp_path).read_bytes() != bytes(data)
 
 
 def test_segments_of_older_formats_are_readable() -> None:

@@ -634,10 +634,10 @@ def test_the_size_limit_is_respected_for_any_reads(process: Process, tmp_path: P
 def test_the_tier_shrinks_when_its_disk_fills_up(
     process: Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    below, others = new_store(), 0
+    below, other_bytes = new_store(), 0
 
     def statvfs(path: Path) -> os.statvfs_result:
-        used = others + sum(copy.stat().st_size for copy in copies(tmp_path))
+        used = other_bytes + sum(copy.stat().st_size for copy in copies(tmp_path))
         return os.statvfs_result((1, 1, 20_000, 20_000 - used, 20_000 - used, 0, 0, 0, 0, 255))
 
     monkeypatch.setattr(os, "statvfs", statvfs)
@@ -650,9 +650,9 @@ def test_the_tier_shrinks_when_its_disk_fills_up(
         return sum(copy.stat().st_size for copy in copies(tmp_path))
 
     assert 15_000 < read(range(30)) <= 19_000
-    others = 10_000
+    other_bytes = 10_000
     assert 6_000 < read(range(30, 40)) <= 9_000
-    others = 20_000
+    other_bytes = 20_000
     store.get("segments/u/s/0")
     assert read(range(40, 41)) == 0
 
@@ -860,10 +860,10 @@ def perform(
             "range": lambda s: s.get_range(name, 3, 20),
             "list": lambda s: s.list(name),
         }[act]
-        assert answer(ask, store) == answer(ask, reference)
+        assert result_or_error(ask, store) == result_or_error(ask, reference)
 
 
-def answer(ask: Callable[[Store], object], store: Store) -> object:
+def result_or_error(ask: Callable[[Store], object], store: Store) -> object:
     try:
         return ask(store)
     except StoreDamagedError:
