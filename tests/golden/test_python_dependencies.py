@@ -182,7 +182,7 @@ def test_a_package_of_the_tasks_that_another_package_needs_is_the_version_that_t
     ],
 )
 def test_an_archive_is_unpacked_within_the_working_directory_or_refused(item: str) -> None:
-    with pytest.raises(ConfigurationError, match="Use a relative path|ends with|Rename"):
+    with pytest.raises(ConfigurationError, match=r"Use a relative path|ends with|Rename"):
         archive_target(item)
 
 
