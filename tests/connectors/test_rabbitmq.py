@@ -334,7 +334,7 @@ def test_a_server_that_is_not_there_is_told_at_once() -> None:
     ("make", "message"),
     [
         (lambda: RMQConnectionConfig(), "create one with RMQConnectionConfig.Builder"),
-        (lambda: RMQConnectionConfig.Builder().set_uri("http://x"), "begins with amqp://"),
+        (lambda: RMQConnectionConfig.Builder().set_uri("http://x"), "must begin with amqp://"),
         (
             lambda: RMQConnectionConfig.Builder().set_uri("amqp://u:hush@h:99999/").build(),
             "a port that is not a number from 1 to 65535",
