@@ -265,7 +265,7 @@ def test_a_lease_with_an_impossible_process_id_stops_no_driver(pid: int) -> None
 
 
 @pytest.mark.parametrize("kind", ["link to nowhere", "link to itself", "pipe", "folder"])
-def test_a_folder_in_place_of_a_lease_stops_no_driver(tmp_path: Path, kind: str) -> None:
+def test_a_lease_name_that_is_not_a_regular_file_stops_no_driver(tmp_path: Path, kind: str) -> None:
     place = tmp_path / driver_name()
     if kind == "pipe":
         os.mkfifo(place)

@@ -110,5 +110,5 @@ def test_a_forged_compressed_manifest_is_damage_and_expands_to_its_declared_size
         decode(_sealed(b'{"format": "millstream-manifest-3"' + head + body), NAME)
 
 
-def test_the_newest_readable_format_is_reported() -> None:
+def test_the_compressed_format_is_the_newest_format() -> None:
     assert manifest_bytes.PACKED == FORMAT == 3

@@ -140,9 +140,8 @@ def test_a_store_unavailable_only_to_tasks_is_not_tolerated_forever() -> None:
     state, actions = after(MORE, unavailable)
     for _ in range(UNAVAILABLE_IN_TASKS_MAX - 1):
         assert actions == (e.Restart(UNAVAILABLE_PAUSE_MS, "no answer", tolerated=True),)
-        state, _ = decide(
-            state, unavailable
-        )  # at the start the driver cannot reach it either, which does not blame the machine
+        # At the start the driver cannot reach the store either, so the machine is not to blame.
+        state, _ = decide(state, unavailable)
         for event in (e.Started(None), MORE, unavailable):
             state, actions = decide(state, event)
     for event in (e.Started(None), MORE, unavailable):

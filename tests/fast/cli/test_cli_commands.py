@@ -379,7 +379,7 @@ def test_a_stopped_job_that_is_restarted_is_starting_until_its_next_epoch(tmp_pa
     assert " SUSPENDED " in job_list(tmp_path)
 
 
-def test_a_job_with_undeterminable_state_was_running_at_its_last_report() -> None:
+def test_the_status_of_a_remote_job_is_the_one_last_seen() -> None:
     job = ListedJob("clicks", "j1", "RUNNING", 7, 1, 1_000, "s3://bucket/clicks")
     assert "RUNNING when last seen" in table_text([job], now_ms=2_000)
 

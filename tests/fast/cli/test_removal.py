@@ -96,7 +96,7 @@ def test_a_store_whose_files_a_fork_uses_is_retained(working_folder: Path, capsy
         (("nobody",), False, "'nobody' is neither the store of a job nor a job below .millstream"),
     ],
 )
-def test_a_name_without_a_store_of_ours_is_rejected(
+def test_names_that_denote_no_removable_store_are_rejected(
     working_folder: Path, capsys: pytest.CaptureFixture[str], names: tuple[str, ...], unnamed: bool, expected: str
 ) -> None:
     (working_folder / "a").mkdir()

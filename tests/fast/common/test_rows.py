@@ -20,7 +20,7 @@ def test_values_are_accessed_by_position_name_and_attribute() -> None:
     assert len(row) == 2
 
 
-def test_contains_tests_names_and_without_names_values() -> None:
+def test_in_checks_field_names_or_the_values_of_an_unnamed_row() -> None:
     row = Row(name="Alice", age=11)
     assert "name" in row and "Alice" not in row and "wrong" not in row
     person = Row("name", "age")

@@ -83,7 +83,7 @@ def test_values_are_printed_as_pyflink_prints_them(store: Store, capsys: pytest.
     assert capsys.readouterr().err == "id> None\n"
 
 
-def test_print_writes_to_the_stdout_of_the_moment(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_print_uses_the_stdout_at_publish_time(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     class Screen:
         text = ""
 
@@ -199,7 +199,7 @@ def test_each_attempt_of_a_two_phase_sink_starts_with_its_own_fields(store: Stor
     assert (tmp_path / "aborted").exists()
 
 
-def test_a_two_phase_sink_without_a_known_commit_place_is_rejected(tmp_path: Path) -> None:
+def test_an_invalid_commit_in_of_a_two_phase_sink_is_rejected(tmp_path: Path) -> None:
     sink = Ledger(tmp_path)
     sink.commit_in = "executor"  # type: ignore[assignment]
     with pytest.raises(ProgramError, match=r"Ledger\.commit_in is 'executor'"):

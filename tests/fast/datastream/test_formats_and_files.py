@@ -325,7 +325,7 @@ def test_a_header_with_other_names_is_read_by_position_unless_strict(tmp_path: P
         read_csv(tmp_path, b"Ad,Clicks\nx,1\n", CsvRecords(AD, strict._dialect))
 
 
-def test_a_csv_schema_rejects_unsupported_types() -> None:
+def test_a_csv_schema_rejects_invalid_definitions() -> None:
     builder = CsvSchema.builder().add_string_column("ad")
     with pytest.raises(ProgramError, match="a column 'ad' already"):
         builder.add_boolean_column("ad")

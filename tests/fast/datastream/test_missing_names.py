@@ -64,6 +64,5 @@ def test_hasattr_and_getattr_with_a_default_behave_as_usual() -> None:
     assert copy.copy(source).get_name() == source.get_name()
     with pytest.raises(AttributeError):
         source.__length_hint__  # noqa: B018
-    assert not hasattr(
-        object.__new__(DataStream), "_edges"
-    )  # partially initialised, as during unpickling: no infinite recursion
+    # A partially initialised object, as during unpickling, must not recurse infinitely.
+    assert not hasattr(object.__new__(DataStream), "_edges")

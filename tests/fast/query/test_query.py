@@ -295,7 +295,7 @@ def test_a_series_has_one_result_for_every_retained_epoch() -> None:
         job.series("totl", "b")
 
 
-def test_a_fork_answers_for_inherited_and_for_its_own_epochs() -> None:
+def test_a_fork_answers_with_inherited_and_own_state() -> None:
     base, fork = new_store(), new_store()
     run(keeping(*STORY), store=base, epochs=2)
 

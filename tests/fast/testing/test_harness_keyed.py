@@ -320,7 +320,7 @@ def test_operator_state_is_restored_and_redistributed(union: bool, dealt: list[l
         assert after.output() == [(9, seen, True)]
 
 
-def test_snapshots_of_different_operators_are_rejected() -> None:
+def test_incompatible_snapshots_are_rejected() -> None:
     one, other = counting(), counting()
     one.push("a")
     other.push("b")

@@ -173,8 +173,8 @@ def test_a_range_is_extended_to_a_row_group_boundary_that_is_close_enough(
     ends = list(accumulate(counts))
     reached = near_boundary(ends, start, start + budget)
     assert start < reached <= start + budget * 3 // 2
-    is_near = [end for end in ends if end > start and 2 * abs(end - start - budget) <= budget]
-    assert reached in is_near if is_near else reached == start + budget
+    near_ends = [end for end in ends if end > start and 2 * abs(end - start - budget) <= budget]
+    assert reached in near_ends if near_ends else reached == start + budget
 
 
 def test_splits_of_a_large_file_are_read_by_whole_row_groups(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def new_world(monkeypatch: pytest.MonkeyPatch) -> ImitatedKinesis:
     for module in (shards, source):
         monkeypatch.setattr(module, "epoch_ms", lambda: world.now_ms)
     for module in (clients, source, sink):
-        monkeypatch.setattr(module, "time", _Ticks())  # used by these modules only: the engine has its own clock
+        monkeypatch.setattr(module, "time", _Ticks())  # for these modules only: the engine uses the real clock
     monkeypatch.setattr(source, "_READ_S_MAX", 1e9)
     return world
 

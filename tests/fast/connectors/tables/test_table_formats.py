@@ -287,7 +287,9 @@ def test_raw_has_one_column() -> None:
         ("maxwell-json", False, NotYetError, "a later version"),
     ],
 )
-def test_unknown_formats_are_rejected(name: str, for_files: bool, kind: type[Exception], words: str) -> None:
+def test_unavailable_formats_are_rejected_with_the_reason(
+    name: str, for_files: bool, kind: type[Exception], words: str
+) -> None:
     with pytest.raises(kind, match=words):
         format_of(name, "t", "format", for_files)
 

@@ -271,7 +271,7 @@ def test_a_json_number_queries_the_key_that_it_equals() -> None:
         key_of_json(7.5, "LONG")
 
 
-def test_client_and_server_encode_typed_and_untyped_keys_alike() -> None:
+def test_a_client_encodes_rows_as_lists_and_preserves_non_finite_floats() -> None:
     row = Row(user="a", score=np.float64("nan"))
     assert str(json_of_key((row, True, -math.inf))) == "[['a', nan], True, -inf]"
 

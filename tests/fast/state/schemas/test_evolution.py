@@ -363,7 +363,7 @@ def test_a_function_of_an_earlier_change_is_not_applied_to_a_later_one() -> None
     assert table.run({}) == {"a": -5}
 
 
-def test_pickled_state_becomes_typed_by_a_type_and_typed_state_pickled_by_a_function_only() -> None:
+def test_changing_between_pickled_and_typed_state_requires_a_function() -> None:
     for old, new, value, upgraded in (
         (Types.PICKLED_BYTE_ARRAY(), Types.LONG(), {"n": 3}, 3),
         (Types.LONG(), Types.PICKLED_BYTE_ARRAY(), 3, {"n": 3}),
@@ -420,7 +420,7 @@ def test_an_older_serializer_is_rejected() -> None:
         table.run({})
 
 
-def test_a_serializer_may_be_replaced_by_a_type_while_it_is_available_for_reading() -> None:
+def test_replacing_a_serializer_by_a_type_requires_the_old_serializer() -> None:
     table = Table()
     table.declare(Types.PICKLED_BYTE_ARRAY(), serializer=Numbered(1))
     table.run({"a": "7"})

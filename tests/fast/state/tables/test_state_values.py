@@ -40,7 +40,7 @@ typed_values = st.one_of(
 
 @settings(deadline=None)
 @given(typed_values)
-def test_a_state_column_is_the_only_column_of_the_wrapped_values(
+def test_encoding_a_state_column_equals_encoding_wrapped_values(
     typed_column: tuple[TypeInformation, list[Any]],
 ) -> None:
     type_info, values = typed_column

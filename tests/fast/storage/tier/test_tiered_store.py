@@ -328,9 +328,8 @@ def test_a_task_running_ahead_fails_if_its_files_are_rejected_but_not_while_the_
     store = process(Refusing(f"tier-{next(_NAMES)}"))
     use = StoreUse(store, deferred_uploads=True)
     store.put(SEGMENT, b"abc")
-    assert upload_attempted.acquire(timeout=60) and upload_attempted.acquire(
-        timeout=60
-    )  # the second time, the first is known to have failed
+    # Once a second attempt starts, the first is known to have failed.
+    assert upload_attempted.acquire(timeout=60) and upload_attempted.acquire(timeout=60)
     if kind is StoreAwayError:
         assert use.end()["unsent_bytes"] == 3
     else:
