@@ -327,7 +327,7 @@ def test_a_header_with_other_names_is_read_by_position_unless_strict(tmp_path: P
 
 def test_a_csv_schema_rejects_invalid_definitions() -> None:
     builder = CsvSchema.builder().add_string_column("ad")
-    with pytest.raises(ProgramError, match="a column 'ad' already"):
+    with pytest.raises(ProgramError, match="the column 'ad' already exists"):
         builder.add_boolean_column("ad")
     with pytest.raises(ProgramError, match="expected a number type"):
         builder.add_number_column("n", Types.STRING())
