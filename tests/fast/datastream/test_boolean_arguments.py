@@ -38,4 +38,4 @@ RABBIT = RMQConnectionConfig.Builder().build()
 def test_a_string_in_place_of_a_boolean_is_rejected(slip: Callable[[], object]) -> None:
     with pytest.raises(ProgramError, match="found 'false', expected True or False") as refusal:
         slip()
-    assert "test_truth_arguments.py" in str(refusal.value)
+    assert "test_boolean_arguments.py" in str(refusal.value)
