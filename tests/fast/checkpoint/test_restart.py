@@ -64,7 +64,7 @@ def test_an_exponential_delay_may_limit_its_attempts_between_calm_periods() -> N
     assert run(policy, 0, 1, 5_000, 5_001) == [100, 200, 100, 200]
 
 
-def test_jitter_spreads_the_pause_both_ways_by_the_random_number_alone() -> None:
+def test_jitter_spreads_the_pause_both_ways_only_by_the_random_number() -> None:
     policy = ExponentialDelay(initial_delay_ms=1_000, jitter=0.1)
     pauses = [policy.on_failure((), 0, draw) for draw in (0.0, 0.5, 1.0)]
     assert pauses == [RestartAfter(900), RestartAfter(1_000), RestartAfter(1_100)]

@@ -182,7 +182,7 @@ def test_a_syntax_error_in_the_program_shows_the_line(tmp_path: Path, capfd: pyt
     assert "SyntaxError" in shown and f'"{path}", line 1' in shown and "runpy" not in shown
 
 
-def test_an_error_of_ours_is_its_message_and_debug_adds_the_traceback(
+def test_a_millstream_error_prints_its_message_and_debug_adds_the_traceback(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     path = script(
@@ -206,7 +206,7 @@ def test_the_exit_code_is_that_of_the_program(tmp_path: Path) -> None:
 # --- refused --------------------------------------------------------------------------------------------------
 
 
-def test_a_job_without_refused_rows_says_so_and_exports_nothing(
+def test_a_job_without_refused_rows_reports_none_and_exports_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store_of(tmp_path / "clicks", "clicks", epoch=7)

@@ -29,7 +29,9 @@ OPTIONS = {"--store": True, "-p": True, "-D": True, "-n": False, "--plain": Fals
         ("job.py --store", "--store job.py"),
     ],
 )
-def test_known_options_are_ours_at_any_position_and_the_rest_belongs_to_the_program(typed: str, expected: str) -> None:
+def test_known_options_belong_to_millstream_at_any_position_and_the_rest_to_the_program(
+    typed: str, expected: str
+) -> None:
     assert " ".join(arranged(typed.split(), OPTIONS)) == expected
 
 

@@ -40,7 +40,7 @@ def remove(*names: str, unnamed: bool = False, answer: str | None = None) -> tup
     return code, screen.getvalue()
 
 
-def test_a_person_is_shown_what_will_be_removed_and_asked_to_confirm(working_folder: Path) -> None:
+def test_removal_lists_the_stores_and_requires_confirmation(working_folder: Path) -> None:
     folder = create_store("jobs/clicks")
     code, output = remove("jobs/clicks", answer="n")
     assert (code, folder.exists()) == (1, True) and "nothing was removed" in output

@@ -64,7 +64,7 @@ def test_show_prints_rows_as_text_json_and_csv() -> None:
     assert {row["key"]: json.loads(row["value"])["f1"] for row in as_csv} == {"a": 6, "b": 2, "c": 7}
 
 
-def test_show_looks_up_one_key_and_reports_further_rows(capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_reads_one_key_and_reports_further_rows(capsys: pytest.CaptureFixture[str]) -> None:
     [line] = printed_text(show_rows, store(), "sums", "result", key="c", as_json=True).splitlines()
     assert json.loads(line)["value"] == {"f0": "c", "f1": 7}
     assert len(printed_text(show_rows, store(), "sums", "result", limit=1).splitlines()) == 2

@@ -1,7 +1,7 @@
 """Sources, sinks and functions that violate their contract: the error names the class or operator, the value and
 the remedy.
 
-One table per kind. Without these checks such a program fails somewhere inside the engine, or only after a restart.
+One table per kind. Without these checks an invalid program fails somewhere inside the engine, or only after a restart.
 """
 
 from __future__ import annotations

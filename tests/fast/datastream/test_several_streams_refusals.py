@@ -167,7 +167,7 @@ class Imports(ProcessFunction):
         yield tag, value
 
 
-class LooksUp(ProcessFunction):
+class Lookup(ProcessFunction):
     def process_element(self, value: int, ctx: Any) -> Any:
         yield getattr(TAGS, "by" + "_name")["odd"], value
 
@@ -207,7 +207,7 @@ def from_a_text() -> Any:
         closure(),
         MakesTags(),
         Imports(),
-        LooksUp(),
+        Lookup(),
         Undefined(),
     ],
     ids=lambda function: type(function).__name__,

@@ -30,7 +30,7 @@ class ChunkReader:
 
 
 def views(count: int) -> pa.Array:
-    """Texts of 100 KB, all views of one buffer."""
+    """Strings of 100 KB, all views of one buffer."""
     prefix, buffer = int.from_bytes(b"aaaa", "little"), pa.py_buffer(LONG.encode())
     view = np.array([len(LONG), prefix, 0, 0], dtype=np.int32)
     return pa.Array.from_buffers(pa.string_view(), count, [None, pa.py_buffer(np.tile(view, count)), buffer])

@@ -129,7 +129,7 @@ def test_scans_are_bounded_and_selected_by_prefix() -> None:
     assert view.scan("total", prefix="a", limit=1).read_all().num_rows == 1
 
 
-def test_untyped_keys_are_looked_up_by_value() -> None:
+def test_a_lookup_of_untyped_keys_compares_values() -> None:
     def build(env: StreamExecutionEnvironment) -> None:
         keys = [1, "1", (1, "x"), b"1", None, 2.5]
         env.add_source(Script(keys)).key_by(lambda key: key).as_queryable_state("last")
@@ -433,7 +433,7 @@ def test_running_sums_are_queryable_where_permitted() -> None:
     assert view.get((state.operator, state.state), "a") == ("a", 5)
 
 
-# --- file locations -----------------------------------------------------------------------------------------------
+# --- file locations ---------------------------------------------------------------------------------------------
 
 
 def copied(store: str, place: Any) -> str:

@@ -105,7 +105,7 @@ def test_unencrypted_tokens_on_a_public_address_raise_a_warning(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("proxy", ["*", "proxy.example", "", "10.0.0.0/99"])
-def test_a_proxy_is_trusted_by_its_address_alone(proxy: str) -> None:
+def test_a_proxy_is_trusted_only_by_its_address(proxy: str) -> None:
     with pytest.raises(ConfigurationError, match="--trusted-proxy"):
         ServerSettings(trusted_proxies=(proxy,)).checked()
     ServerSettings(trusted_proxies=("10.0.0.5", "10.1.0.0/16", "::1")).checked()

@@ -64,7 +64,7 @@ def test_a_flight_address_on_another_host_does_not_receive_the_token() -> None:
         assert place.flight_url is None, wrong
 
 
-# --- no plain connections after TLS -------------------------------------------------------------------------------
+# --- no plain connections after TLS ---------------------------------------------------------------------------------
 
 
 def test_naming_a_tls_server_excludes_plain_servers() -> None:

@@ -312,7 +312,7 @@ def test_keys_of_several_kinds_are_python_values() -> None:
         snapshot.read("last", "result", unpickle=pickle.loads).to_arrow()
 
 
-# --- windows --------------------------------------------------------------------------------------------------------
+# --- windows ----------------------------------------------------------------------------------------------------------
 
 
 def stamped(items: Iterable[Any]) -> Any:

@@ -412,7 +412,7 @@ def test_an_attempt_that_makes_a_staged_name_ambiguous_is_rejected(attempt: str)
         staged_name("sink", 1, 0, attempt, 0)
 
 
-# --- file permissions -----------------------------------------------------------------------------------------
+# --- file permissions ---------------------------------------------------------------------------------------
 
 
 def modes(root: Path) -> set[int]:

@@ -110,7 +110,7 @@ def test_a_temporary_log_is_a_new_private_file(tmp_path: Path, monkeypatch: pyte
     ("master", "address"),
     [("local[2]", "127.0.0.1"), ("local-cluster[2,1,1024]", "127.0.0.1"), ("spark://there:7077", None), ("yarn", None)],
 )
-def test_only_a_driver_with_local_tasks_alone_binds_to_the_loopback_address(
+def test_only_a_driver_whose_tasks_are_all_local_binds_to_the_loopback_address(
     master: str, address: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)

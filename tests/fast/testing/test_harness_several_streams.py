@@ -316,7 +316,7 @@ def test_asynchronous_results_are_checked_against_the_type() -> None:
         harness.push(1)
 
 
-# --- rejected calls -------------------------------------------------------------------------------------------------
+# --- rejected calls ---------------------------------------------------------------------------------------------------
 
 
 def test_unsupported_functions_are_rejected() -> None:

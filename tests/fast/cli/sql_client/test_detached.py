@@ -1,4 +1,4 @@
-"""INSERT jobs in separate processes: the request such a process receives, its response, and its session."""
+"""INSERT jobs in separate processes: the request a process receives, its response, and its session."""
 
 from __future__ import annotations
 

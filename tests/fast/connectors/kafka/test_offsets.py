@@ -67,7 +67,7 @@ rules = st.one_of(
 
 
 @for_all(rules, st.dictionaries(partitions, spans, min_size=1), st.dictionaries(partitions, st.integers(0, 12)))
-def test_resolving_partitions_together_equals_resolving_each_alone(
+def test_resolving_partitions_together_equals_resolving_each_separately(
     rule: OffsetRule, spans: dict[Partition, tuple[int, int]], group: dict[Partition, int]
 ) -> None:
     broker = Broker(spans, group)

@@ -1,4 +1,4 @@
-"""Queueing messages at a producer, and the producers pooled by a process. No broker: the client is a stand-in."""
+"""Queueing messages at a producer, and the producers pooled by a process. No broker: the client is a stub."""
 
 from __future__ import annotations
 

@@ -274,7 +274,7 @@ def test_replaying_an_expired_epoch_raises(world: ImitatedKinesis) -> None:
         job.read(split, start, end)
 
 
-# --- failures ----------------------------------------------------------------------------------------------------
+# --- failures ------------------------------------------------------------------------------------------------------
 
 
 def test_an_expired_iterator_is_recreated_after_the_last_record(world: ImitatedKinesis) -> None:

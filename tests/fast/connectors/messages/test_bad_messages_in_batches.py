@@ -148,7 +148,7 @@ CELL_TYPES: list[DataType] = [
 
 @pytest.mark.parametrize("of", CELL_TYPES, ids=str)
 @given(texts=st.lists(st.none() | CELLS, max_size=30))
-def test_a_column_of_cells_equals_each_cell_decoded_alone(of: DataType, texts: list[str | None]) -> None:
+def test_decoding_a_column_of_cells_equals_decoding_each_cell(of: DataType, texts: list[str | None]) -> None:
     column, bad = read_cells(pa.array(texts, pa.string()), of)
     values, refused = [], []
     for text in texts:

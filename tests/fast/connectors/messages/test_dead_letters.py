@@ -1,4 +1,4 @@
-"""An undecodable message stops the job with its position and bytes, or goes to the side output the user named. It
+"""An undecodable message stops the job with its position and bytes, or is emitted to the configured side output. It
 never becomes a null.
 """
 

@@ -181,7 +181,7 @@ ODD = [
 
 
 @pytest.mark.parametrize("message", ODD)
-def test_an_unusual_document_is_decoded_alike_alone_and_in_a_batch(message: bytes) -> None:
+def test_an_unusual_document_is_decoded_alike_singly_and_in_a_batch(message: bytes) -> None:
     plain = b'{"id": 7, "name": "x", "price": 1.5, "at": "2024-02-29T12:00:00", "tags": []}'
     check_decoder(reader(ORDER), [message])
     check_decoder(reader(ORDER), [plain, message, plain])

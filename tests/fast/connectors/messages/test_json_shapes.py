@@ -1,4 +1,4 @@
-"""Documents of one shape are decoded as if alone; a document of another shape does not affect the others."""
+"""Documents of one shape are decoded as single documents are; a document of another shape does not affect them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_documents_of_similar_shape_equal_decoding_one_by_one(messages: list[byt
 
 
 @pytest.mark.slow
-def test_a_truncated_last_document_is_decoded_as_if_alone() -> None:
+def test_a_truncated_last_document_is_decoded_as_a_single_one() -> None:
     for length in range(len(PLAIN) + 1):
         check_decoder(reader(), [PLAIN, PLAIN, PLAIN[:length]])
         check_decoder(reader(), [PLAIN, PLAIN, PLAIN + PLAIN[-length:]])
@@ -105,7 +105,7 @@ def test_a_document_that_cannot_be_sliced_has_no_shape(document: str) -> None:
     assert shape_of(document.encode(), WIRE) is None
 
 
-def test_a_document_with_an_escape_is_parsed_alone_and_does_not_affect_others() -> None:
+def test_a_document_with_an_escape_is_parsed_separately_and_does_not_affect_others() -> None:
     documents = [f'{{"user": "u{n}", "cents": {n}}}' for n in range(20)]
     documents[7] = '{"user": "a\\u0062", "cents": 7}'
     texts = pa.array(documents)

@@ -388,5 +388,5 @@ def test_repeated_rows_are_encoded_as_single_ones(rows: list[tuple[int | None, s
         pa.array([text for _, text in many], pa.string()),
     ]
     batch = Batch.of_columns(pa.RecordBatch.from_arrays(columns, schema=row_type.schema), TableRowType(row_type))
-    encoded_alone = [encoder.encode(batch.slice(row, 1))[0].as_py() for row in range(len(rows))]
-    assert encoder.encode(batch).to_pylist() == (encoded_alone * 1500)[:1500]
+    encoded_singly = [encoder.encode(batch.slice(row, 1))[0].as_py() for row in range(len(rows))]
+    assert encoder.encode(batch).to_pylist() == (encoded_singly * 1500)[:1500]

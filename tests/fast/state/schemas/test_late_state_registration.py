@@ -74,7 +74,7 @@ def stored_values(story: Story) -> dict[str, Any]:
 
 
 class Forward(StateSerializer[str]):
-    """Encodes texts unchanged."""
+    """Encodes strings unchanged."""
 
     version = 1
 
@@ -86,7 +86,7 @@ class Forward(StateSerializer[str]):
 
 
 class Backward(Forward):
-    """Encodes texts reversed."""
+    """Encodes strings reversed."""
 
     version = 2
 

@@ -44,7 +44,7 @@ def as_number(value: str) -> int:
 
 @dataclass(frozen=True)
 class Form:
-    """How a program declares the state: as texts or numbers, with or without a TTL."""
+    """How a program declares the state: as strings or numbers, with or without a TTL."""
 
     is_text: bool
     expires: bool

@@ -253,7 +253,7 @@ def test_refs_survive_a_round_trip_through_json() -> None:
     assert refs_from_json(json.loads(json.dumps(refs_to_json(refs))), "a test") == refs
 
 
-def test_splitting_and_merging_a_version_gives_the_same_refs() -> None:
+def test_splitting_and_merging_a_version_returns_the_same_refs() -> None:
     refs = (REF, SegmentRef("g", 2, 0, 12, 0, 12, rows=1, file_bytes=10))
     for parts in (1, 2, 3, 5):
         edges = [12 * i // parts for i in range(parts + 1)]

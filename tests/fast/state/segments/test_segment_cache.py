@@ -191,7 +191,7 @@ def test_threads_reading_during_evictions_read_the_same_rows() -> None:
     assert not wrong
 
 
-# --- the cache folder -----------------------------------------------------------------------------------------------
+# --- the cache folder ---------------------------------------------------------------------------------------------
 
 
 def test_a_cache_folder_writable_by_others_is_rejected_and_a_new_one_is_private(tmp_path: Path) -> None:

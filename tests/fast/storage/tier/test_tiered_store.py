@@ -224,7 +224,7 @@ def test_the_tier_is_pickled_with_the_store(tmp_path: Path) -> None:
     assert isinstance(again, TieredStore) and again.tier.folder == tmp_path / "tier" and again.url == store.url
 
 
-# --- a task's end ------------------------------------------------------------------------------------------------
+# --- a task's end -----------------------------------------------------------------------------------------------------
 
 
 def test_stores_of_ended_jobs_do_not_accumulate_in_a_process(tmp_path: Path) -> None:
@@ -564,7 +564,7 @@ def test_a_file_that_temporarily_cannot_be_opened_is_not_abandoned(
     assert below.get(SEGMENT) == b"abc" and not failures
 
 
-# --- damage, space, disks -----------------------------------------------------------------------------------------
+# --- damage, space, disks ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("damage", ["cut", "bit", "empty", "other"])
