@@ -276,7 +276,7 @@ class OperatorList(ProcessFunction, CheckpointedFunction):
         self.state = (store.get_union_list_state if self.union else store.get_list_state)(self.descriptor)
 
     def snapshot_state(self, context: Any) -> None:
-        """The list is the state already."""
+        """Nothing to do: the list itself is the state."""
 
     def process_element(self, value: Any, ctx: Any) -> Any:
         yield list(self.state)
@@ -306,7 +306,7 @@ class OperatorMap(ProcessFunction, CheckpointedFunction):
         self.state = context.get_operator_state_store().get_broadcast_state(self.descriptor)
 
     def snapshot_state(self, context: Any) -> None:
-        """The map is the state already."""
+        """Nothing to do: the map itself is the state."""
 
     def process_element(self, value: Any, ctx: Any) -> Any:
         yield dict(self.state.items())
