@@ -1,4 +1,6 @@
-"""A cached stream is computed by the first job that has it, and read by the later ones of its environment."""
+"""A cached stream is computed by the first job that reads it, and read from the cache by later jobs of its
+environment.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ from millstream.storage.memory import MemoryStore
 from millstream.testing import CRASH, EPOCH, Collect, Script, run
 
 NUMBERS = list(range(40))
-LOG: list[int] = []  # of calls, in this process: the tasks run in it
+LOG: list[int] = []  # calls counted in this process, in which the tasks run
 
 
 class Costly(MapFunction):
@@ -34,7 +36,7 @@ class Costly(MapFunction):
 
 
 @pytest.fixture(autouse=True)
-def forgotten() -> None:
+def cleared_calls() -> None:
     LOG.clear()
 
 
@@ -92,7 +94,7 @@ def test_a_branch_that_does_not_go_through_the_cache_is_computed(env: StreamExec
     assert len(LOG) == 2 * len(NUMBERS)
 
 
-def test_what_is_invalid_is_computed_and_cached_again(env: StreamExecutionEnvironment) -> None:
+def test_an_invalidated_cache_is_computed_and_stored_again(env: StreamExecutionEnvironment) -> None:
     cached = costly(env).cache()
     for computed in (1, 1, 2, 2):
         if computed != len(LOG) // len(NUMBERS) and LOG:
@@ -120,7 +122,7 @@ def test_records_keep_their_timestamps_and_windows_go_by_them(
     assert len(LOG) == len(NUMBERS)
 
 
-def test_order_per_subtask_and_rows_are_kept(env: StreamExecutionEnvironment) -> None:
+def test_a_cache_preserves_rows_and_their_order_per_subtask(env: StreamExecutionEnvironment) -> None:
     pair = Types.ROW_NAMED(["n", "text"], [Types.LONG(), Types.STRING()])
     rows = [Row(n=n, text=str(n)) for n in range(1_000)]
     cached = env.from_collection(rows, pair).cache()
@@ -155,7 +157,7 @@ def test_batch_jobs_share_caches_too(env: StreamExecutionEnvironment) -> None:
     assert len(LOG) == len(NUMBERS)
 
 
-def test_a_crash_in_the_middle_leaves_every_record_once(env: StreamExecutionEnvironment) -> None:
+def test_after_a_crash_the_cache_has_every_record_once(env: StreamExecutionEnvironment) -> None:
     cached = env.add_source(Script([1, 2, EPOCH, 3, CRASH, 4, EPOCH, 5])).map(lambda n: n * 2).cache()
     for _ in range(2):
         assert collected(env, cached, parallelism=2) == [2, 4, 6, 8, 10]
@@ -184,7 +186,7 @@ def resumable(env: StreamExecutionEnvironment, out: Collect) -> CachedDataStream
     return cached
 
 
-def test_a_job_that_was_stopped_leaves_no_cache_nor_does_one_that_goes_on_from_its_store() -> None:
+def test_neither_a_stopped_job_nor_its_continuation_leaves_a_cache() -> None:
     out = Collect()
     env = StreamExecutionEnvironment()
     cached = resumable(env, out)
@@ -192,7 +194,7 @@ def test_a_job_that_was_stopped_leaves_no_cache_nor_does_one_that_goes_on_from_i
     cached.map(lambda n: -n).sink_to(out)
     assert "Sink: Cache" in env.explain()
     assert run(env)[out] == [-1, -2, -3]
-    other = StreamExecutionEnvironment()  # as in a process that takes the job up again
+    other = StreamExecutionEnvironment()  # as in a process that resumes the job
     resumed = resumable(other, out)
     assert run(other, store="cached-and-stopped")[out] == [2, 3]
     assert collected(other, resumed) == [1, 2, 3]
@@ -209,7 +211,7 @@ def test_an_epoch_that_another_driver_staged_elsewhere_makes_no_cache(tmp_path: 
     assert cached_source(str(tmp_path), "numbers", None) is None
 
 
-def test_nothing_is_left_when_the_environment_is_closed(tmp_path: Path) -> None:
+def test_closing_the_environment_removes_its_caches(tmp_path: Path) -> None:
     env = StreamExecutionEnvironment(
         configuration=Configuration().set_string("millstream.cache.directory", str(tmp_path))
     )
@@ -223,7 +225,7 @@ def test_nothing_is_left_when_the_environment_is_closed(tmp_path: Path) -> None:
     env.close()
 
 
-def test_a_cache_that_was_damaged_is_not_read(tmp_path: Path) -> None:
+def test_a_damaged_cache_is_not_read(tmp_path: Path) -> None:
     env = StreamExecutionEnvironment(
         configuration=Configuration().set_string("millstream.cache.directory", str(tmp_path))
     )
@@ -238,10 +240,10 @@ def test_a_cache_that_was_damaged_is_not_read(tmp_path: Path) -> None:
     env.close()
 
 
-# --- what is refused ------------------------------------------------------------------------------------------------
+# --- refusals -------------------------------------------------------------------------------------------------------
 
 
-def test_a_stream_that_never_ends_is_refused_at_the_line_of_its_cache(env: StreamExecutionEnvironment) -> None:
+def test_an_unbounded_stream_is_rejected_at_the_line_of_its_cache(env: StreamExecutionEnvironment) -> None:
     class Endless(Script):
         bounded = False
 
@@ -251,7 +253,7 @@ def test_a_stream_that_never_ends_is_refused_at_the_line_of_its_cache(env: Strea
         env.explain()
 
 
-def test_a_cached_stream_is_no_operator(env: StreamExecutionEnvironment) -> None:
+def test_a_cached_stream_has_no_operator_settings(env: StreamExecutionEnvironment) -> None:
     cached = costly(env).cache()
     assert isinstance(cached, CachedDataStream) and cached.cache() is cached
     with Refused("name: a cached stream is not an operator", "before cache()"):

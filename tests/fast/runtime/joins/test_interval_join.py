@@ -1,7 +1,6 @@
-"""Interval joins: what meets what, what is late, what is kept and how long, and what is refused.
-
-That they give the pairs of the slow reference on random input is tested in `tests/golden`, that programs with them
-give one answer at every parallelism and epoch size by those of `programs/interval_joins.py`.
+"""Interval joins: matching, lateness, stored records and their expiry, and rejected programs.
+`tests/golden` tests on random input that they emit the pairs of the slow reference; the programs of
+`programs/interval_joins.py` test that results are the same at every parallelism and epoch size.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _STORES = itertools.count()
 
 
 def at(*names: str) -> list[Any]:
-    """Records of key "k" from "a5": named so, at 5 ms."""
+    """Records of key "k" from "a5": a record "a5" at 5 ms."""
     return [("k", name, int(name[1:])) for name in names]
 
 
@@ -47,7 +46,7 @@ def keyed(env: StreamExecutionEnvironment, items: list[Any], name: str, type_inf
 
 
 def joined(left: list[Any], right: list[Any], joining: Any, *more: tuple[OutputTag, Collect], **how: Any) -> Result:
-    """Run a join of two scripts; `joining` says what to do with the two keyed streams."""
+    """Run a join of two scripts; `joining` joins the two keyed streams."""
     out, type_info = Collect("out"), how.pop("type_info", RECORD)
     mode = how.pop("mode", RuntimeExecutionMode.STREAMING)
 
@@ -70,7 +69,7 @@ def within(lower: Any, upper: Any) -> Any:
 
 
 def stored_rows(result: Result) -> list[int]:
-    """How many rows of either side each epoch left in the store."""
+    """The number of rows of either side that each epoch left in the store."""
     return [
         sum(
             ref["rows"]
@@ -82,7 +81,7 @@ def stored_rows(result: Result) -> list[int]:
     ]
 
 
-# --- what meets what --------------------------------------------------------------------------------------------------
+# --- matching ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -108,7 +107,7 @@ def test_a_bound_can_be_left_out(lower: bool, upper: bool, expected: list[str]) 
     assert joined(at("a10"), at("b8", "b9", "b13"), joining)["out"] == expected
 
 
-def test_records_of_other_keys_do_not_meet() -> None:
+def test_records_of_different_keys_do_not_match() -> None:
     result = joined([("k", "a1", 1), ("l", "a2", 2)], [("l", "b1", 1), ("m", "b2", 2)], within(-5, 5))
     assert result["out"] == ["a2-b1"]
 
@@ -132,7 +131,7 @@ def test_results_have_the_larger_timestamp() -> None:
     assert [(results.value, results.timestamp) for results in result.of("out")] == [("a1-b5", 5), ("a9-b5", 9)]
 
 
-def test_results_come_by_left_record_and_then_by_the_time_of_the_right_one_stored_left_ones_first() -> None:
+def test_results_are_ordered_by_left_record_and_right_time_with_stored_left_records_first() -> None:
     left, right = [*at("a9"), EPOCH, *at("a7", "a3")], [*at("b4"), EPOCH, *at("b8", "b2", "b6")]
     result = joined(left, right, within(-9, 9))
     assert result["out"] == [
@@ -144,7 +143,7 @@ def test_results_come_by_left_record_and_then_by_the_time_of_the_right_one_store
     ]
 
 
-def test_a_stream_meets_itself_and_a_union_is_one_side() -> None:
+def test_a_stream_joins_itself_and_a_union_is_one_side() -> None:
     out = Collect()
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -156,12 +155,12 @@ def test_a_stream_meets_itself_and_a_union_is_one_side() -> None:
 
 
 @pytest.mark.parametrize("key", [None, 1.5, ("a", 2), b"x", Row("r", 1)], ids=repr)
-def test_keys_without_a_declared_type_meet(key: Any) -> None:
+def test_keys_without_a_declared_type_match(key: Any) -> None:
     left, right = [(key, "a1", 1), EPOCH, (key, "a2", 2)], [EPOCH, (key, "b3", 3), ("other", "b4", 4)]
     assert joined(left, right, within(0, 9), type_info=None)["out"] == ["a1-b3", "a2-b3"]
 
 
-def test_lists_meet_as_keys_of_a_declared_type() -> None:
+def test_lists_match_as_keys_of_a_declared_type() -> None:
     kind = Types.TUPLE([Types.PRIMITIVE_ARRAY(Types.LONG()), Types.STRING(), Types.LONG()])
     out = Collect()
 
@@ -189,7 +188,7 @@ def test_a_record_is_late_by_the_watermark_its_epoch_began_with() -> None:
     assert result.metrics["join.numLateRecordsDropped"]["counter"] == 2
 
 
-def test_late_records_of_either_side_have_an_output_of_their_own() -> None:
+def test_late_records_of_either_side_have_their_own_output() -> None:
     lates = Collect("late left"), Collect("late right")
     left = [Watermark(8), *at("a7", "a8"), Watermark(8)]
     right = [Watermark(9), *at("b7", "b8"), Watermark(9)]
@@ -220,7 +219,7 @@ def test_a_record_is_stored_as_long_as_a_timely_one_can_match_it(how: Any) -> No
     left, right = [*at("a10"), Watermark(13), Watermark(14)], [*at("b20"), Watermark(13), Watermark(14)]
     result = joined([*left, Watermark(23), Watermark(24), EPOCH], [*right, Watermark(23), Watermark(24), EPOCH], how)
     assert stored_rows(result)[:4] == [2, 1, 1, 0]
-    # At the very moment, the last that can meet them does.
+    # A record at exactly this time is the last that can match them.
     assert joined(left, [Watermark(13), *at("b13"), Watermark(14)], within(-3, 3))["out"] == ["a10-b13"]
     assert joined([Watermark(23), *at("a23"), EPOCH], [*at("b20"), Watermark(23), EPOCH], within(-3, 3))["out"] == [
         "a23-b20"
@@ -232,7 +231,7 @@ def test_a_record_with_only_earlier_matches_expires_at_its_own_time() -> None:
     assert stored_rows(joined(left, right, within(-9, -5)))[:2] == [1, 0]
 
 
-def test_what_expires_within_its_epoch_is_never_written() -> None:
+def test_records_that_expire_within_their_epoch_are_never_written() -> None:
     left, right = [*at("a1", "a2", "a50"), Watermark(40), EPOCH], [*at("b1", "b3", "b60"), Watermark(40), EPOCH]
     result = joined(left, right, within(0, 5))
     assert result["out"] == ["a1-b1", "a1-b3", "a2-b3"]
@@ -247,7 +246,7 @@ def test_records_of_many_epochs_survive_compaction() -> None:
     assert stored_rows(result)[len(lefts) - 1] == len(lefts)
 
 
-def test_times_at_the_ends_of_their_range_meet() -> None:
+def test_times_at_the_ends_of_their_range_match() -> None:
     far = 2**63 - 2
     items = [("k", "a", far)], [("k", "b", far), ("k", "c", -far)]
     assert joined(*items, within(-(2**62), 2**62))["out"] == ["a-b"]
@@ -257,8 +256,8 @@ def test_times_at_the_ends_of_their_range_meet() -> None:
 # --- functions --------------------------------------------------------------------------------------------------------
 
 
-class Told(ProcessJoinFunction):
-    """Pairs with their times; the number of the pair within its key goes to the side."""
+class PairsWithTimes(ProcessJoinFunction):
+    """Emits pairs with their times, and the number of the pair within its key to the side output."""
 
     def open(self, runtime_context: Any) -> None:
         self.count = runtime_context.get_state(ValueStateDescriptor("left", Types.LONG()))
@@ -279,7 +278,11 @@ def test_a_function_sees_times_has_side_outputs_and_holds_state_of_the_key() -> 
     left = [("k", "a1", 1), ("l", "a2", 2), EPOCH, ("k", "a3", 3)]
     right = [("k", "b2", 2), ("l", "b3", 3), EPOCH, ("l", "b4", 4), ("k", "b5", 5)]
     result = joined(
-        left, right, lambda a, b: a.interval_join(b).between(0, 9).process(Told()), (LATE_RIGHT, counts), parallelism=2
+        left,
+        right,
+        lambda a, b: a.interval_join(b).between(0, 9).process(PairsWithTimes()),
+        (LATE_RIGHT, counts),
+        parallelism=2,
     )
     assert sorted(result["out"]) == [
         ("a1", "b2", 1, 2, 2),
@@ -292,13 +295,13 @@ def test_a_function_sees_times_has_side_outputs_and_holds_state_of_the_key() -> 
     assert {(results.value, results.timestamp) for results in result.of(counts)} >= {(("k", 1), 2), (("l", 2), 4)}
 
 
-def test_state_of_a_key_is_one_over_many_pieces_of_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_state_of_a_key_spans_many_batches_of_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ProcessJoinOperator, "pairs_max", 2)
     counts = Collect("counts")
     joined(
         at("a1", "a2", "a3"),
         at("b1", "b2"),
-        lambda a, b: a.interval_join(b).between(-9, 9).process(Told()),
+        lambda a, b: a.interval_join(b).between(-9, 9).process(PairsWithTimes()),
         (LATE_RIGHT, counts),
     )
     assert [record.value for record in counts.records] == [("k", n) for n in range(1, 7)]
@@ -328,12 +331,12 @@ def test_an_error_in_a_function_names_the_pair(plain: bool) -> None:
     assert "'Interval Join' (join function)" in caught.value.report
 
 
-def test_a_typed_result_is_held_against_its_type() -> None:
+def test_a_typed_result_is_checked_against_its_type() -> None:
     with pytest.raises(JobFailedError, match="a1-b1"):
         joined(at("a1"), at("b1"), lambda a, b: a.interval_join(b).between(0, 0).apply(names, Types.LONG()))
 
 
-def test_a_state_named_like_a_table_of_the_joins_own_is_refused() -> None:
+def test_a_state_with_the_name_of_an_internal_table_is_rejected() -> None:
     class Named(Nothing):
         def open(self, runtime_context: Any) -> None:
             runtime_context.get_state(ValueStateDescriptor("left records", Types.LONG()))
@@ -342,7 +345,7 @@ def test_a_state_named_like_a_table_of_the_joins_own_is_refused() -> None:
         joined(at("a1"), at("b1"), lambda a, b: a.interval_join(b).between(0, 0).process(Named()))
 
 
-def test_records_that_are_none_meet_like_others() -> None:
+def test_none_records_match_like_others() -> None:
     def build(env: StreamExecutionEnvironment) -> None:
         sides = [
             env.from_source(Script([*at(name), EPOCH], type_info=RECORD), STAMPED, name)
@@ -438,7 +441,7 @@ def test_the_plan_shows_stored_fields_and_vectorisation() -> None:
     assert "records that match when right is 0 ms to 2 ms after left, joined in columns" in env.explain()
 
 
-# --- what is refused --------------------------------------------------------------------------------------------------
+# --- refusals ---------------------------------------------------------------------------------------------------------
 
 
 class NotAJoin(ProcessFunction):
@@ -446,7 +449,7 @@ class NotAJoin(ProcessFunction):
         return None
 
 
-def test_streams_that_cannot_be_joined_are_refused() -> None:
+def test_streams_that_cannot_be_joined_are_rejected() -> None:
     env = StreamExecutionEnvironment()
     plain = env.from_source(Script(at("a1"), type_info=RECORD), STAMPED, "plain")
     left, right = keyed(env, at("a1"), "left"), keyed(env, at("b1"), "right")
@@ -462,7 +465,7 @@ def test_streams_that_cannot_be_joined_are_refused() -> None:
         left.interval_join(right).in_processing_time()
 
 
-def test_intervals_that_hold_no_time_are_refused() -> None:
+def test_empty_intervals_are_rejected() -> None:
     env = StreamExecutionEnvironment()
     joining = keyed(env, at("a1"), "left").interval_join(keyed(env, at("b1"), "right"))
     with Refused("the interval is negative, from 5 ms to -5 ms", "between(-5, 5)"):
@@ -475,7 +478,7 @@ def test_intervals_that_hold_no_time_are_refused() -> None:
         joining.between(1, 2).lower_bound_exclusive().upper_bound_exclusive().apply(names)
 
 
-def test_functions_and_tags_of_another_kind_are_refused() -> None:
+def test_functions_and_tags_of_another_kind_are_rejected() -> None:
     env = StreamExecutionEnvironment()
     joining = keyed(env, at("a1"), "left").interval_join(keyed(env, at("b1"), "right")).between(0, 1)
     with Refused("expected ProcessJoinFunction", "Pass it to process()"):
@@ -498,7 +501,7 @@ def test_functions_and_tags_of_another_kind_are_refused() -> None:
         joining.project([0], [1]).get_side_output(LATE_RIGHT)
 
 
-def test_projections_that_name_no_row_are_refused() -> None:
+def test_projections_without_a_valid_row_are_rejected() -> None:
     env = StreamExecutionEnvironment()
     left, right = keyed(env, at("a1"), "left"), keyed(env, at("b1"), "right")
     untyped = env.from_source(Script(at("a1")), STAMPED, "untyped").key_by(0, Types.STRING())
@@ -523,7 +526,7 @@ def test_projections_that_name_no_row_are_refused() -> None:
         left.interval_join(untyped).between(0, 1).project(["key"], [1])
 
 
-def test_a_side_without_timestamps_is_refused_before_the_job_starts() -> None:
+def test_a_side_without_timestamps_is_rejected_before_the_job_starts() -> None:
     env = StreamExecutionEnvironment()
     bare = env.from_collection([("k", "b1", 1)], RECORD).key_by("key")
     joining = keyed(env, at("a1"), "left").interval_join(bare).between(0, 1)

@@ -1,4 +1,4 @@
-"""Going through records key by key: nothing is lost, and the order of every key's records is kept."""
+"""Visiting records key by key: none is lost, and every key's records stay in order."""
 
 from __future__ import annotations
 
@@ -96,9 +96,9 @@ def test_nested_keys_with_one_hash_are_distinguished(drawn: list[tuple[int, int]
 def test_parts_cover_the_owned_range_evenly(parts: int) -> None:
     owned = KeyRange(range(32, 64), 128)
     hashes = np.random.default_rng(1).integers(-(2**63), 2**63, 50_000)
-    mine = hashes[(hashes % 128 >= 32) & (hashes % 128 < 64)]
-    counts = np.bincount(owned.parts(owned.orders(mine), parts), minlength=parts)
-    assert len(counts) == parts and counts.min() > 0.5 * len(mine) / parts
+    owned_hashes = hashes[(hashes % 128 >= 32) & (hashes % 128 < 64)]
+    counts = np.bincount(owned.parts(owned.orders(owned_hashes), parts), minlength=parts)
+    assert len(counts) == parts and counts.min() > 0.5 * len(owned_hashes) / parts
 
 
 def test_a_visit_reads_no_more_bytes_of_large_values_than_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:

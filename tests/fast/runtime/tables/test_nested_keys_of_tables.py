@@ -1,5 +1,6 @@
-"""GROUP BY, DISTINCT and PARTITION BY of arrays, maps and rows with them: equal values are one group, epoch by epoch,
-also where rows are deleted and where operators begin anew from what was stored."""
+"""GROUP BY, DISTINCT and PARTITION BY of arrays, maps and rows that hold them: equal values are one group in every
+epoch, also after deletes and after operators are restored from stored state.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def plan_of(query: str, only_grows: bool = False) -> QueryPlan:
 
 
 def plain(value: Any) -> Any:
-    """A value that is equal to itself and hashed."""
+    """A hashable equal of the value; NaN equals itself."""
     if isinstance(value, Row | list | tuple):
         return tuple(map(plain, value))
     return frozenset((key, plain(item)) for key, item in value.items()) if isinstance(value, dict) else value

@@ -1,4 +1,4 @@
-"""Rows that become very many are given out a piece at a time."""
+"""Operators that multiply rows emit them in batches of bounded size."""
 
 from __future__ import annotations
 

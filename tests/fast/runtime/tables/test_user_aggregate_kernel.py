@@ -1,4 +1,4 @@
-"""The kernel of the program's own aggregates, against a loop over the rows."""
+"""The kernel of user-defined aggregates, against a loop over the rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from millstream.runtime.tables.user_aggregates import UserAggregate
 
 
 class Texts:
-    """All values, as a text: in the order they came, what was taken back is gone."""
+    """All values as a text, in arrival order, without retracted ones."""
 
     def create_accumulator(self) -> list[Any]:
         return []
@@ -67,7 +67,7 @@ def lifted(made: UserAggregate, piece: list[Any]) -> tuple[Any, np.ndarray]:
 
 @pytest.mark.parametrize("detail", ["groups", "folded", "rows"])
 @given(pieces=st.lists(PIECE, min_size=1, max_size=4), merges=st.lists(st.booleans(), min_size=4, max_size=4))
-def test_what_is_combined_piece_by_piece_is_what_a_loop_gives(detail: str, pieces: Any, merges: Any) -> None:
+def test_combining_piece_by_piece_agrees_with_a_loop(detail: str, pieces: Any, merges: Any) -> None:
     made = kernel(detail)
     held: Any = None
     for piece, is_settled in zip(pieces, merges, strict=False):
@@ -108,7 +108,7 @@ def test_deletes_are_retracted_after_inserts() -> None:
     assert made.results(made.combine(signed, Groups(np.zeros(3, dtype=np.int64), 1))).to_pylist() == ["[8]"]
 
 
-def test_windows_of_several_panes_keep_rows_where_nothing_can_be_merged() -> None:
+def test_windows_of_several_panes_store_rows_where_accumulators_cannot_be_merged() -> None:
     whole = bound_user_aggregate(CALL, TYPES, "texts")
     unmerged = replace(whole, function=replace(CALL.user, missing_methods=("merge",)))
     pandas = replace(whole, function=replace(CALL.user, mode=CallMode.PANDAS))

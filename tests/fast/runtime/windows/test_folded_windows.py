@@ -46,21 +46,21 @@ class OneOperator:
         made = operator_for(OperatorSetting(node, context, facts))
         assert isinstance(made, FoldingWindowOperator)
         self.operator = made
-        self._epoch, self._watermark, self._kept = 0, MIN_WATERMARK, dict[str, Any]()
+        self._epoch, self._watermark, self._states = 0, MIN_WATERMARK, dict[str, Any]()
 
     def run(self, records: list[tuple[str, int]], watermark: int) -> list[Any]:
         """An epoch in which these records come, each at the time that is its number."""
         self._epoch += 1
         operator, uid, out = self.operator, self.operator.uid, list[Any]()
         operator.outputs = [lambda batch: out.extend(batch.values())]
-        spec = EpochSpec(self._epoch, 0, 0, False, {}, {}, {uid: self._watermark}, {uid: self._kept})
+        spec = EpochSpec(self._epoch, 0, 0, False, {}, {}, {uid: self._watermark}, {uid: self._states})
         operator.begin(spec, f"n{self._epoch}")
         if records:
             operator.take(Batch.of_values(records, PAIR, np.array([time for _, time in records], dtype=np.int64)))
         operator.advance(watermark)
         acknowledgement = Acknowledgement(0, 0, "n", {})
         operator.acknowledge(acknowledgement)
-        self._watermark, self._kept = watermark, {"0": acknowledgement.states[uid]}
+        self._watermark, self._states = watermark, {"0": acknowledgement.states[uid]}
         return out
 
     @property

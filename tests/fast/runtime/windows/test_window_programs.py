@@ -24,11 +24,11 @@ def test_in_short_epochs_some_records_fire_again_and_some_come_too_late() -> Non
     results, missed = Collect("results"), Collect("missed")
 
     def build(env: StreamExecutionEnvironment) -> None:
-        told = late_windows(env.add_source(numbers()))
-        told.sink_to(results)
-        told.get_side_output(LATE).sink_to(missed)
+        results_stream = late_windows(env.add_source(numbers()))
+        results_stream.sink_to(results)
+        results_stream.get_side_output(LATE).sink_to(missed)
 
     result = run(build, parallelism=2, epoch_records=4)
-    fired = [told[:3] for told in result[results]]
+    fired = [record[:3] for record in result[results]]
     assert len(fired) > len(set(fired)), "no window fired again"
     assert 0 < len(result[missed]) < len(NUMBERS), "no record came too late"
