@@ -1,4 +1,4 @@
-"""An epoch that was cancelled ends between two batches, where tasks run in this process."""
+"""A cancelled epoch ends between two batches where tasks run in this process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def waits_in_its_first_record(number: int) -> int:
     return number
 
 
-def test_a_cancelled_job_does_not_finish_its_epoch_first() -> None:
+def test_a_cancelled_job_does_not_complete_its_epoch() -> None:
     runner = LocalRunner()
     env = StreamExecutionEnvironment().set_parallelism(1)
     env.configure(Configuration().set_string("millstream.batch.max-records", "10"))
@@ -40,7 +40,7 @@ def test_a_cancelled_job_does_not_finish_its_epoch_first() -> None:
     assert len(_SEEN) <= 10, "it went on with the next batch"
 
 
-def test_what_is_raised_is_of_the_thread_that_runs_the_epoch_and_of_its_time() -> None:
+def test_an_interruption_is_raised_only_in_the_thread_and_epoch_it_is_for() -> None:
     cancelled = threading.Event()
     with interrupted_by(cancelled):
         check_cancelled()

@@ -1,4 +1,4 @@
-"""Panes that are read as one piece are those that were written last, however many epochs wrote them."""
+"""A range of panes is read with the newest write of each, however many epochs wrote them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def shown(rows: PaneRows) -> list[Any]:
 
 
 @given(EPOCHS, st.integers(-2, 8), st.integers(-2, 8), st.sampled_from([PANE_MS, 3 * PANE_MS]))
-def test_what_ends_in_a_while_is_what_was_written_last_of_it(
+def test_panes_that_end_in_a_time_range_are_read_as_last_written(
     epochs: list[tuple[Epoch, int]], after: int, length: int, size_ms: int
 ) -> None:
     panes = Panes(PaneWindows(size_ms, PANE_MS))
@@ -91,7 +91,7 @@ def test_what_ends_in_a_while_is_what_was_written_last_of_it(
     ]
     ending = [row for row in needed if after_ms < row[1] + PANE_MS <= through_ms]
     assert shown(handle.ending(after_ms, through_ms)) == sorted(ending)
-    # Looked up one by one they are the same.
+    # Looked up one by one they are equal.
     keys = key_column_of_arrow(pa.array([key for key, _ in newest], pa.int64()))
     results = handle.of_pairs(keys, np.array([pane * PANE_MS for _, pane in newest], dtype=np.int64))
     assert shown(results) == sorted(needed)

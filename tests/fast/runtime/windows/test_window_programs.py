@@ -1,4 +1,4 @@
-"""The windowed golden programs do what they are there for: they run in columns, and some of their records are late."""
+"""The windowed golden programs test their subject: they run in columns, and some of their records are late."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_ready_aggregates_are_planned_in_columns(name: str) -> None:
     assert "keeps per key and pane: count, sum" in plan and "in columns, for windows" in plan
 
 
-def test_in_short_epochs_some_records_fire_again_and_some_come_too_late() -> None:
+def test_in_short_epochs_some_windows_fire_again_and_some_records_are_dropped() -> None:
     results, missed = Collect("results"), Collect("missed")
 
     def build(env: StreamExecutionEnvironment) -> None:
