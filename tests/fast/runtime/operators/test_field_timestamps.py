@@ -1,4 +1,6 @@
-"""Timestamps from a field: as a column or a record at a time, they are the same; what is no time is refused."""
+"""Timestamps from a field: read as a column or record by record, they are the same; values that are not times are
+rejected.
+"""
 
 from __future__ import annotations
 
@@ -34,19 +36,19 @@ def stamped(values: list[Any], type_info: TypeInformation | None, field: int | s
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.just("a"), TIMES)))
-def test_a_field_of_milliseconds_is_the_time_typed_or_not(values: list[Any]) -> None:
+def test_a_typed_or_untyped_field_of_milliseconds_is_the_timestamp(values: list[Any]) -> None:
     expected = [time for _, time in values]
     assert stamped(values, LONGS, 1) == stamped(values, None, 1) == stamped(values, LONGS, "f1") == expected
 
 
 @settings(deadline=None)
 @given(st.lists(MOMENTS))
-def test_a_field_of_datetimes_is_the_time_in_utc_rounded_down(moments: list[datetime.datetime]) -> None:
+def test_a_field_of_datetimes_is_the_timestamp_in_utc_rounded_down(moments: list[datetime.datetime]) -> None:
     rows = [Row(what="a", at=moment.replace(fold=0)) for moment in moments]
     assert stamped(rows, DATES, "at") == stamped(rows, DATES, 1) == stamped(rows, None, "at")
 
 
-def test_narrow_integers_are_times_too() -> None:
+def test_narrow_integers_are_timestamps() -> None:
     assert stamped([("a", 7), ("b", -1)], INTS, 1) == [7, -1]
 
 
@@ -62,12 +64,14 @@ def test_narrow_integers_are_times_too() -> None:
         ([("a", 1.5)], None, 1, "returned 1.5"),
     ],
 )
-def test_what_is_no_time_is_refused_with_the_record(values: Any, type_info: Any, field: Any, said: str) -> None:
+def test_an_invalid_timestamp_is_rejected_with_its_record(
+    values: Any, type_info: Any, field: Any, message: str
+) -> None:
     with pytest.raises(UserFailureError) as caught:
         stamped(values, type_info, field)
-    assert said in caught.value.report.message and caught.value.report.record is not None
+    assert message in caught.value.report.message and caught.value.report.record is not None
 
 
-def test_a_bool_is_no_field() -> None:
+def test_a_bool_is_not_a_field_name() -> None:
     with pytest.raises(ProgramError, match="name of a field"):
         WatermarkStrategy.no_watermarks().with_timestamp_assigner(True)

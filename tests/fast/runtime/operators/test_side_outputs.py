@@ -1,4 +1,4 @@
-"""Every function that yields may yield to side outputs: to several, typed or not, from every one of its methods."""
+"""Every function that yields may yield to side outputs: to several, typed or not, from each of its methods."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ END = 1_000
 
 
 def everywhere(method: str, n: int) -> list[Any]:
-    """What each method yields for a number: to the main output and to three others, in mixed order."""
+    """The values that each method yields for a number: to the main output and to three side outputs, in mixed order."""
     return [(NAMED, Row(from_=method, n=n)), n, (TEXT, f"{method} {n}"), (ANY, {method: n})]
 
 
@@ -134,7 +134,7 @@ def rules(copies: int) -> list[tuple[str, int]]:
 
 
 Build = Callable[[DataStream, DataStream], DataStream]
-# For each: the program of the numbers and of the same numbers below zero; what is yielded, by the parallelism.
+# For each: the program of the numbers and of the same numbers below zero; the yielded values, by the parallelism.
 CASES: dict[str, tuple[Build, Callable[[int], list[tuple[str, int]]]]] = {
     "process": (lambda a, b: a.process(Plain(), Types.LONG()), lambda p: ALL),
     "keyed process": (lambda a, b: by_rest(a).process(Keyed(), Types.LONG()), lambda p: ALL + TIMERS),
@@ -219,7 +219,7 @@ def test_records_of_side_outputs_have_the_time_of_their_record_timer_or_window()
     assert [(r.value, r.timestamp) for r in result.of("window")] == [("window 3", 3)]
 
 
-def test_late_records_and_what_the_window_yields_take_the_same_way() -> None:
+def test_late_records_and_side_outputs_of_windows_are_both_emitted() -> None:
     late = OutputTag("late", Types.LONG())
 
     def program(env: StreamExecutionEnvironment) -> None:
