@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import encoded
+from hypothesis import given
 from hypothesis import strategies as st
 from inputs.random_expressions import call, cast
 
@@ -32,7 +32,7 @@ def run(expression: RowExpression, column: pa.Array) -> list[Any]:
     return values
 
 
-@encoded(st.lists(st.sampled_from(["a", "Bc", "7", None])))
+@given(st.lists(st.sampled_from(["a", "Bc", "7", None])))
 def test_a_dictionary_column_has_the_results_of_a_plain_one(values: list[str | None]) -> None:
     plain = pa.array(values, pa.string())
     for expression in (
@@ -73,7 +73,7 @@ def test_columns_of_a_similar_type_or_in_chunks_are_converted_to_the_declared_ty
     assert run(call("UPPER", TEXT), pa.chunked_array([["a"], ["b", None]])) == ["A", "B", None]
 
 
-@encoded(st.lists(st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=5), max_size=4), st.booleans())
+@given(st.lists(st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=5), max_size=4), st.booleans())
 def test_the_previous_batch_changes_no_result(rows: list[list[tuple[int, bool]]], is_one: bool) -> None:
     expressions = [call("UPPER", TEXT), call("IS NULL", call("UPPER", TEXT))]
     program = compile_program(expressions, [DataTypes.STRING()])

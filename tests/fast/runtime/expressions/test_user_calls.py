@@ -201,7 +201,7 @@ def test_a_failing_asynchronous_call_is_retried_as_flinks_options_say(options: d
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"max_attempts": "often"}, "max-attempts' is 'often'"),
         ({"retry_strategy": "backoff"}, "expected FIXED_DELAY or NO_RETRY"),

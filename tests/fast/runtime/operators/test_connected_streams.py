@@ -337,11 +337,11 @@ def test_a_function_of_another_kind_is_rejected(numbers: DataStream) -> None:
     both = numbers.connect(numbers)
     with Refused("found a MapFunction (Plain), expected CoMapFunction", "map()"):
         both.map(Plain())  # type: ignore[arg-type]
-    with Refused("found the class Told", "Told()"):
+    with Refused("found the class TagsInput", "TagsInput()"):
         both.map(TagsInput)  # type: ignore[arg-type]
     with Refused("expected CoFlatMapFunction"):
         both.flat_map(lambda n: [n])  # type: ignore[arg-type]
-    with Refused("found a CoMapFunction (Told), expected CoProcessFunction"):
+    with Refused("found a CoMapFunction (TagsInput), expected CoProcessFunction"):
         both.process(TagsInput())  # type: ignore[arg-type]
 
 

@@ -53,7 +53,7 @@ def test_narrow_integers_are_timestamps() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "type_info", "field", "said"),
+    ("values", "type_info", "field", "message"),
     [
         ([("a", None)], LONGS, 1, "returned None"),
         ([("a", 1)], LONGS, 0, "returned 'a'"),

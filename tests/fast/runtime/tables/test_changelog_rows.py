@@ -133,7 +133,7 @@ def test_upserts_by_the_key_of_the_partition_are_the_last_rows(epochs: list[list
 
 
 @pytest.mark.parametrize(
-    ("call", "told"),
+    ("call", "message"),
     [
         ("TO_CHANGELOG(input => TABLE t)", "the table has a column 'op'"),
         ("TO_CHANGELOG(input => t)", "input is a table"),
