@@ -1,4 +1,4 @@
-"""What a failure of an epoch means is told whatever happens to the store meanwhile."""
+"""The meaning of an epoch's failure is reported whatever happens to the store concurrently."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ OTHER = "segments/op/total/000000000002-00000-b.arrow"
 
 
 class Swept(LocalStore):
-    """Its segments vanish just after they were seen."""
+    """Its segments vanish just after they were listed."""
 
     def exists(self, name: str) -> bool:
         return name.startswith("segments/") or super().exists(name)
 
 
-def test_a_store_that_is_away_is_told_from_a_file_that_another_machine_has_not_sent(tmp_path: Path) -> None:
-    """For the second nobody is cut off from the store: it is a loss, unless an epoch less far ahead finds the file."""
+def test_an_unreachable_store_is_distinguished_from_a_file_another_machine_has_not_uploaded(tmp_path: Path) -> None:
+    """In the second case the store is reachable: the file is lost, unless an epoch less far ahead can read it."""
     log = ManifestLog(LocalStore(tmp_path))
     for error, excuse in ((StoreAwayError("no answer"), "away"), (UnsentFileError("not sent"), "lost")):
         report = FailureReport("op", "op", "", "state", type(error).__name__, error.message, "")

@@ -1,4 +1,4 @@
-"""A store whose disk is full: it makes room by itself, a start does, and a command does."""
+"""A store on a full disk: the job frees space itself, and so do a start and a command."""
 
 from __future__ import annotations
 
@@ -59,15 +59,17 @@ def stored(store: Store) -> set[str]:
 
 
 @pytest.mark.slow
-def test_a_job_that_writes_more_than_its_disk_holds_makes_room_and_goes_on() -> None:
+def test_a_job_that_writes_more_than_its_disk_holds_frees_space_and_continues() -> None:
     store, out = FullStore(new_name(), Room(200_000)), Collect()
     prepared(store, out).start().result()
     assert len(out.values) == len(set(out.values)) == EPOCHS * KEYS
     assert store.room.refusals, "it had room, and nothing is shown"
 
 
-def test_what_failed_runs_have_left_is_swept_although_no_epoch_has_passed_it() -> None:
-    """The first epoch fails for lack of room, with a file of it left. There is no room for that and the epoch."""
+def test_files_of_failed_runs_are_swept_before_the_first_commit() -> None:
+    """The first epoch fails for lack of space and leaves a file. There is not enough space for that file and the
+    epoch.
+    """
     store, out = FullStore(new_name(), Room(9_000)), Collect()
     refused = threading.Event()
     job = prepared(store, out, epochs=1)
@@ -82,14 +84,14 @@ def test_what_failed_runs_have_left_is_swept_although_no_epoch_has_passed_it() -
 
 
 @pytest.mark.slow
-def test_a_disk_that_is_full_for_some_writes_at_any_moment_costs_time_and_nothing_else(
+def test_a_temporarily_full_disk_at_any_write_only_delays_the_job(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Sweeper, "__init__", partialmethod(Sweeper.__init__, every_epochs=2))
     store = FullStore(new_name())
     prepared(store, Collect(), epochs=4).start().result()
     for first in range(1, store.room.writes + 1):
-        # The claim of a new store, and what was refused to it, is the business of who starts the job.
+        # Claiming a new store, and a failure of the claim, is up to the caller that starts the job.
         store, out = FullStore(new_name(), Room()), Collect()
         job = prepared(store, out, epochs=4)
         store.room.full_writes = range(store.room.writes + first, store.room.writes + first + 3)
@@ -101,7 +103,7 @@ def test_a_disk_that_is_full_for_some_writes_at_any_moment_costs_time_and_nothin
 
 
 def full(epochs: int = 12) -> FullStore:
-    """The store of a job that was never swept, without a byte of room."""
+    """The store of a job that was never swept, without a free byte."""
     name = new_name()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Sweeper, "sweep", lambda *_: False)
@@ -109,7 +111,7 @@ def full(epochs: int = 12) -> FullStore:
     return FullStore(name, Room(0))
 
 
-def test_a_start_on_a_full_disk_sweeps_before_it_gives_up() -> None:
+def test_a_start_on_a_full_disk_sweeps_before_it_fails() -> None:
     store = full()
     with pytest.raises(StoreFullError):
         store.check_writable()
@@ -128,7 +130,7 @@ def test_a_start_sweeps_no_store_of_another_job() -> None:
     assert store.list("") == before
 
 
-def test_a_sweep_needs_no_room_and_removes_what_no_epoch_names_before_any_epoch() -> None:
+def test_a_sweep_needs_no_space_and_removes_unreferenced_files_before_epochs() -> None:
     store = full()
     store.room.refusals.clear()
     orphan = segment_name("sum", "total", 1, 0, "lost")
@@ -142,10 +144,12 @@ def test_a_sweep_needs_no_room_and_removes_what_no_epoch_names_before_any_epoch(
     assert removed.index(orphan) < min(removed.index(name) for name in removed if name.startswith("manifests/"))
 
 
-def test_a_savepoint_or_lease_that_fails_for_lack_of_room_holds_nothing() -> None:
+def test_a_savepoint_or_lease_that_fails_for_lack_of_space_pins_nothing() -> None:
     store = full()
     store.room.free_bytes = 1 << 20
-    store.put(removal_name(RemovalName(3, 5, "a1")), b"")  # its sweeper died: whoever comes decides against it
+    store.put(
+        removal_name(RemovalName(3, 5, "a1")), b""
+    )  # its sweeper died: the next caller decides against the removal
     for hold in (lambda: pin_epoch(store, Pin("saved", 4, "savepoint", 0)), lambda: LeasedEpoch(store, 4, lambda: 0)):
         store.room.full_writes = range(store.room.writes + 2, store.room.writes + 3)
         with pytest.raises(StoreFullError):
@@ -154,7 +158,7 @@ def test_a_savepoint_or_lease_that_fails_for_lack_of_room_holds_nothing() -> Non
     pin_epoch(store, Pin("saved", 4, "savepoint", 0))
 
 
-def test_a_fork_that_fails_for_lack_of_room_holds_nothing() -> None:
+def test_a_fork_that_fails_for_lack_of_space_pins_nothing() -> None:
     store = MemoryStore(full().url.removeprefix("memory://"))
     snapshot = StoredSnapshot("saved", store, ManifestLog(store).read(4))
     with pytest.raises(StoreFullError):
@@ -167,7 +171,7 @@ def test_a_fork_that_fails_for_lack_of_room_holds_nothing() -> None:
 
 
 class LostAnswer(MemoryStore):
-    """It does what it is asked, and the answer is lost."""
+    """Performs each write, and its response is lost."""
 
     def create(self, name: str, data: bytes) -> bool:
         super().create(name, data)

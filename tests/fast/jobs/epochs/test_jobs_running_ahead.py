@@ -1,4 +1,4 @@
-"""Jobs whose epochs run ahead of commits: the same answers as ever, whatever is late, away or lost."""
+"""Jobs whose epochs run ahead of commits: their results are the same, whatever is late, unreachable or lost."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def lagging(lag: Lag | None = None) -> LaggingStore:
 
 
 def check(store: LaggingStore, out: Collect, end: int = END) -> None:
-    """Everything was published once, and every manifest named what was in the store."""
+    """All output was published once, and every manifest named files that were in the store."""
     assert sorted(out.values) == expected(end=end)
     assert store.lag.violations == []
     newest = ManifestLog(store).newest()
@@ -83,7 +83,7 @@ def check(store: LaggingStore, out: Collect, end: int = END) -> None:
     assert published == sorted(published)
 
 
-def test_epochs_run_on_while_their_files_and_manifests_are_on_the_way_and_are_committed_as_one() -> None:
+def test_epochs_continue_while_uploads_are_pending_and_are_committed_together() -> None:
     store, out = lagging(), Collect()
     job = prepared(store, out)
     store.lag.holds_manifests.clear()
@@ -95,7 +95,7 @@ def test_epochs_run_on_while_their_files_and_manifests_are_on_the_way_and_are_co
     assert max(steps) >= 2
 
 
-def test_counts_of_epochs_that_were_committed_as_one_are_those_of_all_of_them() -> None:
+def test_counts_of_epochs_committed_together_are_summed() -> None:
     store, out = lagging(), Collect()
     job = prepared(store, out, retention_epochs="1000")
     store.lag.holds_manifests.clear()
@@ -111,15 +111,15 @@ def test_counts_of_epochs_that_were_committed_as_one_are_those_of_all_of_them() 
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_files_that_come_in_any_order_give_the_same_output(seed: int) -> None:
+def test_the_output_is_independent_of_the_upload_order(seed: int) -> None:
     store, out = lagging(Lag(random.Random(seed))), Collect()
     prepared(store, out, epochs=1 + seed).start().result()
     check(store, out)
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_job_that_is_killed_while_it_is_ahead_goes_on_from_its_newest_manifest(seed: int) -> None:
-    """Killed without a word, with what was not sent, time and again."""
+def test_a_job_killed_while_ahead_continues_from_its_newest_manifest(seed: int) -> None:
+    """Killed repeatedly without notice, with pending uploads."""
     draw = random.Random(seed)
     store, out = lagging(Lag(random.Random(seed))), Collect()
     killed_until_finished(lambda: prepared(store, out, epochs=4), store.lag.lose, draw, 100)
@@ -143,7 +143,7 @@ def test_a_stop_while_ahead_commits_everything_that_was_acknowledged() -> None:
     check(store, out)
 
 
-def test_a_savepoint_holds_what_was_acknowledged_when_it_was_asked_for() -> None:
+def test_a_savepoint_includes_all_epochs_acknowledged_at_its_request() -> None:
     store, out = lagging(), Collect()
     job = prepared(store, out, retention_epochs="1000")
     requested: list[JobProgress] = []
@@ -169,7 +169,7 @@ def test_a_savepoint_holds_what_was_acknowledged_when_it_was_asked_for() -> None
     assert pin.epoch >= requested[0].acknowledged > requested[0].epoch
 
 
-def test_a_savepoint_of_a_job_that_was_cancelled_while_ahead_is_of_what_it_committed() -> None:
+def test_a_savepoint_of_a_job_cancelled_while_ahead_has_its_committed_epochs() -> None:
     store, out = lagging(), Collect()
     job = prepared(store, out, retention_epochs="1000")
 
@@ -186,7 +186,7 @@ def test_a_savepoint_of_a_job_that_was_cancelled_while_ahead_is_of_what_it_commi
     assert pin.epoch == job.board.now.epoch >= 2
 
 
-def test_while_the_store_is_away_the_job_reads_on_and_publishes_in_order_when_it_is_back() -> None:
+def test_while_the_store_is_unreachable_the_job_continues_and_publishes_in_order_afterwards() -> None:
     store, out = lagging(), Collect()
     job = prepared(store, out, epochs=2)
     when(job, lambda now: now.published >= 2, store.lag.present.clear)
@@ -204,7 +204,7 @@ def test_while_the_store_is_away_the_job_reads_on_and_publishes_in_order_when_it
     assert not job.board.now.store_unreachable
 
 
-def test_a_job_pauses_at_its_bound_of_bytes_and_goes_on_by_itself_when_the_store_is_back() -> None:
+def test_a_job_pauses_at_its_byte_bound_and_continues_when_the_store_is_back() -> None:
     store, out = lagging(), Collect()
     job = prepared(store, out, epochs=2, ahead_max_bytes="2000")
     when(job, lambda now: now.published >= 2, store.lag.present.clear)
@@ -215,7 +215,7 @@ def test_a_job_pauses_at_its_bound_of_bytes_and_goes_on_by_itself_when_the_store
     assert not job.board.now.paused
 
 
-def test_files_that_are_lost_with_a_machine_cost_what_ran_ahead_and_no_restart() -> None:
+def test_files_lost_with_a_machine_roll_back_uncommitted_epochs_without_a_restart() -> None:
     store, out = lagging(Lag(random.Random(1))), Collect()
     job = prepared(store, out, epochs=4)
     store.lag.holds_manifests.clear()
@@ -230,33 +230,39 @@ def test_files_that_are_lost_with_a_machine_cost_what_ran_ahead_and_no_restart()
     assert job.board.now.restarts == 0
 
 
-class Heard(Script):
-    """Takes its time to hear of a commit; notes what it hears, and whether it hears two at once or is closed then."""
+class SlowToAcknowledge(Script):
+    """Takes its time to process a commit notification; records each, and whether two overlap or the source is closed
+    during one.
+    """
 
     def committed(self, positions: Any) -> None:
-        if HEARING.locked():
+        if NOTIFYING.locked():
             OVERLAPS.append(positions)
-        with HEARING:
+        with NOTIFYING:
             time.sleep(0.03)
-            TOLD.append(positions)
+            NOTIFIED.append(positions)
 
     def close(self) -> None:
-        if HEARING.locked():
+        if NOTIFYING.locked():
             OVERLAPS.append("the end")
 
 
-HEARING, TOLD, OVERLAPS = threading.Lock(), [], []  # type: ignore[var-annotated]
+NOTIFYING, NOTIFIED, OVERLAPS = threading.Lock(), [], []  # type: ignore[var-annotated]
 
 
-def test_sources_hear_of_one_commit_at_a_time_in_order_and_of_the_last_one_before_the_end() -> None:
-    """They hear of it beside the running epoch; a start, after a failure, and the end come from another thread."""
-    TOLD.clear(), OVERLAPS.clear()
+def test_sources_are_notified_of_commits_one_at_a_time_in_order_and_of_the_last_before_the_end() -> None:
+    """Notifications run concurrently with the current epoch; those at a start, after a failure, and at the end run on
+    another thread.
+    """
+    NOTIFIED.clear(), OVERLAPS.clear()
     store, out, failures = lagging(), Collect(), iter(range(2))
 
     def build(env: StreamExecutionEnvironment) -> None:
         env.set_parallelism(1)
         items = [n for ten in range(0, END, 10) for n in (*range(ten, ten + 10), EPOCH)]
-        env.add_source(Heard(items, type_info=Types.LONG()), "numbers").uid("numbers").sink_to(out).uid("out")
+        env.add_source(SlowToAcknowledge(items, type_info=Types.LONG()), "numbers").uid("numbers").sink_to(out).uid(
+            "out"
+        )
 
     job = prepared(store, out, restarts=5, build=build)
     run = LocalRunner.run
@@ -271,13 +277,13 @@ def test_sources_hear_of_one_commit_at_a_time_in_order_and_of_the_last_one_befor
         job.start().result()
     newest: Any = ManifestLog(store).newest()
     assert not OVERLAPS
-    assert TOLD[-1] == {split: at.offset for split, at in newest.sources["numbers"].items()}
-    told = [max(positions.values(), default=0) for positions in TOLD]
-    assert told == sorted(told)
+    assert NOTIFIED[-1] == {split: at.offset for split, at in newest.sources["numbers"].items()}
+    notified_offsets = [max(positions.values(), default=0) for positions in NOTIFIED]
+    assert notified_offsets == sorted(notified_offsets)
 
 
 class Slow(random.Random):
-    """A file comes when it is requested the third time."""
+    """A file arrives when it is requested the third time."""
 
     requested = 0
 
@@ -287,10 +293,10 @@ class Slow(random.Random):
 
 
 @pytest.mark.parametrize("kind", [UnsentFileError, StoreAwayError])
-def test_epochs_that_fail_whenever_they_are_ahead_do_not_keep_the_job_from_getting_on(
+def test_a_job_makes_progress_although_epochs_fail_whenever_they_are_ahead(
     kind: type[StoreAwayError], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As those do whose subtasks move while uploads take long: they miss files that have not come yet."""
+    """As with subtasks that move while uploads are slow: they miss files that have not arrived yet."""
 
     class Missing(store_use.StoreUse):
         def __init__(self, store: Any, *, is_ahead: bool, **how: Any) -> None:
@@ -315,7 +321,7 @@ def test_epochs_that_fail_whenever_they_are_ahead_do_not_keep_the_job_from_getti
     assert job.board.now.restarts == 0
 
 
-def test_a_replay_of_epochs_that_were_committed_as_one_says_so() -> None:
+def test_a_replay_of_epochs_committed_together_is_reported() -> None:
     store, out = lagging(), Collect()
     job = prepared(store, out, retention_epochs="1000")
     store.lag.holds_manifests.clear()
@@ -327,7 +333,7 @@ def test_a_replay_of_epochs_that_were_committed_as_one_says_so() -> None:
         past_epoch(f"{store.url}@{merged[0]}")
 
 
-def test_a_job_that_records_its_input_commits_its_epochs_one_by_one() -> None:
+def test_a_job_that_records_its_input_commits_each_epoch_separately() -> None:
     store, out = lagging(), Collect()
     job = prepared(store, out, record="true", retention_epochs="1000")
     store.lag.holds_manifests.clear()
@@ -338,8 +344,8 @@ def test_a_job_that_records_its_input_commits_its_epochs_one_by_one() -> None:
     assert all("steps" not in (statistics_of(log.read(epoch)) or {}) for epoch in log.epochs())
 
 
-def test_files_that_were_read_by_epochs_that_never_happened_are_read_again(tmp_path: Path) -> None:
-    """A source that passes over what it has finished must not pass over what it has finished in vain."""
+def test_files_read_by_lost_epochs_are_read_again(tmp_path: Path) -> None:
+    """A source that skips finished files must not skip files finished only by lost epochs."""
     names = [f"{number:03d}" for number in range(40)]
     (tmp_path / "in").mkdir()
     for name in names:
@@ -368,7 +374,7 @@ def test_files_that_were_read_by_epochs_that_never_happened_are_read_again(tmp_p
     assert out.values == names
 
 
-def test_a_job_that_is_ahead_and_asked_to_drain_or_rescale_commits_everything_first() -> None:
+def test_a_job_ahead_of_its_commits_commits_everything_before_a_drain_or_rescale() -> None:
     store, out = lagging(), Collect()
     job = prepared(store, out)
     store.lag.holds_manifests.clear()
@@ -387,25 +393,25 @@ def test_a_job_that_is_ahead_and_asked_to_drain_or_rescale_commits_everything_fi
     assert program_of(newest)["totals"].parallelism == 2
 
 
-def test_a_rescale_that_comes_just_when_an_epoch_is_planned_waits_for_what_is_ahead(
+def test_a_rescale_requested_during_planning_waits_for_epochs_that_are_ahead(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     store, out = lagging(), Collect()
     job = prepared(store, out)
     store.lag.holds_manifests.clear()
     ahead: list[int] = []
-    looked, sent = Deployment.is_replaced.fget, Deployment.send_plan  # type: ignore[attr-defined]
+    original_is_replaced, original_send_plan = Deployment.is_replaced.fget, Deployment.send_plan  # type: ignore[attr-defined]
 
     def is_replaced(deployment: Deployment) -> bool:
-        answer: bool = looked(deployment)
+        answer: bool = original_is_replaced(deployment)
         if job.board.now.ahead >= 2 and not store.lag.holds_manifests.is_set():
-            deployment.rescale(2)  # by another thread, right behind this look
+            deployment.rescale(2)  # by another thread, right after this check
             store.lag.holds_manifests.set()
         return answer
 
     def send_plan(deployment: Deployment) -> None:
         ahead.append(job.board.now.ahead)
-        sent(deployment)
+        original_send_plan(deployment)
 
     monkeypatch.setattr(Deployment, "is_replaced", property(is_replaced))
     monkeypatch.setattr(Deployment, "send_plan", send_plan)
@@ -415,7 +421,7 @@ def test_a_rescale_that_comes_just_when_an_epoch_is_planned_waits_for_what_is_ah
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_sweeping_leaves_what_is_ahead_alone_and_removes_what_ran_ahead_in_vain(
+def test_sweeping_retains_files_of_epochs_ahead_and_removes_those_of_lost_ones(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Sweeper, "is_due", lambda self, manifest: True)
@@ -426,7 +432,7 @@ def test_sweeping_leaves_what_is_ahead_alone_and_removes_what_ran_ahead_in_vain(
             reached = job.board.now.epoch
             when(job, lambda now, r=reached: now.ahead >= 3 and now.epoch > r + 1, job.cancel)  # type: ignore[misc]
         job.start().wait()
-        # What was on its way comes after all, too late.
+        # The pending upload completes after all, too late.
         for name in sorted(store.lag.unsent):
             MemoryStore.put(store, name, store.lag.tier[name])
         store.lag.unsent.clear()
@@ -439,24 +445,24 @@ def test_sweeping_leaves_what_is_ahead_alone_and_removes_what_ran_ahead_in_vain(
 
 
 class Sum(KeyedProcessFunction):
-    """Running totals, kept as the given type."""
+    """Running totals, stored as the given type."""
 
-    def __init__(self, kept_as: Any) -> None:
-        self.kept_as = kept_as
+    def __init__(self, state_type: Any) -> None:
+        self.state_type = state_type
 
     def open(self, runtime_context: Any) -> None:
-        self.total = runtime_context.get_state(ValueStateDescriptor("total", self.kept_as))
+        self.total = runtime_context.get_state(ValueStateDescriptor("total", self.state_type))
 
     def process_element(self, value: int, ctx: Any) -> Any:
         self.total.update((self.total.value() or 0) + value)
         yield ctx.get_current_key(), self.total.value()
 
 
-def test_a_state_gets_another_type_after_a_job_was_killed_whose_epochs_were_committed_as_one() -> None:
-    """Of these epochs the last wrote under the number that the first epoch of the changed program would have."""
+def test_a_state_type_changes_after_a_kill_of_a_job_with_epochs_committed_together() -> None:
+    """The last of these epochs wrote under the number that the first epoch of the changed program would have."""
     store, out = lagging(), Collect()
 
-    def kept_as(kind: Any) -> Any:
+    def program_with(kind: Any) -> Any:
         def build(env: StreamExecutionEnvironment) -> None:
             env.set_parallelism(1)
             read = env.add_source(numbers(END), "numbers").uid("numbers").key_by(lambda n: n % 3, Types.LONG())
@@ -468,21 +474,22 @@ def test_a_state_gets_another_type_after_a_job_was_killed_whose_epochs_were_comm
         newest = ManifestLog(store).newest()
         return newest is not None and max(map(epoch_of_file, named_files(newest))) > newest.epoch
 
-    job = prepared(store, out, build=kept_as(Types.INT()))
+    job = prepared(store, out, build=program_with(Types.INT()))
     store.lag.holds_manifests.clear()
     when(job, lambda now: now.ahead >= 3, store.lag.holds_manifests.set)
     when(job, names_a_later_number, job.cancel)
     job.start().wait()
     assert job.status() is JobStatus.CANCELED and names_a_later_number(job.board.now)
-    prepared(store, out, build=kept_as(Types.LONG())).start().result()
+    prepared(store, out, build=program_with(Types.LONG())).start().result()
     check(store, out)
 
 
-def test_a_job_that_goes_back_does_not_take_what_an_epoch_published_for_the_output_of_a_later_one(
+def test_a_rollback_does_not_mistake_published_output_for_that_of_a_later_epoch(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Parts have the numbers under which epochs ran. Of those that were committed as one, the last had the next one's,
-    and whoever is told to delete what comes again must not delete it."""
+    """Part files have the numbers of the epochs that ran. Of epochs committed together, the last has the number of the
+    next one, and a rollback that deletes later output must not delete it.
+    """
     store, parts = lagging(), FileParts(str(tmp_path), TextParts())
 
     def build(env: StreamExecutionEnvironment, start: str | None = None) -> None:
@@ -507,18 +514,24 @@ def test_a_job_that_goes_back_does_not_take_what_an_epoch_published_for_the_outp
         point = RestorePoint(epoch, "out", store, snapshot.manifest.job_id, snapshot.manifest.job_id)
         assert len(later_parts(open_store(str(tmp_path)), point, "part", "")) > len(later), "nothing was shown"
         prepared(lagging(), None, build=lambda env, start=start: build(env, start))  # type: ignore[misc]
-        [told] = [record.getMessage() for record in caplog.records if "records of later epochs" in record.getMessage()]
-        assert f"{len(later)} part files there" in told and not any(name in told for name in by_epoch[epoch])
+        [notified_offsets] = [
+            record.getMessage() for record in caplog.records if "records of later epochs" in record.getMessage()
+        ]
+        assert f"{len(later)} part files there" in notified_offsets and not any(
+            name in notified_offsets for name in by_epoch[epoch]
+        )
 
 
 def _staged(manifest: Manifest) -> list[Any]:
     return [staged.payload for staged in manifest.staged.get("out", ())]
 
 
-def test_a_file_of_a_committed_epoch_that_is_gone_is_told_of_and_not_waited_for(
+def test_a_missing_file_of_a_committed_epoch_is_reported_and_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is acknowledged may still be on its way. What a manifest names was there when it was written."""
+    """Files of acknowledged epochs may still be uploading. Files that a manifest names were in the store when it was
+    written.
+    """
     monkeypatch.setattr(launching, "tier_settings", lambda *_: TierSettings(str(tmp_path / "tier")))
     monkeypatch.setattr(store_use, "PATIENCE_S", 0.05)
     store, out = MemoryStore(f"ahead-{next(_STORES)}"), Collect()

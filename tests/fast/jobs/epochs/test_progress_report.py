@@ -1,4 +1,4 @@
-"""What the progress board says of a manifest: the size of the state, and where event time stands."""
+"""The progress board's fields from a manifest: the size of the state, and the watermark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Publishing: once, in order, by the driver that owns the job, and never again what somebody may have taken away."""
+"""Publishing: once, in order, by the driver that owns the job, and never again output that a consumer may have
+removed.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,7 @@ def prepared(store: MemoryStore, *sinks: Any, items: Sequence[Any] = ("a", EPOCH
 
 
 def killed_when(job: Job, is_time: Callable[[JobProgress], bool]) -> None:
-    """Run the job and end it, without a word in its store, when it is time."""
+    """Run the job and kill it, leaving nothing in its store, when the condition holds."""
     job.board.listen(lambda progress: job.cancel() if is_time(progress) else None)
     job.start().wait()
     assert job.status() is JobStatus.CANCELED
@@ -70,33 +72,33 @@ def published(folder: Path) -> list[str]:
 # --- receipts -------------------------------------------------------------------------------------------------
 
 
-def test_a_consumer_that_removes_what_was_published_does_not_keep_the_job_from_starting(tmp_path: Path) -> None:
+def test_a_consumer_that_removes_published_files_does_not_prevent_a_restart(tmp_path: Path) -> None:
     store = new_store()
     killed_when(prepared(store, FileSink(str(tmp_path), TextParts())), lambda progress: progress.published >= 1)
     newest = ManifestLog(store).newest()
     assert newest is not None and newest.published_through < newest.epoch
-    taken = published(tmp_path)
+    consumed = published(tmp_path)
     for path in tmp_path.glob("part-*"):
         path.unlink()
     prepared(store, FileSink(str(tmp_path), TextParts())).start().result()
-    assert sorted([*taken, *published(tmp_path)]) == ["a\n", "b\n", "c\n"]
+    assert sorted([*consumed, *published(tmp_path)]) == ["a\n", "b\n", "c\n"]
 
 
-def test_an_epoch_that_has_a_receipt_is_not_published_again_and_one_that_has_none_is() -> None:
-    for forgets in (False, True):
+def test_only_an_epoch_without_a_receipt_is_published_again() -> None:
+    for loses_receipt in (False, True):
         store, out = new_store(), Collect()
         killed_when(prepared(store, out), lambda progress: progress.published >= 2)
         newest, receipt = ManifestLog(store).newest(), receipt_of(store)
         assert newest is not None and receipt is not None and receipt.epoch == newest.epoch >= 2
         before = list(out.publications)
-        if forgets:
+        if loses_receipt:
             store.delete(receipt_name(receipt.epoch))
         prepared(store, out).start().result()
-        assert list(out.publications).count(newest.epoch) if forgets else newest.epoch in before
+        assert list(out.publications).count(newest.epoch) if loses_receipt else newest.epoch in before
         assert out.values == ["a", "b", "c"]
 
 
-def test_a_receipt_that_cannot_be_read_is_none(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unreadable_receipt_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
     store, out = new_store(), Collect()
     killed_when(prepared(store, out), lambda progress: progress.published >= 1)
     for name in store.list("receipts"):
@@ -106,7 +108,7 @@ def test_a_receipt_that_cannot_be_read_is_none(caplog: pytest.LogCaptureFixture)
     assert out.values == ["a", "b", "c"] and "is not a complete receipt" in caplog.text
 
 
-def test_a_receipt_under_the_name_of_another_epoch_is_none(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_receipt_under_the_name_of_another_epoch_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
     store, out = new_store(), Collect()
     killed_when(prepared(store, out), lambda progress: progress.published >= 1)
     newest, [name] = ManifestLog(store).newest(), store.list("receipts")[-1:]
@@ -119,7 +121,7 @@ def test_a_receipt_under_the_name_of_another_epoch_is_none(caplog: pytest.LogCap
     assert out.values == ["a", "b", "c"]
 
 
-def test_what_was_taken_away_is_not_asked_for_by_a_start_from_a_savepoint_of_a_removed_job(tmp_path: Path) -> None:
+def test_a_start_from_a_savepoint_of_a_removed_job_does_not_require_consumed_output(tmp_path: Path) -> None:
     store = new_store()
     prepared(store, FileSink(str(tmp_path), TextParts())).start().result()
     pin_epoch(store, Pin("before", 2, "savepoint", 0))
@@ -132,17 +134,17 @@ def test_what_was_taken_away_is_not_asked_for_by_a_start_from_a_savepoint_of_a_r
     assert published(tmp_path) == ["c\n"] and verify(store.url).is_whole
 
 
-def test_a_job_that_was_removed_half_way_still_knows_what_it_published() -> None:
+def test_a_partially_removed_job_still_has_its_receipts() -> None:
     store, out = new_store(), Collect()
     prepared(store, out).start().result()
     for epoch in ManifestLog(store).epochs()[2:]:
         store.delete(manifest_name(epoch))
-    renew(store, "another-id")  # and there it died, with the receipts of epochs that are gone
+    renew(store, "another-id")  # and there the removal died, with receipts of removed epochs remaining
     newest = ManifestLog(store).newest()
     assert newest is not None and known_published(store, newest, "another-id") == newest.epoch == 2
 
 
-def test_receipts_are_swept_but_for_the_newest() -> None:
+def test_all_receipts_but_the_newest_are_swept() -> None:
     store = new_store()
     items = [item for n in range(12) for item in (str(n), EPOCH)]
     prepared(store, Collect(), items=items).start().result()
@@ -152,7 +154,7 @@ def test_receipts_are_swept_but_for_the_newest() -> None:
 
 
 @pytest.mark.parametrize("all_of_them", [False, True])
-def test_a_missing_newest_manifest_is_noticed(all_of_them: bool) -> None:
+def test_a_missing_newest_manifest_is_detected(all_of_them: bool) -> None:
     store, out = new_store(), Collect()
     killed_when(prepared(store, out), lambda progress: progress.published >= 2)
     log = ManifestLog(store)
@@ -170,7 +172,7 @@ def test_a_missing_newest_manifest_is_noticed(all_of_them: bool) -> None:
     assert out.values == ["a", "b", "c"]
 
 
-def test_a_job_that_goes_on_while_it_is_looked_at_is_not_called_damaged() -> None:
+def test_a_job_that_continues_during_an_inspection_is_not_reported_as_damaged() -> None:
     store = new_store()
     prepared(store, Collect()).start().result()
     first = ManifestLog(store).read(1)
@@ -198,7 +200,7 @@ class Stalling(Collect):
 
 
 class Table(Collect):
-    """An upsert: the newest value that was written is what readers see."""
+    """An upsert: readers see the newest written value."""
 
     shown: list[Any]
 
@@ -214,7 +216,7 @@ class Table(Collect):
         return {**self.__dict__, "shown": []}
 
 
-def test_a_driver_that_wakes_up_after_its_successor_publishes_nothing_more() -> None:
+def test_a_driver_that_resumes_after_its_successor_publishes_nothing_more() -> None:
     store, asleep, wakes = new_store(), threading.Event(), threading.Event()
     table = Table()
     first = prepared(store, Stalling(asleep, wakes), table).start()
@@ -256,9 +258,7 @@ def test_a_manifest_that_another_driver_committed_stops_the_publishing_between_t
     assert table.shown == []
 
 
-def test_a_driver_whose_state_was_swept_by_its_successor_says_that_it_was_replaced_and_not_that_a_file_is_damaged() -> (
-    None
-):
+def test_a_driver_whose_state_was_swept_by_its_successor_reports_replacement_and_not_damage() -> None:
     name, asleep = f"publishing-{next(_STORES)}", threading.Event()
 
     class Slow(LocalRunner):
@@ -283,13 +283,13 @@ def test_a_driver_whose_state_was_swept_by_its_successor_says_that_it_was_replac
 
 
 def removed_by_another_driver(store: MemoryStore, sinks: int = 1) -> None:
-    """Another driver runs the job to its end, and somebody has its epochs removed."""
+    """Another driver runs the job to its end, and its epochs are removed."""
     prepared(store, *(Collect() for _ in range(sinks))).start().result()
     Sweeper(store, lambda: 0).clear()
 
 
 @pytest.mark.parametrize("epoch", [1, 2, 3])
-def test_a_driver_that_wakes_up_in_its_commit_after_the_job_was_removed_publishes_nothing_and_leaves_nothing(
+def test_a_driver_that_resumes_its_commit_after_the_job_was_removed_publishes_and_leaves_nothing(
     epoch: int,
 ) -> None:
     class Slept(MemoryStore):
@@ -306,11 +306,11 @@ def test_a_driver_that_wakes_up_in_its_commit_after_the_job_was_removed_publishe
         prepared(store, table).start().result()
     assert [commit.epoch for commit in table.shown] == list(range(1, epoch)) and not ManifestLog(store).epochs()
     out = Collect()
-    prepared(store, out).start().result()  # whoever starts the job then begins anew
+    prepared(store, out).start().result()  # the next start of the job begins from scratch
     assert out.values == ["a", "b", "c"]
 
 
-def test_a_driver_that_wakes_up_before_it_publishes_after_the_job_was_removed_publishes_nothing() -> None:
+def test_a_driver_that_resumes_publishing_after_the_job_was_removed_publishes_nothing() -> None:
     store, asleep, wakes, table = new_store(), threading.Event(), threading.Event(), Table()
     first = prepared(store, Stalling(asleep, wakes), table).start()
     assert asleep.wait(30)
@@ -324,7 +324,7 @@ def test_a_driver_that_wakes_up_before_it_publishes_after_the_job_was_removed_pu
 # --- formats --------------------------------------------------------------------------------------------------
 
 
-def test_a_receipt_and_a_job_record_that_were_written_before_this_version_are_read() -> None:
+def test_receipts_and_job_records_of_older_versions_are_read() -> None:
     folder, store = Path(__file__).parents[3] / "compatibility", new_store()
     store.put(receipt_name(7), (folder / "receipt-1.json").read_bytes())
     store.put(job_name(), (folder / "job-2.json").read_bytes())
@@ -359,7 +359,7 @@ class OddCommit(Collect):
 
 
 class OddSource(Script):
-    """Cannot hear of the first commit: it raises `error`."""
+    """Fails on the first commit notification: it raises `error`."""
 
     errors: list[BaseException]
 
@@ -375,7 +375,7 @@ class OddSource(Script):
 
 
 @pytest.mark.parametrize("error", [OSError("away"), SystemExit(1), Speechless()], ids=["away", "exit", "speechless"])
-def test_whatever_a_commit_raises_is_a_failure_that_is_told_and_tried_again(error: BaseException) -> None:
+def test_any_error_in_a_commit_is_reported_and_retried(error: BaseException) -> None:
     out = OddCommit(error)
     restart = RestartStrategies.fixed_delay_restart(3, 0)
     result = run(lambda env: env.add_source(Script([1, EPOCH, 2])).sink_to(out), restart=restart, timeout_s=20)
@@ -383,7 +383,7 @@ def test_whatever_a_commit_raises_is_a_failure_that_is_told_and_tried_again(erro
 
 
 @pytest.mark.parametrize("error", [SystemExit(1), Speechless()], ids=["exit", "speechless"])
-def test_whatever_a_source_raises_when_it_hears_of_a_commit_changes_nothing(error: BaseException) -> None:
+def test_any_error_of_a_source_in_a_commit_notification_is_ignored(error: BaseException) -> None:
     out, source = Collect(), OddSource([1, EPOCH, 2])
     source.errors = [error]
     result = run(lambda env: env.add_source(source).sink_to(out), timeout_s=20)

@@ -1,4 +1,6 @@
-"""Refused rows hold their epoch up until somebody says what becomes of them; each is then in one place, once."""
+"""Rejected rows hold up their epoch until the operator decides what happens to them; each is then in one place,
+once.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ class Crash(BaseException):
 
 
 class Ledger(Sink):
-    """Takes an epoch as a whole, once, and only numbers below 10; tells `at_once` of those it refuses."""
+    """Accepts an epoch as a whole, once, and only numbers below 10; reports `at_once` of the rejected ones."""
 
     reports_refused_rows = True
 
@@ -53,22 +55,22 @@ class Ledger(Sink):
     def commit(self, commit: CommitId, publish: Sequence[Json], store: Any) -> None:
         if str(commit) in self.pages:
             return
-        taken, refused = [], []
+        accepted, refused = [], []
         for item, staged in enumerate(publish):
             for columns, numbers in read_numbered_columns(staged, store):
                 for at, value in enumerate(columns.column(0).to_pylist()):
                     if value < self.most:
-                        taken.append(value)
+                        accepted.append(value)
                     else:
                         row = RefusedRow(item, int(numbers[at]), f"{value} is too large", shown_row(columns, at))
                         refused.append(row)
         if refused:
             raise RefusedRowsError("the ledger refuses numbers", refused[: self.at_once])
-        self.pages[str(commit)] = taken
+        self.pages[str(commit)] = accepted
 
 
 class CrashingStore(MemoryStore):
-    """Ends the process before or after a write, as it is told: `steps` writes are done."""
+    """Ends the process before or after a write: after `steps` writes."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -102,7 +104,7 @@ def folder(unique_name: str) -> str:
 
 
 def staged(store: Any, *parts: Sequence[int]) -> list[Json]:
-    """What two tasks or more have staged."""
+    """Files staged by two tasks or more."""
     items: list[Json] = []
     for subtask, values in enumerate(parts):
         writer = StagedColumns(WriterContext("ledger", 7, subtask, len(parts), "ab", store, 0, None, "job"))
@@ -113,12 +115,12 @@ def staged(store: Any, *parts: Sequence[int]) -> list[Json]:
 
 
 def publish(store: Any, sink: Sink, items: Sequence[Json]) -> None:
-    """As a driver that was just started publishes."""
+    """As a newly started driver publishes."""
     RefusedOutput(store, lambda: 1_000).commit(sink, COMMIT, "Ledger", items)
 
 
 def letters(folder: str) -> list[tuple[int, str]]:
-    """The rows in a folder of dead letters, and why they are there."""
+    """The rows in a folder of dead letters, and the reasons."""
     target = open_store(folder)
     lines = [
         json.loads(line)
@@ -135,7 +137,7 @@ def allow(store: Any, folder: str) -> None:
     allow_setting_aside(store, refused, folder)
 
 
-def test_a_refused_row_holds_its_epoch_up_and_the_error_says_how_to_go_on(store: CrashingStore) -> None:
+def test_a_rejected_row_holds_up_its_epoch_and_the_error_says_how_to_continue(store: CrashingStore) -> None:
     sink, items = Ledger(), staged(store, [1, 12], [3])
     for _ in range(2):
         with pytest.raises(RefusedRowsError, match=r"numbers\. Of epoch 7.* a row is refused.*`millstream refused"):
@@ -164,7 +166,7 @@ def test_with_permission_the_rest_is_published_and_the_refused_rows_are_in_the_f
     assert isinstance(refused, RefusedList) and refused.files == (f"{COMMIT}.jsonl", f"{COMMIT}-0.arrow")
 
 
-def test_a_sink_with_dead_letters_is_held_up_by_nothing(store: CrashingStore, folder: str) -> None:
+def test_a_sink_with_dead_letters_is_never_held_up(store: CrashingStore, folder: str) -> None:
     sink = Ledger().with_dead_letters(folder)
     publish(store, sink, staged(store, [11, 1, 12]))
     assert sink.pages == {str(COMMIT): [1]} and [n for n, _ in letters(folder)] == [11, 12]
@@ -174,7 +176,7 @@ def test_a_sink_with_dead_letters_is_held_up_by_nothing(store: CrashingStore, fo
 def test_a_crash_anywhere_leaves_every_row_in_one_place_once(store: CrashingStore, folder: str, steps: int) -> None:
     sink, items = Ledger(), staged(store, [11, 1, 12], [3, 13])
     store.steps = steps
-    for _ in range(5):  # told, allowed, and as often again as there are crashes
+    for _ in range(5):  # report, permission, and one more publish per crash
         try:
             publish(store, sink, items)
         except Crash:
@@ -186,7 +188,7 @@ def test_a_crash_anywhere_leaves_every_row_in_one_place_once(store: CrashingStor
     assert [n for n, _ in letters(folder)] == [11, 12, 13]
 
 
-def test_a_target_that_was_mended_gets_everything_and_nothing_stays_listed(store: CrashingStore) -> None:
+def test_a_repaired_target_gets_all_rows_and_no_row_stays_listed(store: CrashingStore) -> None:
     sink, items = Ledger(), staged(store, [1, 12])
     with pytest.raises(RefusedRowsError):
         publish(store, sink, items)
@@ -195,11 +197,9 @@ def test_a_target_that_was_mended_gets_everything_and_nothing_stays_listed(store
     assert sink.pages == {str(COMMIT): [1, 12]} and not list(refused_lists(store, "job"))
 
 
-def test_a_row_that_is_left_out_stays_so_when_the_target_is_mended_after_a_crash(
-    store: CrashingStore, folder: str
-) -> None:
+def test_a_set_aside_row_stays_so_when_the_target_is_repaired_after_a_crash(store: CrashingStore, folder: str) -> None:
     sink, items = Ledger().with_dead_letters(folder), staged(store, [1, 12])
-    store.steps = 3  # the row is listed; the list is not yet noted as done
+    store.steps = 3  # the row is listed; the list is not yet marked as done
     with pytest.raises(Crash):
         publish(store, sink, items)
     sink.most = 100
@@ -207,7 +207,7 @@ def test_a_row_that_is_left_out_stays_so_when_the_target_is_mended_after_a_crash
     assert sink.pages == {str(COMMIT): [1]} and [n for n, _ in letters(folder)] == [12]
 
 
-def test_where_nearly_all_is_refused_the_target_is_wrong_and_nothing_is_set_aside(
+def test_no_row_is_set_aside_when_nearly_all_are_rejected(
     store: CrashingStore, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sink, items = Ledger(5).with_dead_letters(folder), staged(store, range(10, 40))
@@ -229,15 +229,15 @@ def test_a_long_list_shows_its_first_rows_and_the_folder_has_all(
     assert [n for n, _ in letters(folder)] == list(range(10, 20))
 
 
-def test_a_folder_that_takes_nothing_is_replaced_by_the_one_that_is_named_next(
+def test_an_unwritable_folder_is_replaced_by_the_next_configured_one(
     store: CrashingStore, folder: str, tmp_path: Path
 ) -> None:
     (tmp_path / "file").touch()
-    gone = str(tmp_path / "file" / "letters")
+    unwritable = str(tmp_path / "file" / "letters")
     sink, items = Ledger(), staged(store, [11, 1])
     with pytest.raises(RefusedRowsError):
         publish(store, sink, items)
-    allow(store, gone)
+    allow(store, unwritable)
     with pytest.raises(StoreError, match=r"1 refused rows of epoch 7 cannot .*file/letters.* --set-aside FOLDER`"):
         publish(store, sink, items)
     allow(store, folder)
@@ -247,7 +247,7 @@ def test_a_folder_that_takes_nothing_is_replaced_by_the_one_that_is_named_next(
     assert refused is not None and refused.folder == open_store(folder).url
 
 
-def test_a_program_that_names_another_folder_goes_on(store: CrashingStore, folder: str, tmp_path: Path) -> None:
+def test_a_program_with_another_folder_continues(store: CrashingStore, folder: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     sink, items = Ledger(), staged(store, [11, 1])
     with pytest.raises(StoreError, match="cannot be written to"):
@@ -273,7 +273,7 @@ def test_a_permission_of_another_job_or_a_damaged_one_is_replaced(
     assert sink.pages == {str(COMMIT): [1]} and [n for n, _ in letters(folder)] == [11]
 
 
-def test_rows_that_another_driver_left_out_before_it_died_are_written_by_this_one(
+def test_rows_set_aside_by_a_driver_that_died_are_written_by_the_next_one(
     store: CrashingStore, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = Ledger().with_dead_letters(folder)
@@ -297,7 +297,7 @@ def test_rows_that_another_driver_left_out_before_it_died_are_written_by_this_on
     assert list(first.pages.values()) == [[1]] and [n for n, _ in letters(folder)] == [11]  # type: ignore[attr-defined]
 
 
-def test_where_too_many_are_refused_all_is_published_once_the_target_is_mended(
+def test_too_many_rejected_rows_are_published_once_the_target_is_repaired(
     store: CrashingStore, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sink, items = Ledger(5).with_dead_letters(folder), staged(store, range(10, 40))
@@ -309,10 +309,10 @@ def test_where_too_many_are_refused_all_is_published_once_the_target_is_mended(
     assert sink.pages == {str(COMMIT): [*range(10, 40)]} and not letters(folder)
 
 
-def test_a_sink_that_goes_on_behind_refused_rows_leaves_out_those_it_has_passed(
+def test_a_sink_that_continues_after_rejected_rows_skips_those_it_has_passed(
     store: CrashingStore, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Redis counts the commands that it ran: the count means nothing without the list of those that it refused."""
+    """Redis counts the commands that it ran: the count is meaningless without the list of rejected ones."""
 
     class Runner(Ledger):
         def commit(self, commit: CommitId, publish: Sequence[Json], store: Any) -> None:
@@ -330,12 +330,12 @@ def test_a_sink_that_goes_on_behind_refused_rows_leaves_out_those_it_has_passed(
     assert sink.pages == {str(COMMIT): [13, 1]} and [n for n, _ in letters(folder)] == [11, 12]
 
 
-def test_a_sink_that_cannot_tell_which_rows_are_refused_takes_no_folder() -> None:
+def test_a_sink_that_cannot_identify_rejected_rows_accepts_no_folder() -> None:
     with pytest.raises(ProgramError, match="cannot identify the rows its target refuses"):
         DiscardingSink().with_dead_letters("letters")
 
 
-def test_a_list_of_another_job_in_the_same_store_means_nothing(store: CrashingStore, folder: str) -> None:
+def test_a_list_of_another_job_in_the_same_store_is_ignored(store: CrashingStore, folder: str) -> None:
     rows = (ListedRow(0, 0, "once", "{}"),)
     write_refused(store, RefusedList("before", "ledger", 7, "Ledger", "ledger", rows, 0, folder))
     sink = Ledger()
@@ -343,7 +343,7 @@ def test_a_list_of_another_job_in_the_same_store_means_nothing(store: CrashingSt
     assert sink.pages == {str(COMMIT): [1, 2]}
 
 
-def test_a_damaged_list_stops_only_an_epoch_that_was_to_go_on_without_rows(store: CrashingStore, folder: str) -> None:
+def test_a_damaged_list_stops_only_an_epoch_with_rows_set_aside(store: CrashingStore, folder: str) -> None:
     sink, items = Ledger(), staged(store, [1, 12])
     with pytest.raises(RefusedRowsError):
         publish(store, sink, items)
@@ -368,7 +368,7 @@ def test_a_list_of_the_first_version_is_read(store: CrashingStore) -> None:
     assert json.loads(store.get(refused_name("ledger", 7))) == json.loads(FIRST_LIST)
 
 
-def test_the_newest_lists_of_what_was_set_aside_are_kept(store: CrashingStore) -> None:
+def test_the_newest_lists_of_rows_set_aside_are_retained(store: CrashingStore) -> None:
     for epoch in range(1, LISTS_MAX + 4):
         files = () if epoch == 1 else ("a.jsonl",)
         write_refused(store, RefusedList("job", "ledger", epoch, "Ledger", "x", (), 0, "memory://d", files))
@@ -377,7 +377,7 @@ def test_the_newest_lists_of_what_was_set_aside_are_kept(store: CrashingStore) -
     assert epochs == [1, *range(4, LISTS_MAX + 4)]
 
 
-def test_lists_that_are_kept_are_not_read_again_for_each_epoch(
+def test_retained_lists_are_not_read_again_for_each_epoch(
     store: CrashingStore, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for epoch in range(50):

@@ -1,4 +1,4 @@
-"""Streams with fewer records an epoch than there are subtasks: their windows fire, or the job says why they do not."""
+"""Streams with fewer records per epoch than subtasks: their windows fire, or the job reports why they do not."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def scripted(epochs: int) -> Script:
 
 
 def per_window(stream: Any, parallelism: int) -> Any:
-    """The records of each window, which is one."""
+    """The record count of each window, which is one."""
     timed = stream.assign_timestamps_and_watermarks(ASCENDING).uid("timed").set_parallelism(parallelism)
     return timed.key_by(lambda value: 0).window(TUMBLING).reduce(max).uid("last").set_parallelism(parallelism)
 
 
 def delays(out: Collect) -> list[int]:
-    """How many epochs after its record each window was emitted."""
+    """How many epochs after its record each window fired."""
     return [record.epoch - record.value // WIDTH_MS for record in out.records]
 
 
@@ -63,7 +63,7 @@ def never_reaches_all(env: Any, parallelism: int, strategy: WatermarkStrategy, n
     return windows.reduce(max).uid("last")
 
 
-def test_a_subtask_that_never_has_a_record_is_named_once_with_what_to_do(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_subtask_without_any_record_is_reported_once_with_advice(caplog: pytest.LogCaptureFixture) -> None:
     out = Collect("out")
     run(lambda env: never_reaches_all(env, 3, ASCENDING, "silent clicks").sink_to(out), parallelism=3)
     [warning] = [record.getMessage() for record in caplog.records if "silent clicks" in record.getMessage()]
@@ -72,7 +72,7 @@ def test_a_subtask_that_never_has_a_record_is_named_once_with_what_to_do(caplog:
     assert len({record.epoch for record in out.records}) == 1  # all windows fire at the end of the input
 
 
-def test_idle_subtasks_that_the_strategy_leaves_out_are_no_reason_to_warn(caplog: pytest.LogCaptureFixture) -> None:
+def test_subtasks_idle_by_strategy_are_not_warned_about(caplog: pytest.LogCaptureFixture) -> None:
     out = Collect("out")
     strategy = ASCENDING.with_idleness(Duration.of_millis(1))
     run(lambda env: never_reaches_all(env, 3, strategy, "idle clicks").sink_to(out), parallelism=3)
@@ -80,7 +80,7 @@ def test_idle_subtasks_that_the_strategy_leaves_out_are_no_reason_to_warn(caplog
 
 
 @pytest.mark.parametrize("parallelism", [2, pytest.param(8, marks=pytest.mark.slow)])
-def test_a_subtask_that_has_its_first_record_late_is_no_reason_to_warn(
+def test_a_subtask_with_a_late_first_record_is_not_warned_about(
     parallelism: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     def build(env: Any) -> None:
@@ -92,7 +92,7 @@ def test_a_subtask_that_has_its_first_record_late_is_no_reason_to_warn(
 
 
 @pytest.mark.parametrize("parallelism, step", [(2, 5), pytest.param(3, 5, marks=pytest.mark.slow)])
-def test_records_in_some_epochs_only_are_no_reason_to_warn(
+def test_epochs_without_records_are_not_warned_about(
     parallelism: int, step: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     def build(env: Any) -> None:

@@ -1,4 +1,4 @@
-"""Sweeping: beside the job, in few calls, a bounded amount at a time."""
+"""Sweeping: concurrently with the job, in few calls, a bounded amount at a time."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def sweep_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Stuck(MemoryStore):
-    """A store in which nothing can be removed until somebody says so."""
+    """A store in which no file can be removed until released."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -63,7 +63,7 @@ class Stuck(MemoryStore):
         super().delete_many(names)
 
 
-def test_neither_epochs_nor_publishing_wait_for_the_sweeper() -> None:
+def test_neither_epochs_nor_publishing_are_blocked_by_the_sweeper() -> None:
     store, out, all_published = Stuck(new_name()), Collect(), threading.Event()
     job = prepared(store, out, 30)
     # The last epoch is committed and published while the first pass is still at its first removal.
@@ -74,7 +74,7 @@ def test_neither_epochs_nor_publishing_wait_for_the_sweeper() -> None:
     store.free.set()
     job.result()
     assert len(out.values) == 30
-    # The end waited for the requested sweep: the store is swept as of the last time that it was due.
+    # The end waited for the requested sweep: the store is swept as of the last due sweep.
     assert len(ManifestLog(store).epochs()) <= 2 + 4
 
 
@@ -109,7 +109,7 @@ def aged(monkeypatch: pytest.MonkeyPatch, epochs: int) -> str:
 
 
 @pytest.mark.slow
-def test_a_pass_makes_few_calls_however_much_there_is_to_remove(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pass_makes_few_calls_however_many_files_it_removes(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
     for epochs in (20, 80):
         store = Counting(aged(monkeypatch, epochs))
@@ -121,7 +121,7 @@ def test_a_pass_makes_few_calls_however_much_there_is_to_remove(monkeypatch: pyt
     assert len(calls[0]) == len(calls[1]) < 25
 
 
-def test_a_pass_is_bounded_and_the_next_one_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pass_is_bounded_and_the_next_one_continues(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweeping, "_FILES_MAX", 5)
     monkeypatch.setattr(sweeping, "_EPOCHS_MAX", 4)
     store = MemoryStore(aged(monkeypatch, 20))
@@ -153,7 +153,7 @@ def test_nothing_is_swept_after_the_end() -> None:
     assert store.list("") == before
 
 
-def test_manifests_that_an_older_millstream_had_set_aside_are_put_back_packed_or_not() -> None:
+def test_manifests_set_aside_by_an_older_version_are_restored_packed_or_not() -> None:
     store = MemoryStore(new_name())
     claim(store, "job", job_id="id", now_ms=0)
     log, draw = ManifestLog(store), random.Random(1)
@@ -170,14 +170,16 @@ def test_manifests_that_an_older_millstream_had_set_aside_are_put_back_packed_or
 
 
 def set_aside(store: Store, manifests: Sequence[Manifest]) -> None:
-    """As a sweeper of an older Millstream that died before it had put back what is pinned."""
+    """As by a sweeper of an older version that died before it restored pinned manifests."""
     texts = {str(manifest.epoch): to_text(encode(manifest)) for manifest in manifests}
     store.put(leaving_name(), seal("leaving", 1, {"manifests": texts}))
     store.delete_many([manifest_name(manifest.epoch) for manifest in manifests])
 
 
-def test_what_epochs_that_were_committed_as_one_may_have_written_stays_while_their_manifest_cannot_be_read() -> None:
-    """The last of them wrote under the number of the next epoch. Put back from a copy, the manifest is whole again."""
+def test_files_of_epochs_committed_together_are_retained_while_their_manifest_is_unreadable() -> None:
+    """The last of them wrote under the number of the next epoch. Restored from a copy, the manifest is complete
+    again.
+    """
     store = MemoryStore(new_name())
     log = ManifestLog(store)
     manifests = [
@@ -192,8 +194,10 @@ def test_what_epochs_that_were_committed_as_one_may_have_written_stays_while_the
     assert store.list("segments") == files[:3]
 
 
-def test_a_removal_that_a_dead_sweeper_decided_takes_no_epoch_of_the_job_that_comes_after_it() -> None:
-    """A job is cancelled, and its epochs go with it; the sweeper dies when they are gone. Their numbers come again."""
+def test_a_removal_decided_by_a_dead_sweeper_spares_the_epochs_of_the_next_job() -> None:
+    """A job is cancelled and its epochs are removed; the sweeper dies afterwards. The next job uses their numbers
+    again.
+    """
     store = MemoryStore(aged_name := new_name())
     prepared(store, Collect(), 3).start().result()
     dying = Dying(aged_name)
@@ -208,7 +212,7 @@ def test_a_removal_that_a_dead_sweeper_decided_takes_no_epoch_of_the_job_that_co
 
 
 class Dying(MemoryStore):
-    """A store whose sweeper dies before it has taken back what it announced."""
+    """A store whose sweeper dies before it withdraws its announcement."""
 
     def delete_many(self, names: Sequence[str]) -> None:
         if any(name.startswith(REMOVALS) for name in names):
@@ -217,28 +221,30 @@ class Dying(MemoryStore):
 
 
 def test_an_epoch_that_a_driver_commits_while_a_command_sweeps_keeps_its_files() -> None:
-    """The driver starts, commits and ends between the listing of manifests and that of files: nobody runs the job."""
+    """The driver starts, commits and ends between the listing of manifests and that of files: no driver holds the
+    lease.
+    """
     store = Busy(new_name())
     newest = committed(store)
-    store.beside = iter([lambda: committed(store)])
+    store.during_listing = iter([lambda: committed(store)])
     Sweeper(store, lambda: 0, RetentionPolicy(1 << 40)).sweep_once(newest, lambda: True)
     assert ManifestLog(store).epochs() == [1, 2]
     assert set(store.list("segments")) == named(store) and len(named(store)) == 2
 
 
 class Busy(MemoryStore):
-    """Something happens beside the first listing of segments."""
+    """Runs an action concurrently with the first listing of segments."""
 
-    beside: Iterator[Callable[[], object]] = iter(())
+    during_listing: Iterator[Callable[[], object]] = iter(())
 
     def list(self, prefix: str) -> Names:
         if prefix == "segments":
-            next(self.beside, lambda: None)()
+            next(self.during_listing, lambda: None)()
         return super().list(prefix)
 
 
 def committed(store: Store) -> Manifest:
-    """The next epoch, with a segment of its own."""
+    """The next epoch, with its own segment."""
     epoch = len(ManifestLog(store).epochs()) + 1
     segment = segment_name("sum", "total", epoch, 0, "a1")
     store.put(segment, b"rows")
@@ -247,7 +253,7 @@ def committed(store: Store) -> Manifest:
     return manifest
 
 
-def test_a_sweep_leaves_files_that_are_none_of_its_business_in_a_store_without_epochs() -> None:
+def test_a_sweep_ignores_foreign_files_in_a_store_without_epochs() -> None:
     store = MemoryStore(new_name())
     store.put("segments/notes.txt", b"mine")
     store.put(segment_name("sum", "total", 1, 0, "lost"), b"rows")
@@ -255,7 +261,7 @@ def test_a_sweep_leaves_files_that_are_none_of_its_business_in_a_store_without_e
     assert store.list("") == ["segments/notes.txt"]
 
 
-def test_epochs_that_write_much_are_swept_before_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_epochs_are_swept_earlier_than_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweeping, "_EVERY_BYTES", 1)
     monkeypatch.setattr(Sweeper, "__init__", partialmethod(Sweeper.__init__, every_epochs=1_000))
     swept: list[Manifest | None] = []

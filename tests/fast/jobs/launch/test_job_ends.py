@@ -1,4 +1,4 @@
-"""How a job's end is told: in its log, in its store, in `millstream list` and `millstream logs`."""
+"""How a job's end is reported: in its log, in its store, in `millstream list` and `millstream logs`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ RECORD = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} (\w+) +(\S+): (.*)$"
 
 
 class Parse(MapFunction):
-    """Counts; `fails_at`: a number that it cannot take."""
+    """Counts; `fails_at`: a number that it rejects."""
 
     def __init__(self, fails_at: int | None = None) -> None:
         self.fails_at = fails_at
@@ -89,7 +89,7 @@ def test_a_failure_is_in_the_log_once_at_error_with_the_users_traceback(tmp_path
     assert log.rstrip().endswith(errors[1])
 
 
-def test_a_failure_that_comes_again_is_a_line_with_its_number(tmp_path: Path) -> None:
+def test_a_repeated_failure_is_logged_as_one_line_with_its_count(tmp_path: Path) -> None:
     with pytest.raises(JobFailedError):
         job(tmp_path, [3], fails_at=3, restarts=2).start().result()
     log = log_of(tmp_path)
@@ -125,12 +125,12 @@ def test_a_failed_job_is_listed_as_failed_and_a_killed_one_as_interrupted(tmp_pa
         "FAILED",
         "FAILED",
     ]
-    # A driver that dies leaves no word of its end; the next one has removed that of the run before.
+    # A driver that dies does not record its end; the next one has removed that of the previous run.
     (tmp_path / "a" / "ended.json").unlink()
     assert " INTERRUPTED " in printed(list_jobs, str(tmp_path / "a"), as_json=False)
 
 
-def test_a_run_removes_how_the_one_before_has_ended(tmp_path: Path) -> None:
+def test_a_run_removes_the_end_of_the_previous_one(tmp_path: Path) -> None:
     store = open_store(str(tmp_path))
     with pytest.raises(JobFailedError):
         job(tmp_path, [1, EPOCH, 3], fails_at=3).start().result()
@@ -161,7 +161,7 @@ def test_a_cancelled_job_is_listed_as_cancelled(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"\xff"])
-def test_a_damaged_note_of_an_end_is_none(tmp_path: Path, data: bytes) -> None:
+def test_a_damaged_record_of_an_end_is_ignored(tmp_path: Path, data: bytes) -> None:
     job(tmp_path, [1]).start().result()
     (tmp_path / "ended.json").write_bytes(data)
     assert " FINISHED " in printed(list_jobs, str(tmp_path), as_json=False)
@@ -183,7 +183,7 @@ def test_logs_prints_the_newest_run_and_its_failures(tmp_path: Path) -> None:
     assert printed(show_logs, store, follows=True) == printed(show_logs, store)
 
 
-def test_what_is_no_log_among_the_logs_is_passed_over(tmp_path: Path) -> None:
+def test_other_files_among_the_logs_are_skipped(tmp_path: Path) -> None:
     job(tmp_path, [1]).start().result()
     whole = log_of(tmp_path)
     odd = tmp_path / "logs" / "zz.log"
@@ -210,7 +210,7 @@ def test_a_log_of_odd_bytes_is_shown_line_by_line(tmp_path: Path) -> None:
         assert word in shown.getvalue()
 
 
-def test_following_shows_failures_alone_if_asked_and_ends_with_the_run(tmp_path: Path) -> None:
+def test_following_can_show_only_failures_and_ends_with_the_run(tmp_path: Path) -> None:
     job(tmp_path, [1]).start().result()
     [log] = (tmp_path / "logs").iterdir()
     whole, seen = log.read_text(), list[str]()
@@ -218,7 +218,7 @@ def test_following_shows_failures_alone_if_asked_and_ends_with_the_run(tmp_path:
     class Screen(io.StringIO):
         def write(self, text: str) -> int:
             seen.append(text)
-            if len(seen) == 2:  # the first line, and its end: what is appended before all was read is no exception
+            if len(seen) == 2:  # the first line, and its end: a line appended before all was read is no exception
                 with log.open("a") as file:
                     file.write("2026-01-01 00:00:00,000 INFO    a: b\n2026-01-01 00:00:00,001 ERROR   a: c\n")
             return len(text)
@@ -248,20 +248,20 @@ def test_the_log_of_a_running_job_is_not_that_of_another_job_of_its_process(
 
 
 class Remote(MemoryStore):
-    """A store that is no folder."""
+    """A store that is not a folder."""
 
     def local_path(self, name: str) -> None:
         return None
 
 
-def test_logs_of_no_job_and_of_one_that_never_ran_are_refused(
+def test_logs_of_a_missing_job_and_of_one_that_never_ran_are_rejected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     printed(show_logs, str(tmp_path / "nowhere"), code=1)
     assert "is neither the store of a job" in capsys.readouterr().err
 
 
-def test_what_functions_count_is_in_the_log_the_progress_and_the_checkpoints(tmp_path: Path) -> None:
+def test_user_counters_are_in_the_log_the_progress_and_the_checkpoints(tmp_path: Path) -> None:
     counted = job(tmp_path, [3, 5, EPOCH, 10])
     counted.start().result()
     assert "metrics: Parse: bad_lines 0, seen 3, sizes.length 3 (3 to 10, mean 6)" in log_of(tmp_path)

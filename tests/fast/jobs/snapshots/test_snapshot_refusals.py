@@ -1,5 +1,6 @@
-"""Snapshots that cannot be started from, savepoints that cannot be written, and drivers and collectors in each other's
-way: each a clear error, and nothing lost."""
+"""Snapshots that cannot be restored, savepoints that cannot be written, and conflicts between drivers and sweepers:
+each a clear error without data loss.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ from millstream.testing import EPOCH, Collect, ManualClock, Script
 
 _STORES = itertools.count()
 NUMBERS = [n for ten in range(6) for n in (*range(ten * 10, ten * 10 + 10), EPOCH)]
-PADDING = "x" * 200  # makes segments large enough to be cut
+PADDING = "x" * 200  # makes segments large enough to be truncated
 
 
 class Total(KeyedProcessFunction):
@@ -53,7 +54,7 @@ class Total(KeyedProcessFunction):
 
 
 def expected(start: int = 0) -> list[tuple[int, int]]:
-    """The running totals of a job that begins with number `start`, and knows those before."""
+    """The running totals of a job that starts with the number `start`, including all earlier numbers."""
     return sorted((n % 3, sum(range(n % 3, n + 1, 3))) for n in range(start, 60))
 
 
@@ -71,7 +72,7 @@ def prepared(store: Store, out: Collect, path: str | None = None, parallelism: i
 
 
 def ran(epochs: int = 4) -> MemoryStore:
-    """A store in which the job was stopped after so many epochs."""
+    """A store in which the job was stopped after this number of epochs."""
     store = new_store()
     job = prepared(store, Collect())
     at_epoch(job, epochs, job.stop)
@@ -82,12 +83,12 @@ def ran(epochs: int = 4) -> MemoryStore:
 def at_epoch(job: Job, epoch: int, act: Callable[[], object]) -> None:
     done: list[bool] = []
 
-    def look(progress: JobProgress) -> None:
+    def check_epoch(progress: JobProgress) -> None:
         if progress.epoch == epoch and not done:
             done.append(True)
             act()
 
-    job.board.listen(look)
+    job.board.listen(check_epoch)
 
 
 def savepoint_of(store: MemoryStore, epoch: int) -> MemoryStore:
@@ -96,13 +97,13 @@ def savepoint_of(store: MemoryStore, epoch: int) -> MemoryStore:
     return copy
 
 
-# --- a snapshot that is not what it should be -----------------------------------------------------------------
+# --- damaged snapshots ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "damage", [lambda data: data[: len(data) // 2], lambda data: b"", lambda data: data[:-3] + b"?!?"]
 )
-def test_a_file_that_was_copied_by_half_stops_the_job_and_is_mended_by_copying_it_again(
+def test_a_partially_copied_file_stops_the_job_and_copying_it_again_repairs_it(
     damage: Callable[[bytes], bytes],
 ) -> None:
     copy, new, out = savepoint_of(ran(), 2), new_store(), Collect()
@@ -116,7 +117,7 @@ def test_a_file_that_was_copied_by_half_stops_the_job_and_is_mended_by_copying_i
     assert sorted(out.values) == expected(20)
 
 
-def test_a_savepoint_whose_manifest_was_cut_is_refused_before_anything_is_claimed() -> None:
+def test_a_savepoint_with_a_truncated_manifest_is_rejected_before_the_store_is_claimed() -> None:
     copy, new = savepoint_of(ran(), 2), new_store()
     copy.put(manifest_name(2), copy.get(manifest_name(2))[:-40])
     with pytest.raises(StoreDamagedError, match=r"manifests/0+2\.json"):
@@ -125,7 +126,7 @@ def test_a_savepoint_whose_manifest_was_cut_is_refused_before_anything_is_claime
 
 
 @pytest.mark.parametrize("kind", ["savepoint", "manifest"])
-def test_a_savepoint_of_a_newer_format_asks_for_an_upgrade(kind: str) -> None:
+def test_a_savepoint_of_a_newer_format_advises_an_upgrade(kind: str) -> None:
     copy, new = savepoint_of(ran(), 2), new_store()
     name = manifest_name(2) if kind == "manifest" else "savepoint.json"
     copy.put(name, f'{{\n "format": "millstream-{kind}-99",\n "seal": 1}}'.encode())
@@ -140,15 +141,15 @@ def test_a_savepoint_has_one_epoch() -> None:
         prepared(new_store(), Collect(), f"{copy.url}@3")
 
 
-def test_a_job_that_began_with_a_savepoint_is_a_job_and_no_savepoint() -> None:
+def test_a_job_started_from_a_savepoint_is_not_a_savepoint_itself() -> None:
     copy, new = savepoint_of(ran(), 2), new_store()
     prepared(new, Collect(), copy.url).start().result()
-    found = find_snapshot(parse_snapshot_name(new.url))
-    assert not found.is_savepoint and found.manifest.epoch > 5
+    snapshot = find_snapshot(parse_snapshot_name(new.url))
+    assert not snapshot.is_savepoint and snapshot.manifest.epoch > 5
     assert find_snapshot(parse_snapshot_name(f"{new.url}@5")).manifest.epoch == 5
 
 
-def test_more_tasks_than_key_groups_are_refused_and_the_store_is_left_alone() -> None:
+def test_more_tasks_than_key_groups_are_rejected_and_the_store_is_unchanged() -> None:
     store, new = ran(), new_store()
     with pytest.raises(ProgramError, match=r"129.*128"):
         prepared(new, Collect(), f"{store.url}@2", parallelism=129)
@@ -160,7 +161,7 @@ def test_more_tasks_than_key_groups_are_refused_and_the_store_is_left_alone() ->
 
 @contextmanager
 def files_of_at_most(size: int) -> Iterator[None]:
-    """The system refuses to let a file grow beyond `size` bytes, as it does when a quota or the disk is full."""
+    """The system rejects files larger than `size` bytes, as with a quota or a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -169,7 +170,7 @@ def files_of_at_most(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_disk_that_is_full_fails_the_savepoint_and_not_the_job(tmp_path: Path) -> None:
+def test_a_full_disk_fails_the_savepoint_and_not_the_job(tmp_path: Path) -> None:
     out, store = Collect(), new_store()
     job, futures = prepared(store, out), []
     at_epoch(job, 3, lambda: futures.append(JobClient(job).trigger_savepoint(str(tmp_path / "full"))))
@@ -178,7 +179,7 @@ def test_a_disk_that_is_full_fails_the_savepoint_and_not_the_job(tmp_path: Path)
         with pytest.raises((MillstreamError, OSError), match=r"(?i)too large|full"):
             futures[0].result()
     assert sorted(out.values) == expected()
-    # Nothing that was half written is taken for whole, and with room again the same folder takes it.
+    # A partial savepoint is never taken for a complete one, and with free space the same folder is accepted again.
     for folder in (tmp_path / "full").iterdir():
         with pytest.raises(StoreError, match=r"neither a job nor a savepoint|not copied whole"):
             find_snapshot(parse_snapshot_name(str(folder)))
@@ -190,8 +191,9 @@ def test_a_disk_that_is_full_fails_the_savepoint_and_not_the_job(tmp_path: Path)
 
 
 class Interrupted(WatchedStore):
-    """Before its n-th write, something else happens. The writes of the sweeper's thread do not count: the driver would
-    go on while something else happens there."""
+    """Runs an action before its n-th write. Writes of the sweeper's thread do not count: the driver would continue
+    while the action runs.
+    """
 
     def __init__(self, name: str, moment: int, act: Callable[[], object]) -> None:
         super().__init__(name)
@@ -209,8 +211,9 @@ class Interrupted(WatchedStore):
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["in its store", "in a new store"])
 @pytest.mark.parametrize("moment", range(5))
 def test_of_two_drivers_that_restore_one_job_one_is_refused(moment: int, elsewhere: bool) -> None:
-    """The second one comes, and does all its work, just before the first one's n-th write. In one store these are a
-    lease, the manifest that goes back, the end of the lease, the end of how the last run ended, and a segment."""
+    """The second one starts, and does all its work, just before the first one's n-th write. In one store these are a
+    lease, the manifest of the rollback, the release of the lease, the record of how the last run ended, and a segment.
+    """
     store, outs = ran(), [Collect(), Collect()]
     own = new_store() if elsewhere else store
     path, name = f"{store.url}@2", own.url.removeprefix("memory://")
@@ -223,7 +226,7 @@ def test_of_two_drivers_that_restore_one_job_one_is_refused(moment: int, elsewhe
             refused.append(error)
 
     start(Interrupted(name, moment, lambda: start(MemoryStore(name), outs[1])), outs[0])
-    # One that has committed when the other comes finds, when it goes on, that all is done.
+    # A driver that committed before the other one started sees, when it continues, that all work is done.
     assert len(refused) == 1 or (moment in (2, 3) and not elsewhere)
     assert all("another driver" in str(error) or "already has epochs" in str(error) for error in refused)
     assert sorted([sorted(out.values) for out in outs]) == [[], expected(20)]
@@ -247,7 +250,7 @@ def test_of_drivers_that_race_for_one_restore_one_wins() -> None:
     for thread in threads:
         thread.join()
     assert len(errors) == 2
-    # A loser may have come late enough to publish again what the winner has committed: the same, epoch by epoch.
+    # A loser may have started late enough to publish again epochs that the winner committed: the same, one by one.
     epochs = {epoch: out for out in outs for epoch in out.publications}
     assert sorted(r.value for epoch, out in epochs.items() for r in out.records if r.epoch == epoch) == expected(20)
     assert len(pins_of(store)) == 1
@@ -255,8 +258,8 @@ def test_of_drivers_that_race_for_one_restore_one_wins() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", range(8))
-def test_an_epoch_that_a_job_goes_back_to_is_not_swept_under_its_feet(moment: int) -> None:
-    """A driver that still runs sweeps, just before the n-th write of the one that goes back, all that it may."""
+def test_an_epoch_being_restored_is_not_swept(moment: int) -> None:
+    """A driver that still runs sweeps all it may, just before the n-th write of the one that rolls back."""
     store, out = ran(), Collect()
     name, newest = store.url.removeprefix("memory://"), ManifestLog(store).newest()
 
@@ -272,15 +275,15 @@ def test_an_epoch_that_a_job_goes_back_to_is_not_swept_under_its_feet(moment: in
     assert not store.list("leases")
 
 
-# --- the collector and those it meets -------------------------------------------------------------------------
+# --- sweepers and their races ---------------------------------------------------------------------------------
 
 
 class Vanishing(MemoryStore):
-    """A manifest that the collector has taken away when it is read, and then puts back, or does not."""
+    """A manifest that the sweeper has removed when it is read, and then restores, or does not."""
 
-    def __init__(self, name: str, comes_back: bool) -> None:
+    def __init__(self, name: str, is_restored: bool) -> None:
         super().__init__(name)
-        self._comes_back, self._reads = comes_back, 0
+        self._is_restored, self._reads = is_restored, 0
 
     def get(self, name: str) -> bytes:
         if epoch_of_manifest(name) != 2:
@@ -292,15 +295,15 @@ class Vanishing(MemoryStore):
             try:
                 return super().get(name)
             finally:
-                if self._comes_back:
+                if self._is_restored:
                     super().put(name, data)
         return super().get(name)
 
 
-@pytest.mark.parametrize("comes_back", [False, True])
+@pytest.mark.parametrize("is_restored", [False, True])
 @pytest.mark.parametrize("way", ["lease", "pin"])
-def test_an_epoch_that_is_taken_away_while_it_is_opened_is_gone_or_whole(way: str, comes_back: bool) -> None:
-    store = Vanishing(ran().url.removeprefix("memory://"), comes_back)
+def test_an_epoch_removed_while_it_is_opened_is_missing_or_complete(way: str, is_restored: bool) -> None:
+    store = Vanishing(ran().url.removeprefix("memory://"), is_restored)
 
     def open_it() -> int:
         if way == "pin":
@@ -308,7 +311,7 @@ def test_an_epoch_that_is_taken_away_while_it_is_opened_is_gone_or_whole(way: st
         with LeasedEpoch(store, 2, lambda: 0) as leased:
             return leased.manifest.epoch
 
-    if comes_back:
+    if is_restored:
         assert open_it() == 2
     else:
         with pytest.raises(StoreError, match="has no epoch 2"):
@@ -318,8 +321,8 @@ def test_an_epoch_that_is_taken_away_while_it_is_opened_is_gone_or_whole(way: st
 
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", range(6))
-def test_a_savepoint_made_while_a_collector_dies_is_kept(moment: int) -> None:
-    """The pin is set just before the collector's n-th write, and the collector dies two writes later."""
+def test_a_savepoint_created_while_a_sweeper_dies_is_retained(moment: int) -> None:
+    """The pin is set just before the sweeper's n-th write, and the sweeper dies two writes later."""
 
     class Died(BaseException):
         pass
@@ -354,7 +357,7 @@ def test_a_savepoint_made_while_a_collector_dies_is_kept(moment: int) -> None:
     assert log.epochs() == [6]
 
 
-def test_a_job_that_fails_while_it_restores_leaves_the_snapshot_as_it_was() -> None:
+def test_a_job_that_fails_during_a_restore_leaves_the_snapshot_unchanged() -> None:
     store = ran()
     before = {name: store.get(name) for name in store.list("") if not name.startswith(("pins/", "logs/"))}
 
@@ -367,7 +370,7 @@ def test_a_job_that_fails_while_it_restores_leaves_the_snapshot_as_it_was() -> N
     assert {name: store.get(name) for name in before} == before
 
 
-def test_files_that_killed_writers_left_are_removed_when_nobody_can_be_writing_them(tmp_path: Path) -> None:
+def test_files_of_killed_writers_are_removed_when_no_writer_can_be_active(tmp_path: Path) -> None:
     store = LocalStore(tmp_path, fsync=False)
     job = prepared(store, Collect())
     job.start().result()

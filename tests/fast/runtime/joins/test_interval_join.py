@@ -1,4 +1,5 @@
 """Interval joins: matching, lateness, stored records and their expiry, and rejected programs.
+
 `tests/golden` tests on random input that they emit the pairs of the slow reference; the programs of
 `programs/interval_joins.py` test that results are the same at every parallelism and epoch size.
 """

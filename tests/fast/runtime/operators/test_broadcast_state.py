@@ -1,4 +1,5 @@
 """Broadcast state: every subtask's copy is the replay of all changes, through crashes, restarts and rescales.
+
 The programs of `programs/connected.py` test that results are the same at every parallelism and epoch size.
 """
 

@@ -1,4 +1,5 @@
 """Connected streams: the order of two inputs, shared state, event time across both, and rejected programs.
+
 The programs of `programs/connected.py` test that results are the same at every parallelism and epoch size.
 """
 

@@ -1,4 +1,5 @@
 """Keyed process functions: time-to-live, processing-time timers, and rejected programs.
+
 The programs of `programs/stateful.py` test the states themselves, at every parallelism and epoch size.
 """
 

@@ -1,4 +1,5 @@
 """Broadcast state as operator state: a map of which each subtask stores its own copy and restores one of the copies.
+
 `tests/golden/test_broadcast_replay.py` tests at length that equal copies stay equal through crashes and rescales.
 """
 

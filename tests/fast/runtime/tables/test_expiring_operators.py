@@ -1,4 +1,5 @@
 """Operators with a state TTL: their output is a valid changelog whatever expires, and whenever.
+
 Tables grow and change in epochs cut anywhere, the clock advances between them, and some epochs begin with new operators
 restored from the stored state.
 """

@@ -1,4 +1,5 @@
 """Operators on updating tables agree, epoch by epoch, with slow references over all rows read.
+
 Changes are inserts, updates and deletes of rows with NULLs and doubles, in epochs cut anywhere; state is written after
 every epoch, and read back by new operators before some.
 """

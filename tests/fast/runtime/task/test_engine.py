@@ -1,5 +1,6 @@
 """The engine, run in memory: every operator, partitioning and job shape has the same golden result, however its input
 is cut.
+
 `programs.py` holds the programs. Here they run through a crash (`tests/golden` runs them at every parallelism, in one
 epoch and in many, and in BATCH); partitioning is checked record by record.
 """

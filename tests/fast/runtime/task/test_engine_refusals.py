@@ -1,4 +1,5 @@
 """Errors of the engine and their messages: failing functions, wrong types, wrong programs, broken exchanges.
+
 Every message is checked for its subject, the offending value, and the user's own line.
 """
 
