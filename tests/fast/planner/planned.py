@@ -1,4 +1,4 @@
-"""A session with a few tables, and what tests ask of it in one word each."""
+"""A session with a few tables, and short names for planning a query."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def bound(query: str, session: PlannerSession | None = None) -> Relation:
 
 
 def fields(query: str, session: PlannerSession | None = None) -> list[str]:
-    """The columns of a query, as text."""
+    """The columns of a query as text."""
     return [str(field) for field in bound(query, session).schema.fields]
 
 
@@ -67,5 +67,5 @@ def carried_out(text: str, session: PlannerSession) -> StatementResult:
 
 
 def column(text: str, session: PlannerSession, place: int = 0) -> list[object]:
-    """One column of what a statement shows."""
+    """One column of the output of a SHOW statement."""
     return [row[place] for row in carried_out(text, session).rows]

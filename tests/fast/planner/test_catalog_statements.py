@@ -1,4 +1,4 @@
-"""Definitions and what is shown of them."""
+"""Definitions and their SHOW and DESCRIBE output."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from millstream.sql.parser import parse_statement
 
 
 def entry(session: PlannerSession, name: str) -> TableEntry:
-    found = session.find_table([name])
-    assert isinstance(found, TableEntry)
-    return found
+    table_entry = session.find_table([name])
+    assert isinstance(table_entry, TableEntry)
+    return table_entry
 
 
 def test_a_table_is_read_as_physical_columns_then_metadata() -> None:
@@ -38,7 +38,7 @@ def test_describe_shows_types_times_keys_and_expressions() -> None:
     )
 
 
-def test_what_show_create_table_writes_makes_the_same_table() -> None:
+def test_show_create_table_recreates_the_same_table() -> None:
     session = session_with()
     text = column("SHOW CREATE TABLE t", session)[0]
     again = PlannerSession()
@@ -50,7 +50,7 @@ def test_what_show_create_table_writes_makes_the_same_table() -> None:
     assert (first.watermark, first.options) == (second.watermark, second.options)
 
 
-def test_like_takes_columns_and_lets_options_win() -> None:
+def test_like_copies_columns_and_explicit_options_take_precedence() -> None:
     session = session_with()
     carried_out("CREATE TABLE u (extra INT) WITH ('connector' = 'print') LIKE t (EXCLUDING GENERATED)", session)
     made = entry(session, "u")
@@ -76,7 +76,7 @@ def test_temporary_tables_hide_others_until_they_are_dropped() -> None:
     assert fields("SELECT * FROM n", session) == ["x INT", "y BIGINT"]
 
 
-def test_lists_are_sorted_and_like_takes_some() -> None:
+def test_listings_are_sorted_and_filtered_by_like() -> None:
     session = session_with()
     carried_out("CREATE VIEW seen AS SELECT x FROM n", session)
     assert column("SHOW TABLES", session) == ["n", "o", "seen", "t"]
@@ -86,7 +86,7 @@ def test_lists_are_sorted_and_like_takes_some() -> None:
     assert "upper" in column("SHOW FUNCTIONS", session)
 
 
-def test_use_goes_to_another_database_and_back() -> None:
+def test_use_switches_to_another_database_and_back() -> None:
     session = session_with()
     carried_out("CREATE DATABASE d", session)
     carried_out("USE d", session)
@@ -116,17 +116,17 @@ def test_an_alter_that_fails_changes_nothing() -> None:
     assert entry(session, "n") == before
 
 
-def test_uids_stay_when_a_column_is_added_and_differ_between_operators() -> None:
+def test_uids_are_stable_when_a_column_is_added_and_differ_between_operators() -> None:
     window = "FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '{}' SECOND)) GROUP BY window_start, window_end, s"
 
     def uids(items: str, seconds: int = 10) -> list[str | None]:
         (sink,) = sinks(f"SELECT {items} {window.format(seconds)}")
-        found = []
+        uid_lists = []
         relation = sink.input
         while relation.inputs:
-            found.append(relation.uid if type(relation).__name__ == "WindowAggregate" else None)
+            uid_lists.append(relation.uid if type(relation).__name__ == "WindowAggregate" else None)
             relation = relation.inputs[0]
-        return [uid for uid in found if uid] + [relation.uid]
+        return [uid for uid in uid_lists if uid] + [relation.uid]
 
     assert uids("s, COUNT(*)") == uids("UPPER(s), COUNT(*) + 1, window_start, MAX(a)")
     assert uids("s, COUNT(*)") != uids("s, COUNT(*)", 20)
@@ -144,7 +144,7 @@ def test_one_plan_for_two_inserts_reads_the_table_once() -> None:
     assert first.input.inputs[0] is second.input.inputs[0]
 
 
-def test_chance_is_drawn_for_each_that_was_written() -> None:
+def test_each_random_call_is_drawn_separately() -> None:
     text = plan("SELECT RAND() AS q FROM n UNION ALL SELECT RAND() AS q FROM n")
     assert text.count("RAND()") == 2
     (sink,) = sinks("SELECT RAND() AS q FROM n UNION ALL SELECT RAND() AS q FROM n")

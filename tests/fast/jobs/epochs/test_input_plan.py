@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import options
+from hypothesis import given
 from hypothesis import strategies as st
 from programs.ten_records import TenRecords
 
@@ -45,7 +45,7 @@ def test_one_busy_split_of_ten_thousand_gets_the_budget_unused_by_idle_ones() ->
     assert shared(one_record_each, 500_000)[-1][0] >= 490_000
 
 
-@options(st.lists(st.integers(0, 500) | st.integers(0, 100_000), max_size=40), st.integers(1, 50_000))
+@given(st.lists(st.integers(0, 500) | st.integers(0, 100_000), max_size=40), st.integers(1, 50_000))
 def test_shares_respect_the_budget_and_no_split_with_a_larger_backlog_gets_less(stored: list[int], budget: int) -> None:
     shares = shared(stored, budget)
     waiting = [amount for amount in stored if amount]
@@ -59,7 +59,7 @@ def test_shares_respect_the_budget_and_no_split_with_a_larger_backlog_gets_less(
         assert sum(stop for stop, _ in shares) >= budget // 8
 
 
-@options(st.lists(st.integers(0, 9), max_size=30), st.integers(1, 8))
+@given(st.lists(st.integers(0, 9), max_size=30), st.integers(1, 8))
 def test_splits_stay_on_their_subtask_and_counts_differ_by_at_most_one(before: list[int], parallelism: int) -> None:
     names = [f"split {number}" for number in range(len(before) + 3)]
     settled = homes(names, dict(zip(names, before, strict=False)), parallelism)
