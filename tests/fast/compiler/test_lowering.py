@@ -162,7 +162,7 @@ def test_plain_windows_emit_rows_of_their_own_type_and_others_the_declared_one()
         assert type(lowered_operation(windows)) is kind
 
 
-def test_a_window_function_with_a_data_frame_has_its_stored_uid() -> None:
+def test_windows_occupy_the_node_number_of_their_stored_uids() -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     both = stamped(env).union(stamped(env))
     both.key_by("id").window(TumblingEventTimeWindows(10, 0)).aggregate(TOTALS)

@@ -36,7 +36,7 @@ def diamond() -> GraphBuilder:
     return builder
 
 
-def test_a_diamond_has_two_stages_and_its_short_branch_runs_with_the_long_one() -> None:
+def test_a_diamond_has_two_stages_and_its_short_branch_waits_for_the_long_one() -> None:
     assert explain(diamond().graph("diamond", 2, 128)) == GOLDEN_DIAMOND
 
 

@@ -135,7 +135,7 @@ def test_a_catalog_is_altered(env: TableEnvironment) -> None:
         ("SHOW CREATE CATALOG k", "does not exist"),
     ],
 )
-def test_the_type_of_a_catalog_cannot_be_altered(env: TableEnvironment, statement: str, words: str) -> None:
+def test_invalid_statements_do_not_change_a_catalog(env: TableEnvironment, statement: str, words: str) -> None:
     env.execute_sql("CREATE CATALOG j WITH ('type' = 'jobs', 'stores' = '/nowhere')")
     with pytest.raises(MillstreamError, match=words):
         env.execute_sql(statement)

@@ -121,12 +121,12 @@ def test_uids_are_stable_when_a_column_is_added_and_differ_between_operators() -
 
     def uids(items: str, seconds: int = 10) -> list[str | None]:
         (sink,) = sinks(f"SELECT {items} {window.format(seconds)}")
-        uid_lists = []
+        window_uids = []
         relation = sink.input
         while relation.inputs:
-            uid_lists.append(relation.uid if type(relation).__name__ == "WindowAggregate" else None)
+            window_uids.append(relation.uid if type(relation).__name__ == "WindowAggregate" else None)
             relation = relation.inputs[0]
-        return [uid for uid in uid_lists if uid] + [relation.uid]
+        return [uid for uid in window_uids if uid] + [relation.uid]
 
     assert uids("s, COUNT(*)") == uids("UPPER(s), COUNT(*) + 1, window_start, MAX(a)")
     assert uids("s, COUNT(*)") != uids("s, COUNT(*)", 20)

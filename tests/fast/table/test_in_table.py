@@ -62,7 +62,7 @@ def _optimised(plan: str) -> str:
 @pytest.mark.parametrize(
     ("numbers", "inside", "outside"), [([1, 1, 4], [1], [2, 3]), ([None, 2], [2], []), ([4], [], [1, 2, 3])]
 )
-def test_null_is_in_no_table_and_not_in_a_table_with_null_is_never_true(
+def test_null_is_in_no_table_and_not_in_is_never_true_with_a_null_in_the_table(
     numbers: list[Any], inside: list[int], outside: list[int]
 ) -> None:
     with jobs_in_memory():

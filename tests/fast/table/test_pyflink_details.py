@@ -50,7 +50,7 @@ def test_a_literal_within_the_range_of_its_type_is_accepted(t_env: TableEnvironm
     assert tuple(row) == (127, 1.0, "abc", None)
 
 
-def test_sum0_prints_its_own_name(t_env: TableEnvironment) -> None:
+def test_sum0_can_be_called_by_its_name(t_env: TableEnvironment) -> None:
     numbers = t_env.from_elements([(1,), (2,)], ["n"])
     assert [tuple(row) for row in numbers.select(call("sum0", col("n"))).execute().collect()][-1] == (3,)
 

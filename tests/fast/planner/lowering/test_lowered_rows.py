@@ -308,7 +308,7 @@ def test_a_rowtime_above_a_projection_is_read_at_the_source() -> None:
     assert [record.timestamp for record in out.records] == [0, 1_000, 2_000]
 
 
-def test_idleness_and_watermark_alignment_are_set_by_options() -> None:
+def test_the_idle_timeout_of_sources_is_set_by_an_option() -> None:
     timed = with_time(table({"ts": types.TimestampType(3)}, []), "ts")
     from millstream.datastream import StreamExecutionEnvironment
 
