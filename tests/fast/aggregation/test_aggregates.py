@@ -28,16 +28,16 @@ from millstream.state.windows.bound_aggregates import KINDS, AggregateArgument, 
 from millstream.state.windows.pane_windows import PaneWindows
 
 
-def whole(bits: int) -> st.SearchStrategy[int]:
+def integers_of_bits(bits: int) -> st.SearchStrategy[int]:
     top = 1 << (bits - 1)
     return st.integers(-top, top - 1) | st.sampled_from([top - 1, -top, 1, -1, 0])
 
 
 NUMBERS: dict[str, tuple[TypeInformation, st.SearchStrategy[Any]]] = {
-    "BYTE": (Types.BYTE(), whole(8)),
-    "SHORT": (Types.SHORT(), whole(16)),
-    "INT": (Types.INT(), whole(32)),
-    "LONG": (Types.LONG(), whole(64)),
+    "BYTE": (Types.BYTE(), integers_of_bits(8)),
+    "SHORT": (Types.SHORT(), integers_of_bits(16)),
+    "INT": (Types.INT(), integers_of_bits(32)),
+    "LONG": (Types.LONG(), integers_of_bits(64)),
     "FLOAT": (Types.FLOAT(), st.floats(-1e6, 1e6, width=32)),
     "DOUBLE": (Types.DOUBLE(), st.floats(-1e6, 1e6)),
 }
@@ -101,16 +101,16 @@ def results_of(kernel: Kernel, parts: list[pa.Array]) -> list[Any]:
     return [value for (value,) in from_record_batch(batch, Types.TUPLE([kernel.measure.result_type]))]
 
 
-def agree(actual: Any, expected: Any) -> bool:
+def is_close(actual: Any, expected: Any) -> bool:
     if isinstance(actual, float) and isinstance(expected, float):
         both_nan = math.isnan(actual) and math.isnan(expected)
         return both_nan or math.isclose(actual, expected, rel_tol=1e-6, abs_tol=1e-3) or actual == expected
     if isinstance(actual, (list, tuple)) and isinstance(expected, (list, tuple)):
-        return len(actual) == len(expected) and all(map(agree, actual, expected))
+        return len(actual) == len(expected) and all(map(is_close, actual, expected))
     return bool(actual == expected)
 
 
-def one_by_one(
+def aggregate_one_by_one(
     measure: BoundAggregate, stream_type: TypeInformation, rows: list[tuple[int, int, Any]]
 ) -> dict[int, Any]:
     record_measure = RecordMeasure(measure, stream_type)
@@ -141,9 +141,9 @@ def test_kernels_agree_with_the_record_reference_for_any_cuts(
     whole_parts = [pa.concat_arrays(pieces) for pieces in zip(*partials, strict=True)]
     together = groups_of(pa.array(groups))
     results = results_of(kernel, kernel.combine(whole_parts, together))
-    expected = one_by_one(measure, stream_type, rows)
+    expected = aggregate_one_by_one(measure, stream_type, rows)
     for row, number in zip(together.firsts(), range(together.count), strict=True):
-        assert agree(results[number], expected[groups[row]]), (results[number], expected[groups[row]])
+        assert is_close(results[number], expected[groups[row]]), (results[number], expected[groups[row]])
 
 
 @settings(max_examples=40, deadline=None)
@@ -183,7 +183,7 @@ def test_ranged_agrees_with_combine_for_each_run(
     results = results_of(kernel, parts)
     for result, start, stop in zip(results, starts.tolist(), stops.tolist(), strict=True):
         run = [(0, at, record) for _, at, record in rows[start:stop]]
-        assert agree(result, one_by_one(measure, stream_type, run)[0])
+        assert is_close(result, aggregate_one_by_one(measure, stream_type, run)[0])
 
 
 @given(st.lists(st.tuples(st.sampled_from(["a", "b", None]), st.sampled_from([0.0, -0.0, math.nan, None])), min_size=1))

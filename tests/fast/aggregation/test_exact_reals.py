@@ -22,12 +22,12 @@ ARGUMENTS = (AggregateArgument(Types.DOUBLE(), 0),)
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 
 
-def exact(kind: str, detail: str = "") -> BoundAggregate:
+def exact_aggregate(kind: str, detail: str = "") -> BoundAggregate:
     inner = BoundAggregate("m", kind, ARGUMENTS, result=Types.DOUBLE(), detail=detail)
     return BoundAggregate("m", "exact_reals", ARGUMENTS, result=Types.DOUBLE(), detail=detail, inner=inner)
 
 
-def result(
+def result_of(
     measure: BoundAggregate, added: list[float | None], deleted: list[float | None], pieces: int
 ) -> float | None:
     """The result of one group, whose rows are in random order, in several partials that are combined a second time."""
@@ -58,8 +58,10 @@ def rounded(value: Fraction) -> float:
 def test_deleted_values_do_not_affect_the_result(left: list[float], deleted: list[float], pieces: int) -> None:
     total = sum(map(Fraction, left), Fraction(0))
     added = [*left, *deleted]
-    assert result(exact("sum"), added, list(deleted), pieces) == (rounded(total) if left else None)
-    assert result(exact("avg"), added, list(deleted), pieces) == (rounded(total / len(left)) if left else None)
+    assert result_of(exact_aggregate("sum"), added, list(deleted), pieces) == (rounded(total) if left else None)
+    assert result_of(exact_aggregate("avg"), added, list(deleted), pieces) == (
+        rounded(total / len(left)) if left else None
+    )
 
 
 @given(st.lists(st.floats(-1e100, 1e100).filter(lambda n: n == 0 or abs(n) > 1e-100), min_size=1, max_size=6))
@@ -67,20 +69,20 @@ def test_deleted_values_do_not_affect_the_result(left: list[float], deleted: lis
 def test_a_variance_equals_the_exact_variance(left: list[float]) -> None:
     mean = sum(map(Fraction, left), Fraction(0)) / len(left)
     expected = sum(((Fraction(value) - mean) ** 2 for value in left), Fraction(0)) / len(left)
-    actual = result(exact("variance", "VAR_POP"), [*left, 3.5, 1e120], [3.5, 1e120], 2)
+    actual = result_of(exact_aggregate("variance", "VAR_POP"), [*left, 3.5, 1e120], [3.5, 1e120], 2)
     assert actual == pytest.approx(float(expected), rel=1e-15)
 
 
 @pytest.mark.parametrize("guest", [math.nan, math.inf, -math.inf])
 def test_nan_and_infinity_count_until_they_are_deleted(guest: float) -> None:
-    with_guest = result(exact("sum"), [1.0, guest], [], 1)
+    with_guest = result_of(exact_aggregate("sum"), [1.0, guest], [], 1)
     assert with_guest is not None and (math.isnan(with_guest) if math.isnan(guest) else with_guest == guest)
-    assert result(exact("sum"), [1.0, guest], [guest], 2) == 1.0
-    assert result(exact("variance", "VAR_POP"), [1.0, 3.0, guest], [guest], 2) == 1.0
+    assert result_of(exact_aggregate("sum"), [1.0, guest], [guest], 2) == 1.0
+    assert result_of(exact_aggregate("variance", "VAR_POP"), [1.0, 3.0, guest], [guest], 2) == 1.0
 
 
 def test_infinities_of_both_signs_have_no_sum_and_null_is_nothing() -> None:
-    both = result(exact("sum"), [math.inf, -math.inf], [], 1)
+    both = result_of(exact_aggregate("sum"), [math.inf, -math.inf], [], 1)
     assert both is not None and math.isnan(both)
-    assert result(exact("sum"), [None, None], [None], 1) is None
-    assert result(exact("sum"), [None, 2.0], [], 1) == 2.0
+    assert result_of(exact_aggregate("sum"), [None, None], [None], 1) is None
+    assert result_of(exact_aggregate("sum"), [None, 2.0], [], 1) == 2.0

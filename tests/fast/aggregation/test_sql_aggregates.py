@@ -99,7 +99,7 @@ MEASURES: dict[str, tuple[BoundAggregate, st.SearchStrategy[Any]]] = {
 }
 
 
-def computed(of: BoundAggregate, values: list[Any], codes: list[int], groups: int, cut: int) -> list[Any]:
+def compute(of: BoundAggregate, values: list[Any], codes: list[int], groups: int, cut: int) -> list[Any]:
     """The results of the kernel, where rows before `cut` are combined first, like partials."""
     [kernel] = kernels_of([of])
     argument = of.arguments[0].type_info
@@ -135,13 +135,13 @@ def test_a_kernel_agrees_with_the_reference(name: str, data: st.DataObject) -> N
     groups = max(codes) + 1
     cut = data.draw(st.integers(0, len(values)))
     expected = [measured(of, [v for v, c in zip(values, codes, strict=True) if c == g]) for g in range(groups)]
-    assert computed(of, values, codes, groups, cut) == expected
+    assert compute(of, values, codes, groups, cut) == expected
 
 
 @given(st.lists(st.none() | st.integers(0, 2), min_size=1, max_size=9), st.integers(0, 9))
 def test_an_array_of_distinct_values_has_a_null_only_if_one_arrived(values: list[int | None], cut: int) -> None:
     of = distinct(measure("array", types.IntType(), nested.ArrayType(types.IntType())))
-    [actual] = computed(of, values, [0] * len(values), 1, min(cut, len(values)))
+    [actual] = compute(of, values, [0] * len(values), 1, min(cut, len(values)))
     assert sorted(actual, key=str) == sorted(set(values), key=str)
 
 
@@ -155,7 +155,7 @@ VARIANCES = ["VAR_POP", "VAR_SAMP", "STDDEV_POP", "STDDEV_SAMP"]
 )
 def test_a_variance_is_precise_for_values_close_together(detail: str, values: list[int | None], cut: int) -> None:
     of = measure("variance", types.BigIntType(), types.DoubleType(), detail)
-    [actual] = computed(of, values, [0] * len(values), 1, min(cut, len(values)))
+    [actual] = compute(of, values, [0] * len(values), 1, min(cut, len(values)))
     expected = measured(of, values)
     assert (actual is None) == (expected is None)
     assert actual is None or math.isclose(actual, expected, rel_tol=1e-6, abs_tol=1e-6)
@@ -180,9 +180,9 @@ def test_sums_of_runs_are_those_of_their_rows(data: st.DataObject) -> None:
 def test_a_sum_with_too_many_digits_is_null() -> None:
     of, _ = MEASURES["sum of wide DECIMAL"]
     large = exact(10**38 - 1)
-    assert computed(of, [large, Decimal(0)], [0, 0], 1, 1) == [large]
-    assert computed(of, [large, Decimal("0.0001")], [0, 0], 1, 1) == [None]
-    assert computed(of, [exact(1 - 10**38)] * 2, [0, 0], 1, 0) == [None]
+    assert compute(of, [large, Decimal(0)], [0, 0], 1, 1) == [large]
+    assert compute(of, [large, Decimal("0.0001")], [0, 0], 1, 1) == [None]
+    assert compute(of, [exact(1 - 10**38)] * 2, [0, 0], 1, 0) == [None]
 
 
 @given(

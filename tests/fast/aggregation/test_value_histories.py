@@ -32,7 +32,7 @@ def histories(draw: Any) -> Changes:
     return changes
 
 
-def left_of(changes: Changes, form: Callable[[Any, Groups], History]) -> Changes:
+def remaining_values(changes: Changes, form: Callable[[Any, Groups], History]) -> Changes:
     """The remaining values in list order."""
     if not changes:
         return []
@@ -47,7 +47,7 @@ def left_of(changes: Changes, form: Callable[[Any, Groups], History]) -> Changes
 def test_a_reduced_history_agrees_with_a_walk_for_any_cuts(form: str, changes: Changes, cuts: list[int]) -> None:
     ends = [*sorted(cuts), len(changes)]
     pieces = [changes[start:end] for start, end in zip([0, *ends], ends, strict=False)]
-    left = left_of([each for piece in pieces for each in left_of(piece, FORMS[form])], FORMS[form])
+    left = remaining_values([each for piece in pieces for each in remaining_values(piece, FORMS[form])], FORMS[form])
     times: dict[str, int] = {}
     for value, amount in left:
         times[value] = times.get(value, 0) + amount
@@ -64,19 +64,21 @@ def test_reducing_reduced_pieces_agrees_with_reducing_the_whole(form: str, chang
     changes = changes[min(cuts) :]  # a piece itself may delete values that were inserted before it
     ends = [*sorted(cut for cut in cuts if cut < len(changes)), len(changes)]
     pieces = [changes[start:end] for start, end in zip([0, *ends], ends, strict=False)]
-    whole = left_of([each for piece in pieces for each in left_of(piece, FORMS[form])], FORMS[form])
+    whole = remaining_values([each for piece in pieces for each in remaining_values(piece, FORMS[form])], FORMS[form])
     if form == "net":
-        assert sorted(whole) == sorted(left_of(changes, net))
+        assert sorted(whole) == sorted(remaining_values(changes, net))
     else:
-        arrived = [[each for each in history if each[1] > 0] for history in (whole, left_of(changes, FORMS[form]))]
+        arrived = [
+            [each for each in history if each[1] > 0] for history in (whole, remaining_values(changes, FORMS[form]))
+        ]
         assert arrived[0] == arrived[1]
-        assert sorted(whole) == sorted(left_of(changes, FORMS[form]))
+        assert sorted(whole) == sorted(remaining_values(changes, FORMS[form]))
 
 
 @pytest.mark.parametrize("form", [by_stay, by_arrival])
 @given(changes=histories())
 def test_a_reduced_value_has_at_most_a_delete_followed_by_an_insert(form: Any, changes: Changes) -> None:
-    left = left_of(changes[len(changes) // 2 :], form)
+    left = remaining_values(changes[len(changes) // 2 :], form)
     for value in "abc":
         signs = [amount > 0 for each, amount in left if each == value]
         assert signs in ([], [False], [True], [False, True])

@@ -65,7 +65,7 @@ def graph_of(program: Callable[[StreamExecutionEnvironment], Any]) -> Graph:
     return env._graph("job")
 
 
-def listed(nodes: Iterable[Node]) -> str:
+def list_nodes(nodes: Iterable[Node]) -> str:
     """One line per node, with its operation and its inputs."""
     return "".join(f"{_line(node)}\n" for node in nodes)
 
@@ -82,25 +82,25 @@ def roll_in_columns(env: StreamExecutionEnvironment) -> None:
     typed.map(lambda order: order).key_by(0).max(2).sink_to(Collect())
 
 
-def stamped(env: StreamExecutionEnvironment, name: str = "orders") -> DataStream:
+def timestamped_orders(env: StreamExecutionEnvironment, name: str = "orders") -> DataStream:
     strategy = WatermarkStrategy.no_watermarks().with_timestamp_assigner(lambda order, _: order["at"])
     return env.from_source(Script([], [], type_info=ORDER), strategy, name)
 
 
 def split_windows(env: StreamExecutionEnvironment) -> None:
     """Built-in aggregates are split in two before each input; with an evictor or a process function they are not."""
-    orders = stamped(env).union(stamped(env, "returns")).key_by("id")
+    orders = timestamped_orders(env).union(timestamped_orders(env, "returns")).key_by("id")
     minutes = TumblingEventTimeWindows.of(Duration.of_minutes(1))
     orders.window(minutes).queryable("totals").aggregate(TOTALS).name("totals").sink_to(Collect())
     orders.window(minutes).evictor(CountEvictor.of(3)).aggregate(TOTALS).uid("last three").sink_to(Collect())
     orders.window(EventTimeSessionWindows(10)).aggregate(TOTALS).sink_to(Collect())
     hours = SlidingEventTimeWindows.of(Duration.of_hours(1), Duration.of_minutes(1))
-    stamped(env).window_all(hours).aggregate(TOTALS).uid("all").sink_to(Collect())
+    timestamped_orders(env).window_all(hours).aggregate(TOTALS).uid("all").sink_to(Collect())
 
 
 def fold_windows(env: StreamExecutionEnvironment) -> None:
     """Records are folded into fixed windows that store one value; other windows process them one by one."""
-    orders, minutes = stamped(env).key_by("id"), TumblingEventTimeWindows.of(Duration.of_minutes(1))
+    orders, minutes = timestamped_orders(env).key_by("id"), TumblingEventTimeWindows.of(Duration.of_minutes(1))
     orders.window(minutes).reduce(max).sink_to(Collect())
     orders.window(minutes).trigger(PurgingTrigger.of(EventTimeTrigger())).reduce(max).uid("purged").sink_to(Collect())
     orders.window(minutes).trigger(CountTrigger.of(3)).reduce(max).sink_to(Collect())
@@ -115,7 +115,7 @@ class Rows(ProcessWindowFunction):
 
 def join_in_columns(env: StreamExecutionEnvironment) -> None:
     """Selected fields of both sides are joined in columns; by merging windows, or with a function, they are not."""
-    orders, payments = stamped(env), stamped(env, "payments")
+    orders, payments = timestamped_orders(env), timestamped_orders(env, "payments")
     pairs = orders.join(payments).where("id").equal_to("id")
     late = OutputTag("late", ORDER)
     minutes = TumblingEventTimeWindows.of(Duration.of_minutes(1))
@@ -144,13 +144,13 @@ PROGRAMS = [fill_caches, roll_in_columns, split_windows, fold_windows, join_in_c
 def test_a_program_is_lowered_as_before(program: Callable[[StreamExecutionEnvironment], Any]) -> None:
     graph = graph_of(program)
     lowered = sorted(compile_graph(graph).nodes(), key=lambda node: node.id)
-    text = f"{listed(graph.nodes)}\n{listed(lowered)}\n{explain(graph)}"
+    text = f"{list_nodes(graph.nodes)}\n{list_nodes(lowered)}\n{explain(graph)}"
     assert text == (GOLDEN / f"{program.__name__}.txt").read_text()
 
 
 def test_plain_windows_emit_rows_of_their_own_type_and_others_the_declared_one() -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
-    orders, declared = stamped(env).key_by("id"), Types.ROW([Types.STRING(), *[Types.LONG()] * 4])
+    orders, declared = timestamped_orders(env).key_by("id"), Types.ROW([Types.STRING(), *[Types.LONG()] * 4])
     minutes = TumblingEventTimeWindows.of(Duration.of_minutes(1))
     own = orders.window(minutes).aggregate(TOTALS).get_type()
     for trigger, type_info, kind in (
@@ -164,7 +164,7 @@ def test_plain_windows_emit_rows_of_their_own_type_and_others_the_declared_one()
 
 def test_windows_occupy_the_node_number_of_their_stored_uids() -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
-    both = stamped(env).union(stamped(env))
+    both = timestamped_orders(env).union(timestamped_orders(env))
     both.key_by("id").window(TumblingEventTimeWindows(10, 0)).aggregate(TOTALS)
     assert env._next_place() == 6, "two sources, a partial aggregate of each, and the windows stand before it"
     both.key_by("id").window(EventTimeSessionWindows(10)).aggregate(TOTALS)
@@ -176,7 +176,7 @@ def test_windows_occupy_the_node_number_of_their_stored_uids() -> None:
 
 def test_a_partial_aggregate_runs_at_the_upstream_parallelism_even_if_it_is_set_later() -> None:
     def program(env: StreamExecutionEnvironment) -> None:
-        orders = stamped(env).map(lambda order: order, ORDER)
+        orders = timestamped_orders(env).map(lambda order: order, ORDER)
         windows = orders.key_by("id").window(TumblingEventTimeWindows(10, 0)).aggregate(TOTALS)
         windows.sink_to(Collect())
         orders.set_parallelism(3)
@@ -221,7 +221,7 @@ def test_operators_needed_only_to_fill_a_filled_cache_are_removed_from_the_job()
     add(LoopTail(1), "tail", body)
     cached = add(Cache(4, source=Script([], type_info=ORDER)), "cached", body)
     add(Write(Collect()), "out", cached)
-    assert listed(passes.fill_caches(builder.graph("job", 2, 128)).nodes) == (
+    assert list_nodes(passes.fill_caches(builder.graph("job", 2, 128)).nodes) == (
         "[1] Source: cached: Read\n[2] out: Write of 1 unspecified\n"
     )
     add(Write(Collect()), "beside", body)
@@ -233,10 +233,10 @@ def test_operators_needed_only_to_fill_a_filled_cache_are_removed_from_the_job()
 @pytest.mark.parametrize(("trigger", "kind"), TRIGGERS, ids=lambda item: getattr(item, "__name__", type(item).__name__))
 def test_records_are_folded_only_under_triggers_that_wait_for_the_window_end(trigger: Any, kind: type) -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
-    windows = stamped(env).key_by("id").window(TumblingEventTimeWindows(10, 0)).trigger(trigger)
+    windows = timestamped_orders(env).key_by("id").window(TumblingEventTimeWindows(10, 0)).trigger(trigger)
     assert type(lowered_operation(windows.reduce(max))) is kind
     own_windows = type("Own", (TumblingEventTimeWindows,), {})(10, 0)
-    own = stamped(env).key_by("id").window(own_windows).reduce(max)
+    own = timestamped_orders(env).key_by("id").window(own_windows).reduce(max)
     assert type(lowered_operation(own)) is Window, "a class of the program's may assign otherwise"
 
 
@@ -245,7 +245,7 @@ def test_windows_that_run_a_record_at_a_time_are_reported_once_with_their_line(
 ) -> None:
     monkeypatch.setattr(notices, "_LOGGED", set())
     env = StreamExecutionEnvironment.get_execution_environment()
-    orders, minutes = stamped(env), TumblingEventTimeWindows.of(Duration.of_minutes(1))
+    orders, minutes = timestamped_orders(env), TumblingEventTimeWindows.of(Duration.of_minutes(1))
     orders.key_by("id").window(minutes).evictor(CountEvictor.of(3)).aggregate(TOTALS).print()
     pairs = orders.join(orders).where("id").equal_to("id")
     pairs.window(TumblingProcessingTimeWindows(10, 0)).project(["id"], ["at"]).print()

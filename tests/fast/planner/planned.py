@@ -60,7 +60,7 @@ def sinks(*texts: str, session: PlannerSession | None = None) -> tuple[Sink, ...
     return optimised(made, session)
 
 
-def carried_out(text: str, session: PlannerSession) -> StatementResult:
+def execute(text: str, session: PlannerSession) -> StatementResult:
     result = run(parse_statement(text), session)
     assert result is not None
     return result
@@ -68,4 +68,4 @@ def carried_out(text: str, session: PlannerSession) -> StatementResult:
 
 def column(text: str, session: PlannerSession, place: int = 0) -> list[object]:
     """One column of the output of a SHOW statement."""
-    return [row[place] for row in carried_out(text, session).rows]
+    return [row[place] for row in execute(text, session).rows]

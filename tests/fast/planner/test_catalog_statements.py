@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from planned import carried_out, column, fields, plan, session_with, sinks
+from planned import column, execute, fields, plan, session_with, sinks
 
 from millstream.errors import SqlError
 from millstream.planner.catalog import TableEntry
@@ -29,7 +29,7 @@ def test_describe_shows_types_times_keys_and_expressions() -> None:
         """CREATE TABLE q (id INT, v INT, w AS v * 2, o STRING METADATA VIRTUAL, ts TIMESTAMP(3),
            WATERMARK FOR ts AS ts - INTERVAL '1' SECOND, PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'x')"""
     )
-    assert carried_out("DESCRIBE q", session).rows == (
+    assert execute("DESCRIBE q", session).rows == (
         ("id", "INT", False, "PRI(id)", None, None),
         ("v", "INT", True, None, None, None),
         ("w", "INT", True, None, "AS v * 2", None),
@@ -42,7 +42,7 @@ def test_show_create_table_recreates_the_same_table() -> None:
     session = session_with()
     text = column("SHOW CREATE TABLE t", session)[0]
     again = PlannerSession()
-    carried_out(str(text), again)
+    execute(str(text), again)
     first, second = entry(session, "t"), entry(again, "t")
     assert [(c.name, c.type, c.metadata, c.text) for c in first.columns] == [
         (c.name, c.type, c.metadata, c.text) for c in second.columns
@@ -52,7 +52,7 @@ def test_show_create_table_recreates_the_same_table() -> None:
 
 def test_like_copies_columns_and_explicit_options_take_precedence() -> None:
     session = session_with()
-    carried_out("CREATE TABLE u (extra INT) WITH ('connector' = 'print') LIKE t (EXCLUDING GENERATED)", session)
+    execute("CREATE TABLE u (extra INT) WITH ('connector' = 'print') LIKE t (EXCLUDING GENERATED)", session)
     made = entry(session, "u")
     assert made.names == ("a", "b", "c", "s", "l", "m", "r", "ts", "k", "extra")
     assert made.connector == "print"
@@ -65,20 +65,20 @@ def test_create_table_as_has_the_querys_columns() -> None:
     sink = bind_create_as(statement, session)  # type: ignore[arg-type]
     assert sink is not None
     assert [str(each.type) for each in entry(session, "u").columns] == ["INT", "BIGINT NOT NULL"]
-    assert carried_out("CREATE TABLE IF NOT EXISTS u (q INT)", session).is_ok
+    assert execute("CREATE TABLE IF NOT EXISTS u (q INT)", session).is_ok
 
 
 def test_temporary_tables_hide_others_until_they_are_dropped() -> None:
     session = session_with()
-    carried_out("CREATE TEMPORARY TABLE n (only_this INT) WITH ('connector' = 'datagen')", session)
+    execute("CREATE TEMPORARY TABLE n (only_this INT) WITH ('connector' = 'datagen')", session)
     assert fields("SELECT * FROM n", session) == ["only_this INT"]
-    carried_out("DROP TEMPORARY TABLE n", session)
+    execute("DROP TEMPORARY TABLE n", session)
     assert fields("SELECT * FROM n", session) == ["x INT", "y BIGINT"]
 
 
 def test_listings_are_sorted_and_filtered_by_like() -> None:
     session = session_with()
-    carried_out("CREATE VIEW seen AS SELECT x FROM n", session)
+    execute("CREATE VIEW seen AS SELECT x FROM n", session)
     assert column("SHOW TABLES", session) == ["n", "o", "seen", "t"]
     assert column("SHOW TABLES LIKE '%n'", session) == ["n", "seen"]
     assert column("SHOW TABLES NOT LIKE '_'", session) == ["seen"]
@@ -88,8 +88,8 @@ def test_listings_are_sorted_and_filtered_by_like() -> None:
 
 def test_use_switches_to_another_database_and_back() -> None:
     session = session_with()
-    carried_out("CREATE DATABASE d", session)
-    carried_out("USE d", session)
+    execute("CREATE DATABASE d", session)
+    execute("USE d", session)
     assert column("SHOW CURRENT DATABASE", session) == ["d"]
     assert column("SHOW TABLES", session) == []
     assert fields("SELECT x FROM default_database.n", session) == ["x INT"]
@@ -97,13 +97,13 @@ def test_use_switches_to_another_database_and_back() -> None:
 
 def test_alter_changes_columns_options_and_names() -> None:
     session = session_with()
-    carried_out("ALTER TABLE n ADD (z STRING FIRST, w INT AFTER x)", session)
+    execute("ALTER TABLE n ADD (z STRING FIRST, w INT AFTER x)", session)
     assert entry(session, "n").names == ("z", "x", "w", "y")
-    carried_out("ALTER TABLE n RENAME z TO q", session)
-    carried_out("ALTER TABLE n DROP (w, y)", session)
-    carried_out("ALTER TABLE n SET ('a' = '1', 'b' = '2')", session)
-    carried_out("ALTER TABLE n RESET ('a')", session)
-    carried_out("ALTER TABLE n RENAME TO m", session)
+    execute("ALTER TABLE n RENAME z TO q", session)
+    execute("ALTER TABLE n DROP (w, y)", session)
+    execute("ALTER TABLE n SET ('a' = '1', 'b' = '2')", session)
+    execute("ALTER TABLE n RESET ('a')", session)
+    execute("ALTER TABLE n RENAME TO m", session)
     assert entry(session, "m").names == ("q", "x")
     assert entry(session, "m").options == (("connector", "datagen"), ("b", "2"))
 
@@ -112,7 +112,7 @@ def test_an_alter_that_fails_changes_nothing() -> None:
     session = session_with()
     before = entry(session, "n")
     with pytest.raises(SqlError):
-        carried_out("ALTER TABLE n ADD (z STRING, y INT)", session)
+        execute("ALTER TABLE n ADD (z STRING, y INT)", session)
     assert entry(session, "n") == before
 
 

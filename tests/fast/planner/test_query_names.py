@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from planned import bound, carried_out, fields, plan, session_with
+from planned import bound, execute, fields, plan, session_with
 
 from millstream.errors import SqlError
 from millstream.planner.catalog import ViewEntry
@@ -98,9 +98,9 @@ def test_an_error_of_a_broken_view_names_the_view() -> None:
 
 def test_a_view_has_the_columns_of_its_creation() -> None:
     session = session_with("CREATE TABLE n (x INT) WITH ('connector' = 'datagen'); CREATE VIEW v AS SELECT * FROM n")
-    carried_out("ALTER TABLE n ADD (z STRING, y INT FIRST)", session)
+    execute("ALTER TABLE n ADD (z STRING, y INT FIRST)", session)
     assert fields("SELECT * FROM v", session) == ["x INT"]
-    carried_out("ALTER TABLE n RENAME x TO w", session)
+    execute("ALTER TABLE n RENAME x TO w", session)
     with pytest.raises(SqlError, match="its query no longer has the column 'x'"):
         bound("SELECT * FROM v", session)
 
@@ -123,15 +123,15 @@ def test_options_of_a_hint_reach_the_scan() -> None:
 
 def test_nested_views_that_use_a_column_twice_do_not_grow_exponentially() -> None:
     session = session_with()
-    carried_out("CREATE VIEW v0 AS SELECT a FROM t", session)
+    execute("CREATE VIEW v0 AS SELECT a FROM t", session)
     for level in range(1, 30):
-        carried_out(f"CREATE VIEW v{level} AS SELECT a + a AS a FROM v{level - 1} WHERE a > {level}", session)
+        execute(f"CREATE VIEW v{level} AS SELECT a + a AS a FROM v{level - 1} WHERE a > {level}", session)
     assert len(plan("SELECT * FROM v29", session=session)) < 20_000
 
 
 def test_a_query_nested_too_deeply_is_reported() -> None:
     session = session_with()
-    carried_out("CREATE VIEW v0 AS SELECT a FROM t", session)
+    execute("CREATE VIEW v0 AS SELECT a FROM t", session)
     for level in range(1, 400):
         view = ViewEntry(query=parse_query(f"SELECT a FROM v{level - 1}"))
         session.store.add_table(session.path_of([f"v{level}"]), view)

@@ -36,18 +36,18 @@ def numbers(t_env: StreamTableEnvironment) -> Table:
     return t_env.from_elements([("a", 1), ("b", 2), ("a", 3)], ["k", "v"])
 
 
-def collected(table: Table) -> list[Any]:
+def collect(table: Table) -> list[Any]:
     with table.execute().collect() as rows:
         return list(rows)
 
 
 def test_a_collected_row_is_printed_and_compared_as_pyflinks_at_every_depth(t_env: StreamTableEnvironment) -> None:
     query = "SELECT 1 AS id, CAST(1.23 AS FLOAT) AS f, ROW('a', CAST(0.1 AS FLOAT)) AS r, ARRAY[ROW(2)] AS many"
-    rows = collected(t_env.sql_query(query))
+    rows = collect(t_env.sql_query(query))
     assert str(rows) == "[<Row(1, 1.23, <Row('a', 0.1)>, [<Row(2)>])>]"
     assert rows == [Row(1, 1.23, Row("a", 0.1), [Row(2)])]
     assert (rows[0].id, rows[0]["f"]) == (1, 1.23), "names can be asked for, too"
-    assert {each[0] for each in rows} == {1} and set(collected(t_env.sql_query("SELECT 1 AS id"))) == {Row(1)}
+    assert {each[0] for each in rows} == {1} and set(collect(t_env.sql_query("SELECT 1 AS id"))) == {Row(1)}
 
 
 def test_a_float_is_the_shortest_equal_decimal_in_every_position(t_env: StreamTableEnvironment) -> None:
@@ -55,7 +55,7 @@ def test_a_float_is_the_shortest_equal_decimal_in_every_position(t_env: StreamTa
         "SELECT ARRAY[CAST(1.23 AS FLOAT), NULL], MAP['a', CAST(0.1 AS FLOAT)], CAST(NULL AS FLOAT), "
         "CAST('NaN' AS FLOAT), CAST(3.4028235E38 AS FLOAT), CAST(1.23 AS DOUBLE)"
     )
-    [row] = collected(t_env.sql_query(query))
+    [row] = collect(t_env.sql_query(query))
     assert repr(row) == "<Row([1.23, None], {'a': 0.1}, None, nan, 3.4028235e+38, 1.23)>"
 
 
@@ -124,13 +124,13 @@ def test_unnamed_aggregates_and_window_bounds_have_flinks_names(numbers: Table) 
     windows = timed.window(Tumble.over(lit(1).hours).on(col("p")).alias("w")).group_by(col("w"), col("k"))
     chosen = windows.select(col("k"), col("w").start, col("v").sum, col("w").end, col("v").max)
     assert names(chosen) == ["k", "EXPR$0", "EXPR$1", "EXPR$2", "EXPR$3"]
-    assert sorted(collected(grouped.select(col("k"), col("v").sum)), key=repr) == [Row("a", 4), Row("b", 2)]
+    assert sorted(collect(grouped.select(col("k"), col("v").sum)), key=repr) == [Row("a", 4), Row("b", 2)]
 
 
 def test_a_table_is_written_into_statements_by_its_text(t_env: StreamTableEnvironment, numbers: Table) -> None:
     assert str(numbers) == str(numbers) == "UnnamedTable$0" and "UnnamedTable$0" in t_env.list_tables()
     large = t_env.sql_query("SELECT * FROM %s WHERE v > 1" % numbers)  # noqa: UP031 - as PyFlink's examples write it
-    assert set(collected(large)) == {Row("a", 3), Row("b", 2)}
+    assert set(collect(large)) == {Row("a", 3), Row("b", 2)}
     results = t_env.execute_sql(f"SELECT MAX(v) FROM {large} WHERE k IN (SELECT k FROM {numbers})").collect()
     assert [row[0] for row in results][-1] == 3
     assert t_env.list_temporary_views() == ["UnnamedTable$0", "UnnamedTable$1"]
@@ -149,10 +149,10 @@ def test_an_insert_may_name_a_table_inline(t_env: StreamTableEnvironment, number
 def test_collected_rows_can_be_inserted_into_a_table_and_a_stream_again(
     env: StreamExecutionEnvironment, t_env: StreamTableEnvironment, numbers: Table
 ) -> None:
-    rows = collected(numbers)
+    rows = collect(numbers)
     again = t_env.from_elements(
         rows, DataTypes.ROW([DataTypes.FIELD("a", DataTypes.STRING()), DataTypes.FIELD("b", DataTypes.BIGINT())])
     )
-    assert again.get_schema().get_field_names() == ["a", "b"] and collected(again) == rows
+    assert again.get_schema().get_field_names() == ["a", "b"] and collect(again) == rows
     typed = Types.ROW_NAMED(["k", "v"], [Types.STRING(), Types.LONG()])
     assert list(env.from_collection(rows, typed).execute_and_collect()) == [Row(k=k, v=v) for k, v in rows]

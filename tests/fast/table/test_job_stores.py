@@ -20,7 +20,7 @@ from millstream.table.operations.job_stores import (
 from millstream.testing.local_jobs import jobs_in_memory
 
 
-def started(folder: Path, jobs: list[str]) -> list[str]:
+def start_jobs(folder: Path, jobs: list[str]) -> list[str]:
     """The names of the stores that jobs get in this order; each creates its own."""
     urls: list[str] = []
     for job in jobs:
@@ -31,27 +31,27 @@ def started(folder: Path, jobs: list[str]) -> list[str]:
 
 
 def test_the_first_job_uses_the_configured_store_and_others_one_named_after_them(tmp_path: Path) -> None:
-    first, second, third = started(tmp_path, ["insert-into_c.d.a", "insert-into_c.d.b", "insert-into_c.e.b"])
+    first, second, third = start_jobs(tmp_path, ["insert-into_c.d.a", "insert-into_c.d.b", "insert-into_c.e.b"])
     assert first == "store" and second.startswith("store-b-") and third.startswith("store-b-") and second != third
 
 
 @pytest.mark.parametrize("order", [[1, 0, 2], [2, 1, 0], [1, 2], [2]])
 def test_each_job_reuses_its_own_store_in_any_order_and_without_the_others(order: list[int], tmp_path: Path) -> None:
     jobs = [f"insert-into_c.d.{name}" for name in "abc"]
-    before = started(tmp_path, jobs)
-    assert started(tmp_path, [jobs[place] for place in order]) == [before[place] for place in order]
+    before = start_jobs(tmp_path, jobs)
+    assert start_jobs(tmp_path, [jobs[place] for place in order]) == [before[place] for place in order]
 
 
 def test_jobs_of_one_name_are_distinguished_by_their_order(tmp_path: Path) -> None:
     jobs = ["same", "same", "same", "other"]
-    before = started(tmp_path, jobs)
-    assert len(set(before)) == 4 and started(tmp_path, jobs) == before
+    before = start_jobs(tmp_path, jobs)
+    assert len(set(before)) == 4 and start_jobs(tmp_path, jobs) == before
 
 
 def test_numbered_stores_of_older_versions_are_reused(tmp_path: Path) -> None:
     for ending, job in (("", "a"), ("-2", "b")):
         claim(open_store(str(tmp_path / f"store{ending}")), job, job_id="x", now_ms=0)
-    assert started(tmp_path, ["a", "b"]) == ["store", "store-2"]
+    assert start_jobs(tmp_path, ["a", "b"]) == ["store", "store-2"]
 
 
 def test_inserts_in_another_order_continue_with_their_own_state(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def job(mode: str, rows: int, columns: int, *, breaks_rows: bool = True) -> Iter
         terminal.close()
 
 
-def printed(terminal: Terminal, count: int, last: int) -> None:
+def print_lines(terminal: Terminal, count: int, last: int) -> None:
     """Let the program print until its line is visible with the console below it."""
     terminal.type(f"print {count}")
     terminal.read_until(lambda screen: f"line {last} of the program" in screen.text and is_whole(screen))
@@ -98,7 +98,7 @@ def matches(name: str, screen: Screen) -> None:
 @pytest.mark.parametrize(("rows", "columns"), [(24, 80), (40, 120)])
 def test_the_panel_takes_half_of_the_screen_and_leaves_the_rest_to_the_program(rows: int, columns: int) -> None:
     with job("rich", rows, columns) as terminal:
-        printed(terminal, 50, last=50)
+        print_lines(terminal, 50, last=50)
         assert len(panel(terminal.screen)) <= rows // 2
         assert sum("of the program" in line for line in terminal.screen.lines) >= rows // 2
         matches(f"panel-{columns}x{rows}", terminal.screen)
@@ -122,11 +122,11 @@ def test_resizing_leaves_no_fragments(mode: str, breaks_rows: bool) -> None:
     terminal wraps its rows.
     """
     with job(mode, 24, 80, breaks_rows=breaks_rows) as terminal:
-        printed(terminal, 5, last=5)
+        print_lines(terminal, 5, last=5)
         for rows, columns in STEPS:
             terminal.resize(rows, columns)
             terminal.read_until(is_redrawn(mode, rows, columns), timeout_s=30)
-        printed(terminal, 2, last=7)
+        print_lines(terminal, 2, last=7)
         # Each line once, in order, and no console but the visible one; earlier lines of the screen remain.
         console = panel(terminal.screen) if mode == "rich" else [terminal.screen.text.splitlines()[-1]]
         lines = [f"line {n} of the program" for n in range(1, 8)]
@@ -151,7 +151,7 @@ def is_redrawn(mode: str, rows: int, columns: int) -> Callable[[Screen], bool]:
 
 def test_the_line_is_one_row_and_is_erased_at_the_end(tmp_path: Path) -> None:
     with job("line", 24, 80) as terminal:
-        printed(terminal, 3, last=3)
+        print_lines(terminal, 3, last=3)
         matches("line-80x24", terminal.screen)
         terminal.type("notice finishing")
         terminal.read_until("impressions RUNNING 0 s  finishing  epoch 1,041")
@@ -163,5 +163,5 @@ def test_the_line_is_one_row_and_is_erased_at_the_end(tmp_path: Path) -> None:
 
 def test_a_small_terminal_gets_the_line_in_place_of_the_panel() -> None:
     with job("rich", 8, 60) as terminal:
-        printed(terminal, 3, last=3)
+        print_lines(terminal, 3, last=3)
         assert terminal.screen.text.splitlines()[-1].startswith("impressions RUNNING")

@@ -46,7 +46,7 @@ RUNNING = JobProgress(
 )
 
 
-def picture(view: ConsoleView, width: int = 72) -> str:
+def rendered(view: ConsoleView, width: int = 72) -> str:
     screen = io.StringIO()
     RichConsole(file=screen, width=width, color_system=None, legacy_windows=False).print(render(view))
     return screen.getvalue()
@@ -57,7 +57,7 @@ def test_the_panel_of_a_running_job() -> None:
         RUNNING, now_ms=60_000, elapsed_ms=83_000, in_per_second=12_004, out_per_second=10_803, trail=(0, 5, 10)
     )
     assert (
-        picture(view)
+        rendered(view)
         == """\
 ╭─ impressions  ● RUNNING ─────────────────────────────────────────────╮
 │ in   12,004/s  412,330 total  ▁▅█                                    │
@@ -80,7 +80,7 @@ def test_the_panel_of_a_running_job() -> None:
 
 def test_the_panel_of_a_job_before_its_first_epoch() -> None:
     assert (
-        picture(ConsoleView(JobProgress("new", "j1", "s3://bucket/new")))
+        rendered(ConsoleView(JobProgress("new", "j1", "s3://bucket/new")))
         == """\
 ╭─ new  ● CREATED ─────────────────────────────────────────────────────╮
 │ in   0/s  0 total                                                    │
@@ -95,14 +95,14 @@ def test_the_panel_of_a_job_before_its_first_epoch() -> None:
 
 
 def test_a_notice_is_inside_the_panels_frame_and_an_ended_job_offers_no_stop() -> None:
-    assert "╰─ finishing epoch 5 ─" in picture(ConsoleView(RUNNING, notice="finishing epoch 5"))
-    ended = picture(ConsoleView(JobProgress("done", "j1", "x", status="FINISHED")))
+    assert "╰─ finishing epoch 5 ─" in rendered(ConsoleView(RUNNING, notice="finishing epoch 5"))
+    ended = rendered(ConsoleView(JobProgress("done", "j1", "x", status="FINISHED")))
     assert "Ctrl-C" not in ended and "● FINISHED" in ended
 
 
 @pytest.mark.parametrize("width", [20, 40, 72, 200])
 def test_the_panel_fits_any_width(width: int) -> None:
-    assert all(len(line) <= width for line in picture(ConsoleView(RUNNING, now_ms=60_000), width).splitlines())
+    assert all(len(line) <= width for line in rendered(ConsoleView(RUNNING, now_ms=60_000), width).splitlines())
 
 
 def test_the_plain_form_has_all_fields_in_one_line() -> None:
@@ -270,5 +270,5 @@ def test_the_panel_shows_the_backlog_and_when_the_job_will_have_caught_up(
 ) -> None:
     progress = JobProgress("clicks", "j1", "jobs/a", status="RUNNING", behind=behind, caught_up_in_ms=caught_up_in_ms)
     view = ConsoleView(progress)
-    assert f"input: {shown}" in picture(view)
+    assert f"input: {shown}" in rendered(view)
     assert ("behind" in plain_line(view)) == ("behind" in status_line(view, 200)) == bool(behind)

@@ -49,7 +49,7 @@ class Topic(Collect):
         super().commit(*what)
 
 
-def prepared(out: Any, *, ahead: int, retries: int, function: Any = None) -> Job:
+def prepare_job(out: Any, *, ahead: int, retries: int, function: Any = None) -> Job:
     env = StreamExecutionEnvironment.get_execution_environment()
     env.configure(Configuration().set_string("millstream.ahead.max-epochs", str(ahead)))
     if retries:
@@ -66,7 +66,7 @@ def drop_topic() -> None:
     ABSENCES["topic"] = ConnectorAwayError("Kafka at b:9092, topic 'letters' does not exist. Create it.")
 
 
-def seen(job: Job, is_time: Any) -> threading.Event:
+def board_event(job: Job, is_time: Any) -> threading.Event:
     """An event that is set when the board has shown it."""
     moment = threading.Event()
     when(job, is_time, moment.set)
@@ -78,9 +78,9 @@ def test_an_unavailable_target_is_reported_everywhere_and_the_job_continues_when
     ahead: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     out = Topic()
-    job = prepared(out, ahead=ahead, retries=10**6)
+    job = prepare_job(out, ahead=ahead, retries=10**6)
     when(job, lambda now: now.published >= 2, drop_topic)
-    paused = seen(job, lambda now: now.paused and now.publish_tries >= 3)
+    paused = board_event(job, lambda now: now.paused and now.publish_tries >= 3)
     with caplog.at_level(logging.WARNING):
         job.start()
         assert paused.wait(60), job.board.now
@@ -103,9 +103,9 @@ def test_an_unavailable_target_is_reported_everywhere_and_the_job_continues_when
 
 def test_a_stop_reports_the_target_it_waits_for_and_completes_when_it_is_back() -> None:
     out = Topic()
-    job = prepared(out, ahead=3, retries=10**6)
+    job = prepare_job(out, ahead=3, retries=10**6)
     when(job, lambda now: now.published >= 2, drop_topic)
-    failing = seen(job, lambda now: now.publish_tries >= 1)
+    failing = board_event(job, lambda now: now.publish_tries >= 1)
     job.start()
     assert failing.wait(60)
     with pytest.raises(JobFailedError, match=r"stops as soon as it can\. Repair that; or `millstream cancel` it"):
@@ -117,14 +117,14 @@ def test_a_stop_reports_the_target_it_waits_for_and_completes_when_it_is_back() 
 
 
 def test_the_restart_strategy_bounds_failed_publishing_attempts() -> None:
-    job = prepared(Topic(), ahead=3, retries=2)
+    job = prepare_job(Topic(), ahead=3, retries=2)
     when(job, lambda now: now.published >= 2, drop_topic)
     with pytest.raises(ConnectorAwayError, match="topic 'letters' does not exist"):
         job.start().result()
     assert job.board.now.publish_tries == 3
 
 
-def refuse_e(letter: str) -> str:
+def reject_e(letter: str) -> str:
     if letter == "e":
         raise ProgramError("the program is wrong about 'e'")
     return letter
@@ -133,7 +133,7 @@ def refuse_e(letter: str) -> str:
 @pytest.mark.parametrize("ahead", [0, 6])
 def test_a_job_that_fails_while_its_output_waits_raises_the_original_failure(ahead: int) -> None:
     """Publishing fails once more before the job ends, but is not the reported cause."""
-    job = prepared(Topic(), ahead=ahead, retries=10**6, function=refuse_e)
+    job = prepare_job(Topic(), ahead=ahead, retries=10**6, function=reject_e)
     when(job, lambda now: now.published >= (3 if ahead else 4), drop_topic)
     with pytest.raises(JobFailedError, match="the program is wrong about 'e'"):
         job.start().result()
@@ -145,7 +145,7 @@ def test_a_target_in_the_same_service_as_the_store_is_waited_for_within_a_bound(
     """The store responds, so it is not the store that is unreachable."""
     monkeypatch.setattr(publisher, "_MISSES_MAX", 3)
     monkeypatch.setattr("millstream.checkpoint.protocol.UNAVAILABLE_PAUSE_MS", 0)
-    job = prepared(Topic(), ahead=3, retries=0)
+    job = prepare_job(Topic(), ahead=3, retries=0)
 
     def leave() -> None:
         ABSENCES["topic"] = StoreAwayError("Store s3://results/a: no answer.")
@@ -162,7 +162,7 @@ def test_files_that_cannot_be_renamed_are_a_failure_of_the_target_and_not_of_the
     """A full disk of the target does not concern the object store, and uses up restarts."""
     monkeypatch.setattr("millstream.connectors.files.sink.with_patience", lambda store: store)
     out = FileSink(str(tmp_path), TextParts())
-    job = prepared(out, ahead=3, retries=1)
+    job = prepare_job(out, ahead=3, retries=1)
 
     def fill() -> None:
         def fails(*_: Any) -> None:

@@ -24,18 +24,18 @@ _STORES = itertools.count()
 SETTINGS = AutoscaleSettings(parallelism_min=1, parallelism_max=16, target_ms=1000, cooldown_ms=60_000)
 
 
-def after(parallelism: int, *loads: EpochLoad, now_ms: int = 60_000) -> int | None:
+def parallelism_after(parallelism: int, *loads: EpochLoad, now_ms: int = 60_000) -> int | None:
     history = LoadHistory(parallelism, changed_ms=0)
     for load in loads:
         history = history.followed_by(load, now_ms)
     return decide_parallelism(history, SETTINGS)
 
 
-def slow(elapsed_ms: float) -> EpochLoad:
+def slow_epoch(elapsed_ms: float) -> EpochLoad:
     return EpochLoad(elapsed_ms, lags=True)
 
 
-def quick(elapsed_ms: float) -> EpochLoad:
+def quick_epoch(elapsed_ms: float) -> EpochLoad:
     return EpochLoad(elapsed_ms, lags=False)
 
 
@@ -43,38 +43,38 @@ def quick(elapsed_ms: float) -> EpochLoad:
 
 
 def test_slow_epochs_with_lagging_input_request_the_needed_parallelism() -> None:
-    assert after(4, *[slow(1_400)] * AGREEING) == 6
-    assert after(4, *[slow(1_001)] * AGREEING) == 5
-    assert after(4, *[slow(9_000)] * AGREEING) == 8  # at most twice as many at a time
-    assert after(16, *[slow(9_000)] * AGREEING) is None
+    assert parallelism_after(4, *[slow_epoch(1_400)] * AGREEING) == 6
+    assert parallelism_after(4, *[slow_epoch(1_001)] * AGREEING) == 5
+    assert parallelism_after(4, *[slow_epoch(9_000)] * AGREEING) == 8  # at most twice as many at a time
+    assert parallelism_after(16, *[slow_epoch(9_000)] * AGREEING) is None
 
 
 def test_neither_long_epochs_without_lag_nor_lag_with_short_epochs_scale_up() -> None:
-    assert after(4, *[quick(5_000)] * AGREEING) is None
-    assert after(4, *[slow(900)] * AGREEING) is None
-    assert after(4, *[slow(100)] * AGREEING) is None
+    assert parallelism_after(4, *[quick_epoch(5_000)] * AGREEING) is None
+    assert parallelism_after(4, *[slow_epoch(900)] * AGREEING) is None
+    assert parallelism_after(4, *[slow_epoch(100)] * AGREEING) is None
 
 
 def test_much_shorter_epochs_request_fewer_subtasks_but_at_least_half() -> None:
-    assert after(8, *[quick(10)] * AGREEING) == 4
-    assert after(8, *[quick(500)] * AGREEING) == 6  # 8 * 500 / 700, rounded up
-    assert after(8, *[quick(650)] * AGREEING) is None
-    assert after(1, *[quick(10)] * AGREEING) is None
+    assert parallelism_after(8, *[quick_epoch(10)] * AGREEING) == 4
+    assert parallelism_after(8, *[quick_epoch(500)] * AGREEING) == 6  # 8 * 500 / 700, rounded up
+    assert parallelism_after(8, *[quick_epoch(650)] * AGREEING) is None
+    assert parallelism_after(1, *[quick_epoch(10)] * AGREEING) is None
 
 
 def test_several_agreeing_epochs_are_required_and_a_disagreeing_one_resets_the_count() -> None:
-    assert after(4, *[slow(2_000)] * (AGREEING - 1)) is None
-    assert after(4, slow(2_000), quick(10), *[slow(2_000)] * (AGREEING - 2)) is None
-    assert after(4, quick(10), *[slow(2_000)] * AGREEING) == 8
+    assert parallelism_after(4, *[slow_epoch(2_000)] * (AGREEING - 1)) is None
+    assert parallelism_after(4, slow_epoch(2_000), quick_epoch(10), *[slow_epoch(2_000)] * (AGREEING - 2)) is None
+    assert parallelism_after(4, quick_epoch(10), *[slow_epoch(2_000)] * AGREEING) == 8
 
 
 def test_no_rescale_follows_within_the_cooldown_of_the_last_one() -> None:
-    assert after(4, *[slow(2_000)] * AGREEING, now_ms=59_999) is None
-    assert after(4, *[quick(10)] * AGREEING, now_ms=59_999) is None
+    assert parallelism_after(4, *[slow_epoch(2_000)] * AGREEING, now_ms=59_999) is None
+    assert parallelism_after(4, *[quick_epoch(10)] * AGREEING, now_ms=59_999) is None
 
 
 def test_a_parallelism_outside_its_bounds_is_corrected_at_once() -> None:
-    assert after(20, quick(900), now_ms=1) == 16
+    assert parallelism_after(20, quick_epoch(900), now_ms=1) == 16
     assert decide_parallelism(LoadHistory(1, 0), AutoscaleSettings(2, 4, 1000, 0)) == 2
 
 

@@ -134,7 +134,7 @@ def test_an_invalid_backlog_is_rejected_with_its_source() -> None:
 # --- when it will have caught up ---------------------------------------------------------------------------------
 
 
-def after(*behind: int, step_ms: int = 1_000) -> Backlog:
+def catch_up_after(*behind: int, step_ms: int = 1_000) -> Backlog:
     backlog = None
     for number, count in enumerate(behind):
         backlog = backlog_after(backlog, BacklogSample(number * step_ms, count))
@@ -143,23 +143,23 @@ def after(*behind: int, step_ms: int = 1_000) -> Backlog:
 
 
 def test_the_end_of_a_falling_backlog_is_extrapolated() -> None:
-    assert after(1_000, 900, 800).caught_up_in_ms == 8_000
+    assert catch_up_after(1_000, 900, 800).caught_up_in_ms == 8_000
 
 
 def test_a_growing_or_constant_backlog_has_no_estimated_end() -> None:
-    assert after(100).caught_up_in_ms is None
-    assert after(100, 100).caught_up_in_ms is None
-    assert after(100, 150).caught_up_in_ms is None
+    assert catch_up_after(100).caught_up_in_ms is None
+    assert catch_up_after(100, 100).caught_up_in_ms is None
+    assert catch_up_after(100, 150).caught_up_in_ms is None
 
 
 def test_an_empty_backlog_is_caught_up_at_once() -> None:
-    assert after(0).caught_up_in_ms == 0 and after(5, 0).caught_up_in_ms == 0
+    assert catch_up_after(0).caught_up_in_ms == 0 and catch_up_after(5, 0).caught_up_in_ms == 0
 
 
 def test_old_measurements_are_ignored() -> None:
     stood_then_falls = [10_000] * 100 + [10_000 - 10 * n for n in range(61)]
-    assert after(*stood_then_falls).caught_up_in_ms == pytest.approx(940_000, rel=0.02)
-    assert len(after(*stood_then_falls).samples) == WINDOW_MS // 1_000 + 1
+    assert catch_up_after(*stood_then_falls).caught_up_in_ms == pytest.approx(940_000, rel=0.02)
+    assert len(catch_up_after(*stood_then_falls).samples) == WINDOW_MS // 1_000 + 1
 
 
 # --- how long an epoch should take -------------------------------------------------------------------------------

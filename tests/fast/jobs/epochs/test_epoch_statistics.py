@@ -51,7 +51,7 @@ def run_statistics(result: Result) -> list[dict[str, Any]]:
     return [entry for entry in statistics if entry is not None and "run_ms" in entry]
 
 
-# --- what is gathered -----------------------------------------------------------------------------------------
+# --- collected statistics -------------------------------------------------------------------------------------
 
 
 def test_an_epoch_reports_its_input_output_and_state_changes() -> None:
@@ -180,14 +180,14 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     return folder
 
 
-def printed(job: str, **options: Any) -> str:
+def print_statistics(job: str, **options: Any) -> str:
     screen = io.StringIO()
     assert show_checkpoints(job, screen=screen, now_ms=0, **options) == 0
     return screen.getvalue()
 
 
 def test_the_history_lists_every_epoch_and_their_totals(store: str) -> None:
-    lines = printed(store).splitlines()
+    lines = print_statistics(store).splitlines()
     assert lines[0].split()[:4] == ["epoch", "triggered", "took", "run"]
     assert [line.split()[0] for line in lines[1:5]] == ["1", "2", "3", "4"]
     assert lines[1].endswith("published") and lines[4].endswith("finished")
@@ -196,24 +196,24 @@ def test_the_history_lists_every_epoch_and_their_totals(store: str) -> None:
 
 
 def test_a_limit_lists_the_newest_epochs_but_the_summary_covers_all(store: str) -> None:
-    shown = json.loads(printed(store, last=2, as_json=True))
+    shown = json.loads(print_statistics(store, last=2, as_json=True))
     assert [one["epoch"] for one in shown["epochs"]] == [3, 4]
     assert shown["summary"]["records_in"] == {"min": 10, "avg": 20.0, "p99": 30, "max": 30}
 
 
 def test_one_epoch_is_shown_by_operator_and_task(store: str) -> None:
-    text = printed(store, epoch=2)
-    assert text == printed(f"{store}@2")
+    text = print_statistics(store, epoch=2)
+    assert text == print_statistics(f"{store}@2")
     rows = [line.split() for line in text.splitlines()]
     at = next(number for number, row in enumerate(rows) if row[:1] == ["KEYED"])
     assert rows[at][2:5] == ["all", "20", "20"]
     assert [row[0] for row in rows[at + 1 : at + 3]] == ["0", "1"]
-    keyed = json.loads(printed(store, epoch=2, as_json=True))["statistics"]["operators"]["totals"]
+    keyed = json.loads(print_statistics(store, epoch=2, as_json=True))["statistics"]["operators"]["totals"]
     assert sum(task["in"] for task in keyed["tasks"]) == 20
 
 
 def test_the_closing_epoch_reports_that_it_ran_no_task(store: str) -> None:
-    assert printed(store, epoch=4) == "epoch 4: finished; it has no statistics of its own\n"
+    assert print_statistics(store, epoch=4) == "epoch 4: finished; it has no statistics of its own\n"
 
 
 def test_an_unknown_epoch_or_operator_is_reported_with_the_existing_ones(

@@ -36,7 +36,7 @@ def new_name() -> str:
     return f"full-{next(_STORES)}"
 
 
-def prepared(store: Store, out: Collect, epochs: int = EPOCHS) -> Job:
+def prepare_job(store: Store, out: Collect, epochs: int = EPOCHS) -> Job:
     env = StreamExecutionEnvironment.get_execution_environment()
     settings = Configuration().set_integer("millstream.retention.epochs", 2)
     settings.set_string("restart-strategy.type", "fixed-delay").set_string("restart-strategy.fixed-delay.delay", "1 ms")
@@ -49,19 +49,19 @@ def prepared(store: Store, out: Collect, epochs: int = EPOCHS) -> Job:
     return Launch(ManualClock(), LocalRunner(), store).prepare(env._graph("full"), env._job_settings())
 
 
-def named(store: Store) -> set[str]:
+def named_by_manifests(store: Store) -> set[str]:
     log = ManifestLog(store)
     return {name for epoch in log.epochs() for name in named_files(log.read(epoch))}
 
 
-def stored(store: Store) -> set[str]:
+def stored_files(store: Store) -> set[str]:
     return {*store.list("segments"), *store.list("staged")}
 
 
 @pytest.mark.slow
 def test_a_job_that_writes_more_than_its_disk_holds_frees_space_and_continues() -> None:
     store, out = FullStore(new_name(), Room(200_000)), Collect()
-    prepared(store, out).start().result()
+    prepare_job(store, out).start().result()
     assert len(out.values) == len(set(out.values)) == EPOCHS * KEYS
     assert store.room.refusals, "it had room, and nothing is shown"
 
@@ -72,15 +72,15 @@ def test_files_of_failed_runs_are_swept_before_the_first_commit() -> None:
     """
     store, out = FullStore(new_name(), Room(9_000)), Collect()
     refused = threading.Event()
-    job = prepared(store, out, epochs=1)
+    job = prepare_job(store, out, epochs=1)
     job.board.listen(lambda progress: refused.set() if progress.last_error else None)
     job.start()
     assert refused.wait(60)
     store.room.free_bytes += 29_000 - 9_000
     job.result()
     assert len(out.values) == KEYS
-    prepared(store, Collect(), epochs=1).start().result()
-    assert stored(store) <= named(store)
+    prepare_job(store, Collect(), epochs=1).start().result()
+    assert stored_files(store) <= named_by_manifests(store)
 
 
 @pytest.mark.slow
@@ -89,17 +89,17 @@ def test_a_temporarily_full_disk_at_any_write_only_delays_the_job(
 ) -> None:
     monkeypatch.setattr(Sweeper, "__init__", partialmethod(Sweeper.__init__, every_epochs=2))
     store = FullStore(new_name())
-    prepared(store, Collect(), epochs=4).start().result()
+    prepare_job(store, Collect(), epochs=4).start().result()
     for first in range(1, store.room.writes + 1):
         # Claiming a new store, and a failure of the claim, is up to the caller that starts the job.
         store, out = FullStore(new_name(), Room()), Collect()
-        job = prepared(store, out, epochs=4)
+        job = prepare_job(store, out, epochs=4)
         store.room.full_writes = range(store.room.writes + first, store.room.writes + first + 3)
         job.start().result()
         assert sorted(out.values) == sorted(set(out.values)) and len(out.values) == 4 * KEYS
         store.room.full_writes = range(0)
-        prepared(store, Collect(), epochs=4).start().result()
-        assert stored(store) == named(store)
+        prepare_job(store, Collect(), epochs=4).start().result()
+        assert stored_files(store) == named_by_manifests(store)
 
 
 def full(epochs: int = 12) -> FullStore:
@@ -107,7 +107,7 @@ def full(epochs: int = 12) -> FullStore:
     name = new_name()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Sweeper, "sweep", lambda *_: False)
-        prepared(MemoryStore(name), Collect(), epochs).start().result()
+        prepare_job(MemoryStore(name), Collect(), epochs).start().result()
     return FullStore(name, Room(0))
 
 
@@ -115,8 +115,8 @@ def test_a_start_on_a_full_disk_sweeps_before_it_fails() -> None:
     store = full()
     with pytest.raises(StoreFullError):
         store.check_writable()
-    prepared(store, Collect(), epochs=12).start().result()
-    assert ManifestLog(store).epochs() == [12, 13] and stored(store) == named(store)
+    prepare_job(store, Collect(), epochs=12).start().result()
+    assert ManifestLog(store).epochs() == [12, 13] and stored_files(store) == named_by_manifests(store)
 
 
 def test_a_start_sweeps_no_store_of_another_job() -> None:
@@ -140,7 +140,7 @@ def test_a_sweep_needs_no_space_and_removes_unreferenced_files_before_epochs() -
         patch.setattr(FullStore, "delete", lambda self, name: removed.append(name) or MemoryStore.delete(self, name))
         Sweeper(store, lambda: 0, RetentionPolicy(1)).sweep(ManifestLog(store).newest())
     assert store.room.refusals == []
-    assert ManifestLog(store).epochs() == [13] and stored(store) == named(store)
+    assert ManifestLog(store).epochs() == [13] and stored_files(store) == named_by_manifests(store)
     assert removed.index(orphan) < min(removed.index(name) for name in removed if name.startswith("manifests/"))
 
 
@@ -185,4 +185,4 @@ def test_a_sweep_of_a_full_disk_respects_pins_and_leases() -> None:
     held = LeasedEpoch(below, 5, lambda: 0)
     Sweeper(store, lambda: 0, RetentionPolicy(1)).sweep(ManifestLog(store).newest())
     assert ManifestLog(store).epochs() == [3, 5, 13]
-    assert stored(store) == named(store) and held.manifest == ManifestLog(store).read(5)
+    assert stored_files(store) == named_by_manifests(store) and held.manifest == ManifestLog(store).read(5)

@@ -34,20 +34,20 @@ CONTEXT = SourceContext(now_ms=0, run_started_ms=0, parallelism=2)
 # --- shares ---------------------------------------------------------------------------------------------------
 
 
-def shared(stored: list[int], budget: int) -> list[tuple[int, int]]:
+def share_budget(stored: list[int], budget: int) -> list[tuple[int, int]]:
     return share_out([0] * len(stored), budget, lambda i, share: min(stored[i], share))
 
 
 def test_one_busy_split_of_ten_thousand_gets_the_budget_unused_by_idle_ones() -> None:
     stored = [0] * 9_999 + [10**9]
-    assert shared(stored, 500_000)[-1][0] == 500_000
+    assert share_budget(stored, 500_000)[-1][0] == 500_000
     one_record_each = [1] * 9_999 + [10**9]
-    assert shared(one_record_each, 500_000)[-1][0] >= 490_000
+    assert share_budget(one_record_each, 500_000)[-1][0] >= 490_000
 
 
 @given(st.lists(st.integers(0, 500) | st.integers(0, 100_000), max_size=40), st.integers(1, 50_000))
 def test_shares_respect_the_budget_and_no_split_with_a_larger_backlog_gets_less(stored: list[int], budget: int) -> None:
-    shares = shared(stored, budget)
+    shares = share_budget(stored, budget)
     waiting = [amount for amount in stored if amount]
     assert sum(stop for stop, _ in shares) <= max(budget, len(waiting))
     largest = max((share for _, share in shares), default=0)

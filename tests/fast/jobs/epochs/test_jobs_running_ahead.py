@@ -52,7 +52,7 @@ _STORES = itertools.count()
 END = 120
 
 
-def prepared(
+def prepare_job(
     store: MemoryStore, out: Any, *, epochs: int = 3, restarts: int = 0, build: Any = None, **settings: str
 ) -> Job:
     env = StreamExecutionEnvironment.get_execution_environment()
@@ -66,7 +66,7 @@ def prepared(
     return Launch(ManualClock(), LocalRunner(), store).prepare(env._graph("job"), env._job_settings())
 
 
-def lagging(lag: Lag | None = None) -> LaggingStore:
+def lagging_store(lag: Lag | None = None) -> LaggingStore:
     return LaggingStore(f"ahead-{next(_STORES)}", lag)
 
 
@@ -84,8 +84,8 @@ def check(store: LaggingStore, out: Collect, end: int = END) -> None:
 
 
 def test_epochs_continue_while_uploads_are_pending_and_are_committed_together() -> None:
-    store, out = lagging(), Collect()
-    job = prepared(store, out)
+    store, out = lagging_store(), Collect()
+    job = prepare_job(store, out)
     store.lag.holds_manifests.clear()
     when(job, lambda now: now.ahead >= 3, store.lag.holds_manifests.set)
     job.start().result()
@@ -96,8 +96,8 @@ def test_epochs_continue_while_uploads_are_pending_and_are_committed_together() 
 
 
 def test_counts_of_epochs_committed_together_are_summed() -> None:
-    store, out = lagging(), Collect()
-    job = prepared(store, out, retention_epochs="1000")
+    store, out = lagging_store(), Collect()
+    job = prepare_job(store, out, retention_epochs="1000")
     store.lag.holds_manifests.clear()
     when(job, lambda now: now.ahead >= 3, store.lag.holds_manifests.set)
     job.start().result()
@@ -112,8 +112,8 @@ def test_counts_of_epochs_committed_together_are_summed() -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_the_output_is_independent_of_the_upload_order(seed: int) -> None:
-    store, out = lagging(Lag(random.Random(seed))), Collect()
-    prepared(store, out, epochs=1 + seed).start().result()
+    store, out = lagging_store(Lag(random.Random(seed))), Collect()
+    prepare_job(store, out, epochs=1 + seed).start().result()
     check(store, out)
 
 
@@ -121,14 +121,14 @@ def test_the_output_is_independent_of_the_upload_order(seed: int) -> None:
 def test_a_job_killed_while_ahead_continues_from_its_newest_manifest(seed: int) -> None:
     """Killed repeatedly without notice, with pending uploads."""
     draw = random.Random(seed)
-    store, out = lagging(Lag(random.Random(seed))), Collect()
-    killed_until_finished(lambda: prepared(store, out, epochs=4), store.lag.lose, draw, 100)
+    store, out = lagging_store(Lag(random.Random(seed))), Collect()
+    killed_until_finished(lambda: prepare_job(store, out, epochs=4), store.lag.lose, draw, 100)
     check(store, out)
 
 
 def test_a_stop_while_ahead_commits_everything_that_was_acknowledged() -> None:
-    store, out = lagging(), Collect()
-    job = prepared(store, out)
+    store, out = lagging_store(), Collect()
+    job = prepare_job(store, out)
     store.lag.holds_manifests.clear()
 
     def stop() -> None:
@@ -139,13 +139,13 @@ def test_a_stop_while_ahead_commits_everything_that_was_acknowledged() -> None:
     job.start().result()
     assert job.status() is JobStatus.SUSPENDED
     assert len(out.values) >= 30
-    prepared(store, out).start().result()
+    prepare_job(store, out).start().result()
     check(store, out)
 
 
 def test_a_savepoint_includes_all_epochs_acknowledged_at_its_request() -> None:
-    store, out = lagging(), Collect()
-    job = prepared(store, out, retention_epochs="1000")
+    store, out = lagging_store(), Collect()
+    job = prepare_job(store, out, retention_epochs="1000")
     requested: list[JobProgress] = []
     saved: list[str] = []
     too_early: list[str] = []
@@ -170,8 +170,8 @@ def test_a_savepoint_includes_all_epochs_acknowledged_at_its_request() -> None:
 
 
 def test_a_savepoint_of_a_job_cancelled_while_ahead_has_its_committed_epochs() -> None:
-    store, out = lagging(), Collect()
-    job = prepared(store, out, retention_epochs="1000")
+    store, out = lagging_store(), Collect()
+    job = prepare_job(store, out, retention_epochs="1000")
 
     def cancel() -> None:
         job.cancel()
@@ -187,8 +187,8 @@ def test_a_savepoint_of_a_job_cancelled_while_ahead_has_its_committed_epochs() -
 
 
 def test_while_the_store_is_unreachable_the_job_continues_and_publishes_in_order_afterwards() -> None:
-    store, out = lagging(), Collect()
-    job = prepared(store, out, epochs=2)
+    store, out = lagging_store(), Collect()
+    job = prepare_job(store, out, epochs=2)
     when(job, lambda now: now.published >= 2, store.lag.present.clear)
     seen: list[int] = []
 
@@ -205,8 +205,8 @@ def test_while_the_store_is_unreachable_the_job_continues_and_publishes_in_order
 
 
 def test_a_job_pauses_at_its_byte_bound_and_continues_when_the_store_is_back() -> None:
-    store, out = lagging(), Collect()
-    job = prepared(store, out, epochs=2, ahead_max_bytes="2000")
+    store, out = lagging_store(), Collect()
+    job = prepare_job(store, out, epochs=2, ahead_max_bytes="2000")
     when(job, lambda now: now.published >= 2, store.lag.present.clear)
     when(job, lambda now: now.paused, store.lag.present.set)
     job.start().result()
@@ -216,8 +216,8 @@ def test_a_job_pauses_at_its_byte_bound_and_continues_when_the_store_is_back() -
 
 
 def test_files_lost_with_a_machine_roll_back_uncommitted_epochs_without_a_restart() -> None:
-    store, out = lagging(Lag(random.Random(1))), Collect()
-    job = prepared(store, out, epochs=4)
+    store, out = lagging_store(Lag(random.Random(1))), Collect()
+    job = prepare_job(store, out, epochs=4)
     store.lag.holds_manifests.clear()
 
     def lose() -> None:
@@ -255,7 +255,7 @@ def test_sources_are_notified_of_commits_one_at_a_time_in_order_and_of_the_last_
     another thread.
     """
     NOTIFIED.clear(), OVERLAPS.clear()
-    store, out, failures = lagging(), Collect(), iter(range(2))
+    store, out, failures = lagging_store(), Collect(), iter(range(2))
 
     def build(env: StreamExecutionEnvironment) -> None:
         env.set_parallelism(1)
@@ -264,7 +264,7 @@ def test_sources_are_notified_of_commits_one_at_a_time_in_order_and_of_the_last_
             "out"
         )
 
-    job = prepared(store, out, restarts=5, build=build)
+    job = prepare_job(store, out, restarts=5, build=build)
     run = LocalRunner.run
 
     def fails_now_and_then(runner: LocalRunner, spec: Any) -> Any:
@@ -310,8 +310,8 @@ def test_a_job_makes_progress_although_epochs_fail_whenever_they_are_ahead(
 
     monkeypatch.setattr(task, "StoreUse", Missing)
     monkeypatch.setattr("millstream.checkpoint.failing.UNAVAILABLE_PAUSE_MS", 0)
-    store, out = lagging(Lag(Slow())), Collect()
-    job = prepared(store, out, epochs=4)
+    store, out = lagging_store(Lag(Slow())), Collect()
+    job = prepare_job(store, out, epochs=4)
     job.start()
     try:
         assert job.wait(60), f"it commits nothing: {job.board.now}"
@@ -322,8 +322,8 @@ def test_a_job_makes_progress_although_epochs_fail_whenever_they_are_ahead(
 
 
 def test_a_replay_of_epochs_committed_together_is_reported() -> None:
-    store, out = lagging(), Collect()
-    job = prepared(store, out, retention_epochs="1000")
+    store, out = lagging_store(), Collect()
+    job = prepare_job(store, out, retention_epochs="1000")
     store.lag.holds_manifests.clear()
     when(job, lambda now: now.ahead >= 3, store.lag.holds_manifests.set)
     job.start().result()
@@ -334,8 +334,8 @@ def test_a_replay_of_epochs_committed_together_is_reported() -> None:
 
 
 def test_a_job_that_records_its_input_commits_each_epoch_separately() -> None:
-    store, out = lagging(), Collect()
-    job = prepared(store, out, record="true", retention_epochs="1000")
+    store, out = lagging_store(), Collect()
+    job = prepare_job(store, out, record="true", retention_epochs="1000")
     store.lag.holds_manifests.clear()
     when(job, lambda now: now.ahead >= 3, store.lag.holds_manifests.set)
     job.start().result()
@@ -350,7 +350,7 @@ def test_files_read_by_lost_epochs_are_read_again(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     for name in names:
         (tmp_path / "in" / name).write_text(f"{name}\n")
-    store, out, failed = lagging(), Collect(), str(tmp_path / "failed")
+    store, out, failed = lagging_store(), Collect(), str(tmp_path / "failed")
 
     def fail_once(line: str) -> str:
         if line == "030" and not Path(failed).exists():
@@ -364,7 +364,7 @@ def test_files_read_by_lost_epochs_are_read_again(tmp_path: Path) -> None:
         lines = env.from_source(source, WatermarkStrategy.no_watermarks(), "lines").uid("lines")
         lines.map(fail_once, Types.STRING()).uid("map").sink_to(out).uid("out")
 
-    job = prepared(store, out, epochs=50, restarts=3, build=build, epoch_max_records="1")
+    job = prepare_job(store, out, epochs=50, restarts=3, build=build, epoch_max_records="1")
     store.lag.holds_manifests.clear()
     when(job, lambda now: now.last_error != "", store.lag.holds_manifests.set)
     with pytest.MonkeyPatch.context() as patch:
@@ -375,8 +375,8 @@ def test_files_read_by_lost_epochs_are_read_again(tmp_path: Path) -> None:
 
 
 def test_a_job_ahead_of_its_commits_commits_everything_before_a_drain_or_rescale() -> None:
-    store, out = lagging(), Collect()
-    job = prepared(store, out)
+    store, out = lagging_store(), Collect()
+    job = prepare_job(store, out)
     store.lag.holds_manifests.clear()
 
     def rescale() -> None:
@@ -396,8 +396,8 @@ def test_a_job_ahead_of_its_commits_commits_everything_before_a_drain_or_rescale
 def test_a_rescale_requested_during_planning_waits_for_epochs_that_are_ahead(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    store, out = lagging(), Collect()
-    job = prepared(store, out)
+    store, out = lagging_store(), Collect()
+    job = prepare_job(store, out)
     store.lag.holds_manifests.clear()
     ahead: list[int] = []
     original_is_replaced, original_send_plan = Deployment.is_replaced.fget, Deployment.send_plan  # type: ignore[attr-defined]
@@ -425,9 +425,9 @@ def test_sweeping_retains_files_of_epochs_ahead_and_removes_those_of_lost_ones(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Sweeper, "is_due", lambda self, manifest: True)
-    store, out = lagging(Lag(random.Random(seed))), Collect()
+    store, out = lagging_store(Lag(random.Random(seed))), Collect()
     for kills in (True, True, False):
-        job = prepared(store, out, epochs=4, retention_epochs="1")
+        job = prepare_job(store, out, epochs=4, retention_epochs="1")
         if kills:
             reached = job.board.now.epoch
             when(job, lambda now, r=reached: now.ahead >= 3 and now.epoch > r + 1, job.cancel)  # type: ignore[misc]
@@ -460,7 +460,7 @@ class Sum(KeyedProcessFunction):
 
 def test_a_state_type_changes_after_a_kill_of_a_job_with_epochs_committed_together() -> None:
     """The last of these epochs wrote under the number that the first epoch of the changed program would have."""
-    store, out = lagging(), Collect()
+    store, out = lagging_store(), Collect()
 
     def program_with(kind: Any) -> Any:
         def build(env: StreamExecutionEnvironment) -> None:
@@ -474,13 +474,13 @@ def test_a_state_type_changes_after_a_kill_of_a_job_with_epochs_committed_togeth
         newest = ManifestLog(store).newest()
         return newest is not None and max(map(epoch_of_file, named_files(newest))) > newest.epoch
 
-    job = prepared(store, out, build=program_with(Types.INT()))
+    job = prepare_job(store, out, build=program_with(Types.INT()))
     store.lag.holds_manifests.clear()
     when(job, lambda now: now.ahead >= 3, store.lag.holds_manifests.set)
     when(job, names_a_later_number, job.cancel)
     job.start().wait()
     assert job.status() is JobStatus.CANCELED and names_a_later_number(job.board.now)
-    prepared(store, out, build=program_with(Types.LONG())).start().result()
+    prepare_job(store, out, build=program_with(Types.LONG())).start().result()
     check(store, out)
 
 
@@ -490,7 +490,7 @@ def test_a_rollback_does_not_mistake_published_output_for_that_of_a_later_epoch(
     """Part files have the numbers of the epochs that ran. Of epochs committed together, the last has the number of the
     next one, and a rollback that deletes later output must not delete it.
     """
-    store, parts = lagging(), FileParts(str(tmp_path), TextParts())
+    store, parts = lagging_store(), FileParts(str(tmp_path), TextParts())
 
     def build(env: StreamExecutionEnvironment, start: str | None = None) -> None:
         if start is not None:
@@ -498,7 +498,7 @@ def test_a_rollback_does_not_mistake_published_output_for_that_of_a_later_epoch(
         env.set_parallelism(1)
         env.add_source(numbers(END), "numbers").uid("numbers").sink_to(parts).uid("out")
 
-    job = prepared(store, None, build=build, retention_epochs="1000")
+    job = prepare_job(store, None, build=build, retention_epochs="1000")
     store.lag.holds_manifests.clear()
     when(job, lambda now: now.ahead >= 3, store.lag.holds_manifests.set)
     job.start().result()
@@ -506,14 +506,14 @@ def test_a_rollback_does_not_mistake_published_output_for_that_of_a_later_epoch(
     by_epoch = {epoch: [part.file for part in published_parts(_staged(log.read(epoch)))] for epoch in log.epochs()}
     epoch = next(at for at, names in by_epoch.items() if any(int(name.split("-")[3]) > at for name in names))
     later = sorted(name for at, names in by_epoch.items() if at > epoch for name in names)
-    copy = lagging()
+    copy = lagging_store()
     copy_savepoint(find_snapshot(parse_snapshot_name(f"{store.url}@{epoch}")), copy)
     for start in (f"{store.url}@{epoch}", copy.url):
         caplog.clear()
         snapshot = find_snapshot(parse_snapshot_name(start))
         point = RestorePoint(epoch, "out", store, snapshot.manifest.job_id, snapshot.manifest.job_id)
         assert len(later_parts(open_store(str(tmp_path)), point, "part", "")) > len(later), "nothing was shown"
-        prepared(lagging(), None, build=lambda env, start=start: build(env, start))  # type: ignore[misc]
+        prepare_job(lagging_store(), None, build=lambda env, start=start: build(env, start))  # type: ignore[misc]
         [notified_offsets] = [
             record.getMessage() for record in caplog.records if "records of later epochs" in record.getMessage()
         ]
@@ -535,7 +535,7 @@ def test_a_missing_file_of_a_committed_epoch_is_reported_and_not_waited_for(
     monkeypatch.setattr(launching, "tier_settings", lambda *_: TierSettings(str(tmp_path / "tier")))
     monkeypatch.setattr(store_use, "PATIENCE_S", 0.05)
     store, out = MemoryStore(f"ahead-{next(_STORES)}"), Collect()
-    job = prepared(store, out)
+    job = prepare_job(store, out)
     when(job, lambda now: now.published >= 2, job.cancel)
     job.start().wait()
     newest: Any = ManifestLog(store).newest()
@@ -543,7 +543,7 @@ def test_a_missing_file_of_a_committed_epoch_is_reported_and_not_waited_for(
     store.delete(lost)
     for copy in (tmp_path / "tier").rglob(Path(lost).name):
         copy.unlink()
-    job = prepared(store, out)
+    job = prepare_job(store, out)
     job.start()
     try:
         assert job.wait(60), "it waits for ever"

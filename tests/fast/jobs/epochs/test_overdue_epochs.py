@@ -55,7 +55,7 @@ class ReleasingHandler(logging.Handler):
 def _warm() -> None:
     """The imports of a process's first job take seconds on a busy machine."""
     RELEASED.set()
-    started("overdue-0", Collect()).result()
+    start_job("overdue-0", Collect()).result()
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +69,7 @@ def _held(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     RELEASED.set()
 
 
-def started(name: str, out: Collect, configuration: dict[str, str] | None = None) -> Job:
+def start_job(name: str, out: Collect, configuration: dict[str, str] | None = None) -> Job:
     env = StreamExecutionEnvironment()
     env.set_parallelism(1)
     env.configure(Configuration.from_dict(configuration or {}))
@@ -80,7 +80,7 @@ def started(name: str, out: Collect, configuration: dict[str, str] | None = None
 def test_an_epoch_with_a_hanging_function_is_cancelled_and_the_error_has_its_location(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    job = started("overdue-1", Collect(), {"execution.checkpointing.timeout": "2 s"})
+    job = start_job("overdue-1", Collect(), {"execution.checkpointing.timeout": "2 s"})
     with pytest.raises(JobFailedError) as failure:
         job.result()
     assert isinstance(failure.value.__cause__, EpochTimedOutError)
@@ -99,7 +99,7 @@ def test_an_epoch_with_a_hanging_function_is_cancelled_and_the_error_has_its_loc
 
 def test_a_batch_epoch_is_reported_and_continues(caplog: pytest.LogCaptureFixture) -> None:
     out = Collect()
-    started("overdue-2", out, {"execution.checkpointing.timeout": "2 s", "execution.runtime-mode": "BATCH"}).result()
+    start_job("overdue-2", out, {"execution.checkpointing.timeout": "2 s", "execution.runtime-mode": "BATCH"}).result()
     assert sorted(out.values) == [1, 2, 3, 4]
     [report] = [r.getMessage() for r in caplog.records if "and continues" in r.getMessage()]
     assert "'slow'" in report and "RELEASED.wait(60)" in report
@@ -145,7 +145,7 @@ def test_javas_longest_duration_means_no_timeout(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(threading, "excepthook", raised.append)
     RELEASED.set()
     out = Collect()
-    job = started("endless", out, {"execution.checkpointing.timeout": "9223372036854775807 ms"})
+    job = start_job("endless", out, {"execution.checkpointing.timeout": "9223372036854775807 ms"})
     assert job.wait((2**63 - 1) / 1000) and out.values == [1, 2, 3, 4] and not raised
 
 
@@ -167,6 +167,6 @@ def test_after_a_timeout_epochs_read_less() -> None:
 def test_verify_checks_task_reports() -> None:
     out = Collect()
     RELEASED.set()
-    started("overdue-4", out).result()
+    start_job("overdue-4", out).result()
     MemoryStore("overdue-4").put("specs/000000000001-stalled0x0xa1.json", b"{}")
     assert "stalled0x0xa1" in verify("memory://overdue-4").text()

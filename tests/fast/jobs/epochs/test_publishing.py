@@ -41,7 +41,7 @@ def new_store() -> MemoryStore:
     return MemoryStore(f"publishing-{next(_STORES)}")
 
 
-def prepared(store: MemoryStore, *sinks: Any, items: Sequence[Any] = ("a", EPOCH, "b", EPOCH, "c")) -> Job:
+def prepare_job(store: MemoryStore, *sinks: Any, items: Sequence[Any] = ("a", EPOCH, "b", EPOCH, "c")) -> Job:
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_parallelism(1)
     lines = env.add_source(Script(list(items), type_info=Types.STRING())).uid("in")
@@ -74,69 +74,69 @@ def published(folder: Path) -> list[str]:
 
 def test_a_consumer_that_removes_published_files_does_not_prevent_a_restart(tmp_path: Path) -> None:
     store = new_store()
-    killed_when(prepared(store, FileSink(str(tmp_path), TextParts())), lambda progress: progress.published >= 1)
+    killed_when(prepare_job(store, FileSink(str(tmp_path), TextParts())), lambda progress: progress.published >= 1)
     newest = ManifestLog(store).newest()
     assert newest is not None and newest.published_through < newest.epoch
     consumed = published(tmp_path)
     for path in tmp_path.glob("part-*"):
         path.unlink()
-    prepared(store, FileSink(str(tmp_path), TextParts())).start().result()
+    prepare_job(store, FileSink(str(tmp_path), TextParts())).start().result()
     assert sorted([*consumed, *published(tmp_path)]) == ["a\n", "b\n", "c\n"]
 
 
 def test_only_an_epoch_without_a_receipt_is_published_again() -> None:
     for loses_receipt in (False, True):
         store, out = new_store(), Collect()
-        killed_when(prepared(store, out), lambda progress: progress.published >= 2)
+        killed_when(prepare_job(store, out), lambda progress: progress.published >= 2)
         newest, receipt = ManifestLog(store).newest(), receipt_of(store)
         assert newest is not None and receipt is not None and receipt.epoch == newest.epoch >= 2
         before = list(out.publications)
         if loses_receipt:
             store.delete(receipt_name(receipt.epoch))
-        prepared(store, out).start().result()
+        prepare_job(store, out).start().result()
         assert list(out.publications).count(newest.epoch) if loses_receipt else newest.epoch in before
         assert out.values == ["a", "b", "c"]
 
 
 def test_an_unreadable_receipt_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
     store, out = new_store(), Collect()
-    killed_when(prepared(store, out), lambda progress: progress.published >= 1)
+    killed_when(prepare_job(store, out), lambda progress: progress.published >= 1)
     for name in store.list("receipts"):
         store.put(name, b"{")
     store.put("receipts/notes.txt", b"mine")
-    prepared(store, out).start().result()
+    prepare_job(store, out).start().result()
     assert out.values == ["a", "b", "c"] and "is not a complete receipt" in caplog.text
 
 
 def test_a_receipt_under_the_name_of_another_epoch_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
     store, out = new_store(), Collect()
-    killed_when(prepared(store, out), lambda progress: progress.published >= 1)
+    killed_when(prepare_job(store, out), lambda progress: progress.published >= 1)
     newest, [name] = ManifestLog(store).newest(), store.list("receipts")[-1:]
     assert newest is not None
     store.put(receipt_name(newest.epoch + 5), store.get(name))
     store.delete(name)
     assert known_published(store, newest, newest.job_id) == newest.published_through
     assert "Was it copied or renamed?" in caplog.text
-    prepared(store, out).start().result()
+    prepare_job(store, out).start().result()
     assert out.values == ["a", "b", "c"]
 
 
 def test_a_start_from_a_savepoint_of_a_removed_job_does_not_require_consumed_output(tmp_path: Path) -> None:
     store = new_store()
-    prepared(store, FileSink(str(tmp_path), TextParts())).start().result()
+    prepare_job(store, FileSink(str(tmp_path), TextParts())).start().result()
     pin_epoch(store, Pin("before", 2, "savepoint", 0))
     Sweeper(store, lambda: 0).clear()
     newest = ManifestLog(store).newest()
     assert newest is not None and newest.epoch == 2 and newest.published_through == 1
     for path in tmp_path.glob("part-*"):
         path.unlink()
-    prepared(store, FileSink(str(tmp_path), TextParts())).start().result()
+    prepare_job(store, FileSink(str(tmp_path), TextParts())).start().result()
     assert published(tmp_path) == ["c\n"] and verify(store.url).is_whole
 
 
 def test_a_partially_removed_job_still_has_its_receipts() -> None:
     store, out = new_store(), Collect()
-    prepared(store, out).start().result()
+    prepare_job(store, out).start().result()
     for epoch in ManifestLog(store).epochs()[2:]:
         store.delete(manifest_name(epoch))
     renew(store, "another-id")  # and there the removal died, with receipts of removed epochs remaining
@@ -147,7 +147,7 @@ def test_a_partially_removed_job_still_has_its_receipts() -> None:
 def test_all_receipts_but_the_newest_are_swept() -> None:
     store = new_store()
     items = [item for n in range(12) for item in (str(n), EPOCH)]
-    prepared(store, Collect(), items=items).start().result()
+    prepare_job(store, Collect(), items=items).start().result()
     newest = ManifestLog(store).newest()
     Sweeper(store, lambda: 0, RetentionPolicy(2)).sweep(newest)
     assert len(store.list("receipts")) == 1 and verify(store.url).is_whole
@@ -156,25 +156,25 @@ def test_all_receipts_but_the_newest_are_swept() -> None:
 @pytest.mark.parametrize("all_of_them", [False, True])
 def test_a_missing_newest_manifest_is_detected(all_of_them: bool) -> None:
     store, out = new_store(), Collect()
-    killed_when(prepared(store, out), lambda progress: progress.published >= 2)
+    killed_when(prepare_job(store, out), lambda progress: progress.published >= 2)
     log = ManifestLog(store)
     epochs = log.epochs()
     saved = {name: store.get(name) for name in store.list("manifests")}
     for epoch in epochs if all_of_them else epochs[-1:]:
         store.delete(manifest_name(epoch))
     with pytest.raises(StoreDamagedError, match=f"{manifest_name(epochs[-1])} is missing"):
-        prepared(store, out).start().result()
+        prepare_job(store, out).start().result()
     report = verify(store.url)
     assert not report.is_whole and f"{manifest_name(epochs[-1])} is missing" in report.text()
     for name, data in saved.items():
         store.put(name, data)
-    prepared(store, out).start().result()
+    prepare_job(store, out).start().result()
     assert out.values == ["a", "b", "c"]
 
 
 def test_a_job_that_continues_during_an_inspection_is_not_reported_as_damaged() -> None:
     store = new_store()
-    prepared(store, Collect()).start().result()
+    prepare_job(store, Collect()).start().result()
     first = ManifestLog(store).read(1)
     assert known_published(store, first, first.job_id) == 1
 
@@ -219,9 +219,9 @@ class Table(Collect):
 def test_a_driver_that_resumes_after_its_successor_publishes_nothing_more() -> None:
     store, asleep, wakes = new_store(), threading.Event(), threading.Event()
     table = Table()
-    first = prepared(store, Stalling(asleep, wakes), table).start()
+    first = prepare_job(store, Stalling(asleep, wakes), table).start()
     assert asleep.wait(30)
-    prepared(store, Collect(), table).start().result()
+    prepare_job(store, Collect(), table).start().result()
     seen = list(table.shown)
     assert len(seen) == 3
     wakes.set()
@@ -254,7 +254,7 @@ def test_a_manifest_that_another_driver_committed_stops_the_publishing_between_t
             return self.__dict__
 
     with pytest.raises(FencedError, match="another driver committed epoch 2 first"):
-        prepared(store, Replaced(), table).start().result()
+        prepare_job(store, Replaced(), table).start().result()
     assert table.shown == []
 
 
@@ -284,7 +284,7 @@ def test_a_driver_whose_state_was_swept_by_its_successor_reports_replacement_and
 
 def removed_by_another_driver(store: MemoryStore, sinks: int = 1) -> None:
     """Another driver runs the job to its end, and its epochs are removed."""
-    prepared(store, *(Collect() for _ in range(sinks))).start().result()
+    prepare_job(store, *(Collect() for _ in range(sinks))).start().result()
     Sweeper(store, lambda: 0).clear()
 
 
@@ -303,16 +303,16 @@ def test_a_driver_that_resumes_its_commit_after_the_job_was_removed_publishes_an
 
     store, table = Slept(f"publishing-{next(_STORES)}"), Table()
     with pytest.raises(FencedError, match="owns the job now"):
-        prepared(store, table).start().result()
+        prepare_job(store, table).start().result()
     assert [commit.epoch for commit in table.shown] == list(range(1, epoch)) and not ManifestLog(store).epochs()
     out = Collect()
-    prepared(store, out).start().result()  # the next start of the job begins from scratch
+    prepare_job(store, out).start().result()  # the next start of the job begins from scratch
     assert out.values == ["a", "b", "c"]
 
 
 def test_a_driver_that_resumes_publishing_after_the_job_was_removed_publishes_nothing() -> None:
     store, asleep, wakes, table = new_store(), threading.Event(), threading.Event(), Table()
-    first = prepared(store, Stalling(asleep, wakes), table).start()
+    first = prepare_job(store, Stalling(asleep, wakes), table).start()
     assert asleep.wait(30)
     removed_by_another_driver(store, sinks=2)
     wakes.set()

@@ -48,7 +48,7 @@ TIME = TimestampType(3)
 STRATEGY = ColumnWatermarks(Column(TIME, 0), Column(TIME, 0), (TIME,), None, "at")  # type: ignore[arg-type]
 
 
-class Diaries(TenRecords):
+class SplitsWithStartTimes(TenRecords):
     """Splits that know their earliest time."""
 
     def __init__(self, begins: Mapping[str, int | None]) -> None:
@@ -75,7 +75,7 @@ def ranges(plan: InputPlan) -> dict[str, tuple[int, int]]:
 
 
 def test_each_subtask_reads_its_earliest_splits_and_later_ones_hold_the_watermark_just_before_their_start() -> None:
-    plan = plan_of(Diaries({"d": 400, "a": 100, "c": 300, "b": 200}), budget=16)
+    plan = plan_of(SplitsWithStartTimes({"d": 400, "a": 100, "c": 300, "b": 200}), budget=16)
     assert {split.subtask for split in plan.reads["in"]} == {0, 1}
     assert ranges(plan) == {"a": (0, 8), "c": (0, 8)} or ranges(plan) == {"a": (0, 8), "b": (0, 8)}
     waiting = {split.split: split.time.watermark for split in plan.waiting["in"]}
@@ -85,28 +85,28 @@ def test_each_subtask_reads_its_earliest_splits_and_later_ones_hold_the_watermar
 
 
 def test_the_unread_rest_of_a_split_determines_its_earliest_time() -> None:
-    plan = plan_of(Diaries({"a": 100, "b": 200}), 100, {"a": SplitPosition(4, False, 101)})
+    plan = plan_of(SplitsWithStartTimes({"a": 100, "b": 200}), 100, {"a": SplitPosition(4, False, 101)})
     assert {range_.split.name: range_.watermark for range_ in plan.reads["in"]} == {"a": 102, "b": 198}
 
 
 def test_one_split_without_a_known_time_makes_all_be_read_in_parallel() -> None:
-    plan = plan_of(Diaries({"a": 100, "b": None, "c": 300, "d": 400}), budget=16)
+    plan = plan_of(SplitsWithStartTimes({"a": 100, "b": None, "c": 300, "d": 400}), budget=16)
     assert len(ranges(plan)) == 4 and not plan.by_time
     assert {range_.watermark for range_ in plan.reads["in"]} == {MIN_WATERMARK}
-    watched = Diaries({"a": 100, "b": 200})
+    watched = SplitsWithStartTimes({"a": 100, "b": 200})
     watched.bounded = False  # a file that appears later may begin before these
     assert not plan_of(watched, 4).by_time
     # A job that is to be replayed without its sources must not depend on facts that only they know.
-    assert not plan_of(Diaries({"a": 100, "b": 200}), 4, uses_outlooks=False).by_time
+    assert not plan_of(SplitsWithStartTimes({"a": 100, "b": 200}), 4, uses_outlooks=False).by_time
 
 
 def test_an_outlook_of_another_type_is_rejected() -> None:
-    class Vague(Diaries):
+    class InvalidOutlook(SplitsWithStartTimes):
         def outlook(self, split: Split, offset: Offset, column: int) -> Outlook | None:
             return Outlook(3, "soon")  # type: ignore[arg-type]
 
     with pytest.raises(ProgramError, match=r"outlook.*an Outlook of a number of records and an int in ms"):
-        plan_of(Vague({"a": 1}), 5)
+        plan_of(InvalidOutlook({"a": 1}), 5)
 
 
 @given(
@@ -129,8 +129,8 @@ def test_shares_by_time_respect_the_budget_and_skip_no_earlier_split(
 
 
 def test_the_last_ranges_of_a_source_are_marked_and_only_those() -> None:
-    assert not any(range_.is_last for range_ in plan_of(Diaries({"a": 100, "b": 200}), 16).reads["in"])
-    last = plan_of(Diaries({"a": 100, "b": 200}), 100)
+    assert not any(range_.is_last for range_ in plan_of(SplitsWithStartTimes({"a": 100, "b": 200}), 16).reads["in"])
+    last = plan_of(SplitsWithStartTimes({"a": 100, "b": 200}), 100)
     assert all(range_.is_last for range_ in last.reads["in"]) and not last.exhausted
 
 
@@ -184,7 +184,7 @@ def tables(folder: Path, epoch_records: int, **options: str) -> Iterator[TableEn
         yield t_env
 
 
-def written(folder: Path, files: list[list[int]]) -> Counter[tuple[int, int]]:
+def write_files(folder: Path, files: list[list[int]]) -> Counter[tuple[int, int]]:
     """Files of rows at these times, in this order, and the row count of each key and second."""
     folder.mkdir(parents=True, exist_ok=True)
     for number, times in enumerate(files):
@@ -204,7 +204,7 @@ def test_windows_over_files_in_any_time_order_include_every_row(
     tmp_path_factory: pytest.TempPathFactory, files: list[list[int]], epoch_records: int
 ) -> None:
     folder = tmp_path_factory.mktemp("files")
-    expected = written(folder, files)
+    expected = write_files(folder, files)
     query = f"SELECT k, UNIX_TIMESTAMP(CAST(window_start AS STRING)), COUNT(*) {SEEN}"
     with tables(folder, epoch_records) as t_env, t_env.execute_sql(query).collect() as rows:
         counts = [tuple(row) for row in rows]
@@ -213,7 +213,7 @@ def test_windows_over_files_in_any_time_order_include_every_row(
 
 @pytest.mark.slow
 def test_the_watermark_passes_unread_files_and_the_epochs_can_be_replayed(tmp_path: Path) -> None:
-    written(tmp_path / "in", [[start * 1_000 + at for at in range(0, 2_000, 50)] for start in (6, 0, 4, 2)])
+    write_files(tmp_path / "in", [[start * 1_000 + at for at in range(0, 2_000, 50)] for start in (6, 0, 4, 2)])
     store = f"file://{tmp_path / 'store'}"
     programs: list[tuple[Graph, JobSettings]] = []
 
@@ -252,7 +252,7 @@ def test_files_rewritten_between_two_jobs_of_a_process_report_their_new_times(tm
 
 
 def test_a_session_waits_for_the_file_that_starts_at_its_end(tmp_path: Path) -> None:
-    written(tmp_path, [[0], [1, 9_001], [3_000]])  # the first and the last have one key, and are the gap apart
+    write_files(tmp_path, [[0], [1, 9_001], [3_000]])  # the first and the last have one key, and are the gap apart
     query = """SELECT k, COUNT(*) FROM TABLE(SESSION(TABLE seen PARTITION BY k, DESCRIPTOR(`at`), INTERVAL '3' SECOND))
         GROUP BY k, window_start, window_end"""
     one = {"parallelism.default": "1"}

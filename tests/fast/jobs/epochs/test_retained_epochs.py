@@ -33,7 +33,7 @@ def test_files_of_added_and_removed_epochs_agree_with_a_set_per_epoch(changes: l
         assert {name for name in NAMES if name in files} == set().union(*names_by_epoch.values())
 
 
-def stored(epochs: int) -> tuple[MemoryStore, list[Manifest]]:
+def committed_store(epochs: int) -> tuple[MemoryStore, list[Manifest]]:
     store, manifests = MemoryStore(f"retained-{next(_STORES)}"), []
     for epoch in range(1, epochs + 1):
         files = [segment_name("op", "state", written, 0, "a") for written in (epoch - 1, epoch) if written]
@@ -43,7 +43,7 @@ def stored(epochs: int) -> tuple[MemoryStore, list[Manifest]]:
 
 
 def test_each_manifest_is_read_once_and_not_cached() -> None:
-    store, manifests = stored(5)
+    store, manifests = committed_store(5)
     reads: list[str] = []
     get = store.get
     store.get = lambda name: (reads.append(name), get(name))[1]  # type: ignore[method-assign]
@@ -56,7 +56,7 @@ def test_each_manifest_is_read_once_and_not_cached() -> None:
 
 
 def test_a_manifest_that_is_put_back_between_others_counts_again() -> None:
-    store, manifests = stored(4)
+    store, manifests = committed_store(4)
     store.put(manifest_name(2), b"{")
     reads: list[str] = []
     retained = RetainedEpochs(store, (), lambda name, what: reads.append(name))

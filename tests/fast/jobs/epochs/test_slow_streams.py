@@ -20,13 +20,13 @@ def scripted(epochs: int) -> Script:
     return Script([item for epoch in range(1, epochs + 1) for item in (epoch * WIDTH_MS, EPOCH)])
 
 
-def per_window(stream: Any, parallelism: int) -> Any:
+def records_per_window(stream: Any, parallelism: int) -> Any:
     """The record count of each window, which is one."""
     timed = stream.assign_timestamps_and_watermarks(ASCENDING).uid("timed").set_parallelism(parallelism)
     return timed.key_by(lambda value: 0).window(TUMBLING).reduce(max).uid("last").set_parallelism(parallelism)
 
 
-def delays(out: Collect) -> list[int]:
+def window_delays(out: Collect) -> list[int]:
     """How many epochs after its record each window fired."""
     return [record.epoch - record.value // WIDTH_MS for record in out.records]
 
@@ -48,11 +48,11 @@ def test_windows_of_a_stream_of_one_record_an_epoch_fire_within_bounded_epochs(p
     def build(env: Any) -> None:
         stream = env.add_source(scripted(epochs)).uid("in").set_parallelism(1)
         dealt = stream if dealing == "implicit" else getattr(stream, dealing)()
-        per_window(dealt, parallelism).sink_to(out)
+        records_per_window(dealt, parallelism).sink_to(out)
 
     run(build, parallelism=parallelism)
     assert len(out.records) == epochs
-    assert max(delays(out)) <= 2 * parallelism
+    assert max(window_delays(out)) <= 2 * parallelism
 
 
 def never_reaches_all(env: Any, parallelism: int, strategy: WatermarkStrategy, name: str) -> Any:
@@ -85,7 +85,7 @@ def test_a_subtask_with_a_late_first_record_is_not_warned_about(
 ) -> None:
     def build(env: Any) -> None:
         stream = env.add_source(scripted(4 * parallelism)).uid("in").set_parallelism(1)
-        per_window(stream, parallelism).sink_to(Collect())
+        records_per_window(stream, parallelism).sink_to(Collect())
 
     run(build, parallelism=parallelism)
     assert not [record for record in caplog.records if "has no watermark" in record.getMessage()]
@@ -98,7 +98,7 @@ def test_epochs_without_records_are_not_warned_about(
     def build(env: Any) -> None:
         stream = env.add_source(scripted(8 * parallelism * step)).uid("in").set_parallelism(1)
         some = stream.filter(lambda value: value // WIDTH_MS % step == 0)
-        per_window(some.set_parallelism(1), parallelism).sink_to(Collect())
+        records_per_window(some.set_parallelism(1), parallelism).sink_to(Collect())
 
     run(build, parallelism=parallelism)
     assert not [record for record in caplog.records if "has no watermark" in record.getMessage()]

@@ -52,7 +52,9 @@ def windows(stream: Any) -> Any:
     return stream.key_by(lambda value: 0).window(TUMBLING).reduce(max).name("largest").uid("largest")
 
 
-def played(build: Callable[[Any], None], caplog: pytest.LogCaptureFixture, epochs: int, **options: Any) -> list[str]:
+def stall_messages(
+    build: Callable[[Any], None], caplog: pytest.LogCaptureFixture, epochs: int, **options: Any
+) -> list[str]:
     """The messages of a job about stalled or advancing watermarks in its first epochs."""
     caplog.clear()
     run(build, epochs=epochs, **options)
@@ -66,7 +68,7 @@ def test_a_source_without_watermarks_is_reported_once_with_the_call_to_add(caplo
         stream = env.from_source(Endless(every_epoch(8)), NONE, "clicks").uid("clicks")
         windows(stream).sink_to(Collect())
 
-    [warning] = played(build, caplog, 8, store=store)
+    [warning] = stall_messages(build, caplog, 8, store=store)
     assert warning.startswith(
         "event time is stalled: 'Source: clicks' emits no watermarks, so no window or timer of 'largest' fires. "
         "Define its event time: pass a WatermarkStrategy to from_source(), or call .assign_timestamps_and_watermarks("
@@ -83,7 +85,7 @@ def newest(store: str) -> Manifest:
 
 
 def test_the_first_two_epochs_never_warn(caplog: pytest.LogCaptureFixture) -> None:
-    assert not played(
+    assert not stall_messages(
         lambda env: windows(env.from_source(Endless(every_epoch(8)), NONE, "early")).sink_to(Collect()), caplog, 2
     )
 
@@ -113,7 +115,7 @@ def test_event_time_timers_wait_and_processing_time_timers_do_not(
         stream = env.from_source(Endless(every_epoch(6)), NONE, "timed clicks")
         stream.key_by(lambda value: 0, Types.INT()).process(Timed(is_timed)).name("remind").sink_to(Collect())
 
-    warnings = played(build, caplog, 6)
+    warnings = stall_messages(build, caplog, 6)
     assert len(warnings) == is_timed
     assert all(
         "'Source: timed clicks' emits no watermarks, so no window or timer of 'remind' fires" in w for w in warnings
@@ -157,7 +159,7 @@ def _over_by_the_clock(env: Any) -> Any:
 def test_no_warning_if_no_operator_waits_or_the_watermark_advances(
     program: Callable[[Any], Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert not played(lambda env: program(env).sink_to(Collect()), caplog, 6)
+    assert not stall_messages(lambda env: program(env).sink_to(Collect()), caplog, 6)
 
 
 def union_with_quiet(quiet: Script, busy: Script, strategy: WatermarkStrategy = ASCENDING) -> Callable[[Any], None]:
@@ -185,7 +187,7 @@ def test_a_source_without_records_is_reported_after_a_minute_if_others_have_some
 ) -> None:
     clock = ManualClock(0)
     busy, quiet = Endless(every_epoch(20, pause_ms=10_000), clock=clock), Endless([*before, EPOCH])
-    [warning] = played(union_with_quiet(quiet, busy), caplog, 38, clock=clock)
+    [warning] = stall_messages(union_with_quiet(quiet, busy), caplog, 38, clock=clock)
     assert (
         f"event time is stalled{message}" in warning
         and "no window or timer of 'largest' fires" in warning
@@ -199,7 +201,7 @@ def test_a_briefly_quiet_or_idle_source_is_not_warned_about(reason: str, caplog:
     epochs, pause_ms = {"too few epochs": (8, 30_000), "too short a time": (20, 1_000)}.get(reason, (20, 10_000))
     strategy = ASCENDING.with_idleness(Duration.of_seconds(5)) if reason == "left out when idle" else ASCENDING
     busy, quiet = Endless(every_epoch(epochs, pause_ms=pause_ms), clock=clock), Endless([10, EPOCH])
-    assert not played(union_with_quiet(quiet, busy, strategy), caplog, 2 * epochs - 2, clock=clock)
+    assert not stall_messages(union_with_quiet(quiet, busy, strategy), caplog, 2 * epochs - 2, clock=clock)
 
 
 def test_an_advancing_watermark_is_logged_and_the_notice_is_removed_from_the_store(
@@ -209,7 +211,7 @@ def test_an_advancing_watermark_is_logged_and_the_notice_is_removed_from_the_sto
     busy = Endless(every_epoch(24, pause_ms=10_000), clock=clock)
     quiet = Endless([10, *([EPOCH] * 40), 1_000, EPOCH])
     build = union_with_quiet(quiet, busy)
-    warning, withdrawal = played(build, caplog, 46, clock=clock, store=store)
+    warning, withdrawal = stall_messages(build, caplog, 46, clock=clock, store=store)
     assert "'Source: quiet clicks' has had no record" in warning
     assert withdrawal == "event time no longer waits for 'Source: quiet clicks'"
     assert not stalled_watermarks_of(newest(store))
@@ -218,7 +220,7 @@ def test_an_advancing_watermark_is_logged_and_the_notice_is_removed_from_the_sto
 def test_a_split_without_records_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock(0)
     script = Endless(every_epoch(20, pause_ms=10_000), [], clock=clock)
-    [warning] = played(
+    [warning] = stall_messages(
         lambda env: windows(env.from_source(script, ASCENDING, "topic")).sink_to(Collect()), caplog, 38, clock=clock
     )
     assert "'Source: topic' in 'script-1' has had no record yet" in warning
@@ -228,7 +230,7 @@ def test_constant_timestamps_are_reported_as_a_matter_of_the_strategy(caplog: py
     clock = ManualClock(0)
     constant = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda value, _: 7)
     script = Endless(every_epoch(20, pause_ms=10_000), clock=clock)
-    [warning] = played(
+    [warning] = stall_messages(
         lambda env: windows(env.from_source(script, constant, "constant")).sink_to(Collect()), caplog, 38, clock=clock
     )
     assert "'Source: constant' has records, and its watermark does not follow them" in warning
@@ -245,7 +247,7 @@ def test_watermarks_assigned_in_mid_stream_are_reported_with_their_source(caplog
         ]
         windows(streams[0].union(streams[1])).sink_to(Collect())
 
-    [warning] = played(build, caplog, 38, clock=clock)
+    [warning] = stall_messages(build, caplog, 38, clock=clock)
     assert "'time of orders' after 'Source: orders' has had no record yet" in warning
 
 
@@ -256,11 +258,11 @@ def test_list_shows_the_source_that_stalls_the_watermark() -> None:
         windows(env.from_source(Endless(every_epoch(6)), NONE, "listed clicks").uid("in")).sink_to(Collect())
 
     run(build, epochs=4, store=store, job_name="waiting")
-    listed = json.loads(printed(store, as_json=True))
+    listed = json.loads(print_list(store, as_json=True))
     assert listed["time_awaits"] == ["Source: listed clicks"]
 
 
-def printed(store: str, *, as_json: bool) -> str:
+def print_list(store: str, *, as_json: bool) -> str:
     screen = io.StringIO()
     assert list_jobs(f"memory://{store}", as_json=as_json, screen=screen) == 0
     return screen.getvalue()
@@ -296,7 +298,7 @@ def test_rows_retained_for_later_over_frames_do_not_wait_for_the_watermark(
         sums = t_env.sql_query(f"SELECT v, SUM(v) OVER ({frame}) FROM events")
         t_env.to_data_stream(sums).sink_to(Collect())
 
-    messages = played(build, caplog, 38, clock=clock)
+    messages = stall_messages(build, caplog, 38, clock=clock)
     assert len(messages) == is_held_by_another and all(
         "'Source: quiet' has had no record for a minute" in s for s in messages
     )

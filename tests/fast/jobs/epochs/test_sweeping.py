@@ -35,7 +35,7 @@ def new_name() -> str:
     return f"sweeping-{next(_STORES)}"
 
 
-def prepared(store: Store, out: Collect, epochs: int) -> Job:
+def prepare_job(store: Store, out: Collect, epochs: int) -> Job:
     env = StreamExecutionEnvironment.get_execution_environment()
     env.configure(Configuration().set_integer("millstream.retention.epochs", 2))
     items = [item for n in range(epochs) for item in (n, EPOCH)]
@@ -65,7 +65,7 @@ class Stuck(MemoryStore):
 
 def test_neither_epochs_nor_publishing_are_blocked_by_the_sweeper() -> None:
     store, out, all_published = Stuck(new_name()), Collect(), threading.Event()
-    job = prepared(store, out, 30)
+    job = prepare_job(store, out, 30)
     # The last epoch is committed and published while the first pass is still at its first removal.
     job.board.listen(lambda progress: all_published.set() if progress.published >= 30 else None)
     job.start()
@@ -98,12 +98,12 @@ class Counting(MemoryStore):
                 self._shelf.files.pop(name, None)
 
 
-def aged(monkeypatch: pytest.MonkeyPatch, epochs: int) -> str:
+def unswept_store(monkeypatch: pytest.MonkeyPatch, epochs: int) -> str:
     """The store of a job that was never swept."""
     name = new_name()
     with monkeypatch.context() as patch:
         patch.setattr(Sweeper, "sweep", lambda *_: False)
-        prepared(MemoryStore(name), Collect(), epochs).start().result()
+        prepare_job(MemoryStore(name), Collect(), epochs).start().result()
     assert len(ManifestLog(MemoryStore(name)).epochs()) == epochs + 1
     return name
 
@@ -112,7 +112,7 @@ def aged(monkeypatch: pytest.MonkeyPatch, epochs: int) -> str:
 def test_a_pass_makes_few_calls_however_many_files_it_removes(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
     for epochs in (20, 80):
-        store = Counting(aged(monkeypatch, epochs))
+        store = Counting(unswept_store(monkeypatch, epochs))
         newest = ManifestLog(store).newest()
         store.calls.clear()
         assert not Sweeper(store, lambda: 0, RetentionPolicy(2)).sweep(newest)
@@ -124,7 +124,7 @@ def test_a_pass_makes_few_calls_however_many_files_it_removes(monkeypatch: pytes
 def test_a_pass_is_bounded_and_the_next_one_continues(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweeping, "_FILES_MAX", 5)
     monkeypatch.setattr(sweeping, "_EPOCHS_MAX", 4)
-    store = MemoryStore(aged(monkeypatch, 20))
+    store = MemoryStore(unswept_store(monkeypatch, 20))
     log = ManifestLog(store)
     newest, there = log.newest(), len(log.epochs())
     sweeper = Sweeper(store, lambda: 0, RetentionPolicy(2))
@@ -132,20 +132,20 @@ def test_a_pass_is_bounded_and_the_next_one_continues(monkeypatch: pytest.Monkey
     assert 2 < len(log.epochs()) < there
     background = BackgroundSweeper(sweeper)
     background.sweep(newest)
-    while len(log.epochs()) > 2 or len(store.list("segments")) > len(named(store)):
+    while len(log.epochs()) > 2 or len(store.list("segments")) > len(named_by_manifests(store)):
         threading.Event().wait(0.001)
     background.close()
-    assert set(store.list("segments")) == named(store)
+    assert set(store.list("segments")) == named_by_manifests(store)
 
 
-def named(store: MemoryStore) -> set[str]:
+def named_by_manifests(store: MemoryStore) -> set[str]:
     log = ManifestLog(store)
     return {file for epoch in log.epochs() for file in named_files(log.read(epoch)) if file.startswith("segments")}
 
 
 def test_nothing_is_swept_after_the_end() -> None:
     store = MemoryStore(new_name())
-    prepared(store, Collect(), 6).start().result()
+    prepare_job(store, Collect(), 6).start().result()
     newest, before = ManifestLog(store).newest(), store.list("")
     background = BackgroundSweeper(Sweeper(store, lambda: 0, RetentionPolicy(1)))
     background.close()
@@ -199,15 +199,15 @@ def test_a_removal_decided_by_a_dead_sweeper_spares_the_epochs_of_the_next_job()
     again.
     """
     store = MemoryStore(aged_name := new_name())
-    prepared(store, Collect(), 3).start().result()
+    prepare_job(store, Collect(), 3).start().result()
     dying = Dying(aged_name)
     with pytest.raises(RuntimeError, match="killed"):
         Sweeper(dying, lambda: 0).clear()
     assert ManifestLog(store).epochs() == [] and store.list_after("manifests", REMOVALS)
-    job, out = prepared(store, Collect(), 3), Collect()
+    job, out = prepare_job(store, Collect(), 3), Collect()
     assert not store.list_after("manifests", REMOVALS)
     job.start().result()
-    prepared(store, out, 4).start().result()
+    prepare_job(store, out, 4).start().result()
     assert ManifestLog(store).epochs()[-1] == 4 and verify(store.url).is_whole
 
 
@@ -229,7 +229,7 @@ def test_an_epoch_that_a_driver_commits_while_a_command_sweeps_keeps_its_files()
     store.during_listing = iter([lambda: committed(store)])
     Sweeper(store, lambda: 0, RetentionPolicy(1 << 40)).sweep_once(newest, lambda: True)
     assert ManifestLog(store).epochs() == [1, 2]
-    assert set(store.list("segments")) == named(store) and len(named(store)) == 2
+    assert set(store.list("segments")) == named_by_manifests(store) and len(named_by_manifests(store)) == 2
 
 
 class Busy(MemoryStore):
@@ -266,5 +266,5 @@ def test_large_epochs_are_swept_earlier_than_small_ones(monkeypatch: pytest.Monk
     monkeypatch.setattr(Sweeper, "__init__", partialmethod(Sweeper.__init__, every_epochs=1_000))
     swept: list[Manifest | None] = []
     monkeypatch.setattr(Sweeper, "sweep", lambda self, newest: swept.append(newest))
-    prepared(MemoryStore(new_name()), Collect(), 3).start().result()
+    prepare_job(MemoryStore(new_name()), Collect(), 3).start().result()
     assert len(swept) > 1

@@ -19,7 +19,7 @@ KIND = KINDS["time in the key"]
 CHANGES = random_changes(Random(3), KIND, 6)
 
 
-def begun() -> tuple[str, str, Store]:
+def job_with_archive() -> tuple[str, str, Store]:
     """A job that has written to its archive: its store, the archive's address, and the archive."""
     store, archive = new_stores()
     run_table(CHANGES, KIND, store, archive, ManualClock(), epochs=4)
@@ -33,7 +33,7 @@ def run_another(archive: str) -> str:
 
 
 def test_another_job_is_rejected_before_it_writes_and_the_first_continues() -> None:
-    store, archive, folder = begun()
+    store, archive, folder = job_with_archive()
     before, other = folder.list(""), new_stores()[0]
     with pytest.raises(ProgramError, match="which belongs to job"):
         run_table(CHANGES, KIND, other, archive, ManualClock())
@@ -43,7 +43,7 @@ def test_another_job_is_rejected_before_it_writes_and_the_first_continues() -> N
 
 
 def test_another_job_may_own_the_archive_when_the_first_is_removed_or_releases_it() -> None:
-    store, archive, _ = begun()
+    store, archive, _ = job_with_archive()
     place = MemoryStore(store)
     place.delete_many(place.list(""))
     second = open_job(f"memory://{run_another(archive)}")
@@ -63,7 +63,7 @@ def test_a_target_that_cannot_hold_an_archive_is_reported(tmp_path: Path) -> Non
 
 
 def test_an_unreadable_owner_is_reported_and_not_treated_as_none() -> None:
-    store, archive, folder = begun()
+    store, archive, folder = job_with_archive()
     folder.put(OWNER, folder.get(OWNER)[:-9])
     with pytest.raises(MillstreamError, match=OWNER):
         run_table(CHANGES, KIND, store, archive, ManualClock())

@@ -31,14 +31,14 @@ from millstream.testing import Collect, ManualClock
 _STORES = itertools.count()
 
 
-def eighty(env: StreamExecutionEnvironment, out: Collect) -> None:
+def eighty_numbers(env: StreamExecutionEnvironment, out: Collect) -> None:
     totals(out, end=80)(env)
 
 
 EXPECTED = expected(end=80)
 
 
-def prepared(
+def prepare_job(
     build: Callable[[StreamExecutionEnvironment, Collect], None],
     out: Collect,
     store: Store | None = None,
@@ -75,7 +75,7 @@ def parallelisms(store: Store) -> list[int]:
 
 def test_a_running_job_continues_at_another_parallelism_with_the_next_epoch() -> None:
     store, out = MemoryStore(f"running-{next(_STORES)}"), Collect()
-    job = prepared(eighty, out, store, parallelism=2)
+    job = prepare_job(eighty_numbers, out, store, parallelism=2)
     at_epoch(job, 2, lambda: job.rescale(4))
     at_epoch(job, 5, lambda: job.rescale(1))
     job.start().result()
@@ -85,7 +85,7 @@ def test_a_running_job_continues_at_another_parallelism_with_the_next_epoch() ->
 
 def test_an_invalid_parallelism_is_rejected_and_the_job_continues() -> None:
     out, refused = Collect(), []
-    job = prepared(eighty, out)
+    job = prepare_job(eighty_numbers, out)
 
     def ask() -> None:
         for wrong in (0, 129):
@@ -106,7 +106,7 @@ def test_an_invalid_parallelism_is_rejected_and_the_job_continues() -> None:
 def run_with_savepoint(directory: str | None, settings: Configuration | None = None) -> tuple[Job, Collect, str]:
     """Run the job, trigger a savepoint when epoch 3 is committed, wait for both."""
     out = Collect()
-    job = prepared(eighty, out, settings=settings)
+    job = prepare_job(eighty_numbers, out, settings=settings)
     futures: list[Any] = []
     at_epoch(job, 3, lambda: futures.append(JobClient(job).trigger_savepoint(directory)))
     job.start().result()
@@ -136,7 +136,7 @@ def test_a_savepoint_in_a_folder_is_complete_and_self_contained(tmp_path: Path, 
 def test_a_savepoint_that_cannot_be_written_fails_without_the_job(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     out = Collect()
-    job = prepared(eighty, out)
+    job = prepare_job(eighty_numbers, out)
     futures: list[Any] = []
     at_epoch(job, 3, lambda: futures.append(JobClient(job).trigger_savepoint(str(tmp_path / "file"))))
     job.start().result()
@@ -157,7 +157,7 @@ def windows(env: StreamExecutionEnvironment, out: Collect) -> None:
 
 def test_stop_with_savepoint_leaves_windows_open_and_the_job_continues_from_it() -> None:
     out, store = Collect(), MemoryStore(f"running-{next(_STORES)}")
-    job = prepared(windows, out, store)
+    job = prepare_job(windows, out, store)
     futures: list[Any] = []
     at_epoch(job, 3, lambda: futures.append(JobClient(job).stop_with_savepoint(False)))
     job.start().wait()
@@ -165,13 +165,13 @@ def test_stop_with_savepoint_leaves_windows_open_and_the_job_continues_from_it()
     assert job.status() is JobStatus.SUSPENDED and not out.values
     again, elsewhere = Collect(), MemoryStore(f"running-{next(_STORES)}")
     settings = Configuration().set_string("execution.state-recovery.path", path)
-    prepared(windows, again, elsewhere, settings).start().result()
+    prepare_job(windows, again, elsewhere, settings).start().result()
     assert again.values == [sum(range(80))]
 
 
 def test_stop_with_drain_ends_event_time_so_that_open_windows_fire() -> None:
     out = Collect()
-    job = prepared(windows, out)
+    job = prepare_job(windows, out)
     futures: list[Any] = []
     at_epoch(job, 3, lambda: futures.append(JobClient(job).stop_with_savepoint(True)))
     job.start().wait()
@@ -185,7 +185,7 @@ def cancelled(retention: ExternalizedCheckpointRetention | None) -> MemoryStore:
     store, settings = MemoryStore(f"running-{next(_STORES)}"), Configuration()
     if retention is not None:
         settings.set_string("execution.checkpointing.externalized-checkpoint-retention", retention.name)
-    job = prepared(lambda env, out: totals(out, end=10_000)(env), Collect(), store, settings)
+    job = prepare_job(lambda env, out: totals(out, end=10_000)(env), Collect(), store, settings)
     saving = threading.Thread(target=job.savepoint, args=(None, "kept"))
     at_epoch(job, 3, saving.start)
 

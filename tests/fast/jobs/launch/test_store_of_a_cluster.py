@@ -19,7 +19,7 @@ from millstream.storage.store import open_store
 from millstream.testing import Collect
 
 
-def launched(store: str, runner: LocalRunner | None = None, **settings: str) -> None:
+def launch_job(store: str, runner: LocalRunner | None = None, **settings: str) -> None:
     """Runs to the end with a runner; on Spark, only the steps before a JVM is started."""
     env = StreamExecutionEnvironment.get_execution_environment()
     configuration = Configuration().set_string("millstream.store", store)
@@ -41,29 +41,29 @@ def no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_a_cluster_rejects_a_local_folder_unless_it_is_declared_as_shared(master: str, tmp_path: Path) -> None:
     store = tmp_path / "store"
     with pytest.raises(ConfigurationError, match=r"is a folder of this machine.*set millstream\.store\.shared to true"):
-        launched(str(store), spark_master=master)
+        launch_job(str(store), spark_master=master)
     assert not store.exists()
     with pytest.raises(PlatformError, match="no Java was found"):
-        launched(str(store), spark_master=master, store_shared="true")
+        launch_job(str(store), spark_master=master, store_shared="true")
 
 
 @pytest.mark.parametrize("master", ["spark://there:7077", "local-cluster[2,1,1024]", "local[2]"])
 def test_spark_rejects_a_store_in_the_drivers_memory(master: str) -> None:
     with pytest.raises(ConfigurationError, match=r"is in this process's memory, but Spark's tasks .* other processes"):
-        launched("memory://refused-on-spark", spark_master=master, store_shared="true")
+        launch_job("memory://refused-on-spark", spark_master=master, store_shared="true")
 
 
 @pytest.mark.parametrize("master", ["local[2]", "local", "local-cluster[2,1,1024]"])
 def test_a_single_machine_accepts_a_local_folder(master: str, tmp_path: Path) -> None:
     with pytest.raises(PlatformError, match="no Java was found"):
-        launched(str(tmp_path / "store"), spark_master=master)
+        launch_job(str(tmp_path / "store"), spark_master=master)
 
 
 def test_a_private_job_and_its_savepoints_are_readable_only_by_their_owner(tmp_path: Path) -> None:
     store = tmp_path / "store"
     before = os.umask(0o022)
     try:
-        launched(str(store), LocalRunner(), store_private="true")
+        launch_job(str(store), LocalRunner(), store_private="true")
         saved = save_epoch(open_store(str(store)), 1, lambda: 0, to=str(tmp_path / "saved"), name="copy")
     finally:
         os.umask(before)

@@ -70,7 +70,7 @@ def totals(out: Sink, more: Callable[[], int] = lambda: 0, items: Any = NUMBERS,
     return build
 
 
-def replayed(
+def replay_epoch(
     store: str, build: Build, epoch: int | None, operator: str, parallelism: int = 1, **options: Any
 ) -> Replay:
     env = StreamExecutionEnvironment()
@@ -99,7 +99,7 @@ def test_every_epoch_replays_to_its_committed_results_and_changes_nothing(parall
     ran = [m.epoch for m in result.manifests if m.status in ("RUNNING", "DRAINED")]
     assert len(ran) >= 4
     for epoch, operator in [*((epoch, "totals") for epoch in ran), (2, "plus"), (2, "out"), (2, "numbers")]:
-        report = replayed(store, build, epoch, operator, parallelism)
+        report = replay_epoch(store, build, epoch, operator, parallelism)
         assert report.is_same, report.text()
     assert files_of(store) == before
 
@@ -107,7 +107,7 @@ def test_every_epoch_replays_to_its_committed_results_and_changes_nothing(parall
 def test_the_report_has_record_counts_and_compared_items() -> None:
     store, build = new_store(), totals(Collect())
     run(build, store=store)
-    report = replayed(store, build, 2, "totals")
+    report = replay_epoch(store, build, 2, "totals")
     assert (report.uid, report.operator, report.epoch, report.records_in) == ("totals", "sum", 2, 10)
     assert "state 'total' of 'sum'" in report.compared and "state 'seen' of 'sum'" in report.compared
     assert any(what.startswith("output of ") for what in report.compared)
@@ -129,7 +129,7 @@ def test_a_replay_may_run_only_the_upstream_of_the_operator() -> None:
     run(build, store=store)
     for name in (noted := MemoryStore(notes).list("")):
         MemoryStore(notes).delete(name)
-    only_operator = replayed(store, build, 1, "twice", downstream=False)
+    only_operator = replay_epoch(store, build, 1, "twice", downstream=False)
     assert (only_operator.is_same, list(only_operator.compared)) == (True, ["records of 'Map'"]), only_operator.text()
     assert noted == ["n2", "n4", "n6", "n8"]
     assert MemoryStore(notes).list("") == []
@@ -138,15 +138,15 @@ def test_a_replay_may_run_only_the_upstream_of_the_operator() -> None:
 def test_an_epoch_that_crashed_first_replays_without_the_crash() -> None:
     store, build = new_store(), totals(Collect(), items=[1, 2, EPOCH, 3, CRASH, 4])
     run(build, store=store)
-    assert replayed(store, build, 2, "totals").is_same
+    assert replay_epoch(store, build, 2, "totals").is_same
 
 
 def test_an_operator_is_selected_by_name_and_the_newest_epoch_by_default() -> None:
     store, build = new_store(), totals(Collect())
     run(build, store=store, epochs=2)
     with pytest.raises(StoreError, match=r"epoch 3 .* no operator ran in it. Replay .*@2"):
-        replayed(store, build, None, "sum")
-    assert replayed(store, build, 2, "sum").epoch == 2
+        replay_epoch(store, build, None, "sum")
+    assert replay_epoch(store, build, 2, "sum").epoch == 2
 
 
 def test_a_job_is_replayed_at_the_parallelism_it_ran_at() -> None:
@@ -159,7 +159,7 @@ def test_a_job_is_replayed_at_the_parallelism_it_ran_at() -> None:
 
     run(build, store=store, parallelism=3, epoch_records=4)
     for epoch in (1, 2):
-        report = replayed(store, build, epoch, "Reduce", parallelism=1)
+        report = replay_epoch(store, build, epoch, "Reduce", parallelism=1)
         assert report.is_same, report.text()
 
 
@@ -173,8 +173,8 @@ def test_a_fork_replays_in_its_own_store_with_the_files_of_its_origin() -> None:
 
     run(forked, store=new)
     with pytest.raises(StoreError, match=r"epoch 3 .* a start from a snapshot; no operator ran in it"):
-        replayed(new, forked, 3, "totals")
-    report = replayed(new, forked, 4, "totals")
+        replay_epoch(new, forked, 3, "totals")
+    report = replay_epoch(new, forked, 4, "totals")
     assert report.is_same and report.records_in == 10, report.text()
 
 
@@ -197,7 +197,7 @@ def test_functions_are_opened_and_closed() -> None:
     run(build, store=store)
     for name in MemoryStore(notes).list(""):
         MemoryStore(notes).delete(name)
-    assert replayed(store, build, 1, "noted").is_same
+    assert replay_epoch(store, build, 1, "noted").is_same
     assert MemoryStore(notes).list("") == ["close", "open"]
 
 
@@ -219,7 +219,7 @@ def test_event_time_and_windows_replay() -> None:
     result = run(build, store=store, parallelism=2)
     for epoch in range(1, result.epochs + 1):
         for operator in ("times", "sums"):
-            report = replayed(store, build, epoch, operator, parallelism=2)
+            report = replay_epoch(store, build, epoch, operator, parallelism=2)
             assert report.is_same, report.text()
 
 
@@ -234,9 +234,9 @@ def test_loops_replay_with_all_their_rounds() -> None:
 
     result = run(build, store=store)
     for epoch in range(1, result.epochs + 1):
-        report = replayed(store, build, epoch, "minus")
+        report = replay_epoch(store, build, epoch, "minus")
         assert report.is_same, report.text()
-    assert replayed(store, build, 1, "minus").records_in > 2
+    assert replay_epoch(store, build, 1, "minus").records_in > 2
 
 
 # --- differences ------------------------------------------------------------------------------------------------
@@ -245,7 +245,7 @@ def test_loops_replay_with_all_their_rounds() -> None:
 def test_a_function_with_other_results_is_reported_with_key_and_both_values() -> None:
     store = new_store()
     run(totals(Collect()), store=store)
-    report = replayed(store, totals(Collect(), lambda: 1), 2, "totals")
+    report = replay_epoch(store, totals(Collect(), lambda: 1), 2, "totals")
     assert not report.is_same
     lines = [d.text() for d in report.differences if d.what == "state 'total'"]
     assert len(lines) == 3
@@ -261,9 +261,9 @@ def test_a_stateless_function_with_other_results_is_reported_in_its_downstream_o
         env.add_source(Script([1, 2])).map(lambda n: (n, left.pop(0) == 1)).uid("odd").sink_to(Collect()).uid("out")
 
     run(build, store=store)
-    assert replayed(store, build, 1, "odd").is_same  # the list is pickled with the function, and starts empty
+    assert replay_epoch(store, build, 1, "odd").is_same  # the list is pickled with the function, and starts empty
     del left[:2]
-    report = replayed(store, build, 1, "odd", differences_max=1)
+    report = replay_epoch(store, build, 1, "odd", differences_max=1)
     assert (report.count, len(report.differences)) == (2, 1), report.text()
     assert report.differences[0].text().endswith("output: committed (1, False), replayed (1, True)")
 
@@ -277,7 +277,7 @@ def test_a_row_on_one_side_only_is_reported_as_missing_on_the_other() -> None:
         keyed = numbers.map(lambda n: 1, Types.LONG()).uid("plus").key_by(lambda n: n % 3, Types.LONG())
         keyed.process(Total()).uid("totals").name("sum").sink_to(Collect()).uid("out")
 
-    report = replayed(store, build, 1, "totals")
+    report = replay_epoch(store, build, 1, "totals")
     assert any(d.what == "state 'total'" and repr(d.replayed) == "nothing" for d in report.differences), report.text()
 
 
@@ -289,7 +289,7 @@ def test_a_failure_of_user_code_is_raised_with_its_own_traceback() -> None:
         raise ZeroDivisionError("on purpose")
 
     with pytest.raises(JobFailedError, match=r"'sum' failed in the replay of epoch 2: ZeroDivisionError") as caught:
-        replayed(store, totals(Collect(), fails), 2, "totals")
+        replay_epoch(store, totals(Collect(), fails), 2, "totals")
     assert "when it was committed, this did not fail" in caught.value.report
     assert caught.value.__cause__ is not None
     raised = caught.value.__cause__.__cause__
@@ -325,7 +325,7 @@ def test_a_sink_that_writes_outside_the_store_is_not_run_and_its_records_are_cou
     run(build, store=store)
     assert len(Outside.written) > 10
     Outside.written.clear()
-    report = replayed(store, build, 2, "out")
+    report = replay_epoch(store, build, 2, "out")
     assert (report.is_same, report.records_in, Outside.written) == (True, 10, []), report.text()
     assert any("was not run" in note for note in report.notes)
 
@@ -338,7 +338,7 @@ def test_replayed_epochs_are_leased_during_the_replay_and_released_afterwards() 
         return 0
 
     run(totals(Collect()), store=store)
-    assert replayed(store, totals(Collect(), leased_epochs), 2, "totals").is_same
+    assert replay_epoch(store, totals(Collect(), leased_epochs), 2, "totals").is_same
     assert MemoryStore(notes).get("leases") == b"2"  # the epoch, and the previous one
     assert not MemoryStore(store).list(LEASES)
 
@@ -363,7 +363,7 @@ print("after the job")
 """
 
 
-def ran_program(folder: Path) -> tuple[str, str]:
+def run_program(folder: Path) -> tuple[str, str]:
     """The program's file, and the store of a job that it ran."""
     from millstream.datastream.environment.launch_defaults import with_job_receiver, with_launch_defaults
     from millstream.jobs.launch.launch import Launch
@@ -385,7 +385,7 @@ def ran_program(folder: Path) -> tuple[str, str]:
 
 
 def test_the_command_replays_reports_and_ends_the_program(tmp_path: Path) -> None:
-    program, store = ran_program(tmp_path)
+    program, store = run_program(tmp_path)
     same = CliRunner().invoke(app, ["replay", f"{store}@1", program, "-o", "sum", "1"])
     assert (same.exit_code, same.output.splitlines()[-1]) == (0, "the same as was committed"), same.output
     assert "after the job" not in same.output
@@ -395,7 +395,7 @@ def test_the_command_replays_reports_and_ends_the_program(tmp_path: Path) -> Non
 
 
 def test_the_debugger_opens_where_user_code_raised(tmp_path: Path) -> None:
-    program, store = ran_program(tmp_path)
+    program, store = run_program(tmp_path)
     typed = "p ('n is', n)\nq\n"
     failed = CliRunner().invoke(app, ["replay", f"{store}@1", program, "-o", "plus", "--pdb", "0"], input=typed)
     assert failed.exit_code == 1
@@ -403,7 +403,7 @@ def test_the_debugger_opens_where_user_code_raised(tmp_path: Path) -> None:
 
 
 def test_a_breakpoint_in_user_code_works_and_leaving_it_aborts(tmp_path: Path) -> None:
-    program, store = ran_program(tmp_path)
+    program, store = run_program(tmp_path)
     Path(program).write_text(PROGRAM.replace("return n", "breakpoint(); return n"))
     seen: list[int] = []
 
@@ -418,7 +418,7 @@ def test_a_breakpoint_in_user_code_works_and_leaving_it_aborts(tmp_path: Path) -
 
 
 def test_an_invalid_command_is_reported_before_the_program_runs(tmp_path: Path) -> None:
-    program, store = ran_program(tmp_path)
+    program, store = run_program(tmp_path)
     result = CliRunner().invoke(app, ["replay", f"{store}@9", program, "-o", "sum", "1"])
     assert (result.exit_code, "has no epoch 9; it retains 1" in result.output) == (2, True), result.output
     unknown = CliRunner().invoke(app, ["replay", f"{store}@1", program, "-o", "sums", "1"])
@@ -435,18 +435,18 @@ def test_an_unretained_epoch_is_rejected_with_the_retained_ones() -> None:
     store, build = new_store(), totals(Collect())
     run(build, store=store)
     with pytest.raises(StoreError, match=r"has no epoch 99; it retains 1-5"):
-        replayed(store, build, 99, "totals")
+        replay_epoch(store, build, 99, "totals")
     MemoryStore(store).delete_many([manifest_name(epoch) for epoch in (1, 2)])
     with pytest.raises(StoreError, match=r"epoch 3 of .* followed epoch 2, which is not retained any more.*3-5"):
-        replayed(store, build, 3, "totals")
-    assert replayed(store, build, 4, "totals").is_same
+        replay_epoch(store, build, 3, "totals")
+    assert replay_epoch(store, build, 4, "totals").is_same
 
 
 def test_an_unknown_operator_is_refused_with_the_nearest() -> None:
     store, build = new_store(), totals(Collect())
     run(build, store=store)
     with pytest.raises(ProgramError, match=r"has no operator 'total'. Did you mean 'totals'\? It has .*uid numbers"):
-        replayed(store, build, 2, "total")
+        replay_epoch(store, build, 2, "total")
 
 
 def test_another_program_is_rejected_with_the_differences() -> None:
@@ -462,9 +462,9 @@ def test_another_program_is_rejected_with_the_differences() -> None:
         keyed.process(Total()).uid("totals").sink_to(Collect()).uid("out")
 
     with pytest.raises(ProgramError, match=r"a program that had 'Map' \(uid plus\), 'sum' \(uid totals\); this one"):
-        replayed(store, without, 2, "out")
+        replay_epoch(store, without, 2, "out")
     with pytest.raises(ProgramError, match=r"'Filter' \(uid more\) is new .* 'KEYED PROCESS' gets its input from"):
-        replayed(store, inserted, 2, "totals")
+        replay_epoch(store, inserted, 2, "totals")
 
 
 def test_an_added_downstream_operator_does_not_prevent_a_replay() -> None:
@@ -478,7 +478,7 @@ def test_an_added_downstream_operator_does_not_prevent_a_replay() -> None:
         keyed = plus.key_by(lambda n: n % 3, Types.LONG())
         keyed.process(Total()).uid("totals").name("sum").sink_to(Collect()).uid("out")
 
-    report = replayed(store, more, 2, "plus")
+    report = replay_epoch(store, more, 2, "plus")
     assert report.is_same, report.text()
 
 
@@ -510,11 +510,11 @@ def test_an_epoch_with_recorded_input_replays_although_its_source_cannot_be_read
     store, without = new_store(), new_store()
     result = run(build, store=store, parallelism=parallelism, epoch_records=4)
     for epoch in range(1, result.epochs + 1):
-        report = replayed(store, build, epoch, "lists", parallelism)
+        report = replay_epoch(store, build, epoch, "lists", parallelism)
         assert report.is_same and report.records_in, report.text()
     run(lambda env: build(env, record=False), store=without, parallelism=parallelism)
     with pytest.raises(NotAvailableError, match="it is gone"):
-        replayed(without, build, 1, "last", parallelism)
+        replay_epoch(without, build, 1, "last", parallelism)
 
 
 def test_recorded_input_is_swept_with_its_epoch() -> None:
@@ -543,7 +543,7 @@ def test_the_watermark_of_a_split_never_moves_back_in_a_replay() -> None:
         env.from_source(Script([30, 40, EPOCH, 5, 6, EPOCH, 50]), strategy, "times").uid("times").sink_to(Collect())
 
     run(build, store=store)
-    report = replayed(store, build, 2, "times")
+    report = replay_epoch(store, build, 2, "times")
     assert report.is_same, report.text()
 
 
@@ -558,8 +558,8 @@ def test_missing_input_is_reported(tmp_path: Path) -> None:
         env.from_source(source, WatermarkStrategy.no_watermarks(), "lines").uid("in").sink_to(Collect()).uid("out")
 
     run(build, store=store)
-    report = replayed(store, build, 1, "out")
+    report = replay_epoch(store, build, 1, "out")
     assert (report.is_same, report.records_in) == (True, 3), report.text()
     os.remove(lines)
     with pytest.raises(JobFailedError, match=r"failed in the replay of epoch 1: .*lines.txt"):
-        replayed(store, build, 1, "out")
+        replay_epoch(store, build, 1, "out")

@@ -64,7 +64,7 @@ class FailingRunner(LocalRunner):
         return super().run(spec)
 
 
-def launched(
+def launch_job(
     configure: Callable[[StreamExecutionEnvironment], Any],
     runner: LocalRunner | None = None,
     function: Callable[[int], int] = lambda n: n,
@@ -82,10 +82,10 @@ def launched(
 
 def test_epochs_respect_the_minimum_pause_and_a_request_ends_it() -> None:
     began = time.monotonic()
-    job, out, _ = launched(lambda env: env.get_checkpoint_config().set_min_pause_between_checkpoints(100))
+    job, out, _ = launch_job(lambda env: env.get_checkpoint_config().set_min_pause_between_checkpoints(100))
     job.result()
     assert out.values == [1, 2, 3] and time.monotonic() - began >= 0.2
-    job, out, _ = launched(lambda env: env.get_checkpoint_config().set_min_pause_between_checkpoints(600_000))
+    job, out, _ = launch_job(lambda env: env.get_checkpoint_config().set_min_pause_between_checkpoints(600_000))
     while not job.board.now.published:
         time.sleep(0.005)
     job.stop()
@@ -107,7 +107,7 @@ def settings_of(tolerable: int = 0, timeout_ms: int | None = None) -> Callable[[
 
 
 def test_an_epoch_that_takes_too_long_is_cancelled_and_fails_the_job() -> None:
-    job, out, _ = launched(settings_of(timeout_ms=50), StallingRunner())
+    job, out, _ = launch_job(settings_of(timeout_ms=50), StallingRunner())
     with pytest.raises(JobFailedError, match=r"epoch 1 took longer than 50 ms .*allow more") as failure:
         job.result()
     assert out.values == [] and "restart strategy is none" in str(failure.value)
@@ -115,7 +115,7 @@ def test_an_epoch_that_takes_too_long_is_cancelled_and_fails_the_job() -> None:
 
 def test_an_epoch_that_completes_after_its_timeout_has_failed() -> None:
     """A local run cannot be cancelled: it ends by itself, too late."""
-    job, out, _ = launched(settings_of(timeout_ms=1), function=_sleepy)
+    job, out, _ = launch_job(settings_of(timeout_ms=1), function=_sleepy)
     with pytest.raises(JobFailedError, match="epoch 1 took longer than 1 ms"):
         job.result()
     assert out.values == []
@@ -126,7 +126,7 @@ def test_an_epoch_that_completes_after_its_timeout_has_failed() -> None:
 
 def test_a_tolerated_failure_replays_the_epoch_without_a_restart() -> None:
     runner = FailingRunner(2, 3, 5)
-    job, out, store = launched(settings_of(tolerable=2), runner)
+    job, out, store = launch_job(settings_of(tolerable=2), runner)
     job.result()
     assert out.values == [1, 2, 3] and job.board.now.restarts == 0 and runner.runs == 6
     log = ManifestLog(store)
@@ -134,7 +134,7 @@ def test_a_tolerated_failure_replays_the_epoch_without_a_restart() -> None:
 
 
 def test_too_many_consecutive_failures_fail_the_job() -> None:
-    job, out, _ = launched(settings_of(tolerable=1), FailingRunner(2, 3))
+    job, out, _ = launch_job(settings_of(tolerable=1), FailingRunner(2, 3))
     with pytest.raises(JobFailedError, match=r"executor lost .*\(the restart strategy is none\)"):
         job.result()
     assert out.values == [1]
@@ -142,7 +142,7 @@ def test_too_many_consecutive_failures_fail_the_job() -> None:
 
 def test_errors_of_user_code_are_never_tolerated() -> None:
     runner = FailingRunner()
-    job, _, _ = launched(settings_of(tolerable=100), runner, _raising)
+    job, _, _ = launch_job(settings_of(tolerable=100), runner, _raising)
     with pytest.raises(JobFailedError, match="ValueError: no"):
         job.result()
     assert runner.runs == 1
@@ -184,7 +184,7 @@ def failed(tolerable: bool = True) -> e.EpochFailed:
 RUNNING = (e.Started(None), e.InputPlanned(True, False))
 
 
-def after(state: ProtocolState, *events: e.Event) -> tuple[ProtocolState, tuple[e.Action, ...]]:
+def actions_after(state: ProtocolState, *events: e.Event) -> tuple[ProtocolState, tuple[e.Action, ...]]:
     actions: tuple[e.Action, ...] = ()
     for event in events:
         state, actions = decide(state, event)
@@ -193,12 +193,14 @@ def after(state: ProtocolState, *events: e.Event) -> tuple[ProtocolState, tuple[
 
 def test_tolerated_failures_do_not_reach_the_restart_strategy_and_a_commit_resets_the_count() -> None:
     state = begin(NoRestart(), Tolerance(1, delay_ms=7))
-    state, actions = after(state, *RUNNING, failed())
+    state, actions = actions_after(state, *RUNNING, failed())
     assert actions == (e.Restart(7, "it broke", tolerated=True),) and state.failures == ()
-    state, _ = after(state, *RUNNING, e.EpochDone(), e.Committed(), e.Published(1))
-    state, actions = after(state, e.InputPlanned(True, False), failed())
+    state, _ = actions_after(state, *RUNNING, e.EpochDone(), e.Committed(), e.Published(1))
+    state, actions = actions_after(state, e.InputPlanned(True, False), failed())
     assert actions == (e.Restart(7, "it broke", tolerated=True),)
-    _, actions = after(state, e.Started(e.ManifestSummary(1, 1, "RUNNING")), e.InputPlanned(True, False), failed())
+    _, actions = actions_after(
+        state, e.Started(e.ManifestSummary(1, 1, "RUNNING")), e.InputPlanned(True, False), failed()
+    )
     assert actions == (e.Fail("it broke (the restart strategy is none)"),)
 
 
@@ -206,20 +208,20 @@ def test_a_restart_by_the_strategy_resets_the_count() -> None:
     state = begin(FixedDelay(attempts=1, delay_ms=50), Tolerance(1, delay_ms=7))
     delays = []
     for _ in range(3):
-        state, (action,) = after(state, *RUNNING, failed())
+        state, (action,) = actions_after(state, *RUNNING, failed())
         assert isinstance(action, e.Restart)
         delays.append((action.delay_ms, action.tolerated))
     assert delays == [(7, True), (50, False), (7, True)] and len(state.failures) == 1
 
 
 def test_a_failure_of_user_code_goes_to_the_restart_strategy_at_once() -> None:
-    _, actions = after(begin(FixedDelay(1, 50), Tolerance(5, 7)), *RUNNING, failed(tolerable=False))
+    _, actions = actions_after(begin(FixedDelay(1, 50), Tolerance(5, 7)), *RUNNING, failed(tolerable=False))
     assert actions == (e.Restart(50, "it broke"),)
 
 
 def test_a_failed_manifest_write_is_tolerated() -> None:
     lost = (e.EpochDone(), e.CommitUnknown("disk full", 0), e.CommitAbsent(0))
-    _, actions = after(begin(NoRestart(), Tolerance(1, 7)), *RUNNING, *lost)
+    _, actions = actions_after(begin(NoRestart(), Tolerance(1, 7)), *RUNNING, *lost)
     assert [type(action) for action in actions] == [e.Restart]
 
 

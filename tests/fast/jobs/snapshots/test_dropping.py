@@ -39,7 +39,7 @@ def job() -> Store:
     return open_store(f"memory://{name}")
 
 
-def forked(origin: Store, epoch: int, *bases: Store) -> Store:
+def fork_of(origin: Store, epoch: int, *bases: Store) -> Store:
     """A store that starts from an epoch of another; `bases`: the further stores below that one."""
     fork = open_store(f"memory://fork-{next(NUMBERS)}")
     for base in (origin, *bases):
@@ -68,7 +68,7 @@ def test_an_unreferenced_store_is_removed(tmp_path: Path) -> None:
 
 def test_files_of_forks_and_savepoints_are_retained_and_the_job_cannot_continue() -> None:
     store = job()
-    fork = forked(store, 2)
+    fork = fork_of(store, 2)
     pin_epoch(store, Pin("kept", 1, "savepoint", 0))
     files = set(store.list("segments"))
     assert drop(store) == (f"the fork in {fork.url}", "the savepoint kept")
@@ -84,7 +84,7 @@ def test_files_of_forks_and_savepoints_are_retained_and_the_job_cannot_continue(
 
 def test_dropping_the_last_fork_removes_the_files_retained_for_it() -> None:
     store = job()
-    first, second = forked(store, 2), forked(store, 2)
+    first, second = fork_of(store, 2), fork_of(store, 2)
     assert len(drop(store)) == 2
     assert drop(first) == () and is_whole(store, 2)
     assert drop(second) == () and store.list("") == []
@@ -92,9 +92,9 @@ def test_dropping_the_last_fork_removes_the_files_retained_for_it() -> None:
 
 def test_a_fork_of_a_fork_retains_both_origins() -> None:
     store = job()
-    fork = forked(store, 2)
+    fork = fork_of(store, 2)
     middle = job()
-    second = forked(middle, 2, store)
+    second = fork_of(middle, 2, store)
     drop(store)
     drop(fork)
     assert is_whole(store, 2), "the second fork has pinned it"
@@ -108,7 +108,7 @@ def test_a_fork_of_a_fork_retains_both_origins() -> None:
 def test_a_savepoint_of_a_fork_retains_the_epoch_the_fork_started_from(is_readable: bool) -> None:
     """The savepoint's manifest names files of the origin, which the fork's pin retains there."""
     store = job()
-    fork = forked(store, 2)
+    fork = fork_of(store, 2)
     fork.put(manifest_name(2), store.get(manifest_name(2)))
     pin_epoch(fork, Pin("kept", 2, "savepoint", 0))
     whole_pin = fork.get(pin_name("kept"))
@@ -125,7 +125,7 @@ def test_a_savepoint_of_a_fork_retains_the_epoch_the_fork_started_from(is_readab
 
 def test_dropping_a_fork_does_not_remove_its_origin_in_use() -> None:
     store = job()
-    drop(forked(store, 2))
+    drop(fork_of(store, 2))
     assert pins_of(store) == [] and is_whole(store, 2)
     record = read_job_record(store)
     assert record is not None and not record.is_dropped

@@ -62,7 +62,7 @@ def new_store() -> MemoryStore:
     return MemoryStore(f"refusals-{next(_STORES)}")
 
 
-def prepared(store: Store, out: Collect, path: str | None = None, parallelism: int = 1) -> Job:
+def prepare_job(store: Store, out: Collect, path: str | None = None, parallelism: int = 1) -> Job:
     env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(parallelism)
     if path is not None:
         env.configure(Configuration().set_string("execution.state-recovery.path", path))
@@ -71,10 +71,10 @@ def prepared(store: Store, out: Collect, path: str | None = None, parallelism: i
     return Launch(ManualClock(), LocalRunner(), store, is_leased=False).prepare(env._graph("job"), env._job_settings())
 
 
-def ran(epochs: int = 4) -> MemoryStore:
+def stopped_store(epochs: int = 4) -> MemoryStore:
     """A store in which the job was stopped after this number of epochs."""
     store = new_store()
-    job = prepared(store, Collect())
+    job = prepare_job(store, Collect())
     at_epoch(job, epochs, job.stop)
     job.start().result()
     return store
@@ -106,53 +106,53 @@ def savepoint_of(store: MemoryStore, epoch: int) -> MemoryStore:
 def test_a_partially_copied_file_stops_the_job_and_copying_it_again_repairs_it(
     damage: Callable[[bytes], bytes],
 ) -> None:
-    copy, new, out = savepoint_of(ran(), 2), new_store(), Collect()
+    copy, new, out = savepoint_of(stopped_store(), 2), new_store(), Collect()
     file = copy.list("segments")[-1]
     whole = copy.get(file)
     copy.put(file, damage(whole))
     with pytest.raises(MillstreamError, match=r"StoreDamagedError: .*\.arrow"):
-        prepared(new, Collect(), copy.url).start().result()
+        prepare_job(new, Collect(), copy.url).start().result()
     copy.put(file, whole)
-    prepared(new, out).start().result()
+    prepare_job(new, out).start().result()
     assert sorted(out.values) == expected(20)
 
 
 def test_a_savepoint_with_a_truncated_manifest_is_rejected_before_the_store_is_claimed() -> None:
-    copy, new = savepoint_of(ran(), 2), new_store()
+    copy, new = savepoint_of(stopped_store(), 2), new_store()
     copy.put(manifest_name(2), copy.get(manifest_name(2))[:-40])
     with pytest.raises(StoreDamagedError, match=r"manifests/0+2\.json"):
-        prepared(new, Collect(), copy.url)
+        prepare_job(new, Collect(), copy.url)
     assert not new.list("")
 
 
 @pytest.mark.parametrize("kind", ["savepoint", "manifest"])
 def test_a_savepoint_of_a_newer_format_advises_an_upgrade(kind: str) -> None:
-    copy, new = savepoint_of(ran(), 2), new_store()
+    copy, new = savepoint_of(stopped_store(), 2), new_store()
     name = manifest_name(2) if kind == "manifest" else "savepoint.json"
     copy.put(name, f'{{\n "format": "millstream-{kind}-99",\n "seal": 1}}'.encode())
     with pytest.raises(StoreDamagedError, match=r"newer Millstream.*Upgrade Millstream"):
-        prepared(new, Collect(), copy.url)
+        prepare_job(new, Collect(), copy.url)
     assert not new.list("")
 
 
 def test_a_savepoint_has_one_epoch() -> None:
-    copy = savepoint_of(ran(), 2)
+    copy = savepoint_of(stopped_store(), 2)
     with pytest.raises(StoreError, match="is a savepoint of epoch 2; it has no 3"):
-        prepared(new_store(), Collect(), f"{copy.url}@3")
+        prepare_job(new_store(), Collect(), f"{copy.url}@3")
 
 
 def test_a_job_started_from_a_savepoint_is_not_a_savepoint_itself() -> None:
-    copy, new = savepoint_of(ran(), 2), new_store()
-    prepared(new, Collect(), copy.url).start().result()
+    copy, new = savepoint_of(stopped_store(), 2), new_store()
+    prepare_job(new, Collect(), copy.url).start().result()
     snapshot = find_snapshot(parse_snapshot_name(new.url))
     assert not snapshot.is_savepoint and snapshot.manifest.epoch > 5
     assert find_snapshot(parse_snapshot_name(f"{new.url}@5")).manifest.epoch == 5
 
 
 def test_more_tasks_than_key_groups_are_rejected_and_the_store_is_unchanged() -> None:
-    store, new = ran(), new_store()
+    store, new = stopped_store(), new_store()
     with pytest.raises(ProgramError, match=r"129.*128"):
-        prepared(new, Collect(), f"{store.url}@2", parallelism=129)
+        prepare_job(new, Collect(), f"{store.url}@2", parallelism=129)
     assert not new.list("") and not pins_of(store)
 
 
@@ -172,7 +172,7 @@ def files_of_at_most(size: int) -> Iterator[None]:
 
 def test_a_full_disk_fails_the_savepoint_and_not_the_job(tmp_path: Path) -> None:
     out, store = Collect(), new_store()
-    job, futures = prepared(store, out), []
+    job, futures = prepare_job(store, out), []
     at_epoch(job, 3, lambda: futures.append(JobClient(job).trigger_savepoint(str(tmp_path / "full"))))
     with files_of_at_most(512):
         job.start().result()
@@ -214,14 +214,14 @@ def test_of_two_drivers_that_restore_one_job_one_is_refused(moment: int, elsewhe
     """The second one starts, and does all its work, just before the first one's n-th write. In one store these are a
     lease, the manifest of the rollback, the release of the lease, the record of how the last run ended, and a segment.
     """
-    store, outs = ran(), [Collect(), Collect()]
+    store, outs = stopped_store(), [Collect(), Collect()]
     own = new_store() if elsewhere else store
     path, name = f"{store.url}@2", own.url.removeprefix("memory://")
     refused: list[MillstreamError] = []
 
     def start(own: MemoryStore, out: Collect) -> None:
         try:
-            prepared(own, out, path).start().result()
+            prepare_job(own, out, path).start().result()
         except (FencedError, StoreError) as error:
             refused.append(error)
 
@@ -234,13 +234,13 @@ def test_of_two_drivers_that_restore_one_job_one_is_refused(moment: int, elsewhe
 
 
 def test_of_drivers_that_race_for_one_restore_one_wins() -> None:
-    store, own = ran(), new_store()
+    store, own = stopped_store(), new_store()
     start, outs, errors = threading.Barrier(3), [Collect() for _ in range(3)], []
 
     def race(out: Collect) -> None:
         start.wait()
         try:
-            prepared(MemoryStore(own.url.removeprefix("memory://")), out, f"{store.url}@2").start().result()
+            prepare_job(MemoryStore(own.url.removeprefix("memory://")), out, f"{store.url}@2").start().result()
         except (FencedError, StoreError) as error:
             errors.append(error)
 
@@ -260,14 +260,14 @@ def test_of_drivers_that_race_for_one_restore_one_wins() -> None:
 @pytest.mark.parametrize("moment", range(8))
 def test_an_epoch_being_restored_is_not_swept(moment: int) -> None:
     """A driver that still runs sweeps all it may, just before the n-th write of the one that rolls back."""
-    store, out = ran(), Collect()
+    store, out = stopped_store(), Collect()
     name, newest = store.url.removeprefix("memory://"), ManifestLog(store).newest()
 
     def sweep() -> None:
         Sweeper(MemoryStore(name), lambda: 0, RetentionPolicy(1)).sweep(newest)
 
     try:
-        prepared(Interrupted(name, moment, sweep), out, f"{store.url}@2").start().result()
+        prepare_job(Interrupted(name, moment, sweep), out, f"{store.url}@2").start().result()
     except StoreError as error:
         assert "has no epoch 2 any more" in str(error) and not out.values
     else:
@@ -303,7 +303,7 @@ class Vanishing(MemoryStore):
 @pytest.mark.parametrize("is_restored", [False, True])
 @pytest.mark.parametrize("way", ["lease", "pin"])
 def test_an_epoch_removed_while_it_is_opened_is_missing_or_complete(way: str, is_restored: bool) -> None:
-    store = Vanishing(ran().url.removeprefix("memory://"), is_restored)
+    store = Vanishing(stopped_store().url.removeprefix("memory://"), is_restored)
 
     def open_it() -> int:
         if way == "pin":
@@ -333,7 +333,7 @@ def test_a_savepoint_created_while_a_sweeper_dies_is_retained(moment: int) -> No
             if self._left < -3:
                 raise Died
 
-    store = ran(5)
+    store = stopped_store(5)
     pinned: list[StoreError | None] = []
 
     def pin() -> None:
@@ -358,7 +358,7 @@ def test_a_savepoint_created_while_a_sweeper_dies_is_retained(moment: int) -> No
 
 
 def test_a_job_that_fails_during_a_restore_leaves_the_snapshot_unchanged() -> None:
-    store = ran()
+    store = stopped_store()
     before = {name: store.get(name) for name in store.list("") if not name.startswith(("pins/", "logs/"))}
 
     class Full(MemoryStore):
@@ -366,13 +366,13 @@ def test_a_job_that_fails_during_a_restore_leaves_the_snapshot_unchanged() -> No
             raise StoreError("disk full")
 
     with pytest.raises((JobFailedError, StoreError), match="disk full"):
-        prepared(Full(new_store().url.removeprefix("memory://")), Collect(), f"{store.url}@2").start().result()
+        prepare_job(Full(new_store().url.removeprefix("memory://")), Collect(), f"{store.url}@2").start().result()
     assert {name: store.get(name) for name in before} == before
 
 
 def test_files_of_killed_writers_are_removed_when_no_writer_can_be_active(tmp_path: Path) -> None:
     store = LocalStore(tmp_path, fsync=False)
-    job = prepared(store, Collect())
+    job = prepare_job(store, Collect())
     job.start().result()
     left = [tmp_path / "segments" / ".tmp-0123", tmp_path / "manifests" / ".tmp-4567", tmp_path / "probe-89ab"]
     for path in left:

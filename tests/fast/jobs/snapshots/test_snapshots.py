@@ -31,7 +31,7 @@ def new_store() -> str:
     return f"snapshots-{next(_STORES)}"
 
 
-def ran(store: str, epochs: int = 4) -> None:
+def run_totals(store: str, epochs: int = 4) -> None:
     run(totals(Collect()), store=store, epochs=epochs)
 
 
@@ -41,7 +41,7 @@ def ran(store: str, epochs: int = 4) -> None:
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
 def test_a_job_rolls_back_to_an_earlier_epoch_and_emits_the_same_again(parallelism: int) -> None:
     store, out = new_store(), Collect()
-    ran(store)
+    run_totals(store)
     result = run(totals(out, f"memory://{store}@2"), store=store, parallelism=parallelism)
     assert sorted(result[out]) == expected(20, 20)
     # There were four epochs and the closing one; the sixth repeats the positions of the second.
@@ -51,7 +51,7 @@ def test_a_job_rolls_back_to_an_earlier_epoch_and_emits_the_same_again(paralleli
 
 def test_a_job_starts_from_an_epoch_of_another_store_and_does_not_change_it() -> None:
     old, new, out = new_store(), new_store(), Collect()
-    ran(old)
+    run_totals(old)
     before = {name: MemoryStore(old).get(name) for name in MemoryStore(old).list("") if not name.startswith("pins/")}
     result = run(totals(out, f"memory://{old}@3"), store=new, parallelism=2)
     assert sorted(result[out]) == expected(30, 30)
@@ -64,7 +64,7 @@ def test_a_job_starts_from_an_epoch_of_another_store_and_does_not_change_it() ->
 
 def test_a_fork_of_a_fork_reads_through_both() -> None:
     first, second, third, out = new_store(), new_store(), new_store(), Collect()
-    ran(first, epochs=2)
+    run_totals(first, epochs=2)
     run(totals(Collect(), f"memory://{first}@2"), store=second, epochs=4)
     result = run(totals(out, f"memory://{second}@4"), store=third)
     assert sorted(result[out]) == expected(30, 30)
@@ -72,7 +72,7 @@ def test_a_fork_of_a_fork_reads_through_both() -> None:
 
 def test_a_fork_of_a_fork_with_a_missing_origin_leaves_no_pin() -> None:
     first, second = new_store(), new_store()
-    ran(first, epochs=2)
+    run_totals(first, epochs=2)
     run(totals(Collect(), f"memory://{first}@2"), store=second, epochs=4)
     MemoryStore(first).delete_many(MemoryStore(first).list(""))
     with pytest.raises(StoreError):
@@ -82,7 +82,7 @@ def test_a_fork_of_a_fork_with_a_missing_origin_leaves_no_pin() -> None:
 
 def test_a_self_contained_savepoint_needs_no_other_store() -> None:
     store, copy, new, out = new_store(), new_store(), new_store(), Collect()
-    ran(store)
+    run_totals(store)
     copy_savepoint(find_snapshot(parse_snapshot_name(f"memory://{store}@2")), MemoryStore(copy))
     for name in MemoryStore(store).list(""):
         MemoryStore(store).delete(name)
@@ -92,7 +92,7 @@ def test_a_self_contained_savepoint_needs_no_other_store() -> None:
 
 def test_a_second_start_in_a_store_that_has_epochs_is_refused() -> None:
     old, new = new_store(), new_store()
-    ran(old)
+    run_totals(old)
     run(totals(Collect(), f"memory://{old}@2"), store=new, epochs=4)
     with pytest.raises(StoreError, match=r"already has epochs of job .* start without --from"):
         run(totals(Collect(), f"memory://{old}@2"), store=new)
@@ -105,7 +105,7 @@ def test_state_without_an_operator_stops_the_restore_unless_it_may_be_dropped(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     store, new, out = new_store(), new_store(), Collect()
-    ran(store)
+    run_totals(store)
     with pytest.raises(StoreError, match=r"has state of 'KEYED PROCESS' \(uid totals\).*--allow-non-restored-state"):
         run(totals(out, f"memory://{store}@2", uid="sums"), store=new)
     assert not MemoryStore(new).list("manifests")
@@ -117,7 +117,7 @@ def test_state_without_an_operator_stops_the_restore_unless_it_may_be_dropped(
 
 def test_a_snapshot_of_an_unrelated_program_is_rejected() -> None:
     store = new_store()
-    ran(store)
+    run_totals(store)
 
     def other(env: StreamExecutionEnvironment) -> None:
         env.configure(Configuration().set_string("execution.state-recovery.path", f"memory://{store}"))
@@ -129,7 +129,7 @@ def test_a_snapshot_of_an_unrelated_program_is_rejected() -> None:
 
 def test_another_number_of_key_groups_is_refused() -> None:
     store = new_store()
-    ran(store)
+    run_totals(store)
 
     def changed(env: StreamExecutionEnvironment) -> None:
         env.set_max_parallelism(64)
@@ -146,7 +146,7 @@ def test_a_missing_snapshot_is_reported_with_the_existing_ones() -> None:
     store = new_store()
     with pytest.raises(StoreError, match="holds neither a job nor a savepoint"):
         find_snapshot(parse_snapshot_name(f"memory://{store}"))
-    ran(store)
+    run_totals(store)
     with pytest.raises(StoreError, match="has no epoch 77; it retains 1-5"):
         find_snapshot(parse_snapshot_name(f"memory://{store}@77"))
     with pytest.raises(StoreError, match="has no savepoint 'before'; it has after"):
@@ -158,7 +158,7 @@ def test_a_missing_snapshot_is_reported_with_the_existing_ones() -> None:
 
 def test_a_partial_savepoint_is_never_taken_for_a_complete_one() -> None:
     store, copy = new_store(), MemoryStore(new_store())
-    ran(store)
+    run_totals(store)
     snapshot = find_snapshot(parse_snapshot_name(f"memory://{store}@3"))
     copy_savepoint(snapshot, copy)
     names, where = copy.list(""), parse_snapshot_name(copy.url)
@@ -207,7 +207,7 @@ def sweeper(store: MemoryStore, keep_last: int = 1, now_ms: int = 0) -> Sweeper:
     return Sweeper(store, lambda: now_ms, RetentionPolicy(keep_last))
 
 
-def swept(store: MemoryStore, **more: int) -> list[int]:
+def sweep(store: MemoryStore, **more: int) -> list[int]:
     log = ManifestLog(store)
     sweeper(store, **more).sweep(log.newest())
     return log.epochs()
@@ -215,15 +215,15 @@ def swept(store: MemoryStore, **more: int) -> list[int]:
 
 def test_pinned_and_leased_epochs_are_retained_and_others_are_swept() -> None:
     name = new_store()
-    ran(name, epochs=5)
+    run_totals(name, epochs=5)
     store = MemoryStore(name)
     pin_epoch(store, Pin("kept", 2, "savepoint", 0))
     with LeasedEpoch(store, 3, lambda: 0) as leased:
-        assert swept(store) == [2, 3, 6]
+        assert sweep(store) == [2, 3, 6]
         assert all(store.exists(file) for file in named_files(leased.manifest))
-    assert swept(store) == [2, 6]
+    assert sweep(store) == [2, 6]
     unpin(store, "kept")
-    assert swept(store) == [6]
+    assert sweep(store) == [6]
     named = named_files(ManifestLog(store).read(6))
     # Files of the newest epoch itself are not touched: its tasks may be writing.
     assert set(store.list("segments")) == set(named)
@@ -237,13 +237,13 @@ def test_an_abandoned_lease_expires_whatever_the_clocks_show(hours: int) -> None
     held = LeasedEpoch(store, 2, lambda: now_ms)
     collector_ms = now_ms + hours * 3_600_000
     make_older(store, "leases", DURATION_MS - 5_000)
-    assert swept(store, now_ms=collector_ms) == [2, 5]
+    assert sweep(store, now_ms=collector_ms) == [2, 5]
     now_ms += DURATION_MS
     held.renew()
     make_older(store, "leases", DURATION_MS - 5_000)
-    assert swept(store, now_ms=collector_ms) == [2, 5]
+    assert sweep(store, now_ms=collector_ms) == [2, 5]
     make_older(store, "leases", 10_000)
-    assert swept(store, now_ms=collector_ms) == [5] and not leases_of(store)
+    assert sweep(store, now_ms=collector_ms) == [5] and not leases_of(store)
     with pytest.raises(StoreError, match="has no epoch 2 any more"):
         LeasedEpoch(store, 2, lambda: now_ms)
     assert not leases_of(store)
@@ -257,7 +257,7 @@ def test_a_reader_whose_clock_is_set_back_still_renews_its_lease() -> None:
     clock[0] -= 3_600_000
     held.renew()
     make_older(store, "leases", 10_000)
-    assert swept(store) == [2, 5]
+    assert sweep(store) == [2, 5]
 
 
 @pytest.mark.parametrize("moment", range(8))
@@ -280,7 +280,7 @@ def test_a_reader_during_a_sweep_reads_a_complete_epoch_or_gets_an_error(moment:
             super().delete(name)
 
     store = Interrupted(name)
-    swept(store)
+    sweep(store)
     (outcome,) = outcomes
     if isinstance(outcome, LeasedEpoch):
         assert store.exists(manifest_name(2))
@@ -291,9 +291,9 @@ def test_a_reader_during_a_sweep_reads_a_complete_epoch_or_gets_an_error(moment:
 
 def test_a_fork_pins_its_files_when_its_base_is_swept() -> None:
     old, new, out = new_store(), new_store(), Collect()
-    ran(old, epochs=5)
+    run_totals(old, epochs=5)
     run(totals(Collect(), f"memory://{old}@2"), store=new, epochs=3)
-    assert swept(MemoryStore(old)) == [2, 6]
+    assert sweep(MemoryStore(old)) == [2, 6]
     result = run(totals(out), store=new)
     assert sorted(result[out]) == expected(20, 20)
     assert open_job_store(f"memory://{new}").exists(next(iter(named_files(result.manifests[0]))))
@@ -302,7 +302,7 @@ def test_a_fork_pins_its_files_when_its_base_is_swept() -> None:
 def test_a_savepoint_whose_epoch_an_older_version_was_removing_is_restored_without_the_original() -> None:
     """Its sweeper had set manifests aside, and died before it restored the pinned ones."""
     name, out = new_store(), Collect()
-    ran(name)
+    run_totals(name)
     store = MemoryStore(name)
     pin_epoch(store, Pin("saved", 2, "savepoint", 0))
     texts = {str(epoch): store.get(manifest_name(epoch)).decode() for epoch in (1, 2)}

@@ -150,7 +150,7 @@ class Driver:
 
     def _run(self) -> None:
         try:
-            prepared(self._store, self._out, self._path, self._ahead).start().result()
+            prepare_job(self._store, self._out, self._path, self._ahead).start().result()
         except (FencedError, StoreError) as error:
             self.refusal = error
         except BaseException as error:
@@ -159,7 +159,7 @@ class Driver:
             self.turns.end()
 
 
-def prepared(store: Store, out: Collect, path: str | None = None, ahead: int = 0) -> Job:
+def prepare_job(store: Store, out: Collect, path: str | None = None, ahead: int = 0) -> Job:
     env = StreamExecutionEnvironment.get_execution_environment()
     configuration = Configuration().set_string("millstream.ahead.max-epochs", str(ahead))
     if path is not None:
@@ -170,10 +170,10 @@ def prepared(store: Store, out: Collect, path: str | None = None, ahead: int = 0
     return Launch(ManualClock(), LocalRunner(), store, is_leased=False).prepare(env._graph("job"), env._job_settings())
 
 
-def begun() -> tuple[MemoryStore, History]:
+def stopped_store() -> tuple[MemoryStore, History]:
     """A store in which the job was stopped after `BEGUN` epochs, and the events until then."""
     store, history, out = MemoryStore(f"two-drivers-{next(_STORES)}"), History(), Collect()
-    job = prepared(store, out)
+    job = prepare_job(store, out)
     at_epoch(job, BEGUN, job.stop)
     job.start().result()
     history.manifests += map(ManifestLog(store).read, ManifestLog(store).epochs())
@@ -227,9 +227,9 @@ def check(history: History, drivers: Sequence[Driver], backs: int) -> None:
     assert 0 <= backs - went_back <= len(refused)
 
 
-def interleaved(ways: tuple[str, str], ahead: int, first_steps: int, second_steps: int) -> tuple[bool, bool]:
+def run_interleaved(ways: tuple[str, str], ahead: int, first_steps: int, second_steps: int) -> tuple[bool, bool]:
     """Run both; whether each was still running when the other one's turn came."""
-    store, history = begun()
+    store, history = stopped_store()
     own, paths = store, [None if way == RESUME else f"{store.url}@1" for way in ways]
     if FORK in ways:
         own, history = MemoryStore(f"two-drivers-{next(_STORES)}"), History()
@@ -259,7 +259,7 @@ def test_of_two_drivers_in_one_store_each_committed_epoch_is_published_once(ways
     pairs = 0
     for first_steps in itertools.count():
         for second_steps in itertools.count():
-            first_on_way, second_on_way = interleaved(ways, ahead, first_steps, second_steps)
+            first_on_way, second_on_way = run_interleaved(ways, ahead, first_steps, second_steps)
             pairs += 1
             if not second_on_way:
                 break

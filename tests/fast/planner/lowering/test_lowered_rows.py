@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any, ClassVar
 
 import pytest
-from hypothesis import all_options, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from programs.relations import add, column, limited, moment, rows_of, table, with_time
 
@@ -50,7 +50,7 @@ def call(function: str, type_: DataType, *arguments: RowExpression) -> Call:
     return Call(type_, function, arguments)
 
 
-def whole(value: int | None) -> Literal:
+def int_literal(value: int | None) -> Literal:
     return Literal(types.IntType(), value)
 
 
@@ -62,12 +62,12 @@ def projected(relation: Relation, **expressions: RowExpression) -> Project:
 # --- projections and filters ------------------------------------------------------------------------------------------
 
 
-@all_options(st.lists(st.tuples(st.none() | st.integers(-9, 9), st.none() | st.integers(-9, 9)), max_size=9))
+@given(st.lists(st.tuples(st.none() | st.integers(-9, 9), st.none() | st.integers(-9, 9)), max_size=9))
 @settings(max_examples=10)
 def test_only_rows_that_pass_the_condition_are_computed(rows: list[Any]) -> None:
     scan = table(NUMBERS, rows)
     a, b = column(scan, "a"), column(scan, "b")
-    positive = Filter(scan.schema, scan, call(">", BOOLEAN, a, whole(0)))
+    positive = Filter(scan.schema, scan, call(">", BOOLEAN, a, int_literal(0)))
     relation = projected(positive, total=call("+", types.IntType(), a, b), b=b)
     expected = [(None if b is None else a + b, b) for a, b in rows if a is not None and a > 0]
     assert rows_of(relation, epoch_records=4) == expected
@@ -76,7 +76,7 @@ def test_only_rows_that_pass_the_condition_are_computed(rows: list[Any]) -> None
 def test_a_projection_and_the_filter_below_it_are_one_step() -> None:
     scan = table(NUMBERS, [(1, 2)])
     a = column(scan, "a")
-    relation = projected(Filter(scan.schema, scan, call(">", BOOLEAN, a, whole(0))), a=a)
+    relation = projected(Filter(scan.schema, scan, call(">", BOOLEAN, a, int_literal(0))), a=a)
     assert [type(operation) for operation in operations_of(relation)] == [Read, Calc, Write]
 
 
@@ -100,7 +100,7 @@ def test_rows_that_pass_retain_their_timestamps() -> None:
     timed = with_time(table({"n": types.IntType(), "ts": types.TimestampType(3)}, rows), "ts")
     n = column(timed, "n")
     out = Collect()
-    odd = Filter(timed.schema, timed, call(">", BOOLEAN, n, whole(2)))
+    odd = Filter(timed.schema, timed, call(">", BOOLEAN, n, int_literal(2)))
     run(lambda env: add(projected(odd, n=n), out, env))
     assert [(record.value.n, record.timestamp) for record in out.records] == [
         (n, int(moment(n).replace(tzinfo=dt.UTC).timestamp() * 1000)) for n in (3, 4)
@@ -143,7 +143,7 @@ def test_user_defined_functions_are_opened_and_closed_with_the_operator() -> Non
     scan = table(NUMBERS, [(1, 2), (3, 4)])
     function = UserFunction("opened", Opened(), (types.IntType(),))
     used = UserCall(types.IntType(), function, (column(scan, "a"),))
-    assert rows_of(projected(scan, x=used, y=call("+", types.IntType(), used, whole(1)))) == [(10, 11), (30, 31)]
+    assert rows_of(projected(scan, x=used, y=call("+", types.IntType(), used, int_literal(1)))) == [(10, 11), (30, 31)]
     assert Opened.events == ["open", "close"]
 
 
@@ -171,7 +171,7 @@ COLLECTIONS: dict[DataType, st.SearchStrategy[Any]] = {
 
 
 @settings(max_examples=12)
-@all_options(st.data(), st.booleans(), st.booleans())
+@given(st.data(), st.booleans(), st.booleans())
 def test_unnest_agrees_with_the_reference(data: st.DataObject, with_ordinality: bool, keeps_all: bool) -> None:
     type_ = data.draw(st.sampled_from(list(COLLECTIONS)))
     rows = data.draw(st.lists(st.tuples(st.integers(0, 9), st.none() | COLLECTIONS[type_]), max_size=5))
@@ -240,7 +240,9 @@ def test_union_all_is_all_rows_of_all_branches() -> None:
     schema = Schema((Field("a", types.IntType()),))
     union = SetOperation(schema, (left, right), "UNION", True)
     assert sorted(rows_of(union, parallelism=2), key=repr) == [(1,), (2,), (2,), (None,)]
-    assert sorted(rows_of(projected(union, b=call("+", types.IntType(), column(union, "a"), whole(1)))), key=repr) == [
+    assert sorted(
+        rows_of(projected(union, b=call("+", types.IntType(), column(union, "a"), int_literal(1)))), key=repr
+    ) == [
         (2,),
         (3,),
         (3,),
@@ -251,7 +253,10 @@ def test_union_all_is_all_rows_of_all_branches() -> None:
 def test_values_are_rows() -> None:
     schema = Schema((Field("a", types.IntType()), Field("d", types.DecimalType(5, 2))))
     price = Literal(types.DecimalType(5, 2), Decimal("1.50"))
-    rows = ((whole(1), price), (call("+", types.IntType(), whole(1), whole(2)), Literal(types.DecimalType(5, 2), None)))
+    rows = (
+        (int_literal(1), price),
+        (call("+", types.IntType(), int_literal(1), int_literal(2)), Literal(types.DecimalType(5, 2), None)),
+    )
     assert rows_of(Values(schema, rows)) == [(1, Decimal("1.50")), (3, None)]
 
 
@@ -404,7 +409,7 @@ def sink_entry(*columns: ColumnEntry, **options: str) -> TableEntry:
     return TableEntry(columns, options=tuple(all_options.items()), path=("c", "d", "out"))
 
 
-def written(relation: Relation, entry: TableEntry, config: dict[str, str] | None = None) -> None:
+def write_rows(relation: Relation, entry: TableEntry, config: dict[str, str] | None = None) -> None:
     sink = Sink(relation.schema, relation, entry)
     run(lambda env: lower([sink], env._builder, PlannerSession(config=dict(config or {}))))
 
@@ -413,18 +418,18 @@ def test_null_into_not_null_is_an_error_at_the_record_or_dropped() -> None:
     scan = table(NUMBERS, [(1, 2), (None, 4)])
     entry = sink_entry(ColumnEntry("a", types.IntType(False)), ColumnEntry("b", types.IntType()))
     with pytest.raises(JobFailedError, match="Column 'a' is NOT NULL, however, a null value") as failure:
-        written(scan, entry)
+        write_rows(scan, entry)
     assert "record    Row(a=None, b=4)" in failure.value.report
-    written(scan, entry, {"table.exec.sink.not-null-enforcer": "DROP"})
+    write_rows(scan, entry, {"table.exec.sink.not-null-enforcer": "DROP"})
     with pytest.raises(ConfigurationError, match="expected one of error, drop"):
-        written(scan, entry, {"table.exec.sink.not-null-enforcer": "NEVER"})
+        write_rows(scan, entry, {"table.exec.sink.not-null-enforcer": "NEVER"})
 
 
 def test_a_table_without_a_connector_cannot_be_written() -> None:
     scan = table(NUMBERS, [(1, 2)])
     entry = TableEntry((ColumnEntry("a", types.IntType()), ColumnEntry("b", types.IntType())), path=("c", "d", "out"))
     with pytest.raises(ProgramError, match="connector"):
-        written(scan, entry)
+        write_rows(scan, entry)
 
 
 def test_uids_derive_from_the_plan_and_are_unique_in_a_graph() -> None:

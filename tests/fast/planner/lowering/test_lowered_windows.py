@@ -94,16 +94,18 @@ def millis(value: dt.datetime) -> int:
     return (value.replace(tzinfo=None) - dt.datetime(1970, 1, 1)) // dt.timedelta(milliseconds=1)
 
 
-def wall(ms: int) -> dt.datetime:
+def local_datetime(ms: int) -> dt.datetime:
     return dt.datetime(1970, 1, 1) + dt.timedelta(milliseconds=ms)
 
 
 def expected(rows: list[Any], shape: WindowShape, keys: list[int]) -> list[Any]:
     results = aggregated_rows(rows, lambda row: millis(row[TIME]), keys, panes_of(shape), results_of(CALLS))
-    return [(*row[:-2], wall(row[-2]), wall(row[-1]), wall(row[-1] - 1)) for row in results]
+    return [
+        (*row[:-2], local_datetime(row[-2]), local_datetime(row[-1]), local_datetime(row[-1] - 1)) for row in results
+    ]
 
 
-def in_order(rows: list[Any]) -> list[Any]:
+def sort_rows(rows: list[Any]) -> list[Any]:
     return sorted(rows, key=repr)
 
 
@@ -122,7 +124,7 @@ def test_windows_agree_with_the_reference(
     scan = table(COLUMNS, rows)
     relation = aggregated(with_time(scan, "ts", column_before(scan, 1)), shape, keys, CALLS)
     results = rows_of(relation, parallelism=parallelism, epoch_records=epoch_records)
-    assert in_order(results) == in_order(expected(rows, shape, [list(COLUMNS).index(key) for key in keys]))
+    assert sort_rows(results) == sort_rows(expected(rows, shape, [list(COLUMNS).index(key) for key in keys]))
 
 
 def column_before(relation: Relation, ms: int) -> Call:
@@ -176,8 +178,8 @@ def test_windows_over_instants_follow_the_session_time_zone(zone: str) -> None:
         if zone.startswith("GMT"):
             continue
         reference = aggregated_rows(rows, lambda row: millis(row[1]), [], panes_of(shape), [len], zone)
-        assert in_order([row[:3] for row in results]) == in_order(
-            [(count, wall(start), wall(end)) for count, start, end in reference]
+        assert sort_rows([row[:3] for row in results]) == sort_rows(
+            [(count, local_datetime(start), local_datetime(end)) for count, start, end in reference]
         )
 
 
@@ -213,7 +215,9 @@ def test_window_functions_repeat_rows_with_the_bounds_of_each_window() -> None:
         windowed = WindowAssign(Schema((*timed.schema.fields, *added)), timed, shape)
         windows = [(row, windows_of(millis(row[TIME]), panes_of(shape))) for row in rows]
         assert rows_of(windowed) == [
-            (*row, wall(start), wall(end), wall(end - 1)) for row, bounds in windows for start, end in bounds
+            (*row, local_datetime(start), local_datetime(end), local_datetime(end - 1))
+            for row, bounds in windows
+            for start, end in bounds
         ]
 
 
@@ -225,7 +229,7 @@ def test_windows_over_windowed_rows_retain_their_bounds() -> None:
     attached = WindowShape(WindowKind.HOP, 4, 1_000, 500, attached=(2, 3))
     second = aggregated(first, attached, [], (AggregateCall("SUM", (1,), types.BigIntType(), "rows"),))
     direct = aggregated(timed, shape, [], (AggregateCall("COUNT", (), BIGINT, "rows"),))
-    assert in_order(rows_of(second, epoch_records=1)) == in_order(rows_of(direct))
+    assert sort_rows(rows_of(second, epoch_records=1)) == sort_rows(rows_of(direct))
 
 
 def test_a_filter_on_window_results_is_a_downstream_calc() -> None:
@@ -246,7 +250,7 @@ def test_grouping_without_aggregates_emits_the_distinct_keys_of_each_window() ->
     timed = with_time(table(COLUMNS, rows), "ts")
     relation = aggregated(timed, WindowShape(WindowKind.TUMBLE, TIME, 1_000), ["k", "name"], ())
     assert isinstance(relation, WindowAggregate)
-    assert in_order([row[:3] for row in rows_of(relation, parallelism=2)]) == [
+    assert sort_rows([row[:3] for row in rows_of(relation, parallelism=2)]) == [
         (1, "a", moment(0)),
         (1, "a", moment(1_000)),
     ]

@@ -21,7 +21,7 @@ from millstream.testing import Collect, Script, run
 KIB = 1 << 10
 
 
-def packed(packer: BlockPacker, batches: list[Batch]) -> list[tuple[Any, int]]:
+def pack(packer: BlockPacker, batches: list[Batch]) -> list[tuple[Any, int]]:
     blocks = [block for batch in batches for block in packer.add(batch)]
     return [*blocks, *packer.rest()]
 
@@ -31,7 +31,7 @@ def packed(packer: BlockPacker, batches: list[Batch]) -> list[tuple[Any, int]]:
 def test_no_block_is_much_larger_than_its_bound_unless_a_record_is(sizes: list[list[int]], typed: bool) -> None:
     bound, type_info = 4 * KIB, Types.STRING() if typed else None
     batches = [Batch.of_values(["x" * size for size in part], type_info) for part in sizes if part]
-    blocks = packed(BlockPacker(bound, 1_000, 1_000), batches)
+    blocks = pack(BlockPacker(bound, 1_000, 1_000), batches)
     assert all(block.size <= 4 * bound + 4 * KIB for block, _ in blocks)
     values = [value for block, _ in blocks for batch in decode_block(block, type_info) for value in batch.values()]
     assert values == ["x" * size for part in sizes for size in part]
@@ -40,8 +40,8 @@ def test_no_block_is_much_larger_than_its_bound_unless_a_record_is(sizes: list[l
 
 def test_a_packer_of_untyped_records_learns_their_size() -> None:
     packer = BlockPacker(4 * KIB, 100_000, 100_000)
-    packed(packer, [Batch.of_values([f"{n:1024d}" for n in range(4)], None)])
-    blocks = packed(packer, [Batch.of_values([f"{n:1024d}"], None) for n in range(40)])
+    pack(packer, [Batch.of_values([f"{n:1024d}" for n in range(4)], None)])
+    blocks = pack(packer, [Batch.of_values([f"{n:1024d}"], None) for n in range(40)])
     assert max(block.size for block, _ in blocks) <= 8 * KIB
 
 

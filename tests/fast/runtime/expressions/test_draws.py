@@ -23,7 +23,7 @@ QUERY = (
 )
 
 
-def drawing(env: StreamExecutionEnvironment, out: Collect) -> None:
+def build_draws(env: StreamExecutionEnvironment, out: Collect) -> None:
     rows = [(n,) for n in range(40)]
     numbers = env.add_source(Script([*rows, EPOCH, *rows], type_info=Types.ROW_NAMED(["n"], [Types.LONG()])))
     t_env = StreamTableEnvironment.create(env)
@@ -34,7 +34,7 @@ def drawing(env: StreamExecutionEnvironment, out: Collect) -> None:
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_a_replayed_epoch_draws_the_same_values(parallelism: int) -> None:
     out, store = Collect(), f"draws-{parallelism}"
-    run(lambda env: drawing(env, out), parallelism=parallelism, store=store)
+    run(lambda env: build_draws(env, out), parallelism=parallelism, store=store)
     rows = [tuple(row) for row in out.values]
     assert len(rows) == 80
     for column in (1, 2, 6):
@@ -42,7 +42,7 @@ def test_a_replayed_epoch_draws_the_same_values(parallelism: int) -> None:
     assert all(row[3] == row[4] != row[1] for row in rows)
     assert {row[3] for row in rows} <= {*JavaRandom(7).doubles(80).tolist()}  # the same sequence in every task
     env = StreamExecutionEnvironment().set_parallelism(parallelism)
-    drawing(env, Collect())
+    build_draws(env, Collect())
     for epoch in (1, 2):
         again = replay(env._graph(None), env._job_settings(), f"memory://{store}@{epoch}", "out")
         assert again.is_same, again

@@ -24,9 +24,9 @@ def low_bound() -> Iterator[None]:
     sys.setrecursionlimit(before)
 
 
-def deeper(levels: int, act: Callable[[], object]) -> object:
+def run_deeper(levels: int, act: Callable[[], object]) -> object:
     """The result of `act` on a stack that is deeper by this number of levels."""
-    return deeper(levels - 1, act) if levels else act()
+    return run_deeper(levels - 1, act) if levels else act()
 
 
 READERS: list[Reader] = [lambda text: parse_variant(text, False), lambda text: json_text(read_json(text))]
@@ -36,9 +36,9 @@ READERS: list[Reader] = [lambda text: parse_variant(text, False), lambda text: j
 @pytest.mark.parametrize("frames", [0, 300, 600])
 def test_a_thousand_levels_are_read_at_any_depth_of_the_callers_stack(read: Reader, frames: int) -> None:
     for text in ("[" * 1_000 + "]" * 1_000, '{"a":' * 1_000 + "1" + "}" * 1_000):
-        assert deeper(frames, lambda text=text: read(text)) == text  # type: ignore[misc]
+        assert run_deeper(frames, lambda text=text: read(text)) == text  # type: ignore[misc]
         with pytest.raises(JsonError, match="deeper than 1,000 levels"):
-            deeper(frames, lambda text=text: read(f"[{text}]"))  # type: ignore[misc]
+            run_deeper(frames, lambda text=text: read(f"[{text}]"))  # type: ignore[misc]
 
 
 def test_the_recursion_limit_is_restored_after_a_deep_text() -> None:
@@ -46,14 +46,14 @@ def test_the_recursion_limit_is_restored_after_a_deep_text() -> None:
         read("[" * 1_000 + "]" * 1_000)
         assert sys.getrecursionlimit() == 1_000
         with pytest.raises(JsonError):
-            deeper(900, lambda read=read: read("[" * 1_000 + "]" * 999))  # type: ignore[misc]
+            run_deeper(900, lambda read=read: read("[" * 1_000 + "]" * 999))  # type: ignore[misc]
         assert sys.getrecursionlimit() == 1_000
 
 
 @pytest.mark.parametrize("text", ["$..a", "$..*", "$..[?(@.a == 1)]"])
 def test_a_path_of_a_thousand_levels_is_followed(text: str) -> None:
     document = read_json('{"a":' * 1_000 + "1" + "}" * 1_000)
-    assert deeper(600, lambda: len(json_path(text).find(document)))
+    assert run_deeper(600, lambda: len(json_path(text).find(document)))
     assert sys.getrecursionlimit() == 1_000
 
 

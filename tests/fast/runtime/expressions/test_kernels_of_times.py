@@ -66,7 +66,7 @@ values_of: dict[DataType, st.SearchStrategy[Any]] = {
 }
 
 
-def agree(
+def check_kernel(
     function: str,
     types: tuple[DataType, ...],
     result: DataType,
@@ -99,16 +99,16 @@ def test_parts_of_times(data: st.DataObject, type_: DataType, zone: str) -> None
     values = data.draw(column(type_))
     day_units = ("DOY", "DOW", "ISODOW", "ISOYEAR", "DECADE", "CENTURY", "MILLENNIUM", "EPOCH", "MILLISECOND")
     for unit in (*UNITS, *day_units):
-        agree("EXTRACT", (type_,), BigIntType(), [values], zone, unit)
+        check_kernel("EXTRACT", (type_,), BigIntType(), [values], zone, unit)
 
 
 @given(column(TIME), column(SPAN), column(MONTHS))
 def test_parts_of_times_of_day_and_of_intervals(times: list[Any], spans: list[Any], months: list[Any]) -> None:
     for unit in ("HOUR", "MINUTE", "SECOND", "MILLISECOND"):
-        agree("EXTRACT", (TIME,), BigIntType(), [times], unit=unit)
-        agree("EXTRACT", (SPAN,), BigIntType(), [spans], unit=unit)
+        check_kernel("EXTRACT", (TIME,), BigIntType(), [times], unit=unit)
+        check_kernel("EXTRACT", (SPAN,), BigIntType(), [spans], unit=unit)
     for unit in ("YEAR", "MONTH"):
-        agree("EXTRACT", (MONTHS,), BigIntType(), [months], unit=unit)
+        check_kernel("EXTRACT", (MONTHS,), BigIntType(), [months], unit=unit)
 
 
 @pytest.mark.slow
@@ -118,25 +118,25 @@ def test_rounding_to_a_unit(data: st.DataObject, type_: DataType, zone: str) -> 
     values = data.draw(column(type_))
     for unit in ("CENTURY", "DECADE", *UNITS, "MILLISECOND"):
         for function in ("TEMPORAL FLOOR", "TEMPORAL CEIL"):
-            agree(function, (type_,), type_, [values], zone, unit)
+            check_kernel(function, (type_,), type_, [values], zone, unit)
 
 
 @given(st.data(), st.sampled_from((STAMP, MOMENT, DATE, TIME)), st.sampled_from((MONTHS, SPAN)))
 def test_times_moved_by_intervals(data: st.DataObject, type_: DataType, interval: DataType) -> None:
     values, amounts = data.draw(column(type_)), data.draw(column(interval))
-    agree("TEMPORAL +", (type_, interval), type_, [values, amounts])
-    agree("TEMPORAL -", (type_, interval), type_, [values, amounts])
-    agree("TEMPORAL +", (interval, type_), type_, [amounts, values])
+    check_kernel("TEMPORAL +", (type_, interval), type_, [values, amounts])
+    check_kernel("TEMPORAL -", (type_, interval), type_, [values, amounts])
+    check_kernel("TEMPORAL +", (interval, type_), type_, [amounts, values])
 
 
 @given(st.data(), st.sampled_from((MONTHS, SPAN)))
 def test_intervals_added_multiplied_and_negated(data: st.DataObject, type_: DataType) -> None:
     first, second = data.draw(column(type_)), data.draw(column(type_))
     counts = data.draw(st.lists(st.none() | st.integers(-99, 99), min_size=6, max_size=6))
-    agree("TEMPORAL +", (type_, type_), type_, [first, second])
-    agree("TEMPORAL -", (type_, type_), type_, [first, second])
-    agree("TEMPORAL *", (type_, BigIntType()), type_, [first, counts])
-    agree("TEMPORAL NEGATE", (type_,), type_, [first])
+    check_kernel("TEMPORAL +", (type_, type_), type_, [first, second])
+    check_kernel("TEMPORAL -", (type_, type_), type_, [first, second])
+    check_kernel("TEMPORAL *", (type_, BigIntType()), type_, [first, counts])
+    check_kernel("TEMPORAL NEGATE", (type_,), type_, [first])
 
 
 @given(st.data(), st.sampled_from((STAMP, MOMENT, DATE)), st.sampled_from(UNITS))
@@ -145,16 +145,16 @@ def test_units_added_and_counted(data: st.DataObject, type_: DataType, unit: str
     first, second = data.draw(near), data.draw(near)
     counts = data.draw(st.lists(st.none() | st.integers(-99, 99), min_size=4, max_size=4))
     is_clock_unit = type_ is DATE and unit in ("HOUR", "MINUTE", "SECOND")
-    agree(
+    check_kernel(
         "TIMESTAMPADD", (BigIntType(), type_), TimestampType(6) if is_clock_unit else type_, [counts, first], unit=unit
     )
     if unit not in ("SECOND", "MINUTE"):  # their counts are beyond INT for years that far apart
-        agree("TIMESTAMPDIFF", (type_, type_), IntType(), [first, second], unit=unit)
+        check_kernel("TIMESTAMPDIFF", (type_, type_), IntType(), [first, second], unit=unit)
 
 
 @given(*(column(type_, 4) for type_ in (STAMP, SPAN, STAMP, STAMP)))
 def test_overlapping_periods(begin: list[Any], span: list[Any], other: list[Any], end: list[Any]) -> None:
-    agree("OVERLAPS", (STAMP, SPAN, STAMP, STAMP), BooleanType(), [begin, span, other, end])
+    check_kernel("OVERLAPS", (STAMP, SPAN, STAMP, STAMP), BooleanType(), [begin, span, other, end])
 
 
 PATTERNS = (
@@ -167,16 +167,16 @@ PATTERNS = (
 @given(st.data(), st.sampled_from((STAMP, MOMENT)), st.sampled_from(PATTERNS), st.sampled_from(ZONES))
 def test_times_formatted_by_a_pattern(data: st.DataObject, type_: DataType, pattern: str, zone: str) -> None:
     values = data.draw(st.lists(st.none() | values_of[type_], min_size=1, max_size=30))
-    agree("DATE_FORMAT", (type_, STRING), STRING, [values, [pattern] * len(values)], zone)
+    check_kernel("DATE_FORMAT", (type_, STRING), STRING, [values, [pattern] * len(values)], zone)
 
 
 @pytest.mark.slow
 @settings(max_examples=15)
 @given(st.lists(st.integers(-(10**11), 10**11) | st.none(), min_size=1, max_size=20), st.sampled_from(ZONES[:4]))
 def test_unix_seconds_formatted_and_parsed_again(values: list[int | None], zone: str) -> None:
-    agree("FROM_UNIXTIME", (BigIntType(),), STRING, [values], zone)
+    check_kernel("FROM_UNIXTIME", (BigIntType(),), STRING, [values], zone)
     patterns = ["yyyy/MM/dd HH:mm", "EEE d. MMM yyyy", "D 'of' y", "yyyy-MM-dd"]
-    agree("FROM_UNIXTIME", (BigIntType(), STRING), STRING, [values, (patterns * 5)[: len(values)]], zone)
+    check_kernel("FROM_UNIXTIME", (BigIntType(), STRING), STRING, [values, (patterns * 5)[: len(values)]], zone)
 
 
 _texts = st.one_of(
@@ -192,21 +192,21 @@ _texts = st.one_of(
 @given(st.lists(st.none() | _texts, min_size=1, max_size=12), st.sampled_from(ZONES[:4]))
 def test_text_parsed_as_times(texts: list[str | None], zone: str) -> None:
     rows = len(texts)
-    agree("TO_DATE", (STRING,), DATE, [texts])
-    agree("TO_TIMESTAMP", (STRING,), STAMP, [texts])
-    agree("UNIX_TIMESTAMP", (STRING,), BigIntType(), [texts], zone)
+    check_kernel("TO_DATE", (STRING,), DATE, [texts])
+    check_kernel("TO_TIMESTAMP", (STRING,), STAMP, [texts])
+    check_kernel("UNIX_TIMESTAMP", (STRING,), BigIntType(), [texts], zone)
     for pattern in ("yyyy-MM-dd HH:mm:ss", "yyyy-MM-dd[ HH:mm:ss]", "yyyy-MM-dd HH:mm:ss.SSS"):
-        agree("TO_TIMESTAMP", (STRING, STRING), STAMP, [texts, [pattern] * rows])
+        check_kernel("TO_TIMESTAMP", (STRING, STRING), STAMP, [texts, [pattern] * rows])
         if "[" not in pattern:
-            agree("TO_DATE", (STRING, STRING), DATE, [texts, [pattern] * rows])
+            check_kernel("TO_DATE", (STRING, STRING), DATE, [texts, [pattern] * rows])
     zones = (list(ZONES) * 2)[:rows]
-    agree("CONVERT_TZ", (STRING, STRING, STRING), STRING, [texts, zones, zones[::-1]])
+    check_kernel("CONVERT_TZ", (STRING, STRING, STRING), STRING, [texts, zones, zones[::-1]])
 
 
 @given(st.lists(st.none() | st.integers(-(10**13), 10**13), min_size=1, max_size=10), st.integers(0, 6))
 def test_numbers_converted_to_timestamps(values: list[int | None], digits: int) -> None:
     type_ = LocalZonedTimestampType(max(3, digits))
-    agree("TO_TIMESTAMP_LTZ", (BigIntType(), IntType()), type_, [values, [digits] * len(values)])
+    check_kernel("TO_TIMESTAMP_LTZ", (BigIntType(), IntType()), type_, [values, [digits] * len(values)])
 
 
 @pytest.mark.parametrize("zone", ZONES)

@@ -23,7 +23,7 @@ from millstream.runtime.expressions.reference import evaluate
 INT_MIN, LONG_MAX = -(2**31), 2**63 - 1
 
 
-def over(name: str, *sides: tuple[DataType, Any]) -> Any:
+def call_over_columns(name: str, *sides: tuple[DataType, Any]) -> Any:
     """A function of one row whose values come as columns."""
     columns = [pa.array([value], type_.arrow) for type_, value in sides]
     return run(call(name, *(Column(type_, i) for i, (type_, _) in enumerate(sides))), [t for t, _ in sides], columns)
@@ -56,7 +56,7 @@ def run(expression: RowExpression, types: list[DataType], columns: list[pa.Array
     ],
 )  # fmt: skip
 def test_operators(name: str, left: tuple[DataType, Any], right: tuple[DataType, Any], result: Any) -> None:
-    actual = over(name, left, right)
+    actual = call_over_columns(name, left, right)
     assert actual == result or (isinstance(actual, float) and math.isnan(actual) and math.isnan(result))
 
 
@@ -64,7 +64,9 @@ def test_operators(name: str, left: tuple[DataType, Any], right: tuple[DataType,
 @pytest.mark.parametrize("name", ["/", "%"])
 def test_whole_numbers_and_decimals_are_not_divided_by_zero(name: str, type_: DataType) -> None:
     with pytest.raises(ExpressionError, match="division by zero"):
-        over(name, (type_, 1 if type_ == T.INT() else Decimal(1)), (type_, 0 if type_ == T.INT() else Decimal(0)))
+        call_over_columns(
+            name, (type_, 1 if type_ == T.INT() else Decimal(1)), (type_, 0 if type_ == T.INT() else Decimal(0))
+        )
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,9 @@ def timed() -> WatermarkStrategy:
     return WatermarkStrategy.no_watermarks().with_timestamp_assigner(lambda row, _: row[2])
 
 
-def ran(lefts: list[Any], rights: list[Any], build: Build, typed: bool = True, **how: Any) -> tuple[Result, Collect]:
+def run_joined(
+    lefts: list[Any], rights: list[Any], build: Build, typed: bool = True, **how: Any
+) -> tuple[Result, Collect]:
     """Run a program on these two scripts; the stream it returns goes to the sink."""
     out = Collect()
     env = StreamExecutionEnvironment()
@@ -69,7 +71,7 @@ def ran(lefts: list[Any], rights: list[Any], build: Build, typed: bool = True, *
 
 
 def results(lefts: list[Any], rights: list[Any], build: Build, typed: bool = True, **how: Any) -> list[Any]:
-    result, out = ran(lefts, rights, build, typed, **how)
+    result, out = run_joined(lefts, rights, build, typed, **how)
     return [tuple(value) if isinstance(value, Row) else value for value in result[out]]
 
 
@@ -84,7 +86,7 @@ def stored_rows(manifest: Manifest) -> int:
     )
 
 
-def owed(one: Any, two: Any) -> tuple[str, int]:
+def amount_owed(one: Any, two: Any) -> tuple[str, int]:
     return one[0], one[1] - two[1]
 
 
@@ -99,18 +101,22 @@ def by_id(orders: DataStream, payments: DataStream, assigner: Any = TENS) -> Any
 def test_records_of_one_key_and_window_are_joined_across_epochs(typed: bool) -> None:
     lefts = [order("a", 7, 1), order("b", 8, 2), Watermark(3), order("a", 9, 4), Watermark(30)]
     rights = [Watermark(3), payment("a", 5, 9), payment("b", 6, 10), Watermark(30)]
-    joined = results(lefts, rights, lambda a, b: by_id(a, b).apply(owed), typed)
+    joined = results(lefts, rights, lambda a, b: by_id(a, b).apply(amount_owed), typed)
     assert joined == [("a", 2), ("a", 4)]
 
 
 def test_results_carry_the_last_millisecond_of_their_window_and_can_be_joined_again() -> None:
     def build(orders: DataStream, payments: DataStream) -> DataStream:
         again = (
-            by_id(orders, payments).apply(owed).join(payments).where(lambda pair: pair[0]).equal_to(lambda row: row.id)
+            by_id(orders, payments)
+            .apply(amount_owed)
+            .join(payments)
+            .where(lambda pair: pair[0])
+            .equal_to(lambda row: row.id)
         )
         return again.window(TENS).apply(lambda pair, row: (*pair, row.paid))
 
-    result, out = ran([order("a", 7, 1)], [payment("a", 5, 2), payment("a", 1, 12)], build)
+    result, out = run_joined([order("a", 7, 1)], [payment("a", 5, 2), payment("a", 1, 12)], build)
     assert [(record.value, record.timestamp) for record in result.of(out)] == [(("a", 2, 5), 9)]
 
 
@@ -163,7 +169,7 @@ def test_processing_time_windows_join_records_of_the_same_interval() -> None:
     windows = TumblingProcessingTimeWindows.of(Duration.of_millis(10))
     clock = ManualClock(0)
     lefts, rights = [order("a", 7, 0), Pause(12), EPOCH, order("a", 1, 0), Pause(12)], [payment("a", 5, 0)]
-    assert results(lefts, rights, lambda a, b: by_id(a, b, windows).apply(owed), clock=clock) == [("a", 2)]
+    assert results(lefts, rights, lambda a, b: by_id(a, b, windows).apply(amount_owed), clock=clock) == [("a", 2)]
 
 
 def test_a_trigger_counts_the_records_of_both_sides_and_an_evictor_sees_them_tagged() -> None:
@@ -212,7 +218,7 @@ def test_late_records_without_an_output_are_counted(in_columns: bool) -> None:
         windows = by_id(orders, payments)
         return windows.project(["cents"], ["paid"]) if in_columns else windows.apply(lambda a, b: (a.cents, b.paid))
 
-    result, out = ran(LATE_LEFTS, LATE_RIGHTS, build)
+    result, out = run_joined(LATE_LEFTS, LATE_RIGHTS, build)
     assert [tuple(row) for row in result[out]] == [(7, 1), (9, 2)]
     counted = [value for name, value in result.metrics.items() if name.endswith("numLateRecordsDropped")]
     assert counted == [{"counter": 1}]
@@ -267,7 +273,7 @@ def test_rows_expire_from_the_store_when_their_last_window_ends() -> None:
     lefts: list[Any] = [item for n in range(30) for item in (order("a", n, n * 5), Watermark(n * 5))]
     rights: list[Any] = [item for n in range(30) for item in (payment("b", n, n * 5), Watermark(n * 5))]
     slides = SlidingEventTimeWindows.of(Duration.of_millis(20), Duration.of_millis(10))
-    result, out = ran(lefts, rights, lambda a, b: by_id(a, b, slides).project(["cents"], ["paid"]))
+    result, out = run_joined(lefts, rights, lambda a, b: by_id(a, b, slides).project(["cents"], ["paid"]))
     assert result[out] == []
     stored_counts = [stored_rows(manifest) for manifest in result.manifests]
     assert 4 <= max(stored_counts) <= 16 and stored_counts[-1] == 0
@@ -275,7 +281,7 @@ def test_rows_expire_from_the_store_when_their_last_window_ends() -> None:
 
 def test_records_that_match_within_an_epoch_are_never_stored() -> None:
     lefts, rights = [order("a", 7, 1), Watermark(9)], [payment("a", 5, 4), Watermark(9)]
-    result, out = ran(lefts, rights, lambda a, b: by_id(a, b).project(["cents"], ["paid"]))
+    result, out = run_joined(lefts, rights, lambda a, b: by_id(a, b).project(["cents"], ["paid"]))
     assert len(result[out]) == 1
     assert [stored_rows(manifest) for manifest in result.manifests] == [0] * len(result.manifests)
 
@@ -330,10 +336,12 @@ def test_a_job_continued_with_other_windows_or_fields_is_rejected_with_advice() 
     messages = "were stored for other windows", "was saved with the fields cents"
     for assigner, fields, what in ((slides, ["cents"], messages[0]), (TENS, ["at_ms"], messages[1])):
         store = f"changed-{next(COUNTER)}"
-        ran(lefts, rights, lambda a, b: by_id(a, b).project(["cents"], ["paid"]).uid("join"), store=store, epochs=1)
+        run_joined(
+            lefts, rights, lambda a, b: by_id(a, b).project(["cents"], ["paid"]).uid("join"), store=store, epochs=1
+        )
         with pytest.raises(JobFailedError, match=f"{what}.*another uid"):
             other = partial(projected, assigner=assigner, fields=fields)
-            ran(lefts, rights, other, store=store)
+            run_joined(lefts, rights, other, store=store)
 
 
 def projected(orders: DataStream, payments: DataStream, assigner: Any, fields: list[str]) -> DataStream:
@@ -377,11 +385,11 @@ def test_a_missing_step_is_named() -> None:
     with Refused("Where has no 'window'", "A step is missing before it: equal_to(selector)"):
         orders.co_group(payments).where("id").window(TENS)
     with Refused("EqualTo has no 'apply'", "A step is missing before it: window(assigner)"):
-        orders.join(payments).where("id").equal_to("id").apply(owed)
+        orders.join(payments).where("id").equal_to("id").apply(amount_owed)
     with Refused("EqualTo has no 'project'", "A step is missing before it: window(assigner)"):
         orders.join(payments).where("id").equal_to("id").project(["id"], [])
     with Refused("JoinedStreams has no 'reduce'", "A step is missing before it: where(selector)"):
-        orders.join(payments).reduce(owed)
+        orders.join(payments).reduce(amount_owed)
     assert not hasattr(orders.join(payments), "window")
 
 
@@ -432,7 +440,7 @@ def test_a_side_that_cannot_have_timestamps_is_named_before_the_job_starts(bare:
         else:
             orders = orders.assign_timestamps_and_watermarks(timed())
         windows = by_id(orders, payments)
-        (windows.project(["id"], []) if in_columns else windows.apply(owed)).sink_to(Collect())
+        (windows.project(["id"], []) if in_columns else windows.apply(amount_owed)).sink_to(Collect())
 
     with pytest.raises(ProgramError, match=f"no operator before its {bare} input assigns timestamps"):
         run(build)
@@ -441,7 +449,7 @@ def test_a_side_that_cannot_have_timestamps_is_named_before_the_job_starts(bare:
 def test_an_unpicklable_function_is_reported_at_the_line_of_the_join() -> None:
     lock = Lock()
     with pytest.raises(ProgramError, match=r"it holds .*lock.*cannot be pickled.*test_window_joins"):
-        ran([], [], lambda a, b: by_id(a, b).apply(lambda one, two: (lock, one)))
+        run_joined([], [], lambda a, b: by_id(a, b).apply(lambda one, two: (lock, one)))
 
 
 def test_an_error_in_a_join_function_fails_the_job() -> None:
@@ -449,7 +457,7 @@ def test_an_error_in_a_join_function_fails_the_job() -> None:
         raise ValueError("no such currency")
 
     with pytest.raises(JobFailedError, match="no such currency"):
-        ran([order("a", 1, 1)], [payment("a", 1, 1)], lambda a, b: by_id(a, b).apply(broken))
+        run_joined([order("a", 1, 1)], [payment("a", 1, 1)], lambda a, b: by_id(a, b).apply(broken))
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from millstream.datastream.functions import KeyedProcessFunction
 from millstream.testing import EPOCH, Collect, Script, run
 
 
-class Obedient(KeyedProcessFunction):
+class ScriptedTimers(KeyedProcessFunction):
     """Sets and deletes its timers as each record says: "set 5", "delete 5"."""
 
     def process_element(self, value: str, ctx: Any) -> None:
@@ -38,7 +38,9 @@ class Obedient(KeyedProcessFunction):
 )
 def test_a_timer_fires_if_it_was_set_last_and_not_deleted(orders: list[Any], fired: list[int]) -> None:
     out = Collect()
-    result = run(lambda env: env.add_source(Script(orders)).key_by(lambda _: "key").process(Obedient()).sink_to(out))
+    result = run(
+        lambda env: env.add_source(Script(orders)).key_by(lambda _: "key").process(ScriptedTimers()).sink_to(out)
+    )
     assert result[out] == fired
 
 
@@ -50,6 +52,8 @@ def rows_of(manifest: Any) -> int:
 def test_timers_set_and_deleted_within_an_epoch_are_not_written() -> None:
     out = Collect()
     orders = ["set 1000", EPOCH, *(f"set {n}, delete {n}" for n in range(1, 50)), EPOCH, "set 1001"]
-    result = run(lambda env: env.add_source(Script(orders)).key_by(lambda _: "key").process(Obedient()).sink_to(out))
+    result = run(
+        lambda env: env.add_source(Script(orders)).key_by(lambda _: "key").process(ScriptedTimers()).sink_to(out)
+    )
     assert result[out] == [1000, 1001]
     assert [rows_of(manifest) for manifest in result.manifests[:2]] == [1, 1]

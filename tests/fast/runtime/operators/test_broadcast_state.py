@@ -47,7 +47,7 @@ COUNT = ValueStateDescriptor("count", Types.LONG())
 Change = tuple[Any, ...]  # ("put", key, value), ("remove", key) or ("clear",)
 
 
-def changed(rules: Any, change: Change) -> None:
+def apply_change(rules: Any, change: Change) -> None:
     """Apply a change to a broadcast state or to a dictionary."""
     what, *key_and_value = change
     if what == "put":
@@ -69,7 +69,7 @@ class Replica(BroadcastProcessFunction):  # type: ignore[type-arg]
         yield value, self.subtask, sorted(ctx.get_broadcast_state(RULES).items())
 
     def process_broadcast_element(self, value: Change, ctx: Any) -> None:
-        changed(ctx.get_broadcast_state(RULES), value)
+        apply_change(ctx.get_broadcast_state(RULES), value)
 
 
 def run_broadcast(
@@ -90,7 +90,7 @@ def run_broadcast(
     return result[out], result
 
 
-def a_store() -> str:
+def new_store() -> str:
     return fresh_name("broadcast")
 
 
@@ -118,7 +118,7 @@ def test_every_subtask_emits_the_output_of_broadcast_records() -> None:
     assert sorted(values) == [("record", 1), *[("rule", "x", None, True, 7)] * 2]
 
 
-class Further(BroadcastProcessFunction):  # type: ignore[type-arg]
+class AddsPosition(BroadcastProcessFunction):  # type: ignore[type-arg]
     """Passes records on with their position in this subtask's input."""
 
     def open(self, runtime_context: Any) -> None:
@@ -138,12 +138,12 @@ def test_output_stays_in_order_in_a_downstream_function_with_its_own_rules() -> 
     def build(env: StreamExecutionEnvironment) -> None:
         first = env.add_source(Script([1, 2, 3])).connect(env.add_source(Script(["x"])).broadcast(RULES))
         second = first.process(Echo()).connect(env.add_source(Script([9])).broadcast(RULES))
-        second.process(Further()).sink_to(out)
+        second.process(AddsPosition()).sink_to(out)
 
     assert run(build)[out] == [(1, "rule", 9), (2, "record", 9), (3, "record", 9), (4, "record", 9)]
 
 
-class Contrary(LocalRunner):
+class ReversedSenders(LocalRunner):
     """Blocks arrive in a different order of senders in every other subtask, as a shuffle may deliver them."""
 
     def _task(self, stage: int, subtask: int, spec: EpochSpec, rows: Iterator[pa.RecordBatch]) -> Iterator[Envelope]:
@@ -158,7 +158,7 @@ class Contrary(LocalRunner):
 def test_rules_of_several_senders_are_applied_in_the_same_order_in_every_subtask(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("millstream.testing.in_memory.LocalRunner", Contrary)
+    monkeypatch.setattr("millstream.testing.in_memory.LocalRunner", ReversedSenders)
     rules = Script(*([("put", "who", split), EPOCH, ("put", "who", split + 10)] for split in range(3)))
     values, _ = run_broadcast(Replica(), Script(range(6), type_info=Types.LONG()), rules, parallelism=3)
     assert {subtask for _, subtask, _ in values} == {0, 1, 2}
@@ -197,13 +197,13 @@ def test_all_copies_equal_a_replay_of_100_changes_through_crashes_restarts_and_r
     replayed: dict[str, int] = {}
     for epoch in epochs:
         for change in epoch:
-            changed(replayed, change)
+            apply_change(replayed, change)
         expected.append(sorted(replayed.items()))
     marked = [[*epoch, CRASH] if number == crash else epoch for number, epoch in enumerate(epochs)]
     rules = Script([item for epoch in marked for item in (*epoch, EPOCH)])
     # Twelve records are distributed evenly to up to four subtasks.
     records = Script([item for number in range(len(epochs)) for item in (*[number] * 12, EPOCH)])
-    store, reached, replicas = a_store(), 0, set()
+    store, reached, replicas = new_store(), 0, set()
     for parallelism, length in [*runs, (2, len(epochs))]:
         values, result = run_broadcast(
             Replica(), records, rules, parallelism=parallelism, store=store, epochs=reached + length
@@ -246,7 +246,7 @@ class Nothing(BroadcastProcessFunction):  # type: ignore[type-arg]
 
 
 def test_an_undeclared_state_is_retained_until_it_is_declared_again() -> None:
-    store = a_store()
+    store = new_store()
     rules, records = Script([("put", "a", 1), EPOCH, EPOCH]), Script([1, EPOCH, 2, EPOCH, 3])
     run_broadcast(Replica(), records, rules, store=store, epochs=1)
     other = MapStateDescriptor("other", Types.STRING(), Types.LONG())
@@ -258,7 +258,7 @@ def test_an_undeclared_state_is_retained_until_it_is_declared_again() -> None:
 
 
 def test_a_copy_changed_in_a_failed_attempt_is_read_again() -> None:
-    segments = OpenSegments(MemoryStore(a_store()))
+    segments = OpenSegments(MemoryStore(new_store()))
 
     def place(attempt: int, subtask: int) -> TableSetting:
         return TableSetting("uid", 1, subtask, f"attempt{attempt}", range(128), 0, segments)
@@ -276,7 +276,7 @@ def test_a_copy_changed_in_a_failed_attempt_is_read_again() -> None:
         assert list(states.readable(RULES).items()) == [("a", 1)]
 
 
-class Fleeting(BroadcastProcessFunction):  # type: ignore[type-arg]
+class CallsEveryMethod(BroadcastProcessFunction):  # type: ignore[type-arg]
     """Every read and write method, on a state of untyped values."""
 
     ANYTHING = MapStateDescriptor("anything", Types.LONG(), Types.PICKLED_BYTE_ARRAY())
@@ -295,12 +295,12 @@ class Fleeting(BroadcastProcessFunction):  # type: ignore[type-arg]
 
 def test_a_broadcast_state_reads_like_a_map() -> None:
     rules = Script([{1: ["x"], 2: "y"}, EPOCH, None])
-    values, _ = run_broadcast(Fleeting(), Script([0, EPOCH, 0]), rules, states=(Fleeting.ANYTHING,))
+    values, _ = run_broadcast(CallsEveryMethod(), Script([0, EPOCH, 0]), rules, states=(CallsEveryMethod.ANYTHING,))
     full = [([1, 2], [1, 2], ["['x']", "y"], False), (["x"], True, True, "y")]
     assert values == [*full, ([], [], [], True), (None, False, False, None)]
 
 
-class Rounded(BroadcastProcessFunction):  # type: ignore[type-arg]
+class RetainsView(BroadcastProcessFunction):  # type: ignore[type-arg]
     """Retains the view of its first record, which is allowed."""
 
     view: Any = None
@@ -313,7 +313,7 @@ class Rounded(BroadcastProcessFunction):  # type: ignore[type-arg]
         yield self.view.get(0.1), self.view.get(1), self.view.get(2.5), self.view[0.1]
 
     def process_broadcast_element(self, value: Any, ctx: Any) -> None:
-        changed(ctx.get_broadcast_state(self.state), value)
+        apply_change(ctx.get_broadcast_state(self.state), value)
 
 
 @pytest.mark.parametrize("key_type", [Types.FLOAT(), Types.DOUBLE()], ids=str)
@@ -323,7 +323,7 @@ def test_a_key_is_converted_to_its_stored_form_also_by_a_view_of_an_earlier_epoc
         [("put", 0.1, "tenth"), EPOCH, ("put", 1, "one"), EPOCH, EPOCH, ("clear",), EPOCH, ("put", 2.5, "x")]
     )
     records = Script([0, EPOCH, 0, EPOCH, 0, EPOCH, 0, EPOCH, CRASH, 0])
-    values, _ = run_broadcast(Rounded(state), records, rules, states=(state,))
+    values, _ = run_broadcast(RetainsView(state), records, rules, states=(state,))
     both = ("tenth", "one", None, "tenth")
     assert values == [("tenth", None, None, "tenth"), both, both, (None, None, None, None), (None, None, "x", None)]
 
@@ -371,7 +371,7 @@ class Reminder(KeyedBroadcastProcessFunction):  # type: ignore[type-arg]
         assert ctx.timestamp() == 3 and ctx.current_processing_time() == 1_000 and ctx.current_watermark() < 0
 
     def process_broadcast_element(self, value: Change, ctx: Any) -> None:
-        changed(ctx.get_broadcast_state(RULES), value)
+        apply_change(ctx.get_broadcast_state(RULES), value)
 
     def on_timer(self, timestamp: int, ctx: Any) -> Iterable[Any]:
         rules = sorted(ctx.get_broadcast_state(RULES).items())

@@ -26,7 +26,7 @@ INTS = Types.TUPLE([Types.STRING(), Types.INT()])
 DATES = Types.ROW_NAMED(["what", "at"], [Types.STRING(), Types.SQL_TIMESTAMP()])
 
 
-def stamped(values: list[Any], type_info: TypeInformation | None, field: int | str) -> list[int]:
+def timestamps_of(values: list[Any], type_info: TypeInformation | None, field: int | str) -> list[int]:
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(field)
     keeper = Timekeeper(strategy, EventTimeState(), UserCall("source", "uid", "job.py:1"))
     stamps = keeper.stamp(Batch.of_values(values, type_info)).timestamps
@@ -38,18 +38,23 @@ def stamped(values: list[Any], type_info: TypeInformation | None, field: int | s
 @given(st.lists(st.tuples(st.just("a"), TIMES)))
 def test_a_typed_or_untyped_field_of_milliseconds_is_the_timestamp(values: list[Any]) -> None:
     expected = [time for _, time in values]
-    assert stamped(values, LONGS, 1) == stamped(values, None, 1) == stamped(values, LONGS, "f1") == expected
+    assert (
+        timestamps_of(values, LONGS, 1)
+        == timestamps_of(values, None, 1)
+        == timestamps_of(values, LONGS, "f1")
+        == expected
+    )
 
 
 @settings(deadline=None)
 @given(st.lists(MOMENTS))
 def test_a_field_of_datetimes_is_the_timestamp_in_utc_rounded_down(moments: list[datetime.datetime]) -> None:
     rows = [Row(what="a", at=moment.replace(fold=0)) for moment in moments]
-    assert stamped(rows, DATES, "at") == stamped(rows, DATES, 1) == stamped(rows, None, "at")
+    assert timestamps_of(rows, DATES, "at") == timestamps_of(rows, DATES, 1) == timestamps_of(rows, None, "at")
 
 
 def test_narrow_integers_are_timestamps() -> None:
-    assert stamped([("a", 7), ("b", -1)], INTS, 1) == [7, -1]
+    assert timestamps_of([("a", 7), ("b", -1)], INTS, 1) == [7, -1]
 
 
 @pytest.mark.parametrize(
@@ -68,7 +73,7 @@ def test_an_invalid_timestamp_is_rejected_with_its_record(
     values: Any, type_info: Any, field: Any, message: str
 ) -> None:
     with pytest.raises(UserFailureError) as caught:
-        stamped(values, type_info, field)
+        timestamps_of(values, type_info, field)
     assert message in caught.value.report.message and caught.value.report.record is not None
 
 

@@ -27,7 +27,7 @@ from millstream.testing import CRASH, EPOCH, Collect, ManualClock, Pause, Result
 SECOND = 1_000
 
 
-def ran(function: Any, items: list[Any], clock: ManualClock | None = None, **options: Any) -> list[Any]:
+def run_function(function: Any, items: list[Any], clock: ManualClock | None = None, **options: Any) -> list[Any]:
     """The output of `function` for `items`, all of one key, in one subtask."""
     return result_of(function, items, clock, **options)[0]
 
@@ -70,18 +70,18 @@ def ttl(seconds: int) -> Any:
 
 def test_a_value_expires_when_its_ttl_has_passed() -> None:
     items = [1, Pause(4 * SECOND), 2, Pause(4 * SECOND), 3, Pause(6 * SECOND), 4]
-    assert ran(CountWithTtl(ttl(5).build()), items) == [1, 2, 3, 1]
+    assert run_function(CountWithTtl(ttl(5).build()), items) == [1, 2, 3, 1]
 
 
 def test_reading_renews_a_ttl_only_if_configured() -> None:
     items = [1, Pause(3 * SECOND), -2, Pause(3 * SECOND), -3]
-    assert ran(CountWithTtl(ttl(5).build()), items) == [1, 2, 1]
-    assert ran(CountWithTtl(ttl(5).update_ttl_on_read_and_write().build()), items) == [1, 2, 2]
+    assert run_function(CountWithTtl(ttl(5).build()), items) == [1, 2, 1]
+    assert run_function(CountWithTtl(ttl(5).update_ttl_on_read_and_write().build()), items) == [1, 2, 2]
 
 
 def test_an_expired_value_may_be_read_until_cleanup_if_configured() -> None:
     items = [1, Pause(6 * SECOND), 2]
-    assert ran(CountWithTtl(ttl(5).return_expired_if_not_cleaned_up().build()), items) == [1, 2]
+    assert run_function(CountWithTtl(ttl(5).return_expired_if_not_cleaned_up().build()), items) == [1, 2]
 
 
 class ListAndMapWithTtl(KeyedProcessFunction):
@@ -101,7 +101,7 @@ class ListAndMapWithTtl(KeyedProcessFunction):
 
 def test_elements_and_entries_expire_one_by_one() -> None:
     items = [1, Pause(3 * SECOND), 2, Pause(3 * SECOND), 3]
-    outputs = ran(ListAndMapWithTtl(), items)
+    outputs = run_function(ListAndMapWithTtl(), items)
     assert outputs[1] == ([1, 2], [(1, "1"), (2, "2")])
     assert outputs[2] == ([2, 3], [(2, "2"), (3, "3")])
 
@@ -122,12 +122,12 @@ class Reminder(KeyedProcessFunction):
 
 
 def test_a_processing_time_timer_fires_before_the_records_of_its_epoch() -> None:
-    outputs = ran(Reminder(), [1, Pause(2 * SECOND), 2, Pause(3 * SECOND), 3])
+    outputs = run_function(Reminder(), [1, Pause(2 * SECOND), 2, Pause(3 * SECOND), 3])
     assert outputs == [(1, 2 * SECOND, "PROCESSING_TIME"), (2, 4 * SECOND, "PROCESSING_TIME")]
 
 
 def test_processing_time_timers_that_are_not_due_do_not_fire_at_the_end() -> None:
-    assert ran(Reminder(), [1, EPOCH, 2]) == []
+    assert run_function(Reminder(), [1, EPOCH, 2]) == []
 
 
 def test_the_manifest_has_the_time_of_the_next_timer_and_the_states() -> None:
@@ -175,7 +175,7 @@ class Broken(KeyedProcessFunction):
 )
 def test_a_misuse_of_state_is_reported_with_operator_and_line(wrong: str, words: str) -> None:
     with pytest.raises(JobFailedError, match=words) as caught:
-        ran(Broken(wrong), [7])
+        run_function(Broken(wrong), [7])
     assert "test_keyed_process.py" in str(caught.value)
 
 
@@ -213,13 +213,15 @@ def test_a_damaged_segment_stops_the_job_with_the_newest_intact_epoch() -> None:
     name = fresh_name("damaged")
     items = [1, EPOCH, 2, EPOCH, 3, EPOCH, 4]
     with pytest.raises(JobFailedError):
-        ran(CountWithTtl(ttl(500).build()), [*items[:5], CRASH], store=name, restart=RestartStrategies.no_restart())
+        run_function(
+            CountWithTtl(ttl(500).build()), [*items[:5], CRASH], store=name, restart=RestartStrategies.no_restart()
+        )
     store = open_store(f"memory://{name}")
     newest = store.list("segments")[-1]
     data = store.get(newest)
     store.put(newest, data[:64] + bytes(byte ^ 255 for byte in data[64:96]) + data[96:])
     with pytest.raises(JobFailedError, match=r"state 'count'|State 'count'") as caught:
-        ran(CountWithTtl(ttl(500).build()), items, store=name)
+        run_function(CountWithTtl(ttl(500).build()), items, store=name)
     message = str(caught.value)
     assert newest in message and "The newest intact epoch is" in message
     assert store.get(newest)[64:96] != data[64:96], "nothing was overwritten"

@@ -32,35 +32,35 @@ _STORES = itertools.count()
 FIXTURE = Path(__file__).parents[3] / "compatibility" / "loop-1.json"
 
 
-def walk(stream: DataStream, out: Collect, rounds_max: int | None = None) -> None:
+def collatz_loop(stream: DataStream, out: Collect, rounds_max: int | None = None) -> None:
     """Collatz: every number until it is 1, with the count of steps."""
     loop = stream.map(lambda n: (n, n, 0), WALK).iterate(rounds_max=rounds_max).name("walks").uid("head")
     loop.close_with(loop.filter(lambda w: w[1] > 1).map(lambda w: (w[0], next_of(w[1]), w[2] + 1), WALK))
     loop.filter(lambda w: w[1] <= 1).map(lambda w: (w[0], w[2])).sink_to(out)
 
 
-def steps_of(numbers: Iterable[int]) -> list[tuple[int, int]]:
+def collatz_steps_of(numbers: Iterable[int]) -> list[tuple[int, int]]:
     return sorted((n, collatz_steps(n)) for n in numbers)
 
 
-def in_loop(manifest: Manifest) -> int:
+def loop_records(manifest: Manifest) -> int:
     subtasks = (account for operator in accounts_of(manifest).values() for account in operator.subtasks.values())
     return sum(account.loop.records for account in subtasks if account.loop is not None)
 
 
 def test_an_epoch_runs_rounds_until_no_record_is_fed_back() -> None:
     out = Collect()
-    result = run(lambda env: walk(env.add_source(Script([9, 6, 1])), out))
-    assert sorted(result[out]) == steps_of([9, 6, 1])
-    assert in_loop(result.manifests[-1]) == 0
+    result = run(lambda env: collatz_loop(env.add_source(Script([9, 6, 1])), out))
+    assert sorted(result[out]) == collatz_steps_of([9, 6, 1])
+    assert loop_records(result.manifests[-1]) == 0
 
 
 def test_records_left_after_the_last_round_are_stored_and_continue_in_the_next_epoch() -> None:
     out = Collect()
-    result = run(lambda env: walk(env.add_source(Script([9, 6, 1])), out, rounds_max=4))
+    result = run(lambda env: collatz_loop(env.add_source(Script([9, 6, 1])), out, rounds_max=4))
     # 9 needs 19 steps and 6 needs 8; four rounds make four steps, because a record is fed back in the first one too.
-    assert [in_loop(m) for m in result.manifests[:6]] == [2, 2, 1, 1, 0, 0]
-    assert sorted(result[out]) == steps_of([9, 6, 1])
+    assert [loop_records(m) for m in result.manifests[:6]] == [2, 2, 1, 1, 0, 0]
+    assert sorted(result[out]) == collatz_steps_of([9, 6, 1])
 
 
 @pytest.mark.slow
@@ -68,11 +68,13 @@ def test_records_left_after_the_last_round_are_stored_and_continue_in_the_next_e
 def test_records_in_a_loop_are_restored_at_any_parallelism(before: int, after: int) -> None:
     store, first, second = f"loop-{next(_STORES)}", Collect(), Collect()
     source = Script([9, 6, 1], [7, 5], type_info=Types.LONG())
-    half = run(lambda env: walk(env.add_source(source), first, rounds_max=3), parallelism=before, epochs=2, store=store)
-    assert half.status == "SUSPENDED" and in_loop(half.manifests[-1]) == 3
-    run(lambda env: walk(env.add_source(source), second, rounds_max=3), parallelism=after, store=store)
+    half = run(
+        lambda env: collatz_loop(env.add_source(source), first, rounds_max=3), parallelism=before, epochs=2, store=store
+    )
+    assert half.status == "SUSPENDED" and loop_records(half.manifests[-1]) == 3
+    run(lambda env: collatz_loop(env.add_source(source), second, rounds_max=3), parallelism=after, store=store)
     seen = {(r.epoch, r.value) for sink in (first, second) for r in sink.records}
-    assert sorted(value for _, value in seen) == steps_of([9, 6, 1, 7, 5])
+    assert sorted(value for _, value in seen) == collatz_steps_of([9, 6, 1, 7, 5])
 
 
 def test_a_crash_in_a_round_replays_the_whole_epoch_once(tmp_path: Path) -> None:
@@ -92,7 +94,7 @@ def test_a_crash_in_a_round_replays_the_whole_epoch_once(tmp_path: Path) -> None
         checked.filter(lambda w: w[1] <= 1).map(lambda w: (w[0], w[2])).sink_to(out)
 
     result = run(build, restart=RestartStrategies.fixed_delay_restart(1, 0))
-    assert result.restarts == 1 and sorted(result[out]) == steps_of([9, 6])
+    assert result.restarts == 1 and sorted(result[out]) == collatz_steps_of([9, 6])
 
 
 def test_untyped_records_and_their_timestamps_are_fed_back() -> None:
@@ -168,9 +170,9 @@ def test_sources_that_take_turns_end_the_job_only_when_the_loop_is_empty() -> No
 
     def build(env: StreamExecutionEnvironment) -> None:
         loop = env.add_source(Script([9], [6, EPOCH, EPOCH, 7], type_info=Types.LONG()))
-        walk(loop.union(env.add_source(Script([5], type_info=Types.LONG()))), out, rounds_max=1)
+        collatz_loop(loop.union(env.add_source(Script([5], type_info=Types.LONG()))), out, rounds_max=1)
 
-    assert sorted(run(build, parallelism=2)[out]) == steps_of([9, 6, 7, 5])
+    assert sorted(run(build, parallelism=2)[out]) == collatz_steps_of([9, 6, 7, 5])
 
 
 # --- refusals ------------------------------------------------------------------------------------------------
@@ -223,7 +225,7 @@ def test_iterate_rejects_keyed_streams_and_invalid_numbers() -> None:
 
 def test_stored_loop_records_of_another_type_are_rejected_and_retained() -> None:
     store, source = f"loop-{next(_STORES)}", Script([9, 6])
-    run(lambda env: walk(env.add_source(source), Collect(), rounds_max=1), epochs=2, store=store)
+    run(lambda env: collatz_loop(env.add_source(source), Collect(), rounds_max=1), epochs=2, store=store)
 
     def changed(env: StreamExecutionEnvironment) -> None:
         loop = env.add_source(source).map(lambda n: (n, n, 0)).iterate(rounds_max=1).name("walks").uid("head")
@@ -233,8 +235,8 @@ def test_stored_loop_records_of_another_type_are_rejected_and_retained() -> None
     with pytest.raises(JobFailedError, match=r"2 records of type .* are in the loop 'walks'.*Let the loop run empty"):
         run(changed, store=store)
     out = Collect()
-    run(lambda env: walk(env.add_source(source), out), store=store)
-    assert sorted(out.values) == steps_of([9, 6])
+    run(lambda env: collatz_loop(env.add_source(source), out), store=store)
+    assert sorted(out.values) == collatz_steps_of([9, 6])
 
 
 # --- around loops --------------------------------------------------------------------------------------------
@@ -248,14 +250,14 @@ def test_a_second_job_of_the_environment_includes_the_loop() -> None:
     loop.close_with(loop.filter(lambda w: w[1] > 1).map(lambda w: (w[0], next_of(w[1]), w[2] + 1), WALK))
     done = loop.filter(lambda w: w[1] <= 1).map(lambda w: (w[0], w[2]))
     done.sink_to(first)
-    assert sorted(run(env)[first]) == steps_of([9, 6])
+    assert sorted(run(env)[first]) == collatz_steps_of([9, 6])
     done.map(lambda w: w[1]).sink_to(second)
-    assert sorted(run(env)[second]) == sorted(steps for _, steps in steps_of([9, 6]))
+    assert sorted(run(env)[second]) == sorted(steps for _, steps in collatz_steps_of([9, 6]))
 
 
 def test_the_plan_shows_where_a_loop_begins_and_closes() -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
-    walk(env.add_source(Script([9, 6])), Collect())
+    collatz_loop(env.add_source(Script([9, 6])), Collect())
     plan = explain(env._graph("job"))
     assert "walks  ×" in plan and "reads the records fed back by uid=feedback-walks-" in plan
     assert "Feedback: walks" in plan and "stores the records fed back to the head of its loop" in plan
@@ -276,7 +278,7 @@ def test_a_loop_written_by_version_1_is_still_read() -> None:
 
 def test_a_damaged_loop_is_an_error_and_never_an_empty_one() -> None:
     store, source = f"loop-{next(_STORES)}", Script([9, 6])
-    half = run(lambda env: walk(env.add_source(source), Collect(), rounds_max=1), epochs=2, store=store)
+    half = run(lambda env: collatz_loop(env.add_source(source), Collect(), rounds_max=1), epochs=2, store=store)
     accounts = accounts_of(half.manifests[-1]).values()
     tails = [account.loop for operator in accounts for account in operator.subtasks.values()]
     entry = next(tail.blocks for tail in tails if tail is not None and tail.blocks is not None)

@@ -43,7 +43,7 @@ class RecordsCalls(KeyedProcessFunction):
         yield value, len(self.made_by_init)
 
 
-def through(function: KeyedProcessFunction, script: Script, **options: Any) -> Result:
+def run_through(function: KeyedProcessFunction, script: Script, **options: Any) -> Result:
     def build(env: StreamExecutionEnvironment) -> None:
         keyed = env.add_source(script).key_by(lambda value: abs(value))
         keyed.process(function).uid("told").sink_to(Collect("out")).uid("out")
@@ -52,7 +52,7 @@ def through(function: KeyedProcessFunction, script: Script, **options: Any) -> R
 
 
 def test_a_function_is_opened_once_per_subtask_and_closed_when_the_input_ends() -> None:
-    result = through(RecordsCalls(), Script([*range(10), EPOCH, *range(10), EPOCH, *range(10)]), parallelism=2)
+    result = run_through(RecordsCalls(), Script([*range(10), EPOCH, *range(10), EPOCH, *range(10)]), parallelism=2)
     assert result.epochs == 3
     assert sorted(CALLS) == [("close", 0), ("close", 1), ("open", 0), ("open", 1)]
     assert {name for name, _ in CALLS[:2]} == {"open"}
@@ -60,7 +60,7 @@ def test_a_function_is_opened_once_per_subtask_and_closed_when_the_input_ends() 
 
 def test_every_subtask_has_a_copy_of_its_own() -> None:
     function = RecordsCalls()
-    result = through(function, Script(list(range(10))), parallelism=2)
+    result = run_through(function, Script(list(range(10))), parallelism=2)
     sizes = [size for _, size in result["out"]]
     assert sizes.count(2) == 2, "the first record of each subtask finds what __init__ made, and nothing of the other's"
     assert function.made_by_init == ["from the program"]
@@ -69,7 +69,7 @@ def test_every_subtask_has_a_copy_of_its_own() -> None:
 def test_after_a_failure_the_failed_subtask_is_closed_at_once_and_the_others_at_the_next_open() -> None:
     once = RestartStrategies.fixed_delay_restart(1, 0)
     with pytest.raises(JobFailedError, match="a bad record"):
-        through(RecordsCalls(), Script([*range(10), EPOCH, -1]), parallelism=2, restart=once)
+        run_through(RecordsCalls(), Script([*range(10), EPOCH, -1]), parallelism=2, restart=once)
     opened = [call for call in CALLS if call[0] == "open"]
     failed = CALLS[2][1]
     assert CALLS[:3] == [("open", 0), ("open", 1), ("close", failed)]
@@ -79,12 +79,12 @@ def test_after_a_failure_the_failed_subtask_is_closed_at_once_and_the_others_at_
 
 
 def test_a_crash_elsewhere_reopens_the_function() -> None:
-    through(RecordsCalls(), Script([1, EPOCH, 2, CRASH, 3]))
+    run_through(RecordsCalls(), Script([1, EPOCH, 2, CRASH, 3]))
     assert CALLS == [("open", 0), ("close", 0), ("open", 0), ("close", 0)]
 
 
 def test_a_job_that_is_stopped_does_not_close() -> None:
-    result = through(RecordsCalls(), Script([1, EPOCH, 2, EPOCH, 3]), epochs=2)
+    result = run_through(RecordsCalls(), Script([1, EPOCH, 2, EPOCH, 3]), epochs=2)
     assert result.status == "SUSPENDED"
     assert CALLS == [("open", 0)]
 
@@ -97,7 +97,7 @@ class FailsToClose(RecordsCalls):
 
 def test_an_error_in_close_is_logged_and_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR):
-        result = through(FailsToClose(), Script([1, 2]))
+        result = run_through(FailsToClose(), Script([1, 2]))
     assert (result.status, len(result["out"])) == ("FINISHED", 2)
     assert "close() of 'KEYED PROCESS' failed" in caplog.text
 
@@ -109,7 +109,7 @@ class FailsToOpen(RecordsCalls):
 
 def test_an_error_in_open_fails_the_job_with_the_users_traceback() -> None:
     with pytest.raises(JobFailedError) as failed:
-        through(FailsToOpen(), Script([1]))
+        run_through(FailsToOpen(), Script([1]))
     assert "nobody answers" in failed.value.report
 
 

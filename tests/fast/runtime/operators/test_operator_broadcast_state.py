@@ -43,16 +43,16 @@ class Copies(ProcessFunction, CheckpointedFunction):
         self.seen.put(value, str(value))
 
 
-class Passes(ProcessFunction):
+class PassThrough(ProcessFunction):
     def process_element(self, value: int, ctx: Any) -> Any:
         yield value
 
 
-def a_store() -> str:
+def new_store() -> str:
     return f"operator-broadcast-{next(_STORES)}"
 
 
-def through(function: Any, script: Script, **options: Any) -> Result:
+def run_through(function: Any, script: Script, **options: Any) -> Result:
     out = Collect("out")
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -70,7 +70,7 @@ def accounts(store: str) -> list[Any]:
     return [account["lists"].get("seen") for account in functions["functions"].values()]
 
 
-def text(*numbers: int) -> dict[int, str]:
+def as_texts(*numbers: int) -> dict[int, str]:
     return {number: str(number) for number in numbers}
 
 
@@ -80,36 +80,36 @@ def text(*numbers: int) -> dict[int, str]:
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
 def test_a_subtask_restores_its_own_copy_after_a_crash(parallelism: int) -> None:
     script = Script([0, 1, 2, EPOCH, 3, 4, CRASH, 5, EPOCH, 6, 7, 8, CRASH, EPOCH, 9])
-    result = through(Copies(), script, parallelism=parallelism)
-    golden = {n: text(*(m for m in range(n) if m % parallelism == n % parallelism)) for n in range(10)}
+    result = run_through(Copies(), script, parallelism=parallelism)
+    golden = {n: as_texts(*(m for m in range(n) if m % parallelism == n % parallelism)) for n in range(10)}
     assert dict(result["out"]) == golden and result.restarts == 2
 
 
 @pytest.mark.parametrize(("before", "after"), [(2, 2), (2, 5), (3, 2), (3, 1), (1, 3)])
 def test_at_another_parallelism_subtask_i_restores_copy_i_mod_n(before: int, after: int) -> None:
-    store = a_store()
+    store = new_store()
     script = Script([*range(6), EPOCH, EPOCH, 30, 31, 32, 33, 34, 35])
-    through(Copies(), script, parallelism=before, store=store, epochs=1)
-    result = through(Copies(), script, parallelism=after, store=store)
-    copies = [text(*(m for m in range(6) if m % before == subtask)) for subtask in range(before)]
+    run_through(Copies(), script, parallelism=before, store=store, epochs=1)
+    result = run_through(Copies(), script, parallelism=after, store=store)
+    copies = [as_texts(*(m for m in range(6) if m % before == subtask)) for subtask in range(before)]
     restored = {n: {m: t for m, t in seen.items() if m < 30} for n, seen in result["out"] if n >= 30}
     assert restored == {n: copies[n % after % before] for n in range(30, 36)}
 
 
 def test_a_subtask_without_entries_restores_an_empty_map() -> None:
-    store, script = a_store(), Script([0, 2, EPOCH, 4, 5])
-    through(Copies(), script, parallelism=2, store=store, epochs=1)
-    assert dict(through(Copies(), script, parallelism=2, store=store)["out"])[5] == {}
+    store, script = new_store(), Script([0, 2, EPOCH, 4, 5])
+    run_through(Copies(), script, parallelism=2, store=store, epochs=1)
+    assert dict(run_through(Copies(), script, parallelism=2, store=store)["out"])[5] == {}
 
 
 @pytest.mark.parametrize("between", [2, 3])
 def test_an_undeclared_map_is_retained_copy_by_copy(between: int) -> None:
-    store = a_store()
+    store = new_store()
     script = Script([0, 1, EPOCH, 2, EPOCH, 10, 11])
-    through(Copies(), script, parallelism=2, store=store, epochs=1)
-    through(Passes(), script, parallelism=between, store=store, epochs=3)  # epoch 2 is the stop
-    last = dict(through(Copies(), script, parallelism=2, store=store)["out"])
-    assert (last[10], last[11]) == (text(0), text(1))
+    run_through(Copies(), script, parallelism=2, store=store, epochs=1)
+    run_through(PassThrough(), script, parallelism=between, store=store, epochs=3)  # epoch 2 is the stop
+    last = dict(run_through(Copies(), script, parallelism=2, store=store)["out"])
+    assert (last[10], last[11]) == (as_texts(0), as_texts(1))
 
 
 # --- what is stored ---------------------------------------------------------------------------------------------------
@@ -122,8 +122,8 @@ def test_a_large_map_is_stored_in_a_file_rewritten_only_when_it_changes() -> Non
                 self.seen.put(value, "x" * INLINE_BYTES_MAX)
             yield len(self.seen.get(1))
 
-    store = a_store()
-    assert through(Large(), Script([1, EPOCH, 2, CRASH, EPOCH, 3]), store=store)["out"] == [INLINE_BYTES_MAX] * 3
+    store = new_store()
+    assert run_through(Large(), Script([1, EPOCH, 2, CRASH, EPOCH, 3]), store=store)["out"] == [INLINE_BYTES_MAX] * 3
     [entry] = accounts(store)
     assert (entry["mode"], entry["type"], entry["items"]) == ("broadcast", "map<int64, string>", 1)
     name = parse_segment(entry["file"])
@@ -146,7 +146,7 @@ def test_entries_are_restored_unchanged(key: Any, value: Any, pairs: dict[Any, A
             self.seen.put_all(pairs)
 
     function = Keeps(MapStateDescriptor("kept", key, value))
-    assert through(function, Script([1, EPOCH, CRASH, 2]))["out"] == [{}, pairs]
+    assert run_through(function, Script([1, EPOCH, CRASH, 2]))["out"] == [{}, pairs]
 
 
 def test_it_has_the_interface_of_a_map_state() -> None:
@@ -161,13 +161,13 @@ def test_it_has_the_interface_of_a_map_state() -> None:
             seen.clear()
 
     answer = ([1, 2], ["a", "b"], "a", None, True, False, False)
-    assert through(ReadsMap(), Script([1, EPOCH, CRASH, 2]))["out"] == [answer, answer]
+    assert run_through(ReadsMap(), Script([1, EPOCH, CRASH, 2]))["out"] == [answer, answer]
 
 
 # --- mistakes ---------------------------------------------------------------------------------------------------------
 
 
-def mortal() -> MapStateDescriptor:
+def descriptor_with_ttl() -> MapStateDescriptor:
     descriptor = MapStateDescriptor("mortal", Types.LONG(), Types.STRING())
     descriptor.enable_time_to_live(StateTtlConfig.new_builder(Duration.of_seconds(1)).build())
     return descriptor
@@ -178,7 +178,7 @@ def mortal() -> MapStateDescriptor:
     [
         (lambda s: s.get_broadcast_state(ListStateDescriptor("seen", Types.LONG())), "expected a MapStateDescriptor"),
         (lambda s: s.get_broadcast_state("seen"), "found 'seen', expected a MapStateDescriptor"),
-        (lambda s: s.get_broadcast_state(mortal()), "only keyed state has a time to live"),
+        (lambda s: s.get_broadcast_state(descriptor_with_ttl()), "only keyed state has a time to live"),
         (lambda s: s.get_broadcast_state(SEEN).put(1, 2), "operator state 'seen' of 'function'"),
         (lambda s: s.get_broadcast_state(SEEN).put("x", "2"), "the map keys of operator state 'seen' of 'function'"),
         (
@@ -207,14 +207,14 @@ def test_the_same_descriptor_returns_the_same_map() -> None:
             self.again.put(value, "x")
             yield self.seen.get(value)
 
-    assert through(Twice(), Script([1]))["out"] == ["x"]
+    assert run_through(Twice(), Script([1]))["out"] == ["x"]
 
 
 def test_a_map_saved_with_another_type_is_refused() -> None:
-    store, script = a_store(), Script([1, EPOCH, 2, EPOCH, 3])
-    through(Copies(), script, store=store, epochs=1)
+    store, script = new_store(), Script([1, EPOCH, 2, EPOCH, 3])
+    run_through(Copies(), script, store=store, epochs=1)
     with pytest.raises(JobFailedError, match="'seen' of 'PROCESS' was saved as string, is now int64"):
-        through(Copies(MapStateDescriptor("seen", Types.LONG(), Types.LONG())), script, store=store)
+        run_through(Copies(MapStateDescriptor("seen", Types.LONG(), Types.LONG())), script, store=store)
 
 
 class Rules(BroadcastProcessFunction, CheckpointedFunction):  # type: ignore[type-arg]

@@ -78,11 +78,11 @@ class Seen(ProcessFunction, CheckpointedFunction):
         self.seen.append(value)
 
 
-def a_store() -> str:
+def new_store() -> str:
     return f"operator-state-{next(_STORES)}"
 
 
-def through(function: Any, script: Script, **options: Any) -> Result:
+def run_through(function: Any, script: Script, **options: Any) -> Result:
     out = Collect("out")
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -95,7 +95,7 @@ def through(function: Any, script: Script, **options: Any) -> Result:
 def until_crash(function: Any, script: Script, **options: Any) -> None:
     """Run up to the script's next crash, from which a second run on the same store continues."""
     with pytest.raises(JobFailedError, match="the script crashes"):
-        through(function, script, restart=RestartStrategies.no_restart(), **options)
+        run_through(function, script, restart=RestartStrategies.no_restart(), **options)
 
 
 def stored_lists(store: str, uid: str = "function") -> dict[str, Any]:
@@ -116,7 +116,7 @@ def stored_lists(store: str, uid: str = "function") -> dict[str, Any]:
 def test_a_function_restores_the_state_of_its_subtask(parallelism: int, records: int | None, crashes: bool) -> None:
     numbers: list[Any] = list(range(12))
     items = [*numbers[:3], CRASH, *numbers[3:7], CRASH, *numbers[7:], CRASH] if crashes else numbers
-    result = through(Seen(), Script(items), parallelism=parallelism, epoch_records=records)
+    result = run_through(Seen(), Script(items), parallelism=parallelism, epoch_records=records)
     golden = {n: [m for m in range(n) if m % parallelism == n % parallelism] for n in range(12)}
     assert dict(result["out"]) == golden
     assert len(result["out"]) == 12
@@ -213,7 +213,7 @@ class ReportsContext(Seen):
 
 
 def test_contexts_report_epochs_and_initialize_state_precedes_open() -> None:
-    result = through(ReportsContext(), Script([1, EPOCH, 2, EPOCH, 3, CRASH, 4]))
+    result = run_through(ReportsContext(), Script([1, EPOCH, 2, EPOCH, 3, CRASH, 4]))
     assert result["out"] == [
         (1, [False, None, False]),
         (2, [False, None, False, 1]),
@@ -266,7 +266,7 @@ class FailsAt(MapFunction):
 def test_a_source_has_operator_state() -> None:
     out = Collect()
     result = run(
-        lambda env: env.add_source(Remembers()).map(FailsAt((3, 3), a_store())).sink_to(out),
+        lambda env: env.add_source(Remembers()).map(FailsAt((3, 3), new_store())).sink_to(out),
         restart=RestartStrategies.fixed_delay_restart(1, 0),
     )
     assert (result[out], result.restarts) == ([(n, n) for n in range(6)], 1)
@@ -324,7 +324,7 @@ def test_a_sink_subtask_without_records_in_an_epoch_retains_its_state() -> None:
         dealt = env.add_source(script).partition_custom(lambda key, n: key % n, lambda value: value)
         dealt.sink_to(Pairs()).uid("pairs")
 
-    store = a_store()
+    store = new_store()
     run(build, parallelism=2, store=store)
     assert [Pairs.published[epoch] for epoch in (2, 4)] == [[1, 3], [0, 2]]
     assert stored_lists(store, "pairs")["1"]["lists"]["waiting"]["items"] == 1
@@ -392,17 +392,17 @@ def test_a_foreach_sink_with_operator_state_is_refused() -> None:
 # --- rescaling ----------------------------------------------------------------------------------------------
 
 
-def rescaled(function: Callable[[], Any], before: int, after: int) -> Result:
+def run_rescaled(function: Callable[[], Any], before: int, after: int) -> Result:
     """Two epochs at one parallelism, the rest at another; the last epoch of the first run is published again."""
-    store = a_store()
+    store = new_store()
     script = Script([0, 1, 2, EPOCH, 3, 4, 5, EPOCH, CRASH, 6, 7, 8])
     until_crash(function(), script, parallelism=before, store=store)
-    return through(function(), script, parallelism=after, store=store)
+    return run_through(function(), script, parallelism=after, store=store)
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 3), (2, 3), (3, 2), (3, 1), (2, 2)])
 def test_a_list_is_redistributed_when_the_parallelism_changes(before: int, after: int) -> None:
-    result = rescaled(Seen, before, after)
+    result = run_rescaled(Seen, before, after)
     stored = [n for subtask in range(before) for n in range(6) if n % before == subtask]
     if before == after:
         dealt = [[n for n in range(6) if n % before == subtask] for subtask in range(before)]
@@ -414,12 +414,12 @@ def test_a_list_is_redistributed_when_the_parallelism_changes(before: int, after
 
 
 def test_a_union_list_is_restored_in_full_by_every_subtask() -> None:
-    result = rescaled(lambda: Seen(union=True), 2, 3)
+    result = run_rescaled(lambda: Seen(union=True), 2, 3)
     assert {n: seen[:6] for n, seen in result["out"] if n > 5} == {n: [0, 2, 4, 1, 3, 5] for n in (6, 7, 8)}
 
 
 def test_a_union_list_is_restored_in_full_at_the_same_parallelism() -> None:
-    result = rescaled(lambda: Seen(union=True), 2, 2)
+    result = run_rescaled(lambda: Seen(union=True), 2, 2)
     assert {n: seen[:6] for n, seen in result["out"] if n > 5} == {n: [0, 2, 4, 1, 3, 5] for n in (6, 7, 8)}
 
 
@@ -433,25 +433,25 @@ class DeclaresAnother(Seen):
 @pytest.mark.parametrize("union", [False, True])
 @pytest.mark.parametrize("plain", [False, True], ids=["another state", "no state at all"])
 def test_an_undeclared_list_is_retained_once(union: bool, plain: bool) -> None:
-    store = a_store()
+    store = new_store()
     script = Script([0, 1, 2, 3, EPOCH, CRASH, 4, EPOCH, 5, EPOCH, CRASH, 6])
 
-    class Passes(ProcessFunction):
+    class PassThrough(ProcessFunction):
         def process_element(self, value: Any, ctx: Any) -> Any:
             yield value
 
     until_crash(Seen(union=union), script, parallelism=2, store=store)
-    until_crash(Passes() if plain else DeclaresAnother(), script, parallelism=3, store=store)
+    until_crash(PassThrough() if plain else DeclaresAnother(), script, parallelism=3, store=store)
     accounts = stored_lists(store)
     assert [account["lists"].get("seen", {}).get("items", 0) for account in accounts.values()] == [1, 1, 2]
-    last = through(Seen(union=union), script, parallelism=1, store=store)
+    last = run_through(Seen(union=union), script, parallelism=1, store=store)
     assert last["out"][-1] == (6, [0, 2, 1, 3])
 
 
 COUNTS = st.lists(st.integers(0, 7), max_size=6)
 
 
-def dealt_slowly(counts: list[int], parallelism: int) -> list[list[tuple[int, int]]]:
+def distribute_one_by_one(counts: list[int], parallelism: int) -> list[list[tuple[int, int]]]:
     """The reference: all items in a row, each assigned to its subtask."""
     items = [(subtask, i) for subtask, count in enumerate(counts) for i in range(count)]
     if len(counts) == parallelism:
@@ -468,7 +468,7 @@ def dealt_slowly(counts: list[int], parallelism: int) -> list[list[tuple[int, in
 def test_shares_agree_with_distributing_item_by_item(counts: list[int], parallelism: int) -> None:
     actual = shares(counts, parallelism)
     items = [[(s.subtask, i) for s in share for i in range(s.start, s.stop)] for share in actual]
-    assert items == dealt_slowly(counts, parallelism)
+    assert items == distribute_one_by_one(counts, parallelism)
     if len(counts) != parallelism:
         sizes = [len(share) for share in items]
         assert max(sizes) - min(sizes) <= 1
@@ -522,7 +522,7 @@ def workers(function: Any, count: int) -> list[Worker]:
     else:
         stream.process(function).uid("function").sink_to(Collect())
     plan = compile_graph(env._graph("moves"))
-    facts = JobFacts("moves", "id", "run", MemoryStore(a_store()))
+    facts = JobFacts("moves", "id", "run", MemoryStore(new_store()))
     return [Worker(ShippedJob(cloudpickle.dumps(plan), facts)) for _ in range(count)]
 
 
@@ -598,9 +598,9 @@ class Texts(Seen):
 
 
 def test_a_large_list_is_stored_in_a_file_retained_while_a_manifest_names_it() -> None:
-    store = a_store()
+    store = new_store()
     script = Script([1, EPOCH, 2, CRASH, EPOCH, 3, EPOCH, 4])
-    result = through(Texts(INLINE_BYTES_MAX), script, store=store)
+    result = run_through(Texts(INLINE_BYTES_MAX), script, store=store)
     assert result["out"] == [(1, ["1"]), (2, ["1", "2"]), (3, ["1", "2"]), (4, ["1", "2"])]
     newest = result.manifests[-1]
     file = stored_lists(store)["0"]["lists"]["texts"]["file"]
@@ -613,15 +613,15 @@ def test_a_large_list_is_stored_in_a_file_retained_while_a_manifest_names_it() -
 
 
 def test_a_small_list_is_stored_in_the_manifest() -> None:
-    store = a_store()
-    through(Texts(10), Script([1, EPOCH, 2]), store=store)
+    store = new_store()
+    run_through(Texts(10), Script([1, EPOCH, 2]), store=store)
     assert "inline" in stored_lists(store)["0"]["lists"]["texts"]
     assert MemoryStore(store).list(SEGMENTS) == []
 
 
 @pytest.mark.parametrize("damage", ["changed", "missing"])
 def test_damaged_state_is_reported_and_never_read_as_empty(damage: str) -> None:
-    store = a_store()
+    store = new_store()
     script = Script([1, EPOCH, 2, EPOCH, CRASH, 3])
     until_crash(Texts(INLINE_BYTES_MAX), script, store=store)
     memory = MemoryStore(store)
@@ -632,7 +632,7 @@ def test_damaged_state_is_reported_and_never_read_as_empty(damage: str) -> None:
             data = memory.get(name)
             memory.put(name, data[:-20] + bytes([data[-20] ^ 1]) + data[-19:])
     with pytest.raises(JobFailedError, match=r"operator state 'texts' of '.*': the file 'segments/function/texts"):
-        through(Texts(INLINE_BYTES_MAX), script, store=store)
+        run_through(Texts(INLINE_BYTES_MAX), script, store=store)
 
 
 VALUES: list[tuple[Any, list[Any]]] = [
@@ -661,19 +661,19 @@ def test_values_are_restored_unchanged(type_info: Any, values: list[Any]) -> Non
 
 
 def test_a_state_saved_with_another_type_is_refused() -> None:
-    store, script = a_store(), Script([1, EPOCH, CRASH, 2, EPOCH, 3])
+    store, script = new_store(), Script([1, EPOCH, CRASH, 2, EPOCH, 3])
     until_crash(Seen(), script, store=store)
     with pytest.raises(JobFailedError, match="'seen' of 'PROCESS' was saved as int64, is now string"):
-        through(Seen(ListStateDescriptor("seen", Types.STRING())), script, store=store)
+        run_through(Seen(ListStateDescriptor("seen", Types.STRING())), script, store=store)
     # The rejection did not lose anything.
-    assert through(Seen(), script, store=store)["out"][-2:] == [(2, [1]), (3, [1, 2])]
+    assert run_through(Seen(), script, store=store)["out"][-2:] == [(2, [1]), (3, [1, 2])]
 
 
 def test_a_state_saved_as_a_list_is_not_read_as_a_union() -> None:
-    store, script = a_store(), Script([1, EPOCH, CRASH, 2])
+    store, script = new_store(), Script([1, EPOCH, CRASH, 2])
     until_crash(Seen(), script, store=store)
     with pytest.raises(JobFailedError, match="now requested by get_union_list_state"):
-        through(Seen(union=True), script, store=store)
+        run_through(Seen(union=True), script, store=store)
 
 
 def initialized(ask: Callable[[Any], Any]) -> Any:
@@ -734,7 +734,7 @@ def test_an_unserialisable_value_names_the_state() -> None:
             return ()
 
     with pytest.raises(JobFailedError, match="state 'locks' of 'PROCESS': a value cannot be pickled") as raised:
-        through(Locks(ListStateDescriptor("locks", Types.PICKLED_BYTE_ARRAY())), Script([1]))
+        run_through(Locks(ListStateDescriptor("locks", Types.PICKLED_BYTE_ARRAY())), Script([1]))
     assert "snapshot_state" in raised.value.report
 
 
@@ -744,7 +744,7 @@ def test_a_failing_snapshot_fails_the_epoch_with_the_users_traceback() -> None:
             raise OSError("disk on fire")
 
     with pytest.raises(JobFailedError, match="disk on fire") as raised:
-        through(Fails(), Script([1]))
+        run_through(Fails(), Script([1]))
     assert "test_operator_state.py" in raised.value.report and "snapshot_state" in raised.value.report
 
 
@@ -757,11 +757,11 @@ def test_a_function_with_only_one_of_the_two_state_methods_is_rejected() -> None
             yield value
 
     with pytest.raises(MillstreamError, match=r"has snapshot_state\(\), but operator state needs both"):
-        through(Half(), Script([1]))
+        run_through(Half(), Script([1]))
 
 
 def test_a_program_without_a_former_stateful_operator_is_rejected() -> None:
-    store, script, out = a_store(), Script([1, EPOCH, CRASH, 2]), Collect()
+    store, script, out = new_store(), Script([1, EPOCH, CRASH, 2]), Collect()
     until_crash(Seen(), script, store=store)
     with pytest.raises(MillstreamError, match="uid function"):
         run(lambda env: env.add_source(script).sink_to(out).uid("out"), store=store)

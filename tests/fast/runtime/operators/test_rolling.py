@@ -112,23 +112,23 @@ class Reference:
         return out
 
 
-def unfolded(time: Any) -> Any:
+def without_fold(time: Any) -> Any:
     return time.replace(fold=0)
 
 
-def whole(bits: int) -> st.SearchStrategy[int]:
+def integers_of_bits(bits: int) -> st.SearchStrategy[int]:
     top = 1 << (bits - 1)
     return st.integers(-top, top - 1) | st.sampled_from([top - 1, -top, 1, -1, 0])
 
 
 VALUES: dict[str, tuple[TypeInformation, st.SearchStrategy[Any]]] = {
-    "BYTE": (Types.BYTE(), whole(8)),
-    "SHORT": (Types.SHORT(), whole(16)),
-    "INT": (Types.INT(), whole(32)),
-    "LONG": (Types.LONG(), whole(64)),
+    "BYTE": (Types.BYTE(), integers_of_bits(8)),
+    "SHORT": (Types.SHORT(), integers_of_bits(16)),
+    "INT": (Types.INT(), integers_of_bits(32)),
+    "LONG": (Types.LONG(), integers_of_bits(64)),
     "FLOAT": (Types.FLOAT(), st.floats(width=32)),
     "DOUBLE": (Types.DOUBLE(), st.floats()),
-    "BIG_INT": (Types.BIG_INT(), whole(200)),
+    "BIG_INT": (Types.BIG_INT(), integers_of_bits(200)),
     "BIG_DEC": (Types.BIG_DEC(), st.decimals(allow_nan=False, allow_infinity=False, places=3)),
 }
 ORDERED: dict[str, tuple[TypeInformation, st.SearchStrategy[Any]]] = {
@@ -136,8 +136,8 @@ ORDERED: dict[str, tuple[TypeInformation, st.SearchStrategy[Any]]] = {
     "STRING": (Types.STRING(), st.text(max_size=3)),
     "BOOLEAN": (Types.BOOLEAN(), st.booleans()),
     "DATE": (Types.SQL_DATE(), st.dates()),
-    "TIMESTAMP": (Types.SQL_TIMESTAMP(), st.datetimes().map(unfolded)),
-    "TIME": (Types.SQL_TIME(), st.times().map(unfolded)),
+    "TIMESTAMP": (Types.SQL_TIMESTAMP(), st.datetimes().map(without_fold)),
+    "TIME": (Types.SQL_TIME(), st.times().map(without_fold)),
 }
 KEYS: list[tuple[TypeInformation, st.SearchStrategy[Any]]] = [
     (Types.STRING(), st.sampled_from(["a", "b", "c", "", "ä"])),
@@ -160,7 +160,7 @@ def histories(draw: st.DrawFn) -> tuple[str, TypeInformation, TypeInformation, l
     return kind, type_info, key_type, draw(st.lists(st.lists(batch, max_size=4), min_size=1, max_size=4))
 
 
-def shown(records: list[Any]) -> list[str]:
+def comparable(records: list[Any]) -> list[str]:
     """Records in a form in which NaN equals NaN and -0.0 differs from 0.0."""
     return list(map(repr, records))
 
@@ -173,7 +173,7 @@ def test_columnar_aggregations_agree_with_the_reference(history: Any) -> None:
     operator = OneOperator(lowered(kind, 1, type_info), type_info, key_type)
     reference = Reference(kind, type_info, key_type)
     for batches in epochs:
-        assert shown(operator.run(batches)) == shown(reference.run(batches))
+        assert comparable(operator.run(batches)) == comparable(reference.run(batches))
 
 
 @settings(max_examples=10, deadline=None)
@@ -186,7 +186,7 @@ def test_batch_emits_one_final_result_per_key_at_the_end(history: Any) -> None:
         reference.run(batches)
         assert operator.run(batches, batch=True) == []
     final = operator.run([], batch=True, ends=True)
-    assert sorted(shown(final)) == sorted(shown(list(reference.results.values())))
+    assert sorted(comparable(final)) == sorted(comparable(list(reference.results.values())))
 
 
 def test_final_results_are_emitted_once() -> None:
@@ -207,7 +207,7 @@ def test_long_runs_of_one_key_are_summed_exactly_in_order() -> None:
 
     batches = [batch(), batch()]
     operator = OneOperator(Rolling("sum", 1), type_info, Types.LONG())
-    assert shown(operator.run(batches)) == shown(Reference("sum", type_info, Types.LONG()).run(batches))
+    assert comparable(operator.run(batches)) == comparable(Reference("sum", type_info, Types.LONG()).run(batches))
 
 
 def test_which_fields_run_in_columns() -> None:

@@ -18,7 +18,7 @@ from millstream.storage.memory import MemoryStore
 from millstream.testing import ManualClock
 
 
-def checked(changes: Changes, store: str, archive: str) -> Watch:
+def check_archive(changes: Changes, store: str, archive: str) -> Watch:
     """Every epoch has the rows that it read, and readers see the files that the newest manifest names; lost attempts
     leave no files, except those of the last epoch.
     """
@@ -42,7 +42,7 @@ def test_epochs_committed_together_archive_each_row_once(name: str) -> None:
     log = ManifestLog(lagging)
     steps = [(statistics_of(log.read(epoch)) or {}).get("steps", 1) for epoch in log.epochs()]
     assert max(steps) >= 2, "no epoch ran ahead, and nothing was shown"
-    watch = checked(changes, store, archive)
+    watch = check_archive(changes, store, archive)
     assert not watch.wrong and watch.files and not lagging.lag.violations
 
 
@@ -57,7 +57,7 @@ def killed_while_ahead(kind: Kind, seed: int) -> tuple[Watch, list[str]]:
         60,
     )
     staged = [name for name in MemoryStore(archive.removeprefix("memory://")).list("") if name.startswith(".")]
-    return checked(changes, store, archive), staged
+    return check_archive(changes, store, archive), staged
 
 
 @pytest.mark.slow

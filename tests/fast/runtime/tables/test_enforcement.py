@@ -17,7 +17,7 @@ COLUMNS = {"c": types.CharType(3), "v": types.VarCharType(3), "b": types.BinaryT
 ROWS = [("a", "abcd", b"x", b"xyz"), (None, "ab", None, None), ("äöüß", "äöüß", b"abc", b"")]
 
 
-def enforced(lengths: str, rows: list[Any]) -> list[Any]:
+def enforce(lengths: str, rows: list[Any]) -> list[Any]:
     """Rows after the enforcing operator."""
     out = Collect()
 
@@ -38,11 +38,11 @@ def enforced(lengths: str, rows: list[Any]) -> list[Any]:
 
 
 def test_lengths_are_ignored() -> None:
-    assert enforced("ignore", ROWS) == ROWS
+    assert enforce("ignore", ROWS) == ROWS
 
 
 def test_texts_and_bytes_are_trimmed_and_padded() -> None:
-    assert enforced("trim_pad", ROWS) == [
+    assert enforce("trim_pad", ROWS) == [
         ("a  ", "abc", b"x\0", b"xy"),
         (None, "ab", None, None),
         ("äöü", "äöü", b"ab", b""),
@@ -52,4 +52,4 @@ def test_texts_and_bytes_are_trimmed_and_padded() -> None:
 @pytest.mark.parametrize(("row", "name"), [(("abc", "abcd", b"xy", b""), "v"), (("a", "", b"xy", b""), "c")])
 def test_a_value_of_the_wrong_length_is_rejected(row: Any, name: str) -> None:
     with pytest.raises(JobFailedError, match=f"Column '{name}' is .*however, a string or binary value of length"):
-        enforced("error", [("abc", "", b"xy", b""), row])
+        enforce("error", [("abc", "", b"xy", b""), row])

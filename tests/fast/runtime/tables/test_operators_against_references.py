@@ -48,16 +48,16 @@ def changelogs(draw: Any, only_grows: bool = False) -> list[list[Row]]:
             is_update, is_delete = number in (4, 5), number in (6, 7)
             if not only_grows and live and (is_update or is_delete):
                 deleted = live.pop(number % len(live))
-                changes.append(of_kind(deleted, RowKind.UPDATE_BEFORE if is_update else RowKind.DELETE))
+                changes.append(row_of_kind(deleted, RowKind.UPDATE_BEFORE if is_update else RowKind.DELETE))
                 if is_delete:
                     continue
             live.append(row)
-            changes.append(of_kind(row, RowKind.UPDATE_AFTER if is_update and not only_grows else RowKind.INSERT))
+            changes.append(row_of_kind(row, RowKind.UPDATE_AFTER if is_update and not only_grows else RowKind.INSERT))
         epochs.append(changes)
     return epochs
 
 
-def of_kind(values: tuple[Any, ...], kind: RowKind) -> Row:
+def row_of_kind(values: tuple[Any, ...], kind: RowKind) -> Row:
     row = Row(*values)
     row.set_row_kind(kind)
     return row

@@ -15,7 +15,7 @@ from millstream.state.keys.key_columns import key_column
 changes = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.booleans()), max_size=30)
 
 
-def slowly(rows: list[tuple[int, int, bool]]) -> tuple[dict[int, int], set[int]]:
+def consolidate_slowly(rows: list[tuple[int, int, bool]]) -> tuple[dict[int, int], set[int]]:
     """One change after another: a row inserted and deleted again was never in the table."""
     added: list[tuple[int, int]] = []
     deleted: list[tuple[int, int]] = []
@@ -37,7 +37,7 @@ def test_the_last_row_of_a_key_is_stored_and_a_key_with_only_deletes_is_removed(
     signs = np.array([1 if is_added else -1 for _, _, is_added in rows], dtype=np.int64)
     net = SignedRows.of(keys, contents, signs).consolidated()
     current_rows, deleted_keys = last_rows(net)
-    added, lost = slowly(rows)
+    added, lost = consolidate_slowly(rows)
     results = net.take(current_rows)
     assert set(net.take(deleted_keys).keys.array.to_pylist()) == lost
     stored = dict(zip(results.keys.array.to_pylist(), (row["v"] for row in results.contents.to_pylist()), strict=True))

@@ -56,7 +56,7 @@ def kernel(detail: str) -> UserAggregate:
     return UserAggregate(replace(bound_user_aggregate(CALL, TYPES, "texts"), detail=detail))
 
 
-def lifted(made: UserAggregate, piece: list[Any]) -> tuple[Any, np.ndarray]:
+def lift_rows(made: UserAggregate, piece: list[Any]) -> tuple[Any, np.ndarray]:
     batch = pa.record_batch(
         [pa.array([value for _, value, _ in piece], pa.int64()), pa.array([seen for *_, seen in piece], pa.bool_())],
         names=["v", "seen"],
@@ -71,7 +71,7 @@ def test_combining_piece_by_piece_agrees_with_a_loop(detail: str, pieces: Any, m
     made = kernel(detail)
     held: Any = None
     for piece, is_settled in zip(pieces, merges, strict=False):
-        parts, codes = lifted(made, piece)
+        parts, codes = lift_rows(made, piece)
         groups = Groups(codes, 3)
         fresh = made.combine(parts, groups)
         both = fresh if held is None else [pa.concat_arrays(pair) for pair in zip(held, fresh, strict=True)]
@@ -90,7 +90,7 @@ def test_accumulators_of_several_panes_are_merged(pieces: Any) -> None:
     made = kernel("folded")
     panes = []
     for piece in pieces:
-        parts, codes = lifted(made, piece)
+        parts, codes = lift_rows(made, piece)
         panes.append(made.consolidated(made.combine(parts, Groups(codes, 3))))
     both = [pa.concat_arrays(columns) for columns in zip(*panes, strict=True)]
     merged = made.combine(both, Groups(np.tile(np.arange(3), len(panes)), 3))
@@ -103,7 +103,7 @@ def test_accumulators_of_several_panes_are_merged(pieces: Any) -> None:
 
 def test_deletes_are_retracted_after_inserts() -> None:
     made = kernel("groups")
-    parts, _ = lifted(made, [(0, 7, True), (0, 8, True), (0, 7, True)])
+    parts, _ = lift_rows(made, [(0, 7, True), (0, 8, True), (0, 7, True)])
     signed = made.signed(parts, np.array([1, 1, -1]))
     assert made.results(made.combine(signed, Groups(np.zeros(3, dtype=np.int64), 1))).to_pylist() == ["[8]"]
 

@@ -62,7 +62,7 @@ def test_window_top_n_agrees_with_the_reference(kind: str, bounds: tuple[int, in
         assert Counter(rows_with_ms) == Counter(expected)
 
 
-def lines(query: str) -> str:
+def plan_lines(query: str) -> str:
     """The plan of a query over a table with a time."""
     t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     t_env.execute_sql(
@@ -79,13 +79,13 @@ TUMBLED = "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' SECOND))"
 
 
 def test_a_partition_by_window_bounds_is_ranked_per_window() -> None:
-    text = lines(NUMBERED.format(by="window_start, window_end, k", order="v", rows=TUMBLED))
+    text = plan_lines(NUMBERED.format(by="window_start, window_end, k", order="v", rows=TUMBLED))
     assert "WindowRank(window=[win_start=[window_start], win_end=[window_end]], rankType=[ROW_NUMBER]" in text
 
 
 @pytest.mark.parametrize("by", ["window_start", "window_end, k", "k"])
 def test_a_partition_without_a_window_bound_is_never_final(by: str) -> None:
-    text = lines(NUMBERED.format(by=by, order="v", rows=TUMBLED))
+    text = plan_lines(NUMBERED.format(by=by, order="v", rows=TUMBLED))
     assert " Rank(" in text.replace("+- ", " ") and "WindowRank" not in text
 
 

@@ -37,7 +37,7 @@ class CrashOnceAt:
 # --- partitioning -------------------------------------------------------------------------------------------
 
 
-def spread(partition: Any, parallelism: int = 3, receivers: int | None = None) -> list[Collected]:
+def records_per_subtask(partition: Any, parallelism: int = 3, receivers: int | None = None) -> list[Collected]:
     """The records that each subtask of a sink receives when the numbers are partitioned by `partition`."""
     out = Collect()
 
@@ -58,55 +58,57 @@ def by_subtask(records: list[Collected]) -> dict[int, list[Any]]:
 
 
 def test_key_by_routes_a_record_to_the_subtask_of_its_key_group() -> None:
-    records = spread(lambda stream: stream.key_by(lambda n: n % 7, Types.LONG()))
+    records = records_per_subtask(lambda stream: stream.key_by(lambda n: n % 7, Types.LONG()))
     targets = key_column([record.value % 7 for record in records], Types.LONG()).partitions(3, 128)
     assert [record.subtask for record in records] == targets.tolist()
     assert len(records) == len(NUMBERS)
 
 
 def test_partition_custom_routes_a_record_to_the_partitioners_choice() -> None:
-    records = spread(lambda stream: stream.partition_custom(lambda key, n: key * 5 % n, lambda value: value))
+    records = records_per_subtask(
+        lambda stream: stream.partition_custom(lambda key, n: key * 5 % n, lambda value: value)
+    )
     assert all(record.subtask == record.value * 5 % 3 for record in records)
 
 
 def test_broadcast_sends_every_record_to_every_subtask() -> None:
-    by_receiver = by_subtask(spread(lambda stream: stream.broadcast()))
+    by_receiver = by_subtask(records_per_subtask(lambda stream: stream.broadcast()))
     assert {subtask: sorted(values) for subtask, values in by_receiver.items()} == dict.fromkeys(range(3), NUMBERS)
 
 
 def test_global_sends_all_records_to_subtask_0() -> None:
-    by_receiver = by_subtask(spread(lambda stream: stream.global_()))
+    by_receiver = by_subtask(records_per_subtask(lambda stream: stream.global_()))
     assert {subtask: sorted(values) for subtask, values in by_receiver.items()} == {0: NUMBERS}
 
 
 def test_forward_does_not_move_records_between_tasks() -> None:
-    by_receiver = by_subtask(spread(lambda stream: stream.forward()))
+    by_receiver = by_subtask(records_per_subtask(lambda stream: stream.forward()))
     assert by_receiver == {0: NUMBERS[0::3], 1: NUMBERS[1::3], 2: NUMBERS[2::3]}
 
 
 @pytest.mark.parametrize("receivers", [1, 2, 4, 5])
 def test_rebalance_distributes_records_evenly(receivers: int) -> None:
-    by_receiver = by_subtask(spread(lambda stream: stream.rebalance(), receivers=receivers))
+    by_receiver = by_subtask(records_per_subtask(lambda stream: stream.rebalance(), receivers=receivers))
     sizes = [len(by_receiver[subtask]) for subtask in range(receivers)]
     assert sum(sizes) == len(NUMBERS)
     assert max(sizes) - min(sizes) <= 3, "each of the three senders may be off by one"
 
 
 def test_rescale_sends_to_neighbouring_subtasks_only() -> None:
-    by_receiver = by_subtask(spread(lambda stream: stream.rescale(), receivers=6))
+    by_receiver = by_subtask(records_per_subtask(lambda stream: stream.rescale(), receivers=6))
     for sender in range(3):
         reached = {subtask for subtask, values in by_receiver.items() for value in values if value % 3 == sender}
         assert reached == {2 * sender, 2 * sender + 1}
 
 
 def test_rescale_to_fewer_subtasks_loses_nothing() -> None:
-    by_receiver = by_subtask(spread(lambda stream: stream.rescale(), receivers=2))
+    by_receiver = by_subtask(records_per_subtask(lambda stream: stream.rescale(), receivers=2))
     assert sorted(value for values in by_receiver.values() for value in values) == NUMBERS
 
 
 def test_records_from_one_sender_stay_in_order() -> None:
     for partition in (lambda s: s.rebalance(), lambda s: s.key_by(lambda n: n % 4), lambda s: s.shuffle()):
-        for values in by_subtask(spread(partition)).values():
+        for values in by_subtask(records_per_subtask(partition)).values():
             for sender in range(3):
                 own = [value for value in values if value % 3 == sender]
                 assert own == sorted(own)

@@ -36,7 +36,7 @@ from millstream.testing import CRASH, EPOCH, Collect, ManualClock, Script, run
 HERE = Path(__file__).name
 
 
-def fails(build: Callable[[StreamExecutionEnvironment], Any], **options: Any) -> JobFailedError:
+def failure_of(build: Callable[[StreamExecutionEnvironment], Any], **options: Any) -> JobFailedError:
     with pytest.raises(JobFailedError) as caught:
         run(build, **options)
     return caught.value
@@ -57,7 +57,7 @@ def parse(text: str) -> int:
 
 
 def test_a_failing_function_is_reported_with_traceback_record_operator_and_line() -> None:
-    error = fails(
+    error = failure_of(
         lambda env: env.from_collection(["1", "x2"]).rebalance().map(parse).name("parse").sink_to(Collect()),  # here
         parallelism=2,
     )
@@ -92,7 +92,7 @@ def test_every_kind_of_user_function_reports_the_record_it_failed_on(kind: str) 
             stream = stream.map(str)
         stream.sink_to(Collect())
 
-    error = fails(build, parallelism=2)
+    error = failure_of(build, parallelism=2)
     assert "ZeroDivisionError" in error.report
     assert "  record    2" in error.report.splitlines()
 
@@ -106,7 +106,7 @@ class FailsToOpen(MapFunction):
 
 
 def test_a_function_that_cannot_be_opened_is_reported_as_such() -> None:
-    error = fails(lambda env: env.from_collection([1]).map(FailsToOpen()).name("model").sink_to(Collect()))
+    error = failure_of(lambda env: env.from_collection([1]).map(FailsToOpen()).name("model").sink_to(Collect()))
     assert "OSError: no model on this disk" in error.report
     assert "'model' (open)" in error.report
 
@@ -115,11 +115,11 @@ def test_a_partitioner_out_of_range_is_refused_with_the_range() -> None:
     def build(env: StreamExecutionEnvironment) -> None:
         env.from_collection([7]).partition_custom(lambda key, n: key, lambda n: n).map(str).sink_to(Collect())
 
-    assert "returned 7; it must return an int from 0 to 1" in str(fails(build, parallelism=2))
+    assert "returned 7; it must return an int from 0 to 1" in str(failure_of(build, parallelism=2))
 
 
 def test_a_failing_function_is_retried_as_the_strategy_says_and_then_reported() -> None:
-    error = fails(
+    error = failure_of(
         lambda env: env.from_collection(["x"]).map(parse).sink_to(Collect()),
         restart=RestartStrategies.fixed_delay_restart(2, 0),
     )
@@ -131,7 +131,7 @@ def test_a_failing_function_is_retried_as_the_strategy_says_and_then_reported() 
 
 def test_output_that_does_not_match_its_type_names_value_field_and_operator() -> None:
     row = Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.INT()])
-    error = fails(
+    error = failure_of(
         lambda env: env.from_collection([1]).map(lambda n: Row("Ann", "old"), row).name("person").sink_to(Collect())
     )
     text = f"{error}\n{error.report}"
@@ -146,7 +146,7 @@ def test_a_program_error_in_a_task_is_not_retried() -> None:
     def build(env: StreamExecutionEnvironment) -> None:
         env.add_source(Script([1, EPOCH, "two"])).map(lambda n: n, Types.LONG()).sink_to(out)
 
-    error = fails(build, restart=RestartStrategies.fixed_delay_restart(100, 60_000))
+    error = failure_of(build, restart=RestartStrategies.fixed_delay_restart(100, 60_000))
     assert "two" in f"{error}{error.report}"
     assert out.values == [1]
 

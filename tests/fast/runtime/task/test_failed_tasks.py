@@ -45,7 +45,7 @@ class Watched(LocalRunner):
         return rows
 
 
-def prepared(runner: LocalRunner, out: Collect, ahead: int = 0) -> Any:
+def prepare_job(runner: LocalRunner, out: Collect, ahead: int = 0) -> Any:
     env = StreamExecutionEnvironment.get_execution_environment()
     settings = Configuration().set_string("millstream.ahead.max-epochs", str(ahead))
     env.configure(settings.set_string("millstream.store.patience", "0 ms"))
@@ -79,7 +79,7 @@ def test_a_failed_upload_of_a_task_is_a_failure_with_its_kind(
     failing_ends(monkeypatch, StoreAwayError("Store s3://a: no answer."), times=1)
     runner = Watched()
     with pytest.raises(JobFailedError, match="StoreAwayError: Store s3://a: no answer"):
-        prepared(runner, Collect()).start().result()
+        prepare_job(runner, Collect()).start().result()
     [report] = reports_of(runner.rows)
     assert (report.error, report.role, report.subtask, report.epoch) == ("StoreAwayError", "task", 0, 1)
 
@@ -90,7 +90,7 @@ def test_an_unreachable_store_costs_a_job_that_runs_ahead_no_restart(
     failing_ends(monkeypatch, StoreAwayError("Store s3://a: no answer."), times=2)
     monkeypatch.setattr("millstream.checkpoint.failing.UNAVAILABLE_PAUSE_MS", 0)
     out = Collect()
-    job = prepared(Watched(), out, ahead=3)
+    job = prepare_job(Watched(), out, ahead=3)
     job.start().result()
     newest = ManifestLog(job.store).newest()
     assert newest is not None and newest.status == "FINISHED"
@@ -99,7 +99,7 @@ def test_an_unreachable_store_costs_a_job_that_runs_ahead_no_restart(
 
 def test_a_spec_that_cannot_be_read_is_a_failure_with_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     runner = Watched()
-    prepared(runner, Collect()).start().result()
+    prepare_job(runner, Collect()).start().result()
     place = f"{worker.SPEC_FILE_MARK}specs/000000000001-none.json"
     context = SimpleNamespace(getLocalProperty={worker.SPEC_PROPERTY: place}.get, partitionId=lambda: 0)
     for error in (StoreAwayError("Store s3://a: no answer."), None):  # it does not respond, or has no such file

@@ -17,7 +17,7 @@ from millstream.storage.memory import MemoryStore
 _BEGUN, _CANCELLED, _SEEN = threading.Event(), threading.Event(), list[int]()
 
 
-def waits_in_its_first_record(number: int) -> int:
+def block_in_first_record(number: int) -> int:
     if not _SEEN:
         _BEGUN.set()
         assert _CANCELLED.wait(60)
@@ -29,7 +29,7 @@ def test_a_cancelled_job_does_not_complete_its_epoch() -> None:
     runner = LocalRunner()
     env = StreamExecutionEnvironment().set_parallelism(1)
     env.configure(Configuration().set_string("millstream.batch.max-records", "10"))
-    env.from_collection(list(range(1_000))).map(waits_in_its_first_record).print()
+    env.from_collection(list(range(1_000))).map(block_in_first_record).print()
     launch = Launch(SystemClock(), runner, MemoryStore("interrupted"))
     job = launch.prepare(env._graph("long"), env._job_settings()).start()
     assert _BEGUN.wait(60)

@@ -28,7 +28,7 @@ def installed(folder: Path, name: str, version: str, *, is_linked: bool = False)
         (facts / "direct_url.json").write_text(json.dumps({"url": "file:///src", "dir_info": {"editable": True}}))
 
 
-def packed(folder: Path, place: Path) -> Path:
+def pack_files(folder: Path, place: Path) -> Path:
     files, versions, _ = environment_files([str(folder)])
     write_environment(place, files, {"packages": versions})
     return place
@@ -36,7 +36,7 @@ def packed(folder: Path, place: Path) -> Path:
 
 def test_unpacked_elsewhere_it_starts_a_python_that_imports_the_packages(tmp_path: Path) -> None:
     installed(tmp_path / "site", "abacus", "1.5")
-    archive = packed(tmp_path / "site", tmp_path / "environment.tar.gz")
+    archive = pack_files(tmp_path / "site", tmp_path / "environment.tar.gz")
     with tarfile.open(archive) as file:
         file.extractall(tmp_path / "elsewhere", filter="data")
     program = "import abacus, sys; print(abacus.VERSION, *sys.version_info[:2])"
@@ -52,9 +52,9 @@ def test_unpacked_elsewhere_it_starts_a_python_that_imports_the_packages(tmp_pat
 
 def test_equal_environments_are_packed_to_equal_bytes_with_a_list_of_packages(tmp_path: Path) -> None:
     installed(tmp_path / "site", "abacus", "1.5")
-    first = packed(tmp_path / "site", tmp_path / "first.tar.gz").read_bytes()
+    first = pack_files(tmp_path / "site", tmp_path / "first.tar.gz").read_bytes()
     os.utime(tmp_path / "site" / "abacus.py", (1, 1))
-    assert packed(tmp_path / "site", tmp_path / "second.tar.gz").read_bytes() == first
+    assert pack_files(tmp_path / "site", tmp_path / "second.tar.gz").read_bytes() == first
     with tarfile.open(tmp_path / "first.tar.gz") as file:
         facts = file.extractfile(FACTS_FILE)
         assert facts is not None
