@@ -119,7 +119,7 @@ def test_a_service_that_is_not_there_is_told(http_service: HttpService) -> None:
         ({"body": "xml"}, "expected 'json-array', 'lines' or 'single'"),
         ({"method": "GET"}, "expected one of POST, PUT, PATCH"),
         ({"records_max": 0}, "records_max"),
-        ({"headers": {"A": "b\nc"}}, "not a pair of single-line texts"),
+        ({"headers": {"A": "b\nc"}}, "not a pair of single-line strings"),
     ],
 )
 def test_wrong_settings_are_refused_before_the_job_starts(arguments: dict[str, Any], message: str) -> None:

@@ -16,7 +16,7 @@ from millstream.connectors.http.requests import Destination, HttpConnection
 from millstream.connectors.kafka import cluster
 from millstream.connectors.kafka.client_settings import ClientSettings
 from millstream.connectors.kafka.cluster import Cluster
-from millstream.connectors.kinesis.clients import AwsAddress, answer, client_of
+from millstream.connectors.kinesis.clients import AwsAddress, call_with_retries, client_of
 from millstream.connectors.messages.registry import SchemaRegistry
 from millstream.connectors.rabbitmq.connection import RabbitAddress, open_channel
 from millstream.datastream.connectors.databases import DatabaseSink
@@ -170,7 +170,7 @@ def test_a_schema_registry_that_is_an_impostor_is_told_no_password(impostor: Imp
 def test_kinesis_refuses_an_impostor(impostor: Impostor, monkeypatch: pytest.MonkeyPatch) -> None:
     address = AwsAddress("eu-central-1", f"https://127.0.0.1:{impostor.port}", "key", PASSWORD)
     client = client_of(address, "kinesis")
-    message = refused(lambda: answer(f"Kinesis at {address.place}", client.list_streams))
+    message = refused(lambda: call_with_retries(f"Kinesis at {address.place}", client.list_streams))
     client.close()
     assert f"127.0.0.1:{impostor.port}" in message and "certificate" in message
     assert impostor.received == b""

@@ -187,7 +187,7 @@ def test_what_no_script_can_run_is_refused_before_anything_is_committed(redis_se
     ):
         staged(sink, store, [("INCR", "n"), ("SADD", "s", *range(9_000))])
     for name in ("SELECT", "select", "SWAPDB"):
-        with pytest.raises(ProgramError, match=r"run in one database\. Name it at the end of the url"):
+        with pytest.raises(ProgramError, match=r"run in one database\. Put its number at the end of the URL"):
             staged(sink, store, [("INCR", "n"), (name, 1)])
 
 
@@ -252,7 +252,7 @@ def test_a_server_that_does_not_write_just_now_is_tried_again(
 
 def test_a_wrong_password_is_told_at_the_start_and_shown_nowhere(redis_server: RedisServer, client: Any) -> None:
     url = redis_server.url.replace("redis://", "redis://eve:s3cret@")
-    with pytest.raises(MillstreamError, match="denies access") as caught:
+    with pytest.raises(MillstreamError, match="denied access") as caught:
         written([Row("a", 1, 0.0)], RedisSink.values(url, key="ad", value="clicks"))
     assert "s3cret" not in str(caught.value) and "s3cret" not in repr(RedisSink.values(url, key="ad", value="clicks"))
 

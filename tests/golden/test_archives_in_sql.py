@@ -220,7 +220,7 @@ def test_an_archive_is_beside_the_store_and_no_other_table_s(t_env: TableEnviron
     for name in ("some_windows", "other_windows"):
         t_env.execute_sql(create(tmp_path / "archive").replace("closed_windows", name))
         both.add_insert_sql(f"INSERT INTO {name} {QUERY.format(source='numbers')}")
-    with pytest.raises(MillstreamError, match="have one archive"):
+    with pytest.raises(MillstreamError, match="share one archive"):
         both.execute().wait()
     kept(t_env, tmp_path / "store-archive")  # that begins like the store's name, and is another folder
     assert rows(t_env, "SELECT SUM(c) FROM closed_windows") == [(LAST,)]

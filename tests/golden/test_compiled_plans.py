@@ -121,7 +121,7 @@ def test_a_plan_names_no_class_but_those_of_plans_and_no_value_that_is_none(node
     from millstream.planner.plan_json import _checksum
 
     text = json.dumps({"millstream plan": 1, "checksum": _checksum(body), "plan": body})
-    with pytest.raises(ProgramError, match="unknown to this Millstream"):
+    with pytest.raises(ProgramError, match="that this version of Millstream does not know"):
         plan_from_json(text, "the plan")
 
 

@@ -143,7 +143,7 @@ def test_a_hint_asks_again_for_keys_that_have_no_row_yet(t_env: TableEnvironment
     ("query", "words"),
     [
         ("SELECT * FROM orders o JOIN places FOR SYSTEM_TIME AS OF o.`at` AS p ON o.o > p.id", "requires an equality"),
-        ("SELECT * FROM orders o RIGHT JOIN places FOR SYSTEM_TIME AS OF o.`at` AS p ON o.o = p.id", "INNER or LEFT"),
+        ("SELECT * FROM orders o RIGHT JOIN places FOR SYSTEM_TIME AS OF o.`at` AS p ON o.o = p.id", "INNER and LEFT"),
         (
             "SELECT * FROM orders o JOIN made FOR SYSTEM_TIME AS OF o.`at` AS p ON o.o = p.id",
             "requires a lookup source",

@@ -48,7 +48,7 @@ def test_without_a_file_a_folder_or_pip_it_is_said_what_to_do(
 ) -> None:
     with pytest.raises(ConfigurationError, match=r"there is no 'absent\.txt'"):
         install_requirements({"python.requirements": "absent.txt"})
-    with pytest.raises(ConfigurationError, match=r"folder 'absent' does not exist.*pip download -d absent"):
+    with pytest.raises(ConfigurationError, match=r"no folder 'absent'.*pip download -d absent"):
         install_requirements({"python.requirements": f"{requirements}#absent"})
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     monkeypatch.setattr("shutil.which", lambda name, path=None: None)
@@ -182,7 +182,7 @@ def test_a_package_of_the_tasks_that_another_package_needs_is_the_version_that_t
     ],
 )
 def test_an_archive_is_unpacked_within_the_working_directory_or_refused(item: str) -> None:
-    with pytest.raises(ConfigurationError, match="Give"):
+    with pytest.raises(ConfigurationError, match=r"Use a relative path|ends with|Rename"):
         archive_target(item)
 
 

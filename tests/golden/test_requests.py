@@ -100,7 +100,7 @@ def test_a_request_from_before_the_job_ran_is_refused_however_new_it_says_it_is(
     with serving(store, lambda: heard.append(1) or "stopped"):
         until(lambda: store.exists(answer_name("a1")))
         answer = answer_of(store.get(answer_name("a1")))
-        assert answer.done and not answer.ok and "made before the job ran. Send it again" in answer.text
+        assert answer.done and not answer.ok and "made before the job started. Send it again" in answer.text
         assert Mailbox(store).send("stop", {}, 0, timeout_s=60) == "stopped" and heard == [1]
 
 
@@ -147,7 +147,7 @@ REFUSALS: tuple[tuple[Callable[[str], bytes], str], ...] = (
     (asked(id="../job"), "called '../job' but stored under"),
     (asked(arguments={"n": 2.5}), "found 2.5 for 'n', expected a whole number"),
     (asked(arguments={"n": True}), "found True for 'n', expected a whole number"),
-    (asked(arguments={"m": 1}), "found the argument 'm', which is not known here"),
+    (asked(arguments={"m": 1}), "found the argument 'm', which is unknown"),
     (lambda id: asked()(id).replace(b"stop", b"halt"), "checksum does not match"),
     (asked("pin"), "it is a millstream-pin-1"),
     (lambda id: b"[]", "is not a complete request"),

@@ -295,5 +295,5 @@ def test_a_deduplication_goes_on_from_a_store_of_when_its_rows_were_said_to_chan
     rest = emitted(f"SELECT * FROM {FIRST}", tables, 2, store=store)
     assert Counter(row[1:] for row in (first | rest).elements()) == whole
     # What is behind it keeps other things of a table that only grows.
-    with pytest.raises(StateSchemaError, match="took rows away, and now only grows"):
+    with pytest.raises(StateSchemaError, match="had retractions, and now is append-only"):
         ran(counted, tables, store=behind)

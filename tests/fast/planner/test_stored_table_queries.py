@@ -12,7 +12,7 @@ STORED_TABLE = f"{TABLES};\nCREATE TABLE kept (x INT, y BIGINT) WITH ('connector
 
 def test_two_queries_into_one_stored_table_are_rejected_and_their_union_is_accepted() -> None:
     session = session_with(STORED_TABLE)
-    with pytest.raises(SqlError, match="Two INSERTs are into"):
+    with pytest.raises(SqlError, match="Two INSERTs write to"):
         sinks("INSERT INTO kept SELECT x, y FROM n", "INSERT INTO kept SELECT x, x FROM n", session=session)
     sinks("INSERT INTO kept SELECT x, y FROM n UNION ALL SELECT x, x FROM n", session=session)
     sinks("INSERT INTO o SELECT x, y FROM n", "INSERT INTO o SELECT x, x FROM n", session=session)

@@ -322,7 +322,7 @@ def test_the_idle_timeout_of_sources_is_set_by_an_option() -> None:
     [read] = [node.operation for node in env._builder.nodes.values() if isinstance(node.operation, Read)]
     env._builder.take()
     assert read.watermarks is not None and read.watermarks.idle_timeout_ms == 5_000
-    with pytest.raises(ConfigurationError, match="'soon' is no duration"):
+    with pytest.raises(ConfigurationError, match="'soon' is not a duration"):
         add(timed, Collect(), StreamExecutionEnvironment(), {"table.exec.source.idle-timeout": "soon"})
 
 

@@ -536,7 +536,7 @@ def test_projections_without_a_valid_row_are_rejected() -> None:
         joining.project(["key"], ["name"], names=["x", "x"])
     with Refused("found 1 names for 2 fields"):
         joining.project(["key"], ["name"], names=["x"])
-    with Refused("expected a list of texts"):
+    with Refused("expected a list of strings"):
         joining.project(["key"], ["name"], names="xy")
     with Refused("found 'key' as fields of the left stream"):
         joining.project("key", ["name"])
