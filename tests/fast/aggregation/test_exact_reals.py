@@ -81,7 +81,7 @@ def test_nan_and_infinity_count_until_they_are_deleted(guest: float) -> None:
     assert result_of(exact_aggregate("variance", "VAR_POP"), [1.0, 3.0, guest], [guest], 2) == 1.0
 
 
-def test_infinities_of_both_signs_have_no_sum_and_null_is_nothing() -> None:
+def test_infinities_of_both_signs_sum_to_nan_and_nulls_are_ignored() -> None:
     both = result_of(exact_aggregate("sum"), [math.inf, -math.inf], [], 1)
     assert both is not None and math.isnan(both)
     assert result_of(exact_aggregate("sum"), [None, None], [None], 1) is None

@@ -36,7 +36,7 @@ MARKS = st.sampled_from([1, 2, 3, 8, 1 << (MARKS_MAX - 1)])
 def as_dict(pairs: MarkedPairs) -> dict[tuple[int, Any], int]:
     triples = list(zip(pairs.codes.tolist(), pairs.values.to_pylist(), pairs.marks.tolist(), strict=True))
     marks = {(code, value): marks for code, value, marks in triples}
-    assert len(marks) == len(triples), "a group and value stands twice"
+    assert len(marks) == len(triples), "a duplicate pair of group and value"
     assert pairs.codes.tolist() == sorted(pairs.codes.tolist())
     return marks
 

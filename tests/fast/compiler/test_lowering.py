@@ -166,7 +166,7 @@ def test_windows_occupy_the_node_number_of_their_stored_uids() -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     both = timestamped_orders(env).union(timestamped_orders(env))
     both.key_by("id").window(TumblingEventTimeWindows(10, 0)).aggregate(TOTALS)
-    assert env._next_place() == 6, "two sources, a partial aggregate of each, and the windows stand before it"
+    assert env._next_place() == 6, "two sources, a partial aggregate of each, and the windows precede it"
     both.key_by("id").window(EventTimeSessionWindows(10)).aggregate(TOTALS)
     assert env._next_place() == 7
 
@@ -237,7 +237,7 @@ def test_records_are_folded_only_under_triggers_that_wait_for_the_window_end(tri
     assert type(lowered_operation(windows.reduce(max))) is kind
     own_windows = type("Own", (TumblingEventTimeWindows,), {})(10, 0)
     own = timestamped_orders(env).key_by("id").window(own_windows).reduce(max)
-    assert type(lowered_operation(own)) is Window, "a class of the program's may assign otherwise"
+    assert type(lowered_operation(own)) is Window, "a user-defined class may assign other windows"
 
 
 def test_windows_that_run_a_record_at_a_time_are_reported_once_with_their_line(

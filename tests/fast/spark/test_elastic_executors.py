@@ -72,7 +72,7 @@ def test_a_wider_plan_requests_executors_and_a_narrower_one_releases_idle_ones()
     epoch_on(runner, cluster.running[0])
     clock.now_s = 9
     epoch_on(runner, cluster.running[0])
-    assert len(cluster.running) == 3, "nobody was idle for long yet"
+    assert len(cluster.running) == 3, "no executor has been idle for long"
     clock.now_s = 11
     epoch_on(runner, cluster.running[0])
     assert [executor.id for executor in cluster.running] == ["0"]

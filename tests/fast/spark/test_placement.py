@@ -106,7 +106,7 @@ def test_an_executor_lost_between_two_epochs_gets_no_subtask_in_the_next_and_is_
     cluster = Cluster("0", "1", "2")
     stickiness = sticky(cluster, 3)
     cluster.ids = ["0", "1", "2", "3"]
-    assert not stickiness.has_lost_places(), "one that comes gets its share after an epoch"
+    assert not stickiness.has_lost_places(), "a new executor gets its share after an epoch"
     cluster.ids = ["0", "2", "3"]
     assert stickiness.has_lost_places()
     assert places_of(stickiness) == ["0", "2", "3"] and not stickiness.has_lost_places()
@@ -129,10 +129,10 @@ def test_an_executor_that_could_not_reach_the_store_is_avoided_for_some_time(
     assert "executor 1@host did not reach the store" in caplog.text
     places = list(enumerate(f"{place}@host" for place in places_of(stickiness)))
     epochs = next(epoch for epoch in range(100) if stickiness.update_places(places))
-    assert "1" in places_of(stickiness) and epochs > 10, "it is asked again"
+    assert "1" in places_of(stickiness) and epochs > 10, "it is requested again"
     stickiness.avoid({"0@host", "1@host", "2@host"})
     stickiness.begin(3)
-    assert places_of(stickiness) == [], "where none reaches it, it is the store that is away"
+    assert places_of(stickiness) == [], "if no executor reaches it, the store is unreachable"
 
 
 def test_losing_all_executors_is_reported(caplog: pytest.LogCaptureFixture) -> None:
@@ -163,7 +163,7 @@ def test_an_executor_that_joins_a_running_job_gets_its_share_when_it_is_ready() 
     stickiness.begin(3)
     for _ in range(6):
         assert not stickiness.update_places([(0, "0@host"), (1, "1@host"), (2, "2@host")])
-    assert warm_up.requests == [], "those that were there at the start are taken as they are"
+    assert warm_up.requests == [], "executors present at the start count as ready"
     cluster.ids = ["0", "1", "3"]
     assert stickiness.has_lost_places() and "3" not in places_of(stickiness) and warm_up.requests == ["3"]
     places = [(subtask, f"{place}@host") for subtask, place in enumerate(places_of(stickiness))]
@@ -172,7 +172,7 @@ def test_an_executor_that_joins_a_running_job_gets_its_share_when_it_is_ready() 
     assert stickiness.update_places(places) and sorted(places_of(stickiness)) == ["0", "1", "3"]
     cluster.ids = ["4", "5"]
     assert stickiness.has_lost_places()
-    assert set(places_of(stickiness)) == {"4", "5"}, "where none is ready, none is waited for"
+    assert set(places_of(stickiness)) == {"4", "5"}, "if no executor is ready, none is waited for"
 
 
 def test_a_subtask_moved_from_a_busy_executor_stays_on_the_new_one() -> None:
@@ -189,7 +189,7 @@ def test_an_executor_that_accepts_no_tasks_is_avoided_for_a_while() -> None:
     without_the_last = [(0, "0@host"), (1, "1@host"), (2, "1@host")]  # it is being decommissioned
     assert stickiness.update_places(without_the_last)
     changes = [stickiness.update_places(without_the_last) for _ in range(60)]
-    assert changes.count(True) <= 2, "it was tried again, once, and given up again"
+    assert changes.count(True) <= 2, "it was retried once and failed again"
     assert places_of(stickiness) == ["0", "1", "1"]
 
 
@@ -245,7 +245,7 @@ class SparkSettings(dict[str, str]):
         self[key] = value
 
 
-def test_the_wait_is_set_in_a_running_application_and_again_by_its_next_job() -> None:
+def test_the_locality_wait_is_set_in_a_running_application_and_again_by_its_next_job() -> None:
     settings = SparkSettings()
     LocalityWaits(settings, 1_000)
     LocalityWaits(settings, 250)

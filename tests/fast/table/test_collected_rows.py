@@ -46,7 +46,7 @@ def test_a_collected_row_is_printed_and_compared_as_pyflinks_at_every_depth(t_en
     rows = collect(t_env.sql_query(query))
     assert str(rows) == "[<Row(1, 1.23, <Row('a', 0.1)>, [<Row(2)>])>]"
     assert rows == [Row(1, 1.23, Row("a", 0.1), [Row(2)])]
-    assert (rows[0].id, rows[0]["f"]) == (1, 1.23), "names can be asked for, too"
+    assert (rows[0].id, rows[0]["f"]) == (1, 1.23), "names can be requested, too"
     assert {each[0] for each in rows} == {1} and set(collect(t_env.sql_query("SELECT 1 AS id"))) == {Row(1)}
 
 

@@ -132,7 +132,7 @@ def plain(node: Any) -> Any:
     ],
     ids=str,
 )
-def test_a_call_builds_the_node_that_the_parser_makes_of_sql(expression: Expression[Any], sql: str) -> None:
+def test_a_call_builds_the_same_node_as_the_parser(expression: Expression[Any], sql: str) -> None:
     assert plain(expression._node) == plain(parse_expression(sql))
 
 
@@ -180,7 +180,7 @@ def test_a_literal_may_have_an_explicit_type() -> None:
         (lit(1500).millis, "1.500", "SECOND"),
     ],
 )
-def test_units_of_a_number_make_an_interval(expression: Expression[Any], value: str, unit: str) -> None:
+def test_a_number_with_a_unit_is_an_interval(expression: Expression[Any], value: str, unit: str) -> None:
     assert expression._node == Interval(value, unit)
 
 

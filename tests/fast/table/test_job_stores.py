@@ -85,12 +85,12 @@ def test_the_newest_existing_store_of_a_table_is_used(tmp_path: Path) -> None:
 
     assert newest_rebuild(program, job) == 0 and free_rebuild(program, job, 1) == 1
     begun(1)
-    assert newest_rebuild(program, job) == 0, "until it is said that it counts"
-    assert free_rebuild(program, job, 1) == 2, "what was begun there is not gone on with"
+    assert newest_rebuild(program, job) == 0, "until it is marked as the newest"
+    assert free_rebuild(program, job, 1) == 2, "the state begun there is not continued"
     note_rebuild(program, job, 1)
     assert newest_rebuild(program, job) == 1 and newest_rebuild(program, "other") == 0
     begun(2)
     note_rebuild(program, job, 2)
     assert newest_rebuild(program, job) == 2
     shutil.rmtree(rebuilt_store(program, job, 2))
-    assert newest_rebuild(program, job) == 0, "its store is gone"
+    assert newest_rebuild(program, job) == 0, "its store is removed"

@@ -89,7 +89,7 @@ def test_a_filter_above_a_left_lateral_join_is_not_its_condition(t_env: TableEnv
     assert rows(t_env, f"SELECT k FROM {join} WHERE i = 2") == [(3,)]
 
 
-def test_a_left_join_of_changing_rows_retracts_what_it_emitted(t_env: TableEnvironment) -> None:
+def test_a_left_join_of_updating_rows_retracts_emitted_rows(t_env: TableEnvironment) -> None:
     counts = "(SELECT k, COUNT(*) AS n FROM (VALUES 1, 1, 2) AS t(k) GROUP BY k)"
     query = f"SELECT k, SUM(n), COUNT(i) FROM {counts} LEFT JOIN LATERAL TABLE(upto(CAST(n AS INT))) AS f(i) ON i = 2"
     with t_env.execute_sql(f"{query} GROUP BY k").collect() as results:

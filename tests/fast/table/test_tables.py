@@ -109,7 +109,7 @@ def test_union_all_concatenates_rows(orders: Table) -> None:
     assert sorted(rows(ids.union_all(ids.where(col("id") == 1)))) == [(1,), (1,), (2,), (3,)]
 
 
-def test_the_same_table_can_run_again_and_again(orders: Table) -> None:
+def test_the_same_table_can_be_executed_repeatedly(orders: Table) -> None:
     assert rows(orders) == rows(orders)
 
 

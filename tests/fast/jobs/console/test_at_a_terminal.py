@@ -161,7 +161,7 @@ def test_the_line_is_one_row_and_is_erased_at_the_end(tmp_path: Path) -> None:
     assert terminal.screen.text.splitlines() == ["$ before the job", *lines, "after the job"]
 
 
-def test_a_small_terminal_gets_the_line_in_place_of_the_panel() -> None:
+def test_a_small_terminal_shows_the_line_instead_of_the_panel() -> None:
     with job("rich", 8, 60) as terminal:
         print_lines(terminal, 3, last=3)
         assert terminal.screen.text.splitlines()[-1].startswith("impressions RUNNING")

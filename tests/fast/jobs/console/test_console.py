@@ -250,8 +250,8 @@ def test_printed_lines_appear_complete_above_the_panel() -> None:
     assert written.rstrip().endswith("after True True")
     panel = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written)
     assert "● RUNNING" in panel and "● FINISHED" in panel[panel.rindex("╭") :]
-    assert "\x1b[?25l" not in written, "the cursor is never hidden: a job that is killed could not give it back"
-    assert written.rindex("\x1b[?7h") > written.rindex("\x1b[?7l"), "long lines are wrapped again"
+    assert "\x1b[?25l" not in written, "the cursor is never hidden: a killed job could not restore it"
+    assert written.rindex("\x1b[?7h") > written.rindex("\x1b[?7l"), "line wrapping is restored"
 
 
 def test_other_log_handlers_still_receive_records_while_a_panel_is_shown() -> None:

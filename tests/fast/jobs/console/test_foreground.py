@@ -142,7 +142,7 @@ def test_warnings_still_reach_the_screen_of_a_program_without_logging(
 
 def test_a_programs_own_logging_configuration_is_unchanged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     handlers = logging.getLogger().handlers[:]
-    assert handlers, "pytest's own handlers are there"
+    assert handlers, "pytest's own handlers are installed"
     log = attach_log(open_store(str(tmp_path)), "ab12")
     logging.getLogger("my.job").warning("careful")
     log.close()

@@ -98,7 +98,7 @@ def test_an_unavailable_target_is_reported_everywhere_and_the_job_continues_when
         record.getMessage() for record in caplog.records if "could not be published (try" in record.getMessage()
     ]
     assert "(try 1)" in messages[0] and "Create it. Its output waits in the store" in messages[0]
-    assert not any("(try 3)" in text for text in messages), "not with every try"
+    assert not any("(try 3)" in text for text in messages), "not with every attempt"
 
 
 def test_a_stop_reports_the_target_it_waits_for_and_completes_when_it_is_back() -> None:

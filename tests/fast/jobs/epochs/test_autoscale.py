@@ -104,7 +104,9 @@ def test_a_constant_load_converges_without_oscillation(
     ups = [after > before for before, after in itertools.pairwise(moves)]
     turns = sum(one != next_ for one, next_ in itertools.pairwise(ups))
     assert turns <= 1, moves
-    assert not any(next_ and not one for one, next_ in itertools.pairwise(ups)), f"up again after down: {moves}"
+    assert not any(next_ and not one for one, next_ in itertools.pairwise(ups)), (
+        f"scaled up after scaling down: {moves}"
+    )
 
 
 # --- the settings ---------------------------------------------------------------------------------------------

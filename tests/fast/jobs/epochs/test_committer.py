@@ -103,7 +103,7 @@ def test_a_silent_store_is_unreachable_and_its_first_response_is_reported(monkey
             break
         pause.wait(0.01)
     else:
-        raise AssertionError("a silent store is never found to be away")
+        raise AssertionError("a silent store is never considered unreachable")
     reporting.store.lag.holds_manifests.set()
     assert reporting.next() == e.StoreAvailable()
     assert reporting.next() == e.Committed()

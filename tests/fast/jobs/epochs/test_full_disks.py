@@ -63,7 +63,7 @@ def test_a_job_that_writes_more_than_its_disk_holds_frees_space_and_continues() 
     store, out = FullStore(new_name(), Room(200_000)), Collect()
     prepare_job(store, out).start().result()
     assert len(out.values) == len(set(out.values)) == EPOCHS * KEYS
-    assert store.room.refusals, "it had room, and nothing is shown"
+    assert store.room.refusals, "the disk was never full, so the test shows nothing"
 
 
 def test_files_of_failed_runs_are_swept_before_the_first_commit() -> None:

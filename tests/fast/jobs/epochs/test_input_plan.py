@@ -115,7 +115,7 @@ def test_a_slow_split_does_not_cause_finished_ones_to_be_checked_again(
         plan = plan_of(source, Counted(positions), cursors=cursors)
         cursors = plan.cursors
         names = [range_.split.name for range_ in plan.reads["in"]]
-        assert names[0] == "000" and len(names) == 3, "the first is never done"
+        assert names[0] == "000" and len(names) == 3, "the first split is never finished"
         positions |= {name: SplitPosition(10, True) for name in names[1:]}
     assert checks <= 49 * 6
 
@@ -211,7 +211,7 @@ def test_manifests_without_lists_still_have_the_first_format() -> None:
     assert decode(encode(plain), "manifests/000000000001.json") == plain
 
 
-def test_a_split_that_vanished_unfinished_fails_the_job_and_nothing_is_skipped() -> None:
+def test_a_split_that_vanished_unfinished_fails_the_job_without_skipping_records() -> None:
     logs = TenRecords(["a", "b"])
     with pytest.raises(Exception, match=r"no longer lists split 'b'.*not to its end"):
         plan_of(TenRecords(["a"]), {"a": SplitPosition(10, True), "b": SplitPosition(4)})

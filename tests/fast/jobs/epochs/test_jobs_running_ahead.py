@@ -77,7 +77,7 @@ def check(store: LaggingStore, out: Collect, end: int = END) -> None:
     newest = ManifestLog(store).newest()
     assert newest is not None and newest.status == "FINISHED"
     epochs = store.lag.manifests
-    assert epochs == sorted(set(epochs)), "numbers follow one another, each once"
+    assert epochs == sorted(set(epochs)), "numbers are consecutive, each once"
     assert epochs == list(range(1, epochs[-1] + 1))
     published = [epoch for epoch, _ in itertools.groupby(out.publications)]
     assert published == sorted(published)
@@ -199,7 +199,7 @@ def test_while_the_store_is_unreachable_the_job_continues_and_publishes_in_order
     when(job, is_far, store.lag.present.set)
     job.start().result()
     check(store, out)
-    assert max(seen) >= 8, "the number of epochs does not bound what is ahead of an absent store"
+    assert max(seen) >= 8, "the number of epochs ahead is unbounded while the store is unreachable"
     assert job.board.now.restarts == 0
     assert not job.board.now.store_unreachable
 
@@ -314,7 +314,7 @@ def test_a_job_makes_progress_although_epochs_fail_whenever_they_are_ahead(
     job = prepare_job(store, out, epochs=4)
     job.start()
     try:
-        assert job.wait(60), f"it commits nothing: {job.board.now}"
+        assert job.wait(60), f"no epoch was committed: {job.board.now}"
     finally:
         job.cancel()
     check(store, out)
@@ -512,7 +512,7 @@ def test_a_rollback_does_not_mistake_published_output_for_that_of_a_later_epoch(
         caplog.clear()
         snapshot = find_snapshot(parse_snapshot_name(start))
         point = RestorePoint(epoch, "out", store, snapshot.manifest.job_id, snapshot.manifest.job_id)
-        assert len(later_parts(open_store(str(tmp_path)), point, "part", "")) > len(later), "nothing was shown"
+        assert len(later_parts(open_store(str(tmp_path)), point, "part", "")) > len(later), "the case did not occur"
         prepare_job(lagging_store(), None, build=lambda env, start=start: build(env, start))  # type: ignore[misc]
         [notified_offsets] = [
             record.getMessage() for record in caplog.records if "records of later epochs" in record.getMessage()
@@ -546,7 +546,7 @@ def test_a_missing_file_of_a_committed_epoch_is_reported_and_not_waited_for(
     job = prepare_job(store, out)
     job.start()
     try:
-        assert job.wait(60), "it waits for ever"
+        assert job.wait(60), "the job waits forever"
         with pytest.raises(JobFailedError, match="is missing, though the manifest names it"):
             job.result()
     finally:

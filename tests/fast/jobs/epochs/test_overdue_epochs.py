@@ -120,7 +120,7 @@ def test_a_task_is_reported_once_and_only_if_it_is_late() -> None:
     assert lines == ["frame"]
 
 
-def test_a_report_that_fails_leaves_the_watch_alive() -> None:
+def test_a_failing_report_does_not_stop_the_watch() -> None:
     watch, late = TaskWatch(), threading.Event()
 
     def fails(frame: object) -> None:

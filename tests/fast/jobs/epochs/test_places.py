@@ -80,7 +80,7 @@ def test_rounds_of_a_loop_count_each(scattered: type[ScatteredRunner]) -> None:
     scattered.place = staticmethod(lambda *task: f"{task[2]}@host")
     result = run(lambda env: collatz(env.add_source(Script([7, 9], type_info=Types.LONG())), Collect()), parallelism=2)
     tasks, stayed = stays(result)[0] or (0, 0)
-    assert tasks == stayed > 4, "the first round has nowhere to stay, the others have"
+    assert tasks == stayed > 4, "in the first round no task can stay, in the others all can"
 
 
 def test_with_one_location_nothing_is_counted_or_passed_on(scattered: type[ScatteredRunner]) -> None:

@@ -334,7 +334,7 @@ def test_receipts_and_job_records_of_older_versions_are_read() -> None:
     assert read_job_record(store) == began
 
 
-# --- commits that fail in odd ways ------------------------------------------------------------------------------
+# --- commits that fail in unusual ways --------------------------------------------------------------------------
 
 
 class Speechless(Exception):

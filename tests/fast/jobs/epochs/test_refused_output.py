@@ -50,7 +50,7 @@ class Ledger(Sink):
         self.most, self.at_once = 10, at_once
 
     def writer(self, context: WriterContext) -> SinkWriter:
-        raise AssertionError("nothing is written here")
+        raise AssertionError("no record is written here")
 
     def commit(self, commit: CommitId, publish: Sequence[Json], store: Any) -> None:
         if str(commit) in self.pages:
@@ -268,7 +268,7 @@ def test_a_permission_of_another_job_or_a_damaged_one_is_replaced(
         store.put(set_aside_name("ledger", 7), b"{")
     allow(store, folder)
     refused = read_refused(store, "ledger", 7)
-    assert refused is not None and not allow_setting_aside(store, refused, folder), "it is allowed already"
+    assert refused is not None and not allow_setting_aside(store, refused, folder), "the permission exists already"
     publish(store, sink, items)
     assert sink.pages == {str(COMMIT): [1]} and [n for n, _ in dead_letters(folder)] == [11]
 

@@ -55,7 +55,7 @@ def test_each_manifest_is_read_once_and_not_cached() -> None:
     assert retained.remove([1, 2]) == [segment_name("op", "state", 1, 0, "a")]
 
 
-def test_a_manifest_that_is_put_back_between_others_counts_again() -> None:
+def test_a_repaired_manifest_is_indexed_again() -> None:
     store, manifests = committed_store(4)
     store.put(manifest_name(2), b"{")
     reads: list[str] = []

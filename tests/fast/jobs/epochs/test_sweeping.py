@@ -143,7 +143,7 @@ def named_by_manifests(store: MemoryStore) -> set[str]:
     return {file for epoch in log.epochs() for file in named_files(log.read(epoch)) if file.startswith("segments")}
 
 
-def test_nothing_is_swept_after_the_end() -> None:
+def test_no_sweep_runs_after_the_end() -> None:
     store = MemoryStore(new_name())
     prepare_job(store, Collect(), 6).start().result()
     newest, before = ManifestLog(store).newest(), store.list("")
@@ -160,7 +160,7 @@ def test_manifests_set_aside_by_an_older_version_are_restored_packed_or_not() ->
     states = {f"operator-{number}": {"file": f"{draw.getrandbits(128):x}"} for number in range(2_000)}
     manifests = [Manifest("job", "id", n, n - 1, 0, "run", published_through=n - 1, states=states) for n in range(1, 6)]
     assert all(map(log.commit, manifests))
-    assert not store.get(manifest_name(1)).isascii(), "it is not packed, and nothing is shown"
+    assert not store.get(manifest_name(1)).isascii(), "the manifest is not packed, so the test shows nothing"
     set_aside(store, manifests[:3])
     assert log.epochs() == [4, 5] and verify(store.url).problems == ()
     Sweeper(store, lambda: 0, RetentionPolicy(keep_last=4)).sweep(manifests[-1])
@@ -220,7 +220,7 @@ class Dying(MemoryStore):
         super().delete_many(names)
 
 
-def test_an_epoch_that_a_driver_commits_while_a_command_sweeps_keeps_its_files() -> None:
+def test_an_epoch_committed_while_a_command_sweeps_retains_its_files() -> None:
     """The driver starts, commits and ends between the listing of manifests and that of files: no driver holds the
     lease.
     """

@@ -53,7 +53,7 @@ def test_files_left_by_a_dead_process_are_uploaded_when_no_task_runs(tmp_path: P
     dead.keep_unsent(store.url, NAME, b"abc")
     dead.close()
     runner = LocalRunner()
-    runner.send_unsent()  # nothing was prepared: nothing is known
+    runner.send_unsent()  # without a prepared job no files are known
     job = ShippedJob(b"", JobFacts("job", "id", "run", store, tier=TierSettings(str(tmp_path))))
     runner.prepare(job)
     runner.send_unsent()

@@ -43,7 +43,7 @@ class StallingRunner(LocalRunner):
         self._cancelled = threading.Event()
 
     def run(self, spec: EpochSpec) -> list[tuple[int, bytes]]:
-        assert self._cancelled.wait(60), "nobody cancelled"
+        assert self._cancelled.wait(60), "the epoch was not cancelled"
         raise RuntimeError("Spark says: job group cancelled")
 
     def cancel(self) -> None:
@@ -236,8 +236,8 @@ def settings(interval_ms: int | None = None, **options: str) -> JobSettings:
 def test_an_overdue_epoch_is_cancelled_where_checkpoints_are_on_or_a_timeout_is_set_and_never_in_batch() -> None:
     for interval_ms, is_firm in ((None, False), (300, True)):
         expected = CheckpointSettings(interval_ms, timeout_ms=600_000, is_timeout_firm=is_firm)
-        settings_found = checkpoint_settings(settings(interval_ms), batch=False)
-        assert replace(settings_found, tolerance=expected.tolerance) == expected
+        decided = checkpoint_settings(settings(interval_ms), batch=False)
+        assert replace(decided, tolerance=expected.tolerance) == expected
     configured = settings(300, timeout="5 min", min_pause="1 s", tolerable_failed_checkpoints="2")
     expected = CheckpointSettings(300, 1_000, 300_000, True, True, Tolerance(2, 300))
     assert checkpoint_settings(configured, batch=False) == expected
@@ -260,7 +260,7 @@ def test_invalid_checkpoint_settings_are_rejected() -> None:
         checkpoint_settings(settings(tolerable_failed_checkpoints="-1"), batch=False)
 
 
-def test_an_interval_makes_epochs_smaller_until_they_fit() -> None:
+def test_an_interval_shrinks_epochs_until_they_fit() -> None:
     def configure(env: StreamExecutionEnvironment) -> None:
         env.enable_checkpointing(1)
         env.configure(Configuration.from_dict({"millstream.retention.epochs": "1000"}))

@@ -116,7 +116,7 @@ def test_a_savepoint_of_a_fork_retains_the_epoch_the_fork_started_from(is_readab
         fork.put(pin_name("kept"), b"{")
     assert len(drop(fork)) == 1
     Sweeper(store, lambda: 0, RetentionPolicy(keep_last=1)).sweep(ManifestLog(store).newest())
-    assert is_whole(store, 2), "the savepoint cannot be started from any more"
+    assert is_whole(store, 2), "the savepoint can no longer be restored"
     assert drop(store) == (f"the fork in {fork.url}",) and is_whole(store, 2)
     fork.put(pin_name("kept"), whole_pin)
     unpin(fork, "kept")

@@ -77,7 +77,7 @@ def test_a_fork_of_a_fork_with_a_missing_origin_leaves_no_pin() -> None:
     MemoryStore(first).delete_many(MemoryStore(first).list(""))
     with pytest.raises(StoreError):
         run(totals(Collect(), f"memory://{second}@4"), store=new_store())
-    assert pins_of(MemoryStore(second)) == [], "nobody would ever let go of it"
+    assert pins_of(MemoryStore(second)) == [], "the pin would never be released"
 
 
 def test_a_self_contained_savepoint_needs_no_other_store() -> None:
@@ -139,7 +139,7 @@ def test_another_number_of_key_groups_is_refused() -> None:
         run(changed, store=new_store())
 
 
-# --- finding snapshots ----------------------------------------------------------------------------------------
+# --- locating snapshots ---------------------------------------------------------------------------------------
 
 
 def test_a_missing_snapshot_is_reported_with_the_existing_ones() -> None:

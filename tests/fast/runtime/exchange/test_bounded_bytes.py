@@ -1,4 +1,4 @@
-"""Blocks, gathered records and results are bounded by their bytes, however many or few records make them up."""
+"""Blocks, gathered records and results are bounded in bytes, however many or few records they hold."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def test_the_plan_of_a_later_job_begins_with_the_cache(env: StreamExecutionEnvir
     assert "reads the records of 'Cached Map'" in later and "Custom Source" not in later and "later jobs" not in later
 
 
-def test_a_branch_that_does_not_go_through_the_cache_is_computed(env: StreamExecutionEnvironment) -> None:
+def test_a_branch_without_the_cache_is_computed(env: StreamExecutionEnvironment) -> None:
     stream = counted_stream(env)
     cached = stream.cache()
     collect_sorted(env, cached)
@@ -109,7 +109,7 @@ class Stamped(ProcessFunction):
 
 
 @pytest.mark.parametrize("type_info", [Types.LONG(), None], ids=["typed", "untyped"])
-def test_records_keep_their_timestamps_and_windows_go_by_them(
+def test_cached_records_retain_their_timestamps_for_windows(
     env: StreamExecutionEnvironment, type_info: TypeInformation | None
 ) -> None:
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda value, _: value // 10)
@@ -202,7 +202,7 @@ def test_neither_a_stopped_job_nor_its_continuation_leaves_a_cache() -> None:
     other.close()
 
 
-def test_an_epoch_that_another_driver_staged_elsewhere_makes_no_cache(tmp_path: Path) -> None:
+def test_an_epoch_staged_by_another_driver_invalidates_the_cache(tmp_path: Path) -> None:
     sink, store = CacheSink(str(tmp_path), "numbers"), MemoryStore("unused")
     sink.commit(CommitId("a-job", "cache", 1), sink.plan_commit([], None, 0, final=True).publish, store)
     assert cached_source(str(tmp_path), "numbers", None) is not None

@@ -86,7 +86,7 @@ def test_the_previous_batch_changes_no_result(rows: list[list[tuple[int, bool]]]
         encoded = program.run([column], len(column), SessionFacts(), results, emit_dictionaries=True)
         plain = program.run([column.dictionary_decode()], len(column), SessionFacts())
         assert [each.to_pylist() for each in encoded.columns] == [each.to_pylist() for each in plain.columns]
-        assert isinstance(encoded.columns[0], pa.DictionaryArray), "text that came as a dictionary goes as one"
+        assert isinstance(encoded.columns[0], pa.DictionaryArray), "a dictionary column stays a dictionary column"
 
 
 def test_a_function_runs_once_for_batches_of_one_dictionary(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -182,7 +182,9 @@ def test_an_asynchronous_function_that_fails_or_takes_too_long_is_reported_with_
 @pytest.mark.parametrize(
     ("options", "calls"), [({}, 4), ({"max_attempts": "1"}, 2), ({"retry_strategy": "no_retry"}, 1)]
 )
-def test_a_failing_asynchronous_call_is_retried_as_flinks_options_say(options: dict[str, str], calls: int) -> None:
+def test_a_failing_asynchronous_call_is_retried_according_to_flinks_options(
+    options: dict[str, str], calls: int
+) -> None:
     made: list[int] = []
 
     async def fails_often(value: int) -> int:
@@ -283,7 +285,7 @@ def test_a_series_of_floats_with_fractions_is_refused_where_whole_numbers_are_de
         results(lambda column: column / 2, DataTypes.BIGINT(), CallMode.PANDAS, pa.array([2, 3]))
 
 
-def test_a_row_is_a_data_frame_to_a_function_of_pandas() -> None:
+def test_a_pandas_function_gets_a_row_as_a_data_frame() -> None:
     rows = pa.array([{"a": 1, "b": {"c": "x"}}, None, {"a": 3, "b": None}])
 
     def described(frame: Any) -> Any:

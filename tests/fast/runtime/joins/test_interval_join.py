@@ -99,7 +99,7 @@ def test_both_bounds_belong_to_the_interval(bounds: tuple[Any, Any]) -> None:
     ("lower", "upper", "expected"),
     [(True, False, ["a10-b9", "a10-b13"]), (False, True, ["a10-b8", "a10-b9"]), (True, True, ["a10-b9"])],
 )
-def test_a_bound_can_be_left_out(lower: bool, upper: bool, expected: list[str]) -> None:
+def test_a_bound_can_be_omitted(lower: bool, upper: bool, expected: list[str]) -> None:
     def joining(left: Any, right: Any) -> DataStream:
         results = left.interval_join(right).in_event_time().between(-2, 3)
         results = results.lower_bound_exclusive() if lower else results
@@ -210,7 +210,7 @@ def test_late_records_of_either_side_have_their_own_output() -> None:
     assert result.metrics["join.numLateRecordsDropped"]["counter"] == 0
 
 
-def test_in_batch_nothing_is_late() -> None:
+def test_in_batch_no_record_is_late() -> None:
     left, right = (
         [*records_at("a10"), Watermark(30), *records_at("a1")],
         [*records_at("b9"), Watermark(30), *records_at("b2")],
@@ -405,7 +405,7 @@ def test_fields_are_chosen_by_name_or_position(fields: Any, names_: Any, expecte
     assert result["out"] == [expected]
 
 
-def test_fields_of_tuples_make_a_row_without_names() -> None:
+def test_fields_of_tuples_become_a_row_without_names() -> None:
     kind, out = Types.TUPLE([Types.STRING(), Types.STRING(), Types.LONG()]), Collect()
 
     def build(env: StreamExecutionEnvironment) -> None:

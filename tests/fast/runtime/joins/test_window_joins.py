@@ -105,7 +105,7 @@ def test_records_of_one_key_and_window_are_joined_across_epochs(typed: bool) -> 
     assert joined == [("a", 2), ("a", 4)]
 
 
-def test_results_carry_the_last_millisecond_of_their_window_and_can_be_joined_again() -> None:
+def test_results_have_the_last_timestamp_of_their_window_and_can_be_joined_again() -> None:
     def build(orders: DataStream, payments: DataStream) -> DataStream:
         again = (
             by_id(orders, payments)
@@ -127,7 +127,7 @@ def test_pairs_are_ordered_by_left_and_then_by_right_record() -> None:
     assert pairs == [(3, 20), (3, 10), (1, 20), (1, 10)]
 
 
-def test_a_record_that_is_none_is_a_record() -> None:
+def test_none_is_a_valid_record() -> None:
     out = Collect()
 
     def build(env: StreamExecutionEnvironment) -> None:

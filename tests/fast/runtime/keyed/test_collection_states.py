@@ -134,7 +134,7 @@ def large() -> States:
     return states
 
 
-def test_adding_to_a_long_list_reads_none_of_it(large: States) -> None:
+def test_appending_to_a_long_list_does_not_read_it(large: States) -> None:
     rows = large.count_reads("read_rows")
     large.list.add(1)
     large.visit()

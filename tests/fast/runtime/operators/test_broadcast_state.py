@@ -218,7 +218,7 @@ def test_all_copies_equal_a_replay_of_100_changes_through_crashes_restarts_and_r
     assert replicas == set(range(len(epochs)))
 
 
-# --- what is stored ---------------------------------------------------------------------------------------------------
+# --- storage ----------------------------------------------------------------------------------------------------------
 
 
 def tables_of(result: Result, epoch: int) -> dict[str, Any]:
@@ -233,8 +233,8 @@ def test_the_state_is_stored_once_at_any_parallelism() -> None:
     _, result = run_broadcast(Replica(), records, rules, parallelism=3)
     first, second, third = (tables_of(result, epoch) for epoch in (1, 2, 3))
     assert list(first) == ["0"] and len(first["0"]["rules"]) == 1
-    assert len(second["0"]["rules"]) == 2, "a change is one more segment, not all again"
-    assert third == second, "nothing changed and something was written"
+    assert len(second["0"]["rules"]) == 2, "a change adds one segment and rewrites none"
+    assert third == second, "an epoch without changes wrote a segment"
 
 
 class Nothing(BroadcastProcessFunction):  # type: ignore[type-arg]
@@ -389,7 +389,7 @@ def test_timers_read_broadcast_state() -> None:
         records.key_by(lambda value: value).connect(rules.broadcast(RULES)).process(Reminder()).sink_to(out)
 
     early, late = run(build, clock=clock)[out]
-    assert early == ("k", 1_500, "PROCESSING_TIME", [("wait", 50)]), "it had come before the epoch's rules"
+    assert early == ("k", 1_500, "PROCESSING_TIME", [("wait", 50)]), "it preceded the epoch's rules"
     assert late == ("k", 50, "EVENT_TIME", [("new", 1), ("wait", 50)])
 
 
@@ -401,7 +401,7 @@ def numbers() -> DataStream:
     return StreamExecutionEnvironment().from_collection([1, 2], Types.LONG())
 
 
-def test_broadcast_takes_map_descriptors_of_different_names(numbers: DataStream) -> None:
+def test_broadcast_requires_map_descriptors_with_distinct_names(numbers: DataStream) -> None:
     with Refused("expected a MapStateDescriptor"):
         numbers.broadcast(COUNT)  # type: ignore[call-overload]
     with Refused("two descriptors are named 'rules'"):

@@ -230,7 +230,7 @@ def test_state_is_shared_after_a_restart_at_another_parallelism() -> None:
     connected(Log(), first, second, lambda n: n % 2, parallelism=2, store=store, epochs=1)
     connected(Log(), first, second, lambda n: n % 2, parallelism=3, store=store, epochs=3)  # epoch 2 is the stop
     values, result = connected(Log(), first, second, lambda n: n % 2, parallelism=1, store=store)
-    assert result.manifests[0].epoch == 5, "the last run did not go on where the second stopped"
+    assert result.manifests[0].epoch == 5, "the last run did not continue where the second stopped"
     assert max((seen for key, seen in values if key == 0), key=len) == ["a2", "b2", "a4", "a6", "b4", "b6"]
     assert max((seen for key, seen in values if key == 1), key=len) == ["a1", "b1", "a3", "a5", "b3", "b5"]
 

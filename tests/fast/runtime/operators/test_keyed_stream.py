@@ -159,7 +159,7 @@ def test_a_field_by_position_or_name_is_a_key() -> None:
 @pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["a", "b", "", "ü"]) | st.none(), st.integers(-5, 5)), max_size=20))
-def test_a_field_and_a_callable_give_the_same_keys(pairs: list[Any]) -> None:
+def test_a_field_and_a_callable_select_the_same_keys(pairs: list[Any]) -> None:
     by_field = output(lambda s: s.key_by(0).sum(1), pairs, parallelism=3, epoch_records=7)
     by_call = output(lambda s: s.key_by(lambda p: p[0], Types.STRING()).sum(1), pairs, parallelism=3, epoch_records=7)
     assert by_field == by_call
@@ -303,7 +303,7 @@ def test_a_reduce_that_fails_shows_the_record_and_the_line() -> None:
         output(lambda s: s.key_by(0).reduce(lambda a, b: None), PAIRS)
 
 
-# --- whole batches with their states ------------------------------------------------------------------------
+# --- batch functions with states ----------------------------------------------------------------------------
 
 
 def example() -> dict[str, Any]:

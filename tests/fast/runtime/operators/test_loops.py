@@ -165,7 +165,7 @@ def test_timers_that_fire_at_the_end_of_input_may_feed_records_back() -> None:
     assert sorted(run(build)[out]) == [201, 202]
 
 
-def test_sources_that_take_turns_end_the_job_only_when_the_loop_is_empty() -> None:
+def test_a_job_with_alternating_sources_ends_only_when_the_loop_is_empty() -> None:
     out = Collect()
 
     def build(env: StreamExecutionEnvironment) -> None:

@@ -62,7 +62,7 @@ def test_every_subtask_has_a_copy_of_its_own() -> None:
     function = RecordsCalls()
     result = run_through(function, Script(list(range(10))), parallelism=2)
     sizes = [size for _, size in result["out"]]
-    assert sizes.count(2) == 2, "the first record of each subtask finds what __init__ made, and nothing of the other's"
+    assert sizes.count(2) == 2, "the first record of each subtask reads the state of __init__ and none of the other's"
     assert function.made_by_init == ["from the program"]
 
 

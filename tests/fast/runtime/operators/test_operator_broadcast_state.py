@@ -112,7 +112,7 @@ def test_an_undeclared_map_is_retained_copy_by_copy(between: int) -> None:
     assert (last[10], last[11]) == (as_texts(0), as_texts(1))
 
 
-# --- what is stored ---------------------------------------------------------------------------------------------------
+# --- storage ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_large_map_is_stored_in_a_file_rewritten_only_when_it_changes() -> None:

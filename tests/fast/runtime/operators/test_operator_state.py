@@ -583,7 +583,7 @@ def test_an_attempt_that_died_before_its_acknowledgement_leaves_no_state() -> No
     assert seen_by(worker.run(2, states, 2)) == 2
 
 
-# --- what is stored -----------------------------------------------------------------------------------------
+# --- storage ------------------------------------------------------------------------------------------------
 
 
 class Texts(Seen):

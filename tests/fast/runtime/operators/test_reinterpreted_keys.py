@@ -63,7 +63,7 @@ def test_a_reinterpreted_stream_behaves_as_after_key_by(rekeyed: Rekeyed, parall
     assert sorted(result[out]) == [(word, n + 1) for word in WORDS for n in range(counts[word])]
 
 
-def test_there_is_no_second_exchange() -> None:
+def test_reinterpreting_adds_no_exchange() -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     already_keyed(env).reinterpret_as_keyed_stream("word").process(Numbered()).print()
     plan = env.explain()

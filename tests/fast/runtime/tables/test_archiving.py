@@ -45,7 +45,7 @@ def test_a_table_is_complete_after_a_kill_at_any_step_of_archiving(dies_at: int 
     kind = KINDS["time in the key"]
     watch = killed_and_resumed(random_changes(Random(3), kind, 6), kind, dies_at)
     assert not watch.wrong
-    assert watch.files, "nothing was archived, and nothing was shown"
+    assert watch.files, "no row was archived, so the test shows nothing"
 
 
 @pytest.mark.parametrize("name", ["time beside the key", "counted by time"])
@@ -73,7 +73,7 @@ def test_a_job_of_an_older_version_continues_and_its_files_are_read_without_chec
         run_table(changes, kind, store, archive, clock, epochs=9)
     watch = Watch(changes, store)
     watch.look_back()
-    assert not watch.wrong and watch.files, "today's reader, yesterday's job"
+    assert not watch.wrong and watch.files, "the current reader with a job of an older version"
     run_table(changes, kind, store, archive, clock)
     watch.look_back()
     files = query.open(f"memory://{store}").newest().table("kept").archived_files

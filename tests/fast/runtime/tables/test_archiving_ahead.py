@@ -41,7 +41,7 @@ def test_epochs_committed_together_archive_each_row_once(name: str) -> None:
     job.start().result()
     log = ManifestLog(lagging)
     steps = [(statistics_of(log.read(epoch)) or {}).get("steps", 1) for epoch in log.epochs()]
-    assert max(steps) >= 2, "no epoch ran ahead, and nothing was shown"
+    assert max(steps) >= 2, "no epoch ran ahead, so the test shows nothing"
     watch = check_archive(changes, store, archive)
     assert not watch.wrong and watch.files and not lagging.lag.violations
 
@@ -65,4 +65,4 @@ def killed_while_ahead(kind: Kind, seed: int) -> tuple[Watch, list[str]]:
 def test_a_job_killed_ahead_of_its_commits_archives_every_row_once(seed: int) -> None:
     watch, staged = killed_while_ahead(KINDS["time beside the key"], seed)
     assert not watch.wrong and watch.files
-    assert len(staged) < 8, "what lost attempts left is swept"
+    assert len(staged) < 8, "files of lost attempts are swept"

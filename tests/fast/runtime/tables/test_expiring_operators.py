@@ -93,7 +93,7 @@ class EmittedTable:
             sign = 1 if is_added else -1
             self.table[values] += sign
             net[values] += sign
-            assert self.table[values] >= 0, f"{row} goes, and is not there"
+            assert self.table[values] >= 0, f"{row} is retracted, but not in the table"
         return Counter({row: count for row, count in net.items() if count})
 
 

@@ -77,7 +77,7 @@ def rows_left(emitted_rows: list[Row]) -> Counter[str]:
     left: Counter[str] = Counter()
     for row in emitted_rows:
         left[repr(tuple(row))] += 1 if row.get_row_kind() in ADDED else -1
-        assert left[repr(tuple(row))] >= 0, f"{tuple(row)} is taken away and was never given"
+        assert left[repr(tuple(row))] >= 0, f"{tuple(row)} is retracted and was never emitted"
     return +left
 
 

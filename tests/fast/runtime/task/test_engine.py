@@ -185,7 +185,7 @@ def test_an_environment_can_be_used_again_after_a_job() -> None:
     assert run(env, parallelism=1)[first] == [2, 3, 4]
     numbers.map(lambda n: n * 10).sink_to(second)
     assert run(env, parallelism=1)[second] == [10, 20, 30]
-    assert first.values == [2, 3, 4], "the first job's sink took part in the second"
+    assert first.values == [2, 3, 4], "the first job's sink ran in the second"
 
 
 # --- crashes ------------------------------------------------------------------------------------------------

@@ -118,7 +118,7 @@ def test_a_partitioner_out_of_range_is_refused_with_the_range() -> None:
     assert "returned 7; it must return an int from 0 to 1" in str(failure_of(build, parallelism=2))
 
 
-def test_a_failing_function_is_retried_as_the_strategy_says_and_then_reported() -> None:
+def test_a_failing_function_is_retried_according_to_the_strategy_and_then_reported() -> None:
     error = failure_of(
         lambda env: env.from_collection(["x"]).map(parse).sink_to(Collect()),
         restart=RestartStrategies.fixed_delay_restart(2, 0),

@@ -37,7 +37,7 @@ def test_a_cancelled_job_does_not_complete_its_epoch() -> None:
     assert runner._cancelled.wait(60)
     _CANCELLED.set()
     assert job.wait(60) and job.status().name == "CANCELED"
-    assert len(_SEEN) <= 10, "it went on with the next batch"
+    assert len(_SEEN) <= 10, "the task continued with the next batch"
 
 
 def test_an_interruption_is_raised_only_in_the_thread_and_epoch_it_is_for() -> None:

@@ -1,4 +1,4 @@
-"""Every operator takes the steps that `runtime.operators.operator` draws, in order, in tasks and in the harness."""
+"""Every operator follows the lifecycle diagram of `runtime.operators.operator`, in tasks and in the harness."""
 
 from __future__ import annotations
 

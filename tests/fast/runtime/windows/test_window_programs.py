@@ -31,4 +31,4 @@ def test_in_short_epochs_some_windows_fire_again_and_some_records_are_dropped() 
     result = run(build, parallelism=2, epoch_records=4)
     fired = [record[:3] for record in result[results]]
     assert len(fired) > len(set(fired)), "no window fired again"
-    assert 0 < len(result[missed]) < len(NUMBERS), "no record came too late"
+    assert 0 < len(result[missed]) < len(NUMBERS), "no record was late"

@@ -91,7 +91,7 @@ class NeverMerges(Trigger[Any, Any]):
     on_event_time = on_processing_time = on_element
 
     def on_merge(self, window: Any, ctx: Any) -> None:
-        raise AssertionError("it was never asked whether it can")
+        raise AssertionError("can_merge was never called")
 
     def clear(self, window: Any, ctx: Any) -> None:
         return None
