@@ -327,7 +327,7 @@ def test_a_header_that_names_other_columns_is_read_by_position_unless_it_is_stri
 
 def test_a_csv_schema_refuses_what_it_cannot_say() -> None:
     builder = CsvSchema.builder().add_string_column("ad")
-    with pytest.raises(ProgramError, match="a column 'ad' already"):
+    with pytest.raises(ProgramError, match="the column 'ad' already exists"):
         builder.add_boolean_column("ad")
     with pytest.raises(ProgramError, match="expected a number type"):
         builder.add_number_column("n", Types.STRING())

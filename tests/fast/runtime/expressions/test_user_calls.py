@@ -208,7 +208,7 @@ def test_a_failing_asynchronous_call_is_retried_according_to_flinks_options(
         ({"max_attempts": "often"}, "max-attempts' is 'often'"),
         ({"retry_strategy": "backoff"}, "expected FIXED_DELAY or NO_RETRY"),
         ({"max_concurrent_operations": "0"}, "at least 1"),
-        ({"timeout": "soon"}, "no duration"),
+        ({"timeout": "soon"}, "is not a duration"),
     ],
 )
 def test_an_invalid_option_of_asynchronous_calls_is_rejected(options: dict[str, str], message: str) -> None:
