@@ -20,7 +20,7 @@ from millstream.jobs.launch.job_log import attach_log
 from millstream.storage.store import open_store
 
 
-class Recorded:
+class RecordingJob:
     """A job that records the requests it receives."""
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Recorded:
 
 
 def test_the_first_interrupt_stops_the_second_cancels_the_third_aborts() -> None:
-    job, notices = Recorded(), []
+    job, notices = RecordingJob(), []
     interrupts = Interrupts(job, notices.append, epoch=lambda: 12)
     interrupts.interrupt()
     assert (job.requests, interrupts.stopping, interrupts.aborting) == (["stop"], True, False)
@@ -46,7 +46,7 @@ def test_the_first_interrupt_stops_the_second_cancels_the_third_aborts() -> None
 
 
 def test_terminate_stops_once_and_never_cancels() -> None:
-    job, notices = Recorded(), []
+    job, notices = RecordingJob(), []
     interrupts = Interrupts(job, notices.append, epoch=lambda: 3)
     interrupts.terminate()
     interrupts.terminate()
@@ -55,7 +55,7 @@ def test_terminate_stops_once_and_never_cancels() -> None:
 
 def test_signals_reach_the_job_and_the_previous_handlers_are_restored() -> None:
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-    job = Recorded()
+    job = RecordingJob()
     with stop_on_interrupt(job, lambda text: None, lambda: 1):
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
@@ -69,12 +69,12 @@ def test_a_wait_is_interrupted_by_the_signal_and_continues() -> None:
     waiting = threading.Thread(target=ended.wait)
     waiting.start()
 
-    class Ending(Recorded):
+    class JobThatEnds(RecordingJob):
         def stop(self) -> None:
             super().stop()
             ended.set()
 
-    job = Ending()
+    job = JobThatEnds()
     threading.Timer(0.1, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
     with stop_on_interrupt(job, lambda text: None, lambda: 1):
         waiting.join(30)
@@ -85,7 +85,7 @@ def test_another_thread_installs_no_signal_handlers() -> None:
     before, seen = signal.getsignal(signal.SIGINT), []
 
     def elsewhere() -> None:
-        with stop_on_interrupt(Recorded(), lambda text: None, lambda: 1):
+        with stop_on_interrupt(RecordingJob(), lambda text: None, lambda: 1):
             seen.append(signal.getsignal(signal.SIGINT))
 
     thread = threading.Thread(target=elsewhere)

@@ -18,7 +18,7 @@ from millstream.storage.memory import MemoryStore
 from millstream.testing import ManualClock
 
 
-class Stage:
+class ArchivedTableJob:
     """A table with a Delta archive, run for some epochs; the clock advances with its script."""
 
     def __init__(self, folder: Path) -> None:
@@ -48,30 +48,34 @@ class Stage:
 
 @pytest.mark.slow
 def test_only_the_file_of_a_lost_attempt_is_removed_at_the_next_start(tmp_path: Path) -> None:
-    stage = Stage(tmp_path / "archive")
-    stage.run(epochs=9)
-    whole = stage.files()
+    table_job = ArchivedTableJob(tmp_path / "archive")
+    table_job.run(epochs=9)
+    whole = table_job.files()
     assert whole
-    lost, later, other = stage.leave_orphan(3), stage.leave_orphan(10**6), stage.leave_orphan(3, "another job")
-    note = stage.folder / f"notes-{job_mark(stage.job)}.parquet"
-    shutil.copy(stage.folder / lost, note)
-    stage.run()
-    assert {*whole, later, other, note.name} <= stage.files() and lost not in stage.files()
-    watch = Watch(stage.changes, stage.store)
+    lost, later, other = (
+        table_job.leave_orphan(3),
+        table_job.leave_orphan(10**6),
+        table_job.leave_orphan(3, "another job"),
+    )
+    note = table_job.folder / f"notes-{job_mark(table_job.job)}.parquet"
+    shutil.copy(table_job.folder / lost, note)
+    table_job.run()
+    assert {*whole, later, other, note.name} <= table_job.files() and lost not in table_job.files()
+    watch = Watch(table_job.changes, table_job.store)
     watch.look_back()
-    assert not watch.wrong and watch.files <= stage.files()
+    assert not watch.wrong and watch.files <= table_job.files()
 
 
 @pytest.mark.slow
 def test_a_file_outside_all_table_versions_is_retained_while_an_epoch_names_it(tmp_path: Path) -> None:
-    stage = Stage(tmp_path / "archive")
-    stage.run(epochs=10)
-    before = stage.files()
+    table_job = ArchivedTableJob(tmp_path / "archive")
+    table_job.run(epochs=10)
+    before = table_job.files()
     assert len(before) > 1
-    DeltaTable(stage.folder).optimize.compact()  # as the page advises against
-    stage.run()
-    assert before <= stage.files()
-    watch = Watch(stage.changes, stage.store)
+    DeltaTable(table_job.folder).optimize.compact()  # as the page advises against
+    table_job.run()
+    assert before <= table_job.files()
+    watch = Watch(table_job.changes, table_job.store)
     watch.look_back()
     assert not watch.wrong
 
@@ -81,11 +85,11 @@ def test_a_published_file_of_rolled_back_epochs_is_retained(
     tmp_path: Path, named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As after a rollback: no remaining epoch names the files, a fork may.
-    stage = Stage(tmp_path / "archive")
-    stage.run(epochs=10)
-    before = stage.files()
+    table_job = ArchivedTableJob(tmp_path / "archive")
+    table_job.run(epochs=10)
+    before = table_job.files()
     monkeypatch.setattr("millstream.query.table_reads.TableReads.archived_files", [])
     if named == "nowhere":
         monkeypatch.setattr("millstream.connectors.delta.sink.DeltaTableSink.published_files", lambda self: set())
-    stage.run(epochs=11)
-    assert (before <= stage.files()) == (named == "in the table")
+    table_job.run(epochs=11)
+    assert (before <= table_job.files()) == (named == "in the table")

@@ -23,7 +23,7 @@ from millstream.testing import Collect, run
 from millstream.testing.collecting import Collected
 
 
-class Letters(Source):
+class TwoLogs(Source):
     """Two logs of texts; the record at offset n has `sizes[n]` bytes. Reads up to its bound of bytes and no further."""
 
     bounded = True
@@ -78,7 +78,7 @@ def results(source: Source, bytes_max: int, records_max: int = 1_000) -> tuple[l
 
 def test_an_epoch_ends_at_its_byte_bound_for_records_of_any_size_without_loss() -> None:
     sizes = [10] * 20 + [5_000] * 20 + [10] * 20
-    records, _ = results(Letters(sizes), bytes_max=20_000)
+    records, _ = results(TwoLogs(sizes), bytes_max=20_000)
     assert sorted(record.value for record in records) == expected(sizes)
     epoch_bytes = Counter[int]()
     for record in records:
@@ -90,31 +90,31 @@ def test_an_epoch_ends_at_its_byte_bound_for_records_of_any_size_without_loss() 
 
 @given(st.lists(st.integers(0, 300), max_size=30), st.integers(1, 2_000), st.integers(1, 20))
 def test_every_record_is_read_once_with_any_bounds(sizes: list[int], bytes_max: int, records_max: int) -> None:
-    records, _ = results(Letters(sizes), bytes_max, records_max)
+    records, _ = results(TwoLogs(sizes), bytes_max, records_max)
     assert sorted(record.value for record in records) == expected(sizes)
 
 
 def test_a_range_that_may_be_read_in_part_is_never_planned_as_the_last() -> None:
     """Otherwise its rest would follow the end of event time."""
-    source = Letters([1] * 10)
+    source = TwoLogs([1] * 10)
     planned = plan_input((PlannedSource("in", source, 1),), {}, 1_000, SourceContext(0, 0, 1, record_bytes_max=10))
     assert planned.has_input and not planned.exhausted
     assert [range_.bytes_max for range_ in planned.reads["in"]] == [5_000, 5_000]
 
 
 def test_epochs_report_their_backlog() -> None:
-    _, epochs = results(Letters([1] * 50), bytes_max=1_000_000, records_max=20)
+    _, epochs = results(TwoLogs([1] * 50), bytes_max=1_000_000, records_max=20)
     assert [epoch.behind for epoch in epochs if epoch.records_in] == [80, 60, 40, 20, 0]
 
 
 def test_an_epoch_that_ended_at_its_byte_bound_reports_lagging_input() -> None:
-    _, epochs = results(Letters([5_000] * 6), bytes_max=20_000)
+    _, epochs = results(TwoLogs([5_000] * 6), bytes_max=20_000)
     first = next(epoch for epoch in epochs if epoch.records_in)
     assert first.records_in < 12 and first.lags  # far less than its share of records
 
 
 def test_a_source_that_cannot_count_reports_no_backlog() -> None:
-    class Uncounted(Letters):
+    class Uncounted(TwoLogs):
         def backlog(self, split: Split, offset: Offset, context: SourceContext) -> int | None:
             return None if split.name == "left" else 7
 
@@ -123,7 +123,7 @@ def test_a_source_that_cannot_count_reports_no_backlog() -> None:
 
 
 def test_an_invalid_backlog_is_rejected_with_its_source() -> None:
-    class Wrong(Letters):
+    class Wrong(TwoLogs):
         def backlog(self, split: Split, offset: Offset, context: SourceContext) -> int | None:
             return -3
 

@@ -131,7 +131,7 @@ def test_a_response_to_a_probe_reports_the_store_as_back(monkeypatch: pytest.Mon
     reporting.committer.close()
 
 
-class Watch:
+class SettableClock:
     """A clock that is set by hand, and a store's silence detector that uses it."""
 
     def __init__(self) -> None:
@@ -152,40 +152,40 @@ class Watch:
 
 
 def test_a_quick_store_is_unreachable_after_two_seconds_of_silence() -> None:
-    watch = Watch()
-    watch.answer(0.05)
-    assert watch.absent_after_s() == 2.5
+    clock = SettableClock()
+    clock.answer(0.05)
+    assert clock.absent_after_s() == 2.5
 
 
 def test_a_slow_store_gets_more_time_up_to_ten_seconds() -> None:
-    watch = Watch()
-    watch.answer(1.5)
-    assert watch.absent_after_s() == 6.5
-    watch.answer(60.0)
-    assert watch.absent_after_s() == 10.5
+    clock = SettableClock()
+    clock.answer(1.5)
+    assert clock.absent_after_s() == 6.5
+    clock.answer(60.0)
+    assert clock.absent_after_s() == 10.5
 
 
 def test_one_response_to_any_of_many_requests_ends_the_silence() -> None:
-    watch = Watch()
-    with watch.silence.request():
+    clock = SettableClock()
+    with clock.silence.request():
         for _ in range(20):
-            assert not watch.silence.is_outage()
-            watch.answer(1.0)
-            watch.now_s += 0.9
+            assert not clock.silence.is_outage()
+            clock.answer(1.0)
+            clock.now_s += 0.9
 
 
 def test_a_suspended_process_does_not_consider_the_store_unreachable() -> None:
-    watch = Watch()
-    with watch.silence.request():
-        watch.now_s += 30.0  # the machine was suspended, or busy with other work
-        assert not watch.silence.is_outage()
-        watch.now_s += 1.0
-        assert not watch.silence.is_outage()
+    clock = SettableClock()
+    with clock.silence.request():
+        clock.now_s += 30.0  # the machine was suspended, or busy with other work
+        assert not clock.silence.is_outage()
+        clock.now_s += 1.0
+        assert not clock.silence.is_outage()
 
 
 def test_a_request_that_fails_with_no_response_is_not_a_response() -> None:
-    watch = Watch()
-    with pytest.raises(StoreAwayError), watch.silence.request():
-        watch.now_s += 9.0
+    clock = SettableClock()
+    with pytest.raises(StoreAwayError), clock.silence.request():
+        clock.now_s += 9.0
         raise StoreAwayError("nobody is there")
-    assert watch.absent_after_s() == 2.5
+    assert clock.absent_after_s() == 2.5

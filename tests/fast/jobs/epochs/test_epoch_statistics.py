@@ -118,7 +118,7 @@ def test_an_epoch_that_used_its_whole_budget_reports_lagging_input() -> None:
     assert [one["lags"] for one in run_statistics(run(totals))] == [False, False, False]
 
 
-class Seen(MapFunction, CheckpointedFunction):
+class ListOfRecords(MapFunction, CheckpointedFunction):
     def initialize_state(self, context: Any) -> None:
         descriptor = ListStateDescriptor("seen", Types.LONG())
         self.seen = context.get_operator_state_store().get_list_state(descriptor)
@@ -134,7 +134,7 @@ class Seen(MapFunction, CheckpointedFunction):
 def test_operator_state_counts_as_state_too() -> None:
     def build(env: StreamExecutionEnvironment) -> None:
         numbers = env.add_source(Script([1, 2, EPOCH, 3]), "numbers")
-        numbers.map(Seen()).uid("seen").sink_to(Collect())
+        numbers.map(ListOfRecords()).uid("seen").sink_to(Collect())
 
     first, second = (one["operators"]["seen"] for one in run_statistics(run(build)))
     assert (first["rows"], second["rows"], second["new_rows"]) == (2, 3, 3)  # the list is stored in full

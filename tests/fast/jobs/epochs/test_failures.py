@@ -17,7 +17,7 @@ REF = SegmentRef("segments/op/total/000000000001-00000-a.arrow", 1, 0, 128, 0, 1
 OTHER = "segments/op/total/000000000002-00000-b.arrow"
 
 
-class Swept(LocalStore):
+class StoreWithVanishingSegments(LocalStore):
     """Its segments vanish just after they were listed."""
 
     def exists(self, name: str) -> bool:
@@ -35,7 +35,7 @@ def test_an_unreachable_store_is_distinguished_from_a_file_another_machine_has_n
 
 
 def test_a_file_that_vanishes_while_the_damage_is_measured_does_not_hide_the_damage(tmp_path: Path) -> None:
-    store = Swept(tmp_path)
+    store = StoreWithVanishingSegments(tmp_path)
     account = OperatorAccount(subtasks={0: SubtaskAccount(tables=StoredTables({"total": (REF,)}))})
     first = Manifest(job="j", job_id="j1", epoch=1, parent=0, created_ms=0, run="a", states={"op": to_json(account)})
     log = ManifestLog(store)

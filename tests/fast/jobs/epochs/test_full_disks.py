@@ -164,13 +164,13 @@ def test_a_fork_that_fails_for_lack_of_space_pins_nothing() -> None:
     with pytest.raises(StoreFullError):
         claim_fork(FullStore(new_name(), Room(0)), snapshot, "forked", 0)
     assert store.list("pins") == []
-    lost = LostAnswer(new_name())
+    lost = LostResponse(new_name())
     with pytest.raises(StoreAwayError):
         claim_fork(lost, snapshot, "forked", 0)
     assert read_job_record(lost) is not None and len(store.list("pins")) == 1
 
 
-class LostAnswer(MemoryStore):
+class LostResponse(MemoryStore):
     """Performs each write, and its response is lost."""
 
     def create(self, name: str, data: bytes) -> bool:

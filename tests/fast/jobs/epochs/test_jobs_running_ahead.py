@@ -282,7 +282,7 @@ def test_sources_are_notified_of_commits_one_at_a_time_in_order_and_of_the_last_
     assert notified_offsets == sorted(notified_offsets)
 
 
-class Slow(random.Random):
+class DelayedFiles(random.Random):
     """A file arrives when it is requested the third time."""
 
     requested = 0
@@ -310,7 +310,7 @@ def test_a_job_makes_progress_although_epochs_fail_whenever_they_are_ahead(
 
     monkeypatch.setattr(task, "StoreUse", Missing)
     monkeypatch.setattr("millstream.checkpoint.failing.UNAVAILABLE_PAUSE_MS", 0)
-    store, out = lagging_store(Lag(Slow())), Collect()
+    store, out = lagging_store(Lag(DelayedFiles())), Collect()
     job = prepare_job(store, out, epochs=4)
     job.start()
     try:

@@ -118,7 +118,7 @@ def test_a_manifest_of_an_older_version_names_the_time_of_its_own_epoch() -> Non
 # --- a slow clock ------------------------------------------------------------------------------------------------
 
 
-class Waiting(Collect):
+class WaitingSink(Collect):
     """Wants an epoch at 100,000 ms of processing time, and publishes all pending records then."""
 
     def plan_commit(self, staged: Sequence[Any], pending: Any, now_ms: int, final: bool) -> CommitPlan:
@@ -133,7 +133,7 @@ def test_a_due_sink_publishes_under_a_slow_clock() -> None:
     """Otherwise it would be due again at once: empty epochs would follow each other until the clock has caught up."""
     store = MemoryStore(f"processing-time-{next(_STORES)}")
     run(store, ManualClock(100_000), stop_after(1))
-    out = Waiting()
+    out = WaitingSink()
     run(store, ManualClock(70_000), out=out)
     epochs = [record.epoch for record in out.records if record.value[0] > 1]
     assert len(epochs) == 2 and epochs[0] < epochs[1]

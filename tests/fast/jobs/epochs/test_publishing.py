@@ -182,7 +182,7 @@ def test_a_job_that_continues_during_an_inspection_is_not_reported_as_damaged() 
 # --- a driver that was replaced -------------------------------------------------------------------------------
 
 
-class Stalling(Collect):
+class StallingSink(Collect):
     """A sink whose first driver sleeps in the middle of publishing."""
 
     def __init__(self, asleep: threading.Event, wakes: threading.Event) -> None:
@@ -199,7 +199,7 @@ class Stalling(Collect):
         super().commit(*what)
 
 
-class Table(Collect):
+class UpsertTable(Collect):
     """An upsert: readers see the newest written value."""
 
     shown: list[Any]
@@ -218,8 +218,8 @@ class Table(Collect):
 
 def test_a_driver_that_resumes_after_its_successor_publishes_nothing_more() -> None:
     store, asleep, wakes = new_store(), threading.Event(), threading.Event()
-    table = Table()
-    first = prepare_job(store, Stalling(asleep, wakes), table).start()
+    table = UpsertTable()
+    first = prepare_job(store, StallingSink(asleep, wakes), table).start()
     assert asleep.wait(30)
     prepare_job(store, Collect(), table).start().result()
     seen = list(table.shown)
@@ -231,9 +231,9 @@ def test_a_driver_that_resumes_after_its_successor_publishes_nothing_more() -> N
 
 
 def test_a_manifest_that_another_driver_committed_stops_the_publishing_between_two_sinks() -> None:
-    store, table = new_store(), Table()
+    store, table = new_store(), UpsertTable()
 
-    class Replaced(Collect):
+    class ReplacedSink(Collect):
         def commit(self, *what: Any) -> None:
             super().commit(*what)
             newest = ManifestLog(store).newest()
@@ -254,14 +254,14 @@ def test_a_manifest_that_another_driver_committed_stops_the_publishing_between_t
             return self.__dict__
 
     with pytest.raises(FencedError, match="another driver committed epoch 2 first"):
-        prepare_job(store, Replaced(), table).start().result()
+        prepare_job(store, ReplacedSink(), table).start().result()
     assert table.shown == []
 
 
 def test_a_driver_whose_state_was_swept_by_its_successor_reports_replacement_and_not_damage() -> None:
     name, asleep = f"publishing-{next(_STORES)}", threading.Event()
 
-    class Slow(LocalRunner):
+    class SlowRunner(LocalRunner):
         """Its first epoch begins after another driver has done all the work."""
 
         def run(self, *what: Any) -> Any:
@@ -277,7 +277,7 @@ def test_a_driver_whose_state_was_swept_by_its_successor_reports_replacement_and
     env.set_parallelism(1)
     totals(Collect())(env)
     settings = env._job_settings()
-    job = Launch(ManualClock(), Slow(), MemoryStore(name), is_leased=False).prepare(env._graph(None), settings)
+    job = Launch(ManualClock(), SlowRunner(), MemoryStore(name), is_leased=False).prepare(env._graph(None), settings)
     with pytest.raises(FencedError, match="owns the job now"):
         job.start().result()
 
@@ -292,7 +292,7 @@ def removed_by_another_driver(store: MemoryStore, sinks: int = 1) -> None:
 def test_a_driver_that_resumes_its_commit_after_the_job_was_removed_publishes_and_leaves_nothing(
     epoch: int,
 ) -> None:
-    class Slept(MemoryStore):
+    class SleepingStore(MemoryStore):
         is_removed = False
 
         def create(self, name: str, data: bytes) -> bool:
@@ -301,7 +301,7 @@ def test_a_driver_that_resumes_its_commit_after_the_job_was_removed_publishes_an
                 removed_by_another_driver(MemoryStore(self._name))
             return super().create(name, data)
 
-    store, table = Slept(f"publishing-{next(_STORES)}"), Table()
+    store, table = SleepingStore(f"publishing-{next(_STORES)}"), UpsertTable()
     with pytest.raises(FencedError, match="owns the job now"):
         prepare_job(store, table).start().result()
     assert [commit.epoch for commit in table.shown] == list(range(1, epoch)) and not ManifestLog(store).epochs()
@@ -311,8 +311,8 @@ def test_a_driver_that_resumes_its_commit_after_the_job_was_removed_publishes_an
 
 
 def test_a_driver_that_resumes_publishing_after_the_job_was_removed_publishes_nothing() -> None:
-    store, asleep, wakes, table = new_store(), threading.Event(), threading.Event(), Table()
-    first = prepare_job(store, Stalling(asleep, wakes), table).start()
+    store, asleep, wakes, table = new_store(), threading.Event(), threading.Event(), UpsertTable()
+    first = prepare_job(store, StallingSink(asleep, wakes), table).start()
     assert asleep.wait(30)
     removed_by_another_driver(store, sinks=2)
     wakes.set()
@@ -342,7 +342,7 @@ class Speechless(Exception):
         raise RuntimeError("no words")
 
 
-class OddCommit(Collect):
+class FailingCommitSink(Collect):
     """Its first commit raises `error`."""
 
     def __init__(self, error: BaseException) -> None:
@@ -358,7 +358,7 @@ class OddCommit(Collect):
         return {**super().__getstate__(), "errors": []}
 
 
-class OddSource(Script):
+class FailingSource(Script):
     """Fails on the first commit notification: it raises `error`."""
 
     errors: list[BaseException]
@@ -376,7 +376,7 @@ class OddSource(Script):
 
 @pytest.mark.parametrize("error", [OSError("away"), SystemExit(1), Speechless()], ids=["away", "exit", "speechless"])
 def test_any_error_in_a_commit_is_reported_and_retried(error: BaseException) -> None:
-    out = OddCommit(error)
+    out = FailingCommitSink(error)
     restart = RestartStrategies.fixed_delay_restart(3, 0)
     result = run(lambda env: env.add_source(Script([1, EPOCH, 2])).sink_to(out), restart=restart, timeout_s=20)
     assert (result.status, out.values) == ("FINISHED", [1, 2])
@@ -384,7 +384,7 @@ def test_any_error_in_a_commit_is_reported_and_retried(error: BaseException) -> 
 
 @pytest.mark.parametrize("error", [SystemExit(1), Speechless()], ids=["exit", "speechless"])
 def test_any_error_of_a_source_in_a_commit_notification_is_ignored(error: BaseException) -> None:
-    out, source = Collect(), OddSource([1, EPOCH, 2])
+    out, source = Collect(), FailingSource([1, EPOCH, 2])
     source.errors = [error]
     result = run(lambda env: env.add_source(source).sink_to(out), timeout_s=20)
     assert (result.status, out.values, result.restarts, source.errors) == ("FINISHED", [1, 2], 0, [])

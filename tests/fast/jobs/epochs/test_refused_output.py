@@ -279,7 +279,7 @@ def test_rows_set_aside_by_a_driver_that_died_are_written_by_the_next_one(
     first = Ledger().with_dead_letters(folder)
     items = stage_rows(store, [11, 1])
 
-    class Overtaken(Ledger):
+    class OvertakenSink(Ledger):
         """Another driver publishes, and dies before it has written the rows, while this one is about to."""
 
         def commit(self, commit: CommitId, publish_now: Sequence[Json], store: Any) -> None:
@@ -291,7 +291,7 @@ def test_rows_set_aside_by_a_driver_that_died_are_written_by_the_next_one(
     def crash(*_: Any) -> None:
         raise Crash
 
-    second = Overtaken().with_dead_letters(folder)
+    second = OvertakenSink().with_dead_letters(folder)
     second.pages = first.pages  # type: ignore[attr-defined]
     publish(store, second, items)
     assert list(first.pages.values()) == [[1]] and [n for n, _ in dead_letters(folder)] == [11]  # type: ignore[attr-defined]
@@ -314,14 +314,14 @@ def test_a_sink_that_continues_after_rejected_rows_skips_those_it_has_passed(
 ) -> None:
     """Redis counts the commands that it ran: the count is meaningless without the list of rejected ones."""
 
-    class Runner(Ledger):
+    class ContinuingLedger(Ledger):
         def commit(self, commit: CommitId, publish: Sequence[Json], store: Any) -> None:
             try:
                 super().commit(commit, publish, store)
             except RefusedRowsError as error:
                 raise RefusedRowsError(error.message, error.rows, continues_after=True) from error
 
-    sink, items = Runner(1).with_dead_letters(folder), stage_rows(store, [11, 12, 13, 1])
+    sink, items = ContinuingLedger(1).with_dead_letters(folder), stage_rows(store, [11, 12, 13, 1])
     monkeypatch.setattr("millstream.jobs.epochs.refused_output._ROWS_MAX", 2)
     with pytest.raises(ConnectorError, match="the first 2 are written to the folder when the epoch is published"):
         publish(store, sink, items)

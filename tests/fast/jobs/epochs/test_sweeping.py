@@ -49,7 +49,7 @@ def sweep_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Sweeper, "__init__", partialmethod(Sweeper.__init__, every_epochs=4))
 
 
-class Stuck(MemoryStore):
+class BlockedStore(MemoryStore):
     """A store in which no file can be removed until released."""
 
     def __init__(self, name: str) -> None:
@@ -64,7 +64,7 @@ class Stuck(MemoryStore):
 
 
 def test_neither_epochs_nor_publishing_are_blocked_by_the_sweeper() -> None:
-    store, out, all_published = Stuck(new_name()), Collect(), threading.Event()
+    store, out, all_published = BlockedStore(new_name()), Collect(), threading.Event()
     job = prepare_job(store, out, 30)
     # The last epoch is committed and published while the first pass is still at its first removal.
     job.board.listen(lambda progress: all_published.set() if progress.published >= 30 else None)
@@ -78,7 +78,7 @@ def test_neither_epochs_nor_publishing_are_blocked_by_the_sweeper() -> None:
     assert len(ManifestLog(store).epochs()) <= 2 + 4
 
 
-class Counting(MemoryStore):
+class CountingStore(MemoryStore):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.calls: list[str] = []
@@ -112,7 +112,7 @@ def unswept_store(monkeypatch: pytest.MonkeyPatch, epochs: int) -> str:
 def test_a_pass_makes_few_calls_however_many_files_it_removes(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
     for epochs in (20, 80):
-        store = Counting(unswept_store(monkeypatch, epochs))
+        store = CountingStore(unswept_store(monkeypatch, epochs))
         newest = ManifestLog(store).newest()
         store.calls.clear()
         assert not Sweeper(store, lambda: 0, RetentionPolicy(2)).sweep(newest)
@@ -200,7 +200,7 @@ def test_a_removal_decided_by_a_dead_sweeper_spares_the_epochs_of_the_next_job()
     """
     store = MemoryStore(aged_name := new_name())
     prepare_job(store, Collect(), 3).start().result()
-    dying = Dying(aged_name)
+    dying = DyingStore(aged_name)
     with pytest.raises(RuntimeError, match="killed"):
         Sweeper(dying, lambda: 0).clear()
     assert ManifestLog(store).epochs() == [] and store.list_after("manifests", REMOVALS)
@@ -211,7 +211,7 @@ def test_a_removal_decided_by_a_dead_sweeper_spares_the_epochs_of_the_next_job()
     assert ManifestLog(store).epochs()[-1] == 4 and verify(store.url).is_whole
 
 
-class Dying(MemoryStore):
+class DyingStore(MemoryStore):
     """A store whose sweeper dies before it withdraws its announcement."""
 
     def delete_many(self, names: Sequence[str]) -> None:
@@ -224,7 +224,7 @@ def test_an_epoch_committed_while_a_command_sweeps_retains_its_files() -> None:
     """The driver starts, commits and ends between the listing of manifests and that of files: no driver holds the
     lease.
     """
-    store = Busy(new_name())
+    store = BusyStore(new_name())
     newest = committed(store)
     store.during_listing = iter([lambda: committed(store)])
     Sweeper(store, lambda: 0, RetentionPolicy(1 << 40)).sweep_once(newest, lambda: True)
@@ -232,7 +232,7 @@ def test_an_epoch_committed_while_a_command_sweeps_retains_its_files() -> None:
     assert set(store.list("segments")) == named_by_manifests(store) and len(named_by_manifests(store)) == 2
 
 
-class Busy(MemoryStore):
+class BusyStore(MemoryStore):
     """Runs an action concurrently with the first listing of segments."""
 
     during_listing: Iterator[Callable[[], object]] = iter(())

@@ -299,13 +299,13 @@ def test_a_failure_of_user_code_is_raised_with_its_own_traceback() -> None:
 # --- no outside effects -----------------------------------------------------------------------------------------
 
 
-class Outside(Sink):
+class OutsideSink(Sink):
     """A sink that writes outside the store, in the task."""
 
     written: list[Any] = []  # noqa: RUF012 (shared on purpose: what all copies wrote)
 
     def writer(self, context: Any) -> SinkWriter:
-        written = Outside.written
+        written = OutsideSink.written
 
         class Writer(SinkWriter):
             def write(self, batch: Any) -> None:
@@ -317,16 +317,16 @@ class Outside(Sink):
         return Writer()
 
     def commit(self, commit: Any, publish: Any, store: Any) -> None:
-        Outside.written.append("published")
+        OutsideSink.written.append("published")
 
 
 def test_a_sink_that_writes_outside_the_store_is_not_run_and_its_records_are_counted() -> None:
-    store, build = new_store(), totals(Outside())
+    store, build = new_store(), totals(OutsideSink())
     run(build, store=store)
-    assert len(Outside.written) > 10
-    Outside.written.clear()
+    assert len(OutsideSink.written) > 10
+    OutsideSink.written.clear()
     report = replay_epoch(store, build, 2, "out")
-    assert (report.is_same, report.records_in, Outside.written) == (True, 10, []), report.text()
+    assert (report.is_same, report.records_in, OutsideSink.written) == (True, 10, []), report.text()
     assert any("was not run" in note for note in report.notes)
 
 
@@ -489,7 +489,7 @@ def test_a_source_that_cannot_be_read_again_is_rejected_with_advice() -> None:
         SocketSource("localhost", 9999).reopened(MemoryStore(new_store()), None)
 
 
-class Once(Script):
+class ReadOnceScript(Script):
     """A script that can be read only once, by the first epoch that reads it."""
 
     replayable = False
@@ -504,7 +504,9 @@ def test_an_epoch_with_recorded_input_replays_although_its_source_cannot_be_read
 
     def build(env: StreamExecutionEnvironment, record: bool = True) -> None:
         env.configure(Configuration().set_boolean("millstream.record", record))
-        lists = env.add_source(Once(changed, ended), "lists").uid("lists").map(lambda one: one.pop(0)).uid("pop")
+        lists = (
+            env.add_source(ReadOnceScript(changed, ended), "lists").uid("lists").map(lambda one: one.pop(0)).uid("pop")
+        )
         lists.key_by(str).reduce(lambda a, b: b).uid("last").sink_to(Collect()).uid("out")
 
     store, without = new_store(), new_store()

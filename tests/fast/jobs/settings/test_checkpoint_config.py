@@ -148,14 +148,14 @@ def test_errors_of_user_code_are_never_tolerated() -> None:
     assert runner.runs == 1
 
 
-class Undecided(Collect):
+class FailingPlanCommit(Collect):
     def plan_commit(self, staged: Any, pending: Any, now_ms: int, final: bool) -> Any:
         raise StoreError("this sink cannot say what to publish")
 
 
 def test_an_invalid_manifest_fails_the_epoch_with_its_error() -> None:
     with pytest.raises(StoreError, match="cannot say what to publish"):
-        run(lambda env: env.add_source(Script([1])).sink_to(Undecided()))
+        run(lambda env: env.add_source(Script([1])).sink_to(FailingPlanCommit()))
 
 
 def _raising(n: int) -> int:

@@ -190,7 +190,7 @@ def test_a_full_disk_fails_the_savepoint_and_not_the_job(tmp_path: Path) -> None
 # --- two drivers ----------------------------------------------------------------------------------------------
 
 
-class Interrupted(WatchedStore):
+class InterruptedStore(WatchedStore):
     """Runs an action before its n-th write. Writes of the sweeper's thread do not count: the driver would continue
     while the action runs.
     """
@@ -225,7 +225,7 @@ def test_of_two_drivers_that_restore_one_job_one_is_refused(moment: int, elsewhe
         except (FencedError, StoreError) as error:
             refused.append(error)
 
-    start(Interrupted(name, moment, lambda: start(MemoryStore(name), outs[1])), outs[0])
+    start(InterruptedStore(name, moment, lambda: start(MemoryStore(name), outs[1])), outs[0])
     # A driver that committed before the other one started sees, when it continues, that all work is done.
     assert len(refused) == 1 or (moment in (2, 3) and not elsewhere)
     assert all("another driver" in str(error) or "already has epochs" in str(error) for error in refused)
@@ -267,7 +267,7 @@ def test_an_epoch_being_restored_is_not_swept(moment: int) -> None:
         Sweeper(MemoryStore(name), lambda: 0, RetentionPolicy(1)).sweep(newest)
 
     try:
-        prepare_job(Interrupted(name, moment, sweep), out, f"{store.url}@2").start().result()
+        prepare_job(InterruptedStore(name, moment, sweep), out, f"{store.url}@2").start().result()
     except StoreError as error:
         assert "has no epoch 2 any more" in str(error) and not out.values
     else:
@@ -278,7 +278,7 @@ def test_an_epoch_being_restored_is_not_swept(moment: int) -> None:
 # --- sweepers and their races ---------------------------------------------------------------------------------
 
 
-class Vanishing(MemoryStore):
+class VanishingManifestStore(MemoryStore):
     """A manifest that the sweeper has removed when it is read, and then restores, or does not."""
 
     def __init__(self, name: str, is_restored: bool) -> None:
@@ -303,7 +303,7 @@ class Vanishing(MemoryStore):
 @pytest.mark.parametrize("is_restored", [False, True])
 @pytest.mark.parametrize("way", ["lease", "pin"])
 def test_an_epoch_removed_while_it_is_opened_is_missing_or_complete(way: str, is_restored: bool) -> None:
-    store = Vanishing(stopped_store().url.removeprefix("memory://"), is_restored)
+    store = VanishingManifestStore(stopped_store().url.removeprefix("memory://"), is_restored)
 
     def open_it() -> int:
         if way == "pin":
@@ -324,14 +324,14 @@ def test_an_epoch_removed_while_it_is_opened_is_missing_or_complete(way: str, is
 def test_a_savepoint_created_while_a_sweeper_dies_is_retained(moment: int) -> None:
     """The pin is set just before the sweeper's n-th write, and the sweeper dies two writes later."""
 
-    class Died(BaseException):
+    class SweeperDied(BaseException):
         pass
 
-    class Dying(Interrupted):
+    class DyingStore(InterruptedStore):
         def before_write(self) -> None:
             super().before_write()
             if self._left < -3:
-                raise Died
+                raise SweeperDied
 
     store = stopped_store(5)
     pinned: list[StoreError | None] = []
@@ -343,10 +343,10 @@ def test_a_savepoint_created_while_a_sweeper_dies_is_retained(moment: int) -> No
         except StoreError as error:
             pinned.append(error)
 
-    dying = Dying(store.url.removeprefix("memory://"), moment, pin)
+    dying = DyingStore(store.url.removeprefix("memory://"), moment, pin)
     log = ManifestLog(store)
     newest = log.newest()
-    with suppress(Died):
+    with suppress(SweeperDied):
         Sweeper(dying, lambda: 0, RetentionPolicy(1)).sweep(newest)
     Sweeper(store, lambda: 0, RetentionPolicy(1)).sweep(newest)
     if pinned == [None]:
@@ -361,12 +361,12 @@ def test_a_job_that_fails_during_a_restore_leaves_the_snapshot_unchanged() -> No
     store = stopped_store()
     before = {name: store.get(name) for name in store.list("") if not name.startswith(("pins/", "logs/"))}
 
-    class Full(MemoryStore):
+    class FullStore(MemoryStore):
         def put(self, name: str, data: bytes) -> None:
             raise StoreError("disk full")
 
     with pytest.raises((JobFailedError, StoreError), match="disk full"):
-        prepare_job(Full(new_store().url.removeprefix("memory://")), Collect(), f"{store.url}@2").start().result()
+        prepare_job(FullStore(new_store().url.removeprefix("memory://")), Collect(), f"{store.url}@2").start().result()
     assert {name: store.get(name) for name in before} == before
 
 

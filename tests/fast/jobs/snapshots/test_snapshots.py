@@ -172,13 +172,13 @@ def test_a_partial_savepoint_is_never_taken_for_a_complete_one() -> None:
 
 
 def test_a_savepoint_that_cannot_be_written_leaves_no_files_and_the_job_unchanged() -> None:
-    class Full(MemoryStore):
+    class FullStore(MemoryStore):
         def put(self, name: str, data: bytes) -> None:
             if len(self.list("")) == 2:
                 raise StoreError("disk full")
             super().put(name, data)
 
-    store, target = new_store(), Full(new_store())
+    store, target = new_store(), FullStore(new_store())
     run(totals(Collect()), store=store, epochs=3, parallelism=3)
     with pytest.raises(StoreError, match="disk full"):
         copy_savepoint(find_snapshot(parse_snapshot_name(f"memory://{store}")), target)
@@ -267,7 +267,7 @@ def test_a_reader_during_a_sweep_reads_a_complete_epoch_or_gets_an_error(moment:
     run(totals(Collect()), store=name, epochs=5)
     outcomes: list[LeasedEpoch | StoreError] = []
 
-    class Interrupted(MemoryStore):
+    class InterruptedStore(MemoryStore):
         left = moment
 
         def delete(self, name: str) -> None:
@@ -279,7 +279,7 @@ def test_a_reader_during_a_sweep_reads_a_complete_epoch_or_gets_an_error(moment:
             self.left -= 1
             super().delete(name)
 
-    store = Interrupted(name)
+    store = InterruptedStore(name)
     sweep(store)
     (outcome,) = outcomes
     if isinstance(outcome, LeasedEpoch):

@@ -87,7 +87,7 @@ class History:
     steps: list[str] = field(default_factory=list)
 
 
-class Steps(WatchedStore):
+class SteppingStore(WatchedStore):
     """A driver's access to the store: a step precedes each write that the other driver can see."""
 
     def __init__(self, name: str, driver: Driver) -> None:
@@ -110,7 +110,7 @@ class Steps(WatchedStore):
         return is_created
 
 
-class Published(Collect):
+class SteppingSink(Collect):
     """Takes a step before it publishes: a driver may be stopped exactly there, after its check for a newer manifest."""
 
     def __init__(self, driver: Driver | None) -> None:
@@ -135,8 +135,8 @@ class Driver:
         self.name, self.history, self.turns = name, history, Turns()
         self.refusal: MillstreamError | None = None
         self.error: BaseException | None = None
-        self._out = Published(self)
-        self._store, self._path, self._ahead = Steps(store, self), path, ahead
+        self._out = SteppingSink(self)
+        self._store, self._path, self._ahead = SteppingStore(store, self), path, ahead
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
