@@ -24,7 +24,7 @@ def columns(t_env: TableEnvironment, table: str) -> list[str]:
     return t_env.from_path(table).get_schema().get_field_names()
 
 
-def test_a_list_of_names_reorders_the_columns(t_env: TableEnvironment) -> None:
+def test_a_list_of_names_reorders_or_renames_the_columns(t_env: TableEnvironment) -> None:
     create = "CREATE TABLE {} ({}) WITH ('connector' = 'print') AS SELECT n, word FROM numbers"
     t_env.execute_sql(create.format("turned", "word, n")).wait()
     assert columns(t_env, "turned") == ["word", "n"]

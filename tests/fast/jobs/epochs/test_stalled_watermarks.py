@@ -226,7 +226,9 @@ def test_a_split_without_records_is_reported(caplog: pytest.LogCaptureFixture) -
     assert "'Source: topic' in 'script-1' has had no record yet" in warning
 
 
-def test_constant_timestamps_are_reported_as_a_matter_of_the_strategy(caplog: pytest.LogCaptureFixture) -> None:
+def test_constant_timestamps_are_reported_as_a_watermark_that_does_not_follow_records(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     clock = ManualClock(0)
     constant = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda value, _: 7)
     script = Endless(every_epoch(20, pause_ms=10_000), clock=clock)

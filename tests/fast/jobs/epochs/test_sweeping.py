@@ -261,7 +261,7 @@ def test_a_sweep_ignores_foreign_files_in_a_store_without_epochs() -> None:
     assert store.list("") == ["segments/notes.txt"]
 
 
-def test_large_epochs_are_swept_earlier_than_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sweep_is_due_after_a_number_of_written_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweeping, "_EVERY_BYTES", 1)
     monkeypatch.setattr(Sweeper, "__init__", partialmethod(Sweeper.__init__, every_epochs=1_000))
     swept: list[Manifest | None] = []

@@ -153,7 +153,7 @@ class FailingPlanCommit(Collect):
         raise StoreError("this sink cannot say what to publish")
 
 
-def test_an_invalid_manifest_fails_the_epoch_with_its_error() -> None:
+def test_an_error_in_plan_commit_fails_the_epoch() -> None:
     with pytest.raises(StoreError, match="cannot say what to publish"):
         run(lambda env: env.add_source(Script([1])).sink_to(FailingPlanCommit()))
 

@@ -27,7 +27,7 @@ from millstream.testing import EPOCH, Collect, ManualClock, Script
 _STORES = itertools.count()
 
 
-class Watched(LocalRunner):
+class RecordingRunner(LocalRunner):
     """Records the job, and the results of its epochs."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ def test_a_failed_upload_of_a_task_is_a_failure_with_its_kind(
 ) -> None:
     """Raised, it would be a Spark error, which does not say that the store is unreachable."""
     failing_ends(monkeypatch, StoreAwayError("Store s3://a: no answer."), times=1)
-    runner = Watched()
+    runner = RecordingRunner()
     with pytest.raises(JobFailedError, match="StoreAwayError: Store s3://a: no answer"):
         prepare_job(runner, Collect()).start().result()
     [report] = reports_of(runner.rows)
@@ -90,7 +90,7 @@ def test_an_unreachable_store_costs_a_job_that_runs_ahead_no_restart(
     failing_ends(monkeypatch, StoreAwayError("Store s3://a: no answer."), times=2)
     monkeypatch.setattr("millstream.checkpoint.failing.UNAVAILABLE_PAUSE_MS", 0)
     out = Collect()
-    job = prepare_job(Watched(), out, ahead=3)
+    job = prepare_job(RecordingRunner(), out, ahead=3)
     job.start().result()
     newest = ManifestLog(job.store).newest()
     assert newest is not None and newest.status == "FINISHED"
@@ -98,7 +98,7 @@ def test_an_unreachable_store_costs_a_job_that_runs_ahead_no_restart(
 
 
 def test_a_spec_that_cannot_be_read_is_a_failure_with_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    runner = Watched()
+    runner = RecordingRunner()
     prepare_job(runner, Collect()).start().result()
     place = f"{worker.SPEC_FILE_MARK}specs/000000000001-none.json"
     context = SimpleNamespace(getLocalProperty={worker.SPEC_PROPERTY: place}.get, partitionId=lambda: 0)
